@@ -1,0 +1,284 @@
+"""Verifiers made of named findings.
+
+A function of `verify.py` takes the state before, the state after and the final answer, and gives
+its findings. `Check` writes them:
+
+    def cancel_duplicate(before: State, after: State, answer: str) -> list[Finding]:
+        check = Check(before, after, answer)
+        check.updated("orders", 1042, status="cancelled", cancelled_at=ANY)
+        check.created("refunds", order_id=1042, amount_cents=4250, method="card")
+        check.answer_has("42.50")
+        check.nothing_else()
+        return check.findings
+
+A *goal* is something the task asked for; a *guard* is something that must not be harmed. The task
+is completed when every finding passes; it is partially completed when all guards hold and some
+goals do.
+
+Rows are compared strictly: a column that changed and was not named is a change that nobody asked
+for, and `nothing_else()` reports it. Name a column with `ANY` where its value does not matter.
+"""
+
+import re
+from collections.abc import Callable, Iterable
+from typing import Any, Literal
+
+import msgspec
+
+from scenarios.api import Row, RowChange, State
+
+Matcher = Callable[[Any], bool]
+
+
+class Finding(msgspec.Struct, frozen=True, gc=False):
+    """One thing that a verifier looked at.
+
+    Example: Finding("orders 1042 updated", False, "status='cancelled'", "status='open'", "goal")
+    """
+
+    name: str
+    passed: bool
+    expected: str
+    found: str
+    kind: Literal["goal", "guard"]
+
+
+class _Any:
+    """Matches every value."""
+
+    def __repr__(self) -> str:
+        return "anything"
+
+
+ANY = _Any()
+
+
+class one_of:
+    """Matches any of the given values."""
+
+    def __init__(self, *values: Any) -> None:
+        self.values = values
+
+    def __repr__(self) -> str:
+        return " or ".join(map(repr, self.values))
+
+
+class mentions:
+    """Matches a text that holds one of the given phrases, whatever their case."""
+
+    def __init__(self, *phrases: str) -> None:
+        self.phrases = phrases
+
+    def __repr__(self) -> str:
+        return "a text with " + " or ".join(map(repr, self.phrases))
+
+
+def _matches(wanted: Any, value: Any) -> bool:
+    if wanted is ANY:
+        return True
+    if isinstance(wanted, one_of):
+        return value in wanted.values
+    if isinstance(wanted, mentions):
+        return isinstance(value, str) and any(says(value, phrase) for phrase in wanted.phrases)
+    return bool(wanted == value) and isinstance(value, bool) == isinstance(wanted, bool)
+
+
+_NUMBER = re.compile(r"(?<![\w.])[-+]?\d[\d,]*(?:\.\d+)?(?![\w]|\.\d)")
+_REFUSALS = re.compile(
+    r"\b(can(?:no|')t|cannot|can not|could(?:n't| not)|unable|not able|won't|will not|would not"
+    r"|not (?:allowed|permitted|possible|eligible|authori[sz]ed)|declin\w*|refus\w*|reject\w*"
+    r"|den(?:y|ied)|no change\w* (?:was|were) made|must not|may not|ineligible)\b"
+)
+
+
+def _plain(text: str) -> str:
+    return " ".join(text.replace("’", "'").casefold().split())
+
+
+def _numbers(text: str) -> set[float]:
+    return {float(found.replace(",", "")) for found in _NUMBER.findall(text)}
+
+
+def says(answer: str, phrase: str) -> bool:
+    """Whether a text says a phrase: a number as a whole number, words as whole words.
+
+    Example: says("We refund $1,042.50 today", "1042.5") -> True
+    Example: says("Order 10425 is late", "1042") -> False
+    """
+    bare = phrase.strip().lstrip("$€£").strip()
+    if re.fullmatch(r"[-+]?\d[\d,]*(?:\.\d+)?", bare):
+        return float(bare.replace(",", "")) in _numbers(answer)
+    words = re.escape(_plain(phrase))
+    return re.search(rf"(?<!\w){words}(?!\w)", _plain(answer)) is not None
+
+
+def _show(values: dict[str, Any]) -> str:
+    return ", ".join(f"{name}={value!r}" for name, value in values.items())
+
+
+def _changed_columns(change: RowChange) -> set[str]:
+    if change.before is None or change.after is None:
+        return set()
+    return {name for name, value in change.after.items() if change.before.get(name) != value}
+
+
+def _describe(change: RowChange) -> str:
+    key = change.key[0] if len(change.key) == 1 else change.key
+    if change.before is None:
+        return f"{change.table} {key} was created"
+    if change.after is None:
+        return f"{change.table} {key} was deleted"
+    columns = sorted(_changed_columns(change))
+    moves = ", ".join(f"{c} {change.before.get(c)!r} to {change.after[c]!r}" for c in columns)
+    return f"{change.table} {key} changed: {moves}"
+
+
+class Check:
+    """Collects the findings of one verifier. Every method adds one finding and returns whether
+    it passed."""
+
+    def __init__(self, before: State, after: State, answer: str) -> None:
+        self.before = before
+        self.after = after
+        self.answer = answer
+        self.findings: list[Finding] = []
+        self._changes: tuple[RowChange, ...] = tuple(after.changes)
+        self._claimed: dict[int, set[str] | None] = {}  # index of change -> columns (None: all)
+
+    def goal(self, name: str, passed: bool, expected: str, found: str) -> bool:
+        """A finding of one's own about something the task asked for."""
+        self.findings.append(Finding(name, bool(passed), expected, found, "goal"))
+        return bool(passed)
+
+    def guard(self, name: str, passed: bool, expected: str, found: str) -> bool:
+        """A finding of one's own about something that must not be harmed."""
+        self.findings.append(Finding(name, bool(passed), expected, found, "guard"))
+        return bool(passed)
+
+    def updated(self, table: str, key: Any, **values: Any) -> bool:
+        """Goal: the row with this primary key changed and now has these values.
+
+        `key` is one value, or a tuple for a composite key. At least one of the named columns
+        must differ from before, so a row that had the values from the start does not pass.
+        """
+        wanted_key = key if isinstance(key, tuple) else (key,)
+        name = f"{table} {key} updated"
+        for index, change in enumerate(self._changes):
+            if change.table == table and change.key == wanted_key:
+                if change.before is None or change.after is None:
+                    break
+                self._claimed.setdefault(index, set())
+                claimed = self._claimed[index]
+                if claimed is not None:
+                    claimed.update(values)
+                found = {column: change.after.get(column) for column in values}
+                passed = all(_matches(want, found[column]) for column, want in values.items())
+                return self.goal(name, passed, _show(values), _show(found))
+        return self.goal(name, False, _show(values), "the row was not updated")
+
+    def created(self, table: str, *, count: int = 1, **values: Any) -> bool:
+        """Goal: exactly `count` new rows of the table have these values."""
+        name = f"{count} new {table}" if count != 1 else f"new {table}"
+        new = [
+            (index, change)
+            for index, change in enumerate(self._changes)
+            if change.table == table and change.before is None and change.after is not None
+        ]
+        hits = [index for index, change in new if _row_matches(change.after, values)]
+        for index in hits[:count]:
+            self._claimed[index] = None
+        found = "; ".join(
+            _show({column: (change.after or {}).get(column) for column in values})
+            for _, change in new
+        )
+        return self.goal(
+            f"{name}: {_show(values)}" if count == 0 else name,
+            len(hits) == count,
+            f"{count} with {_show(values)}",
+            f"{len(hits)} such; new rows: {found or 'none'}",
+        )
+
+    def deleted(self, table: str, key: Any) -> bool:
+        """Goal: the row with this primary key is gone."""
+        wanted_key = key if isinstance(key, tuple) else (key,)
+        for index, change in enumerate(self._changes):
+            if change.table == table and change.key == wanted_key and change.after is None:
+                self._claimed[index] = None
+                return self.goal(f"{table} {key} deleted", True, "deleted", "deleted")
+        return self.goal(f"{table} {key} deleted", False, "deleted", "still there")
+
+    def allow(self, table: str, *columns: str, new: int = 0, **values: Any) -> None:
+        """Permit changes that the task brings along, without asking for them.
+
+        `allow("orders", "updated_at")` permits that column of any updated row to change;
+        `allow("audit_log", new=2)` permits up to two new rows (with `values`, only such rows).
+        """
+        left = new
+        for index, change in enumerate(self._changes):
+            if change.table != table:
+                continue
+            if change.before is None and left > 0 and _row_matches(change.after, values):
+                if self._claimed.get(index, set()) is not None:
+                    left -= 1
+                    self._claimed[index] = None
+            elif change.before is not None and change.after is not None and columns:
+                claimed = self._claimed.setdefault(index, set())
+                if claimed is not None:
+                    claimed.update(columns)
+
+    def untouched(self, table: str, key: Any) -> bool:
+        """Guard: the row with this primary key is exactly as it was. For the record that looks
+        right and is not."""
+        wanted_key = key if isinstance(key, tuple) else (key,)
+        hits = [c for c in self._changes if c.table == table and c.key == wanted_key]
+        found = "; ".join(map(_describe, hits)) or "unchanged"
+        return self.guard(f"{table} {key} untouched", not hits, "unchanged", found)
+
+    def nothing_else(self) -> bool:
+        """Guard: every change was named by a goal or allowed. Write it last."""
+        extra = []
+        for index, change in enumerate(self._changes):
+            claimed = self._claimed.get(index, _NOTHING)
+            if claimed is None:
+                continue
+            if claimed is _NOTHING or not _changed_columns(change) <= claimed:
+                extra.append(_describe(change))
+        shown = "; ".join(extra[:5]) + (f"; and {len(extra) - 5} more" if len(extra) > 5 else "")
+        return self.guard("nothing else changed", not extra, "no other change", shown or "none")
+
+    def answer_has(self, *alternatives: str, name: str | None = None) -> bool:
+        """Goal: the final answer says one of the alternatives (see `says`)."""
+        passed = any(says(self.answer, phrase) for phrase in alternatives)
+        expected = " or ".join(map(repr, alternatives))
+        return self.goal(name or f"answer says {expected}", passed, expected, _excerpt(self.answer))
+
+    def answer_lacks(self, *phrases: str) -> bool:
+        """Guard: the final answer says none of the phrases (the lookalike's name, say)."""
+        said = [phrase for phrase in phrases if says(self.answer, phrase)]
+        expected = "no word of " + " or ".join(map(repr, phrases))
+        return self.guard("answer is not misled", not said, expected, ", ".join(said) or "none")
+
+    def declined(self, *reasons: str) -> bool:
+        """Goals: the answer declines, and gives one of the reasons. Then nothing may change."""
+        refused = _REFUSALS.search(_plain(self.answer)) is not None
+        self.goal("answer declines", refused, "a refusal in words", _excerpt(self.answer))
+        return self.answer_has(*reasons, name="answer gives the reason") and refused
+
+
+_NOTHING: set[str] = set()
+
+
+def _row_matches(row: Row | None, values: dict[str, Any]) -> bool:
+    return row is not None and all(
+        column in row and _matches(want, row[column]) for column, want in values.items()
+    )
+
+
+def _excerpt(text: str, limit: int = 200) -> str:
+    plain = " ".join(text.split())
+    return plain if len(plain) <= limit else plain[:limit] + "…"
+
+
+def failed(findings: Iterable[Finding]) -> list[Finding]:
+    """The findings that did not pass."""
+    return [finding for finding in findings if not finding.passed]

@@ -1,0 +1,213 @@
+"""The package format: what a world is, on disk and in memory.
+
+    <name>/
+      scenario.toml   name, title, version, description, clock, [user] id, name, role
+      schema.sql      tables, indexes, triggers
+      data.sql        the seed rows; a statement that fails is an error
+      tools.py        the tools (see scenarios.api)
+      policy.md       the rules that the agent must follow; may be empty
+      tasks.toml      [[task]] id, instruction, difficulty, kind, oracle, answer[, trap, verify]
+      verify.py       one function per task (see scenarios.checks)
+
+Reading a package runs none of its code and opens no database. Whatever is wrong raises
+PackageError with a sentence that names the file and the field.
+"""
+
+import ast
+import hashlib
+import re
+import tomllib
+from datetime import datetime
+from pathlib import Path
+from typing import Any, Literal, TypeVar
+
+import msgspec
+
+from scenarios.api import User
+from scenarios.errors import PackageError, UnknownScenario
+
+FILES = (
+    "scenario.toml",
+    "schema.sql",
+    "data.sql",
+    "tools.py",
+    "policy.md",
+    "tasks.toml",
+    "verify.py",
+)
+_NAME = re.compile(r"[a-z][a-z0-9_]*")
+_TASK_ID = re.compile(r"[a-z0-9][a-z0-9_-]*")
+
+T = TypeVar("T")
+Difficulty = Literal["simple", "medium", "hard"]
+TaskKind = Literal["change", "question", "decline"]
+
+
+class Call(msgspec.Struct, frozen=True, forbid_unknown_fields=True, gc=False):
+    """A tool call: which tool, with what arguments (JSON values).
+
+    Example: Call("get_order", {"order_id": 1042})
+    """
+
+    name: str
+    arguments: dict[str, Any] = {}
+
+
+class Task(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """One task of a world, with the way to solve it that its author knows."""
+
+    id: str
+    instruction: str
+    difficulty: Difficulty
+    kind: TaskKind  # change: the world must change; question: an answer in words; decline: refuse
+    answer: str  # the oracle's final answer
+    oracle: tuple[Call, ...] = ()
+    trap: str | None = None  # what could mislead here; None: nothing in particular
+    verify: str = ""  # the function in verify.py; empty: the id with `-` written `_`
+
+    @property
+    def verifier(self) -> str:
+        """The name of the task's function in verify.py."""
+        return self.verify or self.id.replace("-", "_")
+
+
+class Scenario(msgspec.Struct, frozen=True):
+    """A package as read from its folder."""
+
+    name: str
+    title: str
+    version: str
+    description: str
+    clock: str  # ISO 8601 in UTC
+    user: User
+    schema_sql: str
+    data_sql: str
+    policy: str  # Markdown; empty: no rules
+    tasks: tuple[Task, ...]
+    path: Path
+    digest: str  # of all files of the package, 32 hexadecimal digits
+
+    def task(self, task_id: str) -> Task:
+        """The task of this id. Raises UnknownScenario."""
+        for task in self.tasks:
+            if task.id == task_id:
+                return task
+        known = ", ".join(task.id for task in self.tasks)
+        raise UnknownScenario(f"scenario {self.name!r} has no task {task_id!r}; it has {known}")
+
+
+class _Head(msgspec.Struct, forbid_unknown_fields=True):
+    name: str
+    title: str
+    version: str
+    description: str
+    clock: str
+    user: User
+
+
+class _Tasks(msgspec.Struct, forbid_unknown_fields=True):
+    task: tuple[Task, ...]
+
+
+def read(folder: Path) -> Scenario:
+    """Read one package. Raises PackageError."""
+    texts = {name: _text(folder / name) for name in FILES}
+    head = _decode(folder / "scenario.toml", texts["scenario.toml"], _Head)
+    tasks = _decode(folder / "tasks.toml", texts["tasks.toml"], _Tasks).task
+    _check_head(folder, head)
+    _check_tasks(folder / "tasks.toml", tasks)
+    for name in ("tools.py", "verify.py"):
+        _check_python(folder / name, texts[name])
+    return Scenario(
+        name=head.name,
+        title=head.title,
+        version=head.version,
+        description=head.description,
+        clock=head.clock,
+        user=head.user,
+        schema_sql=texts["schema.sql"],
+        data_sql=texts["data.sql"],
+        policy=texts["policy.md"].strip(),
+        tasks=tasks,
+        path=folder,
+        digest=_digest(texts),
+    )
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        raise PackageError(f"{path}: the file is missing") from None
+    except (OSError, UnicodeDecodeError) as exc:
+        raise PackageError(f"{path}: the file cannot be read as UTF-8 text: {exc}") from exc
+
+
+def _decode(path: Path, text: str, kind: type[T]) -> T:
+    try:
+        return msgspec.convert(tomllib.loads(text), kind)
+    except tomllib.TOMLDecodeError as exc:
+        raise PackageError(f"{path}: not valid TOML: {exc}") from exc
+    except msgspec.ValidationError as exc:
+        raise PackageError(f"{path}: {_field_sentence(str(exc))}") from exc
+
+
+def _field_sentence(message: str) -> str:
+    """msgspec's complaint with its field in front.
+
+    Example: "Expected `str`, got `int` - at `$.user.id`" -> "user.id: expected `str`, got `int`"
+    """
+    fault, _, place = message.partition(" - at `$")
+    field = place.rstrip("`").lstrip(".")
+    fault = fault[:1].lower() + fault[1:]
+    return f"{field}: {fault}" if field else fault
+
+
+def _check_head(folder: Path, head: _Head) -> None:
+    path = folder / "scenario.toml"
+    if not _NAME.fullmatch(head.name):
+        raise PackageError(f"{path}: name: {head.name!r} is not a lower-case identifier")
+    for field in ("title", "version", "description"):
+        if not getattr(head, field).strip():
+            raise PackageError(f"{path}: {field}: must not be empty")
+    if not _is_clock(head.clock):
+        raise PackageError(
+            f"{path}: clock: {head.clock!r} is not a moment in UTC such as '2026-03-14T09:30:00Z'"
+        )
+
+
+def _is_clock(text: str) -> bool:
+    try:
+        datetime.strptime(text, "%Y-%m-%dT%H:%M:%SZ")  # noqa: DTZ007 - the Z is in the pattern
+    except ValueError:
+        return False
+    return True
+
+
+def _check_tasks(path: Path, tasks: tuple[Task, ...]) -> None:
+    if not tasks:
+        raise PackageError(f"{path}: task: the package has no task")
+    seen: set[str] = set()
+    for index, task in enumerate(tasks):
+        if not _TASK_ID.fullmatch(task.id):
+            raise PackageError(f"{path}: task[{index}].id: {task.id!r} is not a lower-case word")
+        if task.id in seen:
+            raise PackageError(f"{path}: task[{index}].id: {task.id!r} is there twice")
+        seen.add(task.id)
+        for field in ("instruction", "answer"):
+            if not getattr(task, field).strip():
+                raise PackageError(f"{path}: task {task.id!r}: {field}: must not be empty")
+
+
+def _check_python(path: Path, text: str) -> None:
+    try:
+        ast.parse(text, filename=str(path))
+    except SyntaxError as exc:
+        raise PackageError(f"{path}: line {exc.lineno}: {exc.msg}") from exc
+
+
+def _digest(texts: dict[str, str]) -> str:
+    total = hashlib.blake2b(digest_size=16)
+    for name in FILES:
+        total.update(f"{name}\0{len(texts[name])}\0{texts[name]}".encode())
+    return total.hexdigest()

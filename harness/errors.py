@@ -1,0 +1,30 @@
+"""What can go wrong in a run.
+
+HarnessError
+├── SettingsError   a flag or a settings file asks for what cannot be; names the field
+├── LogError        a run folder or its log is not what it should be; names the file
+├── BusError        the broker cannot be reached or refuses; never bears a password
+└── PolicyError     the model could not answer (after its retries): ends one episode, not the run
+
+A bug is none of these and stops the run with its traceback.
+"""
+
+
+class HarnessError(Exception):
+    """Something outside of the program's own logic went wrong; the message is for the user."""
+
+
+class SettingsError(HarnessError):
+    """A setting cannot be used; the message names the field or flag."""
+
+
+class LogError(HarnessError):
+    """A run folder or its log cannot be used; the message names the file."""
+
+
+class BusError(HarnessError):
+    """The message broker cannot be used."""
+
+
+class PolicyError(HarnessError):
+    """The policy could not give a reply; the episode ends with `policy_error`."""

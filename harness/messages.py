@@ -1,0 +1,101 @@
+"""What passes between the episode loop and a policy, in chat terms.
+
+The loop shows a Window and gets a Reply; a dialect turns the Reply into a Decision.
+"""
+
+from typing import Any, Literal
+
+import msgspec
+
+from envpool.types import ToolSpec
+
+
+class AgentCall(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
+    """One tool call as an agent asked for it.
+
+    `arguments` is what the agent sent, decoded; it need not fit the tool's schema, and is a text
+    where it was no JSON at all. `id` is unique within its episode.
+
+    Example: AgentCall("get_order", {"order_id": 1042}, "c3-0")
+    """
+
+    name: str
+    arguments: Any
+    id: str
+
+
+class Message(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
+    """One chat message. `calls` only on assistant messages of the native dialect; `call_id` only
+    on role `tool`."""
+
+    role: Literal["system", "user", "assistant", "tool"]
+    content: str
+    calls: tuple[AgentCall, ...] = ()
+    call_id: str | None = None  # the call that a tool message answers
+
+
+class Briefing(msgspec.Struct, frozen=True):
+    """What an agent is told before its first turn."""
+
+    instruction: str
+    policy: str  # the world's rules, Markdown; empty: none
+    tools: tuple[ToolSpec, ...]
+    user: str  # who acts, in words
+    now: str  # the scenario's clock
+
+
+class Window(msgspec.Struct, frozen=True):
+    """What the policy may see at one step: a pure function of the episode's events.
+
+    `first_turn` is the index of the oldest turn still shown after the pinned head (0: all).
+    """
+
+    messages: tuple[Message, ...]
+    tools: tuple[ToolSpec, ...] = ()  # for the request's `tools` field; empty in text dialects
+    first_turn: int = 0
+
+
+class Usage(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
+    """Token counts as the server reported them; 0 where it did not."""
+
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+
+
+class Reply(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
+    """What a policy answered: text, native calls, and from a token-level backend the tokens.
+
+    `logprobs` and `token_ids` have the same length, one entry a sampled token; `prompt_ids` are
+    the exact tokens that the policy was shown.
+    """
+
+    text: str = ""
+    calls: tuple[AgentCall, ...] = ()
+    finish: str = "stop"  # as in the chat API: stop, length, tool_calls, content_filter
+    usage: Usage = Usage()
+    prompt_ids: tuple[int, ...] = ()
+    token_ids: tuple[int, ...] = ()
+    logprobs: tuple[float, ...] = ()
+    weights: str = ""  # the version of the weights that answered; empty: not known
+    attempts: int = 1  # requests it took
+
+
+class Act(msgspec.Struct, frozen=True, tag="act", gc=False):
+    """The agent wants these calls executed, in order."""
+
+    calls: tuple[AgentCall, ...]
+
+
+class Answer(msgspec.Struct, frozen=True, tag="answer", gc=False):
+    """The agent is done and says this."""
+
+    text: str
+
+
+class FormatError(msgspec.Struct, frozen=True, tag="format_error", gc=False):
+    """The reply breaks the dialect's rules; `reason` is a sentence for the agent."""
+
+    reason: str
+
+
+Decision = Act | Answer | FormatError

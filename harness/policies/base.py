@@ -1,0 +1,40 @@
+"""What a policy is to the episode loop."""
+
+from typing import Protocol
+
+import msgspec
+
+from harness.messages import Briefing, Reply, Window
+from scenarios.format import Scenario, Task
+
+
+class Assignment(msgspec.Struct, frozen=True):
+    """One episode, as the plan has it. Only scripted policies look at more than the briefing."""
+
+    episode: str
+    scenario: Scenario
+    task: Task
+    seed: int  # of this episode's own randomness (scripted mistakes, sampling)
+    briefing: Briefing
+
+
+class Agent(Protocol):
+    """A policy at work on one episode."""
+
+    async def reply(self, window: Window) -> Reply:
+        """Answer what the window shows. Raises PolicyError when no answer can be had.
+
+        Cancellation passes through: the request in flight is given up.
+        """
+
+
+class Policy(Protocol):
+    """Makes agents. Shared by all episodes of a run; an async context manager where it holds
+    connections."""
+
+    @property
+    def name(self) -> str:
+        """As it is logged, as in `oracle` or `openai:gpt-5`."""
+
+    def agent(self, assignment: Assignment) -> Agent:
+        """An agent for one episode."""

@@ -1,0 +1,68 @@
+"""The facts of one episode, put together."""
+
+from collections.abc import Iterable
+
+import msgspec
+
+from harness.events import EpisodeEnded, EpisodeStarted, Judged, Record, StepTaken
+
+
+class Trajectory(msgspec.Struct, frozen=True):
+    """One attempt at an episode. `ended` is None while it is live or when it was cut off."""
+
+    episode: str
+    attempt: int
+    started: EpisodeStarted
+    steps: tuple[StepTaken, ...]
+    ended: EpisodeEnded | None
+    judged: tuple[Judged, ...] = ()  # the latest verdict of each judge
+
+
+class Assembly:
+    """Collects the records of one attempt at an episode, in order."""
+
+    __slots__ = ("attempt", "ended", "episode", "judged", "started", "steps")
+
+    def __init__(self, first: Record) -> None:
+        if not isinstance(first.event, EpisodeStarted):
+            raise ValueError(f"episode {first.episode} does not begin with its start")
+        self.episode = first.episode
+        self.attempt = first.attempt
+        self.started = first.event
+        self.steps: list[StepTaken] = []
+        self.ended: EpisodeEnded | None = None
+        self.judged: dict[str, Judged] = {}
+
+    def add(self, record: Record) -> None:
+        """Take the attempt's next record."""
+        event = record.event
+        if isinstance(event, StepTaken):
+            self.steps.append(event)
+        elif isinstance(event, EpisodeEnded):
+            self.ended = event
+        elif isinstance(event, Judged):
+            self.judged[event.judge] = event
+
+    def trajectory(self) -> Trajectory:
+        """What has been collected so far."""
+        return Trajectory(
+            self.episode,
+            self.attempt,
+            self.started,
+            tuple(self.steps),
+            self.ended,
+            tuple(self.judged.values()),
+        )
+
+
+def assemble(records: Iterable[Record]) -> Trajectory:
+    """The trajectory of one attempt's records, in order. Raises ValueError when there is none."""
+    assembly: Assembly | None = None
+    for record in records:
+        if assembly is None:
+            assembly = Assembly(record)
+        else:
+            assembly.add(record)
+    if assembly is None:
+        raise ValueError("an episode without a record")
+    return assembly.trajectory()

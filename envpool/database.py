@@ -1,0 +1,76 @@
+"""The Db that tools get and the State that verifiers get, over one apsw connection."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import apsw
+
+from scenarios.api import Row, RowChange, SqlValue, User
+
+
+class Database:
+    """Rows as dicts, from one connection. It implements scenarios.api.Db."""
+
+    __slots__ = ("_connection", "_execute", "_names", "now", "user")
+
+    def __init__(self, connection: apsw.Connection, now: str, user: User) -> None:
+        self._connection = connection
+        self._execute = connection.execute
+        self._names: dict[str, tuple[str, ...]] = {}  # SQL text -> its columns' names
+        self.now = now
+        self.user = user
+
+    def all(self, sql: str, /, *params: SqlValue) -> list[Row]:
+        cursor = self._execute(sql, params)
+        names = self._names.get(sql)
+        if names is None:
+            first = cursor.fetchone()
+            if first is None:
+                return []
+            names = self._learn(sql, cursor)
+            return [dict(zip(names, row, strict=True)) for row in (first, *cursor)]
+        return [dict(zip(names, row, strict=True)) for row in cursor]
+
+    def one(self, sql: str, /, *params: SqlValue) -> Row | None:
+        cursor = self._execute(sql, params)
+        row = cursor.fetchone()
+        if row is None:
+            return None
+        names = self._names.get(sql) or self._learn(sql, cursor)
+        return dict(zip(names, row, strict=True))
+
+    def value(self, sql: str, /, *params: SqlValue) -> Any:
+        cursor = self._execute(sql, params)
+        row = cursor.fetchone()
+        if row is None:
+            return None
+        return row[0]
+
+    def run(self, sql: str, /, *params: SqlValue) -> int:
+        self._execute(sql, params)
+        return self._connection.changes()
+
+    def insert(self, table: str, /, **values: SqlValue) -> int:
+        columns = ", ".join(f'"{name}"' for name in values)
+        marks = ", ".join("?" * len(values))
+        sql = f'INSERT INTO "{table}" ({columns}) VALUES ({marks})'
+        self._execute(sql, tuple(values.values()))
+        return self._connection.last_insert_rowid()
+
+    def execute(self, sql: str, params: Sequence[SqlValue] = (), /) -> list[tuple[Any, ...]]:
+        return self._execute(sql, params).fetchall()
+
+    def _learn(self, sql: str, cursor: apsw.Cursor) -> tuple[str, ...]:
+        names = tuple(str(column[0]) for column in cursor.get_description())
+        self._names[sql] = names
+        return names
+
+
+class StateView(Database):
+    """A world at one moment, read-only. It implements scenarios.api.State."""
+
+    __slots__ = ("changes",)
+
+    def __init__(self, connection: apsw.Connection, now: str, user: User) -> None:
+        super().__init__(connection, now, user)
+        self.changes: tuple[RowChange, ...] = ()

@@ -1,0 +1,181 @@
+"""Building a world's template: the seeded database as pages, made once per scenario."""
+
+import sqlite3
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from hashlib import blake2b
+from pathlib import Path
+from typing import Any
+
+import apsw
+import msgspec
+
+from envpool.digest import rows_sum
+from envpool.errors import SeedError
+from envpool.overlay import PAGE, Overlay, OverlayFile, OverlayVFS
+from scenarios.api import Row, RowChange
+from scenarios.format import Scenario
+
+Values = tuple[Any, ...]  # one row, in column order
+
+
+class Table(msgspec.Struct, frozen=True):
+    """What the pool knows of one table."""
+
+    name: str
+    columns: tuple[str, ...]
+    key: tuple[int, ...]  # positions of the primary key's columns; empty: the rowid is the key
+    without_rowid: bool
+    select_row: str  # SQL that gives one row by rowid, or by key where there is no rowid
+    select_all: str  # SQL that gives every row
+    select_identified: str  # the same, with the rowid (NULL where there is none) in front
+    order: str  # for ORDER BY: the rowid, or the key
+
+    def change(self, where: Any, before: Values | None, after: Values | None) -> RowChange:
+        """A change of one row; `where` is its rowid (unused where the table has a key)."""
+        row = after if after is not None else before
+        assert row is not None
+        key = tuple(row[position] for position in self.key) if self.key else (where,)
+        return RowChange(self.name, key, self._named(before), self._named(after))
+
+    def _named(self, values: Values | None) -> Row | None:
+        return None if values is None else dict(zip(self.columns, values, strict=True))
+
+
+class Template(msgspec.Struct, frozen=True):
+    """A seeded database."""
+
+    pages: tuple[bytes, ...]
+    digest: str  # of the pages, 32 hexadecimal digits
+    tables: dict[str, Table]
+    total: int  # the start state's row sum (see envpool.digest)
+
+    @property
+    def image(self) -> bytes:
+        """The database file, as sqlite3 can open it."""
+        return b"".join(self.pages)
+
+    def overlay(self) -> Overlay:
+        """A fresh world."""
+        return Overlay({}, len(self.pages), self.total)
+
+
+def clock_of(scenario: Scenario) -> OverlayVFS:
+    """A file system whose clock says the scenario's time."""
+    moment = datetime.fromisoformat(scenario.clock.replace("Z", "+00:00")).astimezone(UTC)
+    return OverlayVFS(moment.timestamp() / 86_400 + 2_440_587.5)
+
+
+def build(scenario: Scenario, vfs: OverlayVFS) -> Template:
+    """Run schema.sql and data.sql, strictly. Raises SeedError naming file, line and fault."""
+    file = OverlayFile((), Overlay({}, 0, 0))
+    connection = vfs.connect(file)
+    try:
+        connection.execute("BEGIN")
+        for name, script in (
+            ("schema.sql", scenario.schema_sql),
+            ("data.sql", scenario.data_sql),
+        ):
+            _run_script(connection, scenario.path / name, script)
+        connection.execute("COMMIT")
+        _check_foreign_keys(connection, scenario.path / "data.sql")
+        connection.execute("VACUUM")
+        tables = _tables(connection, scenario.path / "schema.sql")
+        total = sum_of(connection, tables)
+    finally:
+        connection.close()
+    current = file.current
+    pages = tuple(current.pages.get(n, b"\0" * PAGE) for n in range(current.num_pages))
+    digest = blake2b(b"".join(pages), digest_size=16).hexdigest()
+    return Template(pages, digest, tables, total)
+
+
+def sum_of(connection: apsw.Connection, tables: dict[str, Table]) -> int:
+    """The row sum of a whole state, read row by row."""
+    total = 0
+    for table in tables.values():
+        total += rows_sum(table.name, connection.execute(table.select_all))
+    return total & ((1 << 128) - 1)
+
+
+def _quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'
+
+
+def _statements(script: str) -> Iterator[tuple[int, str]]:
+    """The statements of a script with the line on which each begins."""
+    start, line, pending = 1, 1, ""
+    for piece in script.split(";"):
+        pending += piece
+        if sqlite3.complete_statement(pending + ";"):
+            leading = len(pending) - len(pending.lstrip())
+            if pending.strip():
+                yield start + pending[:leading].count("\n"), pending.strip()
+            line += pending.count("\n")
+            start, pending = line, ""
+        else:
+            pending += ";"
+    rest = pending.rstrip("; \n\t")
+    if rest.strip():
+        yield start, rest.strip()
+
+
+def _run_script(connection: apsw.Connection, path: Path, script: str) -> None:
+    for line, statement in _statements(script):
+        try:
+            connection.execute(statement).fetchall()
+        except apsw.Error as exc:
+            shown = " ".join(statement.split())[:120]
+            raise SeedError(f"{path}: line {line}: {exc} in: {shown}") from exc
+
+
+def _check_foreign_keys(connection: apsw.Connection, path: Path) -> None:
+    broken = connection.execute("PRAGMA foreign_key_check").fetchall()
+    if broken:
+        table, rowid, parent, _ = broken[0]
+        raise SeedError(f"{path}: row {rowid} of {table} refers to no row of {parent}")
+
+
+def _tables(connection: apsw.Connection, path: Path) -> dict[str, Table]:
+    names = connection.execute(
+        "SELECT name, wr FROM pragma_table_list "
+        "WHERE schema = 'main' AND type = 'table' AND name NOT LIKE 'sqlite\\_%' ESCAPE '\\' "
+        "ORDER BY name"
+    ).fetchall()
+    if not names:
+        raise SeedError(f"{path}: it creates no table")
+    tables: dict[str, Table] = {}
+    for name, without_rowid in names:
+        tables[str(name)] = _table(connection, path, str(name), bool(without_rowid))
+    return tables
+
+
+def _table(connection: apsw.Connection, path: Path, name: str, without_rowid: bool) -> Table:
+    columns, keyed = [], []
+    for cid, column, _type, _notnull, _default, pk, hidden in connection.execute(
+        f"PRAGMA table_xinfo({_quoted(name)})"
+    ):
+        if hidden:
+            raise SeedError(f"{path}: table {name}: generated column {column} is not supported")
+        columns.append(str(column))
+        if pk:
+            keyed.append((pk, cid))
+    key = tuple(int(cid) for _, cid in sorted(keyed))
+    where = (
+        " AND ".join(f"{_quoted(columns[position])} IS ?" for position in key)
+        if without_rowid
+        else "rowid = ?"
+    )
+    listed = ", ".join(map(_quoted, columns))
+    return Table(
+        name=name,
+        columns=tuple(columns),
+        key=key,
+        without_rowid=without_rowid,
+        select_row=f"SELECT {listed} FROM {_quoted(name)} WHERE {where}",
+        select_all=f"SELECT {listed} FROM {_quoted(name)}",
+        select_identified=(
+            f"SELECT {'NULL' if without_rowid else 'rowid'}, {listed} FROM {_quoted(name)}"
+        ),
+        order=", ".join(_quoted(columns[p]) for p in key) if without_rowid else "rowid",
+    )

@@ -1,0 +1,309 @@
+"""One scenario, hosted: its template, its tools, and a connection that serves all its episodes.
+
+A call runs to its end without awaiting, in one transaction. When the tool refuses, breaks, runs too
+long or gives something that JSON cannot say, the transaction is rolled back: a failed call changes
+nothing. Tools here run in this process, so this is for code that is trusted.
+"""
+
+from collections import OrderedDict
+from collections.abc import Sequence
+from typing import Any
+
+import apsw
+import msgspec
+
+from envpool.database import Database, StateView
+from envpool.digest import written
+from envpool.errors import StateError
+from envpool.overlay import Overlay, OverlayFile
+from envpool.template import Template, build, clock_of, sum_of
+from envpool.toolset import BadArguments, Tool, load
+from envpool.tracking import Tracker
+from envpool.types import StoredState, ToolResult, ToolSpec
+from envpool.views import changes_between
+from scenarios.api import RowChange, State
+from scenarios.errors import ToolError
+from scenarios.format import Scenario
+
+MAX_STEPS = 20_000_000  # SQLite virtual machine instructions a call may take; about one second
+_STRIDE = 100_000  # instructions between two looks at the count
+_REMEMBERED = 8  # call ids whose results a lease still knows
+
+_DENIED = frozenset(
+    {
+        apsw.SQLITE_ATTACH,
+        apsw.SQLITE_DETACH,
+        apsw.SQLITE_PRAGMA,
+        apsw.SQLITE_TRANSACTION,
+        apsw.SQLITE_ALTER_TABLE,
+        apsw.SQLITE_REINDEX,
+        apsw.SQLITE_ANALYZE,
+        apsw.SQLITE_CREATE_INDEX,
+        apsw.SQLITE_CREATE_TABLE,
+        apsw.SQLITE_CREATE_TEMP_INDEX,
+        apsw.SQLITE_CREATE_TEMP_TABLE,
+        apsw.SQLITE_CREATE_TEMP_TRIGGER,
+        apsw.SQLITE_CREATE_TEMP_VIEW,
+        apsw.SQLITE_CREATE_TRIGGER,
+        apsw.SQLITE_CREATE_VIEW,
+        apsw.SQLITE_CREATE_VTABLE,
+        apsw.SQLITE_DROP_INDEX,
+        apsw.SQLITE_DROP_TABLE,
+        apsw.SQLITE_DROP_TEMP_INDEX,
+        apsw.SQLITE_DROP_TEMP_TABLE,
+        apsw.SQLITE_DROP_TEMP_TRIGGER,
+        apsw.SQLITE_DROP_TEMP_VIEW,
+        apsw.SQLITE_DROP_TRIGGER,
+        apsw.SQLITE_DROP_VIEW,
+        apsw.SQLITE_DROP_VTABLE,
+    }
+)
+# Texts that no tool writes: a tool's own COMMIT is another statement, which the authorizer denies.
+_BEGIN, _COMMIT, _ROLLBACK = "BEGIN -- call", "COMMIT -- call", "ROLLBACK -- call"
+_text = msgspec.json.Encoder().encode
+
+
+class World:
+    """A hosted scenario. `close()` gives its connections back.
+
+    Raises SeedError and ToolsetError when the package cannot be hosted.
+    """
+
+    def __init__(self, scenario: Scenario, *, max_steps: int = MAX_STEPS) -> None:
+        self.scenario = scenario
+        self._tools: dict[str, Tool] = load(scenario)
+        self.tools: tuple[ToolSpec, ...] = tuple(tool.spec for tool in self._tools.values())
+        self._vfs = clock_of(scenario)
+        self.template: Template = build(scenario, self._vfs)
+        self.start_digest = written(self.template.total)
+        self._file = OverlayFile(self.template.pages, self.template.overlay())
+        self._connection = self._vfs.connect(self._file)
+        self._execute = self._connection.execute
+        self._tracker = Tracker(self._connection, self.template.tables)
+        self._db = Database(self._connection, scenario.clock, scenario.user)
+        self._max_strides = max(1, max_steps // _STRIDE)
+        self._strides = 0
+        self._in_tool = False
+        _deny_chance(self._connection)
+        self._connection.set_progress_handler(self._count, _STRIDE)
+        self._connection.authorizer = self._authorise
+        self._views: tuple[tuple[OverlayFile, StateView], ...] = ()
+        self.num_leases = 0
+        self.num_calls = 0
+
+    def __repr__(self) -> str:
+        template = self.template
+        return (
+            f"<World {self.scenario.name!r} [{len(template.tables)} tables, "
+            f"{len(template.pages)} pages, {len(self.tools)} tools | "
+            f"{self.num_leases} leases, {self.num_calls} calls]>"
+        )
+
+    def lease(self) -> "Lease":
+        """A fresh episode's world."""
+        self.num_leases += 1
+        return Lease(self, self.template.overlay())
+
+    def call(self, overlay: Overlay, name: str, arguments: Any) -> ToolResult:
+        """Execute one call on a world. Bad calls are results; a bug here is an exception."""
+        self.num_calls += 1
+        tool = self._tools.get(name)
+        if tool is None:
+            known = ", ".join(self._tools)
+            return self._failed(
+                overlay, f"There is no tool {name!r}. Tools: {known}.", "unknown_tool"
+            )
+        try:
+            checked = tool.arguments(arguments)
+        except BadArguments as exc:
+            return self._failed(overlay, str(exc), "arguments")
+        self._file.switch(overlay)
+        self._tracker.begin()
+        self._strides = 0
+        self._execute(_BEGIN)
+        self._in_tool = True
+        try:
+            value = tool.function(self._db, **checked)
+            text = value if isinstance(value, str) else _text(value).decode()
+            self._in_tool = False
+            changes, total = self._tracker.net(overlay.total)
+            self._execute(_COMMIT)
+        except ToolError as exc:
+            return self._undone(overlay, str(exc), "refused")
+        except apsw.InterruptError:
+            return self._undone(overlay, f"{name} took too long and was stopped.", "timeout")
+        except Exception as exc:
+            fault = f"{name} failed with an internal error: {type(exc).__name__}: {exc}"
+            return self._undone(overlay, fault, "internal")
+        overlay.total = total
+        return ToolResult(text, None, changes, written(total))
+
+    def stored(self, overlay: Overlay) -> StoredState:
+        """A world's state for the log."""
+        pages = {number + 1: page for number, page in overlay.pages.items()}
+        return StoredState(self.template.digest, pages, overlay.num_pages, written(overlay.total))
+
+    def restored(self, state: StoredState) -> Overlay:
+        """A world of a stored state. Raises StateError when the pages belong to another template.
+
+        The row sum is taken from the digest; `verify_digest` recounts it.
+        """
+        if state.template != self.template.digest:
+            raise StateError(
+                f"the state belongs to template {state.template}, but scenario "
+                f"{self.scenario.name!r} has template {self.template.digest}"
+            )
+        pages = {number - 1: page for number, page in state.pages.items()}
+        return Overlay(pages, state.num_pages, int(state.digest, 16))
+
+    def verify_digest(self, overlay: Overlay) -> str:
+        """The digest of a world's state, counted afresh from its rows."""
+        (before, _), _ = self._view_pair()
+        before.show(overlay)
+        return written(sum_of(self._view_connections[0], self.template.tables))
+
+    def states(
+        self, stored: StoredState, changes: Sequence[RowChange] | None = None
+    ) -> tuple[State, State]:
+        """The start and a stored state, to read from; valid until the next call of this method.
+
+        `changes` (the net changes of the episode, from its log) saves comparing the two.
+        """
+        overlay = self.restored(stored)
+        (before_file, before), (after_file, after) = self._view_pair()
+        before_file.show(self._start)
+        after_file.show(overlay)
+        if changes is None:
+            before_c, after_c = self._view_connections
+            after.changes = changes_between(before_c, after_c, self.template.tables)
+        else:
+            after.changes = tuple(changes)
+        return before, after
+
+    def diff(self, first: Overlay, second: Overlay) -> tuple[RowChange, ...]:
+        """The rows that differ between any two states of this scenario."""
+        (before_file, _), (after_file, _) = self._view_pair()
+        before_file.show(first)
+        after_file.show(second)
+        return changes_between(*self._view_connections, self.template.tables)
+
+    def dump(self, overlay: Overlay) -> dict[str, list[dict[str, Any]]]:
+        """Every row of every table, ordered by rowid or key."""
+        (file, view), _ = self._view_pair()
+        file.show(overlay)
+        return {
+            table.name: view.all(f"{table.select_all} ORDER BY {table.order}")
+            for table in self.template.tables.values()
+        }
+
+    def statistics(self) -> dict[str, int]:
+        """Counts since the world was hosted."""
+        return {"leases": self.num_leases, "calls": self.num_calls}
+
+    def close(self) -> None:
+        """Close the connections. Leases are dead after this."""
+        self._connection.close()
+        for connection in self._view_connections if self._views else ():
+            connection.close()
+        self._vfs.unregister()
+
+    def _view_pair(self) -> tuple[tuple[OverlayFile, StateView], tuple[OverlayFile, StateView]]:
+        if not self._views:
+            self._start = self.template.overlay()
+            files = [OverlayFile(self.template.pages, self._start) for _ in range(2)]
+            connections = [self._vfs.connect(file) for file in files]
+            for connection in connections:
+                _deny_chance(connection)
+                connection.execute("PRAGMA query_only=ON").fetchall()
+            scenario = self.scenario
+            self._view_connections = (connections[0], connections[1])
+            self._views = tuple(
+                (file, StateView(connection, scenario.clock, scenario.user))
+                for file, connection in zip(files, connections, strict=True)
+            )
+        return self._views[0], self._views[1]
+
+    def _failed(self, overlay: Overlay, text: str, error: Any) -> ToolResult:
+        return ToolResult(text, error, (), written(overlay.total))
+
+    def _undone(self, overlay: Overlay, text: str, error: Any) -> ToolResult:
+        self._in_tool = False
+        if self._connection.in_transaction:
+            self._execute(_ROLLBACK)
+        return self._failed(overlay, text, error)
+
+    def _count(self) -> bool:
+        self._strides += 1
+        return self._strides > self._max_strides
+
+    def _authorise(
+        self, op: int, a: str | None, b: str | None, database: str | None, trigger: str | None
+    ) -> int:
+        if self._in_tool and op in _DENIED:
+            return apsw.SQLITE_DENY
+        return apsw.SQLITE_OK
+
+
+class Lease:
+    """One episode's world. Cheap: a small dict of changed pages."""
+
+    __slots__ = ("_answered", "overlay", "world")
+
+    def __init__(self, world: World, overlay: Overlay) -> None:
+        self.world = world
+        self.overlay = overlay
+        self._answered: OrderedDict[str, ToolResult] | None = None
+
+    def __repr__(self) -> str:
+        return (
+            f"<Lease of {self.world.scenario.name!r} [{len(self.overlay.pages)} changed pages, "
+            f"digest {self.digest[:8]}]>"
+        )
+
+    @property
+    def start_digest(self) -> str:
+        """The digest of the state in which every lease of this scenario starts."""
+        return self.world.start_digest
+
+    @property
+    def digest(self) -> str:
+        """The state's digest now."""
+        return written(self.overlay.total)
+
+    def call(self, name: str, arguments: Any, call_id: str = "") -> ToolResult:
+        """Execute one call; one whose id was among the last few is answered from memory."""
+        answered = self._answered
+        if answered is None:
+            answered = self._answered = OrderedDict()
+        elif call_id and call_id in answered:
+            return answered[call_id]
+        result = self.world.call(self.overlay, name, arguments)
+        if call_id:
+            answered[call_id] = result
+            if len(answered) > _REMEMBERED:
+                answered.popitem(last=False)
+        return result
+
+    def state(self) -> StoredState:
+        """The state now, as changed pages."""
+        return self.world.stored(self.overlay)
+
+    def reset(self) -> None:
+        """Back to the start."""
+        self.overlay = self.world.template.overlay()
+        self._answered = None
+
+    def fork(self) -> "Lease":
+        """A second world that goes on from here."""
+        self.world.num_leases += 1
+        return Lease(self.world, self.overlay.copy())
+
+
+def _deny_chance(connection: apsw.Connection) -> None:
+    """SQL's random functions would make two equal episodes differ."""
+
+    def refuse(*_: object) -> None:
+        raise ValueError("random() and randomblob() are not to be had in a world")
+
+    connection.create_scalar_function("random", refuse, 0)
+    connection.create_scalar_function("randomblob", refuse, 1)

@@ -1,0 +1,139 @@
+"""The code judge: labels as far as code can tell them apart.
+
+A verdict is a function of the trajectory, the world's template and verify.py, so judging live and
+judging the log give the same. What is not the agent's fault is never held against him: a world
+that failed is `environment_error`; a model server that died, a run that was cancelled and a
+verifier that broke leave the episode unjudged, with the reason.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterable
+
+from envpool.world import World
+from harness.events import Ending, Judged, Label
+from harness.trajectory import Trajectory
+from judge.errors import VerifierError
+from judge.evidence import Evidence, episode_digest, gather
+from judge.rewards import AWM, RewardProfile, rewards_of
+from judge.verifier import Verifier
+from scenarios.checks import Finding
+from scenarios.format import Task
+
+NAME = "code"
+
+
+class _Court:
+    """What the judge holds of one scenario: its world, its verifiers, what doing nothing gives."""
+
+    __slots__ = ("_idle", "tasks", "verifier", "world")
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self.verifier = Verifier(world.scenario)
+        self.tasks = {task.id: task for task in world.scenario.tasks}
+        self._idle: dict[str, Counter[str]] = {}  # task id -> goals met by doing nothing
+
+    def idle_goals(self, task: Task) -> Counter[str]:
+        """How often each goal of the task, by name, is met by doing and saying nothing.
+
+        Raises VerifierError.
+        """
+        goals = self._idle.get(task.id)
+        if goals is None:
+            before, after = self.world.states(self.world.lease().state(), ())
+            goals = _met(self.verifier.run(task, before, after, ""))
+            self._idle[task.id] = goals
+        return goals
+
+
+class CodeJudge:
+    """Judges episodes that are over. `world_of` gives the hosted world of a scenario's name."""
+
+    name = NAME
+
+    def __init__(self, world_of: Callable[[str], World], profile: RewardProfile = AWM) -> None:
+        self._world_of = world_of
+        self._profile = profile
+        self._courts: dict[str, _Court] = {}
+
+    def judge(self, trajectory: Trajectory) -> Judged:
+        """The verdict on an episode that is over; ValueError when it is not.
+
+        Raises PackageError when the scenario's verify.py is broken, and whatever `world_of` does.
+        """
+        return self.judge_with_evidence(trajectory)[0]
+
+    def judge_with_evidence(self, trajectory: Trajectory) -> tuple[Judged, Evidence | None]:
+        """The verdict and what it is based on (None: the scenario has no such task)."""
+        court = self._court(trajectory.started.scenario)
+        digest = episode_digest(trajectory)
+        task = court.tasks.get(trajectory.started.task)
+        if task is None:
+            scenario, missing = trajectory.started.scenario, trajectory.started.task
+            return _unjudged(digest, f"scenario {scenario!r} has no task {missing!r}", ()), None
+        evidence = gather(trajectory, task=task, world=court.world, verifier=court.verifier)
+        try:
+            label, why = _label(evidence, court, task)
+        except VerifierError as exc:
+            label, why = None, str(exc)
+        if label is None:
+            return _unjudged(digest, why, evidence.findings), evidence
+        reward, step_rewards = rewards_of(label, trajectory, self._profile)
+        judged = Judged(
+            judge=NAME,
+            label=label,
+            reward=reward,
+            step_rewards=step_rewards,
+            findings=evidence.findings,
+            episode_digest=digest,
+        )
+        return judged, evidence
+
+    def _court(self, scenario: str) -> _Court:
+        court = self._courts.get(scenario)
+        if court is None:
+            court = self._courts[scenario] = _Court(self._world_of(scenario))
+        return court
+
+
+def _label(evidence: Evidence, court: _Court, task: Task) -> tuple[Label | None, str]:
+    """The label, or None and why there is none. Raises VerifierError."""
+    findings = evidence.findings
+    ending = evidence.ending
+    if ending is Ending.ANSWERED and findings and all(finding.passed for finding in findings):
+        return Label.COMPLETED, ""
+    if evidence.world_failed:
+        return Label.ENVIRONMENT_ERROR, ""
+    if ending is Ending.POLICY_ERROR or ending is Ending.CANCELLED:
+        return None, _not_the_agents_fault(evidence)
+    if evidence.unverified is not None:
+        return None, evidence.unverified
+    if ending is Ending.FORMAT_ERROR:
+        return Label.AGENT_ERROR, ""
+    if not all(finding.passed for finding in findings if finding.kind == "guard"):
+        return Label.AGENT_ERROR, ""
+    met = _met(findings)
+    if met and met - court.idle_goals(task):
+        return Label.PARTIALLY_COMPLETED, ""
+    return Label.AGENT_ERROR, ""
+
+
+def _met(findings: Iterable[Finding]) -> Counter[str]:
+    return Counter(f.name for f in findings if f.passed and f.kind == "goal")
+
+
+def _not_the_agents_fault(evidence: Evidence) -> str:
+    if evidence.ending is Ending.CANCELLED:
+        return "the episode was cancelled"
+    return f"the model could not answer: {evidence.error or 'no reason was logged'}"
+
+
+def _unjudged(digest: str, why: str, findings: tuple[Finding, ...]) -> Judged:
+    return Judged(
+        judge=NAME,
+        label=None,
+        reward=None,
+        findings=findings,
+        unjudged=why,
+        episode_digest=digest,
+    )

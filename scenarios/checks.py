@@ -20,7 +20,7 @@ for, and `nothing_else()` reports it. Name a column with `ANY` where its value d
 """
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from typing import Any, Literal
 
 import msgspec
@@ -80,14 +80,18 @@ def _matches(wanted: Any, value: Any) -> bool:
         return value in wanted.values
     if isinstance(wanted, mentions):
         return isinstance(value, str) and any(says(value, phrase) for phrase in wanted.phrases)
-    return bool(wanted == value) and isinstance(value, bool) == isinstance(wanted, bool)
+    return bool(wanted == value)  # True matches 1: SQLite has no booleans
 
 
-_NUMBER = re.compile(r"(?<![\w.])[-+]?\d[\d,]*(?:\.\d+)?(?![\w]|\.\d)")
+# A number stands by itself: not inside of a word or code, nor part of a longer decimal. Commas
+# group thousands only in threes, so that "1042,1043" is two numbers.
+_NUMBER = re.compile(r"(?<![\w.])[-+]?(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d+)?(?!\w|\.\d)")
 _REFUSALS = re.compile(
-    r"\b(can(?:no|')t|cannot|can not|could(?:n't| not)|unable|not able|won't|will not|would not"
-    r"|not (?:allowed|permitted|possible|eligible|authori[sz]ed)|declin\w*|refus\w*|reject\w*"
-    r"|den(?:y|ied)|no change\w* (?:was|were) made|must not|may not|ineligible)\b"
+    r"\b(?:can(?:no|')t|can not|could(?:n't| not)|unable|won't|(?:will|would|must|may|should) not"
+    r"|(?:did|have)(?:n't| not)"
+    r"|declin\w*|refus\w*|reject\w*|den(?:y|ied)|ineligible|no change\w* (?:was|were) made)\b"
+    r"|(?:\bnot|n't) (?:be )?(?:able|allowed|permitted|possible|eligible|entitled|qualify"
+    r"|qualified|authori[sz]ed)\b"
 )
 
 
@@ -122,13 +126,13 @@ def _changed_columns(change: RowChange) -> set[str]:
     return {name for name, value in change.after.items() if change.before.get(name) != value}
 
 
-def _describe(change: RowChange) -> str:
+def _describe(change: RowChange, without: Collection[str] = ()) -> str:
     key = change.key[0] if len(change.key) == 1 else change.key
     if change.before is None:
         return f"{change.table} {key} was created"
     if change.after is None:
         return f"{change.table} {key} was deleted"
-    columns = sorted(_changed_columns(change))
+    columns = sorted(_changed_columns(change).difference(without))
     moves = ", ".join(f"{c} {change.before.get(c)!r} to {change.after[c]!r}" for c in columns)
     return f"{change.table} {key} changed: {moves}"
 
@@ -172,8 +176,10 @@ class Check:
                 if claimed is not None:
                     claimed.update(values)
                 found = {column: change.after.get(column) for column in values}
-                passed = all(_matches(want, found[column]) for column, want in values.items())
-                return self.goal(name, passed, _show(values), _show(found))
+                moved = not values or not _changed_columns(change).isdisjoint(values)
+                passed = moved and _row_matches(change.after, values)
+                was = "" if moved else " from the start"
+                return self.goal(name, passed, _show(values), _show(found) + was)
         return self.goal(name, False, _show(values), "the row was not updated")
 
     def created(self, table: str, *, count: int = 1, **values: Any) -> bool:
@@ -242,7 +248,7 @@ class Check:
             if claimed is None:
                 continue
             if claimed is _NOTHING or not _changed_columns(change) <= claimed:
-                extra.append(_describe(change))
+                extra.append(_describe(change, without=claimed))
         shown = "; ".join(extra[:5]) + (f"; and {len(extra) - 5} more" if len(extra) > 5 else "")
         return self.guard("nothing else changed", not extra, "no other change", shown or "none")
 

@@ -1,0 +1,265 @@
+"""What verifiers are written with: findings on rows and on answers."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from scenarios.api import Row, RowChange, SqlValue, User
+from scenarios.checks import ANY, Check, Finding, failed, mentions, one_of, says
+
+
+class Rows:
+    """A state that knows its changes and nothing else."""
+
+    now = "2026-03-14T09:30:00Z"
+    user = User("u", "U", "tester")
+
+    def __init__(self, *changes: RowChange) -> None:
+        self.changes: Sequence[RowChange] = changes
+
+    def all(self, sql: str, /, *params: SqlValue) -> list[Row]:
+        raise AssertionError("the checks look at changes only")
+
+    def one(self, sql: str, /, *params: SqlValue) -> Row | None:
+        raise AssertionError("the checks look at changes only")
+
+    def value(self, sql: str, /, *params: SqlValue) -> Any:
+        raise AssertionError("the checks look at changes only")
+
+
+def updated(table: str, key: int, before: Row, after: Row) -> RowChange:
+    return RowChange(table, (key,), {"id": key, **before}, {"id": key, **after})
+
+
+def created(table: str, key: int, **row: Any) -> RowChange:
+    return RowChange(table, (key,), None, {"id": key, **row})
+
+
+def deleted(table: str, key: int, **row: Any) -> RowChange:
+    return RowChange(table, (key,), {"id": key, **row}, None)
+
+
+def check_of(*changes: RowChange, answer: str = "") -> Check:
+    return Check(Rows(), Rows(*changes), answer)
+
+
+ORDER = updated("orders", 7, {"status": "open", "note": "a"}, {"status": "void", "note": "a"})
+
+
+def test_an_update_is_told_whole() -> None:
+    """A finding says what was expected and what was found."""
+    check = check_of(ORDER)
+    assert not check.updated("orders", 7, status="held")
+    assert check.findings == [
+        Finding("orders 7 updated", False, "status='held'", "status='void'", "goal")
+    ]
+    assert failed(check.findings) == check.findings
+
+
+@pytest.mark.parametrize(
+    ("values", "passes"),
+    [
+        ({"status": "void"}, True),
+        ({"status": ANY}, True),
+        ({"status": one_of("held", "void")}, True),
+        ({"status": mentions("VOID")}, True),
+        ({"status": "void", "note": "a"}, True),
+        ({"status": "void", "note": "b"}, False),
+        ({"status": one_of("held", "open")}, False),
+        ({"status": "void", "no_such_column": None}, False),
+        ({"note": "a"}, False),  # it had that from the start
+        ({"note": ANY}, False),
+    ],
+)
+def test_update_compares_named_columns(values: dict[str, Any], passes: bool) -> None:
+    """A named column must have its value, one of them must be new, and it must exist."""
+    assert check_of(ORDER).updated("orders", 7, **values) is passes
+
+
+def test_true_matches_what_sqlite_stores_for_it() -> None:
+    """SQLite has no booleans: True means 1 and False means 0."""
+    check = check_of(updated("users", 1, {"active": 0}, {"active": 1}))
+    assert check.updated("users", 1, active=True)
+    assert not check.updated("users", 1, active=False)
+
+
+@pytest.mark.parametrize(
+    "change", [created("orders", 7, status="void"), deleted("orders", 7, status="void")]
+)
+def test_a_new_or_deleted_row_is_no_update(change: RowChange) -> None:
+    """`updated` asks for a row that was there before and still is."""
+    check = check_of(change)
+    assert not check.updated("orders", 7, status="void")
+    assert not check.nothing_else()
+
+
+def test_composite_keys() -> None:
+    """A tuple names the row of a composite key."""
+    change = RowChange("lines", (7, 2), {"qty": 1}, {"qty": 3})
+    assert check_of(change).updated("lines", (7, 2), qty=3)
+    assert not check_of(change).updated("lines", (2, 7), qty=3)
+
+
+def test_created_counts_exactly() -> None:
+    """One row too many, or too few, does not pass."""
+    one, two = created("refunds", 1, order_id=7), created("refunds", 2, order_id=7)
+    assert check_of(one).created("refunds", order_id=7)
+    assert not check_of(one, two).created("refunds", order_id=7)
+    assert check_of(one, two).created("refunds", count=2, order_id=7)
+    assert not check_of().created("refunds", order_id=7)
+    assert not check_of(one).created("refunds", no_such_column=None)
+
+
+def test_a_surplus_row_is_something_else() -> None:
+    """The row that was created twice fails `nothing_else` too."""
+    check = check_of(created("refunds", 1, order_id=7), created("refunds", 2, order_id=7))
+    check.created("refunds", order_id=7)
+    assert not check.nothing_else()
+    assert check.findings[-1].found == "refunds 2 was created"
+
+
+def test_deleted() -> None:
+    """A row that is gone passes; one that is there or was only changed does not."""
+    assert check_of(deleted("orders", 7)).deleted("orders", 7)
+    assert not check_of(ORDER).deleted("orders", 7)
+    assert not check_of().deleted("orders", 7)
+
+
+def test_nothing_else_names_what_nobody_asked_for() -> None:
+    """A column that was not named is reported with its move, though its row was named."""
+    check = check_of(updated("orders", 7, {"s": 1, "due": "x"}, {"s": 2, "due": "y"}))
+    check.updated("orders", 7, s=2)
+    assert not check.nothing_else()
+    assert check.findings[-1].found == "orders 7 changed: due 'x' to 'y'"
+    assert check.findings[-1].kind == "guard"
+
+
+def test_nothing_else_shortens_long_lists() -> None:
+    """Five are shown, the rest is counted."""
+    check = check_of(*(deleted("orders", key) for key in range(8)))
+    check.nothing_else()
+    assert check.findings[-1].found.endswith("orders 4 was deleted; and 3 more")
+
+
+def test_allow_permits_columns_and_a_number_of_rows() -> None:
+    """What is allowed is neither asked for nor reported; one row more is reported."""
+    changes = (
+        updated("orders", 7, {"at": 1}, {"at": 2}),
+        created("audit", 1, what="void"),
+        created("audit", 2, what="void"),
+        created("audit", 3, what="other"),
+    )
+    for number, passes in ((2, False), (3, True)):
+        check = check_of(*changes)
+        check.allow("orders", "at")
+        check.allow("audit", new=number)
+        assert check.nothing_else() is passes
+    check = check_of(*changes[1:3])
+    check.allow("audit", new=2, what="other")
+    assert not check.nothing_else()
+
+
+def test_untouched_guards_the_lookalike() -> None:
+    """A guard fails as soon as the row changed at all."""
+    assert check_of(ORDER).untouched("orders", 8)
+    assert not check_of(ORDER).untouched("orders", 7)
+
+
+@pytest.mark.parametrize(
+    ("answer", "phrase", "said"),
+    [
+        ("We refund $1,042.50 today.", "1042.5", True),
+        ("We refund $1,042.50 today.", "$1042.50", True),
+        ("We refund 1042.50.", "1,042.50", True),
+        ("Order 10425 is late", "1042", False),
+        ("Order A1042 is late", "1042", False),
+        ("It is 42.50 in all", "42", False),
+        ("It is 42.50 in all", "50", False),
+        ("Orders 1042,1043 and 7.", "1042", True),
+        ("Orders 1042,1043 and 7.", "1043", True),
+        ("Orders 1042,1043 and 7.", "10421043", False),
+        ("1,042,500 in all", "1042500", True),
+        ("1,042,500 in all", "500", False),
+        ("due on 2026-04-04", "2026-04-04", True),
+        ("due on 2026-04-045", "2026-04-04", False),
+        ("it weighs 3kg", "3", False),
+        ("Loan #302 is late", "302", True),
+        ("a balance of -5", "-5", True),
+        ("a balance of -5", "5", False),
+        ("Anna  Soll\nis late", "anna soll", True),
+        ("Hannah Soll", "anna soll", False),
+        ("it’s blocked", "it's blocked", True),
+        ("", "1", False),
+    ],
+)
+def test_says(answer: str, phrase: str, said: bool) -> None:
+    """Numbers are compared as numbers, words as whole words, whatever their case."""
+    assert says(answer, phrase) is said
+
+
+@given(st.text(), st.text(min_size=1))
+def test_says_takes_any_text(answer: str, phrase: str) -> None:
+    """No text of an agent breaks it, and a word says itself."""
+    assert isinstance(says(answer, phrase), bool)
+
+
+@given(st.integers(0, 10**12))
+def test_a_number_is_said_however_it_is_grouped(number: int) -> None:
+    """1042 and 1,042 are the same number; another number is not said."""
+    assert says(f"There are {number:,} of them.", str(number))
+    assert says(f"There are {number} of them.", f"{number:,}")
+    assert not says(f"There are {number:,} of them.", str(number + 1))
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        "I cannot do that",
+        "I can't do that",
+        "I can not do that",
+        "We were unable to lend it",
+        "This isn't possible",
+        "She is not eligible for it",
+        "She will not be able to",
+        "I declined the request",
+        "The request must be rejected",
+        "I did not issue the refund",
+        "No changes were made",
+        "I won’t do it",
+    ],
+)
+def test_declined_knows_a_refusal(answer: str) -> None:
+    """A refusal in usual words passes when it gives the reason."""
+    assert check_of(answer=f"{answer}: she is blocked.").declined("blocked", "on hold")
+    assert not check_of(answer=f"{answer}.").declined("blocked", "on hold")
+
+
+@pytest.mark.parametrize(
+    "answer", ["", "Done: I have carried out everything.", "The card is lent, not blocked."]
+)
+def test_declined_is_not_fooled(answer: str) -> None:
+    """Success, silence and a mere `not` are no refusal."""
+    assert not check_of(answer=answer).declined("blocked")
+
+
+def test_answers() -> None:
+    """`answer_has` is a goal, `answer_lacks` a guard."""
+    check = check_of(answer="Order 7 is void")
+    assert check.answer_has("8", "7")
+    assert not check.answer_has("8")
+    assert check.answer_lacks("8")
+    assert not check.answer_lacks("7", "8")
+    assert [finding.kind for finding in check.findings] == ["goal", "goal", "guard", "guard"]
+
+
+@pytest.mark.parametrize(
+    ("write", "kind"), [(Check.goal, "goal"), (Check.guard, "guard")], ids=["goal", "guard"]
+)
+def test_own_findings(write: Callable[..., bool], kind: str) -> None:
+    """A finding of one's own stores a real boolean, whatever truth it was given."""
+    check = check_of()
+    assert write(check, "x", 1, "a", "b") is True
+    assert [(finding.passed, finding.kind) for finding in check.findings] == [(True, kind)]

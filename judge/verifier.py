@@ -3,7 +3,7 @@
 verify.py is trusted code of a bundled package; it runs in this process, once per scenario.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -39,7 +39,7 @@ class Verifier:
             given = self._functions[task.id](before, after, answer)
         except Exception as exc:
             raise VerifierError(f"{self._name(task)} raised {type(exc).__name__}: {exc}") from exc
-        if not isinstance(given, Sequence) or not given:
+        if not isinstance(given, list | tuple) or not given:
             found = f"a {type(given).__name__}" if given else repr(given)
             raise VerifierError(f"{self._name(task)} gave {found}, expected a list of findings")
         for finding in given:

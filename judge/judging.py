@@ -1,0 +1,134 @@
+"""Judging a run: live, as a subscriber of the bus, or from its log; both give the same verdicts."""
+
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from typing import Protocol
+
+import anyio
+import anyio.lowlevel
+import msgspec
+
+from harness.events import EpisodeEnded, EpisodeStarted, Judged, Label, Record, StepTaken
+from harness.trajectory import Assembly, Trajectory
+
+
+class Judge(Protocol):
+    """Says what an episode is worth."""
+
+    def judge(self, trajectory: Trajectory) -> Judged:
+        """The verdict on an episode that is over."""
+
+
+class Subscription(Protocol):
+    """News of a run."""
+
+    async def receive(self) -> Sequence[Record]:
+        """At least one record, in order. Raises anyio.EndOfStream after the last."""
+
+
+async def serve(
+    subscription: Subscription,
+    judge: Judge,
+    record: Callable[[str, int, Judged], Awaitable[None]],
+) -> None:
+    """Judge every episode at its end, until the bus is closed.
+
+    `record` is given the episode, its attempt and the verdict. The loop gets its turn between two
+    verdicts. On cancellation, episodes that ended and were not judged yet stay unjudged; the log
+    has all that is needed to judge them later.
+
+    Raises ValueError for an episode whose beginning was missed.
+    """
+    live: dict[tuple[str, int], Assembly] = {}
+    while True:
+        try:
+            records = await subscription.receive()
+        except anyio.EndOfStream:
+            return
+        for news in records:
+            event = news.event
+            key = (news.episode, news.attempt)
+            if isinstance(event, StepTaken) and (assembly := live.get(key)) is not None:
+                assembly.steps.append(event)
+            elif isinstance(event, EpisodeStarted | StepTaken):
+                live[key] = Assembly(news)
+            elif isinstance(event, EpisodeEnded):
+                assembly = live.pop(key, None) or Assembly(news)
+                assembly.add(news)
+                await record(*key, judge.judge(assembly.trajectory()))
+                await anyio.lowlevel.checkpoint()
+
+
+def judge_log(
+    trajectories: Iterable[Trajectory], judge: Judge
+) -> Iterator[tuple[Trajectory, Judged]]:
+    """The verdicts on logged episodes, one by one. Those that were cut off are left out: a
+    resumed run does them again."""
+    for trajectory in trajectories:
+        if trajectory.ended is not None:
+            yield trajectory, judge.judge(trajectory)
+
+
+class Unjudged(msgspec.Struct, frozen=True):
+    """An episode without a verdict, and why."""
+
+    episode: str
+    why: str
+
+
+class Summary(msgspec.Struct, frozen=True):
+    """What `rehearse judge --json` says of a run."""
+
+    episodes: int
+    labels: dict[Label, int]  # every label, those that were not given too
+    unjudged: int
+    disagreements: int  # episodes to which an earlier verdict gave another label
+    model_calls: int
+    cost_usd: float
+    mean_reward: float | None  # of the judged episodes; None: there is none
+    unjudged_episodes: tuple[Unjudged, ...] = ()
+
+
+class Tally:
+    """Counts verdicts, one at a time."""
+
+    def __init__(self) -> None:
+        self._labels = dict.fromkeys(Label, 0)
+        self._unjudged: list[Unjudged] = []
+        self._disagreements = 0
+        self._cost_usd = 0.0
+        self._rewards = 0.0
+        self._num_judged = 0
+
+    def add(self, trajectory: Trajectory, judged: Judged) -> None:
+        """Count a verdict; the trajectory's own verdicts are the earlier ones."""
+        self._cost_usd += judged.cost_usd
+        if judged.label is None:
+            why = judged.unjudged or "no reason was given"
+            self._unjudged.append(Unjudged(trajectory.episode, why))
+            return
+        self._num_judged += 1
+        self._labels[judged.label] += 1
+        self._rewards += judged.reward or 0.0
+        earlier = {verdict.label for verdict in trajectory.judged if verdict.label is not None}
+        self._disagreements += bool(earlier - {judged.label})
+
+    def summary(self, *, model_calls: int = 0) -> Summary:
+        """What has been counted; a judge that asks a model tells how often it did."""
+        return Summary(
+            episodes=self._num_judged + len(self._unjudged),
+            labels=dict(self._labels),
+            unjudged=len(self._unjudged),
+            disagreements=self._disagreements,
+            model_calls=model_calls,
+            cost_usd=self._cost_usd,
+            mean_reward=self._rewards / self._num_judged if self._num_judged else None,
+            unjudged_episodes=tuple(self._unjudged),
+        )
+
+
+def summarise(verdicts: Iterable[tuple[Trajectory, Judged]]) -> Summary:
+    """The summary of verdicts by a judge that asks no model."""
+    tally = Tally()
+    for trajectory, judged in verdicts:
+        tally.add(trajectory, judged)
+    return tally.summary()

@@ -188,7 +188,7 @@ def list_customer_orders(db: Db, customer_id: Id, limit: Limit = 20) -> list[Row
     _customer(db, customer_id)
     return db.all(
         "SELECT o.id, o.status, o.hold, o.placed_at, o.total_cents, o.address_id,"
-        " sum(l.quantity) AS units, group_concat(v.sku, ', ') AS skus"
+        " sum(l.quantity) AS units, group_concat(v.sku, ', ' ORDER BY l.id) AS skus"
         " FROM orders o JOIN order_lines l ON l.order_id = o.id"
         " JOIN variants v ON v.id = l.variant_id WHERE o.customer_id = ?"
         " GROUP BY o.id ORDER BY o.placed_at DESC, o.id DESC LIMIT ?",
@@ -678,9 +678,10 @@ def _check_coupon(db: Db, coupon: Row, order: Row) -> None:
         raise ToolError(
             f"Coupon {code} needs a subtotal of {_dollars(coupon['min_subtotal_cents'])}."
         )
-    if coupon["max_redemptions"] is not None:
-        if coupon["num_redemptions"] >= coupon["max_redemptions"]:
-            raise ToolError(f"Coupon {code} is used up.")
+    if coupon["max_redemptions"] is not None and (
+        coupon["num_redemptions"] >= coupon["max_redemptions"]
+    ):
+        raise ToolError(f"Coupon {code} is used up.")
     used = db.one(
         "SELECT sum(order_id = ?1) AS here, sum(coupon_id = ?2 AND customer_id = ?3) AS times"
         " FROM coupon_redemptions",
@@ -957,7 +958,7 @@ def list_shipments(db: Db, order_id: Id) -> list[Row]:
     return db.all(
         "SELECT s.id, w.code AS warehouse, s.carrier, s.tracking, s.status, s.shipped_at,"
         " s.promised_on, s.delivered_at, s.trace_started_at,"
-        " group_concat(sl.order_line_id, ', ') AS order_lines"
+        " group_concat(sl.order_line_id, ', ' ORDER BY sl.order_line_id) AS order_lines"
         " FROM shipments s JOIN warehouses w ON w.id = s.warehouse_id"
         " JOIN shipment_lines sl ON sl.shipment_id = s.id"
         " WHERE s.order_id = ? GROUP BY s.id ORDER BY s.id",

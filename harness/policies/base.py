@@ -16,6 +16,7 @@ class Assignment(msgspec.Struct, frozen=True):
     task: Task
     seed: int  # of this episode's own randomness (scripted mistakes, sampling)
     briefing: Briefing
+    member: int = 0  # 0 .. group_size - 1
 
 
 class Agent(Protocol):

@@ -1,0 +1,268 @@
+"""The protocol of Agent World Model's released agent (arXiv:2602.10090), for parity with it.
+
+The model sees two functions, `list_tools` and `call_tool`, and calls one a turn. The sentences
+are ours; the layout of calls and of the tool list is the released agent's, down to what it leaves
+out (the type of an `anyOf` is `unknown`).
+
+Two things are stricter than there: a call of a function that does not exist and a block from which
+nothing can be read are format errors; the released agent answers the first with an error text
+(as we do under the rules `off`) and ends on the second.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import msgspec
+
+from envpool.types import ToolResult, ToolSpec
+from harness.dialects.base import (
+    PerWorld,
+    answer,
+    call_id,
+    preamble,
+    shown,
+    unfit,
+    without_thoughts,
+)
+from harness.dialects.hermes import block
+from harness.dialects.mending import mended
+from harness.events import StepTaken
+from harness.messages import Act, AgentCall, Briefing, Decision, FormatError, Message, Reply
+from scenarios.format import Call
+
+LIST_TOOLS, CALL_TOOL, PREFIX = "list_tools", "call_tool", "mcp_tool_"
+_OPEN, _CLOSE = "<tool_call>", "</tool_call>"
+_json = msgspec.json.Encoder().encode
+_Decode = Callable[[str], Any]
+
+
+class Awm:
+    """AWM's protocol.
+
+    `results` is the role in which results come back. `mend` reads JSON as leniently as the
+    released agent; without it a broken block, an unclosed tag and arguments that are no object
+    are format errors (for runs under the rules `awm`).
+    """
+
+    def __init__(self, *, results: str = "user", mend: bool = True) -> None:
+        self.name = "awm" if results == "user" else "awm-tool"
+        self._mend = mend
+        self._as_tool = results == "tool"
+        self._system = PerWorld(_system)
+        self._tools = PerWorld(listing)
+
+    def opening(self, briefing: Briefing) -> tuple[Message, ...]:
+        """The system prompt with the two functions, and the task."""
+        return (
+            Message("system", self._system(briefing)),
+            Message("user", briefing.instruction),
+        )
+
+    def request_tools(self, briefing: Briefing) -> tuple[ToolSpec, ...]:
+        """None: the prompt tells the two functions, and `list_tools` the rest."""
+        return ()
+
+    def read(self, reply: Reply, *, turn: int) -> Decision:
+        """The first call that can be read, wherever it stands; no call: the answer."""
+        text = reply.text
+        bodies = _bodies(text)
+        if not bodies:
+            if _OPEN in text and not self._mend:
+                return FormatError(f"A {_OPEN} is not closed.")
+            return answer(text)
+        for body in bodies if self._mend else bodies[:1]:
+            try:
+                return _decision(self._decoded(body), self._decoded, call_id(turn, 0), self._mend)
+            except ValueError:
+                continue
+        return FormatError(f"A {_OPEN} does not hold a JSON object with name and arguments.")
+
+    def _decoded(self, text: str) -> Any:
+        """Raises ValueError."""
+        if self._mend:
+            return mended(text)
+        try:
+            return msgspec.json.decode(text)
+        except RecursionError:
+            raise ValueError("nested too deeply") from None
+
+    def local(self, call: AgentCall, briefing: Briefing) -> ToolResult | None:
+        """The tool list for `list_tools`."""
+        return ToolResult(self._tools(briefing)) if call.name == LIST_TOOLS else None
+
+    def turn(self, step: StepTaken) -> tuple[Message, ...]:
+        """The assistant's text as it was, then the result."""
+        said = Message("assistant", step.reply.text)
+        if isinstance(step.decision, FormatError):
+            return (said, Message("user", f"Tool response:\nError: {step.decision.reason}"))
+        if not step.results or not isinstance(step.decision, Act):
+            return (said,)
+        text = shown(step.results[0])
+        if self._as_tool:
+            return (said, Message("tool", text, call_id=step.decision.calls[0].id))
+        return (said, Message("user", f"Tool response:\n{text}"))
+
+    def pins(self, step: StepTaken) -> bool:
+        """The tool list stays in sight: it may be asked for once only."""
+        return isinstance(step.decision, Act) and step.decision.calls[0].name == LIST_TOOLS
+
+    def write(self, calls: Sequence[Call], text: str, *, turn: int) -> Reply:
+        """A short thought (AWM's rules ask for one), the text, then the call.
+
+        Raises ValueError for more than one call.
+        """
+        if without_thoughts(text) != text.strip() or "tool_call>" in text:
+            raise ValueError("a text cannot hold <think> or <tool_call> tags")
+        if len(calls) > 1:
+            raise ValueError("AWM's protocol has one call a turn")
+        parts = [f"<think>\n{'I call ' + calls[0].name if calls else 'I am done'}.\n</think>"]
+        if text:
+            parts.append(text)
+        if calls:
+            parts.append(block(_json(_spelled(calls[0]))))
+        return Reply("\n\n".join(parts))
+
+    def openers(self) -> tuple[Call, ...]:
+        """The tool list."""
+        return (Call(LIST_TOOLS),)
+
+
+def _bodies(text: str) -> list[str]:
+    """What stands between each opening tag and the next closing one."""
+    bodies = []
+    start = text.find(_OPEN)
+    while start >= 0:
+        end = text.find(_CLOSE, start)
+        if end < 0:
+            break
+        bodies.append(text[start + len(_OPEN) : end])
+        start = text.find(_OPEN, end)
+    return bodies
+
+
+def _spelled(call: Call) -> dict[str, Any]:
+    if call.name == LIST_TOOLS:
+        return {"name": LIST_TOOLS, "arguments": None}
+    inner = {"tool_name": call.name, "arguments": _json(call.arguments).decode()}
+    return {"name": CALL_TOOL, "arguments": inner}
+
+
+def _decision(value: Any, decoded: _Decode, name_of_call: str, mend: bool) -> Decision:
+    """What a block's value asks for. Raises ValueError when it is no object."""
+    if mend and isinstance(value, list) and value:
+        value = value[0]
+    if not isinstance(value, dict):
+        raise ValueError("not an object")
+    name, arguments = value.get("name"), value.get("arguments")
+    if not isinstance(name, str) or not name:
+        return FormatError("A tool call has no name.")
+    if name.startswith(PREFIX):
+        name, arguments = CALL_TOOL, {"tool_name": name, "arguments": arguments or {}}
+    if name == LIST_TOOLS:
+        return Act((AgentCall(LIST_TOOLS, {}, name_of_call),))
+    if name != CALL_TOOL:
+        return FormatError(
+            f"There is no function {name!r}: call {LIST_TOOLS}, or {CALL_TOOL} with a tool's name."
+        )
+    outer = _object(arguments, decoded)
+    tool = outer.get("tool_name") if outer is not None else None
+    if outer is None or not isinstance(tool, str) or not tool.removeprefix(PREFIX):
+        return FormatError(f"{CALL_TOOL} needs tool_name and arguments.")
+    tool = tool.removeprefix(PREFIX)
+    inner = _object(outer.get("arguments"), decoded)
+    if inner is None:
+        if not mend:
+            return FormatError(f"The arguments of {tool} must be a JSON object.")
+        inner = {}
+    if why := unfit(inner):
+        return FormatError(f"The arguments of {tool} cannot be used: {why}.")
+    return Act((AgentCall(tool, inner, name_of_call),))
+
+
+def _object(given: Any, decoded: _Decode) -> dict[str, Any] | None:
+    """An object given as such, as JSON text, or not at all; None when it is something else."""
+    if isinstance(given, str) and given.strip():
+        try:
+            given = decoded(given)
+        except ValueError:
+            return None
+    if given is None or given == "" or (isinstance(given, str) and not given.strip()):
+        return {}
+    return given if isinstance(given, dict) else None
+
+
+def listing(briefing: Briefing) -> str:
+    """What `list_tools` answers.
+
+    Example of one tool's part:
+
+        1. mcp_tool_get_order
+           Description: One order with its lines.
+           Parameters:
+              - order_id: integer (required)
+    """
+    lines = [f"Available MCP Tools ({len(briefing.tools)} tools):", "=" * 80, ""]
+    for number, tool in enumerate(briefing.tools, 1):
+        first, *more = [line.strip() for line in tool.description.split("\n")]
+        name = tool.name if tool.name.startswith(PREFIX) else PREFIX + tool.name
+        lines += [f"{number}. {name}", f"   Description: {first}"]
+        lines += [f"   {line}" for line in more if line]
+        if tool.schema.get("properties"):
+            lines += ["   Parameters:", *_parameters(tool.schema, " " * 6)]
+        else:
+            lines.append("   Parameters: None")
+        lines.append("")
+    return "\n".join(lines).strip()
+
+
+def _parameters(schema: dict[str, Any], indent: str) -> list[str]:
+    lines = []
+    for name, info in schema["properties"].items():
+        kind = info.get("type", "unknown")
+        need = "required" if name in schema.get("required", ()) else "optional"
+        lines.append(f"{indent}- {name}: {kind} ({need})")
+        for title, key in (
+            ("Description", "description"),
+            ("Default", "default"),
+            ("Allowed values", "enum"),
+        ):
+            value = info.get(key)
+            if value is not None and value != "" and value != []:
+                lines.append(f"{indent}  {title}: {value}")
+        if kind == "object" and info.get("properties"):
+            lines += [f"{indent}  Properties:", *_parameters(info, indent + "    ")]
+    return lines
+
+
+def _system(briefing: Briefing) -> str:
+    return f"""{preamble(briefing)}
+
+# Tools
+
+The tools are those of an MCP environment. You reach them through two functions, described within \
+<tools></tools>, and call one function a step:
+<tools>
+1. list_tools
+    - Description: Lists the tools of this environment with their parameters.
+    - Arguments: None
+    - Output: The tools' names, descriptions and parameters
+
+2. call_tool
+    - Description: Calls one tool of this environment.
+    - Arguments:
+        - tool_name: str, required, a tool's name as list_tools gives it
+        - arguments: str, required, the tool's arguments as a JSON object in a string; an empty \
+object for a tool without parameters
+    - Output: The tool's result
+</tools>
+
+Call list_tools first, and only once. In the last step write the answer and call no function.
+
+A call is a JSON object with name and arguments within <tool_call></tool_call>:
+<tool_call>
+{{"name": "list_tools", "arguments": null}}
+</tool_call>
+<tool_call>
+{{"name": "call_tool", "arguments": {{"tool_name": "mcp_tool_get_room", "arguments": \
+"{{\\"room\\": 12}}"}}}}
+</tool_call>"""

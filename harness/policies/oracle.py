@@ -1,0 +1,25 @@
+"""The oracle: does each task as its author would."""
+
+from harness.dialects.base import Dialect
+from harness.messages import Reply
+from harness.policies.base import Agent, Assignment
+from harness.policies.play import Player, replies_of
+
+
+class OraclePolicy:
+    """Makes the task's oracle calls, one a turn, and gives its answer."""
+
+    name = "oracle"
+
+    def __init__(self, dialect: Dialect) -> None:
+        self._dialect = dialect
+        self._replies: dict[tuple[str, str], tuple[Reply, ...]] = {}  # shared by a task's episodes
+
+    def agent(self, assignment: Assignment) -> Agent:
+        """An agent that plays the task's oracle."""
+        task = assignment.task
+        key = (assignment.scenario.digest, task.id)
+        replies = self._replies.get(key)
+        if replies is None:
+            replies = self._replies[key] = replies_of(self._dialect, task.oracle, task.answer)
+        return Player(replies)

@@ -1,0 +1,37 @@
+"""Playing calls that are known beforehand, through any dialect."""
+
+from collections.abc import Sequence
+
+from harness.dialects.base import Dialect
+from harness.messages import Reply, Window
+from scenarios.format import Call
+
+
+def replies_of(dialect: Dialect, calls: Sequence[Call], answer: str) -> tuple[Reply, ...]:
+    """The replies of an agent that makes these calls, one a turn, and then answers.
+
+    What the dialect wants called first is called first. Raises ValueError for an answer that the
+    dialect cannot say.
+    """
+    openers = dialect.openers()
+    if tuple(calls[: len(openers)]) != openers:
+        calls = (*openers, *calls)
+    turns = [dialect.write((call,), "", turn=turn) for turn, call in enumerate(calls)]
+    return (*turns, dialect.write((), answer, turn=len(turns)))
+
+
+class Player:
+    """An agent that gives its replies in order, and the last one again when asked for more."""
+
+    __slots__ = ("_next", "_replies")
+
+    def __init__(self, replies: tuple[Reply, ...]) -> None:
+        self._replies = replies
+        self._next = 0
+
+    async def reply(self, window: Window) -> Reply:
+        """The next reply, whatever the window shows."""
+        place = self._next
+        if place + 1 < len(self._replies):
+            self._next = place + 1
+        return self._replies[place]

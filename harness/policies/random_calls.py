@@ -1,0 +1,224 @@
+"""Calls drawn at random from the tools' schemas: valid in form, seldom sensible."""
+
+import re
+from collections.abc import Mapping, Sequence
+from random import Random
+from typing import Any
+
+import msgspec
+
+from harness.dialects.base import Dialect
+from harness.messages import Reply, Window
+from harness.policies.base import Agent, Assignment
+from scenarios.format import Call
+
+Pool = Mapping[str, Sequence[Any]]
+_TEXTS = (
+    *("alpha", "Blue lamp", "late", "A-1", "EUR", "ann@example.com", "2026-03-14", "10:30"),
+    *("2026-03-14T09:30:00Z", "1042", "ORD-1042", "+441234567890", "https://example.com", "AB12"),
+)
+
+
+def random_arguments(schema: Mapping[str, Any], rng: Random, pool: Pool | None = None) -> Any:
+    """Arguments that fit an object's JSON schema, from the given source of chance.
+
+    `pool` has plausible values by field name; `{"order_id": [7], "id": [7, 9]}` serves `order_id`,
+    and `id` serves every `…_id` that has no values of its own.
+
+    Covers enum, const, types and lists of types, bounds, lengths, anyOf, oneOf, arrays, objects,
+    `$ref` into `$defs`. Of patterns it covers those that some value of the pool or of a few dozen
+    common forms fits, and not allOf, not, if.
+    """
+    return _Draw(schema, rng, pool or {}).value(schema, "", 0)
+
+
+class _Draw:
+    def __init__(self, root: Mapping[str, Any], rng: Random, pool: Pool) -> None:
+        self._root = root
+        self._rng = rng
+        self._pool = pool
+
+    def value(self, schema: Any, name: str, depth: int) -> Any:
+        rng = self._rng
+        schema = self._resolved(schema)
+        if "const" in schema:
+            return schema["const"]
+        if schema.get("enum"):
+            return rng.choice(schema["enum"])
+        if branches := schema.get("anyOf") or schema.get("oneOf"):
+            return self.value(self._branch(branches, depth), name, depth)
+        kind = schema.get("type") or ("object" if "properties" in schema else "string")
+        if isinstance(kind, list):
+            kind = "null" if depth > 4 and "null" in kind else rng.choice(kind)
+        if kind == "object":
+            return self._object(schema, depth)
+        if kind == "array":
+            return self._array(schema, name, depth)
+        return self._scalar(kind, schema, name)
+
+    def _resolved(self, schema: Any) -> Mapping[str, Any]:
+        for _ in range(8):
+            if not isinstance(schema, Mapping) or "$ref" not in schema:
+                break
+            found: Any = self._root
+            for part in str(schema["$ref"]).lstrip("#/").split("/"):
+                found = found.get(part, {}) if isinstance(found, Mapping) else {}
+            schema = found
+        return schema if isinstance(schema, Mapping) else {}
+
+    def _branch(self, branches: Sequence[Any], depth: int) -> Any:
+        if depth > 4:
+            for branch in branches:
+                if isinstance(branch, Mapping) and branch.get("type") == "null":
+                    return branch
+        return self._rng.choice(branches)
+
+    def _object(self, schema: Mapping[str, Any], depth: int) -> dict[str, Any]:
+        required = schema.get("required", ())
+        drawn = {}
+        for name, inner in schema.get("properties", {}).items():
+            if name in required or (depth <= 4 and self._rng.random() < 0.5):
+                drawn[name] = self.value(inner, name, depth + 1)
+        return drawn
+
+    def _array(self, schema: Mapping[str, Any], name: str, depth: int) -> list[Any]:
+        least = int(schema.get("minItems", 0))
+        most = int(schema.get("maxItems", max(least, 3)))
+        count = least if depth > 4 else self._rng.randint(least, max(least, min(most, least + 3)))
+        one = name.removesuffix("s")  # order_ids: a list of order_id
+        return [self.value(schema.get("items", {}), one, depth + 1) for _ in range(count)]
+
+    def _scalar(self, kind: str, schema: Mapping[str, Any], name: str) -> Any:
+        rng = self._rng
+        plausible = [value for value in self._plausible(name) if _fits(value, kind, schema)]
+        if plausible and rng.random() < 0.8:
+            return rng.choice(plausible)
+        if kind == "boolean":
+            return rng.random() < 0.5
+        if kind == "null":
+            return None
+        if kind == "integer":
+            step = int(schema.get("multipleOf", 1))
+            low, high = _bounds(schema, 1)
+            first, last = -(-int(low) // step), int(high) // step
+            return step * rng.randint(first, max(first, last))
+        if kind == "number":
+            low, high = _bounds(schema, 0.01)
+            return min(high, max(low, round(rng.uniform(low, high), 2)))
+        return self._text(schema)
+
+    def _plausible(self, name: str) -> Sequence[Any]:
+        parts = name.split("_")
+        for begin in range(len(parts)):
+            if values := self._pool.get("_".join(parts[begin:])):
+                return values
+        return ()
+
+    def _text(self, schema: Mapping[str, Any]) -> str:
+        rng = self._rng
+        texts = [text for text in _TEXTS if _fits(text, "string", schema)]
+        if schema.get("format") in ("date", "date-time"):
+            day = f"20{rng.randint(20, 29)}-{rng.randint(1, 12):02}-{rng.randint(1, 28):02}"
+            return day if schema["format"] == "date" else f"{day}T09:30:00Z"
+        if texts:
+            return rng.choice(texts)
+        least = int(schema.get("minLength", 0))
+        most = int(schema.get("maxLength", max(least, 12)))
+        return "".join(rng.choice("abcdefgh") for _ in range(rng.randint(least, max(least, most))))
+
+
+def _bounds(schema: Mapping[str, Any], step: float) -> tuple[float, float]:
+    """The least and the greatest value; an open side lies 100 away."""
+    low, high = schema.get("minimum"), schema.get("maximum")
+    if "exclusiveMinimum" in schema:
+        low = schema["exclusiveMinimum"] + step
+    if "exclusiveMaximum" in schema:
+        high = schema["exclusiveMaximum"] - step
+    if low is None:
+        low = 0 if high is None or high >= 0 else high - 100
+    return low, low + 100 if high is None else high
+
+
+def _fits(value: Any, kind: str, schema: Mapping[str, Any]) -> bool:
+    if kind == "string":
+        if not isinstance(value, str):
+            return False
+        longest = schema.get("maxLength", len(value))
+        if not schema.get("minLength", 0) <= len(value) <= longest:
+            return False
+        return "pattern" not in schema or re.search(schema["pattern"], value) is not None
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return kind == "boolean" and isinstance(value, bool)
+    if kind == "integer" and not isinstance(value, int):
+        return False
+    if kind not in ("integer", "number"):
+        return False
+    low, high = _bounds(schema, 1 if kind == "integer" else 0.01)
+    open_above = "maximum" not in schema and "exclusiveMaximum" not in schema
+    open_below = "minimum" not in schema and "exclusiveMinimum" not in schema
+    above = value >= low or open_below
+    return above and (value <= high or open_above) and value % schema.get("multipleOf", 1) == 0
+
+
+_FIELD = re.compile(r'"(\w{1,40})": ?("(?:[^"\\]|\\.){1,40}"|-?\d{1,15}(?![\d.eE]))')
+
+
+def harvest(text: str, pool: dict[str, list[Any]], *, per_name: int = 50) -> None:
+    """Add the fields of a result's JSON to a pool, at most `per_name` values each.
+
+    Example: harvest('{"id": 7, "status": "open"}', pool) makes it {"id": [7], "status": ["open"]}
+    """
+    for name, raw in _FIELD.findall(text[:50_000]):
+        values = pool.setdefault(name, [])
+        if len(values) < per_name:
+            try:
+                value = msgspec.json.decode(raw)
+            except msgspec.DecodeError:
+                continue
+            if value not in values:
+                values.append(value)
+
+
+class RandomPolicy:
+    """Makes one to `num_calls` random calls with ids from earlier results, then ends."""
+
+    name = "random"
+
+    def __init__(self, dialect: Dialect, *, num_calls: int = 8) -> None:
+        if num_calls < 1:
+            raise ValueError(f"num_calls must be at least 1, not {num_calls}")
+        self._dialect = dialect
+        self._num_calls = num_calls
+
+    def agent(self, assignment: Assignment) -> Agent:
+        """An agent whose choices follow from the assignment's seed and what it is shown."""
+        return _RandomAgent(self._dialect, assignment, self._num_calls)
+
+
+class _RandomAgent:
+    __slots__ = ("_dialect", "_left", "_openers", "_pool", "_rng", "_tools", "_turn")
+
+    def __init__(self, dialect: Dialect, assignment: Assignment, num_calls: int) -> None:
+        self._dialect = dialect
+        self._rng = Random(assignment.seed)
+        self._tools = assignment.briefing.tools
+        self._openers = dialect.openers()
+        self._left = self._rng.randint(1, num_calls) if self._tools else 0
+        self._pool: dict[str, list[Any]] = {}
+        self._turn = 0
+
+    async def reply(self, window: Window) -> Reply:
+        """The next call, or the end."""
+        for message in reversed(window.messages):
+            if message.role in ("assistant", "system"):
+                break
+            harvest(message.content, self._pool)
+        turn, self._turn = self._turn, self._turn + 1
+        if turn < len(self._openers):
+            return self._dialect.write((self._openers[turn],), "", turn=turn)
+        if self._left <= 0:
+            return self._dialect.write((), "That is all.", turn=turn)
+        self._left -= 1
+        tool = self._rng.choice(self._tools)
+        call = Call(tool.name, random_arguments(tool.schema, self._rng, self._pool))
+        return self._dialect.write((call,), "", turn=turn)

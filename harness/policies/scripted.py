@@ -1,0 +1,92 @@
+"""Calls from a file: one line of JSON an episode.
+
+    {"scenario": "shop", "task": "void-7", "answer": "Order 7 is void.",
+     "calls": [{"name": "void_order", "arguments": {"order_id": 7}}]}     (on one line in the file)
+
+Several lines for one task are for the members of its group, in order, and from the start again
+when the group is larger.
+"""
+
+from collections.abc import Iterable
+from pathlib import Path
+
+import msgspec
+
+from harness.dialects.base import Dialect
+from harness.errors import SettingsError
+from harness.messages import Reply
+from harness.policies.base import Agent, Assignment
+from harness.policies.play import Player, replies_of
+from scenarios.format import Call
+
+
+class ScriptLine(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What one episode does."""
+
+    scenario: str
+    task: str
+    calls: tuple[Call, ...]
+    answer: str
+
+
+_decoder = msgspec.json.Decoder(ScriptLine)
+
+
+def read_script(path: Path) -> list[tuple[int, ScriptLine]]:
+    """The lines of a script with their numbers, blank ones left out.
+
+    Raises SettingsError naming the file, the line and the field.
+    """
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as exc:
+        raise SettingsError(f"{path}: the script cannot be read as UTF-8 text: {exc}") from exc
+    lines = []
+    for number, line in enumerate(text.split("\n"), 1):
+        if line.strip():
+            lines.append((number, _line(f"{path}: line {number}", line)))
+    return lines
+
+
+def _line(place: str, line: str) -> ScriptLine:
+    try:
+        return _decoder.decode(line)
+    except msgspec.ValidationError as exc:
+        fault, _, field = str(exc).partition(" - at `$")
+        field = field.rstrip("`").lstrip(".")
+        fault = fault[:1].lower() + fault[1:]
+        raise SettingsError(f"{place}: {field}: {fault}" if field else f"{place}: {fault}") from exc
+    except (msgspec.DecodeError, RecursionError) as exc:
+        raise SettingsError(f"{place}: not valid JSON: {exc}") from exc
+
+
+class ScriptedPolicy:
+    """Plays a script, one call a turn. Raises SettingsError for a bad file."""
+
+    name = "scripted"
+
+    def __init__(self, path: Path, dialect: Dialect) -> None:
+        self._path = path
+        self._replies: dict[tuple[str, str], list[tuple[Reply, ...]]] = {}
+        for number, line in read_script(path):
+            try:
+                replies = replies_of(dialect, line.calls, line.answer)
+            except ValueError as exc:
+                raise SettingsError(f"{path}: line {number}: answer: {exc}") from exc
+            self._replies.setdefault((line.scenario, line.task), []).append(replies)
+
+    def require(self, tasks: Iterable[tuple[str, str]]) -> None:
+        """Check before a run that each (scenario, task) has a line. Raises SettingsError."""
+        for scenario, task in tasks:
+            self._of(scenario, task)
+
+    def agent(self, assignment: Assignment) -> Agent:
+        """An agent that plays its member's line."""
+        lines = self._of(assignment.scenario.name, assignment.task.id)
+        return Player(lines[assignment.member % len(lines)])
+
+    def _of(self, scenario: str, task: str) -> list[tuple[Reply, ...]]:
+        lines = self._replies.get((scenario, task))
+        if lines is None:
+            raise SettingsError(f"{self._path}: no line for task {task!r} of scenario {scenario!r}")
+        return lines

@@ -245,7 +245,7 @@ CREATE TABLE notes (
     claim_id INTEGER NOT NULL REFERENCES claims (id),
     author TEXT NOT NULL REFERENCES staff (login),
     written_at TEXT NOT NULL,
-    body TEXT NOT NULL CHECK (length(body) > 0)
+    body TEXT NOT NULL CHECK (body <> '')
 );
 CREATE INDEX notes_by_claim ON notes (claim_id);
 

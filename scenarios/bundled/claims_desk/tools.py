@@ -600,23 +600,23 @@ def approve_claim(db: Db, claim_id: Id, amount_cents: Cents) -> Row:
     claim = _claim(db, claim_id)
     _require_status(claim, "open")
     _require_authority(db, claim_id, amount_cents)
-    flag = db.value(
-        "SELECT id FROM fraud_flags"
-        " WHERE claim_id = ? AND status = 'open' AND severity = 'high' ORDER BY id",
+    bars = db.one(
+        "SELECT v.limit_cents - coalesce(sum(c.approved_cents), 0) AS left_cents,"
+        " (SELECT min(id) FROM fraud_flags"
+        "  WHERE claim_id = ? AND status = 'open' AND severity = 'high') AS flag,"
+        " (SELECT min(id) FROM claim_items WHERE claim_id = ? AND decision = 'pending') AS item"
+        " FROM coverages v LEFT JOIN claims c ON c.coverage_id = v.id WHERE v.id = ?",
         claim_id,
-    )
-    if flag is not None:
-        raise ToolError(f"Claim {claim_id} has an open fraud flag ({flag}); it cannot be approved.")
-    pending = "SELECT id FROM claim_items WHERE claim_id = ? AND decision = 'pending' ORDER BY id"
-    if (item := db.value(pending, claim_id)) is not None:
-        raise ToolError(f"Item {item} is not decided yet.")
-    left = db.value(
-        "SELECT v.limit_cents - coalesce(sum(c.approved_cents), 0) FROM coverages v"
-        " LEFT JOIN claims c ON c.coverage_id = v.id WHERE v.id = ?",
+        claim_id,
         claim["coverage_id"],
     )
-    if amount_cents > left:
-        raise ToolError(f"Only {left} cents of the coverage's limit remain.")
+    assert bars is not None  # an aggregate gives a row
+    if (flag := bars["flag"]) is not None:
+        raise ToolError(f"Claim {claim_id} has an open fraud flag ({flag}); it cannot be approved.")
+    if (item := bars["item"]) is not None:
+        raise ToolError(f"Item {item} is not decided yet.")
+    if amount_cents > bars["left_cents"]:
+        raise ToolError(f"Only {bars['left_cents']} cents of the coverage's limit remain.")
     db.run(
         "UPDATE claims SET status = 'approved', approved_cents = ?, decided_by = ?, decided_on = ?"
         " WHERE id = ?",
@@ -807,7 +807,6 @@ def create_payment(
     """Schedule a payment (cents) to an active account of the payee, within your authority. All
     indemnity of a claim together stays within its approved amount."""
     claim = _claim(db, claim_id)
-    _payee(db, payee_id)
     account = db.one("SELECT payee_id, status FROM bank_accounts WHERE id = ?", bank_account_id)
     if account is None or account["payee_id"] != payee_id:
         raise ToolError(f"Payee {payee_id} has no bank account {bank_account_id}.")

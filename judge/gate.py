@@ -238,7 +238,7 @@ class _Inspection:
         played = self._play(task, mutant.calls, mutant.answer)
         label = self._verdict(task, played, f"a mutant ({mutant.note})").label
         if played.state.digest == oracle.state.digest and mutant.answer == task.answer:
-            why = "it ends in the oracle's state with the oracle's answer"
+            why = _why_equivalent(played, oracle)
             self._equivalents.append(MutantNote(self._name, task.id, mutant.kind, mutant.note, why))
             return
         self._mutants += 1
@@ -325,6 +325,15 @@ def _unwanted(
         if oracle.lease.fork().call(call.name, call.arguments).changes:
             found.append(call)
     return found
+
+
+def _why_equivalent(played: Played, oracle: Played) -> str:
+    same = "it ends in the oracle's state with the oracle's answer"
+    told_before = [result.text for result in oracle.results if result.error]
+    for result in played.results:
+        if result.error and result.text not in told_before:
+            return f"{same}: {result.text}"
+    return same
 
 
 def main(names: Sequence[str]) -> int:

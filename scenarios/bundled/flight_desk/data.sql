@@ -299,3 +299,209 @@ INSERT INTO passengers (id, first_name, last_name, born_on, email) VALUES
     (32, 'Hugo', 'Barata', '1996-08-16', 'hugo.barata@pontoazul.example'),
     (33, 'Yasmin', 'El Amrani', '1989-02-13', 'yasmin.elamrani@medina.example'),
     (34, 'Vasco', 'Lima', '1981-11-28', 'vasco.lima@limaelima.example');
+
+INSERT INTO bookings (id, reference, contact_name, contact_email, contact_phone, card_last4, channel, booked_at) VALUES
+    (501, 'QX7KLM', 'Helena Duarte', 'helena.duarte@correiosul.example', '+351 912 555 014', '4417', 'web', '2026-05-18T10:12:00Z'),
+    (502, 'TM4PZR', 'Tomás Albuquerque', 'tomas@albuquerque-lda.example', '+351 913 555 020', '0932', 'web', '2026-05-11T19:40:00Z'),
+    (503, 'LK2WVD', 'Oliver Hughes', 'oliver.hughes@thamesmail.example', '+44 7700 900 127', '7720', 'app', '2026-05-27T08:05:00Z'),
+    (504, 'BN9CRT', 'Yasmin El Amrani', 'yasmin.elamrani@medina.example', '+34 655 550 133', '6104', 'web', '2026-06-03T21:16:00Z'),
+    (505, 'FG3DXN', 'Fiona Gallagher', 'fiona.gallagher@liffeymail.example', '+353 85 555 0121', '3381', 'web', '2026-05-30T12:00:00Z'),
+    (506, 'WB6KTE', 'Klaus Weber', 'klaus.weber@mainpost.example', '+49 1520 555 0122', '5518', 'agency', '2026-05-15T09:30:00Z'),
+    (507, 'PN8LHS', 'Priya Nair', 'priya.nair@keralink.example', '+44 7700 900 126', '2046', 'app', '2026-06-01T17:45:00Z'),
+    (508, 'SQ5TNA', 'Teresa Sequeira', 'teresa.sequeira@quintal.example', '+351 916 555 031', '8829', 'web', '2026-05-20T20:20:00Z'),
+    (509, 'VL7MAD', 'Vasco Lima', 'vasco.lima@limaelima.example', '+351 917 555 034', '1273', 'web', '2026-05-29T07:55:00Z'),
+    (510, 'AF2AMS', 'Ana Ferreira', 'ana.ferreira91@maildouro.example', '+351 918 555 003', '9064', 'app', '2026-04-28T22:31:00Z'),
+    (511, 'MB4FCO', 'Marco Bianchi', 'marco.bianchi@trastevere.example', '+39 333 555 0116', '4750', 'web', '2026-05-02T11:11:00Z'),
+    (512, 'RC9FNC', 'Sofia Rocha', 'sofia.rocha@casarocha.example', '+351 919 555 009', '3347', 'web', '2026-06-07T18:02:00Z'),
+    (513, 'LP3FNC', 'Marta Pires', 'marta.pires@casapires.example', '+351 914 555 010', '6690', 'web', '2026-06-08T13:27:00Z'),
+    (514, 'DN6FRA', 'Duarte Nogueira', 'd.nogueira@nogueira-vinhos.example', '+351 910 555 020', '1185', 'agency', '2026-05-25T15:00:00Z'),
+    (515, 'CM3BCN', 'Clara Monteiro', 'clara.monteiro@maildouro.example', '+351 915 555 029', '7402', 'web', '2026-06-10T09:18:00Z'),
+    (516, 'CM8BCN', 'Carla Monteiro', 'carla.monteiro@maildouro.example', '+351 915 555 028', '5961', 'app', '2026-06-05T16:44:00Z'),
+    (517, 'PV2AMS', 'Pieter de Vries', 'pieter@devries-bloemen.example', '+31 6 5555 0114', '2298', 'web', '2026-05-22T06:50:00Z'),
+    (518, 'CN5LHR', 'Catarina Nunes', 'catarina.nunes@livraria.example', '+351 911 555 013', '8013', 'web', '2026-06-04T23:09:00Z'),
+    (519, 'KD3HQS', 'Lena Weber', 'lena.weber@mainpost.example', '+49 1520 555 0123', '5527', 'app', '2026-06-02T10:10:00Z'),
+    (520, 'HB9CDG', 'Hugo Barata', 'hugo.barata@pontoazul.example', '+351 912 555 032', '4096', 'app', '2026-06-06T14:36:00Z'),
+    (521, 'RT5JNB', 'João Mendes', 'joao.mendes@ondasul.example', '+351 913 555 011', '7153', 'web', '2026-06-02T20:58:00Z'),
+    (522, 'RT8JNB', 'João Mendes', 'joao.mendes@ondasul.example', '+351 913 555 011', '7153', 'app', '2026-06-09T08:41:00Z'),
+    (523, 'RT6JNB', 'Joana Mendes', 'joana.mendes@ondasul.example', '+351 913 555 012', '7161', 'app', '2026-06-09T08:47:00Z'),
+    (524, 'RU1FCO', 'Rui Tavares', 'rui.tavares@pontoazul.example', '+351 914 555 005', '3570', 'web', '2026-05-08T12:25:00Z'),
+    (525, 'RU7FCO', 'Rui Tavares', 'rtavares56@maildouro.example', '+351 914 555 006', '9938', 'agency', '2026-05-19T10:00:00Z'),
+    (526, 'IS4LHR', 'Ingrid Solberg', 'ingrid.solberg@fjordmail.example', '+47 912 55 507', '6642', 'web', '2026-05-21T18:30:00Z'),
+    (527, 'MA6BCN', 'Miguel Antunes', 'miguel.antunes@lagos.example', '+351 916 555 024', '2715', 'web', '2026-06-01T09:09:00Z'),
+    (528, 'MR6BCN', 'Miguel Antunes Reis', 'mareis@lagos.example', '+351 916 555 025', '2751', 'web', '2026-06-01T19:09:00Z'),
+    (529, 'EV8AMS', 'Eva de Vries', 'eva@devries-bloemen.example', '+31 6 5555 0115', '2306', 'web', '2026-05-22T07:05:00Z'),
+    (530, 'PN2FRA', 'Priya Nair', 'priya.nair@keralink.example', '+44 7700 900 126', '2046', 'app', '2026-06-11T21:00:00Z'),
+    (531, 'LW9LHR', 'Lena Weber', 'lena.weber@mainpost.example', '+49 1520 555 0123', '5527', 'web', '2026-05-16T11:52:00Z'),
+    (532, 'BC5BCN', 'Beatriz Carvalho', 'bia.carvalho@maildouro.example', '+351 917 555 019', '1834', 'app', '2026-05-28T23:48:00Z'),
+    (533, 'BC7MAD', 'Beatriz Carvalho', 'bia.carvalho@maildouro.example', '+351 917 555 019', '1834', 'app', '2026-06-06T12:15:00Z'),
+    (534, 'FG8PDL', 'Fiona Gallagher', 'fiona.gallagher@liffeymail.example', '+353 85 555 0121', '3381', 'web', '2026-05-05T17:17:00Z'),
+    (535, 'VL2LHR', 'Vasco Lima', 'vasco.lima@limaelima.example', '+351 917 555 034', '1273', 'web', '2026-03-08T10:49:00Z'),
+    (536, 'OH4BCN', 'Oliver Hughes', 'oliver.hughes@thamesmail.example', '+44 7700 900 127', '7720', 'app', '2026-06-07T07:30:00Z'),
+    (537, 'HB5AMS', 'Hugo Barata', 'hugo.barata@pontoazul.example', '+351 912 555 032', '4096', 'web', '2026-06-09T15:55:00Z'),
+    (540, 'GB4FCO', 'Giulio Bianchi', 'giulio.bianchi@vianova.example', '+39 333 555 0118', '6067', 'agency', '2026-05-12T10:20:00Z'),
+    (541, 'AF7AMS', 'Ana Ferreira', 'ana.ferreira@oliveiras.example', '+351 918 555 004', '9046', 'desk', '2026-05-09T14:14:00Z'),
+    (543, 'PN5CDG', 'Priya Nair', 'priya.nair@keralink.example', '+44 7700 900 126', '2046', 'app', '2026-06-12T06:40:00Z');
+
+INSERT INTO booking_passengers (booking_id, passenger_id) VALUES
+    (501, 1), (502, 2), (503, 27), (504, 33), (505, 21), (506, 22), (506, 23), (507, 26),
+    (508, 30), (508, 31), (509, 34), (510, 3), (511, 16), (511, 17), (512, 8), (513, 10),
+    (514, 20), (515, 29), (516, 28), (517, 14), (518, 13), (519, 23), (520, 32), (521, 11),
+    (522, 11), (523, 12), (524, 5), (525, 6), (526, 7), (527, 24), (528, 25), (529, 15),
+    (530, 26), (531, 23), (532, 19), (533, 19), (534, 21), (535, 34), (536, 27), (537, 32),
+    (540, 18), (541, 4), (543, 26);
+
+INSERT INTO segments (id, booking_id, passenger_id, flight_id, family_code, fare_cents, status, replaces_id, reason, created_at) VALUES
+    (3001, 501, 1, 201, 'CLASSIC', 14800, 'confirmed', NULL, NULL, '2026-05-18T10:12:00Z'),
+    (3002, 501, 1, 205, 'CLASSIC', 15200, 'confirmed', NULL, NULL, '2026-05-18T10:12:00Z'),
+    (3003, 502, 2, 206, 'CLASSIC', 15900, 'confirmed', NULL, NULL, '2026-05-11T19:40:00Z'),
+    (3004, 502, 2, 209, 'CLASSIC', 16400, 'confirmed', NULL, NULL, '2026-05-11T19:40:00Z'),
+    (3005, 503, 27, 210, 'CLASSIC', 18740, 'confirmed', NULL, NULL, '2026-05-27T08:05:00Z'),
+    (3006, 504, 33, 244, 'LIGHT', 7400, 'confirmed', NULL, NULL, '2026-06-03T21:16:00Z'),
+    (3007, 505, 21, 211, 'FLEX', 26800, 'confirmed', NULL, NULL, '2026-05-30T12:00:00Z'),
+    (3008, 506, 22, 211, 'CLASSIC', 18900, 'confirmed', NULL, NULL, '2026-05-15T09:30:00Z'),
+    (3009, 506, 23, 211, 'CLASSIC', 18900, 'confirmed', NULL, NULL, '2026-05-15T09:30:00Z'),
+    (3010, 507, 26, 211, 'FLEX', 27100, 'confirmed', NULL, NULL, '2026-06-01T17:45:00Z'),
+    (3011, 508, 31, 217, 'CLASSIC', 8400, 'confirmed', NULL, NULL, '2026-05-20T20:20:00Z'),
+    (3012, 508, 30, 217, 'CLASSIC', 8400, 'confirmed', NULL, NULL, '2026-05-20T20:20:00Z'),
+    (3013, 509, 34, 235, 'CLASSIC', 7900, 'confirmed', NULL, NULL, '2026-05-29T07:55:00Z'),
+    (3014, 509, 34, 237, 'CLASSIC', 8100, 'confirmed', NULL, NULL, '2026-05-29T07:55:00Z'),
+    (3015, 510, 3, 240, 'CLASSIC', 17100, 'flown', NULL, NULL, '2026-04-28T22:31:00Z'),
+    (3016, 510, 3, 241, 'CLASSIC', 16600, 'flown', NULL, NULL, '2026-04-28T22:31:00Z'),
+    (3017, 511, 16, 229, 'CLASSIC', 17800, 'flown', NULL, NULL, '2026-05-02T11:11:00Z'),
+    (3018, 511, 17, 229, 'CLASSIC', 17800, 'flown', NULL, NULL, '2026-05-02T11:11:00Z'),
+    (3019, 512, 8, 217, 'CLASSIC', 8900, 'confirmed', NULL, NULL, '2026-06-07T18:02:00Z'),
+    (3020, 513, 10, 218, 'CLASSIC', 7600, 'confirmed', NULL, NULL, '2026-06-08T13:27:00Z'),
+    (3021, 514, 20, 223, 'CLASSIC', 6400, 'confirmed', NULL, NULL, '2026-05-25T15:00:00Z'),
+    (3022, 514, 20, 224, 'CLASSIC', 16800, 'confirmed', NULL, NULL, '2026-05-25T15:00:00Z'),
+    (3023, 516, 28, 242, 'CLASSIC', 10400, 'confirmed', NULL, NULL, '2026-06-05T16:44:00Z'),
+    (3024, 516, 28, 243, 'CLASSIC', 9800, 'confirmed', NULL, NULL, '2026-06-05T16:44:00Z'),
+    (3025, 515, 29, 242, 'CLASSIC', 10900, 'confirmed', NULL, NULL, '2026-06-10T09:18:00Z'),
+    (3026, 517, 14, 208, 'BUSINESS', 61200, 'confirmed', NULL, NULL, '2026-05-22T06:50:00Z'),
+    (3027, 518, 13, 212, 'CLASSIC', 17300, 'confirmed', NULL, NULL, '2026-06-04T23:09:00Z'),
+    (3028, 519, 23, 228, 'CLASSIC', 15500, 'confirmed', NULL, NULL, '2026-06-02T10:10:00Z'),
+    (3029, 520, 32, 204, 'FLEX', 25400, 'confirmed', NULL, NULL, '2026-06-06T14:36:00Z'),
+    (3030, 521, 11, 220, 'FLEX', 13200, 'confirmed', NULL, NULL, '2026-06-02T20:58:00Z'),
+    (3031, 522, 11, 220, 'FLEX', 13900, 'confirmed', NULL, NULL, '2026-06-09T08:41:00Z'),
+    (3032, 523, 12, 220, 'FLEX', 13900, 'confirmed', NULL, NULL, '2026-06-09T08:47:00Z'),
+    (3033, 524, 5, 230, 'CLASSIC', 18400, 'flown', NULL, NULL, '2026-05-08T12:25:00Z'),
+    (3034, 525, 6, 231, 'CLASSIC', 17500, 'flown', NULL, NULL, '2026-05-19T10:00:00Z'),
+    (3035, 526, 7, 213, 'FLEX', 24900, 'no_show', NULL, NULL, '2026-05-21T18:30:00Z'),
+    (3036, 526, 7, 212, 'FLEX', 23800, 'confirmed', NULL, NULL, '2026-05-21T18:30:00Z'),
+    (3037, 527, 24, 242, 'CLASSIC', 10200, 'confirmed', NULL, NULL, '2026-06-01T09:09:00Z'),
+    (3038, 528, 25, 242, 'CLASSIC', 10200, 'confirmed', NULL, NULL, '2026-06-01T19:09:00Z'),
+    (3039, 529, 15, 206, 'CLASSIC', 17230, 'confirmed', NULL, NULL, '2026-05-22T07:05:00Z'),
+    (3040, 529, 15, 209, 'CLASSIC', 16400, 'confirmed', NULL, NULL, '2026-05-22T07:05:00Z'),
+    (3041, 530, 26, 227, 'CLASSIC', 5900, 'confirmed', NULL, NULL, '2026-06-11T21:00:00Z'),
+    (3042, 530, 26, 228, 'CLASSIC', 14700, 'confirmed', NULL, NULL, '2026-06-11T21:00:00Z'),
+    (3043, 531, 23, 210, 'CLASSIC', 17600, 'confirmed', NULL, NULL, '2026-05-16T11:52:00Z'),
+    (3044, 532, 19, 242, 'LIGHT', 5900, 'confirmed', NULL, NULL, '2026-05-28T23:48:00Z'),
+    (3045, 533, 19, 235, 'CLASSIC', 8200, 'confirmed', NULL, NULL, '2026-06-06T12:15:00Z'),
+    (3046, 534, 21, 232, 'CLASSIC', 13700, 'exchanged', NULL, 'airline_cancellation', '2026-05-05T17:17:00Z'),
+    (3047, 534, 21, 233, 'CLASSIC', 13700, 'flown', 3046, NULL, '2026-06-10T08:02:00Z'),
+    (3048, 540, 18, 231, 'FLEX', 24600, 'flown', NULL, NULL, '2026-05-12T10:20:00Z'),
+    (3049, 541, 4, 241, 'LIGHT', 9900, 'flown', NULL, NULL, '2026-05-09T14:14:00Z'),
+    (3050, 535, 34, 246, 'CLASSIC', 15800, 'flown', NULL, NULL, '2026-03-08T10:49:00Z'),
+    (3051, 536, 27, 242, 'CLASSIC', 10900, 'confirmed', NULL, NULL, '2026-06-07T07:30:00Z'),
+    (3052, 536, 27, 243, 'CLASSIC', 9200, 'confirmed', NULL, NULL, '2026-06-07T07:30:00Z'),
+    (3053, 537, 32, 208, 'FLEX', 28700, 'confirmed', NULL, NULL, '2026-06-09T15:55:00Z'),
+    (3054, 543, 26, 204, 'FLEX', 26200, 'confirmed', NULL, NULL, '2026-06-12T06:40:00Z');
+
+-- One ticket for each segment, as the shop issued it with the booking.
+INSERT INTO tickets (id, number, segment_id, status, issued_at, issued_by)
+SELECT id + 1000, '731-2600' || (id + 1000), id,
+    CASE status WHEN 'flown' THEN 'used' WHEN 'exchanged' THEN 'exchanged' ELSE 'open' END,
+    created_at, CASE WHEN replaces_id IS NULL THEN 'shop' ELSE 'd.matos' END
+FROM segments
+ORDER BY id;
+
+INSERT INTO seat_assignments (segment_id, flight_id, seat_id) VALUES
+    (3001, 201, 3093), (3002, 205, 3093), (3007, 211, 3213), (3008, 211, 3121), (3009, 211, 3122),
+    (3010, 211, 3131), (3011, 217, 2143), (3012, 217, 2144), (3019, 217, 2181), (3022, 224, 2103),
+    (3026, 208, 3024), (3030, 220, 2071), (3031, 220, 2081), (3032, 220, 2083), (3036, 212, 3146),
+    (3045, 235, 2054);
+
+INSERT INTO ancillaries (id, segment_id, product_code, quantity, amount_cents, status, added_by, added_at) VALUES
+    (7001, 3006, 'BAG23', 1, 4000, 'active', 'shop', '2026-06-03T21:16:00Z'),
+    (7002, 3030, 'SPORT', 1, 5500, 'active', 'shop', '2026-06-02T20:58:00Z'),
+    (7003, 3040, 'BAG23', 1, 4000, 'active', 'shop', '2026-05-22T07:05:00Z'),
+    (7004, 3051, 'BAG23', 1, 4000, 'active', 'shop', '2026-06-07T07:30:00Z'),
+    (7005, 3052, 'BAG23', 1, 4000, 'active', 'shop', '2026-06-07T07:30:00Z'),
+    (7006, 3026, 'MEAL', 1, 1400, 'cancelled', 'd.matos', '2026-05-23T09:00:00Z'),
+    (7007, 3034, 'WCHR', 1, 0, 'active', 'd.matos', '2026-05-20T11:00:00Z');
+
+INSERT INTO waitlist (id, segment_id, flight_id, priority, status, joined_at) VALUES
+    (951, 3054, 202, 'standard', 'waiting', '2026-06-13T10:20:00Z');
+
+-- What the shop took for the fares, in one payment a booking; then the extras.
+INSERT INTO payments (id, booking_id, purpose, method, method_reference, amount_cents, taken_at, taken_by)
+SELECT b.id + 5500, b.id, 'fare', 'card', b.card_last4, sum(s.fare_cents), b.booked_at, 'shop'
+FROM bookings b
+JOIN segments s ON s.booking_id = b.id AND s.replaces_id IS NULL
+GROUP BY b.id
+ORDER BY b.id;
+
+INSERT INTO payments (id, booking_id, purpose, method, method_reference, amount_cents, taken_at, taken_by) VALUES
+    (6101, 501, 'seat', 'card', '4417', 900, '2026-05-18T10:13:00Z', 'shop'),
+    (6102, 501, 'seat', 'card', '4417', 900, '2026-05-18T10:13:00Z', 'shop'),
+    (6103, 504, 'ancillary', 'card', '6104', 4000, '2026-06-03T21:16:00Z', 'shop'),
+    (6104, 506, 'seat', 'card', '5518', 2500, '2026-05-15T09:31:00Z', 'shop'),
+    (6105, 506, 'seat', 'card', '5518', 2500, '2026-05-15T09:31:00Z', 'shop'),
+    (6106, 508, 'seat', 'card', '8829', 900, '2026-05-20T20:21:00Z', 'shop'),
+    (6107, 508, 'seat', 'card', '8829', 900, '2026-05-20T20:21:00Z', 'shop'),
+    (6108, 512, 'seat', 'card', '3347', 900, '2026-06-07T18:03:00Z', 'shop'),
+    (6109, 514, 'seat', 'card', '1185', 900, '2026-05-25T15:00:00Z', 'shop'),
+    (6110, 521, 'ancillary', 'card', '7153', 5500, '2026-06-02T20:58:00Z', 'shop'),
+    (6111, 529, 'ancillary', 'card', '2306', 4000, '2026-05-22T07:05:00Z', 'shop'),
+    (6112, 533, 'seat', 'card', '1834', 1500, '2026-06-06T12:16:00Z', 'shop'),
+    (6113, 536, 'ancillary', 'card', '7720', 4000, '2026-06-07T07:30:00Z', 'shop'),
+    (6114, 536, 'ancillary', 'card', '7720', 4000, '2026-06-07T07:30:00Z', 'shop'),
+    (6115, 517, 'ancillary', 'card', '2298', 1400, '2026-05-23T09:00:00Z', 'd.matos');
+
+INSERT INTO refunds (id, booking_id, segment_id, amount_cents, reason, created_at, created_by) VALUES
+    (6501, 517, 3026, 1400, 'ancillary', '2026-05-26T16:20:00Z', 'd.matos');
+
+INSERT INTO vouchers (id, code, passenger_id, segment_id, kind, amount_cents, balance_cents, status, issued_at, issued_by, expires_on) VALUES
+    (901, 'VB-7K2P9', 28, NULL, 'goodwill', 5000, 5000, 'open', '2025-05-31T15:00:00Z', 'i.quintela', '2026-05-31'),
+    (902, 'VB-8M4T1', 28, NULL, 'compensation', 12500, 6000, 'open', '2025-11-02T10:30:00Z', 'd.matos', '2026-11-02'),
+    (903, 'VB-8M4T7', 29, NULL, 'compensation', 5000, 5000, 'open', '2025-11-20T12:10:00Z', 'd.matos', '2026-11-20'),
+    (904, 'VB-9C3R5', 6, 3034, 'compensation', 12500, 12500, 'open', '2026-06-14T11:05:00Z', 'd.matos', '2027-06-14'),
+    (905, 'VB-5H8D3', 32, NULL, 'compensation', 25000, 25000, 'open', '2025-06-10T09:40:00Z', 'i.quintela', '2026-06-10');
+
+INSERT INTO loyalty_accounts (id, number, passenger_id, tier, joined_on, balance_miles, tier_miles) VALUES
+    (801, 'VP100231', 3, 'silver', '2024-02-11', 31240, 22380),
+    (802, 'VP100407', 4, 'basic', '2025-09-01', 4120, 2860),
+    (803, 'VP100118', 7, 'silver', '2022-05-30', 61205, 38450),
+    (804, 'VP100320', 15, 'gold', '2021-10-08', 120340, 47210),
+    (805, 'VP100512', 34, 'basic', '2026-05-20', 1500, 0),
+    (806, 'VP100266', 32, 'silver', '2023-03-19', 18720, 20150),
+    (807, 'VP100093', 14, 'basic', '2019-06-12', 9400, 0),
+    (808, 'VP100345', 16, 'basic', '2025-01-27', 6130, 4480);
+
+INSERT INTO loyalty_ledger (id, account_id, segment_id, kind, miles, posted_at, posted_by) VALUES
+    (8501, 801, NULL, 'partner', 2500, '2026-03-02T00:10:00Z', 'system'),
+    (8502, 801, 3015, 'flight', 1432, '2026-06-01T00:10:00Z', 'system'),
+    (8503, 802, 3049, 'flight', 286, '2026-06-08T00:10:00Z', 'system'),
+    (8504, 803, NULL, 'redemption', -15000, '2026-02-14T12:00:00Z', 'system'),
+    (8505, 804, NULL, 'partner', 4000, '2026-04-19T00:10:00Z', 'system'),
+    (8506, 805, NULL, 'partner', 1500, '2026-05-21T00:10:00Z', 'system'),
+    (8507, 806, NULL, 'partner', 900, '2026-05-30T00:10:00Z', 'system'),
+    (8508, 808, 3017, 'flight', 1163, '2026-06-14T00:10:00Z', 'system');
+
+INSERT INTO notes (id, booking_id, body, written_at, written_by) VALUES
+    (8801, 502, 'Customer asked what VT662 on 22 June would cost. Told him CLASSIC is 189.00 EUR today and that prices can change until he decides.', '2026-06-08T16:05:00Z', 'd.matos'),
+    (8802, 513, 'Mother asked about the escort for Lourenço (7). Told her to call again with the name of the person who meets him.', '2026-06-09T10:40:00Z', 'd.matos'),
+    (8803, 517, 'Hot meal cancelled, meals are included in BUSINESS. 14.00 EUR refunded.', '2026-05-26T16:21:00Z', 'd.matos'),
+    (8804, 524, 'Customer asks for compensation for VT842 on 11 June. Voucher VB-9C3R5 issued.', '2026-06-14T11:06:00Z', 'd.matos'),
+    (8805, 531, 'Quoted the change from VT350 on 18 June to VT350 on 17 June: CLASSIC 179.00 EUR on 9 June.', '2026-06-09T17:30:00Z', 'd.matos'),
+    (8806, 534, 'VT176 of 10 June cancelled for weather. Rebooked to VT176 of 11 June without charge.', '2026-06-10T08:03:00Z', 'd.matos');
+
+INSERT INTO escalations (id, booking_id, topic, amount_cents, body, status, opened_at, opened_by) VALUES
+    (8901, 525, 'complaint', 0, 'Wheelchair came 25 minutes late in Rome.', 'answered', '2026-06-14T09:15:00Z', 'd.matos');
+
+INSERT INTO audit_log (id, at, actor, action, entity, entity_id) VALUES
+    (9001, '2026-05-20T11:00:00Z', 'd.matos', 'ancillary.added', 'ancillaries', 7007),
+    (9002, '2026-05-26T16:20:00Z', 'd.matos', 'refund.created', 'refunds', 6501),
+    (9003, '2026-06-10T08:02:00Z', 'd.matos', 'segment.changed', 'segments', 3047),
+    (9004, '2026-06-10T08:02:00Z', 'd.matos', 'ticket.issued', 'tickets', 4047),
+    (9005, '2026-06-14T09:15:00Z', 'd.matos', 'escalation.opened', 'escalations', 8901),
+    (9006, '2026-06-14T11:05:00Z', 'd.matos', 'voucher.issued', 'vouchers', 904);

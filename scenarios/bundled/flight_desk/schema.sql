@@ -260,7 +260,7 @@ CREATE TABLE vouchers (
     id INTEGER PRIMARY KEY,
     code TEXT NOT NULL UNIQUE,
     passenger_id INTEGER NOT NULL REFERENCES passengers (id),
-    segment_id INTEGER NOT NULL REFERENCES segments (id),
+    segment_id INTEGER REFERENCES segments (id),  -- NULL: a flight that is no longer on file
     kind TEXT NOT NULL CHECK (kind IN ('compensation', 'goodwill')),
     amount_cents INTEGER NOT NULL CHECK (amount_cents > 0),
     balance_cents INTEGER NOT NULL CHECK (balance_cents >= 0),

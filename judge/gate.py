@@ -15,6 +15,9 @@
 Everything runs in this process, so the gate is for packages whose code is trusted. Nothing is
 printed. A mutant that ends in the oracle's very state with the oracle's answer is no mistake that
 could be seen: it is *equivalent*, listed apart, and not counted among the mutants.
+
+Not covered: what differs only between processes (the order of a set of texts), and tools that
+misread a valid call without breaking.
 """
 
 import sys

@@ -1,13 +1,14 @@
 """Judging a run: live, as a subscriber of the bus, or from its log; both give the same verdicts."""
 
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from typing import Protocol
 
 import anyio
 import anyio.lowlevel
 import msgspec
 
-from harness.events import EpisodeEnded, EpisodeStarted, Judged, Label, Record, StepTaken
+from harness.bus import Subscription
+from harness.events import EpisodeEnded, EpisodeStarted, Judged, Label, StepTaken
 from harness.trajectory import Assembly, Trajectory
 
 
@@ -16,13 +17,6 @@ class Judge(Protocol):
 
     def judge(self, trajectory: Trajectory) -> Judged:
         """The verdict on an episode that is over."""
-
-
-class Subscription(Protocol):
-    """News of a run."""
-
-    async def receive(self) -> Sequence[Record]:
-        """At least one record, in order. Raises anyio.EndOfStream after the last."""
 
 
 async def serve(

@@ -10,6 +10,7 @@ import pytest
 
 from envpool.types import ToolResult
 from envpool.world import World
+from harness.bus import LocalBus
 from harness.events import Ending, EpisodeEnded, Judged, Label, Record, decode_record, encode
 from harness.messages import Answer, FormatError, Reply
 from harness.trajectory import Trajectory, assemble
@@ -410,6 +411,28 @@ async def test_its_own_verdicts_do_not_disturb_the_service(world: World) -> None
     news = [*cut_off, *records(second), verdict, *records(first)[2:], verdict]
     await serve(Feed(news, 3), CodeJudge(lambda _: world), record)
     assert given == [("e1", 2, Label.AGENT_ERROR), ("e1", 1, Label.COMPLETED)]
+
+
+async def test_a_plain_subscriber_of_the_bus(world: World) -> None:
+    """On a bus that publishes faster than the judge judges, every episode gets its verdict, and
+    verdicts that go out over the same bus are not judged again."""
+    bus = LocalBus()
+    given: list[str] = []
+
+    async def record(name: str, attempt: int, judged: Judged) -> None:
+        given.append(name)
+        verdicts.append(Record(name, attempt, 99, 0.0, judged))
+
+    verdicts: list[Record] = []
+    episodes = varied(world)
+    async with bus.subscribe(depth=8) as subscription, anyio.create_task_group() as group:
+        group.start_soon(serve, subscription, CodeJudge(lambda _: world), record)
+        for news in interleaved(episodes):
+            await bus.publish(news)
+            while verdicts:
+                await bus.publish(verdicts.pop())
+        bus.close()
+    assert sorted(given) == sorted(trajectory.episode for trajectory in episodes)
 
 
 @pytest.mark.parametrize("missed", [1, 2])

@@ -10,7 +10,7 @@ import msgspec
 from scenarios.api import Db, Row
 from scenarios.errors import ToolError
 
-Id = Annotated[int, msgspec.Meta(ge=1)]
+Id = Annotated[int, msgspec.Meta(ge=1, le=1_000_000_000)]
 Cents = Annotated[int, msgspec.Meta(ge=1, le=10_000_000, description="US cents")]
 Quantity = Annotated[int, msgspec.Meta(ge=1, le=100)]
 Limit = Annotated[int, msgspec.Meta(ge=1, le=50, description="rows at most")]
@@ -18,8 +18,6 @@ Day = Annotated[str, msgspec.Meta(pattern=r"^\d{4}-\d{2}-\d{2}$", description="Y
 Text = Annotated[str, msgspec.Meta(min_length=1, max_length=2000)]
 OrderStatus = Literal["open", "packed", "shipped", "delivered", "cancelled"]
 WarehouseCode = Literal["RNO", "CMH"]
-
-_TRACE_STATUSES = ("in_transit",)
 
 # --- helpers ---------------------------------------------------------------------------------
 
@@ -174,11 +172,13 @@ def get_customer(db: Db, customer_id: Id) -> Row:
         " WHERE customer_id = ? ORDER BY id",
         customer_id,
     )
-    customer["num_orders"] = db.value(
-        "SELECT count(*) FROM orders WHERE customer_id = ?", customer_id
-    )
-    customer["num_tickets"] = db.value(
-        "SELECT count(*) FROM tickets WHERE customer_id = ?", customer_id
+    customer |= (
+        db.one(
+            "SELECT (SELECT count(*) FROM orders WHERE customer_id = ?1) AS num_orders,"
+            " (SELECT count(*) FROM tickets WHERE customer_id = ?1) AS num_tickets",
+            customer_id,
+        )
+        or {}
     )
     return customer
 
@@ -983,7 +983,7 @@ def start_carrier_trace(db: Db, shipment_id: Id) -> Row:
     shipment = db.one("SELECT * FROM shipments WHERE id = ?", shipment_id)
     if shipment is None:
         raise ToolError(f"There is no shipment {shipment_id}.")
-    if shipment["status"] not in _TRACE_STATUSES:
+    if shipment["status"] != "in_transit":
         raise ToolError(f"Shipment {shipment_id} is {shipment['status']}.")
     if shipment["trace_started_at"] is not None:
         raise ToolError(f"A trace runs since {shipment['trace_started_at']}.")

@@ -150,7 +150,7 @@ class TokenBudget:
 
     def keeper(self, head: Sequence[Message], tools: tuple[ToolSpec, ...]) -> Keeper:
         """Keeps what fits."""
-        pinned = sum(self._head_count(message) for message in head) + self._tools_count(tools)
+        pinned = sum(self._head_count(message) for message in head) + self.count_tools(tools)
         return _TokenKeeper(self, pinned)
 
     def count(self, messages: Iterable[Message]) -> int:
@@ -162,6 +162,17 @@ class TokenBudget:
                 total += self.counter(call.name) + self.counter(_json(call.arguments))
         return total
 
+    def count_tools(self, tools: tuple[ToolSpec, ...]) -> int:
+        """Tokens of the request's tools."""
+        if not tools:
+            return 0
+        known = self._tools.get(id(tools))
+        if known is None:
+            if len(self._tools) >= 4096:
+                self._tools.clear()
+            known = self._tools[id(tools)] = (tools, self.counter(_json(tools)))
+        return known[1]
+
     def _head_count(self, message: Message) -> int:
         if message.calls:
             return self.count((message,))
@@ -171,16 +182,6 @@ class TokenBudget:
                 self._texts.clear()
             known = self._texts[message.content] = self.count((message,))
         return known
-
-    def _tools_count(self, tools: tuple[ToolSpec, ...]) -> int:
-        if not tools:
-            return 0
-        known = self._tools.get(id(tools))
-        if known is None:
-            if len(self._tools) >= 4096:
-                self._tools.clear()
-            known = self._tools[id(tools)] = (tools, self.counter(_json(tools)))
-        return known[1]
 
 
 class _TokenKeeper:

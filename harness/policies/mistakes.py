@@ -91,6 +91,7 @@ def is_id(name: str) -> bool:
     return re.search(r"(^|_)(ids?|no|number|code|ref|reference|sku)$", name) is not None
 
 
+_DIGIT = re.compile(r"[0-9]")
 _ISO_DATE = re.compile(r"(\d{4}-\d{2}-\d{2})([T ].*)?")
 
 
@@ -107,7 +108,7 @@ def _other_text(text: str) -> str | None:
         return later.isoformat() + (found[2] or "")
     if not text or any(char.isspace() for char in text):
         return None
-    if any(char.isdigit() for char in text):
+    if _DIGIT.search(text):
         return _other_digit(text)
     if text.isupper() or re.search(r"[@_/-]", text):
         return _other_letter(text)
@@ -116,7 +117,7 @@ def _other_text(text: str) -> str | None:
 
 def _other_digit(text: str) -> str:
     """The text with its last digit one higher (9 becomes 8)."""
-    place = max(i for i, char in enumerate(text) if char in "0123456789")
+    place = max(found.start() for found in _DIGIT.finditer(text))
     digit = "8" if text[place] == "9" else str(int(text[place]) + 1)
     return text[:place] + digit + text[place + 1 :]
 
@@ -138,10 +139,8 @@ _MONTH = f"(?:{'|'.join(_MONTHS)})"
 _FACT = re.compile(
     rf"\d{{1,2}}(?:st|nd|rd|th)? {_MONTH}(?:,? \d{{4}})?"  # 14 March 2026
     rf"|{_MONTH} \d{{1,2}}(?:st|nd|rd|th)?(?:,? \d{{4}})?"  # March 14, 2026
-    r"|[A-Za-z0-9]+(?:[-./:,][A-Za-z0-9]+)*"  # words, numbers, codes, dates, times
+    r"|\w+(?:[-./:,]\w+)*"  # words, numbers, codes, dates, times
 )
-_WORD = re.compile(rf"{_FACT.pattern}|[^\W\d_]+")
-_NAME = re.compile(r"[^\W\d_]{3,}")
 DONE = "Done: I have carried out everything that was asked for."
 
 
@@ -167,7 +166,8 @@ def wrong_answers(task: Task) -> Iterator[tuple[str, str]]:
     middle = len(words) // 2
     for half, which in ((words[:middle], "first"), (words[middle:], "second")):
         text = " ".join(half)
-        if text and any(_put(text, dict.fromkeys(same, "")) == text for same in facts):
+        said = {_meaning(word) for word in _FACT.findall(text)}
+        if text and any(_meaning(same[0]) not in said for same in facts):
             yield text, f"the answer is only its {which} half"
 
 
@@ -179,7 +179,7 @@ def _facts(task: Task) -> list[list[str]]:
     told = {_meaning(word) for word in _FACT.findall(task.instruction)}
     found: dict[object, list[str]] = {}
     for word in dict.fromkeys(_FACT.findall(task.answer)):
-        if any(char.isdigit() for char in word) and (meaning := _meaning(word)) not in told:
+        if _DIGIT.search(word) and (meaning := _meaning(word)) not in told:
             found.setdefault(meaning, []).append(word)
     return list(found.values()) or [[name] for name in _names(task)]
 
@@ -198,18 +198,18 @@ def _meaning(word: str) -> object:
 
 def _names(task: Task) -> list[str]:
     """Capitalised words inside of sentences that the instruction does not have."""
-    told = set(_NAME.findall(task.instruction))
+    told = set(_FACT.findall(task.instruction))
     found = []
-    for match in _NAME.finditer(task.answer):
+    for match in _FACT.finditer(task.answer):
         begins = task.answer[: match.start()].rstrip().endswith((".", "!", "?", ":"))
         inside = match.start() > 0 and not begins
-        if inside and match[0][0].isupper() and match[0] not in told:
+        if inside and len(match[0]) > 2 and match[0][0].isupper() and match[0] not in told:
             found.append(match[0])
     return list(dict.fromkeys(found))
 
 
 def _wrong(fact: str) -> str:
-    if not any(char.isdigit() for char in fact):
+    if not _DIGIT.search(fact):
         return fact[::-1].capitalize() if fact[::-1].casefold() != fact.casefold() else fact + "x"
     if _ISO_DATE.fullmatch(fact):
         return _other_text(fact) or _other_digit(fact)
@@ -223,4 +223,4 @@ def _wrong(fact: str) -> str:
 
 def _put(text: str, others: Mapping[str, str]) -> str:
     """The text with other words in place of facts, wherever they stand as whole words."""
-    return _WORD.sub(lambda found: others.get(found[0], found[0]), text)
+    return _FACT.sub(lambda found: others.get(found[0], found[0]), text)

@@ -5,14 +5,14 @@ from envpool.types import ToolError, ToolResult
 from harness.dialects.awm import Awm
 from harness.dialects.hermes import Hermes
 from harness.dialects.native import Native
-from harness.dialects.rules import FormatSettings, rules_of
+from harness.dialects.rules import FormatSettings, make_rules
 from harness.events import StepTaken
 from harness.messages import Reply
 from scenarios.format import Call
 
 AWM = Awm(mend=False)
 LIST, PING = Call("list_tools"), Call("ping")
-RULES = rules_of(FormatSettings("awm"), AWM)
+RULES = make_rules(FormatSettings("awm"), AWM)
 
 
 def said(*calls: Call, text: str = "") -> Reply:
@@ -60,7 +60,7 @@ def test_a_reply_has_a_thought() -> None:
     empty = Reply("<think> </think>" + bare.text)
     reason = "The reply has no thought within <think></think>."
     assert (broken(bare), broken(empty)) == (reason, reason)
-    lenient = rules_of(FormatSettings("awm", think=False), AWM)
+    lenient = make_rules(FormatSettings("awm", think=False), AWM)
     assert lenient.before(AWM.read(bare, turn=0), bare, ()) is None
 
 
@@ -69,12 +69,12 @@ def test_a_call_must_fit(error: ToolError) -> None:
     """A tool that is not there and arguments that do not fit are malformed; refusals are not."""
     assert RULES.after(step(PING, error=error)) == "text of the result"
     assert RULES.after(step(PING, error="refused")) is None
-    assert rules_of(FormatSettings(), AWM).after(step(PING, error=error)) is None
+    assert make_rules(FormatSettings(), AWM).after(step(PING, error=error)) is None
 
 
 def test_where_the_dialect_has_no_list() -> None:
     """Dialects that show the tools from the start are not asked for list_tools."""
-    rules = rules_of(FormatSettings("awm"), Hermes())
+    rules = make_rules(FormatSettings("awm"), Hermes())
     reply = Reply("<think>easy</think>Done.")
     assert rules.before(Hermes().read(reply, turn=0), reply, ()) is None
 
@@ -82,7 +82,7 @@ def test_where_the_dialect_has_no_list() -> None:
 @pytest.mark.parametrize(("name", "reason"), [("basic", True), ("awm", True), ("off", False)])
 def test_what_cannot_be_read(name: str, reason: bool) -> None:
     """The dialect's own complaint counts under every rule but `off`."""
-    rules = rules_of(msgspec.convert({"rules": name}, FormatSettings), Native())
+    rules = make_rules(msgspec.convert({"rules": name}, FormatSettings), Native())
     reply = Reply("<think>cut off")
     decision = Native().read(reply, turn=0)
     given = rules.before(decision, reply, ())
@@ -92,7 +92,7 @@ def test_what_cannot_be_read(name: str, reason: bool) -> None:
 
 def test_basic_lets_the_agent_mend() -> None:
     """Under `basic` neither order nor thoughts matter."""
-    rules = rules_of(FormatSettings(), AWM)
+    rules = make_rules(FormatSettings(), AWM)
     for reply in (said(PING), said(text="Done."), Reply("Done.")):
         assert rules.before(AWM.read(reply, turn=0), reply, ()) is None
 

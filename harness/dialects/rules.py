@@ -43,7 +43,7 @@ class FormatRules(Protocol):
         """The reason why the step, now with its results, is malformed; None when it is not."""
 
 
-def rules_of(settings: FormatSettings, dialect: Dialect) -> FormatRules:
+def make_rules(settings: FormatSettings, dialect: Dialect) -> FormatRules:
     """The rules that a setting asks for. Those about `list_tools` hold where the dialect has it."""
     if settings.rules == "off":
         return NoRules()

@@ -176,6 +176,8 @@ class Everything(msgspec.Struct, forbid_unknown_fields=True):
     code: Annotated[str, msgspec.Meta(min_length=3, max_length=5)]
     rate: Annotated[float, msgspec.Meta(gt=0, lt=1)]
     lines: Annotated[list[Line], msgspec.Meta(min_length=1, max_length=3)]
+    plate: Annotated[str, msgspec.Meta(pattern=r"^[A-Z]{1,3}-[A-Z]{2}\.? \d+#?$")]
+    state: Annotated[str, msgspec.Meta(pattern=r"^[A-Z]{2}$")]
     minus: Annotated[int, msgspec.Meta(lt=0)]
     dozens: Annotated[int, msgspec.Meta(multiple_of=12, ge=12)]
     express: bool

@@ -26,8 +26,7 @@ def random_arguments(schema: Mapping[str, Any], rng: Random, pool: Pool | None =
     and `id` serves every `…_id` that has no values of its own.
 
     Covers enum, const, types and lists of types, bounds, lengths, anyOf, oneOf, arrays, objects,
-    `$ref` into `$defs`. Of patterns it covers those that some value of the pool or of a few dozen
-    common forms fits, and not allOf, not, if.
+    `$ref` into `$defs`, and patterns without groups. Does not cover allOf, not, if.
     """
     return _Draw(schema, rng, pool or {}).value(schema, "", 0)
 
@@ -122,9 +121,37 @@ class _Draw:
             return day if schema["format"] == "date" else f"{day}T09:30:00Z"
         if texts:
             return rng.choice(texts)
+        if "pattern" in schema:
+            return _of_pattern(schema["pattern"], rng)
         least = int(schema.get("minLength", 0))
         most = int(schema.get("maxLength", max(least, 12)))
         return "".join(rng.choice("abcdefgh") for _ in range(rng.randint(least, max(least, most))))
+
+
+_ATOM = re.compile(r"(\[[^\]]+\]|\\.|[^\\\[\](){}|*+?^$])(\{\d+(?:,\d*)?\}|[*+?])?")
+_CHARACTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_./:@+ #"
+
+
+def _of_pattern(pattern: str, rng: Random) -> str:
+    """A text that fits a pattern of characters and classes with counts (no groups).
+
+    Example: _of_pattern("^[A-Z]{2}-\\d{4}$", rng) -> "QF-2071"
+    """
+    drawn = ""
+    for atom, count in _ATOM.findall(pattern.removeprefix("^").removesuffix("$")):
+        fitting = [char for char in _CHARACTERS if re.fullmatch(atom, char)] or [atom[-1]]
+        least, most = _COUNTS.get(count) or _numbers(count)
+        drawn += "".join(rng.choice(fitting) for _ in range(rng.randint(least, most)))
+    return drawn
+
+
+_COUNTS = {"": (1, 1), "?": (0, 1), "*": (0, 3), "+": (1, 3)}
+
+
+def _numbers(count: str) -> tuple[int, int]:
+    """The bounds of `{2}`, `{2,}` or `{2,4}`."""
+    least, comma, most = count[1:-1].partition(",")
+    return int(least), int(most or int(least) + 3) if comma else int(least)
 
 
 def _bounds(schema: Mapping[str, Any], step: float) -> tuple[float, float]:

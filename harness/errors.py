@@ -5,6 +5,7 @@ HarnessError
 ├── LogError        a run folder or its log is not what it should be; names the file
 ├── BusError        the broker cannot be reached or refuses; never bears a password
 └── PolicyError     the model could not answer (after its retries): ends one episode, not the run
+    └── ContextLengthError   the window is too long for the model: ends it with `token_limit`
 
 A bug is none of these and stops the run with its traceback.
 """
@@ -28,3 +29,7 @@ class BusError(HarnessError):
 
 class PolicyError(HarnessError):
     """The policy could not give a reply; the episode ends with `policy_error`."""
+
+
+class ContextLengthError(PolicyError):
+    """The window no longer fits into the model's context; the episode ends with `token_limit`."""

@@ -1,0 +1,279 @@
+"""A model behind an OpenAI-compatible chat endpoint, shared by all episodes of a run.
+
+Promises:
+- Every reply is a Reply or a PolicyError that names the model, the fault and the attempts, and
+  never bears the API key.
+- A rate limit pauses all agents of the policy at once, and they come back spread out.
+- A conversation that is too long for the model is a ContextLengthError.
+
+Settings that are left out come from the environment, as in the openai package: OPENAI_API_KEY,
+OPENAI_BASE_URL, OPENAI_ORG_ID, OPENAI_PROJECT_ID. OpenAI itself needs a key; other endpoints do
+not.
+"""
+
+import importlib
+import os
+import time
+from collections.abc import Callable, Mapping
+from random import Random
+from types import TracebackType
+from typing import Any, Literal, Self
+
+import anyio
+import msgspec
+
+from harness.errors import ContextLengthError, PolicyError, SettingsError
+from harness.messages import Reply, Window
+from harness.policies.base import Assignment
+from harness.policies.chat_http import AiohttpTransport, Endpoint, Transport, Unreachable
+from harness.policies.chat_wire import (
+    RequestWriter,
+    is_context_overflow,
+    read_completion,
+    read_error,
+)
+from harness.policies.retry import Backoff, Failure, Pause, wait_before_retry
+
+OPENAI_URL = "https://api.openai.com/v1"
+_SEEDS = 2**31  # the servers' seeds are 32-bit integers, some of them signed
+
+
+class OpenAISettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Which model, where, and how it samples. Sampling fields that are None are not sent."""
+
+    model: str
+    base_url: str | None = None  # None: OPENAI_BASE_URL, else OpenAI itself
+    api_key: str | None = None  # None: OPENAI_API_KEY, else none
+    temperature: float | None = None
+    top_p: float | None = None
+    max_tokens: int | None = None  # of one reply
+    seed: int | None = None  # each episode is sent a seed of its own that follows from this one
+    timeout_s: float = 120.0  # for one attempt
+    max_attempts: int = 8
+    first_wait_s: float = 0.5  # before the second attempt at most; it doubles from there
+    longest_wait_s: float = 60.0  # where the server does not ask for a longer one
+    concurrency: int = 1024  # requests in flight at once
+    client: Literal["lean", "package"] = "lean"
+    extra: dict[str, Any] = {}  # more fields of the request's body; they win
+
+    def without_secrets(self) -> "OpenAISettings":
+        """The same, fit to be saved beside a result."""
+        return msgspec.structs.replace(self, api_key=None)
+
+
+class OpenAIPolicy:
+    """The policy. An async context manager that owns its connections.
+
+    Raises SettingsError for settings that cannot be used. `transport` stands in for the one that
+    `settings.client` names; `now` is the wall clock, for a server's `Retry-After` date.
+    """
+
+    def __init__(
+        self,
+        settings: OpenAISettings,
+        *,
+        transport: Transport | None = None,
+        environment: Mapping[str, str] = os.environ,
+        now: Callable[[], float] = time.time,
+    ) -> None:
+        _check(settings)
+        endpoint = endpoint_of(settings, environment)
+        self._settings = settings
+        self._endpoint = endpoint
+        self._writer = RequestWriter(request_fields(settings, endpoint.base_url))
+        self._transport = transport or _transport(settings, endpoint)
+        self._backoff = Backoff(
+            settings.max_attempts, settings.first_wait_s, settings.longest_wait_s
+        )
+        self._rng = Random(settings.seed)
+        self._now = now
+        self._pause = Pause()
+        self._counts = _Counts()
+
+    @property
+    def name(self) -> str:
+        """As in `openai:gpt-5`."""
+        return f"openai:{self._settings.model}"
+
+    def agent(self, assignment: Assignment) -> "OpenAIAgent":
+        """An agent for one episode."""
+        seed = self._settings.seed
+        return OpenAIAgent(self, None if seed is None else (seed + assignment.seed) % _SEEDS)
+
+    def statistics(self) -> dict[str, float]:
+        """Counts since the start: requests, retries, rate_limited, failed, waited_s (backoff and
+        pauses, summed over agents), prompt_tokens, completion_tokens."""
+        return msgspec.structs.asdict(self._counts)
+
+    async def __aenter__(self) -> Self:
+        await self._transport.__aenter__()
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        exc: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self._transport.__aexit__(kind, exc, trace)
+
+    async def reply_to(self, window: Window, seed: int | None) -> Reply:
+        """What the model answers to a window. Raises PolicyError."""
+        body = self._writer.body(window, seed=seed)
+        counts = self._counts
+        attempt = 1
+        while True:
+            await self._pass()
+            counts.requests += 1
+            outcome = await self._attempt(body, attempt)
+            if isinstance(outcome, Reply):
+                counts.prompt_tokens += outcome.usage.prompt_tokens
+                counts.completion_tokens += outcome.usage.completion_tokens
+                return outcome
+            await self._wait_or_raise(outcome, attempt)
+            counts.retries += 1
+            attempt += 1
+
+    async def _attempt(self, body: bytes, attempt: int) -> Reply | Failure:
+        try:
+            answer = await self._transport.post(body)
+        except Unreachable as exc:
+            return Failure(exc.kind, str(exc))
+        if answer.status == 200:
+            return read_completion(answer.body, attempts=attempt)
+        return read_error(answer.status, answer.headers, answer.body)
+
+    async def _pass(self) -> None:
+        """Wait until there is no pause."""
+        while (seconds := self._pause.left(anyio.current_time(), self._rng)) > 0.0:
+            await self._sleep(seconds)
+
+    async def _wait_or_raise(self, failure: Failure, attempt: int) -> None:
+        self._counts.rate_limited += failure.is_rate_limit
+        wait = wait_before_retry(
+            failure, attempt, backoff=self._backoff, rng=self._rng, now=self._now()
+        )
+        if wait is None:
+            self._counts.failed += 1
+            raise self._error(failure, attempt)
+        if failure.is_rate_limit:
+            self._pause.extend(anyio.current_time(), wait)
+        else:
+            await self._sleep(wait)
+
+    async def _sleep(self, seconds: float) -> None:
+        self._counts.waited_s += seconds
+        await anyio.sleep(seconds)
+
+    def _error(self, failure: Failure, attempt: int) -> PolicyError:
+        kind = ContextLengthError if is_context_overflow(failure) else PolicyError
+        return kind(
+            error_sentence(
+                failure,
+                attempt,
+                model=self._settings.model,
+                url=self._endpoint.base_url,
+                secret=self._endpoint.api_key,
+            )
+        )
+
+
+class OpenAIAgent:
+    """The model at work on one episode. It remembers nothing: the window is all it needs."""
+
+    __slots__ = ("_policy", "_seed")
+
+    def __init__(self, policy: OpenAIPolicy, seed: int | None) -> None:
+        self._policy = policy
+        self._seed = seed
+
+    async def reply(self, window: Window) -> Reply:
+        """Ask the model. Raises PolicyError."""
+        return await self._policy.reply_to(window, self._seed)
+
+
+class _Counts(msgspec.Struct):
+    requests: int = 0
+    retries: int = 0
+    rate_limited: int = 0
+    failed: int = 0
+    waited_s: float = 0.0
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+
+
+def endpoint_of(settings: OpenAISettings, environment: Mapping[str, str]) -> Endpoint:
+    """Where the settings and the environment say the model is. Raises SettingsError."""
+    base_url = settings.base_url or environment.get("OPENAI_BASE_URL") or OPENAI_URL
+    if not base_url.startswith(("http://", "https://")):
+        raise SettingsError(f"base_url: {base_url!r} is no URL with http:// or https://")
+    api_key = (settings.api_key or environment.get("OPENAI_API_KEY", "")).strip() or None
+    if api_key is None and _is_openai(base_url):
+        raise SettingsError(
+            f"api_key: {OPENAI_URL} needs one: set OPENAI_API_KEY, or base_url for another endpoint"
+        )
+    return Endpoint(
+        base_url=base_url.rstrip("/"),
+        api_key=api_key,
+        organization=environment.get("OPENAI_ORG_ID") or None,
+        project=environment.get("OPENAI_PROJECT_ID") or None,
+        timeout_s=settings.timeout_s,
+        concurrency=settings.concurrency,
+    )
+
+
+def request_fields(settings: OpenAISettings, base_url: str) -> dict[str, Any]:
+    """The body's fields apart from messages, tools and seed.
+
+    OpenAI's newer models refuse `max_tokens`, most other servers know nothing else.
+
+    Example: model "m", max_tokens 100, extra {"stop": ["END"]} ->
+        {"model": "m", "max_tokens": 100, "stop": ["END"]}
+    """
+    limit = "max_completion_tokens" if _is_openai(base_url) else "max_tokens"
+    fields = {
+        "model": settings.model,
+        "temperature": settings.temperature,
+        "top_p": settings.top_p,
+        limit: settings.max_tokens,
+    }
+    return {name: value for name, value in fields.items() if value is not None} | settings.extra
+
+
+def error_sentence(
+    failure: Failure, attempts: int, *, model: str, url: str, secret: str | None
+) -> str:
+    """What went wrong, for the log.
+
+    Example: "model 'm' at http://127.0.0.1:8000/v1: status 503: overloaded (after 8 attempts)"
+    """
+    fault = f"status {failure.status}: " if failure.status else ""
+    tries = "1 attempt" if attempts == 1 else f"{attempts} attempts"
+    sentence = f"model {model!r} at {url}: {fault}{failure.message} (after {tries})"
+    return sentence.replace(secret, "***") if secret else sentence
+
+
+def _check(settings: OpenAISettings) -> None:
+    if not settings.model:
+        raise SettingsError("model: must not be empty")
+    for field in ("timeout_s", "max_attempts", "concurrency"):
+        if not getattr(settings, field) > 0:
+            raise SettingsError(f"{field}: must be above 0, found {getattr(settings, field)}")
+    for field in ("messages", "tools", "seed", "stream"):
+        if field in settings.extra:
+            raise SettingsError(f"extra: {field!r} cannot be set there")
+
+
+def _is_openai(base_url: str) -> bool:
+    return base_url.startswith("https://api.openai.com/")
+
+
+def _transport(settings: OpenAISettings, endpoint: Endpoint) -> Transport:
+    if settings.client == "lean":
+        return AiohttpTransport(endpoint)
+    try:  # by name: the package is optional, and takes a second to import
+        module = importlib.import_module("harness.policies.openai_package")
+    except ModuleNotFoundError as exc:
+        raise SettingsError(f"client: 'package' needs {exc.name!r} to be installed") from exc
+    transport: Transport = module.PackageTransport(endpoint)
+    return transport

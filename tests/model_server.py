@@ -1,0 +1,226 @@
+"""A chat-completions server on loopback that behaves, and misbehaves as it is told.
+
+    async with ModelServer() as server:
+        server.plan(Status(429, headers={"Retry-After": "0"}), Says("hello"))
+        ... ask server.url twice; server.requests tells what was asked
+
+Each request takes the next behaviour of the plan, and `default` once the plan is done.
+"""
+
+import asyncio
+import json
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import Any, Protocol, Self
+
+
+@dataclass(frozen=True)
+class Asked:
+    """One request as it arrived."""
+
+    path: str
+    headers: Mapping[str, str]  # by lower-case names
+    body: dict[str, Any]
+    connection: int  # which connection it came on, from 0
+
+
+class Behaviour(Protocol):
+    """What to do with one request."""
+
+    async def perform(self, asked: Asked, writer: asyncio.StreamWriter) -> bool:
+        """Answer or not; gives whether the connection stays open."""
+
+
+@dataclass(frozen=True)
+class Says:
+    """A completion with this text and these calls, as (id, name, arguments text)."""
+
+    text: str | None
+    calls: tuple[tuple[str, str, Any], ...] = ()
+    finish: str | None = None
+    message: Mapping[str, Any] = field(default_factory=dict)  # more fields of the message
+    chunked: bool = False
+    close: bool = False  # close the connection afterwards, without having said so
+    after: asyncio.Event | None = None  # wait for it first
+
+    async def perform(self, asked: Asked, writer: asyncio.StreamWriter) -> bool:
+        if self.after is not None:
+            await self.after.wait()
+        body = json.dumps(self.completion()).encode()
+        if self.chunked:
+            writer.write(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")
+            for start in range(0, len(body), 50):
+                piece = body[start : start + 50]
+                writer.write(b"%x\r\n%b\r\n" % (len(piece), piece))
+                await writer.drain()
+                await asyncio.sleep(0)
+            writer.write(b"0\r\n\r\n")
+        else:
+            writer.write(response(200, body))
+        return not self.close
+
+    def completion(self) -> dict[str, Any]:
+        """The response's body."""
+        message: dict[str, Any] = {"role": "assistant", "content": self.text, **self.message}
+        if self.calls:
+            message["tool_calls"] = [
+                {"id": id, "type": "function", "function": {"name": name, "arguments": arguments}}
+                for id, name, arguments in self.calls
+            ]
+        finish = self.finish or ("tool_calls" if self.calls else "stop")
+        return {
+            "id": "chatcmpl-1",
+            "object": "chat.completion",
+            "created": 1,
+            "model": "m",
+            "choices": [{"index": 0, "message": message, "finish_reason": finish}],
+            "usage": {"prompt_tokens": 11, "completion_tokens": 7, "total_tokens": 18},
+        }
+
+
+@dataclass(frozen=True)
+class Status:
+    """A refusal, in OpenAI's words or in the given body's."""
+
+    status: int
+    message: str = "not now"
+    code: str | None = None
+    headers: Mapping[str, str] = field(default_factory=dict)
+    body: bytes | None = None
+
+    async def perform(self, asked: Asked, writer: asyncio.StreamWriter) -> bool:
+        error = {"error": {"message": self.message, "type": "some_error", "code": self.code}}
+        body = json.dumps(error).encode() if self.body is None else self.body
+        writer.write(response(self.status, body, self.headers))
+        return True
+
+
+@dataclass(frozen=True)
+class Body:
+    """Status 200 with this body, whatever it is."""
+
+    body: bytes
+
+    async def perform(self, asked: Asked, writer: asyncio.StreamWriter) -> bool:
+        writer.write(response(200, self.body))
+        return True
+
+
+@dataclass(frozen=True)
+class Stall:
+    """No answer, ever; `part` of one comes first."""
+
+    part: bytes = b""
+
+    async def perform(self, asked: Asked, writer: asyncio.StreamWriter) -> bool:
+        writer.write(self.part)
+        await asyncio.Event().wait()
+        return False
+
+
+@dataclass(frozen=True)
+class Cut:
+    """The connection ends after `part` of an answer; `hard`: by a reset."""
+
+    part: bytes = b""
+    hard: bool = False
+
+    async def perform(self, asked: Asked, writer: asyncio.StreamWriter) -> bool:
+        writer.write(self.part)
+        await writer.drain()
+        if self.hard:
+            writer.transport.abort()
+        return False
+
+
+def response(status: int, body: bytes, headers: Mapping[str, str] | None = None) -> bytes:
+    """A whole HTTP response."""
+    told = {"Content-Type": "application/json", "Content-Length": str(len(body))}
+    lines = [f"{name}: {value}\r\n" for name, value in (told | dict(headers or {})).items()]
+    return f"HTTP/1.1 {status} Word\r\n{''.join(lines)}\r\n".encode() + body
+
+
+class ModelServer:
+    """The server; live inside of its `async with`."""
+
+    def __init__(self, default: Behaviour | None = None) -> None:
+        self.default: Behaviour = default or Says("ok")
+        self.requests: list[Asked] = []
+        self.url = ""
+        self.in_flight = 0
+        self.most_in_flight = 0
+        self._changed = asyncio.Condition()
+        self._plan: deque[Behaviour] = deque()
+        self._num_connections = 0
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._server: asyncio.Server | None = None
+
+    def plan(self, *behaviours: Behaviour) -> None:
+        """What to do with the next requests."""
+        self._plan.extend(behaviours)
+
+    async def in_flight_reaches(self, number: int) -> None:
+        """Wait until so many requests are being answered at once."""
+        async with self._changed:
+            await self._changed.wait_for(lambda: self.in_flight >= number)
+
+    async def __aenter__(self) -> Self:
+        self._server = await asyncio.start_server(self._accept, "127.0.0.1", 0)
+        port = self._server.sockets[0].getsockname()[1]
+        self.url = f"http://127.0.0.1:{port}/v1"
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        exc: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        assert self._server is not None
+        self._server.close()
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._server.wait_closed()
+
+    def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.ensure_future(self._serve(reader, writer, self._num_connections))
+        self._num_connections += 1
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _serve(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, number: int
+    ) -> None:
+        try:
+            while (asked := await _read(reader, number)) is not None:
+                self.requests.append(asked)
+                behaviour = self._plan.popleft() if self._plan else self.default
+                self.in_flight += 1
+                self.most_in_flight = max(self.most_in_flight, self.in_flight)
+                async with self._changed:
+                    self._changed.notify_all()
+                try:
+                    stays = await behaviour.perform(asked, writer)
+                finally:
+                    self.in_flight -= 1
+                await writer.drain()
+                if not stays:
+                    return
+        except ConnectionError:
+            pass
+        finally:
+            writer.close()
+
+
+async def _read(reader: asyncio.StreamReader, number: int) -> Asked | None:
+    try:
+        head = (await reader.readuntil(b"\r\n\r\n")).decode()
+    except asyncio.IncompleteReadError:
+        return None
+    first, *lines = head.split("\r\n")[:-2]
+    headers = {name.lower(): value.strip() for name, _, value in (x.partition(":") for x in lines)}
+    body = await reader.readexactly(int(headers["content-length"]))
+    return Asked(first.split(" ")[1], headers, json.loads(body), number)

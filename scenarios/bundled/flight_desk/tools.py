@@ -363,7 +363,9 @@ def get_voucher(db: Db, code: Annotated[str, Meta(max_length=20)]) -> Row:
 
 
 def get_loyalty_account(
-    db: Db, number: Annotated[str, Meta(max_length=12)] | None = None, passenger_id: Id | None = None
+    db: Db,
+    number: Annotated[str, Meta(max_length=12)] | None = None,
+    passenger_id: Id | None = None,
 ) -> Row:
     """A Vento Plus account by its number (such as VP100231) or by its passenger: tier, day of
     joining, miles to spend and tier miles of this year."""
@@ -413,3 +415,717 @@ def list_waitlist(db: Db, flight_id: Id) -> list[Row]:
         " ORDER BY w.priority, w.joined_at, w.id LIMIT 50",
         flight_id,
     )
+
+
+# Changing what is booked.
+
+
+def change_segment(db: Db, segment_id: Id, fare_id: Id, reason: ChangeReason) -> Row:
+    """Move one passenger's segment to the flight and family of a fare that is on sale, on the same
+    route. The old segment is exchanged, its seat is given up, its bags and extras move along, and
+    the new segment has no ticket yet. Takes no money: for `voluntary` and `no_show` the new fare
+    applies; for the other reasons the family must stay and the fare paid is kept."""
+    old = _segment(db, segment_id)
+    wanted = "no_show" if reason == "no_show" else "confirmed"
+    if old["status"] != wanted:
+        raise ToolError(
+            f"Segment {segment_id} is {old['status']}; a change for {reason} needs {wanted}."
+        )
+    fare = _fare_on_sale(db, fare_id)
+    if (fare["origin"], fare["destination"]) != (old["origin"], old["destination"]):
+        raise ToolError(
+            f"Fare {fare_id} is for {fare['origin']}-{fare['destination']}, segment {segment_id}"
+            f" is {old['origin']}-{old['destination']}."
+        )
+    _check_not_aboard(db, old["booking_id"], old["passenger_id"], fare)
+    _check_change_reason(db, old, reason)
+    kept = reason not in ("voluntary", "no_show")
+    if kept and fare["family_code"] != old["family_code"]:
+        raise ToolError(f"A change for {reason} stays in {old['family_code']}.")
+    new_id = db.insert(
+        "segments",
+        booking_id=old["booking_id"],
+        passenger_id=old["passenger_id"],
+        flight_id=fare["flight_id"],
+        family_code=fare["family_code"],
+        fare_cents=old["fare_cents"] if kept else fare["amount_cents"],
+        status="confirmed",
+        replaces_id=segment_id,
+        created_at=db.now,
+    )
+    db.run("UPDATE ancillaries SET segment_id = ? WHERE segment_id = ?", new_id, segment_id)
+    _end_segment(db, old, "exchanged", reason, "cleared")
+    _take_place(db, fare)
+    _audit(db, "segment.changed", "segments", new_id)
+    return _segment(db, new_id)
+
+
+def add_segment(db: Db, reference: Reference, passenger_id: Id, fare_id: Id) -> Row:
+    """Add a flight to a booking for one of its passengers, at a fare that is on sale. Takes no
+    money and issues no ticket."""
+    booking = _booking(db, reference)
+    if not db.one(
+        "SELECT 1 FROM booking_passengers WHERE booking_id = ? AND passenger_id = ?",
+        booking["id"],
+        passenger_id,
+    ):
+        raise ToolError(f"Passenger {passenger_id} is not on booking {reference}.")
+    fare = _fare_on_sale(db, fare_id)
+    _check_not_aboard(db, booking["id"], passenger_id, fare)
+    new_id = db.insert(
+        "segments",
+        booking_id=booking["id"],
+        passenger_id=passenger_id,
+        flight_id=fare["flight_id"],
+        family_code=fare["family_code"],
+        fare_cents=fare["amount_cents"],
+        status="confirmed",
+        created_at=db.now,
+    )
+    _take_place(db, fare)
+    _audit(db, "segment.added", "segments", new_id)
+    return _segment(db, new_id)
+
+
+def cancel_segment(db: Db, segment_id: Id, reason: CancelReason) -> Row:
+    """Cancel one passenger's confirmed segment with its ticket, seat, bags and extras. Pays nothing
+    back; a refund is made apart. Reasons other than `customer_request` need the disruption on
+    file."""
+    old = _segment(db, segment_id)
+    if old["status"] != "confirmed":
+        raise ToolError(f"Segment {segment_id} is {old['status']}, so it cannot be cancelled.")
+    _check_change_reason(db, old, "voluntary" if reason == "customer_request" else reason)
+    db.run(
+        "UPDATE ancillaries SET status = 'cancelled' WHERE segment_id = ? AND status = 'active'",
+        segment_id,
+    )
+    _end_segment(db, old, "cancelled", reason, "left")
+    _audit(db, "segment.cancelled", "segments", segment_id)
+    return _segment(db, segment_id)
+
+
+def issue_ticket(db: Db, segment_id: Id) -> Row:
+    """Issue the ticket of a confirmed segment that has none, as after a change or an added
+    flight."""
+    segment = _segment(db, segment_id)
+    if segment["status"] != "confirmed":
+        raise ToolError(f"Segment {segment_id} is {segment['status']}, so it gets no ticket.")
+    open_ticket = db.value(
+        "SELECT number FROM tickets WHERE segment_id = ? AND status = 'open'", segment_id
+    )
+    if open_ticket is not None:
+        raise ToolError(f"Segment {segment_id} has the open ticket {open_ticket}.")
+    ticket_id = 1 + (db.value("SELECT max(id) FROM tickets") or 0)
+    number = f"731-2600{ticket_id}"
+    db.insert(
+        "tickets",
+        id=ticket_id,
+        number=number,
+        segment_id=segment_id,
+        status="open",
+        issued_at=db.now,
+        issued_by=db.user.id,
+    )
+    _audit(db, "ticket.issued", "tickets", ticket_id)
+    return {"number": number, "segment_id": segment_id, "status": "open"}
+
+
+def assign_seat(db: Db, segment_id: Id, seat: SeatLabel) -> Row:
+    """Give a free seat of the segment's cabin to a confirmed segment; a seat it had is given up.
+    Takes no money, and who may sit where is for the agent to check."""
+    segment = _confirmed(db, segment_id)
+    place = db.one(
+        "SELECT e.id, e.cabin, e.blocked, a.segment_id FROM flights f"
+        " JOIN aircraft c ON c.id = f.aircraft_id"
+        " JOIN seats e ON e.type_id = c.type_id AND e.label = ?"
+        " LEFT JOIN seat_assignments a ON a.flight_id = f.id AND a.seat_id = e.id WHERE f.id = ?",
+        seat,
+        segment["flight_id"],
+    )
+    if place is None:
+        raise ToolError(f"There is no seat {seat} on flight {segment['flight_id']}.")
+    if place["cabin"] != segment["cabin"]:
+        raise ToolError(f"Seat {seat} is in {place['cabin']}, the fare is for {segment['cabin']}.")
+    if place["blocked"]:
+        raise ToolError(f"Seat {seat} is blocked.")
+    if place["segment_id"] is not None:
+        whose = "this" if place["segment_id"] == segment_id else "another"
+        raise ToolError(f"Seat {seat} is held by {whose} segment already.")
+    db.run(
+        "INSERT INTO seat_assignments (segment_id, flight_id, seat_id) VALUES (?, ?, ?)"
+        " ON CONFLICT (segment_id) DO UPDATE SET seat_id = excluded.seat_id",
+        segment_id,
+        segment["flight_id"],
+        place["id"],
+    )
+    _audit(db, "seat.assigned", "segments", segment_id)
+    return {"segment_id": segment_id, "seat": seat}
+
+
+def release_seat(db: Db, segment_id: Id) -> Row:
+    """Give up the seat of a confirmed segment; it is assigned a new one at check-in."""
+    _confirmed(db, segment_id)
+    if db.run("DELETE FROM seat_assignments WHERE segment_id = ?", segment_id) == 0:
+        raise ToolError(f"Segment {segment_id} has no seat.")
+    _audit(db, "seat.released", "segments", segment_id)
+    return {"segment_id": segment_id, "seat": None}
+
+
+def add_ancillary(
+    db: Db, segment_id: Id, product: Product, quantity: Annotated[int, Meta(ge=1, le=5)]
+) -> Row:
+    """Add a bag or another extra to a confirmed segment, at list price times quantity. Takes no
+    money."""
+    _confirmed(db, segment_id)
+    offer = db.one(
+        "SELECT p.price_cents, p.max_per_segment, coalesce(sum(x.quantity), 0) AS held"
+        " FROM ancillary_products p LEFT JOIN ancillaries x ON x.product_code = p.code"
+        " AND x.segment_id = ? AND x.status = 'active' WHERE p.code = ? GROUP BY p.id",
+        segment_id,
+        product,
+    )
+    assert offer is not None
+    if offer["held"] + quantity > offer["max_per_segment"]:
+        raise ToolError(
+            f"A segment may have {offer['max_per_segment']} of {product}; segment {segment_id}"
+            f" has {offer['held']}."
+        )
+    amount = offer["price_cents"] * quantity
+    ancillary_id = db.insert(
+        "ancillaries",
+        segment_id=segment_id,
+        product_code=product,
+        quantity=quantity,
+        amount_cents=amount,
+        status="active",
+        added_by=db.user.id,
+        added_at=db.now,
+    )
+    _audit(db, "ancillary.added", "ancillaries", ancillary_id)
+    return {"ancillary_id": ancillary_id, "product": product, "amount_cents": amount}
+
+
+def cancel_ancillary(db: Db, ancillary_id: Id) -> Row:
+    """Cancel a bag or another extra of a flight that has not left yet. Pays nothing back."""
+    extra = db.one(
+        "SELECT x.status, x.amount_cents, f.departs_at FROM ancillaries x"
+        " JOIN segments s ON s.id = x.segment_id JOIN flights f ON f.id = s.flight_id"
+        " WHERE x.id = ?",
+        ancillary_id,
+    )
+    if extra is None:
+        raise ToolError(f"There is no ancillary {ancillary_id}.")
+    if extra["status"] != "active":
+        raise ToolError(f"Ancillary {ancillary_id} is cancelled already.")
+    if extra["departs_at"] <= db.now:
+        raise ToolError(f"The flight of ancillary {ancillary_id} has left.")
+    db.run("UPDATE ancillaries SET status = 'cancelled' WHERE id = ?", ancillary_id)
+    _audit(db, "ancillary.cancelled", "ancillaries", ancillary_id)
+    return {
+        "ancillary_id": ancillary_id,
+        "status": "cancelled",
+        "paid_cents": extra["amount_cents"],
+    }
+
+
+def join_waitlist(
+    db: Db, segment_id: Id, flight_id: Id, priority: Literal["elite", "standard"]
+) -> Row:
+    """Put a confirmed segment on the waiting list of another flight of its route whose cabin is
+    full. The segment stays as it is."""
+    segment = _confirmed(db, segment_id)
+    flight = _flight(db, flight_id)
+    if (flight["origin"], flight["destination"]) != (segment["origin"], segment["destination"]):
+        raise ToolError(f"Flight {flight_id} is not on the route of segment {segment_id}.")
+    if flight["status"] not in ("scheduled", "delayed") or flight["departs_at"] <= db.now:
+        raise ToolError(f"Flight {flight_id} takes no passengers any more.")
+    left = db.value(
+        "SELECT seats_left FROM flight_inventory WHERE flight_id = ? AND cabin = ?",
+        flight_id,
+        segment["cabin"],
+    )
+    if left:
+        raise ToolError(f"Flight {flight_id} has {left} seats left in {segment['cabin']}.")
+    if flight_id == segment["flight_id"]:
+        raise ToolError(f"Segment {segment_id} is on flight {flight_id} already.")
+    waiting = "SELECT 1 FROM waitlist WHERE segment_id = ? AND flight_id = ? AND status = 'waiting'"
+    if db.one(waiting, segment_id, flight_id):
+        raise ToolError(f"Segment {segment_id} waits for flight {flight_id} already.")
+    waitlist_id = db.insert(
+        "waitlist",
+        segment_id=segment_id,
+        flight_id=flight_id,
+        priority=priority,
+        status="waiting",
+        joined_at=db.now,
+    )
+    _audit(db, "waitlist.joined", "waitlist", waitlist_id)
+    return {"waitlist_id": waitlist_id, "status": "waiting", "priority": priority}
+
+
+def leave_waitlist(db: Db, waitlist_id: Id) -> Row:
+    """Take an entry off a waiting list."""
+    status = db.value("SELECT status FROM waitlist WHERE id = ?", waitlist_id)
+    if status is None:
+        raise ToolError(f"There is no waiting list entry {waitlist_id}.")
+    if status != "waiting":
+        raise ToolError(f"Waiting list entry {waitlist_id} is {status}.")
+    db.run("UPDATE waitlist SET status = 'left' WHERE id = ?", waitlist_id)
+    _audit(db, "waitlist.left", "waitlist", waitlist_id)
+    return {"waitlist_id": waitlist_id, "status": "left"}
+
+
+# Money.
+
+
+def charge_card(db: Db, reference: Reference, purpose: Purpose, amount_cents: Cents) -> Row:
+    """Charge the card on file of a booking, for one purpose. What is due is for the agent to work
+    out."""
+    booking = _booking(db, reference)
+    return _pay(db, booking["id"], purpose, "card", booking["card_last4"], amount_cents)
+
+
+def redeem_voucher(
+    db: Db,
+    code: Annotated[str, Meta(max_length=20)],
+    reference: Reference,
+    purpose: Purpose,
+    amount_cents: Cents,
+) -> Row:
+    """Pay something on a booking from an open voucher that has not expired; what is left stays on
+    the voucher."""
+    voucher = _voucher(db, code)
+    booking = _booking(db, reference)
+    if voucher["status"] != "open":
+        raise ToolError(f"Voucher {code} is {voucher['status']}.")
+    if voucher["expires_on"] < db.now[:10]:
+        raise ToolError(f"Voucher {code} expired after {voucher['expires_on']}.")
+    left = voucher["balance_cents"] - amount_cents
+    if left < 0:
+        raise ToolError(f"Voucher {code} has {voucher['balance_cents']} cents left.")
+    db.run(
+        "UPDATE vouchers SET balance_cents = ?, status = ? WHERE code = ?",
+        left,
+        "open" if left else "used",
+        code,
+    )
+    payment = _pay(db, booking["id"], purpose, "voucher", code, amount_cents)
+    return {**payment, "voucher_balance_cents": left}
+
+
+def create_refund(db: Db, segment_id: Id, amount_cents: Cents, reason: RefundReason) -> Row:
+    """Pay money of one segment back to the card, within your limit and within what its fare and
+    extras cost. Needs a cancelled segment; for `ancillary`, a cancelled extra."""
+    segment = _segment(db, segment_id)
+    limit = get_my_limits(db)["refund_limit_cents"]
+    if amount_cents > limit:
+        raise ToolError(f"You may refund {limit} cents at once; a supervisor may refund more.")
+    sums = db.one(
+        "SELECT (SELECT coalesce(sum(amount_cents), 0) FROM ancillaries WHERE segment_id = ?1)"
+        " AS extras, (SELECT coalesce(sum(amount_cents), 0) FROM ancillaries WHERE segment_id = ?1"
+        " AND status = 'cancelled') AS cancelled,"
+        " (SELECT coalesce(sum(amount_cents), 0) FROM refunds WHERE segment_id = ?1) AS refunded",
+        segment_id,
+    )
+    assert sums is not None
+    if reason == "ancillary":
+        most = sums["cancelled"] - sums["refunded"]
+    elif segment["status"] != "cancelled":
+        raise ToolError(f"Segment {segment_id} is {segment['status']}; cancel it first.")
+    else:
+        most = segment["fare_cents"] + sums["extras"] - sums["refunded"]
+    if reason in ("airline_cancellation", "long_delay") and segment["reason"] != reason:
+        raise ToolError(f"Segment {segment_id} was cancelled for {segment['reason']}.")
+    if amount_cents > most:
+        raise ToolError(f"At most {max(most, 0)} cents can be refunded on segment {segment_id}.")
+    refund_id = db.insert(
+        "refunds",
+        booking_id=segment["booking_id"],
+        segment_id=segment_id,
+        amount_cents=amount_cents,
+        reason=reason,
+        created_at=db.now,
+        created_by=db.user.id,
+    )
+    _audit(db, "refund.created", "refunds", refund_id)
+    return {"refund_id": refund_id, "segment_id": segment_id, "amount_cents": amount_cents}
+
+
+def issue_voucher(
+    db: Db, segment_id: Id, kind: Literal["compensation", "goodwill"], amount_cents: Cents
+) -> Row:
+    """Issue a voucher to the passenger of a segment, good for twelve months. A segment gets one
+    voucher of a kind; goodwill is held to your limit. The entitlement is for the agent to check."""
+    segment = _segment(db, segment_id)
+    limit = get_my_limits(db)["goodwill_limit_cents"]
+    if kind == "goodwill" and amount_cents > limit:
+        raise ToolError(f"You may give {limit} cents of goodwill; a supervisor may give more.")
+    issued = db.value(
+        "SELECT code FROM vouchers WHERE segment_id = ? AND kind = ? AND status <> 'void'",
+        segment_id,
+        kind,
+    )
+    if issued is not None:
+        raise ToolError(f"Segment {segment_id} has the {kind} voucher {issued}.")
+    voucher_id = 1 + (db.value("SELECT max(id) FROM vouchers") or 0)
+    code = f"VB-{voucher_id:05d}"
+    expires_on = f"{int(db.now[:4]) + 1}{db.now[4:10]}"
+    db.insert(
+        "vouchers",
+        id=voucher_id,
+        code=code,
+        passenger_id=segment["passenger_id"],
+        segment_id=segment_id,
+        kind=kind,
+        amount_cents=amount_cents,
+        balance_cents=amount_cents,
+        status="open",
+        issued_at=db.now,
+        issued_by=db.user.id,
+        expires_on=expires_on,
+    )
+    _audit(db, "voucher.issued", "vouchers", voucher_id)
+    return {"code": code, "amount_cents": amount_cents, "expires_on": expires_on}
+
+
+def void_voucher(db: Db, code: Annotated[str, Meta(max_length=20)]) -> Row:
+    """Make an open voucher void of which nothing was used, as when it went to the wrong person."""
+    voucher = _voucher(db, code)
+    if voucher["status"] != "open" or voucher["balance_cents"] != voucher["amount_cents"]:
+        raise ToolError(f"Voucher {code} is {voucher['status']} and partly or wholly used.")
+    db.run("UPDATE vouchers SET status = 'void', balance_cents = 0 WHERE code = ?", code)
+    _audit(db, "voucher.voided", "vouchers", voucher["voucher_id"])
+    return {"code": code, "status": "void"}
+
+
+def post_miles(
+    db: Db, number: Annotated[str, Meta(max_length=12)], segment_id: Id, miles: Miles
+) -> Row:
+    """Credit the miles of a flown segment to its passenger's Vento Plus account, once. They count
+    as miles to spend and as tier miles."""
+    account = _account(db, number)
+    segment = _segment(db, segment_id)
+    if segment["status"] != "flown":
+        raise ToolError(f"Segment {segment_id} is {segment['status']}, not flown.")
+    if segment["passenger_id"] != account["passenger_id"]:
+        raise ToolError(f"Account {number} is not that of the passenger of segment {segment_id}.")
+    if db.one("SELECT 1 FROM loyalty_ledger WHERE segment_id = ? AND kind = 'flight'", segment_id):
+        raise ToolError(f"The miles of segment {segment_id} are credited already.")
+    entry_id = db.insert(
+        "loyalty_ledger",
+        account_id=account["id"],
+        segment_id=segment_id,
+        kind="flight",
+        miles=miles,
+        posted_at=db.now,
+        posted_by=db.user.id,
+    )
+    db.run(
+        "UPDATE loyalty_accounts SET balance_miles = balance_miles + ?1,"
+        " tier_miles = tier_miles + ?1 WHERE id = ?2",
+        miles,
+        account["id"],
+    )
+    _audit(db, "miles.posted", "loyalty_ledger", entry_id)
+    return {"number": number, "miles": miles, "balance_miles": account["balance_miles"] + miles}
+
+
+# Names, contacts, and what the desk writes down.
+
+
+def correct_passenger_name(db: Db, passenger_id: Id, first_name: Name, last_name: Name) -> Row:
+    """Correct the spelling of a passenger's name; give both parts in full. A ticket passes to
+    nobody else by this."""
+    person = _passenger(db, passenger_id)
+    if (person["first_name"], person["last_name"]) == (first_name, last_name):
+        raise ToolError(f"Passenger {passenger_id} has this name already.")
+    if db.one(
+        "SELECT 1 FROM passengers WHERE first_name = ? AND last_name = ? AND born_on = ?",
+        first_name,
+        last_name,
+        person["born_on"],
+    ):
+        raise ToolError(f"{first_name} {last_name} of {person['born_on']} is on file already.")
+    db.run(
+        "UPDATE passengers SET first_name = ?, last_name = ? WHERE id = ?",
+        first_name,
+        last_name,
+        passenger_id,
+    )
+    _audit(db, "passenger.renamed", "passengers", passenger_id)
+    return _passenger(db, passenger_id)
+
+
+def update_contact(
+    db: Db,
+    reference: Reference,
+    email: Annotated[str, Meta(min_length=5, max_length=120)] | None = None,
+    phone: Annotated[str, Meta(min_length=6, max_length=30)] | None = None,
+) -> Row:
+    """Change the contact e-mail or phone of a booking; what is not given stays."""
+    booking = _booking(db, reference)
+    if email is None and phone is None:
+        raise ToolError("Give an e-mail or a phone number.")
+    if email is not None and "@" not in email.strip("@"):
+        raise ToolError(f"{email!r} is not an e-mail address.")
+    db.run(
+        "UPDATE bookings SET contact_email = coalesce(?, contact_email),"
+        " contact_phone = coalesce(?, contact_phone) WHERE id = ?",
+        email,
+        phone,
+        booking["id"],
+    )
+    _audit(db, "booking.contact_updated", "bookings", booking["id"])
+    changed = _booking(db, reference)
+    return {name: changed[name] for name in ("reference", "contact_email", "contact_phone")}
+
+
+def add_note(db: Db, reference: Reference, body: Text) -> Row:
+    """Write a note on a booking for the colleagues."""
+    booking = _booking(db, reference)
+    note_id = db.insert(
+        "notes", booking_id=booking["id"], body=body, written_at=db.now, written_by=db.user.id
+    )
+    return {"note_id": note_id, "reference": reference}
+
+
+def create_escalation(
+    db: Db,
+    reference: Reference,
+    topic: Literal["refund_over_limit", "goodwill_over_limit", "complaint"],
+    amount_cents: CentsOrZero,
+    body: Text,
+) -> Row:
+    """Hand something on a booking to a supervisor, with the amount in cents (0 where none is
+    asked for)."""
+    booking = _booking(db, reference)
+    escalation_id = db.insert(
+        "escalations",
+        booking_id=booking["id"],
+        topic=topic,
+        amount_cents=amount_cents,
+        body=body,
+        status="open",
+        opened_at=db.now,
+        opened_by=db.user.id,
+    )
+    _audit(db, "escalation.opened", "escalations", escalation_id)
+    return {"escalation_id": escalation_id, "status": "open"}
+
+
+# What the tools share.
+
+
+def _booking(db: Db, reference: str) -> Row:
+    booking = db.one(
+        "SELECT id, reference, contact_name, contact_email, contact_phone, card_last4, channel,"
+        " booked_at FROM bookings WHERE reference = ?",
+        reference,
+    )
+    if booking is None:
+        raise ToolError(f"There is no booking {reference}.")
+    return booking
+
+
+def _passenger(db: Db, passenger_id: int) -> Row:
+    person = db.one(
+        "SELECT p.id AS passenger_id, p.first_name, p.last_name, p.born_on, p.email,"
+        " a.number AS loyalty_number FROM passengers p"
+        " LEFT JOIN loyalty_accounts a ON a.passenger_id = p.id WHERE p.id = ?",
+        passenger_id,
+    )
+    if person is None:
+        raise ToolError(f"There is no passenger {passenger_id}.")
+    return person
+
+
+def _flight(db: Db, flight_id: int) -> Row:
+    flight = db.one(f"{_FLIGHT} WHERE f.id = ?", flight_id)
+    if flight is None:
+        raise ToolError(f"There is no flight {flight_id}.")
+    return flight
+
+
+def _segment(db: Db, segment_id: int) -> Row:
+    segment = db.one(
+        "SELECT s.id AS segment_id, b.reference, s.booking_id, s.passenger_id, s.flight_id,"
+        " f.number, r.origin, r.destination, f.departs_at, f.arrives_at,"
+        " f.status AS flight_status, s.family_code, m.cabin, s.fare_cents, s.status, s.reason"
+        " FROM segments s JOIN bookings b ON b.id = s.booking_id"
+        " JOIN flights f ON f.id = s.flight_id JOIN routes r ON r.id = f.route_id"
+        " JOIN fare_families m ON m.code = s.family_code WHERE s.id = ?",
+        segment_id,
+    )
+    if segment is None:
+        raise ToolError(f"There is no segment {segment_id}.")
+    return segment
+
+
+def _confirmed(db: Db, segment_id: int) -> Row:
+    """A segment that is still to be flown."""
+    segment = _segment(db, segment_id)
+    if segment["status"] != "confirmed":
+        raise ToolError(f"Segment {segment_id} is {segment['status']}, not confirmed.")
+    if segment["flight_status"] == "cancelled":
+        raise ToolError(f"{segment['number']} of segment {segment_id} is cancelled.")
+    if segment["departs_at"] <= db.now:
+        raise ToolError(f"{segment['number']} of segment {segment_id} has left.")
+    return segment
+
+
+def _voucher(db: Db, code: str) -> Row:
+    voucher = db.one(
+        "SELECT v.id AS voucher_id, v.code, v.passenger_id, p.first_name, p.last_name, p.born_on,"
+        " v.segment_id, v.kind, v.amount_cents, v.balance_cents, v.status, v.issued_at,"
+        " v.issued_by, v.expires_on FROM vouchers v JOIN passengers p ON p.id = v.passenger_id"
+        " WHERE v.code = ?",
+        code,
+    )
+    if voucher is None:
+        raise ToolError(f"There is no voucher {code}.")
+    return voucher
+
+
+def _account(db: Db, number: str) -> Row:
+    account = db.one(
+        "SELECT id, passenger_id, balance_miles FROM loyalty_accounts WHERE number = ?", number
+    )
+    if account is None:
+        raise ToolError(f"There is no loyalty account {number}.")
+    return account
+
+
+def _fare_on_sale(db: Db, fare_id: int) -> Row:
+    """A fare that can be booked now, with its flight and cabin."""
+    fare = db.one(
+        "SELECT a.id, a.family_code, a.amount_cents, a.valid_from, a.valid_until, a.flight_id,"
+        " f.number, f.departs_at, f.status, r.origin, r.destination, m.cabin, i.seats_left"
+        " FROM fares a JOIN flights f ON f.id = a.flight_id JOIN routes r ON r.id = f.route_id"
+        " JOIN fare_families m ON m.code = a.family_code"
+        " LEFT JOIN flight_inventory i ON i.flight_id = f.id AND i.cabin = m.cabin WHERE a.id = ?",
+        fare_id,
+    )
+    if fare is None:
+        raise ToolError(f"There is no fare {fare_id}.")
+    if not fare["valid_from"] <= db.now[:10] <= fare["valid_until"]:
+        raise ToolError(
+            f"Fare {fare_id} is sold from {fare['valid_from']} to {fare['valid_until']} only."
+        )
+    if fare["status"] not in ("scheduled", "delayed"):
+        raise ToolError(f"{fare['number']} is {fare['status']}.")
+    if _minutes_until(db, fare["departs_at"]) < _DESK_CLOSES_MIN:
+        raise ToolError(f"{fare['number']} leaves in less than {_DESK_CLOSES_MIN} minutes.")
+    if not fare["seats_left"]:
+        raise ToolError(f"{fare['number']} has no seat left in {fare['cabin']}.")
+    return fare
+
+
+def _check_not_aboard(db: Db, booking_id: int, passenger_id: int, fare: Row) -> None:
+    if db.one(
+        "SELECT 1 FROM segments WHERE booking_id = ? AND passenger_id = ? AND flight_id = ?"
+        " AND status = 'confirmed'",
+        booking_id,
+        passenger_id,
+        fare["flight_id"],
+    ):
+        raise ToolError(f"Passenger {passenger_id} is booked on this {fare['number']} already.")
+
+
+def _check_change_reason(db: Db, segment: Row, reason: str) -> None:
+    """Whether the flight's fate bears the reason out."""
+    if reason == "voluntary":
+        if _minutes_until(db, segment["departs_at"]) < _DESK_CLOSES_MIN:
+            raise ToolError(
+                f"{segment['number']} of segment {segment['segment_id']} has left, or leaves in"
+                f" less than {_DESK_CLOSES_MIN} minutes."
+            )
+    elif reason == "airline_cancellation":
+        if segment["flight_status"] != "cancelled":
+            raise ToolError(f"{segment['number']} is {segment['flight_status']}, not cancelled.")
+    elif reason == "long_delay":
+        if not db.one(
+            "SELECT 1 FROM disruptions WHERE flight_id = ? AND arrival_delay_min >= ?",
+            segment["flight_id"],
+            _LONG_DELAY_MIN,
+        ):
+            raise ToolError(f"{segment['number']} is not {_LONG_DELAY_MIN} minutes late.")
+    elif reason == "missed_connection" and not db.one(
+        "SELECT 1 FROM segments p JOIN flights g ON g.id = p.flight_id"
+        " JOIN routes r ON r.id = g.route_id JOIN airports a ON a.code = r.destination"
+        " JOIN disruptions d ON d.flight_id = g.id AND d.kind = 'delay'"
+        " WHERE p.booking_id = ? AND p.passenger_id = ? AND r.destination = ?"
+        " AND p.status IN ('confirmed', 'flown') AND g.arrives_at <= ?4"
+        " AND (julianday(?4) - julianday(g.arrives_at)) * 1440 - d.arrival_delay_min"
+        " < a.min_connection_min - 0.01",
+        segment["booking_id"],
+        segment["passenger_id"],
+        segment["origin"],
+        segment["departs_at"],
+    ):
+        raise ToolError(f"The connection to {segment['number']} still holds.")
+
+
+def _end_segment(db: Db, segment: Row, status: str, reason: str, waiting_becomes: str) -> None:
+    """Close a segment and all that hangs on it but its extras."""
+    segment_id = segment["segment_id"]
+    db.run("UPDATE segments SET status = ?, reason = ? WHERE id = ?", status, reason, segment_id)
+    db.run(
+        "UPDATE tickets SET status = ? WHERE segment_id = ? AND status = 'open'", status, segment_id
+    )
+    db.run("DELETE FROM seat_assignments WHERE segment_id = ?", segment_id)
+    db.run(
+        "UPDATE waitlist SET status = ? WHERE segment_id = ? AND status = 'waiting'",
+        waiting_becomes,
+        segment_id,
+    )
+    if segment["departs_at"] > db.now:
+        db.run(
+            "UPDATE flight_inventory SET seats_left = min(capacity, seats_left + 1)"
+            " WHERE flight_id = ? AND cabin = ?",
+            segment["flight_id"],
+            segment["cabin"],
+        )
+
+
+def _take_place(db: Db, fare: Row) -> None:
+    db.run(
+        "UPDATE flight_inventory SET seats_left = seats_left - 1 WHERE flight_id = ? AND cabin = ?",
+        fare["flight_id"],
+        fare["cabin"],
+    )
+
+
+def _pay(
+    db: Db, booking_id: int, purpose: str, method: str, method_reference: str, amount_cents: int
+) -> dict[str, Any]:
+    payment_id = db.insert(
+        "payments",
+        booking_id=booking_id,
+        purpose=purpose,
+        method=method,
+        method_reference=method_reference,
+        amount_cents=amount_cents,
+        taken_at=db.now,
+        taken_by=db.user.id,
+    )
+    _audit(db, "payment.taken", "payments", payment_id)
+    return {"payment_id": payment_id, "purpose": purpose, "amount_cents": amount_cents}
+
+
+def _audit(db: Db, action: str, entity: str, entity_id: SqlValue) -> None:
+    db.insert(
+        "audit_log",
+        at=db.now,
+        actor=db.user.id,
+        action=action,
+        entity=entity,
+        entity_id=entity_id,
+    )
+
+
+def _minutes_until(db: Db, moment: str) -> float:
+    return (_moment(moment) - _moment(db.now)).total_seconds() / 60
+
+
+def _moment(text: str) -> datetime:
+    return datetime.fromisoformat(text)

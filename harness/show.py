@@ -1,0 +1,304 @@
+"""A run, or one episode of it, for a reader at a terminal.
+
+What models and tools said is shown as text: markup in it is not obeyed, control characters are
+made visible, and long texts are shortened.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import msgspec
+from rich.console import Console, Group, RenderableType
+from rich.padding import Padding
+from rich.panel import Panel
+from rich.table import Table
+from rich.text import Text
+
+from envpool.types import ToolResult
+from harness.events import EpisodeStarted, Judged, Label, StepTaken
+from harness.log_reader import LogReader
+from harness.messages import Act, AgentCall, Answer, FormatError
+from harness.store import EpisodeRow
+from harness.trajectory import Trajectory
+from scenarios.api import Row, RowChange
+from scenarios.checks import Finding
+
+_LONGEST_TEXT = 600  # characters of what an agent says or a tool gives
+_LONGEST_VALUE = 60  # characters of a value in a row
+_MOST_CHANGES = 12  # rows shown of one call
+_MOST_EPISODES = 15
+_BAR = 40  # cells
+_VISIBLE = {
+    code: f"\\x{code:02x}" for code in (*range(32), *range(127, 160)) if code not in (9, 10)
+}
+_LABEL_STYLES = {
+    Label.COMPLETED: "green",
+    Label.PARTIALLY_COMPLETED: "yellow",
+    Label.AGENT_ERROR: "red",
+    Label.ENVIRONMENT_ERROR: "magenta",
+}
+
+
+def render_run(reader: LogReader, console: Console) -> None:
+    """The run's tasks with their outcomes, how endings, labels and lengths are spread, and a few
+    episodes to look at: those that were not completed first."""
+    rows = reader.episodes()
+    console.print(Text(f"{reader.path.parent}: {_counted(len(rows), 'episode')}", "bold"))
+    if not rows:
+        return
+    console.print(_tasks_table(rows))
+    console.print(_bars("endings", Counter(row.ending or "cut off" for row in rows)))
+    console.print(_bars("labels", Counter(_label_word(row) for row in rows)))
+    console.print(_bars("steps", _spread([row.num_steps for row in rows])))
+    console.print(_episodes_table(sorted(rows, key=lambda row: row.label is Label.COMPLETED)))
+
+
+def render_episode(trajectory: Trajectory, console: Console) -> None:
+    """One episode turn by turn: what was said, called and changed, and what the judges found."""
+    console.print(_head(trajectory))
+    for number, step in enumerate(trajectory.steps):
+        console.print(_turn(number, step, final=number == len(trajectory.steps) - 1))
+    console.print(_end(trajectory))
+    for verdict in trajectory.judged:
+        console.print(_verdict(verdict))
+
+
+def _tasks_table(rows: Iterable[EpisodeRow]) -> Table:
+    tasks: dict[tuple[str, str], list[EpisodeRow]] = {}
+    for row in rows:
+        tasks.setdefault((row.scenario, row.task), []).append(row)
+    table = Table(box=None, padding=(0, 2, 0, 0))
+    for name in ("scenario", "task"):
+        table.add_column(name, overflow="fold")
+    for name in ("episodes", "completed", "steps", "seconds"):
+        table.add_column(name, justify="right")
+    table.add_column("labels")
+    table.add_column("endings")
+    for (scenario, task), members in sorted(tasks.items()):
+        table.add_row(
+            Text(_plain(scenario)),
+            Text(_plain(task)),
+            str(len(members)),
+            _pass_rate(members),
+            f"{sum(row.num_steps for row in members) / len(members):.1f}",
+            f"{sum(row.seconds for row in members) / len(members):.2f}",
+            _counts(Counter(_label_word(row) for row in members)),
+            _counts(Counter(row.ending or "cut off" for row in members)),
+        )
+    return table
+
+
+def _episodes_table(rows: Sequence[EpisodeRow]) -> RenderableType:
+    table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim")
+    for name in ("episode", "ending", "label", "steps", "why"):
+        table.add_column(name, overflow="fold", justify="right" if name == "steps" else "left")
+    for row in rows[:_MOST_EPISODES]:
+        table.add_row(
+            Text(_plain(row.episode)),
+            row.ending or "cut off",
+            _label_word(row),
+            str(row.num_steps),
+            Text(_short(row.error or row.unjudged or "", 100)),
+        )
+    left = len(rows) - _MOST_EPISODES
+    more = [Text(f"and {_counted(left, 'more episode')}")] if left > 0 else []
+    return Group(Text("\nepisodes", "bold"), table, *more)
+
+
+def _pass_rate(rows: Sequence[EpisodeRow]) -> str:
+    """The completed among those that were judged; those that could not be judged are no zero."""
+    labels = [row.label for row in rows if row.label is not None]
+    return f"{labels.count(Label.COMPLETED) / len(labels):.0%}" if labels else "-"
+
+
+def _label_word(row: EpisodeRow) -> str:
+    if row.label is not None:
+        return row.label
+    return "not judged" if row.judge is None else "unjudged"
+
+
+def _counts(counter: Mapping[str, int]) -> str:
+    if len(counter) == 1:
+        return next(iter(counter))
+    return ", ".join(f"{count} {word}" for word, count in sorted(counter.items()))
+
+
+def _bars(title: str, counts: Mapping[str, int]) -> RenderableType:
+    """A histogram: one line each word, the longest bar for the largest count."""
+    table = Table(box=None, show_header=False, padding=(0, 1, 0, 0))
+    table.add_column(min_width=22)
+    table.add_column(justify="right")
+    table.add_column()
+    largest = max(counts.values())
+    for word, count in counts.items():
+        bar = "█" * max(1, round(_BAR * count / largest)) if count else ""
+        table.add_row(word, str(count), Text(bar, "cyan"))
+    return Group(Text(f"\n{title}", "bold"), table)
+
+
+def _spread(numbers: Sequence[int]) -> dict[str, int]:
+    """Numbers counted in at most ten ranges of equal width, empty ones included.
+
+    Example: [1, 2, 2, 4] -> {"1": 1, "2": 2, "3": 0, "4": 1}
+    """
+    low, high = min(numbers), max(numbers)
+    width = (high - low) // 10 + 1
+    spread = {}
+    for start in range(low, high + 1, width):
+        word = str(start) if width == 1 else f"{start}-{start + width - 1}"
+        spread[word] = sum(start <= number < start + width for number in numbers)
+    return spread
+
+
+def _head(trajectory: Trajectory) -> RenderableType:
+    started: EpisodeStarted = trajectory.started
+    facts = {
+        "task": f"{started.scenario} / {started.task}",
+        "policy": f"{started.policy}, dialect {started.dialect}, history {started.history}",
+        "group": f"{started.group}, member {started.member + 1} of {started.group_size},"
+        f" seed {started.seed}",
+        "start": started.world,
+    }
+    table = Table(box=None, show_header=False, padding=(0, 1, 0, 0))
+    table.add_column(style="dim")
+    table.add_column(overflow="fold")
+    for name, value in facts.items():
+        table.add_row(name, Text(_plain(value)))
+    attempt = f", attempt {trajectory.attempt + 1}" if trajectory.attempt else ""
+    title = Text(f"episode {trajectory.episode}{attempt}", "bold")
+    return Group(title, table, Panel(Text(_short(started.instruction)), title="instruction"))
+
+
+def _turn(number: int, step: StepTaken, *, final: bool) -> RenderableType:
+    parts: list[RenderableType] = []
+    decision = step.decision
+    if final and isinstance(decision, Answer):
+        parts.append(Text("gives the final answer", "dim"))
+    elif said := _short(step.reply.text):
+        parts.append(Text(said, "italic"))
+    if isinstance(decision, Act):
+        for index, call in enumerate(decision.calls):
+            parts.append(_call(call))
+            if index < len(step.results):
+                parts.append(_result(step.results[index]))
+    elif isinstance(decision, FormatError):
+        parts.append(Text(f"format error: {_short(decision.reason)}", "red"))
+    reward = "" if step.reward is None else f", reward {step.reward:g}"
+    window = f", history from turn {step.first_turn + 1}" if step.first_turn else ""
+    title = Text(f"\nturn {number + 1}", "bold")
+    title.append(f"  {step.policy_s:.2f} s{reward}{window}", "dim")
+    return Group(title, Padding(Group(*parts), (0, 0, 0, 2)))
+
+
+def _call(call: AgentCall) -> Text:
+    arguments = call.arguments
+    if isinstance(arguments, dict):
+        inner = ", ".join(f"{name}={_value(value)}" for name, value in arguments.items())
+    else:
+        inner = _value(arguments)
+    return Text.assemble(("→ ", "cyan"), (_plain(call.name), "bold cyan"), f"({_plain(inner)})")
+
+
+def _result(result: ToolResult) -> RenderableType:
+    if result.error is not None:
+        return Text(f"← {result.error}: {_short(result.text)}", "red")
+    parts: list[RenderableType] = [Text(f"← {_short(result.text)}", "green")]
+    if result.changes:
+        parts.append(Padding(_changes_table(result.changes), (0, 0, 0, 2)))
+    return Group(*parts)
+
+
+def _changes_table(changes: Sequence[RowChange]) -> RenderableType:
+    """Each changed row with its changed columns."""
+    table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim")
+    for name in ("row", "column", "before", "after"):
+        table.add_column(name, overflow="fold")
+    for change in changes[:_MOST_CHANGES]:
+        key = ", ".join(map(_value, change.key))
+        what = "new" if change.before is None else "deleted" if change.after is None else ""
+        row = Text(_plain(f"{change.table} {key} {what}".rstrip()))
+        for index, (column, before, after) in enumerate(_differences(change)):
+            table.add_row(row if index == 0 else "", *map(Text, (_plain(column), before, after)))
+    left = len(changes) - _MOST_CHANGES
+    return Group(table, Text(f"and {_counted(left, 'more row')}")) if left > 0 else table
+
+
+def _differences(change: RowChange) -> list[tuple[str, str, str]]:
+    before: Row = change.before or {}
+    after: Row = change.after or {}
+    return [
+        (
+            column,
+            _value(before[column]) if column in before else "",
+            _value(after[column]) if column in after else "",
+        )
+        for column in (after or before)
+        if change.before is None or change.after is None or before.get(column) != after[column]
+    ]
+
+
+def _end(trajectory: Trajectory) -> RenderableType:
+    ended = trajectory.ended
+    if ended is None:
+        return Text("\nnot ended: live, or cut off", "bold yellow")
+    title = Text.assemble(("\nended: ", "bold"), (ended.ending, "bold"))
+    title.append(f"  {_counted(ended.num_steps, 'step')}, {ended.seconds:.2f} s", "dim")
+    parts: list[RenderableType] = [title]
+    if ended.error:
+        parts.append(Text(_short(ended.error), "red"))
+    if ended.answer:
+        parts.append(Panel(Text(_short(ended.answer)), title="answer"))
+    if ended.state is not None:
+        parts.append(Text(f"final state {ended.state.digest}", "dim"))
+    return Group(*parts)
+
+
+def _verdict(verdict: Judged) -> RenderableType:
+    title = Text(f"\njudge {_plain(verdict.judge)}: ", "bold")
+    if verdict.label is None:
+        title.append(f"unjudged: {_short(verdict.unjudged or 'no reason given')}", "yellow")
+    else:
+        title.append(verdict.label, _LABEL_STYLES[verdict.label])
+        if verdict.reward is not None:
+            title.append(f", reward {verdict.reward:g}")
+    parts: list[RenderableType] = [title]
+    if verdict.findings:
+        parts.append(_findings_table(verdict.findings))
+    if verdict.reasoning:
+        parts.append(Text(_short(verdict.reasoning), "italic"))
+    return Group(*parts)
+
+
+def _findings_table(findings: Iterable[Finding]) -> Table:
+    table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim")
+    table.add_column("")
+    for name in ("finding", "expected", "found"):
+        table.add_column(name, overflow="fold")
+    for finding in findings:
+        mark = Text("✓", "green") if finding.passed else Text("✗", "red")
+        name = f"{finding.kind}: {finding.name}"
+        texts = (name, finding.expected, finding.found)
+        table.add_row(mark, *(Text(_short(text, 200)) for text in texts))
+    return table
+
+
+def _value(value: Any) -> str:
+    """A value of a row or an argument, as JSON, shortened."""
+    if isinstance(value, bytes):
+        return f"{len(value)} bytes"
+    return _short(msgspec.json.encode(value).decode(), _LONGEST_VALUE)
+
+
+def _short(text: str, limit: int = _LONGEST_TEXT) -> str:
+    text = _plain(text.strip())
+    return text if len(text) <= limit else f"{text[:limit]}… ({len(text):,} characters)"
+
+
+def _plain(text: str) -> str:
+    return text.translate(_VISIBLE)
+
+
+def _counted(number: int, word: str) -> str:
+    """Example: _counted(2, "row") -> "2 rows" """
+    return f"{number:,} {word}{'' if number == 1 else 's'}"

@@ -1,0 +1,80 @@
+"""A real mosquitto on a free port of the loopback, for tests."""
+
+import shutil
+import socket
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+_PLACES = ("/usr/sbin", "/usr/local/sbin", "/opt/homebrew/sbin", "/usr/local/opt/mosquitto/sbin")
+_PATIENCE = 10.0  # seconds until the broker must answer
+
+
+def mosquitto() -> str:
+    """The broker's program. Fails the test when there is none."""
+    found = shutil.which("mosquitto")
+    for place in _PLACES:
+        found = found or shutil.which("mosquitto", path=place)
+    assert found, "these tests start a broker of their own: install mosquitto (2.0 or later)"
+    return found
+
+
+def free_port() -> int:
+    """A port that nobody listens on now."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+class Mosquitto:
+    """One broker, which can be killed and started again on its port."""
+
+    def __init__(self, folder: Path, settings: str = "allow_anonymous true") -> None:
+        self.port = free_port()
+        self._config = folder / "mosquitto.conf"
+        self._log = folder / "mosquitto.log"
+        self._config.write_text(
+            f"listener {self.port} 127.0.0.1\npersistence false\n{settings}\n", encoding="utf-8"
+        )
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def url(self) -> str:
+        return f"mqtt://127.0.0.1:{self.port}"
+
+    def start(self) -> None:
+        """Start it; returns when it listens."""
+        with self._log.open("ab") as log:
+            self._process = subprocess.Popen(
+                [mosquitto(), "-c", str(self._config)], stdout=log, stderr=log
+            )
+        deadline = time.monotonic() + _PATIENCE
+        while True:
+            try:
+                socket.create_connection(("127.0.0.1", self.port), timeout=1).close()
+                return
+            except OSError:
+                running = self._process.poll() is None and time.monotonic() < deadline
+                assert running, f"mosquitto did not start: {self._log.read_text()}"
+                time.sleep(0.01)
+
+    def kill(self) -> None:
+        """Kill it at once, as a crash would."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+            self._process = None
+
+
+@contextmanager
+def running_broker(folder: Path, settings: str = "allow_anonymous true") -> Iterator[Mosquitto]:
+    """A broker with these lines in its configuration, for as long as the block."""
+    broker = Mosquitto(folder, settings)
+    broker.start()
+    try:
+        yield broker
+    finally:
+        broker.kill()

@@ -1,0 +1,271 @@
+"""What every bus keeps: LocalBus on both event loops, MqttBus through a real mosquitto."""
+
+from collections import defaultdict
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from pathlib import Path
+from typing import NamedTuple
+
+import anyio
+import pytest
+from anyio.abc import TaskStatus
+
+from harness.bus import Bus, LocalBus, Subscription
+from harness.events import Kind, Record, kind_of
+from harness.mqtt import MqttBus
+from harness.mqtt_settings import MqttSettings
+from tests.broker import running_broker
+from tests.facts import episode
+
+EPISODES = [episode(f"e{number}", 9) for number in range(12)]
+NUM_RECORDS = sum(map(len, EPISODES))
+
+
+class Buses(NamedTuple):
+    """Where a test publishes, where it listens, and how the publishing side closes."""
+
+    publisher: Bus
+    listener: Bus
+    close: Callable[[], Awaitable[None]]
+
+
+Opener = Callable[[], AbstractAsyncContextManager[Buses]]
+
+
+@pytest.fixture(params=["local-asyncio", "local-trio", "mqtt-asyncio"])
+def case(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture
+def anyio_backend(case: str) -> str:
+    backend = case.partition("-")[2]
+    if backend == "trio":
+        pytest.importorskip("trio")
+    return backend
+
+
+@pytest.fixture
+def buses(case: str, tmp_path: Path) -> Opener:
+    """Opens the buses of the case."""
+    return local_buses if case.startswith("local") else lambda: mqtt_buses(tmp_path)
+
+
+@asynccontextmanager
+async def local_buses() -> AsyncIterator[Buses]:
+    bus = LocalBus()
+
+    async def close() -> None:
+        bus.close()
+
+    yield Buses(bus, bus, close)
+
+
+@asynccontextmanager
+async def mqtt_buses(folder: Path) -> AsyncIterator[Buses]:
+    with running_broker(folder) as broker:
+        settings = MqttSettings(url=broker.url, outbox=8, batch=4, status_s=0.1, linger_s=0.5)
+        async with MqttBus(settings, "r") as listener, MqttBus(settings, "r") as publisher:
+            yield Buses(publisher, listener, publisher.close)
+
+
+async def publish_all(bus: Bus, episodes: Sequence[list[Record]] = EPISODES) -> None:
+    """Publish episodes, all at a time, each in its order."""
+
+    async def publish(records: list[Record]) -> None:
+        for record in records:
+            await bus.publish(record)
+            await anyio.lowlevel.checkpoint()
+
+    async with anyio.create_task_group() as tasks:
+        for records in episodes:
+            tasks.start_soon(publish, records)
+
+
+async def take(subscription: Subscription, got: list[Record]) -> None:
+    """Receive until the end."""
+    with pytest.raises(anyio.EndOfStream):
+        while True:
+            batch = await subscription.receive()
+            assert batch, "receive gave nothing"
+            got.extend(batch)
+
+
+def by_episode(records: list[Record]) -> dict[str, list[Record]]:
+    found = defaultdict(list)
+    for record in records:
+        found[record.episode].append(record)
+    return dict(found)
+
+
+EXPECTED = {records[0].episode: records for records in EPISODES}
+
+
+async def test_everything_arrives_in_the_order_of_its_episode(buses: Opener) -> None:
+    """Every record arrives once and whole, each episode's in its order, and then comes the end."""
+    got: list[Record] = []
+    async with (
+        buses() as bus,
+        bus.listener.subscribe() as subscription,
+        anyio.create_task_group() as tasks,
+    ):
+        tasks.start_soon(take, subscription, got)
+        await publish_all(bus.publisher)
+        await bus.close()
+    assert by_episode(got) == EXPECTED
+
+
+async def test_every_subscriber_gets_everything(buses: Opener) -> None:
+    """Subscribers do not share records: each gets all."""
+    taken: list[list[Record]] = [[], [], []]
+    async with buses() as bus, anyio.create_task_group() as tasks:
+
+        async def follow(
+            got: list[Record], *, task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED
+        ) -> None:
+            async with bus.listener.subscribe() as subscription:
+                task_status.started()
+                await take(subscription, got)
+
+        for got in taken:
+            await tasks.start(follow, got)
+        await publish_all(bus.publisher)
+        await bus.close()
+    assert [by_episode(got) for got in taken] == [EXPECTED] * 3
+
+
+@pytest.mark.parametrize("kinds", [("ended",), ("started", "judged"), ("weights",)])
+async def test_a_subscriber_gets_the_kinds_it_asked_for(
+    buses: Opener, kinds: tuple[Kind, ...]
+) -> None:
+    """A subscription to some kinds hears those, all of them, and no others."""
+    got: list[Record] = []
+    async with (
+        buses() as bus,
+        bus.listener.subscribe(kinds=kinds) as subscription,
+        anyio.create_task_group() as tasks,
+    ):
+        tasks.start_soon(take, subscription, got)
+        await publish_all(bus.publisher)
+        await bus.close()
+    wanted = [
+        record for records in EPISODES for record in records if kind_of(record.event) in kinds
+    ]
+    assert by_episode(got) == by_episode(wanted)
+
+
+async def test_an_unknown_kind_is_refused(buses: Opener) -> None:
+    """Asking for a kind that does not exist is an error which names those that do."""
+    async with buses() as bus:
+        with pytest.raises(ValueError, match=r"'stepp'.* started, step, ended, judged, weights"):
+            async with bus.listener.subscribe(kinds=["stepp"]):  # type: ignore[list-item]
+                pass
+
+
+async def test_a_slow_subscriber_loses_nothing(buses: Opener) -> None:
+    """A subscriber with a tiny queue, who stops now and then, gets everything in order."""
+    got: list[Record] = []
+    async with buses() as bus, bus.listener.subscribe(depth=2) as subscription:
+
+        async def take_slowly() -> None:
+            with pytest.raises(anyio.EndOfStream):
+                while True:
+                    got.extend(await subscription.receive())
+                    await anyio.sleep(0.001)
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(take_slowly)
+            await publish_all(bus.publisher)
+            await bus.close()
+    assert by_episode(got) == EXPECTED
+
+
+async def test_who_leaves_sets_the_publishers_free(buses: Opener) -> None:
+    """A full subscriber that leaves in the middle stops no publisher, and the others get all."""
+    got: list[Record] = []
+    async with (
+        buses() as bus,
+        bus.listener.subscribe() as steady,
+        anyio.create_task_group() as tasks,
+    ):
+        tasks.start_soon(take, steady, got)
+        async with (
+            anyio.create_task_group() as publishers,
+            bus.listener.subscribe(depth=1) as leaver,
+        ):
+            publishers.start_soon(publish_all, bus.publisher)
+            await leaver.receive()
+            await anyio.wait_all_tasks_blocked()  # a local bus is full now
+        await bus.close()
+    assert by_episode(got) == EXPECTED
+
+
+async def test_closing_drains(buses: Opener) -> None:
+    """What was published before the close is received after it; then every receive tells the
+    end."""
+    got: list[Record] = []
+    async with buses() as bus, bus.listener.subscribe() as subscription:
+        await publish_all(bus.publisher)
+        await bus.close()
+        await take(subscription, got)
+        with pytest.raises(anyio.EndOfStream):
+            await subscription.receive()
+    assert by_episode(got) == EXPECTED
+
+
+async def test_a_closed_bus_takes_nothing_more(buses: Opener) -> None:
+    """Publishing after the close is an error, not a loss."""
+    async with buses() as bus:
+        await bus.publisher.publish(EPISODES[0][0])
+        await bus.close()
+        with pytest.raises(anyio.ClosedResourceError):
+            await bus.publisher.publish(EPISODES[0][1])
+
+
+async def test_a_cancelled_receive_loses_nothing(buses: Opener) -> None:
+    """Records go to the next receive when one was cancelled while it waited."""
+    got: list[Record] = []
+    async with buses() as bus, bus.listener.subscribe() as subscription:
+        for _ in range(3):
+            with anyio.CancelScope() as scope:
+                async with anyio.create_task_group() as tasks:
+                    tasks.start_soon(subscription.receive)
+                    await anyio.wait_all_tasks_blocked()
+                    scope.cancel()
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(take, subscription, got)
+            await publish_all(bus.publisher)
+            await bus.close()
+    assert by_episode(got) == EXPECTED
+
+
+async def test_a_cancelled_publisher_has_published(buses: Opener) -> None:
+    """What publishers had handed over when they were cancelled, waiting for room, arrives."""
+    first = episode("first", 0)[0]
+    handed = [first]
+    got: list[Record] = []
+
+    async def publish(bus: Bus, records: list[Record]) -> None:
+        for record in records:
+            handed.append(record)
+            await bus.publish(record)
+
+    async with buses() as bus, bus.listener.subscribe(depth=3) as subscription:
+        await bus.publisher.publish(first)
+        async with anyio.create_task_group() as tasks:
+            for records in EPISODES:
+                tasks.start_soon(publish, bus.publisher, records)
+            await anyio.wait_all_tasks_blocked()
+            tasks.cancel_scope.cancel()
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(take, subscription, got)
+            await bus.close()
+    assert by_episode(got) == by_episode(handed)
+    assert len(handed) > len(EPISODES)
+
+
+async def test_what_a_block_raises_comes_out_as_it_is(buses: Opener) -> None:
+    """An exception in a subscriber's block is not wrapped on its way out."""
+    with pytest.raises(KeyError, match="mine"):
+        async with buses() as bus, bus.listener.subscribe():
+            raise KeyError("mine")

@@ -1,3 +1,4 @@
+import asyncio
 import json
 import socket
 from collections.abc import AsyncIterator, Sequence

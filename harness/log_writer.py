@@ -16,7 +16,7 @@ to a thread that never rests: 640 rows/s that way, 19,000 this way.
 import math
 import sqlite3
 import time
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
 from functools import cache
 from pathlib import Path
@@ -38,7 +38,8 @@ _GATHER = 0.005  # seconds from the first wish to flush to the commit, for other
 _LINGER = 0.025  # seconds until a commit when nobody waits for it
 _LAST_COMMIT = 30.0  # seconds that closing may take
 
-CommitHandler = Callable[[list[tuple[int, Record]]], None]
+# Takes a committed batch with its positions; what it may give is awaited before the next commit.
+CommitHandler = Callable[[list[tuple[int, Record]]], Awaitable[None] | None]
 
 _log = structlog.get_logger(__name__)
 
@@ -102,7 +103,10 @@ class LogWriter:
             self._work.set()
 
     def on_commit(self, handler: CommitHandler) -> None:
-        """Call `handler`, in the event loop, with each committed batch and its positions."""
+        """Call `handler`, in the event loop, with each committed batch and its positions.
+
+        While it waits nothing is committed: so a slow listener slows who waits for room.
+        """
         self._handlers.append(handler)
 
     def statistics(self) -> dict[str, int | float]:
@@ -180,7 +184,9 @@ class LogWriter:
         if self._handlers and batch:
             numbered = list(enumerate(batch, first))
             for handler in self._handlers:
-                handler(numbered)
+                waiting = handler(numbered)
+                if waiting is not None:
+                    await waiting
 
     def _fail(self, why: str, stop: Callable[[], None]) -> None:
         self._open, self._failure = False, why

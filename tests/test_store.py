@@ -188,6 +188,31 @@ async def test_commit_handlers_see_what_the_log_has(tmp_path: Path) -> None:
     assert len(seen) == 100
 
 
+async def test_a_slow_listener_holds_up_the_next_commit(tmp_path: Path) -> None:
+    """While a commit handler waits, what it was told of is durable and nothing more is committed;
+    then it gets the rest."""
+    go_on = anyio.Event()
+    seen: list[int] = []
+
+    async def take(batch: list[tuple[int, Record]]) -> None:
+        seen.extend(position for position, _ in batch)
+        await go_on.wait()
+
+    async with open_log(tmp_path) as log, anyio.create_task_group() as tasks:
+        log.on_commit(take)
+        for record in whole("a"):
+            log.append(record)
+        await log.flush()
+        for record in whole("b"):
+            log.append(record)
+        tasks.start_soon(log.flush)
+        with anyio.move_on_after(0.1):  # many times what a commit takes
+            await anyio.sleep_forever()
+        assert log.statistics()["position"] == 5
+        go_on.set()
+    assert seen == list(range(1, 11))
+
+
 async def test_room_is_waited_for(tmp_path: Path) -> None:
     """Waiting for room does not suspend while there is some, and a full buffer is waited out."""
     async with open_log(tmp_path) as log:

@@ -1,0 +1,622 @@
+"""What Vento Air's desk must find after each task.
+
+Bookkeeping that every write brings along (the audit log) is allowed up to the number of writes
+that the task needs. A note that nobody asked for is allowed where the desk may keep one.
+"""
+
+from typing import Any
+
+from scenarios.api import State
+from scenarios.checks import ANY, Check, Finding, says
+
+USER = "l.fonseca"
+
+
+def _logged(check: Check, entries: int, notes_on: int | None = None) -> None:
+    """Allow the audit rows of the task's writes, and one note on a booking."""
+    check.allow("audit_log", new=entries, actor=USER)
+    if notes_on is not None:
+        check.allow("notes", new=1, booking_id=notes_on, written_by=USER)
+
+
+def _seats_left(check: Check, flight_id: int, step: int, cabin: str = "economy") -> None:
+    """A flight's cabin has that many more or fewer seats than before."""
+    left = check.before.value(
+        "SELECT seats_left FROM flight_inventory WHERE flight_id = ? AND cabin = ?",
+        flight_id,
+        cabin,
+    )
+    check.updated("flight_inventory", (flight_id, cabin), seats_left=(left or 0) + step)
+
+
+def _new_segment(check: Check, **values: Any) -> int | None:
+    """A new confirmed segment of these values, and its id (None: there is none)."""
+    check.created(
+        "segments",
+        status="confirmed",
+        reason=None,
+        created_at=check.before.now,
+        **values,
+    )
+    for change in check.after.changes:
+        if change.table == "segments" and change.before is None and change.after is not None:
+            row = change.after
+            if all(row.get(name) == value for name, value in values.items()):
+                found = row.get("id")
+                return found if isinstance(found, int) else None
+    return None
+
+
+def _new_ticket(check: Check, segment_id: int | None) -> None:
+    if segment_id is None:
+        check.goal("new ticket", False, "an open ticket", "there is no new segment")
+        return
+    check.created("tickets", segment_id=segment_id, status="open", issued_by=USER)
+
+
+def _changed(
+    check: Check,
+    old_id: int,
+    *,
+    reason: str,
+    booking_id: int,
+    passenger_id: int,
+    flights: tuple[int | None, int],  # from (None: it has left) and to
+    family: str,
+    fare_cents: int,
+    had_seat: bool = False,
+) -> None:
+    """A segment was exchanged for a new one, ticket and places with it."""
+    check.updated("segments", old_id, status="exchanged", reason=reason)
+    new_id = _new_segment(
+        check,
+        booking_id=booking_id,
+        passenger_id=passenger_id,
+        flight_id=flights[1],
+        family_code=family,
+        fare_cents=fare_cents,
+        replaces_id=old_id,
+    )
+    check.updated("tickets", old_id + 1000, status="exchanged")
+    _new_ticket(check, new_id)
+    if had_seat:
+        check.deleted("seat_assignments", old_id)
+    if flights[0] is not None:
+        _seats_left(check, flights[0], 1)
+    _seats_left(check, flights[1], -1)
+
+
+def _cancelled(
+    check: Check, segment_id: int, *, reason: str, flight_id: int, had_seat: bool = False
+) -> None:
+    """A segment was cancelled, its ticket and place with it."""
+    check.updated("segments", segment_id, status="cancelled", reason=reason)
+    check.updated("tickets", segment_id + 1000, status="cancelled")
+    if had_seat:
+        check.deleted("seat_assignments", segment_id)
+    _seats_left(check, flight_id, 1)
+
+
+def _paid(
+    check: Check, booking_id: int, purpose: str, amount_cents: int, *, voucher: str | None = None
+) -> None:
+    """One payment from the card on file, or from a voucher."""
+    card = check.before.value("SELECT card_last4 FROM bookings WHERE id = ?", booking_id)
+    check.created(
+        "payments",
+        booking_id=booking_id,
+        purpose=purpose,
+        method="card" if voucher is None else "voucher",
+        method_reference=voucher or card,
+        amount_cents=amount_cents,
+        taken_by=USER,
+    )
+
+
+def _refunded(
+    check: Check, booking_id: int, segment_id: int, amount_cents: int, reason: str
+) -> None:
+    check.created(
+        "refunds",
+        booking_id=booking_id,
+        segment_id=segment_id,
+        amount_cents=amount_cents,
+        reason=reason,
+        created_by=USER,
+    )
+
+
+def _compensated(check: Check, passenger_id: int, segment_id: int, amount_cents: int) -> None:
+    check.created(
+        "vouchers",
+        passenger_id=passenger_id,
+        segment_id=segment_id,
+        kind="compensation",
+        amount_cents=amount_cents,
+        balance_cents=amount_cents,
+        status="open",
+        issued_by=USER,
+        expires_on="2027-06-15",
+    )
+
+
+def _noted(check: Check, booking_id: int, *phrases: str) -> None:
+    """One new note on the booking, which says every phrase."""
+    check.created("notes", booking_id=booking_id, body=ANY, written_by=USER)
+    bodies = [
+        str(change.after.get("body"))
+        for change in check.after.changes
+        if change.table == "notes" and change.before is None and change.after is not None
+    ]
+    for phrase in phrases:
+        passed = any(says(body, phrase) for body in bodies)
+        check.goal(f"note says {phrase!r}", passed, repr(phrase), "; ".join(bodies) or "no note")
+
+
+# Rebooking and changes
+
+
+def rebook_cancelled_flight(before: State, after: State, answer: str) -> list[Finding]:
+    check = Check(before, after, answer)
+    _changed(
+        check,
+        3001,
+        reason="airline_cancellation",
+        booking_id=501,
+        passenger_id=1,
+        flights=(201, 203),
+        family="CLASSIC",
+        fare_cents=14800,
+        had_seat=True,
+    )
+    _noted(check, 501, "VT436", "VT434")
+    check.answer_has("VT434")
+    check.untouched("segments", 3002)
+    _logged(check, 2)
+    check.nothing_else()
+    return check.findings
+
+
+def change_date_classic(before: State, after: State, answer: str) -> list[Finding]:
+    check = Check(before, after, answer)
+    _changed(
+        check,
+        3003,
+        reason="voluntary",
+        booking_id=502,
+        passenger_id=2,
+        flights=(206, 207),
+        family="CLASSIC",
+        fare_cents=21400,
+    )
+    _paid(check, 502, "fare_difference", 5500)
+    _paid(check, 502, "change_fee", 4500)
+    check.answer_has("100.00")
+    check.untouched("segments", 3004)
+    _logged(check, 4, 502)
+    check.nothing_else()
+    return check.findings
+
+
+def missed_connection(before: State, after: State, answer: str) -> list[Finding]:
+    check = Check(before, after, answer)
+    _changed(
+        check,
+        3022,
+        reason="missed_connection",
+        booking_id=514,
+        passenger_id=20,
+        flights=(224, 225),
+        family="CLASSIC",
+        fare_cents=16800,
+        had_seat=True,
+    )
+    _noted(check, 514, "VT570", "VT574")
+    check.answer_has("VT574")
+    check.answer_has("18:05", "6:05 pm", "6.05 pm")
+    check.untouched("segments", 3021)
+    _logged(check, 2)
+    check.nothing_else()
+    return check.findings
+
+
+def no_show_flex(before: State, after: State, answer: str) -> list[Finding]:
+    check = Check(before, after, answer)
+    _changed(
+        check,
+        3035,
+        reason="no_show",
+        booking_id=526,
+        passenger_id=7,
+        flights=(None, 215),
+        family="FLEX",
+        fare_cents=27900,
+    )
+    _paid(check, 526, "no_show_fee", 9000)
+    _paid(check, 526, "fare_difference", 3000)
+    check.answer_has("120.00")
+    check.untouched("segments", 3036)
+    _logged(check, 4, 526)
+    check.nothing_else()
+    return check.findings
+
+
+def add_return_flight(before: State, after: State, answer: str) -> list[Finding]:
+    check = Check(before, after, answer)
+    new_id = _new_segment(
+        check,
+        booking_id=527,
+        passenger_id=24,
+        flight_id=243,
+        family_code="CLASSIC",
+        fare_cents=11300,
+        replaces_id=None,
+    )
+    _new_ticket(check, new_id)
+    _seats_left(check, 243, -1)
+    _paid(check, 527, "fare", 11300)
+    check.answer_has("113.00")
+    _logged(check, 3, 527)
+    check.nothing_else()
+    return check.findings
+
+
+# Refunds
+
+
+def refund_classic(before: State, after: State, answer: str) -> list[Finding]:
+    check = Check(before, after, answer)
+    _cancelled(check, 3005, reason="customer_request", flight_id=210)
+    _refunded(check, 503, 3005, 11740, "fare_rules")
+    check.answer_has("117.40")
+    _logged(check, 2, 503)
+    check.nothing_else()
+    return check.findings
+
+
+def refund_light_cancelled_by_us(before: State, after: State, answer: str) -> list[Finding]:
+    check = Check(before, after, answer)
+    _cancelled(check, 3006, reason="airline_cancellation", flight_id=244)
+    check.updated("ancillaries", 7001, status="cancelled")
+    _refunded(check, 504, 3006, 11400, "airline_cancellation")
+    check.answer_has("114.00")
+    _logged(check, 3, 504)  # the bag may be cancelled by a call of its own
+    check.nothing_else()
+    return check.findings
+
+
+def duplicate_booking(before: State, after: State, answer: str) -> list[Finding]:
+    check = Check(before, after, answer)
+    _cancelled(check, 3031, reason="customer_request", flight_id=220, had_seat=True)
+    _refunded(check, 522, 3031, 13900, "fare_rules")
+    check.answer_has("RT8JNB")
+    check.answer_has("139.00")
+    check.untouched("segments", 3030)
+    check.untouched("segments", 3032)
+    _logged(check, 2, 522)
+    check.nothing_else()
+    return check.findings
+
+
+def give_up_return_bag(before: State, after: State, answer: str) -> list[Finding]:
+    check = Check(before, after, answer)
+    check.updated("ancillaries", 7005, status="cancelled")
+    _refunded(check, 536, 3052, 4000, "ancillary")
+    check.untouched("ancillaries", 7004)
+    _logged(check, 2, 536)
+    check.nothing_else()
+    return check.findings
+
+
+def refund_over_limit(before: State, after: State, answer: str) -> list[Finding]:
+    check = Check(before, after, answer)
+    check.created(
+        "escalations",
+        booking_id=517,
+        topic="refund_over_limit",
+        amount_cents=61200,
+        status="open",
+        opened_by=USER,
+    )
+    check.answer_has("supervisor")
+    check.untouched("segments", 3026)
+    _logged(check, 1, 517)
+    check.nothing_else()
+    return check.findings
+
+
+# Seats, bags, children
+
+
+def exit_row_seat(before: State, after: State, answer: str) -> list[Finding]:
+    check = Check(before, after, answer)
+    check.updated("seat_assignments", 3007, flight_id=211, seat_id=3136)
+    check.answer_has("13F")
+    _logged(check, 1, 505)
+    check.nothing_else()
+    return check.findings
+
+
+def front_seat_with_fee(before: State, after: State, answer: str) -> list[Finding]:
+    check = Check(before, after, answer)
+    check.created("seat_assignments", segment_id=3013, flight_id=235, seat_id=2053)
+    _paid(check, 509, "seat", 1500)
+    check.answer_has("5C")
+    check.untouched("seat_assignments", 3045)
+    _logged(check, 2, 509)
+    check.nothing_else()
+    return check.findings
+
+
+def wheelchair_and_exit_row(before: State, after: State, answer: str) -> list[Finding]:
+    check = Check(before, after, answer)
+    check.created(
+        "ancillaries",
+        segment_id=3009,
+        product_code="WCHR",
+        quantity=1,
+        amount_cents=0,
+        status="active",
+        added_by=USER,
+    )
+    check.deleted("seat_assignments", 3009)
+    check.untouched("seat_assignments", 3008)
+    _logged(check, 2, 506)
+    check.nothing_else()
+    return check.findings
+
+
+def escort_for_a_child(before: State, after: State, answer: str) -> list[Finding]:
+    check = Check(before, after, answer)
+    check.created(
+        "ancillaries",
+        segment_id=3019,
+        product_code="UMNR",
+        quantity=1,
+        amount_cents=6000,
+        status="active",
+        added_by=USER,
+    )
+    _paid(check, 512, "ancillary", 6000)
+    _noted(check, 512, "Graça Rocha", "+351 291 555 740")
+    _logged(check, 2)
+    check.nothing_else()
+    return check.findings
+
+
+def bag_paid_by_voucher(before: State, after: State, answer: str) -> list[Finding]:
+    check = Check(before, after, answer)
+    check.created(
+        "ancillaries",
+        segment_id=3023,
+        product_code="BAG23",
+        quantity=1,
+        amount_cents=4000,
+        status="active",
+        added_by=USER,
+    )
+    check.updated("vouchers", 902, balance_cents=2000)
+    _paid(check, 516, "ancillary", 4000, voucher="VB-8M4T1")
+    check.answer_has("20.00")
+    check.untouched("vouchers", 901)
+    check.untouched("vouchers", 903)
+    _logged(check, 2, 516)
+    check.nothing_else()
+    return check.findings
+
+
+# Vouchers, miles, names, waiting lists
+
+
+def compensation_by_arrival(before: State, after: State, answer: str) -> list[Finding]:
+    check = Check(before, after, answer)
+    _compensated(check, 16, 3017, 12500)
+    _compensated(check, 17, 3018, 12500)
+    check.answer_has("125.00")
+    _logged(check, 2, 511)
+    check.nothing_else()
+    return check.findings
+
+
+def voucher_to_the_wrong_man(before: State, after: State, answer: str) -> list[Finding]:
+    check = Check(before, after, answer)
+    check.updated("vouchers", 904, status="void", balance_cents=0)
+    _compensated(check, 5, 3033, 12500)
+    _logged(check, 2, 524)
+    check.nothing_else()
+    return check.findings
+
+
+def missing_miles(before: State, after: State, answer: str) -> list[Finding]:
+    check = Check(before, after, answer)
+    check.created(
+        "loyalty_ledger",
+        account_id=801,
+        segment_id=3016,
+        kind="flight",
+        miles=1432,
+        posted_by=USER,
+    )
+    check.updated("loyalty_accounts", 801, balance_miles=32672, tier_miles=23812)
+    check.answer_has("1432")
+    check.untouched("loyalty_accounts", 802)
+    _logged(check, 1, 510)
+    check.nothing_else()
+    return check.findings
+
+
+def correct_a_name(before: State, after: State, answer: str) -> list[Finding]:
+    check = Check(before, after, answer)
+    check.updated("passengers", 13, first_name="Catarina", last_name="Nunes")
+    _logged(check, 1, 518)
+    check.nothing_else()
+    return check.findings
+
+
+def contact_phone(before: State, after: State, answer: str) -> list[Finding]:
+    check = Check(before, after, answer)
+    check.updated("bookings", 519, contact_phone="+49 1520 555 0199")
+    _logged(check, 1, 519)
+    check.nothing_else()
+    return check.findings
+
+
+def waitlist_elite(before: State, after: State, answer: str) -> list[Finding]:
+    check = Check(before, after, answer)
+    check.created("waitlist", segment_id=3029, flight_id=202, priority="elite", status="waiting")
+    check.untouched("segments", 3029)
+    _logged(check, 1, 520)
+    check.nothing_else()
+    return check.findings
+
+
+def leave_the_waitlist(before: State, after: State, answer: str) -> list[Finding]:
+    check = Check(before, after, answer)
+    check.updated("waitlist", 951, status="left")
+    check.untouched("segments", 3054)
+    _logged(check, 1, 543)
+    check.nothing_else()
+    return check.findings
+
+
+# Questions
+
+
+def bag_allowance(before: State, after: State, answer: str) -> list[Finding]:
+    check = Check(before, after, answer)
+    check.answer_has("3", "three", name="answer says how many bags")
+    check.answer_has("23", "23 kg", "23kg", name="answer says the weight")
+    check.nothing_else()
+    return check.findings
+
+
+def connection_time(before: State, after: State, answer: str) -> list[Finding]:
+    check = Check(before, after, answer)
+    check.answer_has("70", "1 h 10 min", "1 hour 10 minutes", name="answer says the time there is")
+    check.answer_has("50", name="answer says the time needed")
+    check.nothing_else()
+    return check.findings
+
+
+def cost_of_a_change(before: State, after: State, answer: str) -> list[Finding]:
+    check = Check(before, after, answer)
+    check.answer_has("23.50", name="answer says the fare difference")
+    check.answer_has("45.00", name="answer says the fee")
+    check.answer_has("68.50", name="answer says the sum")
+    check.nothing_else()
+    return check.findings
+
+
+def cheapest_flex_for_two(before: State, after: State, answer: str) -> list[Finding]:
+    check = Check(before, after, answer)
+    check.answer_has("VT664", name="answer names the flight")
+    check.answer_has("630.00", name="answer says the price for two")
+    check.nothing_else()
+    return check.findings
+
+
+def miles_to_gold(before: State, after: State, answer: str) -> list[Finding]:
+    check = Check(before, after, answer)
+    check.answer_has("6550", name="answer says the miles")
+    check.nothing_else()
+    return check.findings
+
+
+def refund_if_cancelled(before: State, after: State, answer: str) -> list[Finding]:
+    check = Check(before, after, answer)
+    check.answer_has("196.30", name="answer says the sum")
+    check.nothing_else()
+    return check.findings
+
+
+# What must be declined
+
+
+def _declined(before: State, after: State, answer: str, *reasons: str) -> list[Finding]:
+    check = Check(before, after, answer)
+    check.declined(*reasons)
+    check.nothing_else()
+    return check.findings
+
+
+def decline_light_refund(before: State, after: State, answer: str) -> list[Finding]:
+    return _declined(
+        before, after, answer, "LIGHT", "non-refundable", "not refundable", "nonrefundable"
+    )
+
+
+def decline_similar_name(before: State, after: State, answer: str) -> list[Finding]:
+    return _declined(
+        before,
+        after,
+        answer,
+        "not a passenger",
+        "not one of its passengers",
+        "not one of the passengers",
+        "not on the booking",
+        "not on this booking",
+        "not on that booking",
+        "not its contact",
+        "not the contact",
+        "neither a passenger",
+        "another person",
+        "someone else",
+        "different person",
+    )
+
+
+def decline_weather_compensation(before: State, after: State, answer: str) -> list[Finding]:
+    return _declined(before, after, answer, "weather", "outside our control", "beyond our control")
+
+
+def decline_expired_voucher(before: State, after: State, answer: str) -> list[Finding]:
+    return _declined(
+        before, after, answer, "expired", "expiry", "never extended", "no longer valid"
+    )
+
+
+def decline_escort_on_last_flight(before: State, after: State, answer: str) -> list[Finding]:
+    return _declined(
+        before,
+        after,
+        answer,
+        "last flight",
+        "last one of the day",
+        "final flight",
+        "last of the day",
+    )
+
+
+def decline_exit_row_minor(before: State, after: State, answer: str) -> list[Finding]:
+    return _declined(before, after, answer, "15", "16", "fifteen", "sixteen", "too young")
+
+
+def decline_miles_before_joining(before: State, after: State, answer: str) -> list[Finding]:
+    return _declined(
+        before,
+        after,
+        answer,
+        "before joining",
+        "before you joined",
+        "30 days",
+        "48 days",
+        "before the account",
+    )
+
+
+def decline_ticket_transfer(before: State, after: State, answer: str) -> list[Finding]:
+    return _declined(
+        before,
+        after,
+        answer,
+        "another person",
+        "someone else",
+        "somebody else",
+        "anyone else",
+        "transfer",
+        "transferred",
+        "transferable",
+        "non-transferable",
+        "misspelled",
+        "nobody else",
+    )

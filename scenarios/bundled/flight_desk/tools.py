@@ -792,7 +792,10 @@ def void_voucher(db: Db, code: Annotated[str, Meta(max_length=20)]) -> Row:
     """Make an open voucher void of which nothing was used, as when it went to the wrong person."""
     voucher = _voucher(db, code)
     if voucher["status"] != "open" or voucher["balance_cents"] != voucher["amount_cents"]:
-        raise ToolError(f"Voucher {code} is {voucher['status']} and partly or wholly used.")
+        raise ToolError(
+            f"Voucher {code} is {voucher['status']} with {voucher['balance_cents']} of"
+            f" {voucher['amount_cents']} cents left; only an unused one can be made void."
+        )
     db.run("UPDATE vouchers SET status = 'void', balance_cents = 0 WHERE code = ?", code)
     _audit(db, "voucher.voided", "vouchers", voucher["voucher_id"])
     return {"code": code, "status": "void"}

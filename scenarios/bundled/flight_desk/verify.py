@@ -12,11 +12,11 @@ from scenarios.checks import ANY, Check, Finding, says
 USER = "l.fonseca"
 
 
-def _logged(check: Check, entries: int, notes_on: int | None = None) -> None:
-    """Allow the audit rows of the task's writes, and one note on a booking."""
+def _logged(check: Check, entries: int, *notes_on: int) -> None:
+    """Allow the audit rows of the task's writes, and one note on each of some bookings."""
     check.allow("audit_log", new=entries, actor=USER)
-    if notes_on is not None:
-        check.allow("notes", new=1, booking_id=notes_on, written_by=USER)
+    for booking_id in notes_on:
+        check.allow("notes", new=1, booking_id=booking_id, written_by=USER)
 
 
 def _seats_left(check: Check, flight_id: int, step: int, cabin: str = "economy") -> None:
@@ -293,7 +293,7 @@ def duplicate_booking(before: State, after: State, answer: str) -> list[Finding]
     check.answer_has("139.00")
     check.untouched("segments", 3030)
     check.untouched("segments", 3032)
-    _logged(check, 2, 522)
+    _logged(check, 2, 521, 522)
     check.nothing_else()
     return check.findings
 
@@ -422,7 +422,7 @@ def voucher_to_the_wrong_man(before: State, after: State, answer: str) -> list[F
     check = Check(before, after, answer)
     check.updated("vouchers", 904, status="void", balance_cents=0)
     _compensated(check, 5, 3033, 12500)
-    _logged(check, 2, 524)
+    _logged(check, 2, 524, 525)
     check.nothing_else()
     return check.findings
 
@@ -546,23 +546,31 @@ def decline_light_refund(before: State, after: State, answer: str) -> list[Findi
 
 
 def decline_similar_name(before: State, after: State, answer: str) -> list[Finding]:
-    return _declined(
-        before,
-        after,
-        answer,
+    check = Check(before, after, answer)
+    check.declined(
         "not a passenger",
+        "not the passenger",
         "not one of its passengers",
         "not one of the passengers",
+        "neither a passenger",
+        "neither one of its passengers",
+        "neither the passenger",
         "not on the booking",
         "not on this booking",
         "not on that booking",
+        "not listed",
         "not its contact",
         "not the contact",
-        "neither a passenger",
+        "only its passengers",
+        "only one of its passengers",
+        "only a passenger",
         "another person",
         "someone else",
         "different person",
     )
+    check.answer_lacks("Carla", "VT740", "VT741", "98.00")  # nothing of what is on the booking
+    check.nothing_else()
+    return check.findings
 
 
 def decline_weather_compensation(before: State, after: State, answer: str) -> list[Finding]:

@@ -9,6 +9,7 @@ Each request takes the next behaviour of the plan, and `default` once the plan i
 
 import asyncio
 import json
+import ssl
 from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -145,12 +146,15 @@ def response(status: int, body: bytes, headers: Mapping[str, str] | None = None)
 class ModelServer:
     """The server; live inside of its `async with`."""
 
-    def __init__(self, default: Behaviour | None = None) -> None:
+    def __init__(
+        self, default: Behaviour | None = None, *, tls: ssl.SSLContext | None = None
+    ) -> None:
         self.default: Behaviour = default or Says("ok")
         self.requests: list[Asked] = []
         self.url = ""
         self.in_flight = 0
         self.most_in_flight = 0
+        self._tls = tls  # None: plain HTTP
         self._changed = asyncio.Condition()
         self._plan: deque[Behaviour] = deque()
         self._num_connections = 0
@@ -167,9 +171,9 @@ class ModelServer:
             await self._changed.wait_for(lambda: self.in_flight >= number)
 
     async def __aenter__(self) -> Self:
-        self._server = await asyncio.start_server(self._accept, "127.0.0.1", 0)
+        self._server = await asyncio.start_server(self._accept, "127.0.0.1", 0, ssl=self._tls)
         port = self._server.sockets[0].getsockname()[1]
-        self.url = f"http://127.0.0.1:{port}/v1"
+        self.url = f"{'https' if self._tls else 'http'}://127.0.0.1:{port}/v1"
         return self
 
     async def __aexit__(

@@ -1,6 +1,11 @@
 import asyncio
 import json
+import os
+import shlex
+import shutil
 import socket
+import ssl
+import subprocess
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -16,6 +21,7 @@ from envpool.types import ToolSpec
 from harness.errors import ContextLengthError, PolicyError, SettingsError
 from harness.messages import AgentCall, Briefing, Message, Reply, Usage, Window
 from harness.policies.base import Assignment
+from harness.policies.chat_aiohttp import AiohttpTransport
 from harness.policies.chat_http import Answer, proxy_for
 from harness.policies.chat_wire import (
     RequestWriter,
@@ -46,10 +52,10 @@ SCENARIO = Scenario(
 )  # fmt: skip
 
 
-@pytest.fixture
-def anyio_backend() -> str:
-    """aiohttp knows asyncio only."""
-    return "asyncio"
+@pytest.fixture(params=[False, True], ids=["asyncio", "uvloop"])
+def anyio_backend(request: pytest.FixtureRequest) -> tuple[str, dict[str, bool]]:
+    """The transports know asyncio only; a run uses uvloop."""
+    return "asyncio", {"use_uvloop": request.param}
 
 
 @pytest.fixture
@@ -58,7 +64,7 @@ async def server() -> AsyncIterator[ModelServer]:
         yield server
 
 
-@pytest.fixture(params=["lean", "package"])
+@pytest.fixture(params=["lean", "aiohttp", "package"])
 def client(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
@@ -81,8 +87,16 @@ def agent_of(policy: OpenAIPolicy, *, seed: int = 0) -> OpenAIAgent:
 async def asking(server: ModelServer, **settings: Any) -> AsyncIterator[OpenAIPolicy]:
     """A policy that asks the server, with little patience."""
     quick = {"base_url": server.url, "timeout_s": 5.0, "first_wait_s": 0.01, "max_attempts": 3}
-    async with OpenAIPolicy(OpenAISettings("m", **(quick | settings))) as policy:
+    async with policy_of(**(quick | settings)) as policy:
         yield policy
+
+
+def policy_of(client: str = "lean", **settings: Any) -> OpenAIPolicy:
+    """A policy over one of the three transports; "aiohttp" is what proxies get."""
+    if client != "aiohttp":
+        return OpenAIPolicy(OpenAISettings("m", client=client, **settings))  # type: ignore[arg-type]
+    chosen = OpenAISettings("m", **settings)
+    return OpenAIPolicy(chosen, transport=AiohttpTransport(endpoint_of(chosen, os.environ)))
 
 
 async def reply(server: ModelServer, window: Window = HELLO, **settings: Any) -> Reply:
@@ -474,6 +488,18 @@ async def test_a_rate_limit_pauses_all_agents() -> None:
     assert policy.statistics()["rate_limited"] == 1
 
 
+async def test_a_kept_connection_that_dies_under_a_request_is_replaced(
+    server: ModelServer,
+) -> None:
+    """Where a kept connection ends just when it is used again, the request takes a new one."""
+    server.plan(Says("one"), Cut(), Says("two"))
+    async with asking(server) as policy:
+        agent = agent_of(policy)
+        replies = [await agent.reply(HELLO), await agent.reply(HELLO)]
+    assert [(got.text, got.attempts) for got in replies] == [("one", 1), ("two", 1)]
+    assert [asked.connection for asked in server.requests] == [0, 0, 1]
+
+
 # What goes wrong and stays
 
 
@@ -506,14 +532,7 @@ async def test_nobody_listening_is_an_error_of_the_policy(client: str) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         url = f"http://127.0.0.1:{taken.getsockname()[1]}/v1"
-        settings = OpenAISettings(
-            "m",
-            base_url=url,
-            max_attempts=2,
-            first_wait_s=0.01,
-            client=client,  # type: ignore[arg-type]
-        )
-        async with OpenAIPolicy(settings) as policy:
+        async with policy_of(client, base_url=url, max_attempts=2, first_wait_s=0.01) as policy:
             with pytest.raises(PolicyError, match=f"^model 'm' at {url}: .*after 2 attempts"):
                 await agent_of(policy).reply(HELLO)
 
@@ -586,9 +605,44 @@ async def test_many_agents_share_a_policy(server: ModelServer) -> None:
     assert texts == ["ok"] * 200
 
 
-async def test_a_closed_policy_cannot_be_asked(server: ModelServer) -> None:
+@pytest.fixture
+def certificate(tmp_path: Path) -> Path:
+    """A key and a certificate for 127.0.0.1 that nobody has signed, in one file."""
+    openssl = shutil.which("openssl")
+    if openssl is None:
+        pytest.skip("needs the openssl command")
+    path = tmp_path / "server.pem"
+    words = shlex.split(
+        "req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes "
+        "-subj /CN=127.0.0.1 -addext subjectAltName=IP:127.0.0.1"
+    )
+    public = tmp_path / "certificate.pem"
+    command = [openssl, *words, "-keyout", path, "-out", public]
+    subprocess.run(command, check=True, capture_output=True)
+    path.write_text(path.read_text() + public.read_text())
+    return path
+
+
+async def test_tls_is_spoken_with_servers_that_are_trusted(
+    certificate: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An https endpoint answers where its certificate is trusted, and is refused where not."""
+    tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    tls.load_cert_chain(certificate)
+    async with ModelServer(tls=tls) as server:
+        with pytest.raises(PolicyError, match="certificate"):
+            await reply(server, max_attempts=1)
+        monkeypatch.setenv("SSL_CERT_FILE", str(certificate))
+        async with asking(server) as policy:
+            for _ in range(2):
+                assert await agent_of(policy).reply(HELLO) == OK
+    assert [asked.connection for asked in server.requests] == [0, 0]
+
+
+@pytest.mark.parametrize("client", ["lean", "aiohttp"])
+async def test_a_closed_policy_cannot_be_asked(client: str) -> None:
     """Asking outside of the `async with` is a mistake of ours, and says so."""
-    policy = OpenAIPolicy(OpenAISettings("m", base_url=server.url))
+    policy = policy_of(client, base_url="http://127.0.0.1:1/v1")
     with pytest.raises(RuntimeError, match="outside of its `async with`"):
         await agent_of(policy).reply(HELLO)
 
@@ -603,7 +657,16 @@ def test_a_policy_is_named_after_its_model() -> None:
     [
         (OpenAISettings("m"), "api_key: https://api.openai.com/v1 needs one"),
         (OpenAISettings("", base_url="http://x"), "model: must not be empty"),
-        (OpenAISettings("m", base_url="x:80/v1"), "base_url: 'x:80/v1' is no URL"),
+        (OpenAISettings("m", base_url="x:80/v1"), "base_url: expected a URL such as"),
+        (OpenAISettings("m", base_url="http:///v1"), "base_url: expected a URL such as"),
+        (OpenAISettings("m", base_url="http://x:99999/v1"), "base_url: expected a URL such as"),
+        (OpenAISettings("m", base_url="http://x/v1\r\nA: b"), "base_url: expected a URL such as"),
+        (
+            OpenAISettings("m", base_url="http://me:secret@x/v1"),
+            "^base_url: must not hold a user, a",
+        ),
+        (OpenAISettings("m", base_url="http://x/v1?a=b"), "base_url: must not hold a user"),
+        (OpenAISettings("m", base_url="http://x", api_key="a\r\nb"), "api_key: holds characters"),
         (OpenAISettings("m", base_url="http://x", timeout_s=0), "timeout_s: must be above 0"),
         (OpenAISettings("m", base_url="http://x", max_attempts=0), "max_attempts: must be above"),
         (

@@ -18,6 +18,7 @@ from collections.abc import Callable, Mapping
 from random import Random
 from types import TracebackType
 from typing import Any, Literal, Self
+from urllib.parse import urlsplit
 
 import anyio
 import msgspec
@@ -25,7 +26,14 @@ import msgspec
 from harness.errors import ContextLengthError, PolicyError, SettingsError
 from harness.messages import Reply, Window
 from harness.policies.base import Assignment
-from harness.policies.chat_http import AiohttpTransport, Endpoint, Transport, Unreachable
+from harness.policies.chat_aiohttp import AiohttpTransport
+from harness.policies.chat_http import (
+    Endpoint,
+    LeanTransport,
+    Transport,
+    Unreachable,
+    proxy_for,
+)
 from harness.policies.chat_wire import (
     RequestWriter,
     is_context_overflow,
@@ -205,13 +213,14 @@ class _Counts(msgspec.Struct):
 def endpoint_of(settings: OpenAISettings, environment: Mapping[str, str]) -> Endpoint:
     """Where the settings and the environment say the model is. Raises SettingsError."""
     base_url = settings.base_url or environment.get("OPENAI_BASE_URL") or OPENAI_URL
-    if not base_url.startswith(("http://", "https://")):
-        raise SettingsError(f"base_url: {base_url!r} is no URL with http:// or https://")
+    _check_url(base_url)
     api_key = (settings.api_key or environment.get("OPENAI_API_KEY", "")).strip() or None
     if api_key is None and _is_openai(base_url):
         raise SettingsError(
             f"api_key: {OPENAI_URL} needs one: set OPENAI_API_KEY, or base_url for another endpoint"
         )
+    if api_key is not None and not (api_key.isascii() and api_key.isprintable()):
+        raise SettingsError("api_key: holds characters that a header cannot hold")
     return Endpoint(
         base_url=base_url.rstrip("/"),
         api_key=api_key,
@@ -264,13 +273,26 @@ def _check(settings: OpenAISettings) -> None:
             raise SettingsError(f"extra: {field!r} cannot be set there")
 
 
+def _check_url(base_url: str) -> None:
+    """Raises SettingsError; a password in the URL is not repeated."""
+    try:
+        parts = urlsplit(base_url)
+        is_usable = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        is_usable = False
+    if not is_usable or not base_url.isascii() or not base_url.isprintable() or " " in base_url:
+        raise SettingsError("base_url: expected a URL such as http://127.0.0.1:8000/v1")
+    if parts.username is not None or parts.query or parts.fragment:
+        raise SettingsError("base_url: must not hold a user, a query or a fragment")
+
+
 def _is_openai(base_url: str) -> bool:
     return base_url.startswith("https://api.openai.com/")
 
 
 def _transport(settings: OpenAISettings, endpoint: Endpoint) -> Transport:
     if settings.client == "lean":
-        return AiohttpTransport(endpoint)
+        return AiohttpTransport(endpoint) if proxy_for(endpoint.url) else LeanTransport(endpoint)
     try:  # by name: the package is optional, and takes a second to import
         module = importlib.import_module("harness.policies.openai_package")
     except ModuleNotFoundError as exc:

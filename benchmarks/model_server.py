@@ -183,7 +183,7 @@ async def serve(oracle: Oracle) -> None:
 
 def read_script(path: Path) -> tuple[Part, ...]:
     """The parts of a script, one a line."""
-    return tuple(msgspec.json.decode_lines(path.read_bytes(), type=list[Part]))
+    return tuple(msgspec.json.Decoder(Part).decode_lines(path.read_bytes()))
 
 
 def main() -> None:

@@ -115,7 +115,9 @@ def test_a_pause_holds_everybody_and_spreads_their_return() -> None:
     waits = [pause.left(101.0, rng) for _ in range(1000)]
     assert 3.0 <= min(waits) < 3.1
     assert 6.9 < max(waits) <= 7.0
+    assert pause.may_be_on
     assert pause.left(104.0, rng) == 0.0
+    assert not pause.may_be_on
 
 
 def test_a_pause_is_never_shortened() -> None:

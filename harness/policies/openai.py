@@ -131,7 +131,8 @@ class OpenAIPolicy:
         counts = self._counts
         attempt = 1
         while True:
-            await self._pass()
+            if self._pause.may_be_on:
+                await self._pass()
             counts.requests += 1
             outcome = await self._attempt(body, attempt)
             if isinstance(outcome, Reply):

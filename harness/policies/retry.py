@@ -115,9 +115,10 @@ class Pause:
     that a thousand waiting agents do not come back in one moment.
     """
 
-    __slots__ = ("_length", "_until")
+    __slots__ = ("_length", "_until", "may_be_on")
 
     def __init__(self) -> None:
+        self.may_be_on = False  # spares most requests the look at a clock
         self._until = -math.inf
         self._length = 0.0
 
@@ -126,9 +127,11 @@ class Pause:
         if now + seconds > self._until:
             self._until = now + seconds
             self._length = seconds
+            self.may_be_on = True
 
     def left(self, now: float, rng: Random) -> float:
         """Seconds to wait; 0.0 when there is no pause. `now` is on the clock of `extend`."""
         if now >= self._until:
+            self.may_be_on = False
             return 0.0
         return self._until - now + rng.uniform(0.0, self._length)

@@ -51,6 +51,8 @@ from harness.mqtt_wire import (
 History = Callable[[Position], Awaitable[Sequence[tuple[Position, Record]]]]
 """The log's next records after a position, some hundreds at most; none at its end."""
 
+_HURRY_S = 2.0  # for what is left in the outbox when the run breaks off
+
 _log = structlog.get_logger(__name__)
 
 
@@ -99,6 +101,7 @@ class MqttLink:
         self._stirred = anyio.Event()  # a follower asked for something, or left
         self._followers: set[str] = set()
         self._failure: BusError | None = None
+        self._scope = anyio.CancelScope(shield=True)
         self._counters = Counter[str]()
         self._connection = Connection(
             broker_of(settings),
@@ -130,7 +133,8 @@ class MqttLink:
         exc: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        await self.close(linger=kind is None)
+        await self.close(hurry=kind is not None)
+        self.stop()
 
     def __repr__(self) -> str:
         counts = ", ".join(f"{name}={value}" for name, value in self.statistics().items())
@@ -153,11 +157,16 @@ class MqttLink:
         if self._failure is not None:
             raise self._failure
 
+    @property
+    def num_unsent(self) -> int:
+        """Records that the broker does not have for sure."""
+        packed = (*self._parcels, *self._unacknowledged.values())
+        return len(self._outbox) + sum(parcel.num_records for parcel in packed)
+
     def statistics(self) -> dict[str, int]:
         """What was sent, and what is on its way."""
         return {
-            "queued": len(self._outbox) + sum(parcel.num_records for parcel in self._parcels),
-            "unacknowledged": sum(p.num_records for p in self._unacknowledged.values()),
+            "unsent": self.num_unsent,
             "sent": self._counters["records"],
             "messages": self._counters["messages"],
             "pages": self._counters["pages"],
@@ -166,9 +175,11 @@ class MqttLink:
         }
 
     async def run(self, *, task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
-        """Publish until cancelled; started when the broker has let us in."""
+        """Publish until `stop`, however the task is cancelled: what has been handed over is still
+        to be sent then. Started when the broker has let us in."""
         try:
-            await self._connection.keep(lambda client: self._work(client, task_status))
+            with self._scope:
+                await self._connection.keep(lambda client: self._work(client, task_status))
         except* BusError as group:
             self._failure = first_of(group)
             self._room.set()
@@ -177,6 +188,10 @@ class MqttLink:
             _log.error("mqtt_publishing_refused", why=str(self._failure))
         if self._failure is not None and not self._connection.is_settled:
             raise self._failure
+
+    def stop(self) -> None:
+        """Publish no more, at once."""
+        self._scope.cancel()
 
     async def _work(self, client: Client, task_status: TaskStatus[None]) -> None:
         await client.tell(self._status_topic, self._status(self._state), retain=True)
@@ -221,11 +236,8 @@ class MqttLink:
         self._counters["messages"] += 1
         self._counters["records"] += parcel.num_records
         places.release()
-        if self._drained is not None and not self._num_unsent():
+        if self._drained is not None and not self.num_unsent:
             self._drained.set()
-
-    def _num_unsent(self) -> int:
-        return len(self._outbox) + len(self._parcels) + len(self._unacknowledged)
 
     async def _tell_status(self, client: Client) -> None:
         """Tell every second how the run stands: followers notice by it what they miss."""
@@ -280,15 +292,17 @@ class MqttLink:
         self._counters["pages"] += 1
         await client.tell(topic(self._run_name, "catchup", client_name, "answer"), page)
 
-    async def close(self, *, linger: bool = True) -> None:
+    async def close(self, *, hurry: bool = False) -> None:
         """Send what is left, say that the run has ended, and wait for the followers.
 
-        Takes `close_s` at most, and `linger_s` after the last sign of a follower; goes on when
-        cancelled. What could not be sent is logged and counted as `queued`.
+        Takes `close_s` at most, and `linger_s` after the last sign of a follower; in a hurry a few
+        seconds at most. What could not be sent is logged and counted as `unsent`. Goes on sending
+        when cancelled.
         """
         settings = self._settings
-        with anyio.move_on_after(settings.close_s, shield=True):
-            while self._num_unsent() and self._failure is None:
+        seconds = min(settings.close_s, _HURRY_S) if hurry else settings.close_s
+        with anyio.move_on_after(seconds, shield=True):
+            while self.num_unsent and self._failure is None:
                 self._drained = anyio.Event()
                 await self._drained.wait()
             if self._failure is None:
@@ -296,9 +310,9 @@ class MqttLink:
                 self._hurry.set()
                 await self._ended.wait()
         if not self._ended.is_set():
-            _log.warning("mqtt_closed_unsent", run=self._run_name, records=self._num_unsent())
+            _log.warning("mqtt_closed_unsent", run=self._run_name, records=self.num_unsent)
             return
-        while linger and self._followers:
+        while self._followers and not hurry:
             self._stirred = anyio.Event()
             with anyio.move_on_after(settings.linger_s) as silence:
                 await self._stirred.wait()
@@ -347,7 +361,13 @@ class MqttBus:
         exc: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        await self.close(linger=kind is None)
+        try:
+            if kind is None:
+                await self.close()
+            elif self._is_linked and not self._closed:
+                await self._link.close(hurry=True)
+        finally:
+            self._link.stop()
 
     def __repr__(self) -> str:
         return f"<MqttBus {self._run_name} on {self._broker}>"
@@ -387,15 +407,15 @@ class MqttBus:
         finally:
             await follower.leave()
 
-    async def close(self, *, linger: bool = True) -> None:
+    async def close(self) -> None:
         """Publish no more; followers receive what is there, then the end. Raises BusError when
         records could not be sent."""
         if self._closed:
             return
         self._closed = True
         if self._is_linked:
-            await self._link.close(linger=linger)
-            unsent = self._link.statistics()["queued"]
+            await self._link.close()
+            unsent = self._link.num_unsent
             if unsent:
                 raise BusError(f"{unsent} records could not be sent to the broker {self._broker}")
 

@@ -3,12 +3,13 @@
 The MQTT library is aiomqtt 2.x: the package formerly named asyncio-mqtt, by the same maintainers.
 It runs on asyncio alone, and so does everything here. MQTT 5 throughout.
 
-Two things are done behind its back, both in `Client`, and hold for `aiomqtt>=2.5,<3`: messages are
+Three things are done behind its back, all in `Client`, and hold for `aiomqtt>=2.5,<3`: messages are
 acknowledged when they have been used instead of when they have arrived (without this there is no
-flow control: the library would take in whatever comes), and a publication that the broker refuses
-is noticed (the library drops the reason).
+flow control: the library would take in whatever comes), a publication that the broker refuses is
+noticed (the library drops the reason), and a closed socket is not registered for writing.
 """
 
+import logging
 import random
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
@@ -38,6 +39,10 @@ _FIRST_BACKOFF = 0.1  # seconds
 _WILL_DELAY = 3  # seconds that a lost client has to come back before its will is told
 
 _log = structlog.get_logger(__name__)
+
+# What the library has to say is for those who turn it on; what matters is in our own lines.
+LIBRARY_LOG = logging.getLogger("rehearse.mqtt")
+LIBRARY_LOG.addHandler(logging.NullHandler())
 
 
 class Client(aiomqtt.Client):
@@ -78,6 +83,22 @@ class Client(aiomqtt.Client):
         if reason_code.is_failure:
             self.refusal = str(reason_code)
         super()._on_publish(client, userdata, mid, reason_code, properties)
+
+    def _on_socket_register_write(self, client: Any, userdata: Any, sock: Any) -> None:
+        # The library asks for the socket's number now and registers it in a later turn of the
+        # loop: by then the socket may be closed, and its number another socket's.
+        def register() -> None:
+            if sock.fileno() != -1:
+                self._loop.add_writer(sock.fileno(), self._write)
+
+        self._loop.call_soon_threadsafe(register)
+
+    def _write(self) -> None:
+        try:
+            self._client.loop_write()
+        except OSError as exc:
+            if not self._disconnected.done():
+                self._disconnected.set_exception(exc)
 
     def forget(self) -> None:
         """Read what the connection ended with, so that asyncio does not report it as unread."""
@@ -175,6 +196,7 @@ class Connection:
             username=broker.user,
             password=None if broker.password is None else broker.password.reveal(),
             identifier=self._identifier,
+            logger=LIBRARY_LOG,
             protocol=aiomqtt.ProtocolVersion.V5,
             will=None if self._will is None else self._will(),
             timeout=settings.connect_s,
@@ -226,11 +248,14 @@ class OwnTasks:
         kind: type[BaseException] | None,
         exc: BaseException | None,
         traceback: TracebackType | None,
-    ) -> bool | None:
+    ) -> None:
+        # What the group answers is dropped: having been cancelled here, it would swallow what the
+        # block raises.
         self._group.cancel_scope.cancel()
         if isinstance(exc, anyio.get_cancelled_exc_class()):
-            return await self._group.__aexit__(kind, exc, traceback)
-        return await self._group.__aexit__(None, None, None)
+            await self._group.__aexit__(kind, exc, traceback)
+        else:
+            await self._group.__aexit__(None, None, None)
 
 
 async def part(client: Client, here: str, topics: list[str]) -> None:

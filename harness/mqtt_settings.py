@@ -132,6 +132,17 @@ def broker_of(settings: MqttSettings, *, environ: Mapping[str, str] = os.environ
     )
 
 
+class _TidySocket(ssl.SSLSocket):
+    """Closed when the handshake fails; the MQTT library would leave it open."""
+
+    def do_handshake(self, block: bool = False) -> None:
+        try:
+            super().do_handshake(block)
+        except BaseException:
+            self.close()
+            raise
+
+
 def _tls(settings: MqttSettings) -> ssl.SSLContext:
     for field in ("ca_file", "cert_file", "key_file"):
         path = getattr(settings, field)
@@ -143,6 +154,7 @@ def _tls(settings: MqttSettings) -> ssl.SSLContext:
         context = ssl.create_default_context(cafile=settings.ca_file or None)
     except (OSError, ssl.SSLError) as exc:
         raise SettingsError(f"bus: ca_file: {settings.ca_file} cannot be used: {exc}") from exc
+    context.sslsocket_class = _TidySocket
     if settings.cert_file:
         try:
             # A key that wants a passphrase is refused; OpenSSL would ask for it on the terminal.

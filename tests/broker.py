@@ -1,5 +1,6 @@
 """A real mosquitto on a free port of the loopback, for tests."""
 
+import getpass
 import shutil
 import socket
 import subprocess
@@ -37,7 +38,10 @@ class Mosquitto:
         self._config = folder / "mosquitto.conf"
         self._log = folder / "mosquitto.log"
         self._config.write_text(
-            f"listener {self.port} 127.0.0.1\npersistence false\n{settings}\n", encoding="utf-8"
+            # Started by root it would become another user, who cannot read the test's folder.
+            f"user {getpass.getuser()}\n"
+            f"listener {self.port} 127.0.0.1\npersistence false\n{settings}\n",
+            encoding="utf-8",
         )
         self._process: subprocess.Popen[bytes] | None = None
 

@@ -264,8 +264,24 @@ async def test_a_cancelled_publisher_has_published(buses: Opener) -> None:
     assert len(handed) > len(EPISODES)
 
 
-async def test_what_a_block_raises_comes_out_as_it_is(buses: Opener) -> None:
-    """An exception in a subscriber's block is not wrapped on its way out."""
+@pytest.mark.parametrize("published", [0, 1])
+async def test_what_a_block_raises_comes_out_as_it_is(buses: Opener, published: int) -> None:
+    """An exception in a block of a bus or a subscription is neither wrapped nor swallowed."""
     with pytest.raises(KeyError, match="mine"):
         async with buses() as bus, bus.listener.subscribe():
+            for record in EPISODES[0][:published]:
+                await bus.publisher.publish(record)
             raise KeyError("mine")
+
+
+async def test_cancellation_passes_through(buses: Opener) -> None:
+    """A block of a bus or a subscription that is cancelled from outside ends cancelled."""
+    left = False
+    with anyio.CancelScope() as scope:
+        async with buses() as bus, bus.listener.subscribe():
+            await bus.publisher.publish(EPISODES[0][0])
+            scope.cancel()
+            await anyio.lowlevel.checkpoint()
+        left = True
+    assert scope.cancelled_caught
+    assert not left

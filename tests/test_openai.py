@@ -6,6 +6,7 @@ import shutil
 import socket
 import ssl
 import subprocess
+import sys
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -605,6 +606,19 @@ async def test_many_agents_share_a_policy(server: ModelServer) -> None:
     assert texts == ["ok"] * 200
 
 
+async def test_a_proxy_is_asked_where_the_environment_names_one(
+    server: ModelServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Behind a proxy the whole URL is asked of it."""
+    monkeypatch.setenv("http_proxy", server.url.removesuffix("/v1"))
+    monkeypatch.delenv("no_proxy", raising=False)
+    monkeypatch.delenv("NO_PROXY", raising=False)
+    assert await reply(server, base_url="http://models.example/v1") == OK
+    [asked] = server.requests
+    assert asked.path == "http://models.example/v1/chat/completions"
+    assert asked.headers["host"] == "models.example"
+
+
 @pytest.fixture
 def certificate(tmp_path: Path) -> Path:
     """A key and a certificate for 127.0.0.1 that nobody has signed, in one file."""
@@ -679,6 +693,14 @@ def test_settings_that_cannot_be_are_refused(settings: OpenAISettings, sentence:
     """A setting that cannot be used is named before anything is asked."""
     with pytest.raises(SettingsError, match=sentence):
         OpenAIPolicy(settings)
+
+
+def test_a_missing_package_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where the openai package is chosen but not installed, the setting is at fault."""
+    monkeypatch.delitem(sys.modules, "harness.policies.openai_package", raising=False)
+    monkeypatch.setitem(sys.modules, "openai", None)
+    with pytest.raises(SettingsError, match="client: 'package' needs 'openai' to be installed"):
+        policy_of("package", base_url="http://x/v1")
 
 
 def test_secrets_stay_out_of_saved_settings() -> None:

@@ -31,7 +31,7 @@ from anyio.abc import TaskStatus
 from harness.bus import DEPTH, check_kinds
 from harness.errors import BusError
 from harness.events import Kind, Record, kind_of
-from harness.mqtt_client import Client, Connection, Message, OwnTasks, first_of, will_of
+from harness.mqtt_client import Client, Connection, Message, first_of, will_of
 from harness.mqtt_follow import Follower
 from harness.mqtt_settings import MqttSettings, broker_of
 from harness.mqtt_wire import (
@@ -47,6 +47,7 @@ from harness.mqtt_wire import (
     page_of,
     topic,
 )
+from harness.own_tasks import OwnTasks
 
 History = Callable[[Position], Awaitable[Sequence[tuple[Position, Record]]]]
 """The log's next records after a position, some hundreds at most; none at its end."""

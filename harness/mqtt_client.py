@@ -13,14 +13,12 @@ import logging
 import random
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
-from types import TracebackType
 from typing import Any, TypeVar
 
 import aiomqtt
 import anyio
 import structlog
 from aiomqtt.exceptions import MqttConnectError
-from anyio.abc import TaskGroup
 from paho.mqtt.packettypes import PacketTypes
 from paho.mqtt.properties import Properties
 from paho.mqtt.reasoncodes import ReasonCode
@@ -231,31 +229,6 @@ def first_of(group: BaseExceptionGroup[E]) -> E:
 
 def _properties(packet: int) -> Properties:
     return Properties(packet)  # type: ignore[no-untyped-call]  # the library leaves it untyped
-
-
-class OwnTasks:
-    """The tasks of one object, for as long as its block. What the block raises comes out as it is,
-    not in a group; a task that fails breaks off the block."""
-
-    def __init__(self) -> None:
-        self._group = anyio.create_task_group()
-
-    async def __aenter__(self) -> TaskGroup:
-        return await self._group.__aenter__()
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        exc: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        # What the group answers is dropped: having been cancelled here, it would swallow what the
-        # block raises.
-        self._group.cancel_scope.cancel()
-        if isinstance(exc, anyio.get_cancelled_exc_class()):
-            await self._group.__aexit__(kind, exc, traceback)
-        else:
-            await self._group.__aexit__(None, None, None)
 
 
 async def part(client: Client, here: str, topics: list[str]) -> None:

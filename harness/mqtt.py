@@ -171,6 +171,7 @@ class MqttLink:
             "sent": self._counters["records"],
             "messages": self._counters["messages"],
             "pages": self._counters["pages"],
+            "statuses": self._counters["statuses"],
             "connects": self._connection.num_connects,
             "followers": len(self._followers),
         }
@@ -248,6 +249,7 @@ class MqttLink:
             self._hurry = anyio.Event()
             state = self._state
             await client.tell(self._status_topic, self._status(state), retain=True)
+            self._counters["statuses"] += 1
             if state == "ended":
                 self._ended.set()
 

@@ -68,6 +68,7 @@ class Follower:
         ]
         self._scope = anyio.CancelScope()
         self._gone = anyio.Event()
+        self._client: Client | None = None  # the latest
         self._failure: BusError | None = None
         self._missing = anyio.Event()  # set when there is something to ask for
         self._answered = anyio.Event()  # replaced before each request
@@ -78,9 +79,10 @@ class Follower:
         return await self._inbox.receive()
 
     def statistics(self) -> dict[str, int]:
-        """What waits to be received, and what it took to get here."""
+        """Records that wait to be received, messages that wait behind them, and what it took."""
         return {
             "queued": len(self._inbox),
+            "held": 0 if self._client is None else len(self._client.messages),
             "connects": self._connection.num_connects,
             "gaps": self._num_gaps,
         }
@@ -109,6 +111,7 @@ class Follower:
             await self._gone.wait()
 
     async def _work(self, client: Client, task_status: TaskStatus[None]) -> None:
+        self._client = client
         try:
             await client.tell(self._here, b"here", retain=True)
             await client.listen(self._topics)

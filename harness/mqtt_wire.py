@@ -263,9 +263,8 @@ class Ledger:
         index = _INDEX[kind]
         self.hear(mark.log, (*mark.heads[:index], mark.upto, *mark.heads[index + 1 :]))
         have = self._have[mark.log]
-        known = mark.upto <= have[index]
-        partly_known = mark.since < have[index]
-        if known or partly_known or is_behind(have, mark.heads, self.kinds):
+        known = mark.since < have[index]  # all of it, or (after a page that was cut) a part
+        if known or is_behind(have, mark.heads, self.kinds):
             return False
         self._have[mark.log] = (*have[:index], mark.upto, *have[index + 1 :])
         return True

@@ -76,7 +76,8 @@ def book(db: Db, account_id: int, amount: int, note: str | None = None) -> dict[
     """Book an amount; the balance may not fall below zero."""
     if db.one("SELECT id FROM accounts WHERE id = ?", account_id) is None:
         raise ToolError(f"There is no account {account_id}.")
-    return {"entry": db.insert("entries", account_id=account_id, amount=amount, note=note, at=db.now)}
+    entry = db.insert("entries", account_id=account_id, amount=amount, note=note, at=db.now)
+    return {"entry": entry}
 
 
 def close_account(db: Db, account_id: int) -> dict[str, Any]:
@@ -118,7 +119,7 @@ def half(db: Db, note: str) -> str:
 
 def set_value(db: Db, name: str, value: int | float | str | None) -> str:
     """Set a setting of any type."""
-    db.run("INSERT INTO settings VALUES (?, ?) ON CONFLICT DO UPDATE SET value = excluded.value", name, value)
+    db.run("INSERT OR REPLACE INTO settings VALUES (?, ?)", name, value)
     return "set"
 
 

@@ -1,0 +1,95 @@
+"""Measuring a run: times of leases, calls and steps, the loop's lag, CPU and memory."""
+
+import time
+from array import array
+from typing import Protocol
+
+import anyio
+import msgspec
+import psutil
+
+_EVERY = 0.01  # seconds between two looks at the loop's lag
+
+
+class Live(Protocol):
+    """How many worlds are live; a pool, as the meters see it."""
+
+    num_live: int
+
+
+class Spread(msgspec.Struct, frozen=True):
+    """Quantiles of many measurements; all 0 where there were none."""
+
+    p50: float
+    p95: float
+    p99: float
+    max: float
+
+
+def spread_of(values: "array[float]", *, scale: float = 1.0) -> Spread:
+    """The quantiles (nearest rank) of the values times `scale`."""
+    if not values:
+        return Spread(0.0, 0.0, 0.0, 0.0)
+    ordered = sorted(values)
+    ranks = (0.5, 0.95, 0.99, 1.0)
+    found = [ordered[max(0, round(rank * len(ordered)) - 1)] * scale for rank in ranks]
+    return Spread(*found)
+
+
+class Meters:
+    """Collects one run's measurements. `watch` is its task.
+
+    Loop lag is how much later than asked a sleeping task wakes. Memory is sampled with it.
+    """
+
+    def __init__(self) -> None:
+        self.leases = array("d")  # seconds
+        self.calls = array("d")
+        self.steps = array("d")  # the wait for the reply left out
+        self.lags = array("d")
+        self._process = psutil.Process()
+        self.rss_start = self._process.memory_info().rss  # bytes
+        self.rss_max = self.rss_start
+        self.live_max = 0  # live worlds when memory was greatest
+        self._began = time.perf_counter()
+        self._began_cpu = time.process_time()
+        self.wall_s = 0.0
+        self.cpu_s = 0.0
+        self.leased = self.leases.append
+        self.called = self.calls.append
+        self.stepped = self.steps.append
+
+    def start(self) -> None:
+        """The clocks of `wall_s` and `cpu_s` begin now."""
+        self._began = time.perf_counter()
+        self._began_cpu = time.process_time()
+
+    def stop(self) -> None:
+        """The clocks end."""
+        self.wall_s = time.perf_counter() - self._began
+        self.cpu_s = time.process_time() - self._began_cpu
+
+    async def watch(self, live: Live) -> None:
+        """Sample the loop's lag and the process's memory until cancelled."""
+        turn = 0
+        while True:
+            asked = anyio.current_time() + _EVERY
+            await anyio.sleep(_EVERY)
+            self.lags.append(max(0.0, anyio.current_time() - asked))
+            turn += 1
+            if turn % 10 == 0 or live.num_live > 1.1 * self.live_max:
+                self.look(live.num_live)
+
+    def look(self, num_live: int) -> None:
+        """Sample memory now."""
+        rss = self._process.memory_info().rss
+        if rss >= self.rss_max:
+            self.rss_max = rss
+        if num_live > self.live_max:
+            self.live_max = num_live
+
+    @property
+    def rss_per_live_world_kb(self) -> float:
+        """Memory that the run added at its peak, by the worlds that were live at most: the
+        episode's whole state (task, history, log buffers), not only the world's."""
+        return float(self.rss_max - self.rss_start) / 1024 / max(1, self.live_max)

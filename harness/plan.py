@@ -1,0 +1,87 @@
+"""Which episodes a run consists of: a pure function of its settings, so that a run that goes on
+after a crash has the same episodes."""
+
+from collections.abc import Iterator, Sequence
+from hashlib import blake2b
+
+import msgspec
+
+from harness.errors import SettingsError
+from scenarios.catalogue import find
+from scenarios.format import Scenario, Task
+
+
+class EpisodePlan(msgspec.Struct, frozen=True):
+    """One episode that shall be run."""
+
+    episode: str
+    scenario: Scenario
+    task: Task
+    group: str
+    member: int
+    group_size: int
+    seed: int  # of this episode's own randomness, below 2^48
+    attempt: int = 1
+
+
+def chosen_tasks(names: Sequence[str]) -> list[tuple[Scenario, Task]]:
+    """The tasks of scenarios given as `name`, `path` or `name:task`, alternating between them.
+
+    Raises ScenarioError.
+
+    Example: ["shop", "desk:late"] -> [(shop, first task), (desk, late), (shop, second task), …]
+    """
+    scenarios: dict[str, Scenario] = {}
+    columns: list[list[tuple[Scenario, Task]]] = []
+    for name in names:
+        place, _, task_id = name.partition(":")
+        scenario = scenarios.setdefault(place, find(place))
+        tasks = (scenario.task(task_id),) if task_id else scenario.tasks
+        columns.append([(scenario, task) for task in tasks])
+    return [
+        column[row]
+        for row in range(max(map(len, columns), default=0))
+        for column in columns
+        if row < len(column)
+    ]
+
+
+def plan_of(
+    tasks: Sequence[tuple[Scenario, Task]], *, episodes: int | None, group_size: int, seed: int
+) -> Iterator[EpisodePlan]:
+    """The episodes in order: one group of each task, and round again until there are enough.
+
+    `episodes` None: one group a task. Raises SettingsError.
+    """
+    if not tasks:
+        raise SettingsError("scenarios: there is no task to run")
+    if group_size < 1:
+        raise SettingsError(f"group_size: must be at least 1, not {group_size}")
+    wanted = len(tasks) * group_size if episodes is None else episodes
+    if wanted < 1:
+        raise SettingsError(f"episodes: must be at least 1, not {wanted}")
+    if wanted % group_size:
+        raise SettingsError(f"episodes: {wanted} is no multiple of the group size {group_size}")
+    return _plans(tasks, wanted, group_size, seed)
+
+
+def _plans(
+    tasks: Sequence[tuple[Scenario, Task]], episodes: int, group_size: int, seed: int
+) -> Iterator[EpisodePlan]:
+    for index in range(episodes):
+        group, member = divmod(index, group_size)
+        scenario, task = tasks[group % len(tasks)]
+        yield EpisodePlan(
+            episode=f"e{index:06d}",
+            scenario=scenario,
+            task=task,
+            group=f"g{group:06d}",
+            member=member,
+            group_size=group_size,
+            seed=_seed(seed, group, member),
+        )
+
+
+def _seed(seed: int, group: int, member: int) -> int:
+    text = f"{seed} {group} {member}".encode()
+    return int.from_bytes(blake2b(text, digest_size=6).digest(), "big")

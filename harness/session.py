@@ -1,0 +1,258 @@
+"""One run, end to end: log, bus, windows, judge and episodes put together and taken apart in order.
+
+Everything that must be closed is entered here and left in reverse. The order at the end matters:
+the episodes end, the log commits what they left, the judge gives the last verdicts, the log commits
+those, and only then the bus closes and its subscribers end.
+"""
+
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from contextlib import AbstractAsyncContextManager, AsyncExitStack
+from pathlib import Path
+from typing import Protocol
+
+import anyio
+import anyio.abc
+import anyio.lowlevel
+import anyio.to_thread
+import msgspec
+import structlog
+from rich.console import Console
+
+from envpool.local import LocalPool
+from harness.bus import LocalBus, Subscription
+from harness.dialects.base import Dialect
+from harness.dialects.rules import FormatSettings
+from harness.episode import Limits, Stage, run_episode, user_of
+from harness.events import Ending, Event, Record
+from harness.history import HistoryManager, HistoryPolicy
+from harness.log_reader import LogReader, open_reader
+from harness.log_writer import open_log
+from harness.meters import Meters
+from harness.monitor import Monitor, show_progress
+from harness.plan import EpisodePlan
+from harness.policies.base import Policy
+from harness.recorder import Recorder
+from harness.scheduler import run_all
+from harness.store import LOG_NAME, EpisodeRow, MountedWorld
+from harness.trajectory import Trajectory
+from harness.watchdog import Watchdog
+from scenarios.format import Scenario
+
+Ended = tuple[EpisodeRow, int]  # an episode that ended, and its next record's sequence number
+Verdict = Callable[[str, int, Event], Awaitable[None]]
+_log = structlog.get_logger(__name__)
+
+
+class Court(Protocol):
+    """The judge of a run, as the session sees it; the roof hands it in."""
+
+    async def serve(self, subscription: Subscription, record: Verdict) -> None:
+        """Judge every episode that ends, until the bus is closed."""
+
+    def judge(self, trajectory: Trajectory) -> Event:
+        """The verdict on one episode from the log."""
+
+
+class Publisher(Protocol):
+    """A link that carries the run's facts to other processes."""
+
+    def put(self, batch: Sequence[tuple[int, Record]]) -> None:
+        """Take what the log has committed."""
+
+    async def wait_for_room(self) -> None:
+        """Return when more may be handed over."""
+
+
+Link = Callable[[int], AbstractAsyncContextManager[Publisher]]  # given the log's position
+
+
+class Parts(msgspec.Struct, frozen=True):
+    """What a run is made of, chosen by the roof."""
+
+    pool: LocalPool
+    policy: Policy
+    dialect: Dialect
+    history: HistoryPolicy
+    format: FormatSettings
+    limits: Limits
+    judge: Court | None = None  # None: the episodes stay unjudged
+    link: Link | None = None  # None: nobody else is told
+
+
+async def run_session(
+    folder: Path,
+    plans: Iterable[EpisodePlan],
+    parts: Parts,
+    *,
+    concurrency: int,
+    meters: Meters,
+    resume: bool = False,
+    console: Console | None = None,
+) -> Monitor:
+    """Run, log and judge the episodes of a plan; with `resume` only those that are missing.
+
+    Raises LogError, PoolError and BusError; a bug in an episode is raised as it is.
+    """
+    wanted = list(plans)
+    done, missing, unjudged = await anyio.to_thread.run_sync(
+        _what_is_left, folder, wanted, resume, parts.judge is not None
+    )
+    monitor = Monitor(total=len(wanted), judged=parts.judge is not None)
+    monitor.restore(done, judged=True)
+    monitor.restore([row for row, _ in unjudged], judged=False)
+    worlds = [_mounted(parts.pool, scenario) for scenario in _scenarios(wanted)]
+    meters.start()
+    async with AsyncExitStack() as stack:
+        log = await stack.enter_async_context(open_log(folder, resume=resume))
+        for world in worlds:
+            log.mount(world)
+        if parts.link is not None:
+            link = await stack.enter_async_context(parts.link(int(log.statistics()["position"])))
+            log.on_commit(_to_link(link))
+        bus = LocalBus()
+        log.on_commit(_to_bus(bus))
+        windows = HistoryManager()
+        recorder = Recorder(log, folds=(windows.handle,))
+        stage = Stage(
+            pool=parts.pool,
+            policy=parts.policy,
+            dialect=parts.dialect,
+            history=parts.history,
+            format=parts.format,
+            limits=parts.limits,
+            recorder=recorder,
+            windows=windows,
+            watchdog=Watchdog(),
+            meters=meters,
+        )
+
+        async def verdict(episode: str, attempt: int, event: Event) -> None:
+            # Without waiting for room: the log's room may wait for this very subscriber.
+            recorder.stamp(episode, attempt, event)
+            recorder.close(episode)
+
+        async with anyio.create_task_group() as listeners:
+            await _listen(listeners, bus, monitor, parts, verdict)
+            async with anyio.create_task_group() as helpers:
+                helpers.start_soon(stage.watchdog.run)
+                helpers.start_soon(meters.watch, parts.pool)
+                if console is not None:
+                    helpers.start_soon(show_progress, monitor, console)
+                await _judge_left(folder, unjudged, parts, recorder)
+                await run_all(
+                    missing, lambda plan: run_episode(plan, stage), concurrency=concurrency
+                )
+                await log.flush()
+                await monitor.complete()
+                helpers.cancel_scope.cancel()
+            bus.close()
+    meters.stop()
+    _log.info("run_done", folder=str(folder), episodes=monitor.finished)
+    return monitor
+
+
+async def _listen(
+    tasks: anyio.abc.TaskGroup,
+    bus: LocalBus,
+    monitor: Monitor,
+    parts: Parts,
+    verdict: Verdict,
+) -> None:
+    """Start the subscribers; they hear everything that is published after this returns."""
+
+    async def count(*, task_status: anyio.abc.TaskStatus[None]) -> None:
+        async with bus.subscribe() as subscription:
+            task_status.started()
+            await monitor.serve(subscription)
+
+    async def judge(*, task_status: anyio.abc.TaskStatus[None]) -> None:
+        assert parts.judge is not None
+        async with bus.subscribe(kinds=("started", "step", "ended")) as subscription:
+            task_status.started()
+            await parts.judge.serve(subscription, verdict)
+
+    await tasks.start(count)
+    if parts.judge is not None:
+        await tasks.start(judge)
+
+
+def _to_bus(bus: LocalBus) -> Callable[[list[tuple[int, Record]]], Awaitable[None]]:
+    async def tell(batch: list[tuple[int, Record]]) -> None:
+        for _, record in batch:
+            await bus.publish(record)
+
+    return tell
+
+
+def _to_link(link: Publisher) -> Callable[[list[tuple[int, Record]]], Awaitable[None]]:
+    async def tell(batch: list[tuple[int, Record]]) -> None:
+        link.put(batch)
+        await link.wait_for_room()
+
+    return tell
+
+
+async def _judge_left(
+    folder: Path, unjudged: Sequence[Ended], parts: Parts, recorder: Recorder
+) -> None:
+    """Judge from the log what ended before a crash and was not judged."""
+    if not unjudged or parts.judge is None:
+        return
+    with open_reader(folder) as reader:
+        for row, seq in unjudged:
+            trajectory = reader.trajectory(row.episode)
+            recorder.open(row.episode, seq=seq)
+            recorder.stamp(row.episode, row.attempt, parts.judge.judge(trajectory))
+            recorder.close(row.episode)
+            await anyio.lowlevel.checkpoint()
+
+
+def _what_is_left(
+    folder: Path, wanted: Sequence[EpisodePlan], resume: bool, judged: bool
+) -> tuple[list[EpisodeRow], list[EpisodePlan], list[Ended]]:
+    """What is finished, what must be run, and what must only be judged (with its next sequence
+    number). A cancelled episode is run again; so is one that was cut off."""
+    if not resume or not (folder / LOG_NAME).exists():
+        return [], list(wanted), []
+    with open_reader(folder) as reader:
+        return _left(reader, wanted, judged)
+
+
+def _left(
+    reader: LogReader, wanted: Sequence[EpisodePlan], judged: bool
+) -> tuple[list[EpisodeRow], list[EpisodePlan], list[Ended]]:
+    progress = reader.progress()
+    rows = {row.episode: row for row in reader.episodes()}
+    done: list[EpisodeRow] = []
+    missing: list[EpisodePlan] = []
+    unjudged: list[Ended] = []
+    for plan in wanted:
+        got = progress.get(plan.episode)
+        if got is None:
+            missing.append(plan)
+        elif not got.ended or rows[plan.episode].ending is Ending.CANCELLED:
+            missing.append(msgspec.structs.replace(plan, attempt=got.next_attempt))
+        elif judged and not got.judged:
+            unjudged.append((rows[plan.episode], got.next_seq))
+        else:
+            done.append(rows[plan.episode])
+    return done, missing, unjudged
+
+
+def _scenarios(plans: Iterable[EpisodePlan]) -> list[Scenario]:
+    return list({plan.scenario.digest: plan.scenario for plan in plans}.values())
+
+
+def _mounted(pool: LocalPool, scenario: Scenario) -> MountedWorld:
+    world = pool.host(scenario)
+    return MountedWorld(
+        package=scenario.digest,
+        scenario=scenario.name,
+        version=scenario.version,
+        template=world.template.digest,
+        image=world.template.image,
+        policy=scenario.policy,
+        user=user_of(scenario),
+        now=scenario.clock,
+        tools=world.tools,
+    )

@@ -108,6 +108,7 @@ class MqttLink:
             broker_of(settings),
             settings,
             f"rehearse-{secrets.token_hex(8)}",
+            ahead=settings.in_flight,
             will=lambda: will_of(self._status_topic, self._status("lost")),
         )
         self._status_topic = topic(run, "status") if owner else topic(run, "status", self._log_name)
@@ -447,7 +448,7 @@ async def runs_on(settings: MqttSettings) -> list[Status]:
             except msgspec.DecodeError:
                 _log.warning("mqtt_unreadable_status", topic=message.topic.value)
 
-    await Connection(broker_of(settings), settings, name).keep(work)
+    await Connection(broker_of(settings), settings, name, ahead=settings.in_flight).keep(work)
     return sorted(found.values(), key=lambda status: -status.at)
 
 

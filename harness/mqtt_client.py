@@ -128,11 +128,13 @@ class Connection:
         settings: MqttSettings,
         identifier: str,
         *,
+        ahead: int,
         will: Callable[[], Will] | None = None,
     ) -> None:
         self._broker = broker
         self._settings = settings
         self._identifier = identifier
+        self._ahead = ahead  # messages that the broker may send before we acknowledge one
         self._will = will
         self.num_connects = 0
         self.is_settled = False  # `work` says so once the broker has let it do what it must
@@ -186,7 +188,7 @@ class Connection:
     def _client(self) -> Client:
         settings, broker = self._settings, self._broker
         properties = _properties(PacketTypes.CONNECT)
-        properties.ReceiveMaximum = settings.in_flight
+        properties.ReceiveMaximum = self._ahead
         properties.SessionExpiryInterval = settings.session_s
         client = Client(
             broker.host,

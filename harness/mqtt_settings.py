@@ -40,7 +40,8 @@ class MqttSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
     connect_s: float = 5.0  # for one attempt to connect
     keepalive_s: int = 20  # a broker silent for longer counts as lost
     max_backoff_s: float = 10.0  # between two attempts to reconnect, at most
-    in_flight: int = 16  # messages not yet acknowledged, either way
+    in_flight: int = 16  # messages sent that the broker has not acknowledged, at most
+    ahead: int = 1  # messages that the broker sends a follower ahead of its using them, at most
     batch: int = 256  # records in one message, at most
     outbox: int = 4096  # records that may wait for the broker before publishers wait
     session_s: int = 60  # how long the broker keeps messages for a follower that is away
@@ -50,7 +51,7 @@ class MqttSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
     linger_s: float = 5.0  # at the end, for followers that are behind and ask for nothing
 
     def __post_init__(self) -> None:
-        for field in ("in_flight", "batch", "outbox", "keepalive_s"):
+        for field in ("in_flight", "ahead", "batch", "outbox", "keepalive_s"):
             if getattr(self, field) < 1:
                 raise ValueError(f"{field} must be at least 1, not {getattr(self, field)}")
         for field in ("connect_s", "max_backoff_s", "status_s", "answer_s"):

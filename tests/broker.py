@@ -6,8 +6,12 @@ import socket
 import subprocess
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
+
+import anyio
+import anyio.abc
+from anyio.abc import TaskStatus
 
 _PLACES = ("/usr/sbin", "/usr/local/sbin", "/opt/homebrew/sbin", "/usr/local/opt/mosquitto/sbin")
 _PATIENCE = 10.0  # seconds until the broker must answer
@@ -82,3 +86,44 @@ def running_broker(folder: Path, settings: str = "allow_anonymous true") -> Iter
         yield broker
     finally:
         broker.kill()
+
+
+class Cable:
+    """A port before the broker's, through which connections can be cut while the broker lives."""
+
+    def __init__(self, broker: Mosquitto) -> None:
+        self.port = free_port()
+        self._far = broker.port
+        self._ends: list[anyio.abc.SocketStream] = []
+
+    @property
+    def url(self) -> str:
+        return f"mqtt://127.0.0.1:{self.port}"
+
+    async def serve(self, *, task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
+        """Pass on what comes, until cancelled."""
+        listener = await anyio.create_tcp_listener(local_host="127.0.0.1", local_port=self.port)
+        async with listener:
+            task_status.started()
+            await listener.serve(self._pass_on)
+
+    async def cut(self) -> None:
+        """Close all connections at once."""
+        for end in self._ends:
+            await anyio.aclose_forcefully(end)
+        self._ends.clear()
+
+    async def _pass_on(self, near: anyio.abc.SocketStream) -> None:
+        async with near, await anyio.connect_tcp("127.0.0.1", self._far) as far:
+            self._ends += (near, far)
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(_copy, near, far)
+                await _copy(far, near)
+                tasks.cancel_scope.cancel()
+
+
+async def _copy(source: anyio.abc.SocketStream, target: anyio.abc.SocketStream) -> None:
+    with suppress(anyio.EndOfStream, anyio.ClosedResourceError, anyio.BrokenResourceError):
+        async for data in source:
+            await target.send(data)
+    await anyio.aclose_forcefully(target)

@@ -28,12 +28,14 @@ from rich.pretty import pretty_repr
 from harness.bus import KINDS
 from harness.errors import BusError, SettingsError
 from harness.events import Kind, Record, StepTaken, kind_of
-from harness.messages import Act, AgentCall, Reply
+from harness.messages import Act, AgentCall, Answer, Reply
 from harness.mqtt import MqttBus, MqttLink, runs_on, status_of
 from harness.mqtt_client import LIBRARY_LOG
 from harness.mqtt_follow import Follower
 from harness.mqtt_settings import MqttSettings, Secret, broker_of
 from harness.mqtt_wire import (
+    MAX_PAGE_BYTES,
+    NOWHERE,
     Ledger,
     Mark,
     Packer,
@@ -45,7 +47,7 @@ from harness.mqtt_wire import (
     page_of,
     topic,
 )
-from tests.broker import Mosquitto, free_port, running_broker
+from tests.broker import Cable, Mosquitto, free_port, running_broker
 from tests.facts import episode
 
 ROOT = Path(__file__).parent.parent
@@ -261,6 +263,50 @@ def test_a_request_without_kinds_is_refused() -> None:
         msgspec.convert({"log": "l", "after": (0,), "kinds": ("step",)}, Request)
 
 
+def test_a_page_ends_where_publishing_does() -> None:
+    """A page tells nothing beyond the boundary of what was published, and says when it has come to
+    it; before, it says how far it goes."""
+    rows = list(enumerate(episode("e", 5), 1))
+    request = Request("log", (2, 1, 0, 0, 0), ("started", "step"))
+    assert request.lowest == 1
+    page = decode_page(page_of(request, rows[1:6], 4))
+    assert (page.upto, page.end, page.records) == (4, True, rows[1:4])
+    page = decode_page(page_of(request, rows[1:3], 4))
+    assert (page.upto, page.end, page.records) == (3, False, rows[1:3])
+    page = decode_page(page_of(Request("log", (4,) * 5, KINDS), [], 4))
+    assert (page.upto, page.end, page.records) == (4, True, [])
+
+
+def test_a_page_that_would_be_too_large_is_cut() -> None:
+    """A page of large records bears fewer of them and says how far it goes, so that nothing is
+    passed over."""
+    rows = [
+        (n, Record("e", 0, n, 1.0, StepTaken(Reply("x" * 900_000), Answer(""))))
+        for n in range(1, 9)
+    ]
+    have, got = NOWHERE, []
+    ledger = Ledger(KINDS)
+    ledger.hear("log", (0, 8, 0, 0, 0))
+    while ledger.behind():
+        request = ledger.request("log")
+        payload = page_of(request, rows[request.lowest :], 8)
+        assert len(payload) <= MAX_PAGE_BYTES
+        got += ledger.take_page(decode_page(payload))
+        assert request.after != have or have == NOWHERE
+        have = request.after
+    assert got == [record for _, record in rows]
+
+
+def test_a_page_that_does_not_follow_on_is_not_taken() -> None:
+    """A page that begins after what the follower has would leave a gap; it is passed over."""
+    rows = list(enumerate(episode("e", 5), 1))
+    late = decode_page(page_of(Request("log", (3,) * 5, KINDS), rows[3:], 8))
+    ledger = Ledger(KINDS)
+    ledger.hear("log", (1, 6, 7, 8, 0))
+    assert ledger.take_page(late) == []
+    assert ledger.request("log").after == NOWHERE
+
+
 # -- coming late, being slow
 
 
@@ -305,6 +351,43 @@ async def test_a_run_that_goes_on_is_followed_from_its_beginning(broker: Mosquit
                 await link.close()
     assert by_episode(steady) == by_episode(late) == by_episode(facts)
     assert len(steady) == len(late) == len(facts)
+
+
+async def test_a_run_that_goes_on_elsewhere_is_asked_for_its_beginning(broker: Mosquitto) -> None:
+    """On a broker that has never heard of the run's first part, followers get that too."""
+    facts = mixed(6, 6)
+    log, settings = Log(facts[:20]), settings_for(broker)
+    got: list[Record] = []
+    async with following(settings) as follower, anyio.create_task_group() as tasks:
+        tasks.start_soon(take, follower, got)
+        async with MqttLink(settings, "r", log="a", history=log.history, position=20) as link:
+            link.put(log.commit(facts[20:]))
+    assert by_episode(got) == by_episode(facts)
+    assert len(got) == len(facts)
+
+
+async def test_what_a_follower_has_no_room_for_stays_at_the_broker(broker: Mosquitto) -> None:
+    """A follower that is not read from holds its depth, one message and the few in flight."""
+    log, settings = Log(), settings_for(broker, batch=5, in_flight=4)
+    facts = mixed(30, 30)
+    got: list[Record] = []
+    async with (
+        following(settings, depth=10) as follower,
+        anyio.create_task_group() as tasks,
+        MqttLink(settings, "r", log="a", history=log.history) as link,
+    ):
+        link.put(log.commit(facts))
+        await until(lambda: link.statistics()["sent"] == len(facts))
+        # One message waits for room; behind it at most one other has come.
+        await until(lambda: follower.statistics()["queued"] > 10)
+        for _ in range(5):
+            got += await follower.receive()
+            await until(lambda: follower.statistics()["queued"] > 10)
+            assert follower.statistics()["queued"] <= 15
+            assert follower.statistics()["held"] <= 1
+        tasks.start_soon(take, follower, got)
+    assert by_episode(got) == by_episode(facts)
+    assert follower.statistics()["gaps"] == 0
 
 
 async def test_a_slow_follower_loses_nothing_to_the_broker(tmp_path: Path) -> None:
@@ -386,7 +469,66 @@ async def test_another_run_of_the_same_name_is_told_apart(broker: Mosquitto) -> 
     assert got == episode("e", 2) + episode("e", 7)
 
 
+async def test_a_run_that_died_unread_does_not_hold_up_the_next(broker: Mosquitto) -> None:
+    """A follower that waits in vain for the log of a dead run goes over to the new run of that
+    name."""
+    settings = settings_for(broker)
+    first, again = Log(), Log()
+    got: list[Record] = []
+    link = MqttLink(settings, "r", log="a", history=first.history)
+    async with dying(link):
+        link.put(first.commit(episode("dead", 2)))
+        await until(lambda: link.statistics()["sent"] == 5)
+        # The next status tells of the records; it is what the broker retains.
+        await until(lambda: link.statistics()["statuses"] > 2)
+    async with following(settings) as follower, anyio.create_task_group() as tasks:
+        tasks.start_soon(take, follower, got)
+        await until(lambda: follower.statistics()["gaps"] > 0)
+        async with MqttLink(settings, "r", log="b", history=again.history) as link:
+            link.put(again.commit(episode("e", 7)))
+    assert got == episode("e", 7)
+
+
 # -- brokers that go away
+
+
+async def test_a_connection_that_is_cut_costs_nothing(broker: Mosquitto) -> None:
+    """While a follower is cut off, the broker keeps what comes for it: nothing need be asked for
+    again."""
+    log = Log()
+    facts = mixed(10, 10)
+    got: list[Record] = []
+    async with anyio.create_task_group() as tasks:
+        cable = Cable(broker)
+        await tasks.start(cable.serve)
+        async with following(settings_for(broker, url=cable.url)) as follower:
+            async with MqttLink(settings_for(broker), "r", log="a", history=log.history) as link:
+                link.put(log.commit(facts[:40]))
+                await take(follower, got, until=40)
+                await cable.cut()
+                link.put(log.commit(facts[40:]))
+                await until(lambda: link.statistics()["sent"] == len(facts))
+            await take(follower, got)
+            assert follower.statistics()["connects"] == 2
+            assert follower.statistics()["gaps"] == 0
+        tasks.cancel_scope.cancel()
+    assert by_episode(got) == by_episode(facts)
+    assert len(got) == len(facts)
+
+
+async def test_a_run_that_is_cancelled_still_sends_what_it_had(broker: Mosquitto) -> None:
+    """When the run around a link is cancelled, followers get what was handed over, and the end."""
+    log, settings = Log(), settings_for(broker)
+    facts = mixed(20, 20)
+    got: list[Record] = []
+    async with following(settings) as follower:
+        with anyio.CancelScope() as scope:
+            async with MqttLink(settings, "r", log="a", history=log.history) as link:
+                link.put(log.commit(facts))
+                scope.cancel()
+                await anyio.sleep_forever()
+        await take(follower, got)
+    assert by_episode(got) == by_episode(facts)
 
 
 async def test_a_broker_that_dies_in_the_middle_costs_nothing(broker: Mosquitto) -> None:
@@ -447,6 +589,7 @@ async def test_publishers_wait_while_the_broker_is_away(broker: Mosquitto) -> No
             tasks.start_soon(take, follower, got)
             await until(lambda: published == len(facts) - 1)
             await bus.close()
+        assert bus.statistics()["sent"] == len(facts)
     assert got == facts
 
 

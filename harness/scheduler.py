@@ -13,7 +13,7 @@ import anyio.lowlevel
 
 from harness.plan import EpisodePlan
 
-_LOT = 16  # workers started between two turns of the loop
+_LOT = 256  # workers started between two turns of the loop
 
 
 async def run_all(

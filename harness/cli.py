@@ -1,0 +1,726 @@
+"""The command line: the roof, which chooses the real parts, wires them, and prints.
+
+Every verb ends with 0, with 1 when the thing asked about failed, or with 2 for bad input, which is
+told in one sentence on standard error. Results go to standard output, progress to standard error.
+"""
+
+import sys
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AsyncExitStack, closing, contextmanager
+from pathlib import Path
+from typing import Any
+
+import anyio
+import anyio.to_thread
+import click
+import msgspec
+from rich.console import Console
+from rich.table import Table
+
+from envpool.errors import PoolError
+from envpool.local import LocalPool
+from harness.bench import BenchReport, measure
+from harness.config import Settings, difference, resolve, saved, think_range
+from harness.dialects.base import Dialect
+from harness.dialects.choose import dialect_of
+from harness.dialects.rules import FormatSettings
+from harness.episode import Limits
+from harness.errors import HarnessError, LogError, SettingsError
+from harness.events import Ending, Label
+from harness.export import export as write_export
+from harness.history import parse_history
+from harness.log_reader import open_reader
+from harness.log_writer import open_log
+from harness.meters import Meters
+from harness.mqtt import MqttBus, MqttLink, runs_on
+from harness.mqtt_settings import MqttSettings
+from harness.plan import EpisodePlan, chosen_tasks, plan_of
+from harness.policies.base import Policy
+from harness.policies.mutants import MutantPolicy
+from harness.policies.noop import NoopPolicy
+from harness.policies.openai import OpenAIPolicy, OpenAISettings
+from harness.policies.oracle import OraclePolicy
+from harness.policies.random_calls import RandomPolicy
+from harness.policies.scripted import ScriptedPolicy
+from harness.policies.think import ThinkPolicy
+from harness.recorder import Recorder
+from harness.replay import replay as replay_log
+from harness.replay import what_if
+from harness.replay_report import render_replay, render_what_if
+from harness.report import RunReport, render_bench, render_run_report, report_of
+from harness.session import Link, Parts, run_session
+from harness.show import render_episode, render_run
+from harness.store import LOG_NAME, write_atomically
+from harness.tuning import allow_many_files, quiet_logs, run, settle_memory
+from harness.watch import watch as watch_run
+from judge.court import CodeCourt
+from judge.errors import JudgeError
+from judge.gate import check_scenario
+from judge.gate_report import merged, render
+from judge.judging import Tally, judge_log
+from judge.rewards import PROFILES
+from scenarios.catalogue import bundled_names, find
+from scenarios.errors import PackageError, ScenarioError
+from scenarios.format import Scenario, Task
+
+_EXPECTED = (HarnessError, ScenarioError, PoolError, JudgeError)
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(package_name="rehearsal")
+@click.option("-v", "--verbose", count=True, help="Log what happens (-vv: everything).")
+def cli(verbose: int) -> None:
+    """A rehearsal room for tool-using agents."""
+    quiet_logs(verbose)
+
+
+def main() -> None:
+    """The command `rehearse`."""
+    try:
+        cli(standalone_mode=False)
+    except click.exceptions.Abort:
+        click.echo("interrupted; --resume goes on", err=True)
+        sys.exit(130)
+    except click.ClickException as exc:
+        exc.show()
+        sys.exit(2)
+    except click.exceptions.Exit as exc:
+        sys.exit(exc.exit_code)
+    except KeyboardInterrupt:
+        click.echo("interrupted; --resume goes on", err=True)
+        sys.exit(130)
+    except BrokenPipeError:
+        sys.exit(1)
+    except Exception as exc:
+        known = _only(exc)
+        if not isinstance(known, _EXPECTED):
+            raise
+        click.echo(f"error: {known}", err=True)
+        sys.exit(2)
+
+
+def _only(exc: BaseException) -> BaseException:
+    """The one exception inside groups of one."""
+    while isinstance(exc, BaseExceptionGroup) and len(exc.exceptions) == 1:
+        exc = exc.exceptions[0]
+    return exc
+
+
+# Flags ------------------------------------------------------------------------------------------
+
+_JSON = click.option(
+    "--json", "json_file", metavar="FILE", help="Write the result as JSON; - for standard output."
+)
+_RUN_FLAGS = (
+    click.argument("scenarios", nargs=-1, metavar="[SCENARIO[:TASK]]..."),
+    click.option("-p", "--policy", help="oracle, mutant, random, noop, scripted or openai."),
+    click.option("-m", "--model", help="The model's name, for policy openai."),
+    click.option("--base-url", help="The model server's URL, as in http://localhost:8000/v1."),
+    click.option("--client", help="lean (default) or package: the openai package's own client."),
+    click.option("--script", help="The file of calls, for policy scripted."),
+    click.option("-n", "--episodes", type=int, help="Episodes in all; default: one of each task."),
+    click.option("-g", "--group-size", type=int, help="Episodes of one task in a row."),
+    click.option("-c", "--concurrency", type=int, help="Episodes live at once."),
+    click.option("--seed", type=int, help="What everything drawn at random follows from."),
+    click.option("--history", help="full, last:W or tokens:N."),
+    click.option("--dialect", help="native, hermes, awm or awm-tool."),
+    click.option("--format-rules", help="basic, awm or off."),
+    click.option("--format-stop/--no-format-stop", default=None, help="End at a malformed step."),
+    click.option("--format-reward", type=float, help="Of a malformed step; default -1."),
+    click.option("--max-steps", type=int, help="Steps of an episode."),
+    click.option("--token-limit", type=int, help="Tokens generated in an episode."),
+    click.option("--time-limit", type=float, help="Seconds of an episode."),
+    click.option("--reply-timeout", type=float, help="Seconds for a reply, retries included."),
+    click.option("--call-timeout", type=float, help="Seconds for a tool call."),
+    click.option("--request-timeout", type=float, help="Seconds for one request to the model."),
+    click.option("--max-attempts", type=int, help="Requests for one reply."),
+    click.option("--temperature", type=float, help="Of the model."),
+    click.option("--top-p", type=float, help="Of the model."),
+    click.option("--max-tokens", type=int, help="Of one reply."),
+    click.option("--think", metavar="LOW:HIGH", help="Seeded think time before each reply, s."),
+    click.option("--judge", help="code (default) or none."),
+    click.option("--rewards", help="awm (default) or sparse."),
+    click.option("--bus", metavar="URL", help="Publish on a broker: mqtt[s]://user@host:port."),
+    click.option("--config", type=click.Path(path_type=Path), help="Settings in TOML."),
+    click.option("-o", "--output", type=click.Path(path_type=Path), help="The run's folder."),
+    click.option("--resume", is_flag=True, help="Go on with the run in the folder."),
+    click.option("--dry-run", is_flag=True, help="Print the resolved settings and stop."),
+    _JSON,
+)
+
+
+def _run_flags(command: Callable[..., None]) -> Callable[..., None]:
+    for flag in reversed(_RUN_FLAGS):
+        command = flag(command)
+    return command
+
+
+def _settings(config: Path | None, output: Path | None, resume: bool, flags: Any) -> Settings:
+    """The resolved settings; a run that goes on has those with which it began."""
+    began = output / "run.toml" if resume and output is not None else None
+    if began is None or not began.is_file():
+        return resolve(config, flags)
+    settings = resolve(config or began, flags)
+    if (changed := difference(began, settings)) is not None:
+        raise SettingsError(f"{began}: {changed}")
+    return settings
+
+
+def _write_json(result: Any, json_file: str | None) -> None:
+    """Write the machine-readable result where it was asked for."""
+    if json_file is None:
+        return
+    data = msgspec.json.format(msgspec.json.encode(result), indent=2) + b"\n"
+    if json_file == "-":
+        sys.stdout.buffer.write(data)
+        sys.stdout.buffer.flush()
+        return
+    try:
+        write_atomically(Path(json_file), data)
+    except OSError as exc:
+        raise SettingsError(f"--json: {json_file} cannot be written: {exc}") from exc
+
+
+def _console(json_file: str | None) -> Console:
+    """Where a person reads: standard error when JSON takes standard output."""
+    return Console(stderr=json_file == "-")
+
+
+# Running ----------------------------------------------------------------------------------------
+
+
+@cli.command("run")
+@_run_flags
+def run_command(
+    config: Path | None,
+    output: Path | None,
+    resume: bool,
+    dry_run: bool,
+    json_file: str | None,
+    **flags: Any,
+) -> None:
+    """Run episodes and log them."""
+    settings = _settings(config, output, resume, flags)
+    if output is None:
+        output = _fresh_folder(settings)
+    if dry_run:
+        _print_settings(settings)
+        return
+    _run(settings, output, resume)
+    report = _report(output)
+    write_atomically(output / "report.json", msgspec.json.format(msgspec.json.encode(report)))
+    console = _console(json_file)
+    console.print(f"run folder {output}", highlight=False)
+    render_run_report(report, console)
+    _write_json(report, json_file)
+
+
+@cli.command("bench")
+@_run_flags
+@click.option("--sweep", metavar="FIELD=A,B,C", help="Bench once for each value of a setting.")
+def bench_command(
+    config: Path | None,
+    output: Path | None,
+    resume: bool,
+    dry_run: bool,
+    json_file: str | None,
+    sweep: str | None,
+    **flags: Any,
+) -> None:
+    """Run episodes and measure them."""
+    settings = _settings(config, output, resume, flags)
+    if dry_run:
+        _print_settings(settings)
+        return
+    console = _console(json_file)
+    if sweep is None:
+        report = _bench(settings, output, resume)
+        render_bench(report, console)
+        _write_json(report, json_file)
+        return
+    name, runs = _swept(settings, sweep)
+    reports = []
+    for value, one in runs:
+        folder = None if output is None else output / f"{name}-{value}"
+        reports.append((value, _bench(one, folder, resume)))
+    _render_sweep(name, reports, console)
+    _write_json({"sweep": name, "runs": [{name: v, "bench": r} for v, r in reports]}, json_file)
+
+
+def _bench(settings: Settings, output: Path | None, resume: bool) -> BenchReport:
+    if output is not None:
+        report = _measured(settings, output, resume)
+        write_atomically(output / "report.json", msgspec.json.format(msgspec.json.encode(report)))
+        return report
+    with tempfile.TemporaryDirectory(prefix="rehearse-") as folder:
+        return _measured(settings, Path(folder) / "bench", False)
+
+
+def _measured(settings: Settings, folder: Path, resume: bool) -> BenchReport:
+    meters, pool, counts = _run(settings, folder, resume)
+    scenarios = {scenario.name: scenario for scenario, _ in chosen_tasks(settings.scenarios)}
+    with closing(pool):
+        worlds = {name: pool.host(scenario) for name, scenario in scenarios.items()}
+        return measure(folder, meters, worlds, concurrency=settings.concurrency, policy=counts)
+
+
+def _swept(settings: Settings, sweep: str) -> tuple[str, list[tuple[int, Settings]]]:
+    name, _, values = sweep.partition("=")
+    name = name.replace("-", "_")
+    if name not in ("concurrency", "group_size", "episodes", "max_steps"):
+        raise SettingsError(f"--sweep: {name!r} is none of concurrency, episodes, group_size")
+    try:
+        numbers = [int(value) for value in values.split(",")]
+    except ValueError:
+        raise SettingsError(f"--sweep: {values!r} is no list of whole numbers") from None
+    return name, [(n, resolve(None, _flags_of(settings) | {name: n})) for n in numbers]
+
+
+def _flags_of(settings: Settings) -> dict[str, Any]:
+    return {name: value for name, value in msgspec.to_builtins(settings).items() if value != ""}
+
+
+def _render_sweep(name: str, reports: Sequence[tuple[int, BenchReport]], console: Console) -> None:
+    table = Table(name, "episodes/s", "calls/s", "overhead", "step p99 µs", "lag p99 ms", "MB", "")
+    for column in table.columns[:-1]:
+        column.justify = "right"
+    fastest = max(report.tool_calls_per_s for _, report in reports) or 1.0
+    for value, report in reports:
+        table.add_row(
+            f"{value:,}",
+            f"{report.episodes_per_s:,.0f}",
+            f"{report.tool_calls_per_s:,.0f}",
+            f"{report.overhead_ratio:.2f}",
+            f"{report.step_us.p99:,.0f}",
+            f"{report.loop_lag_ms.p99:,.1f}",
+            f"{report.rss_mb:,.0f}",
+            "█" * round(20 * report.tool_calls_per_s / fastest),
+        )
+    console.print(table)
+
+
+def _run(
+    settings: Settings, folder: Path, resume: bool
+) -> tuple[Meters, LocalPool, dict[str, float]]:
+    """Run what the settings say into a folder."""
+    if not settings.scenarios:
+        raise SettingsError("scenarios: name at least one scenario")
+    if (folder / LOG_NAME).exists() and not resume:
+        raise LogError(f"{folder}: there is a run already; --resume goes on, or name another")
+    tasks = chosen_tasks(settings.scenarios)
+    plans = list(
+        plan_of(
+            tasks,
+            episodes=settings.episodes,
+            group_size=settings.group_size,
+            seed=settings.seed,
+        )
+    )
+    pool = LocalPool()
+    for scenario, _ in tasks:
+        pool.host(scenario)
+    dialect = dialect_of(settings.dialect, mend=settings.format_rules != "awm")
+    client = _client(settings) if settings.policy == "openai" else None
+    policy: Policy = client or _player(settings, dialect, pool, tasks)
+    if settings.think:
+        policy = ThinkPolicy(policy, *think_range(settings.think), settings.seed)
+    history = parse_history(settings.history)
+    folder.mkdir(parents=True, exist_ok=True)
+    packages = {scenario.name: scenario.digest for scenario, _ in tasks}
+    if not (folder / "run.toml").exists():
+        write_atomically(folder / "run.toml", saved(settings, packages=packages))
+    court = CodeCourt(pool, [scenario for scenario, _ in tasks], PROFILES[settings.rewards])
+    parts = Parts(
+        pool=pool,
+        policy=policy,
+        dialect=dialect,
+        history=history,
+        format=_format(settings),
+        limits=_limits(settings),
+        judge=court if settings.judge == "code" else None,
+        link=_link(settings, folder, len(plans)) if settings.bus else None,
+    )
+    allow_many_files(settings.concurrency + 256)
+    settle_memory()
+    meters = Meters()
+    run(_session, folder, plans, parts, settings.concurrency, meters, resume, client)
+    return meters, pool, {} if client is None else client.statistics()
+
+
+async def _session(
+    folder: Path,
+    plans: Sequence[EpisodePlan],
+    parts: Parts,
+    concurrency: int,
+    meters: Meters,
+    resume: bool,
+    client: OpenAIPolicy | None,
+) -> None:
+    async with AsyncExitStack() as stack:
+        if client is not None:
+            await stack.enter_async_context(client)
+        await run_session(
+            folder,
+            plans,
+            parts,
+            concurrency=concurrency,
+            meters=meters,
+            resume=resume,
+            console=Console(stderr=True),
+        )
+
+
+def _client(settings: Settings) -> OpenAIPolicy:
+    return OpenAIPolicy(
+        OpenAISettings(
+            model=settings.model,
+            base_url=settings.base_url or None,
+            temperature=settings.temperature,
+            top_p=settings.top_p,
+            max_tokens=settings.max_tokens,
+            seed=settings.seed,
+            timeout_s=settings.request_timeout,
+            max_attempts=settings.max_attempts,
+            concurrency=settings.concurrency,
+            client=settings.client,
+        )
+    )
+
+
+def _player(
+    settings: Settings,
+    dialect: Dialect,
+    pool: LocalPool,
+    tasks: Sequence[tuple[Scenario, Task]],
+) -> Policy:
+    """The policies that play what somebody wrote down."""
+    if settings.policy == "oracle":
+        return OraclePolicy(dialect)
+    if settings.policy == "noop":
+        return NoopPolicy(dialect)
+    if settings.policy == "random":
+        return RandomPolicy(dialect)
+    if settings.policy == "mutant":
+        return MutantPolicy(dialect, _writes_of(pool))
+    script = ScriptedPolicy(Path(settings.script), dialect)
+    script.require([(scenario.name, task.id) for scenario, task in tasks])
+    return script
+
+
+def _writes_of(pool: LocalPool) -> Callable[[Scenario, Task], list[bool]]:
+    """Which calls of an oracle change rows, found by making them once."""
+    known: dict[tuple[str, str], list[bool]] = {}
+
+    def writes(scenario: Scenario, task: Task) -> list[bool]:
+        key = (scenario.digest, task.id)
+        if key not in known:
+            lease = pool.host(scenario).lease()
+            known[key] = [
+                bool(lease.call(call.name, call.arguments).changes) for call in task.oracle
+            ]
+        return known[key]
+
+    return writes
+
+
+def _format(settings: Settings) -> FormatSettings:
+    return FormatSettings(
+        rules=settings.format_rules, reward=settings.format_reward, stop=settings.format_stop
+    )
+
+
+def _limits(settings: Settings) -> Limits:
+    return Limits(
+        max_steps=settings.max_steps,
+        token_limit=settings.token_limit,
+        time_limit=settings.time_limit,
+        reply_timeout=settings.reply_timeout,
+        call_timeout=settings.call_timeout,
+    )
+
+
+def _link(settings: Settings, folder: Path, episodes: int) -> Link:
+    """Publishes the run's log on the broker of the settings."""
+
+    async def history(after: int) -> Any:
+        def read() -> Any:
+            with open_reader(folder) as reader:
+                return reader.records_after(after)
+
+        return await anyio.to_thread.run_sync(read)
+
+    broker = msgspec.structs.replace(settings.mqtt, url=settings.bus)
+    identity = (folder / "run.toml").stat().st_ino
+
+    def link(position: int) -> MqttLink:
+        return MqttLink(
+            broker,
+            folder.name,
+            log=f"{folder.name}-{identity}",
+            history=history,
+            position=position,
+            episodes=episodes,
+        )
+
+    return link
+
+
+def _fresh_folder(settings: Settings) -> Path:
+    """runs/<scenario>-<policy>-<number>, the first that is not there yet."""
+    first = Path(settings.scenarios[0].partition(":")[0]).name if settings.scenarios else "run"
+    number = 1
+    while (folder := Path("runs") / f"{first}-{settings.policy}-{number}").exists():
+        number += 1
+    return folder
+
+
+def _print_settings(settings: Settings) -> None:
+    tasks = chosen_tasks(settings.scenarios)
+    packages = {scenario.name: scenario.digest for scenario, _ in tasks}
+    plans = plan_of(
+        tasks, episodes=settings.episodes, group_size=settings.group_size, seed=settings.seed
+    )
+    click.echo(saved(settings, packages=packages).decode(), nl=False)
+    click.echo(f"# {sum(1 for _ in plans)} episodes of {len(tasks)} tasks")
+
+
+def _report(folder: Path) -> RunReport:
+    with open_reader(folder) as reader:
+        return report_of(reader.episodes())
+
+
+# Looking back -----------------------------------------------------------------------------------
+
+_RUN = click.argument("folder", metavar="RUN", type=click.Path(path_type=Path))
+
+
+@cli.command("show")
+@_RUN
+@click.argument("episode", required=False)
+def show_command(folder: Path, episode: str | None) -> None:
+    """Show a run, or one episode of it, turn by turn."""
+    console = Console()
+    with open_reader(folder) as reader:
+        if episode is None:
+            render_run(reader, console)
+        else:
+            render_episode(reader.trajectory(episode), console)
+
+
+@cli.command("replay")
+@_RUN
+@click.option("--world", type=click.Path(path_type=Path), help="What if: a changed package.")
+@_JSON
+def replay_command(folder: Path, world: Path | None, json_file: str | None) -> None:
+    """Execute every call again and compare; ends with 1 when something diverged."""
+    console = _console(json_file)
+    with open_reader(folder) as reader, closing(LocalPool()) as pool:
+        if world is not None:
+            changed = find(str(world))
+            judge = CodeCourt(pool, [changed], PROFILES["awm"])
+            changes = what_if(reader, pool, changed, judge.judge)
+            render_what_if(changes, console)
+            _write_json(changes, json_file)
+            return
+        report = replay_log(reader, pool, _scenario_of(folder))
+    render_replay(report, console)
+    _write_json(report, json_file)
+    if report.divergences:
+        sys.exit(1)
+
+
+@cli.command("judge")
+@_RUN
+@click.option("--mode", type=click.Choice(["code"]), default="code", help="Which judge.")
+@click.option("--rewards", type=click.Choice(sorted(PROFILES)), default="awm")
+@_JSON
+def judge_command(folder: Path, mode: str, rewards: str, json_file: str | None) -> None:
+    """Judge a run again from its log; the new verdicts are appended to it."""
+    run(_judge_again, folder, rewards, json_file)
+
+
+async def _judge_again(folder: Path, rewards: str, json_file: str | None) -> None:
+    scenario_of = _scenario_of(folder)
+    tally = Tally()
+    with open_reader(folder) as reader, closing(LocalPool()) as pool:
+        worlds = reader.worlds().values()
+        scenarios = [scenario_of(world.scenario, world.package) for world in worlds]
+        court = CodeCourt(pool, scenarios, PROFILES[rewards])
+        progress = reader.progress()
+        async with open_log(folder, resume=True) as log:
+            recorder = Recorder(log)
+            for trajectory, judged in judge_log(reader.trajectories(), court):
+                tally.add(trajectory, judged)
+                recorder.open(trajectory.episode, seq=progress[trajectory.episode].next_seq)
+                await recorder.record(trajectory.episode, trajectory.attempt, judged)
+                recorder.close(trajectory.episode)
+            await log.flush()
+    summary = tally.summary()
+    console = _console(json_file)
+    reward = "none" if summary.mean_reward is None else f"{summary.mean_reward:.3f}"
+    console.print(f"{summary.episodes} episodes judged, mean reward {reward}", highlight=False)
+    for label, count in summary.labels.items():
+        console.print(f"  {label:<20} {count:,}", highlight=False)
+    for left in summary.unjudged_episodes:
+        console.print(f"  unjudged {left.episode}: {left.why}", highlight=False)
+    _write_json(summary, json_file)
+
+
+def _scenario_of(folder: Path) -> Callable[[str, str], Scenario]:
+    """Finds the package of a logged world: bundled, or at the path that the run was given."""
+    places = resolve(folder / "run.toml", {}).scenarios if (folder / "run.toml").is_file() else ()
+
+    def scenario_of(name: str, package: str) -> Scenario:
+        for place in places:
+            try:
+                scenario = find(place.partition(":")[0])
+            except ScenarioError:
+                continue
+            if scenario.digest == package:
+                return scenario
+        found = find(name)
+        if found.digest != package:
+            raise LogError(
+                f"{folder}: scenario {name!r} has changed since the run: its package was "
+                f"{package}, and is {found.digest} now (replay --world asks what would change)"
+            )
+        return found
+
+    return scenario_of
+
+
+@cli.command("export")
+@_RUN
+@click.option("--to", type=click.Choice(["jsonl", "parquet", "sft"]), default="jsonl")
+@click.option("-o", "--output", type=click.Path(path_type=Path), help="The file to write.")
+@click.option("--dumps", is_flag=True, help="Add the final state of every table.")
+@click.option("--label", "labels", multiple=True, type=click.Choice([str(x) for x in Label]))
+@click.option("--ending", "endings", multiple=True, type=click.Choice([str(x) for x in Ending]))
+def export_command(
+    folder: Path,
+    to: Any,
+    output: Path | None,
+    dumps: bool,
+    labels: Sequence[str],
+    endings: Sequence[str],
+) -> None:
+    """Write a run's episodes: JSON lines, Parquet, or chats for supervised training."""
+    path = output or folder / ("episodes.parquet" if to == "parquet" else f"{to}.jsonl")
+    with open_reader(folder) as reader:
+        count = write_export(
+            reader,
+            path,
+            to=to,
+            dumps=dumps,
+            labels=[Label(label) for label in labels] or None,
+            endings=[Ending(ending) for ending in endings] or None,
+        )
+    click.echo(f"{count} episodes in {path}")
+
+
+@cli.command("watch")
+@click.argument("name", metavar="[RUN]", required=False)
+@click.option("--bus", required=True, metavar="URL", help="mqtt[s]://user@host:port")
+@click.option("--events", is_flag=True, help="A line for each event.")
+def watch_command(name: str | None, bus: str, events: bool) -> None:
+    """Follow a run over a broker, from its beginning, until it ends."""
+    run(_watch, name, MqttSettings(url=bus), events)
+
+
+async def _watch(name: str | None, settings: MqttSettings, events: bool) -> None:
+    if name is None:
+        runs = await runs_on(settings)
+        if not runs:
+            raise SettingsError("RUN: the broker knows of no run")
+        name = runs[0].run
+        click.echo(f"watching {name}", err=True)
+    async with MqttBus(settings, name) as bus, bus.subscribe() as follower:
+        await watch_run(follower, Console(), events=events, status=lambda: follower.status)
+
+
+# Worlds -----------------------------------------------------------------------------------------
+
+
+@cli.group("scenarios")
+def scenarios_group() -> None:
+    """The catalogue of worlds and their quality gate."""
+
+
+@scenarios_group.command("list")
+@_JSON
+def list_command(json_file: str | None) -> None:
+    """List the bundled worlds."""
+    table = Table("name", "title", "tasks", "description", box=None, pad_edge=False)
+    rows = []
+    for name in bundled_names():
+        scenario = find(name)
+        tasks = len(scenario.tasks)
+        table.add_row(name, scenario.title, str(tasks), scenario.description)
+        rows.append({"name": name, "title": scenario.title, "tasks": tasks})
+    _console(json_file).print(table)
+    _write_json(rows, json_file)
+
+
+@scenarios_group.command("show")
+@click.argument("name")
+@_JSON
+def show_scenario_command(name: str, json_file: str | None) -> None:
+    """Show a world: its tables, tools, rules and tasks."""
+    scenario = find(name)
+    with closing(LocalPool()) as pool:
+        world = pool.host(scenario)
+        rows = {table: len(found) for table, found in world.dump(world.lease().overlay).items()}
+    console = _console(json_file)
+    user = scenario.user
+    console.print(f"{scenario.title} {scenario.version} ({scenario.name})", style="bold")
+    console.print(scenario.description)
+    console.print(f"clock {scenario.clock}, user {user.name} ({user.role})", highlight=False)
+    with _section(console, "tables"):
+        console.print(", ".join(f"{table} {count}" for table, count in rows.items()))
+    with _section(console, "tools"):
+        for tool in world.tools:
+            console.print(f"{tool.name}: {tool.description.splitlines()[0]}", highlight=False)
+    with _section(console, "tasks"):
+        for task in scenario.tasks:
+            console.print(f"{task.id} [{task.difficulty}, {task.kind}]", markup=False)
+            console.print(f"  {task.instruction}", markup=False, highlight=False)
+    described = {
+        "name": scenario.name,
+        "tables": rows,
+        "tools": world.tools,
+        "tasks": [
+            {"id": t.id, "difficulty": t.difficulty, "kind": t.kind, "instruction": t.instruction}
+            for t in scenario.tasks
+        ],
+    }
+    _write_json(described, json_file)
+
+
+@contextmanager
+def _section(console: Console, title: str) -> Iterator[None]:
+    console.print()
+    console.print(title, style="bold")
+    yield
+
+
+@scenarios_group.command("check")
+@click.argument("paths", nargs=-1, required=True, metavar="PATH...")
+@_JSON
+def check_command(paths: Sequence[str], json_file: str | None) -> None:
+    """Prove worlds: the quality gate. Ends with 1 when a check fails."""
+    reports = []
+    for path in paths:
+        try:
+            reports.append(check_scenario(path))
+        except PackageError as exc:
+            raise SettingsError(str(exc)) from exc
+    render(reports, _console(json_file))
+    total = merged(reports)
+    _write_json(total, json_file)
+    if not total.ok:
+        sys.exit(1)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,153 @@
+"""The settings of a run: one struct, one TOML file, one flag for each field.
+
+A flag wins over the file given with --config, which wins over the default. The resolved settings
+are saved as run.toml beside the result and can be given to --config again.
+"""
+
+import platform
+import tomllib
+from collections.abc import Mapping
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any, Literal
+
+import apsw
+import msgspec
+import tomli_w
+
+from harness.errors import SettingsError
+from harness.mqtt_settings import MqttSettings
+
+PolicyName = Literal["oracle", "mutant", "random", "noop", "scripted", "openai"]
+
+
+class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What a run is made of. None means: not set; what follows then stands beside the field."""
+
+    scenarios: tuple[str, ...] = ()
+    policy: PolicyName = "oracle"
+    episodes: int | None = None  # None: one group of every task
+    group_size: int = 1
+    concurrency: int = 64
+    seed: int = 0
+    history: str = "full"
+    dialect: Literal["native", "hermes", "awm", "awm-tool"] = "native"
+    format_rules: Literal["basic", "awm", "off"] = "basic"
+    format_reward: float = -1.0
+    format_stop: bool = True
+    max_steps: int = 20
+    token_limit: int | None = None  # None: no limit
+    time_limit: float | None = None  # None: no limit
+    reply_timeout: float | None = 300.0  # None: no limit
+    call_timeout: float | None = 60.0  # None: no limit
+    judge: Literal["code", "none"] = "code"
+    rewards: Literal["awm", "sparse"] = "awm"
+    think: str = ""  # seconds, as in "1:5"; empty: none
+    script: str = ""  # the file of policy `scripted`
+    model: str = ""
+    base_url: str = ""  # empty: OPENAI_BASE_URL, else OpenAI's
+    client: Literal["lean", "package"] = "lean"
+    temperature: float | None = None  # None: the server's default
+    top_p: float | None = None  # None: the server's default
+    max_tokens: int | None = None  # of one reply; None: the server's default
+    request_timeout: float = 120.0  # seconds for one attempt
+    max_attempts: int = 8
+    bus: str = ""  # mqtt://… or mqtts://…; empty: this process only
+    mqtt: MqttSettings = MqttSettings()
+
+
+def resolve(config: Path | None, flags: Mapping[str, Any]) -> Settings:
+    """The settings from a file and flags (None: not given). Raises SettingsError naming file and
+    field."""
+    table = {} if config is None else _table(config)
+    table.pop("environment", None)  # what run.toml says beside the settings
+    given = {name: value for name, value in flags.items() if value is not None and value != ()}
+    place = f"{config}: " if config else ""
+    if table:
+        _converted(table, place)
+    settings = _converted(table | given, "" if given else place)
+    _check(settings)
+    return settings
+
+
+def saved(settings: Settings, *, packages: Mapping[str, str]) -> bytes:
+    """run.toml: the settings, and what they were run with. It bears no password."""
+    public = msgspec.structs.replace(
+        settings,
+        bus=MqttSettings(url=settings.bus).public().url if settings.bus else "",
+        mqtt=settings.mqtt.public(),
+    )
+    table = {
+        name: value for name, value in msgspec.to_builtins(public).items() if value is not None
+    }
+    table["environment"] = {
+        "rehearsal": version("rehearsal"),
+        "python": platform.python_version(),
+        "sqlite": apsw.sqlite_lib_version(),
+        "packages": dict(packages),
+    }
+    return tomli_w.dumps(table).encode()
+
+
+def difference(saved_file: Path, settings: Settings) -> str | None:
+    """The first setting in which a run that shall go on differs from the one that began; None
+    when they agree. Where and how fast it runs may differ."""
+    before = resolve(saved_file, {})
+    for name in Settings.__struct_fields__:
+        if name in ("concurrency", "bus", "mqtt", "max_attempts", "request_timeout", "client"):
+            continue
+        old, new = getattr(before, name), getattr(settings, name)
+        if old != new:
+            return f"{name}: the run began with {old!r}, not {new!r}"
+    return None
+
+
+def think_range(text: str) -> tuple[float, float]:
+    """The bounds of a think time. Raises SettingsError.
+
+    Example: "1:5" -> (1.0, 5.0)
+    Example: "2" -> (2.0, 2.0)
+    """
+    low, _, high = text.partition(":")
+    try:
+        bounds = float(low), float(high or low)
+    except ValueError:
+        raise SettingsError(f"think: {text!r} is no range of seconds such as 1:5") from None
+    if not 0 <= bounds[0] <= bounds[1] < float("inf"):
+        raise SettingsError(f"think: {text!r} is no range of seconds such as 1:5")
+    return bounds
+
+
+def _table(path: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError) as exc:
+        raise SettingsError(f"{path}: the settings cannot be read: {exc}") from exc
+    except tomllib.TOMLDecodeError as exc:
+        raise SettingsError(f"{path}: not valid TOML: {exc}") from exc
+
+
+def _converted(table: Mapping[str, Any], place: str) -> Settings:
+    try:
+        return msgspec.convert(dict(table), Settings)
+    except msgspec.ValidationError as exc:
+        fault, _, field = str(exc).partition(" - at `$")
+        field = field.rstrip("`").lstrip(".")
+        fault = fault[:1].lower() + fault[1:].replace("`", "'")
+        raise SettingsError(f"{place}{field}: {fault}" if field else f"{place}{fault}") from exc
+
+
+def _check(settings: Settings) -> None:
+    for name in ("group_size", "concurrency", "max_steps"):
+        if getattr(settings, name) < 1:
+            raise SettingsError(f"{name}: must be at least 1, not {getattr(settings, name)}")
+    for name in ("time_limit", "reply_timeout", "call_timeout", "token_limit"):
+        value = getattr(settings, name)
+        if value is not None and value <= 0:
+            raise SettingsError(f"{name}: must be more than 0, not {value}")
+    if settings.think:
+        think_range(settings.think)
+    if settings.policy == "scripted" and not settings.script:
+        raise SettingsError("script: policy 'scripted' needs a file of calls")
+    if settings.policy == "openai" and not settings.model:
+        raise SettingsError("model: policy 'openai' needs the name of a model")

@@ -1,0 +1,75 @@
+# One verb for each chore; CI calls the same.
+
+python := env_var_or_default("PYTHON", "python3")
+bin := ".venv/bin"
+
+# List the verbs.
+default:
+    @just --list
+
+# Make or renew the environment.
+sync:
+    #!/usr/bin/env bash
+    set -euo pipefail
+    if [ .venv/.synced -nt pyproject.toml ] && [ .venv/.synced -nt constraints.txt ]; then exit 0; fi
+    [ -x {{bin}}/python ] || {{python}} -m venv .venv
+    {{bin}}/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+    touch .venv/.synced
+
+# See that the MQTT broker of the tests is installed (Debian, Homebrew).
+setup:
+    #!/usr/bin/env bash
+    set -euo pipefail
+    PATH="$PATH:/usr/sbin:/usr/local/sbin:/opt/homebrew/sbin"
+    command -v mosquitto >/dev/null && exit 0
+    if command -v apt-get >/dev/null; then
+        sudo=$([ "$(id -u)" = 0 ] || echo sudo)
+        $sudo apt-get update -qq
+        $sudo env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends mosquitto
+    elif command -v brew >/dev/null; then
+        brew install mosquitto
+    else
+        echo "mosquitto is missing: install it with your system's packages" >&2
+        exit 1
+    fi
+
+# Run the main job: 1,024 episodes on the bundled worlds, measured.
+bench *ARGS: sync
+    {{bin}}/rehearse bench shop_support flight_desk claims_desk -p oracle -n 1024 -c 1024 {{ARGS}}
+
+# Run the tests.
+test *ARGS: sync setup
+    {{bin}}/python -m pytest {{ARGS}}
+
+# Check style, types and layers.
+check: sync
+    {{bin}}/ruff check .
+    {{bin}}/ruff format --check .
+    {{bin}}/mypy
+    {{bin}}/mypy --strict scenarios/bundled/shop_support/tools.py
+    {{bin}}/mypy --strict scenarios/bundled/shop_support/verify.py
+    {{bin}}/mypy --strict scenarios/bundled/flight_desk/tools.py
+    {{bin}}/mypy --strict scenarios/bundled/flight_desk/verify.py
+    {{bin}}/mypy --strict scenarios/bundled/claims_desk/tools.py
+    {{bin}}/mypy --strict scenarios/bundled/claims_desk/verify.py
+    {{bin}}/python -m pytest -q tests/test_layers.py
+
+# Write the code in the house style.
+fmt: sync
+    {{bin}}/ruff check --fix .
+    {{bin}}/ruff format .
+
+# Prove the bundled worlds.
+gate: sync
+    {{bin}}/rehearse scenarios check shop_support flight_desk claims_desk
+
+# Measure speed and memory (docs/performance.md).
+perf *ARGS: sync
+    {{bin}}/python -m benchmarks {{ARGS}}
+
+# What CI runs.
+ci: check test gate
+
+# Remove what was built.
+clean:
+    rm -rf .venv build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache

@@ -223,11 +223,14 @@ class MqttLink:
                 tasks.start_soon(self._deliver, client, parcel, places)
 
     async def _pack(self) -> None:
-        """Wait until there is a parcel to send."""
+        """Wait until there is a parcel to send. A message costs 0.1 to 0.2 ms whatever it bears."""
+        enough = min(self._settings.batch, self._settings.outbox)
         while not self._parcels:
             while not self._outbox:
                 self._filled = anyio.Event()
                 await self._filled.wait()
+            if len(self._outbox) < enough:
+                await anyio.sleep(self._settings.gather_s)
             self._parcels.extend(self._packer.pack(self._outbox))
             if len(self._outbox) <= self._settings.outbox:
                 self._room.set()

@@ -11,6 +11,7 @@ noticed (the library drops the reason), and a closed socket is not registered fo
 
 import logging
 import random
+import socket
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 from typing import Any, TypeVar
@@ -33,6 +34,9 @@ Message = aiomqtt.Message
 MqttError = aiomqtt.MqttError  # the connection is lost, or an answer is overdue
 Will = aiomqtt.Will
 
+# A small message leaves at once. Otherwise it would wait until TCP has acknowledged the one before,
+# which the other side puts off: 40 ms for each page of a log (5,500 records/s against 126,000).
+_SOCKET = ((socket.IPPROTO_TCP, socket.TCP_NODELAY, 1),)
 _FIRST_BACKOFF = 0.1  # seconds
 _WILL_DELAY = 3  # seconds that a lost client has to come back before its will is told
 
@@ -197,6 +201,7 @@ class Connection:
             password=None if broker.password is None else broker.password.reveal(),
             identifier=self._identifier,
             logger=LIBRARY_LOG,
+            socket_options=_SOCKET,
             protocol=aiomqtt.ProtocolVersion.V5,
             will=None if self._will is None else self._will(),
             timeout=settings.connect_s,

@@ -146,7 +146,7 @@ class Follower:
             if what == "status":
                 self._take_status(payload)
             elif what == "catchup":
-                await self._take_page(decode_page(payload))
+                self._take_page(decode_page(payload))
             else:
                 await self._take_records(what, message)
         except (msgspec.DecodeError, ValueError) as exc:
@@ -174,10 +174,9 @@ class Follower:
             self._inbox.put_all(decode_records(message.payload))
             await self._inbox.wait_for_room()
 
-    async def _take_page(self, page: Page) -> None:
-        self._inbox.put_all(self._ledger.take_page(page))
+    def _take_page(self, page: Page) -> None:
+        self._inbox.put_all(self._ledger.take_page(page))  # there was room when it was asked for
         self._answered.set()
-        await self._inbox.wait_for_room()
 
     async def _fill_gaps(self, client: Client) -> None:
         """Ask for what is missing, a page at a time, while there is room for it."""

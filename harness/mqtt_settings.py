@@ -43,6 +43,7 @@ class MqttSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
     in_flight: int = 16  # messages sent that the broker has not acknowledged, at most
     ahead: int = 1  # messages that the broker sends a follower ahead of its using them, at most
     batch: int = 256  # records in one message, at most
+    gather_s: float = 0.02  # that records wait for others to share their message, at most
     outbox: int = 4096  # records that may wait for the broker before publishers wait
     session_s: int = 60  # how long the broker keeps messages for a follower that is away
     status_s: float = 1.0  # between two messages about how the run stands
@@ -57,7 +58,7 @@ class MqttSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
         for field in ("connect_s", "max_backoff_s", "status_s", "answer_s"):
             if not getattr(self, field) > 0:
                 raise ValueError(f"{field} must be more than 0, not {getattr(self, field)}")
-        for field in ("session_s", "close_s", "linger_s"):
+        for field in ("gather_s", "session_s", "close_s", "linger_s"):
             if not getattr(self, field) >= 0:
                 raise ValueError(f"{field} must be at least 0, not {getattr(self, field)}")
 

@@ -8,6 +8,10 @@
     rehearse/<run>/catchup/<client>/request    a follower asks for what it misses
     rehearse/<run>/catchup/<client>/answer     a page of the log for it
 
+A publisher writes under its run and reads catchup; a follower reads the run, and writes under its
+own catchup topics; who lists runs reads rehearse/+/status and writes rehearse/_probe. (A broker
+tells a client that it may not write; mosquitto does not tell one that it may not read.)
+
 Each record has a position in its publisher's log: a number that grows, so that the order of
 positions is the order within every episode. A message of records carries a Mark: which log, which
 positions it covers for its kind, and the heads, which tell for each kind up to which position

@@ -44,6 +44,7 @@ from harness.policies.oracle import OraclePolicy
 from harness.policies.random_calls import RandomPolicy
 from harness.policies.scripted import ScriptedPolicy
 from harness.policies.think import ThinkPolicy
+from harness.process import allow_many_files, quiet_logs, run
 from harness.recorder import Recorder
 from harness.replay import replay as replay_log
 from harness.replay import what_if
@@ -52,7 +53,7 @@ from harness.report import RunReport, render_bench, render_run_report, report_of
 from harness.session import Link, Parts, run_session
 from harness.show import render_episode, render_run
 from harness.store import LOG_NAME, write_atomically
-from harness.tuning import allow_many_files, quiet_logs, run, settle_memory
+from harness.tuning import tune_memory
 from harness.watch import watch as watch_run
 from judge.court import CodeCourt
 from judge.errors import JudgeError
@@ -342,7 +343,7 @@ def _run(
         link=_link(settings, folder, len(plans)) if settings.bus else None,
     )
     allow_many_files(settings.concurrency + 256)
-    settle_memory()
+    tune_memory()
     meters = Meters()
     run(_session, folder, plans, parts, settings.concurrency, meters, resume, client)
     return meters, pool, {} if client is None else client.statistics()

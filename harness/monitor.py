@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Iterable
 
 import anyio
+import structlog
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
@@ -16,6 +17,7 @@ from harness.events import EpisodeEnded, EpisodeStarted, Judged, Label, Record, 
 from harness.store import EpisodeRow
 
 _LINE_EVERY = 2.0  # seconds between two plain lines
+_log = structlog.get_logger(__name__)
 
 
 class Monitor:
@@ -85,10 +87,13 @@ class Monitor:
         elif isinstance(event, EpisodeEnded):
             self.num_ended += 1
             self.endings[event.ending] += 1
+            if not self._judged:
+                _log.info("episode_finished", episode=record.episode, ending=event.ending.value)
         elif isinstance(event, Judged):
             self.num_judged += 1
             if event.label is not None:
                 self.labels[event.label] += 1
+            _log.info("episode_finished", episode=record.episode, label=event.label)
 
     def _look(self) -> None:
         if self.finished >= self.total:

@@ -4,7 +4,7 @@
 
 The server is a process of its own and is not counted. Every episode of shop_support makes ten
 reading calls and answers: eleven replies. Printed is CPU in ms for each reply, the median of
-several runs, and its ratio to the first line, which is measured in the same run:
+several runs, which measure all of these in turns:
 
     aiohttp   the same request bodies sent with a bare aiohttp session, answers read and dropped
     policy    harness.policies.openai alone: windows to bodies, answers to replies
@@ -22,7 +22,6 @@ import time
 from collections.abc import Callable, Coroutine, Iterator
 from itertools import cycle, islice
 from pathlib import Path
-from statistics import median
 from typing import Any
 
 import aiohttp
@@ -30,6 +29,7 @@ import anyio
 import msgspec
 import uvloop
 
+from benchmarks.figures import Figure, figure, tell
 from benchmarks.model_server import Oracle, Part, PlayedCall
 from envpool.world import World
 from harness.dialects.native import Native
@@ -204,6 +204,17 @@ def measure(shape: Shape, *, package: bool, whole: bool) -> dict[str, list[float
     return found
 
 
+def figures(found: dict[str, list[float]]) -> list[Figure]:
+    """What was measured, the whole harness against the contract."""
+    per_reply = []
+    for name, values in found.items():
+        if name == "rehearse":
+            per_reply.append(figure("CPU a step over HTTP", "ms", values, reach=1.0, aim=0.5))
+        else:
+            per_reply.append(figure(f"CPU a reply, {name}", "ms", values))
+    return per_reply
+
+
 def main() -> None:
     """The command line."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
@@ -217,14 +228,7 @@ def main() -> None:
     allow_many_files()
     shape = Shape(options.episodes, options.concurrency, options.runs)
     found = measure(shape, package=options.package, whole=not options.client_only)
-    floor = median(found["aiohttp"])
-    print(f"CPU for each reply, {shape.episodes} episodes, {shape.concurrency} at once:")
-    for name, values in found.items():
-        middle = median(values)
-        spread = f"{min(values):.3f} to {max(values):.3f}"
-        print(f"  {name:9}{middle:8.3f} ms  ({spread})  {middle / floor:6.2f} of aiohttp")
-    if options.json:
-        options.json.write_bytes(msgspec.json.format(msgspec.json.encode(found)))
+    tell(figures(found), options.json)
 
 
 if __name__ == "__main__":

@@ -5,20 +5,21 @@ Promises:
 - What was started is ended: an episode that began records exactly one EpisodeEnded, whatever stops
   it, cancellation included.
 - Failures of the outside world (model, world, limits) end one episode with their word; bugs stop
-  the run with their traceback.
+  the run with their traceback, and the episode in which one showed is recorded as cancelled.
 """
 
 import time
-from collections.abc import Sequence
-from typing import Protocol
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, Protocol
 
+import anyio
 import anyio.lowlevel
 import msgspec
 
 from envpool.errors import WorldError
 from envpool.types import Env, Pool, ToolResult, ToolSpec
 from harness.dialects.base import Dialect
-from harness.dialects.rules import FormatSettings, make_rules
+from harness.dialects.rules import FormatRules, FormatSettings, make_rules
 from harness.errors import ContextLengthError, PolicyError
 from harness.events import Ending, EpisodeEnded, EpisodeStarted, StepTaken
 from harness.history import HistoryFold, HistoryManager, HistoryPolicy
@@ -83,22 +84,26 @@ def briefing_of(scenario: Scenario, task: Task, tools: Sequence[ToolSpec]) -> Br
     )
 
 
-async def run_episode(plan: EpisodePlan, stage: Stage) -> Ending:
+Outcome = tuple[Ending, str | None]  # how an episode ended, and why where that needs words
+
+
+async def run_episode(plan: EpisodePlan, stage: Stage, play: "Play | None" = None) -> Ending:
     """Run one episode and record its facts; gives how it ended.
 
+    `play` takes the episode's steps; None: the stage's policy takes them turn by turn.
     Raises PoolError when the world cannot be had at all. Cancellation is recorded, then passes on.
     """
     began = time.perf_counter()
     async with stage.pool.lease(plan.scenario, plan.task) as env:
         stage.meters.leased(time.perf_counter() - began)
-        run = _Episode(plan, stage, env)
+        run = Episode(plan, stage, env)
         run.start()
         cancelled = anyio.get_cancelled_exc_class()
         ending, error = Ending.CANCELLED, None
         try:
             with stage.watchdog.watch(stage.limits.time_limit) as watch:
-                ending, error = await run.turns(watch)
-            if watch.expired is not None:
+                ending, error = await (play or Episode.turns)(run, watch)
+            if watch.scope.cancelled_caught:
                 ending, error = _expired(watch, stage.limits)
         except ContextLengthError as exc:
             ending, error = Ending.TOKEN_LIMIT, str(exc)
@@ -108,6 +113,10 @@ async def run_episode(plan: EpisodePlan, stage: Stage) -> Ending:
             ending, error = Ending.WORLD_ERROR, str(exc)
         except cancelled:
             run.end(Ending.CANCELLED, "the run was cancelled", time.perf_counter() - began)
+            raise
+        except Exception as exc:
+            why = f"the run was stopped by {type(exc).__name__}: {exc}"
+            run.end(Ending.CANCELLED, why, time.perf_counter() - began)
             raise
         run.end(ending, error, time.perf_counter() - began)
     await stage.recorder.room()
@@ -120,39 +129,27 @@ def _expired(watch: Watch, limits: Limits) -> tuple[Ending, str]:
     return Ending.TIME_LIMIT, f"not done within {limits.time_limit:g} s"
 
 
-class _Episode:
-    """The facts of one running episode, and the next one."""
+class Episode:
+    """One running episode: its world, and the facts so far."""
 
-    __slots__ = (
-        "_agent",
-        "_answer",
-        "_briefing",
-        "_env",
-        "_num_tokens",
-        "_plan",
-        "_rules",
-        "_stage",
-        "_steps",
-    )
+    __slots__ = ("_call", "answer", "briefing", "env", "num_tokens", "plan", "stage", "steps")
 
     def __init__(self, plan: EpisodePlan, stage: Stage, env: Env) -> None:
-        self._plan = plan
-        self._stage = stage
-        self._env = env
-        self._briefing = briefing_of(plan.scenario, plan.task, env.tools)
-        self._agent: Agent = stage.policy.agent(
-            Assignment(
-                plan.episode, plan.scenario, plan.task, plan.seed, self._briefing, plan.member
-            )
-        )
-        self._rules = make_rules(stage.format, stage.dialect)
-        self._steps: list[StepTaken] = []
-        self._answer = ""
-        self._num_tokens = 0
+        self.plan = plan
+        self.stage = stage
+        self.env = env
+        self.briefing = briefing_of(plan.scenario, plan.task, env.tools)
+        self.steps: list[StepTaken] = []
+        self.answer = ""
+        self.num_tokens = 0
+        self._call = env.call
+        # In this process a call never awaits, so nothing could cut it off.
+        if getattr(env, "awaits", False) and stage.limits.call_timeout is not None:
+            self._call = self._call_in_time
 
     def start(self) -> None:
-        plan, stage = self._plan, self._stage
-        stage.windows.open(plan.episode, HistoryFold(stage.history, stage.dialect, self._briefing))
+        """Record that the episode began."""
+        plan, stage = self.plan, self.stage
         stage.recorder.open(plan.episode)
         started = EpisodeStarted(
             scenario=plan.scenario.name,
@@ -167,69 +164,97 @@ class _Episode:
             history=stage.history.spec,
             fingerprint=stage.history.fingerprint,
             package=plan.scenario.digest,
-            world=self._env.start_digest,
+            world=self.env.start_digest,
         )
         stage.recorder.stamp(plan.episode, plan.attempt, started)
 
-    async def turns(self, watch: Watch) -> tuple[Ending, str | None]:
-        """Take steps until something ends the episode."""
-        limits, stage = self._stage.limits, self._stage
+    async def turns(self, watch: Watch) -> Outcome:
+        """Let the policy take steps until something ends the episode."""
+        plan, stage, limits = self.plan, self.stage, self.stage.limits
+        stage.windows.open(plan.episode, HistoryFold(stage.history, stage.dialect, self.briefing))
+        agent: Agent = stage.policy.agent(
+            Assignment(
+                plan.episode, plan.scenario, plan.task, plan.seed, self.briefing, plan.member
+            )
+        )
+        rules = make_rules(stage.format, stage.dialect)
         for turn in range(limits.max_steps):
             await anyio.lowlevel.checkpoint()  # an instant policy must not keep the loop
-            window = stage.windows.window(self._plan.episode)
+            window = stage.windows.window(plan.episode)
             asked = time.perf_counter()
             watch.expect_reply(limits.reply_timeout)
-            reply = await self._agent.reply(window)
+            reply = await agent.reply(window)
             watch.got_reply()
             answered = time.perf_counter()
-            step, fault = await self._step(reply, turn, window.first_turn, answered - asked)
-            await stage.recorder.record(self._plan.episode, self._plan.attempt, step)
-            self._steps.append(step)
+            step, fault = await self._step(rules, reply, turn, window.first_turn, answered - asked)
+            await self.take(step)
             stage.meters.stepped(time.perf_counter() - answered)
             if fault is not None and stage.format.stop:
                 return Ending.FORMAT_ERROR, fault
             if fault is None and isinstance(step.decision, Answer):
-                self._answer = step.decision.text
+                self.answer = step.decision.text
                 return Ending.ANSWERED, None
-            self._num_tokens += reply.usage.completion_tokens
-            if limits.token_limit is not None and self._num_tokens >= limits.token_limit:
-                return Ending.TOKEN_LIMIT, f"{self._num_tokens} tokens were generated"
+            self.num_tokens += reply.usage.completion_tokens
+            if limits.token_limit is not None and self.num_tokens >= limits.token_limit:
+                return Ending.TOKEN_LIMIT, f"{self.num_tokens} tokens were generated"
         return Ending.STEP_LIMIT, None
 
+    async def take(self, step: StepTaken) -> None:
+        """Record the next step; waits while the log is full."""
+        self.steps.append(step)
+        await self.stage.recorder.record(self.plan.episode, self.plan.attempt, step)
+
+    async def execute(self, decision: Act) -> tuple[ToolResult, ...]:
+        """The results of calls, made in order. Raises WorldError."""
+        results = []
+        for call in decision.calls:
+            began = time.perf_counter()
+            result = self.stage.dialect.local(call, self.briefing)
+            if result is None:
+                result = await self._call(call.name, call.arguments, call.id)
+                self.stage.meters.called(time.perf_counter() - began)
+            results.append(result)
+        return tuple(results)
+
+    async def _call_in_time(self, name: str, arguments: Any, call_id: str) -> ToolResult:
+        seconds = self.stage.limits.call_timeout
+        with anyio.move_on_after(seconds):
+            return await self.env.call(name, arguments, call_id)
+        text = f"{name} took longer than {seconds:g} s and was stopped."
+        return ToolResult(text, "timeout", (), self.env.digest)
+
     async def _step(
-        self, reply: Reply, turn: int, first_turn: int, waited: float
+        self, rules: FormatRules, reply: Reply, turn: int, first_turn: int, waited: float
     ) -> tuple[StepTaken, str | None]:
         """The step that a reply makes, and what is wrong with its form (None: nothing)."""
-        decision: Decision = self._stage.dialect.read(reply, turn=turn)
-        fault = self._rules.before(decision, reply, self._steps)
+        decision: Decision = self.stage.dialect.read(reply, turn=turn)
+        fault = rules.before(decision, reply, self.steps)
         results: tuple[ToolResult, ...] = ()
         began = time.perf_counter()
         if fault is not None:
             decision = FormatError(fault)
         elif isinstance(decision, Act):
-            results = await self._execute(decision)
+            results = await self.execute(decision)
         spent = time.perf_counter() - began
         step = StepTaken(reply, decision, results, first_turn, None, waited, spent)
         if fault is None:
-            fault = self._rules.after(step)
+            fault = rules.after(step)
         if fault is not None:
-            step = msgspec.structs.replace(step, reward=self._stage.format.reward)
+            step = msgspec.structs.replace(step, reward=self.stage.format.reward)
         return step, fault
 
-    async def _execute(self, decision: Act) -> tuple[ToolResult, ...]:
-        results = []
-        for call in decision.calls:
-            began = time.perf_counter()
-            result = self._stage.dialect.local(call, self._briefing)
-            if result is None:
-                result = await self._env.call(call.name, call.arguments, call.id)
-                self._stage.meters.called(time.perf_counter() - began)
-            results.append(result)
-        return tuple(results)
-
     def end(self, ending: Ending, error: str | None, seconds: float) -> None:
-        plan, stage = self._plan, self._stage
-        state = None if ending is Ending.WORLD_ERROR else self._env.state()
-        ended = EpisodeEnded(ending, self._answer, len(self._steps), state, error, seconds)
+        """Record that the episode is over."""
+        plan, stage = self.plan, self.stage
+        state = None
+        if ending is not Ending.WORLD_ERROR:
+            try:
+                state = self.env.state()
+            except WorldError as exc:
+                ending, error = Ending.WORLD_ERROR, str(exc)
+        ended = EpisodeEnded(ending, self.answer, len(self.steps), state, error, seconds)
         stage.recorder.stamp(plan.episode, plan.attempt, ended)
         stage.windows.close(plan.episode)
+
+
+Play = Callable[[Episode, Watch], Awaitable[Outcome]]

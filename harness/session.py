@@ -22,7 +22,7 @@ from envpool.local import LocalPool
 from harness.bus import LocalBus, Subscription
 from harness.dialects.base import Dialect
 from harness.dialects.rules import FormatSettings
-from harness.episode import Limits, Stage, run_episode, user_of
+from harness.episode import Limits, Play, Stage, run_episode, user_of
 from harness.events import Ending, Event, Record
 from harness.history import HistoryManager, HistoryPolicy
 from harness.log_reader import LogReader, open_reader
@@ -77,6 +77,7 @@ class Parts(msgspec.Struct, frozen=True):
     limits: Limits
     judge: Court | None = None  # None: the episodes stay unjudged
     link: Link | None = None  # None: nobody else is told
+    play: Play | None = None  # takes the steps of an episode; None: the policy does, turn by turn
 
 
 async def run_session(
@@ -140,7 +141,9 @@ async def run_session(
                     helpers.start_soon(show_progress, monitor, console)
                 await _judge_left(folder, unjudged, parts, recorder)
                 await run_all(
-                    missing, lambda plan: run_episode(plan, stage), concurrency=concurrency
+                    missing,
+                    lambda plan: run_episode(plan, stage, parts.play),
+                    concurrency=concurrency,
                 )
                 await log.flush()
                 await monitor.complete()

@@ -1,43 +1,8 @@
-"""What the process is set to before thousands of episodes run in it."""
+"""Settings of the process for runs with many live episodes."""
 
 import gc
-import logging
-import resource
-import sys
-from importlib.util import find_spec
-from typing import Any
-
-import anyio
-import structlog
 
 
-def quiet_logs(verbose: int) -> None:
-    """Log to standard error, from warnings on; -v adds the run's steps, -vv everything."""
-    level = (logging.WARNING, logging.INFO, logging.DEBUG)[min(verbose, 2)]
-    structlog.configure(
-        wrapper_class=structlog.make_filtering_bound_logger(level),
-        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
-    )
-
-
-def allow_many_files(wanted: int) -> None:
-    """Raise the soft limit of open files, so that each episode may hold a connection."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if hard != resource.RLIM_INFINITY:
-        wanted = min(wanted, hard)
-    if soft != resource.RLIM_INFINITY and soft < wanted:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
-
-
-def settle_memory() -> None:
-    """Take what is loaded by now out of the garbage collector's sight, and let it look more
-    rarely: a full collection among ten thousand live episodes stops the loop for a long time."""
+def tune_memory() -> None:
+    """Spare the garbage collector what it cannot free."""
     gc.collect()
-    gc.freeze()
-    gc.set_threshold(50_000, 20, 100)
-
-
-def run(function: Any, *arguments: Any) -> Any:
-    """Run an async function on asyncio, with uvloop where there is one."""
-    options = {"use_uvloop": find_spec("uvloop") is not None}
-    return anyio.run(function, *arguments, backend="asyncio", backend_options=options)

@@ -67,14 +67,15 @@ class MqttSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
         return f"MqttSettings({fields})"
 
     def __rich_repr__(self) -> list[tuple[str, Any]]:
-        public = self.public()
-        return [(name, getattr(public, name)) for name in self.__struct_fields__]
+        fields = {name: getattr(self, name) for name in self.__struct_fields__}
+        fields["url"] = _with_password(self.url, _HIDDEN)
+        fields["password"] = _HIDDEN if self.password else ""
+        return list(fields.items())
 
     def public(self) -> "MqttSettings":
-        """The same without the password: what may be stored and shown."""
-        return msgspec.structs.replace(
-            self, url=_without_password(self.url), password=_HIDDEN if self.password else ""
-        )
+        """The same without the password: what may be stored, and read again where the password
+        comes from the environment."""
+        return msgspec.structs.replace(self, url=_with_password(self.url, ""), password="")
 
 
 class Secret:
@@ -168,12 +169,14 @@ def _tls(settings: MqttSettings) -> ssl.SSLContext:
     return context
 
 
-def _without_password(url: str) -> str:
-    """The URL with its user and without its password.
+def _with_password(url: str, password: str) -> str:
+    """The URL with another password, where it has one; without one for an empty one.
 
-    Example: mqtt://ada:secret@host:1883 -> mqtt://ada:***@host:1883
+    Example: mqtt://ada:secret@host:1883 -> mqtt://ada:***@host:1883 or mqtt://ada@host:1883
     """
     scheme, separator, rest = url.partition("://")
     who, at, where = rest.rpartition("@")
     user, colon, _ = who.partition(":")
-    return f"{scheme}{separator}{user}{colon and ':' + _HIDDEN}{at}{where}"
+    if not colon:
+        return url
+    return f"{scheme}{separator}{user}{password and ':' + password}{at}{where}"

@@ -2,6 +2,7 @@
 real, and started by these tests."""
 
 import base64
+import gc
 import hashlib
 import logging
 import os
@@ -17,6 +18,7 @@ from random import Random
 
 import aiomqtt
 import anyio
+import anyio.abc
 import anyio.lowlevel
 import msgspec
 import pytest
@@ -695,6 +697,26 @@ async def test_no_broker_is_told_at_once() -> None:
             pass
 
 
+async def test_a_broker_that_hangs_up_is_told(caplog: pytest.LogCaptureFixture) -> None:
+    """A server that greets and then hangs up is a sentence, and leaves no loose end behind."""
+
+    async def greet(stream: anyio.abc.SocketStream) -> None:
+        async with stream:
+            await stream.receive()
+            await stream.send(b"\x20\x03\x00\x00\x00")  # connected
+            await stream.receive()
+
+    listener = await anyio.create_tcp_listener(local_host="127.0.0.1")
+    port = listener.extra(anyio.abc.SocketAttribute.local_port)
+    async with listener, anyio.create_task_group() as tasks:
+        tasks.start_soon(listener.serve, greet)
+        with pytest.raises(BusError, match=f"mqtt://127.0.0.1:{port} cannot be reached"):
+            await runs_on(MqttSettings(url=f"mqtt://127.0.0.1:{port}", connect_s=0.3))
+        tasks.cancel_scope.cancel()
+    gc.collect()
+    assert "never retrieved" not in caplog.text
+
+
 async def test_the_password_is_never_shown(
     guarded: Mosquitto, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -746,6 +768,19 @@ def test_a_bad_url_is_refused_without_showing_it(url: str) -> None:
         broker_of(MqttSettings(url=url), environ={})
     assert "cret" not in "".join(traceback.format_exception(caught.value))
     assert "se/cret" not in repr(MqttSettings(url=url))
+
+
+def test_public_settings_can_be_used_again() -> None:
+    """Settings stored without their password take it from the environment when they are read."""
+    settings = MqttSettings(url="mqtt://ada:secret@host", ahead=2)
+    assert settings.public() == MqttSettings(url="mqtt://ada@host", ahead=2)
+    assert MqttSettings(user="ada", password="secret").public() == MqttSettings(user="ada")
+    assert "url='mqtt://ada:***@host'" in repr(settings)
+    assert "password='***'" in repr(MqttSettings(password="secret"))
+    again = broker_of(settings.public(), environ={"REHEARSE_MQTT_PASSWORD": "secret"})
+    assert again.user == "ada"
+    assert again.password is not None
+    assert again.password.reveal() == "secret"
 
 
 def test_settings_are_strict() -> None:

@@ -4,6 +4,7 @@ Every verb ends with 0, with 1 when the thing asked about failed, or with 2 for 
 told in one sentence on standard error. Results go to standard output, progress to standard error.
 """
 
+import shutil
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
@@ -21,7 +22,7 @@ from rich.table import Table
 from envpool.errors import PoolError
 from envpool.local import LocalPool
 from harness.bench import BenchReport, measure
-from harness.config import Settings, difference, resolve, saved, think_range
+from harness.config import Settings, choices_of, difference, resolve, saved, think_range
 from harness.dialects.base import Dialect
 from harness.dialects.choose import dialect_of
 from harness.dialects.rules import FormatSettings
@@ -34,7 +35,7 @@ from harness.log_reader import open_reader
 from harness.log_writer import open_log
 from harness.meters import Meters
 from harness.mqtt import MqttBus, MqttLink, runs_on
-from harness.mqtt_settings import MqttSettings
+from harness.mqtt_settings import MqttSettings, broker_of
 from harness.plan import EpisodePlan, chosen_tasks, plan_of
 from harness.policies.base import Policy
 from harness.policies.mutants import MutantPolicy
@@ -110,23 +111,28 @@ def _only(exc: BaseException) -> BaseException:
 
 # Flags ------------------------------------------------------------------------------------------
 
+
+def _choice(field: str) -> click.Choice[str]:
+    return click.Choice(choices_of(field))
+
+
 _JSON = click.option(
     "--json", "json_file", metavar="FILE", help="Write the result as JSON; - for standard output."
 )
 _RUN_FLAGS = (
     click.argument("scenarios", nargs=-1, metavar="[SCENARIO[:TASK]]..."),
-    click.option("-p", "--policy", help="oracle, mutant, random, noop, scripted or openai."),
+    click.option("-p", "--policy", type=_choice("policy"), help="Who plays."),
     click.option("-m", "--model", help="The model's name, for policy openai."),
     click.option("--base-url", help="The model server's URL, as in http://localhost:8000/v1."),
-    click.option("--client", help="lean (default) or package: the openai package's own client."),
+    click.option("--client", type=_choice("client"), help="package: the openai package's own."),
     click.option("--script", help="The file of calls, for policy scripted."),
     click.option("-n", "--episodes", type=int, help="Episodes in all; default: one of each task."),
     click.option("-g", "--group-size", type=int, help="Episodes of one task in a row."),
     click.option("-c", "--concurrency", type=int, help="Episodes live at once."),
     click.option("--seed", type=int, help="What everything drawn at random follows from."),
     click.option("--history", help="full, last:W or tokens:N."),
-    click.option("--dialect", help="native, hermes, awm or awm-tool."),
-    click.option("--format-rules", help="basic, awm or off."),
+    click.option("--dialect", type=_choice("dialect"), help="How tools are shown and calls read."),
+    click.option("--format-rules", type=_choice("format_rules"), help="What is malformed."),
     click.option("--format-stop/--no-format-stop", default=None, help="End at a malformed step."),
     click.option("--format-reward", type=float, help="Of a malformed step; default -1."),
     click.option("--max-steps", type=int, help="Steps of an episode."),
@@ -140,8 +146,8 @@ _RUN_FLAGS = (
     click.option("--top-p", type=float, help="Of the model."),
     click.option("--max-tokens", type=int, help="Of one reply."),
     click.option("--think", metavar="LOW:HIGH", help="Seeded think time before each reply, s."),
-    click.option("--judge", help="code (default) or none."),
-    click.option("--rewards", help="awm (default) or sparse."),
+    click.option("--judge", type=_choice("judge"), help="Who judges."),
+    click.option("--rewards", type=_choice("rewards"), help="What a label is worth."),
     click.option("--bus", metavar="URL", help="Publish on a broker: mqtt[s]://user@host:port."),
     click.option("--config", type=click.Path(path_type=Path), help="Settings in TOML."),
     click.option("-o", "--output", type=click.Path(path_type=Path), help="The run's folder."),
@@ -327,6 +333,9 @@ def _run(
     if settings.think:
         policy = ThinkPolicy(policy, *think_range(settings.think), settings.seed)
     history = parse_history(settings.history)
+    if settings.bus:
+        broker_of(msgspec.structs.replace(settings.mqtt, url=settings.bus))
+    is_new = not folder.exists()
     folder.mkdir(parents=True, exist_ok=True)
     packages = {scenario.name: scenario.digest for scenario, _ in tasks}
     if not (folder / "run.toml").exists():
@@ -345,7 +354,12 @@ def _run(
     allow_many_files(settings.concurrency + 256)
     tune_memory()
     meters = Meters()
-    run(_session, folder, plans, parts, settings.concurrency, meters, resume, client)
+    try:
+        run(_session, folder, plans, parts, settings.concurrency, meters, resume, client)
+    except Exception:
+        if is_new and not _has_episodes(folder):
+            shutil.rmtree(folder)  # it failed before it began: nothing half-written
+        raise
     return meters, pool, {} if client is None else client.statistics()
 
 
@@ -370,6 +384,13 @@ async def _session(
             resume=resume,
             console=Console(stderr=True),
         )
+
+
+def _has_episodes(folder: Path) -> bool:
+    if not (folder / LOG_NAME).exists():
+        return False
+    with open_reader(folder) as reader:
+        return bool(reader.records_after(0, limit=1))
 
 
 def _client(settings: Settings) -> OpenAIPolicy:
@@ -544,19 +565,23 @@ def judge_command(folder: Path, mode: str, rewards: str, json_file: str | None) 
 async def _judge_again(folder: Path, rewards: str, json_file: str | None) -> None:
     scenario_of = _scenario_of(folder)
     tally = Tally()
-    with open_reader(folder) as reader, closing(LocalPool()) as pool:
+    async with AsyncExitStack() as stack:
+        with open_reader(folder):
+            pass  # a folder without a log is refused, and gets none
+        log = await stack.enter_async_context(open_log(folder, resume=True))
+        reader = stack.enter_context(open_reader(folder))
+        pool = stack.enter_context(closing(LocalPool()))
         worlds = reader.worlds().values()
         scenarios = [scenario_of(world.scenario, world.package) for world in worlds]
         court = CodeCourt(pool, scenarios, PROFILES[rewards])
         progress = reader.progress()
-        async with open_log(folder, resume=True) as log:
-            recorder = Recorder(log)
-            for trajectory, judged in judge_log(reader.trajectories(), court):
-                tally.add(trajectory, judged)
-                recorder.open(trajectory.episode, seq=progress[trajectory.episode].next_seq)
-                await recorder.record(trajectory.episode, trajectory.attempt, judged)
-                recorder.close(trajectory.episode)
-            await log.flush()
+        recorder = Recorder(log)
+        for trajectory, judged in judge_log(reader.trajectories(), court):
+            tally.add(trajectory, judged)
+            recorder.open(trajectory.episode, seq=progress[trajectory.episode].next_seq)
+            await recorder.record(trajectory.episode, trajectory.attempt, judged)
+            recorder.close(trajectory.episode)
+        await log.flush()
     summary = tally.summary()
     console = _console(json_file)
     reward = "none" if summary.mean_reward is None else f"{summary.mean_reward:.3f}"
@@ -607,7 +632,8 @@ def export_command(
     endings: Sequence[str],
 ) -> None:
     """Write a run's episodes: JSON lines, Parquet, or chats for supervised training."""
-    path = output or folder / ("episodes.parquet" if to == "parquet" else f"{to}.jsonl")
+    names = {"jsonl": "episodes.jsonl", "parquet": "episodes.parquet", "sft": "chats.jsonl"}
+    path = output or folder / names[to]
     with open_reader(folder) as reader:
         count = write_export(
             reader,

@@ -9,7 +9,7 @@ import tomllib
 from collections.abc import Mapping
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args, get_type_hints
 
 import apsw
 import msgspec
@@ -75,7 +75,7 @@ def saved(settings: Settings, *, packages: Mapping[str, str]) -> bytes:
     public = msgspec.structs.replace(
         settings,
         bus=MqttSettings(url=settings.bus).public().url if settings.bus else "",
-        mqtt=settings.mqtt.public(),
+        mqtt=msgspec.structs.replace(settings.mqtt.public(), password=""),
     )
     table = {
         name: value for name, value in msgspec.to_builtins(public).items() if value is not None
@@ -100,6 +100,11 @@ def difference(saved_file: Path, settings: Settings) -> str | None:
         if old != new:
             return f"{name}: the run began with {old!r}, not {new!r}"
     return None
+
+
+def choices_of(field: str) -> tuple[str, ...]:
+    """The words that a setting may be; empty where it may be anything."""
+    return get_args(get_type_hints(Settings).get(field))
 
 
 def think_range(text: str) -> tuple[float, float]:
@@ -134,6 +139,8 @@ def _converted(table: Mapping[str, Any], place: str) -> Settings:
         fault, _, field = str(exc).partition(" - at `$")
         field = field.rstrip("`").lstrip(".")
         fault = fault[:1].lower() + fault[1:].replace("`", "'")
+        if fault.startswith("invalid enum value"):
+            fault += f"; it is one of {', '.join(choices_of(field))}"
         raise SettingsError(f"{place}{field}: {fault}" if field else f"{place}{fault}") from exc
 
 

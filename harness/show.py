@@ -165,7 +165,7 @@ def _head(trajectory: Trajectory) -> RenderableType:
     table.add_column(overflow="fold")
     for name, value in facts.items():
         table.add_row(name, Text(_plain(value)))
-    attempt = f", attempt {trajectory.attempt + 1}" if trajectory.attempt else ""
+    attempt = f", attempt {trajectory.attempt}" if trajectory.attempt > 1 else ""
     title = Text(f"episode {trajectory.episode}{attempt}", "bold")
     return Group(title, table, Panel(Text(_short(started.instruction)), title="instruction"))
 

@@ -1,0 +1,547 @@
+"""Replay: every logged call again on a fresh world, compared with what the log says.
+
+`replay` asks whether a log still holds: equal windows, results, row changes and state digests at
+every step, and a final state that is rebuilt from its stored pages. The first thing of an episode
+that differs is named, and ends that episode's replay.
+
+`what_if` executes the same calls on a changed package and judges what comes of it. It answers
+what these calls would have given; what the agent would have done after another result, nobody
+knows. Rewards of the format rules stay as they were logged.
+
+Both read the log episode by episode and hold one of them in memory. Episodes without an end (live,
+or cut off by a crash) are counted and left out.
+"""
+
+from collections.abc import Callable
+from hashlib import blake2b
+from pathlib import Path
+from typing import Any, Literal
+
+import msgspec
+
+from envpool.local import LocalPool
+from envpool.types import StoredState, ToolResult
+from envpool.world import Lease, World
+from harness.dialects.base import Dialect
+from harness.dialects.choose import dialect_of
+from harness.episode import user_of
+from harness.errors import LogError, SettingsError
+from harness.events import EpisodeEnded, EpisodeStarted, Judged, Label, StepTaken
+from harness.history import HistoryFold, HistoryPolicy, parse_history, windows_of
+from harness.log_reader import LogReader
+from harness.messages import Act, AgentCall, Briefing
+from harness.replay_texts import apart, changes_text, differing_rows
+from harness.trajectory import Trajectory
+from scenarios.format import Scenario
+
+What = Literal[
+    "start",  # the digest of the state in which the episode began
+    "window",  # the oldest turn that was shown
+    "step",  # a turn is missing, twice there, or not in its place
+    "results",  # how many results a step has
+    "text",  # what the agent read of a call
+    "error",  # why a call failed
+    "changes",  # the rows that a call changed
+    "digest",  # of the state after a call
+    "state",  # the final state: its pages, or its digest
+]
+ScenarioOf = Callable[[str, str], Scenario]  # by name and package digest
+Judge = Callable[[Trajectory], Judged]
+Progress = Callable[[int], None]  # given the number of episodes that are done
+
+_MOST_STATES = 65_536  # contents of final states that are remembered as verified
+
+
+class Called(msgspec.Struct, frozen=True):
+    """A call as the agent made it."""
+
+    name: str
+    arguments: Any
+
+
+class Difference(msgspec.Struct, frozen=True):
+    """The first thing that is not as the log says. Long texts are shortened around it."""
+
+    what: What
+    step: int | None  # from 0; None: before the first step, or after the last
+    call_index: int | None  # of the step's calls, from 0; None: it is not about one call
+    call: Called | None
+    expected: str  # as logged
+    found: str  # as it came out now
+
+
+class Divergence(msgspec.Struct, frozen=True):
+    """Where an episode's replay left the log; the fields of Difference, with the episode."""
+
+    episode: str
+    scenario: str
+    task: str
+    what: What
+    step: int | None
+    call_index: int | None
+    call: Called | None
+    expected: str
+    found: str
+
+
+class ReplayReport(msgspec.Struct, frozen=True):
+    """What `rehearse replay --json` says."""
+
+    episodes: int  # replayed
+    steps: int
+    calls: int  # executed again; those that the harness answers itself are not counted
+    divergences: tuple[Divergence, ...]  # at most one an episode
+    cut_off: int  # episodes without an end, left out
+    windows_unchecked: int  # episodes under a history policy that this program does not have
+
+
+class EpisodeChange(msgspec.Struct, frozen=True):
+    """An episode that a changed package would change."""
+
+    episode: str
+    task: str
+    first_difference: Difference | None  # None: every call gives what it gave
+    label_before: Label | None
+    label_after: Label | None
+    reward_before: float | None
+    reward_after: float | None
+    unjudged: str | None = None  # why there is no label after
+
+
+class MissingTask(msgspec.Struct, frozen=True):
+    """A task of the log that the changed package lacks."""
+
+    task: str
+    episodes: int  # of this task, not replayed
+
+
+class WhatIfReport(msgspec.Struct, frozen=True):
+    """What `rehearse replay --world DIR --json` says."""
+
+    scenario: str
+    package: str  # the changed package's digest
+    packages_before: tuple[str, ...]  # those of the log
+    episodes: int  # replayed
+    calls: int
+    changes: tuple[EpisodeChange, ...]
+    results_changed: int  # episodes
+    labels_changed: int
+    rewards_changed: int
+    mean_reward_before: float | None  # of the replayed episodes that had a reward
+    mean_reward_after: float | None
+    missing_tasks: tuple[MissingTask, ...]
+    never_judged: int  # replayed episodes without a verdict in the log; only results are compared
+    other_episodes: int  # of other scenarios, left out
+    cut_off: int
+
+
+def replay(
+    reader: LogReader,
+    pool: LocalPool,
+    scenario_of: ScenarioOf,
+    *,
+    progress: Progress | None = None,
+) -> ReplayReport:
+    """Execute the calls of every ended episode again and compare.
+
+    `scenario_of` finds the package of a logged world. Raises LogError when it gives another one,
+    and whatever it raises itself.
+    """
+    worlds: dict[tuple[str, str], World] = {}
+    told = _Told(reader.path)
+    verified = _Verified()
+    episodes = steps = calls = cut_off = unchecked = 0
+    divergences: list[Divergence] = []
+    for trajectory in reader.trajectories():
+        started = trajectory.started
+        if trajectory.ended is None:
+            cut_off += 1
+            continue
+        key = (started.scenario, started.package)
+        world = worlds.get(key)
+        if world is None:
+            scenario = scenario_of(*key)
+            _require_same(reader.path, started, scenario)
+            world = worlds[key] = pool.host(scenario)
+        played = _Played(trajectory, world, told)
+        difference = played.compare(trajectory.ended, verified)
+        if difference is not None:
+            divergences.append(_divergence(trajectory, difference))
+        episodes += 1
+        steps += len(trajectory.steps)
+        calls += played.num_calls
+        unchecked += played.fold is None
+        if progress is not None:
+            progress(episodes)
+    return ReplayReport(episodes, steps, calls, tuple(divergences), cut_off, unchecked)
+
+
+def what_if(
+    reader: LogReader,
+    pool: LocalPool,
+    changed: Scenario,
+    judge: Judge,
+    *,
+    progress: Progress | None = None,
+) -> WhatIfReport:
+    """Which episodes of the scenario a changed package would change, and how.
+
+    `judge` judges by the changed package. An episode counts as changed when the text, the failure
+    or the changed rows of a call differ, or its label or reward. State digests are not compared:
+    any change to the seed data changes them all.
+
+    Raises LogError when the log has no episode of this scenario, PoolError when the package cannot
+    be hosted, and what `judge` raises.
+    """
+    world = pool.host(changed)
+    tasks = {task.id for task in changed.tasks}
+    told = _Told(reader.path)
+    tally = _Tally(changed)
+    for trajectory in reader.trajectories():
+        started = trajectory.started
+        if started.scenario != changed.name:
+            tally.other_episodes += 1
+        elif trajectory.ended is None:
+            tally.cut_off += 1
+        elif started.task not in tasks:
+            tally.missing[started.task] = tally.missing.get(started.task, 0) + 1
+        else:
+            played = _Played(trajectory, world, told)
+            again, difference = played.again(trajectory.ended)
+            tally.add(trajectory, difference, judge(again), played.num_calls)
+            if progress is not None:
+                progress(tally.episodes)
+    if not (tally.episodes or tally.missing or tally.cut_off):
+        raise LogError(f"{reader.path}: there is no episode of scenario {changed.name!r}")
+    return tally.report()
+
+
+class _Told:
+    """What agents of a log were told by: dialects and history policies, each made once."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._dialects: dict[str, Dialect] = {}
+        self._histories: dict[tuple[str, str], HistoryPolicy | None] = {}
+
+    def dialect(self, trajectory: Trajectory) -> Dialect:
+        """The episode's dialect. Raises LogError when there is none of its name."""
+        name = trajectory.started.dialect
+        dialect = self._dialects.get(name)
+        if dialect is None:
+            try:
+                dialect = self._dialects[name] = dialect_of(name)
+            except SettingsError as exc:
+                raise LogError(f"{self._path}: episode {trajectory.episode}: {exc}") from exc
+        return dialect
+
+    def history(self, started: EpisodeStarted) -> HistoryPolicy | None:
+        """The episode's history policy; None when this program does not have it."""
+        key = (started.history, started.fingerprint)
+        if key not in self._histories:
+            try:
+                policy = parse_history(started.history)
+            except SettingsError:
+                self._histories[key] = None
+            else:
+                same = policy.fingerprint == started.fingerprint
+                self._histories[key] = policy if same else None
+        return self._histories[key]
+
+
+class _Verified:
+    """Recounts digests from stored pages, once for each content: a recount reads every row (about
+    1 ms in a bundled world), a hash of the pages takes some 20 µs."""
+
+    def __init__(self) -> None:
+        self._known: set[bytes] = set()
+
+    def difference(self, world: World, state: StoredState) -> tuple[str, str] | None:
+        """Expected and found where the pages do not rebuild the digest; None when they do."""
+        content = _content(state)
+        if content in self._known:
+            return None
+        try:
+            recounted = world.verify_digest(world.restored(state))
+        except Exception as exc:  # whatever SQLite makes of pages that someone damaged
+            return f"pages of a state with digest {state.digest}", f"{type(exc).__name__}: {exc}"
+        if recounted != state.digest:
+            return f"digest {state.digest}", f"its pages hold a state with digest {recounted}"
+        if len(self._known) >= _MOST_STATES:
+            self._known.clear()
+        self._known.add(content)
+        return None
+
+
+def _content(state: StoredState) -> bytes:
+    total = blake2b(f"{state.template} {state.digest} {state.num_pages}".encode(), digest_size=16)
+    for number in sorted(state.pages):
+        page = state.pages[number]
+        total.update(b"%d %d " % (number, len(page)))
+        total.update(page)
+    return total.digest()
+
+
+class _Played:
+    """One episode, played again in a world that is fresh."""
+
+    __slots__ = ("_briefing", "_dialect", "_lease", "_trajectory", "fold", "num_calls")
+
+    def __init__(self, trajectory: Trajectory, world: World, told: _Told) -> None:
+        started, scenario = trajectory.started, world.scenario
+        self._trajectory = trajectory
+        self._lease: Lease = world.lease()
+        self._dialect = told.dialect(trajectory)
+        self._briefing = Briefing(
+            started.instruction, scenario.policy, world.tools, user_of(scenario), scenario.clock
+        )
+        history = told.history(started)
+        self.fold = None if history is None else HistoryFold(history, self._dialect, self._briefing)
+        self.num_calls = 0
+
+    def compare(self, ended: EpisodeEnded, verified: _Verified) -> Difference | None:
+        """The first thing that is not as logged; None when everything is."""
+        started, steps = self._trajectory.started, self._trajectory.steps
+        if started.world != self._lease.start_digest:
+            return _aside("start", started.world, self._lease.start_digest)
+        windows = None if self.fold is None else windows_of(self.fold, steps)
+        for index, step in enumerate(steps):
+            # The fold takes a step when the next window is asked for: after it was compared.
+            first_turn = step.first_turn if windows is None else next(windows).first_turn
+            if step.first_turn != first_turn:
+                expected, found = (f"from turn {turn}" for turn in (step.first_turn, first_turn))
+                return Difference("window", index, None, None, expected, found)
+            difference = self._compare_step(index, step)
+            if difference is not None:
+                return difference
+        if ended.num_steps != len(steps):
+            return Difference(
+                "step", len(steps), None, None, f"{ended.num_steps} steps", f"{len(steps)} steps"
+            )
+        return None if ended.state is None else self._compare_state(ended.state, verified)
+
+    def _compare_step(self, index: int, step: StepTaken) -> Difference | None:
+        decision = step.decision
+        calls = decision.calls if isinstance(decision, Act) else ()
+        if len(calls) != len(step.results):
+            expected, found = f"{len(step.results)} results", f"{len(calls)} calls"
+            return Difference("results", index, None, None, expected, found)
+        for position, (call, logged) in enumerate(zip(calls, step.results, strict=True)):
+            call_id = f"c{index}-{position}"
+            if call.id != call_id:
+                return _of_call("step", index, position, call, f"call {call.id}", f"call {call_id}")
+            difference = self._compare_call(index, position, call, logged)
+            if difference is not None:
+                return difference
+        return None
+
+    def _compare_call(
+        self, index: int, position: int, call: AgentCall, logged: ToolResult
+    ) -> Difference | None:
+        result = self._call(call)
+        difference = _difference(index, position, call, logged, result)
+        if difference is None and result.digest != logged.digest:
+            return _of_call("digest", index, position, call, logged.digest, result.digest)
+        return difference
+
+    def _call(self, call: AgentCall) -> ToolResult:
+        local = self._dialect.local(call, self._briefing)
+        if local is not None:
+            return local
+        self.num_calls += 1
+        return self._lease.call(call.name, call.arguments, call.id)
+
+    def _compare_state(self, state: StoredState, verified: _Verified) -> Difference | None:
+        """Equal pages are equal states: the pool writes the same bytes for the same work."""
+        world, lease = self._lease.world, self._lease
+        if state.template != world.template.digest:
+            expected, found = f"template {state.template}", f"template {world.template.digest}"
+            return _aside("state", expected, found)
+        if (broken := verified.difference(world, state)) is not None:
+            return _aside("state", *broken)
+        if state.digest != lease.digest:
+            rows = world.diff(world.restored(state), lease.overlay)
+            return _aside("state", *differing_rows(rows))
+        replayed = lease.state()
+        if state.pages == replayed.pages and state.num_pages == replayed.num_pages:
+            return None
+        numbers = state.pages.keys() | replayed.pages.keys()
+        apart_pages = [n for n in numbers if state.pages.get(n) != replayed.pages.get(n)]
+        pages = ", ".join(map(str, sorted(apart_pages))) or "none"
+        expected = f"{state.num_pages} pages with digest {state.digest}"
+        found = f"equal rows in {replayed.num_pages} pages; other bytes in pages: {pages}"
+        return _aside("state", expected, found)
+
+    def again(self, ended: EpisodeEnded) -> tuple[Trajectory, Difference | None]:
+        """The episode as it would have been recorded, and the first call that gave another
+        result."""
+        first: Difference | None = None
+        steps = []
+        for index, step in enumerate(self._trajectory.steps):
+            decision = step.decision
+            if not isinstance(decision, Act):
+                steps.append(step)
+                continue
+            results = tuple(map(self._call, decision.calls))
+            if first is None:
+                first = _first_difference(index, decision, step.results, results)
+            steps.append(msgspec.structs.replace(step, results=results))
+        state = None if ended.state is None else self._lease.state()
+        world = self._lease.world
+        started = msgspec.structs.replace(
+            self._trajectory.started, package=world.scenario.digest, world=world.start_digest
+        )
+        trajectory = msgspec.structs.replace(
+            self._trajectory,
+            started=started,
+            steps=tuple(steps),
+            ended=msgspec.structs.replace(ended, state=state),
+        )
+        return trajectory, first
+
+
+class _Tally:
+    """What changes, collected episode by episode."""
+
+    def __init__(self, changed: Scenario) -> None:
+        self._changed = changed
+        self._packages: dict[str, None] = {}
+        self._changes: list[EpisodeChange] = []
+        self._before: list[float] = []
+        self._after: list[float] = []
+        self._results_changed = self._labels_changed = self._rewards_changed = 0
+        self._never_judged = self._calls = 0
+        self.missing: dict[str, int] = {}
+        self.episodes = self.other_episodes = self.cut_off = 0
+
+    def add(
+        self, trajectory: Trajectory, difference: Difference | None, after: Judged, calls: int
+    ) -> None:
+        """Take an episode that was replayed and judged."""
+        self.episodes += 1
+        self._calls += calls
+        self._packages[trajectory.started.package] = None
+        before = _verdict(trajectory, after.judge)
+        if before is not None and before.reward is not None:
+            self._before.append(before.reward)
+        if after.reward is not None:
+            self._after.append(after.reward)
+        self._never_judged += before is None
+        label_changed = before is not None and before.label != after.label
+        reward_changed = before is not None and before.reward != after.reward
+        self._results_changed += difference is not None
+        self._labels_changed += label_changed
+        self._rewards_changed += reward_changed
+        if difference is not None or label_changed or reward_changed:
+            self._changes.append(
+                EpisodeChange(
+                    trajectory.episode,
+                    trajectory.started.task,
+                    difference,
+                    None if before is None else before.label,
+                    after.label,
+                    None if before is None else before.reward,
+                    after.reward,
+                    after.unjudged,
+                )
+            )
+
+    def report(self) -> WhatIfReport:
+        """What has been collected."""
+        return WhatIfReport(
+            scenario=self._changed.name,
+            package=self._changed.digest,
+            packages_before=tuple(self._packages),
+            episodes=self.episodes,
+            calls=self._calls,
+            changes=tuple(self._changes),
+            results_changed=self._results_changed,
+            labels_changed=self._labels_changed,
+            rewards_changed=self._rewards_changed,
+            mean_reward_before=_mean(self._before),
+            mean_reward_after=_mean(self._after),
+            missing_tasks=tuple(MissingTask(*item) for item in self.missing.items()),
+            never_judged=self._never_judged,
+            other_episodes=self.other_episodes,
+            cut_off=self.cut_off,
+        )
+
+
+def _verdict(trajectory: Trajectory, judge: str) -> Judged | None:
+    """The logged verdict of this judge, else the last one of any; None: there is none."""
+    for verdict in trajectory.judged:
+        if verdict.judge == judge:
+            return verdict
+    return trajectory.judged[-1] if trajectory.judged else None
+
+
+def _mean(rewards: list[float]) -> float | None:
+    return sum(rewards) / len(rewards) if rewards else None
+
+
+def _require_same(path: Path, started: EpisodeStarted, scenario: Scenario) -> None:
+    if scenario.digest != started.package:
+        raise LogError(
+            f"{path}: scenario {started.scenario!r} has changed since the run: its package was "
+            f"{started.package}, and is {scenario.digest} now"
+        )
+
+
+def _divergence(trajectory: Trajectory, difference: Difference) -> Divergence:
+    started = trajectory.started
+    return Divergence(
+        trajectory.episode,
+        started.scenario,
+        started.task,
+        difference.what,
+        difference.step,
+        difference.call_index,
+        difference.call,
+        difference.expected,
+        difference.found,
+    )
+
+
+def _first_difference(
+    index: int, act: Act, logged: tuple[ToolResult, ...], results: tuple[ToolResult, ...]
+) -> Difference | None:
+    for position, (call, before, after) in enumerate(zip(act.calls, logged, results, strict=False)):
+        difference = _difference(index, position, call, before, after)
+        if difference is not None:
+            return difference
+    return None
+
+
+def _difference(
+    index: int, position: int, call: AgentCall, logged: ToolResult, result: ToolResult
+) -> Difference | None:
+    """What two results of one call differ in, digests left out."""
+    if result.error != logged.error:
+        expected, found = (
+            f"{one.error or 'success'}: {apart(one.text, one.text)[0]}" for one in (logged, result)
+        )
+        return _of_call("error", index, position, call, expected, found)
+    if result.text != logged.text and _stored(result.text) != logged.text:
+        return _of_call("text", index, position, call, *apart(logged.text, result.text))
+    if result.changes != logged.changes:
+        texts = (changes_text(one.changes) for one in (logged, result))
+        return _of_call("changes", index, position, call, *apart(*texts))
+    return None
+
+
+def _stored(text: str) -> str:
+    """A text as the log keeps it: it cannot hold half a surrogate pair (see harness.store)."""
+    return text.encode("utf-8", "replace").decode()
+
+
+def _of_call(
+    what: What, index: int, position: int, call: AgentCall, expected: str, found: str
+) -> Difference:
+    return Difference(
+        what, index, position, Called(call.name, call.arguments), expected, _stored(found)
+    )
+
+
+def _aside(what: What, expected: str, found: str) -> Difference:
+    """A difference that belongs to no step."""
+    return Difference(what, None, None, None, expected, found)

@@ -10,6 +10,7 @@ Promises:
 
 import time
 from collections.abc import Awaitable, Callable, Sequence
+from math import inf
 from typing import Any, Protocol
 
 import anyio
@@ -112,8 +113,11 @@ async def run_episode(plan: EpisodePlan, stage: Stage, play: "Play | None" = Non
         except WorldError as exc:
             ending, error = Ending.WORLD_ERROR, str(exc)
         except cancelled:
-            run.end(Ending.CANCELLED, "the run was cancelled", time.perf_counter() - began)
-            raise
+            if anyio.current_effective_deadline() == -inf:
+                run.end(Ending.CANCELLED, "the run was cancelled", time.perf_counter() - began)
+                raise
+            # Nobody cancelled this episode: a task of the policy's own was, and told it here.
+            ending, error = Ending.POLICY_ERROR, "the policy's own work was cancelled"
         except Exception as exc:
             why = f"the run was stopped by {type(exc).__name__}: {exc}"
             run.end(Ending.CANCELLED, why, time.perf_counter() - began)

@@ -70,6 +70,17 @@ perf *ARGS: sync
 # What CI runs.
 ci: check test gate
 
+# Renew constraints.txt with today's versions.
+lock:
+    #!/usr/bin/env bash
+    set -euo pipefail
+    fresh=$(mktemp -d)
+    {{python}} -m venv "$fresh"
+    "$fresh/bin/python" -m pip install --quiet --disable-pip-version-check '.[dev]'
+    echo '# The versions with which the tests were last run. `just lock` renews them.' > constraints.txt
+    "$fresh/bin/python" -m pip freeze --disable-pip-version-check --exclude rehearsal >> constraints.txt
+    rm -rf "$fresh"
+
 # Remove what was built.
 clean:
     rm -rf .venv build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache

@@ -26,16 +26,25 @@ class Table(msgspec.Struct, frozen=True):
     columns: tuple[str, ...]
     key: tuple[int, ...]  # positions of the primary key's columns; empty: the rowid is the key
     without_rowid: bool
+    known_by_rowid: bool  # there is no key, or it is an INTEGER PRIMARY KEY: the rowid's own name
     select_row: str  # SQL that gives one row by rowid, or by key where there is no rowid
     select_all: str  # SQL that gives every row
     select_identified: str  # the same, with the rowid (NULL where there is none) in front
     order: str  # for ORDER BY: the rowid, or the key
 
-    def change(self, where: Any, before: Values | None, after: Values | None) -> RowChange:
-        """A change of one row; `where` is its rowid (unused where the table has a key)."""
-        row = after if after is not None else before
-        assert row is not None
-        key = tuple(row[position] for position in self.key) if self.key else (where,)
+    def key_of(self, rowid: Any, row: Values) -> Values:
+        """What a row is known by: its primary key, the rowid where there is none.
+
+        SQLite lets NULL into the key of a table with rowids, even more than once; such a key is
+        told apart by the rowid at its end.
+        """
+        if self.known_by_rowid:
+            return (rowid,)
+        key = tuple([row[position] for position in self.key])
+        return (*key, rowid) if None in key else key
+
+    def change(self, key: Values, before: Values | None, after: Values | None) -> RowChange:
+        """The change of the row of this key."""
         return RowChange(self.name, key, self._named(before), self._named(after))
 
     def _named(self, values: Values | None) -> Row | None:
@@ -151,7 +160,8 @@ def _tables(connection: apsw.Connection, path: Path) -> dict[str, Table]:
 
 
 def _table(connection: apsw.Connection, path: Path, name: str, without_rowid: bool) -> Table:
-    columns, keyed = [], []
+    columns: list[str] = []
+    keyed = []
     for cid, column, _type, _notnull, _default, pk, hidden in connection.execute(
         f"PRAGMA table_xinfo({_quoted(name)})"
     ):
@@ -161,21 +171,30 @@ def _table(connection: apsw.Connection, path: Path, name: str, without_rowid: bo
         if pk:
             keyed.append((pk, cid))
     key = tuple(int(cid) for _, cid in sorted(keyed))
+    taken = {column.lower() for column in columns}
+    rowid = next((word for word in ("rowid", "oid", "_rowid_") if word not in taken), None)
+    if rowid is None:
+        raise SeedError(
+            f"{path}: table {name}: columns named rowid, oid and _rowid_ hide its rowid"
+        )
     where = (
         " AND ".join(f"{_quoted(columns[position])} IS ?" for position in key)
         if without_rowid
-        else "rowid = ?"
+        else f"{rowid} = ?"
     )
+    indexes = connection.execute(f"PRAGMA index_list({_quoted(name)})").fetchall()
+    has_key_index = any(origin == "pk" for _, _, _, origin, _ in indexes)
     listed = ", ".join(map(_quoted, columns))
     return Table(
         name=name,
         columns=tuple(columns),
         key=key,
         without_rowid=without_rowid,
+        known_by_rowid=not without_rowid and not has_key_index,
         select_row=f"SELECT {listed} FROM {_quoted(name)} WHERE {where}",
         select_all=f"SELECT {listed} FROM {_quoted(name)}",
         select_identified=(
-            f"SELECT {'NULL' if without_rowid else 'rowid'}, {listed} FROM {_quoted(name)}"
+            f"SELECT {'NULL' if without_rowid else rowid}, {listed} FROM {_quoted(name)}"
         ),
-        order=", ".join(_quoted(columns[p]) for p in key) if without_rowid else "rowid",
+        order=", ".join(_quoted(columns[p]) for p in key) if without_rowid else rowid,
     )

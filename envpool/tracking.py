@@ -4,12 +4,16 @@ SQLite's pre-update hook reports each row before it changes. The first report of
 transaction is kept as its "before"; just before COMMIT the row is read again as its "after". So a
 rolled-back savepoint or a change undone leaves nothing, and cost follows the rows that changed, not
 the size of the tables. (The session extension works the same way; attaching it costs more.)
+
+A row is known by its primary key where there is one: a key that changes is one row less and one
+more, and a row deleted and written anew under its key is one row changed.
 """
 
 from typing import Any
 
 import apsw
 
+from envpool.changes import place
 from envpool.digest import moved
 from envpool.template import Table, Values
 from scenarios.api import RowChange
@@ -19,7 +23,7 @@ class Tracker:
     """Collects the changes of one connection's transactions."""
 
     def __init__(self, connection: apsw.Connection, tables: dict[str, Table]) -> None:
-        self._connection = connection
+        self._execute = connection.execute
         self._tables = tables
         self._touched: dict[tuple[str, Any], Values | None] = {}  # (table, rowid or key) -> before
         connection.preupdate_hook(self._note)
@@ -35,17 +39,34 @@ class Tracker:
             return (), total
         touched, self._touched = self._touched, {}
         changes = []
+        keyed: dict[tuple[str, Values], tuple[Values | None, Values | None]] = {}
         for (name, where), before in touched.items():
             table = self._tables[name]
-            cursor = self._connection.execute(
-                table.select_row, where if table.without_rowid else (where,)
-            )
-            after = cursor.fetchone()
+            if table.without_rowid:
+                key = where
+                after = self._execute(table.select_row, key).fetchone()
+                if after is not None and tuple([after[p] for p in table.key]) != key:
+                    after = None  # a collation calls another key equal: that one is touched too
+            else:
+                key = (where,)
+                after = self._execute(table.select_row, key).fetchone()
+            if table.without_rowid or table.known_by_rowid:
+                if before != after or _types(before) != _types(after):
+                    total = moved(total, name, before, after)
+                    changes.append(table.change(key, before, after))
+                continue
+            if before is not None:
+                row = name, table.key_of(where, before)
+                keyed[row] = before, keyed[row][1] if row in keyed else None
+            if after is not None:
+                row = name, table.key_of(where, after)
+                keyed[row] = keyed[row][0] if row in keyed else None, after
+        for (name, key), (before, after) in keyed.items():
             if before != after or _types(before) != _types(after):
                 total = moved(total, name, before, after)
-                changes.append(table.change(where, before, after))
+                changes.append(self._tables[name].change(key, before, after))
         if len(changes) > 1:
-            changes.sort(key=order)
+            changes.sort(key=place)
         return tuple(changes), total
 
     def _note(self, update: apsw.PreUpdate) -> None:
@@ -67,11 +88,6 @@ class Tracker:
         self._touched.setdefault((name, update.rowid), old)
         if op == "UPDATE" and update.rowid_new != update.rowid:
             self._touched.setdefault((name, update.rowid_new), None)
-
-
-def order(change: RowChange) -> tuple[str, tuple[tuple[str, Any], ...]]:
-    """Sorts changes by table and key, keys of mixed types included."""
-    return change.table, tuple((type(value).__name__, value) for value in change.key)
 
 
 def _types(row: Values | None) -> list[type] | None:

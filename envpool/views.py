@@ -1,11 +1,9 @@
 """Comparing two states of one scenario, row by row."""
 
-from typing import Any
-
 import apsw
 
-from envpool.template import Table
-from envpool.tracking import order
+from envpool.changes import place
+from envpool.template import Table, Values
 from scenarios.api import RowChange
 
 
@@ -18,24 +16,23 @@ def changes_between(
         old, new = _rows(before, table), _rows(after, table)
         if old != new or repr(old) != repr(new):
             changes += _compared(table, old, new)
-    return tuple(sorted(changes, key=order))
+    return tuple(sorted(changes, key=place))
 
 
-def _rows(connection: apsw.Connection, table: Table) -> dict[Any, tuple[Any, ...]]:
-    rows: dict[Any, tuple[Any, ...]] = {}
-    for identity, *values in connection.execute(table.select_identified):
+def _rows(connection: apsw.Connection, table: Table) -> dict[Values, Values]:
+    rows: dict[Values, Values] = {}
+    for rowid, *values in connection.execute(table.select_identified):
         row = tuple(values)
-        key = tuple(row[position] for position in table.key) if table.without_rowid else identity
-        rows[key] = row
+        rows[table.key_of(rowid, row)] = row
     return rows
 
 
 def _compared(
-    table: Table, old: dict[Any, tuple[Any, ...]], new: dict[Any, tuple[Any, ...]]
+    table: Table, old: dict[Values, Values], new: dict[Values, Values]
 ) -> list[RowChange]:
     changes = []
-    for identity in old.keys() | new.keys():
-        before, after = old.get(identity), new.get(identity)
+    for key in old.keys() | new.keys():
+        before, after = old.get(key), new.get(key)
         if before != after or repr(before) != repr(after):
-            changes.append(table.change(identity, before, after))
+            changes.append(table.change(key, before, after))
     return changes

@@ -1,4 +1,8 @@
-"""The Db that tools get and the State that verifiers get, over one apsw connection."""
+"""The Db that tools get and the State that verifiers get, over one apsw connection.
+
+No statement stays half-read: a cursor that an exception's traceback keeps alive would hold its read
+transaction open, and the connection would go on showing that world to others.
+"""
 
 from collections.abc import Sequence
 from typing import Any
@@ -22,18 +26,26 @@ class Database:
 
     def all(self, sql: str, /, *params: SqlValue) -> list[Row]:
         cursor = self._execute(sql, params)
-        names = self._names.get(sql)
-        if names is None:
-            first = cursor.fetchone()
-            if first is None:
-                return []
-            names = self._learn(sql, cursor)
-            return [dict(zip(names, row, strict=True)) for row in (first, *cursor)]
-        return [dict(zip(names, row, strict=True)) for row in cursor]
+        try:
+            names = self._names.get(sql)
+            if names is None:
+                first = cursor.fetchone()
+                if first is None:
+                    return []
+                names = self._learn(sql, cursor)
+                return [dict(zip(names, row, strict=True)) for row in (first, *cursor)]
+            return [dict(zip(names, row, strict=True)) for row in cursor]
+        except BaseException:
+            cursor.close(True)
+            raise
 
     def one(self, sql: str, /, *params: SqlValue) -> Row | None:
         cursor = self._execute(sql, params)
-        row = cursor.fetchone()
+        try:
+            row = cursor.fetchone()
+        except BaseException:
+            cursor.close(True)
+            raise
         if row is None:
             return None
         names = self._names.get(sql) or self._learn(sql, cursor)
@@ -41,10 +53,12 @@ class Database:
 
     def value(self, sql: str, /, *params: SqlValue) -> Any:
         cursor = self._execute(sql, params)
-        row = cursor.fetchone()
-        if row is None:
-            return None
-        return row[0]
+        try:
+            row = cursor.fetchone()
+        except BaseException:
+            cursor.close(True)
+            raise
+        return None if row is None else row[0]
 
     def run(self, sql: str, /, *params: SqlValue) -> int:
         self._execute(sql, params)
@@ -58,7 +72,12 @@ class Database:
         return self._connection.last_insert_rowid()
 
     def execute(self, sql: str, params: Sequence[SqlValue] = (), /) -> list[tuple[Any, ...]]:
-        return self._execute(sql, params).fetchall()
+        cursor = self._execute(sql, params)
+        try:
+            return cursor.fetchall()
+        except BaseException:
+            cursor.close(True)
+            raise
 
     def _learn(self, sql: str, cursor: apsw.Cursor) -> tuple[str, ...]:
         names = tuple(str(column[0]) for column in cursor.get_description())

@@ -87,6 +87,7 @@ class World:
         _deny_chance(self._connection)
         self._connection.set_progress_handler(self._count, _STRIDE)
         self._connection.authorizer = self._authorise
+        self._connection.set_commit_hook(self._commits_too_early)
         self._views: tuple[tuple[OverlayFile, StateView], ...] = ()
         self.num_leases = 0
         self.num_calls = 0
@@ -119,12 +120,18 @@ class World:
             return self._failed(overlay, str(exc), "arguments")
         self._file.switch(overlay)
         self._tracker.begin()
+        self._connection.set_last_insert_rowid(0)  # of another world's call
         self._strides = 0
         self._execute(_BEGIN)
         self._in_tool = True
         try:
             value = tool.function(self._db, **checked)
-            text = value if isinstance(value, str) else _text(value).decode()
+            if isinstance(value, str):
+                text = value
+                if not text.isascii():
+                    text.encode()  # raises for what no log can hold
+            else:
+                text = _text(value).decode()
             self._in_tool = False
             changes, total = self._tracker.net(overlay.total)
             self._execute(_COMMIT)
@@ -224,6 +231,8 @@ class World:
         return self._views[0], self._views[1]
 
     def _failed(self, overlay: Overlay, text: str, error: Any) -> ToolResult:
+        if not text.isascii():
+            text = text.encode(errors="replace").decode()
         return ToolResult(text, error, (), written(overlay.total))
 
     def _undone(self, overlay: Overlay, text: str, error: Any) -> ToolResult:
@@ -231,6 +240,11 @@ class World:
         if self._connection.in_transaction:
             self._execute(_ROLLBACK)
         return self._failed(overlay, text, error)
+
+    def _commits_too_early(self) -> bool:
+        """Whether a commit comes from inside a tool: an INSERT OR ROLLBACK, a trigger or a stopped
+        statement has ended the call's transaction, and what the tool writes then must not stay."""
+        return self._in_tool
 
     def _count(self) -> bool:
         self._strides += 1

@@ -1,6 +1,11 @@
-"""From the functions of tools.py to tools: names, descriptions, schemas, checked arguments."""
+"""From the functions of tools.py to tools: names, descriptions, schemas, checked arguments.
+
+The schema is the same in every process: properties stand in the order of the parameters, the
+values of an enum are sorted.
+"""
 
 import inspect
+import math
 import re
 import sys
 from collections.abc import Callable, Mapping
@@ -15,6 +20,10 @@ from envpool.errors import ToolsetError
 from envpool.types import ToolSpec
 from scenarios.api import Db
 from scenarios.format import Scenario
+
+_LARGEST, _SMALLEST = 2**63 - 1, -(2**63)
+_DEPTH = 50
+_STEP = re.compile(r"\.(\w+)|\[")  # of a msgspec path such as `.lines[0].sku`
 
 
 class BadArguments(Exception):
@@ -34,24 +43,122 @@ class Tool:
 
     def arguments(self, given: Any) -> dict[str, Any]:
         """The checked keyword arguments. Raises BadArguments."""
+        if not isinstance(given, Mapping):
+            raise BadArguments(f"{self.spec.name}: the arguments must be a JSON object.")
+        if unfit := _unfit(given):
+            raise BadArguments(f"{self.spec.name}: {unfit}.")
         try:
             checked = msgspec.convert(given, self._type)
         except msgspec.ValidationError as exc:
-            raise BadArguments(self._complaint(given, str(exc))) from None
+            raise BadArguments(f"{self.spec.name}: {self._complaint(str(exc))}.") from None
+        except UnicodeEncodeError as exc:  # surrogates; msgspec looks at unknown names only
+            raise BadArguments(f"{self.spec.name}: there is no argument {exc.object!r}.") from None
         return {field: getattr(checked, field) for field in self._fields}
 
-    def _complaint(self, given: Any, message: str) -> str:
-        name = self.spec.name
-        if not isinstance(given, Mapping):
-            return f"{name}: the arguments must be a JSON object."
-        takes = ", ".join(self._fields) or "none"
-        if missing := re.search(r"missing required field `(\w+)`", message):
-            return f"{name}: argument {missing[1]!r} is missing. Arguments: {takes}."
-        if unknown := re.search(r"unknown field `([^`]*)`", message):
-            return f"{name}: there is no argument {unknown[1]!r}. Arguments: {takes}."
-        fault, _, place = message.partition(" - at `$.")
-        fault = fault.replace("`", "")
-        return f"{name}: argument {place.rstrip('`')!r}: {fault[:1].lower()}{fault[1:]}."
+    def _complaint(self, message: str) -> str:
+        fault, _, place = message.rpartition(" - at `")
+        fault, place = (fault, place.rstrip("`")) if fault else (message, "$")
+        if place.startswith("key"):  # key` in `$.prices
+            where = place.rpartition("`$")[2][1:]
+            what = f"a name in argument {where!r}" if where else "an argument's name"
+            return f"{what}: {_lowered(fault)}"
+        path = place[2:]  # after "$."
+        inside = f"argument {path!r}: " if path else ""
+        schema = _schema_at(self.spec.schema, place[1:])
+        takes = ", ".join(schema.get("properties", ())) or "none"
+        if missing := re.fullmatch(r".* missing required field `(\w+)`", fault):
+            where = f"{path}.{missing[1]}" if path else missing[1]
+            return f"argument {where!r} is missing. {'It takes' if path else 'Arguments'}: {takes}"
+        if unknown := re.fullmatch(r".* unknown field `(.*)`", fault, re.DOTALL):
+            what = "field" if path else "argument"
+            list_of = "Fields" if path else "Arguments"
+            return f"{inside}there is no {what} {unknown[1]!r}. {list_of}: {takes}"
+        if wrong := re.fullmatch(r"Invalid enum value (.*)", fault, re.DOTALL):
+            allowed = ", ".join(map(repr, _enum(schema)))
+            return f"{inside}expected one of {allowed}, got {wrong[1]}"
+        return f"{inside}{_lowered(fault)}"
+
+
+def _lowered(fault: str) -> str:
+    fault = fault.replace("`", "")
+    return fault[:1].lower() + fault[1:]
+
+
+def _unfit(arguments: Mapping[str, Any]) -> str | None:
+    """Why arguments are nothing that a world and its log can hold, whatever the schema; None
+    when they are."""
+    for name, value in arguments.items():
+        kind = type(value)
+        if kind is str:
+            if value.isascii() or _is_text(value):
+                continue
+        elif kind is int:
+            if _SMALLEST <= value <= _LARGEST:
+                continue
+        elif value is None or kind is bool:
+            continue
+        if fault := _fault(value, _DEPTH):
+            return f"argument {name!r}: {fault}"
+    return None
+
+
+def _fault(value: Any, depth: int) -> str | None:
+    if depth == 0:
+        return f"it is nested deeper than {_DEPTH} levels"
+    if isinstance(value, str):
+        return None if _is_text(value) else "half of a surrogate pair is no Unicode text"
+    if isinstance(value, bool):
+        return None
+    if isinstance(value, int):
+        return None if _SMALLEST <= value <= _LARGEST else "an integer is larger than 64 bits"
+    if isinstance(value, float):
+        return None if math.isfinite(value) else f"{value} is no number in JSON"
+    if isinstance(value, Mapping):
+        value = (*value, *value.values())
+    if isinstance(value, list | tuple):
+        return next((fault for item in value if (fault := _fault(item, depth - 1))), None)
+    return None
+
+
+def _is_text(value: Any) -> bool:
+    """Whether it is a text that UTF-8 can say."""
+    if not isinstance(value, str):
+        return False
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _branches(schema: dict[str, Any]) -> list[dict[str, Any]]:
+    """A schema's alternatives; itself where there are none."""
+    found = schema.get("anyOf") or schema.get("oneOf")
+    return [inner for branch in found for inner in _branches(branch)] if found else [schema]
+
+
+def _schema_at(schema: dict[str, Any], path: str) -> dict[str, Any]:
+    """The part of a schema that describes a msgspec path such as `.lines[0].sku`; empty where it
+    cannot be told."""
+    for step in _STEP.finditer(path):
+        for branch in _branches(schema):
+            inner = (
+                branch.get("properties", {}).get(step[1])
+                if step[1]
+                else branch.get("items") or branch.get("additionalProperties")
+            )
+            if isinstance(inner, dict):
+                schema = inner
+                break
+        else:
+            return {}
+    return schema
+
+
+def _enum(schema: dict[str, Any]) -> list[Any]:
+    """The values of an enum and of its alternatives, JSON null left out."""
+    values = [value for branch in _branches(schema) for value in branch.get("enum", ())]
+    return [value for value in values if value is not None]
 
 
 def load_module(path: Path, name: str) -> ModuleType:
@@ -99,6 +206,10 @@ def _tool(path: Path, name: str, function: Callable[..., Any]) -> Tool | None:
     parameters = list(inspect.signature(function).parameters.values())
     if not parameters or hints.get(parameters[0].name) is not Db:
         return None
+    if inspect.iscoroutinefunction(function) or inspect.isgeneratorfunction(function):
+        raise ToolsetError(
+            f"{path}: {name}: a tool is a plain function; it neither awaits nor yields"
+        )
     description = inspect.getdoc(function)
     if not description:
         raise ToolsetError(f"{path}: {name}: a tool needs a docstring, its description")
@@ -109,8 +220,8 @@ def _tool(path: Path, name: str, function: Callable[..., Any]) -> Tool | None:
             f"{name}_arguments", required_first, forbid_unknown_fields=True, kw_only=True
         )
         schema = _schema(kind, [parameter.name for parameter in parameters[1:]])
-    except TypeError as exc:
-        raise ToolsetError(f"{path}: {name}: {exc}") from exc
+    except (TypeError, RecursionError) as exc:
+        raise ToolsetError(f"{path}: {name}: {_untold(fields)}{exc}") from exc
     return Tool(function, ToolSpec(name, description, schema), kind)
 
 
@@ -120,6 +231,8 @@ def _field(
     place = f"{path}: {name}: parameter {parameter.name!r}"
     if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
         raise ToolsetError(f"{place} is open-ended; a schema cannot tell what it takes")
+    if parameter.kind is parameter.POSITIONAL_ONLY:
+        raise ToolsetError(f"{place} is positional only; arguments come by name")
     if parameter.name not in hints:
         raise ToolsetError(f"{place} has no annotation")
     if parameter.default is parameter.empty:
@@ -129,11 +242,25 @@ def _field(
     return parameter.name, hints[parameter.name], parameter.default
 
 
+def _untold(fields: list[Any]) -> str:
+    """Which parameter's type has no JSON schema, as the front of a sentence."""
+    for name, hint, *_ in fields:
+        try:
+            _inlined(*_components(hint))
+        except (TypeError, RecursionError):
+            return f"parameter {name!r}: "
+    return ""
+
+
+def _components(hint: Any) -> tuple[Any, dict[str, Any]]:
+    (reference,), components = msgspec.json.schema_components([hint])
+    return reference, components
+
+
 def _schema(kind: type[msgspec.Struct], order: list[str]) -> dict[str, Any]:
     """The JSON schema of the arguments, without `$ref` and titles, properties in the order of
     the function's parameters."""
-    (reference,), components = msgspec.json.schema_components([kind])
-    schema: dict[str, Any] = _inlined(reference, components)
+    schema: dict[str, Any] = _inlined(*_components(kind))
     schema.pop("title", None)
     properties = schema.get("properties", {})
     schema["properties"] = {name: properties[name] for name in order}

@@ -91,8 +91,11 @@ class OverlayFile:
                 return b""
             if number:
                 page = overlay.pages.get(number)
-                return self.template[number] if page is None else page
-            return self._page(0)
+                if page is not None:
+                    return page
+                if number < len(self.template):
+                    return self.template[number]
+            return self._page(number)
         if overlay.num_pages == 0:
             return b""
         within = offset % PAGE
@@ -143,6 +146,15 @@ class OverlayFile:
         pass
 
 
+def keep_statements(connection: apsw.Connection) -> None:
+    """Keep prepared statements whatever values are bound to them.
+
+    apsw's SQLite is built with STAT4, which looks at bound values and prepares statements anew when
+    they change: two fifths of a tool call's time. It has no statistics here to look into.
+    """
+    connection.config(apsw.SQLITE_DBCONFIG_ENABLE_QPSG, 1)
+
+
 class OverlayVFS(apsw.VFS):
     """A file system that holds nothing but OverlayFiles, and whose clock stands still."""
 
@@ -162,6 +174,7 @@ class OverlayVFS(apsw.VFS):
                 vfs=self.name,
                 statementcachesize=512,
             )
+            keep_statements(connection)
             for pragma in (
                 f"page_size={PAGE}",
                 "journal_mode=MEMORY",

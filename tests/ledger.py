@@ -29,6 +29,9 @@ CREATE TABLE entries (
 CREATE TABLE tags (account_id INTEGER, tag TEXT, weight REAL, PRIMARY KEY (account_id, tag))
   WITHOUT ROWID;
 CREATE TABLE settings (name TEXT PRIMARY KEY, value ANY);
+CREATE TABLE aliases (alias TEXT COLLATE NOCASE PRIMARY KEY, account_id INTEGER) WITHOUT ROWID;
+CREATE TABLE blobs (id INTEGER PRIMARY KEY, body BLOB NOT NULL);
+CREATE TABLE odd (rowid TEXT, "a ""quoted"" name" TEXT);
 CREATE TABLE journal (what TEXT);
 CREATE TRIGGER entry_added AFTER INSERT ON entries BEGIN
   UPDATE accounts SET balance = balance + new.amount WHERE id = new.account_id;
@@ -41,6 +44,8 @@ INSERT INTO accounts (id, name, balance, rate) VALUES (1, 'till', 100, 0.5), (2,
 INSERT INTO accounts (id, name) VALUES (3, 'a; semicolon, in a name');
 INSERT INTO entries (account_id, amount, note, at) VALUES (1, 10, 'first', '2026-01-01');
 INSERT INTO tags VALUES (1, 'cash', 1.0), (2, 'cash', 0.25);
+INSERT INTO aliases VALUES ('Kasse', 1);
+INSERT INTO odd VALUES ('one', 'x'), ('two', NULL);
 INSERT INTO settings VALUES ('limit', 1000), ('blob', x'00ff');
 """
 
@@ -48,10 +53,13 @@ TOOLS = '''
 """Tools of the ledger."""
 from typing import Annotated, Any, Literal
 
+import apsw
 import msgspec
 
 from scenarios.api import Db
 from scenarios.errors import ToolError
+
+_kept: list[Exception] = []
 
 
 def get_account(db: Db, account_id: int) -> dict[str, Any]:
@@ -121,6 +129,97 @@ def set_value(db: Db, name: str, value: int | float | str | None) -> str:
     """Set a setting of any type."""
     db.run("INSERT OR REPLACE INTO settings VALUES (?, ?)", name, value)
     return "set"
+
+
+def rename_value(db: Db, old: str, new: str | None) -> int:
+    """Move a setting to another name, over the one that has it; None takes its name away."""
+    return db.run("UPDATE OR REPLACE settings SET name = ? WHERE name = ?", new, old)
+
+
+def alias(db: Db, alias: str, account_id: int) -> int:
+    """Set an alias, whatever its case; gives what has no rowid."""
+    return db.insert("tags", account_id=None if account_id < 0 else account_id, tag=alias) + db.run(
+        "INSERT OR REPLACE INTO aliases VALUES (?, ?)", alias, account_id
+    )
+
+
+def recase(db: Db, alias: str, new: str) -> int:
+    """Write an alias in another way."""
+    return db.run("UPDATE aliases SET alias = ? WHERE alias = ?", new, alias)
+
+
+def grow(db: Db, num: int, size: int) -> int:
+    """Add blobs, so that the file grows."""
+    for _ in range(num):
+        db.run("INSERT INTO blobs (body) VALUES (zeroblob(?))", size)
+    return num
+
+
+def shrink(db: Db, keep: int) -> int:
+    """Delete all blobs but every `keep`th, so that pages get free."""
+    return db.run("DELETE FROM blobs WHERE id % ? <> 0", keep)
+
+
+def odd(db: Db, rowid: str) -> int:
+    """Delete and insert rows whose rowid hides behind a column."""
+    db.run("DELETE FROM odd WHERE rowid = ?", rowid)
+    return db.insert("odd", rowid=rowid)
+
+
+def half_read(db: Db) -> Any:
+    """Leave questions in the middle of their rows, and write meanwhile."""
+    first = db.one("SELECT * FROM accounts ORDER BY id")
+    db.run("UPDATE accounts SET rate = rate + 0.5")
+    return first, db.value("SELECT rate FROM accounts"), db.one("SELECT * FROM journal")
+
+
+def keep_failure(db: Db) -> str:
+    """Break while reading and keep the exception, with all that its traceback holds."""
+    for read in (db.all, db.one, db.value, db.execute):
+        try:
+            read("SELECT CAST(x'ff' AS TEXT) AS t UNION ALL SELECT name FROM accounts")
+        except UnicodeDecodeError as exc:
+            _kept.append(exc)
+    return "kept"
+
+
+def go_on(db: Db, account_id: int) -> str:
+    """Break SQLite's rules, catch that, write something else."""
+    try:
+        db.run("UPDATE accounts SET balance = balance - 1000, rate = 9 WHERE id <= ?", account_id)
+    except apsw.ConstraintError:
+        db.run("INSERT INTO journal VALUES ('went on')")
+    return "went on"
+
+
+def end_early(db: Db) -> str:
+    """End the call's transaction by a conflict, catch that, write."""
+    db.run("INSERT INTO journal VALUES ('lost')")
+    try:
+        db.run("INSERT OR ROLLBACK INTO accounts (id, name) VALUES (1, 'x')")
+    except apsw.ConstraintError:
+        db.run("INSERT INTO journal VALUES ('lost too')")
+    return "ended"
+
+
+def bad_text(db: Db) -> str:
+    """Write a text that is no text."""
+    db.run("INSERT INTO journal VALUES (CAST(x'ff' AS TEXT))")
+    return "written"
+
+
+def newest(db: Db) -> int:
+    """Ask for the rowid that an earlier call inserted."""
+    value: int = db.value("SELECT last_insert_rowid()")
+    return value
+
+
+def surrogate(db: Db, refuse: bool) -> str:
+    """Give or say half of a character."""
+    db.run("INSERT INTO journal VALUES ('lost')")
+    if refuse:
+        raise ToolError("\\ud800")
+    return "\\ud800"
 
 
 def wipe(db: Db) -> int:

@@ -11,6 +11,7 @@ import apsw
 import msgspec
 
 from envpool.database import Database
+from envpool.overlay import keep_statements
 from envpool.template import Template
 from envpool.toolset import BadArguments, Tool, load
 from scenarios.errors import ToolError
@@ -27,6 +28,7 @@ class Dedicated:
         source = apsw.Connection(":memory:")
         source.deserialize("main", template.image)
         self._connection = apsw.Connection(":memory:", statementcachesize=512)
+        keep_statements(self._connection)
         with self._connection.backup("main", source, "main") as backup:
             backup.step()
         source.close()

@@ -116,6 +116,7 @@ class MqttLink:
     async def __aenter__(self) -> "MqttLink":
         async with AsyncExitStack() as stack:
             tasks = await stack.enter_async_context(OwnTasks())
+            stack.callback(self.stop)
             await tasks.start(self.run)
             stack.push_async_exit(self._finish)
             self._stack = stack.pop_all()
@@ -136,7 +137,6 @@ class MqttLink:
         traceback: TracebackType | None,
     ) -> None:
         await self.close(hurry=kind is not None)
-        self.stop()
 
     def __repr__(self) -> str:
         counts = ", ".join(f"{name}={value}" for name, value in self.statistics().items())
@@ -342,6 +342,7 @@ class MqttBus:
         self._records: list[tuple[Position, Record]] = []
         self._starting = anyio.Lock()
         self._is_linked = False
+        self._failure: BusError | None = None  # why there is no link
         self._closed = False
         self._link = MqttLink(
             settings, run, log=secrets.token_hex(8), history=self._history, owner=owner
@@ -350,6 +351,7 @@ class MqttBus:
     async def __aenter__(self) -> "MqttBus":
         async with AsyncExitStack() as stack:
             self._tasks = await stack.enter_async_context(OwnTasks())
+            stack.callback(self._link.stop)
             stack.push_async_exit(self._finish)
             self._stack = stack.pop_all()
         return self
@@ -368,13 +370,10 @@ class MqttBus:
         exc: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        try:
-            if kind is None:
-                await self.close()
-            elif self._is_linked and not self._closed:
-                await self._link.close(hurry=True)
-        finally:
-            self._link.stop()
+        if kind is None:
+            await self.close()
+        elif self._is_linked and not self._closed:
+            await self._link.close(hurry=True)
 
     def __repr__(self) -> str:
         return f"<MqttBus {self._run_name} on {self._broker}>"
@@ -384,14 +383,26 @@ class MqttBus:
         if self._closed:
             raise anyio.ClosedResourceError
         if not self._is_linked:
-            async with self._starting:
-                if not self._is_linked:
-                    await self._tasks.start(self._link.run)
-                    self._is_linked = True
+            await self._start_link()
         row = (len(self._records) + 1, record)
         self._records.append(row)
         self._link.put((row,))
         await self._link.wait_for_room()
+
+    async def _start_link(self) -> None:
+        async with self._starting:
+            if self._failure is not None:
+                raise self._failure
+            if self._is_linked:
+                return
+            try:
+                # Connecting ends by itself; breaking it off half-way would leave half a link.
+                with anyio.CancelScope(shield=True):
+                    await self._tasks.start(self._link.run)
+            except BusError as exc:
+                self._failure = exc
+                raise
+            self._is_linked = True
 
     async def _history(self, after: Position) -> Sequence[tuple[Position, Record]]:
         return self._records[after : after + 256]

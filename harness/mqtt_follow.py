@@ -78,7 +78,7 @@ class Follower:
         self._failure: BusError | None = None
         self._missing = anyio.Event()  # set when there is something to ask for
         self._answered = anyio.Event()  # replaced before each request
-        self._num_gaps = 0
+        self._num_requests = 0
 
     async def receive(self) -> Sequence[Record]:
         """See Subscription.receive. Raises BusError when the run cannot be followed further."""
@@ -90,7 +90,7 @@ class Follower:
             "queued": len(self._inbox),
             "held": 0 if self._client is None else len(self._client.messages),
             "connects": self._connection.num_connects,
-            "gaps": self._num_gaps,
+            "requests": self._num_requests,
         }
 
     async def run(self, *, task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
@@ -190,7 +190,7 @@ class Follower:
                 continue
             log = behind[unanswered % len(behind)]
             self._answered = anyio.Event()
-            self._num_gaps += 1
+            self._num_requests += 1
             await client.tell(self._request, encode(self._ledger.request(log)))
             with anyio.move_on_after(self._answer_s * 2.0 ** min(unanswered, _TRIES)):
                 await self._answered.wait()

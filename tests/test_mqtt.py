@@ -389,7 +389,7 @@ async def test_what_a_follower_has_no_room_for_stays_at_the_broker(broker: Mosqu
             assert follower.statistics()["held"] <= 1
         tasks.start_soon(take, follower, got)
     assert by_episode(got) == by_episode(facts)
-    assert follower.statistics()["gaps"] == 0
+    assert follower.statistics()["requests"] == 0
 
 
 async def test_a_slow_follower_loses_nothing_to_the_broker(tmp_path: Path) -> None:
@@ -420,7 +420,7 @@ async def test_a_slow_follower_loses_nothing_to_the_broker(tmp_path: Path) -> No
 
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(take_slowly)
-            assert follower.statistics()["gaps"] > 0
+            assert follower.statistics()["requests"] > 0
             assert link.statistics()["pages"] > 0
     assert by_episode(got) == by_episode(facts)
     assert len(got) == len(facts)
@@ -485,7 +485,7 @@ async def test_a_run_that_died_unread_does_not_hold_up_the_next(broker: Mosquitt
         await until(lambda: link.statistics()["statuses"] > 2)
     async with following(settings) as follower, anyio.create_task_group() as tasks:
         tasks.start_soon(take, follower, got)
-        await until(lambda: follower.statistics()["gaps"] > 0)
+        await until(lambda: follower.statistics()["requests"] > 0)
         async with MqttLink(settings, "r", log="b", history=again.history) as link:
             link.put(again.commit(episode("e", 7)))
     assert got == episode("e", 7)
@@ -512,7 +512,7 @@ async def test_a_connection_that_is_cut_costs_nothing(broker: Mosquitto) -> None
                 await until(lambda: link.statistics()["sent"] == len(facts))
             await take(follower, got)
             assert follower.statistics()["connects"] == 2
-            assert follower.statistics()["gaps"] == 0
+            assert follower.statistics()["requests"] == 0
         tasks.cancel_scope.cancel()
     assert by_episode(got) == by_episode(facts)
     assert len(got) == len(facts)
@@ -630,6 +630,54 @@ async def test_a_publisher_that_dies_is_told_lost(broker: Mosquitto) -> None:
             process.send_signal(signal.SIGKILL)
             await until(lambda: follower.status is not None and follower.status.state == "lost")
     assert got == episode("e", 3)
+
+
+async def test_the_end_can_be_cancelled(broker: Mosquitto) -> None:
+    """A link that waits for a follower at its end lets go when it is cancelled."""
+    log, settings = Log(), settings_for(broker, linger_s=1000)
+    async with following(settings, depth=1):
+        with anyio.CancelScope() as scope:
+            async with anyio.create_task_group() as tasks:
+
+                async def run() -> None:
+                    async with MqttLink(settings, "r", log="a", history=log.history) as link:
+                        await until(lambda: link.statistics()["followers"] > 0)
+                        link.put(log.commit(mixed(9, 9)))
+
+                tasks.start_soon(run)
+                async with following(settings, kinds=["weights"]) as quick:
+                    with pytest.raises(anyio.EndOfStream):  # it has nothing to wait for
+                        await quick.receive()
+                await anyio.wait_all_tasks_blocked()
+                scope.cancel()
+        assert scope.cancelled_caught
+
+
+async def test_a_bus_whose_first_publication_was_cancelled_goes_on(broker: Mosquitto) -> None:
+    """Cancelling the publication that connects the bus breaks nothing for those after it."""
+    settings = settings_for(broker)
+    cancelled, *facts = episode("e", 3)
+    got: list[Record] = []
+    async with MqttBus(settings, "r") as bus, bus.subscribe() as follower:
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(bus.publish, cancelled)
+            await anyio.lowlevel.checkpoint()
+            tasks.cancel_scope.cancel()
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(take, follower, got)
+            for record in facts:
+                await bus.publish(record)
+            await bus.close()
+    assert got in (facts, [cancelled, *facts])
+
+
+async def test_a_bus_without_a_broker_says_so_each_time() -> None:
+    """Every publication fails with the sentence of the first."""
+    settings = MqttSettings(url=f"mqtt://127.0.0.1:{free_port()}")
+    async with MqttBus(settings, "r") as bus:
+        for record in episode("e", 1):
+            with pytest.raises(BusError, match="cannot be reached"):
+                await bus.publish(record)
 
 
 # -- who may, and who is there

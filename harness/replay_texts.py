@@ -15,7 +15,8 @@ _MOST_ROWS = 6
 def apart(expected: str, found: str) -> tuple[str, str]:
     """Two texts, long ones cut so that the first difference is seen. Cuts are marked `…`.
 
-    Example: ("a" * 500 + "b", "a" * 500 + "c") -> ("…aaa(60)b", "…aaa(60)c")
+    Example, where the texts are long: "… 4 copies" and "… 3 copies" begin 60 characters before
+    the digit.
     """
     if len(expected) <= _LONGEST and len(found) <= _LONGEST:
         return expected, found
@@ -58,8 +59,8 @@ def _change_text(change: RowChange) -> str:
 def differing_rows(changes: Sequence[RowChange]) -> tuple[str, str]:
     """Two states told by the rows in which they differ; `before` is the expected one.
 
-    Example: the change of an order's status -> (`orders 7: status "open"`, `orders 7: status
-    "void"`)
+    Example: the change of an order's status -> `orders 7: status "open"`, and
+    `orders 7: status "void"`
     """
     shown = changes[:_MOST_ROWS]
     left = len(changes) - len(shown)

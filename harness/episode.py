@@ -122,7 +122,7 @@ async def run_episode(plan: EpisodePlan, stage: Stage, play: "Play | None" = Non
             why = f"the run was stopped by {type(exc).__name__}: {exc}"
             run.end(Ending.CANCELLED, why, time.perf_counter() - began)
             raise
-        run.end(ending, error, time.perf_counter() - began)
+        ending = run.end(ending, error, time.perf_counter() - began)
     await stage.recorder.room()
     return ending
 
@@ -205,12 +205,15 @@ class Episode:
 
     async def take(self, step: StepTaken) -> None:
         """Record the next step; waits while the log is full."""
-        self.steps.append(step)
-        await self.stage.recorder.record(self.plan.episode, self.plan.attempt, step)
+        self._keep(step)
+        await self.stage.recorder.room()
 
-    async def execute(self, decision: Act) -> tuple[ToolResult, ...]:
-        """The results of calls, made in order. Raises WorldError."""
-        results = []
+    def _keep(self, step: StepTaken) -> None:
+        self.steps.append(step)
+        self.stage.recorder.stamp(self.plan.episode, self.plan.attempt, step)
+
+    async def execute(self, decision: Act, results: list[ToolResult]) -> None:
+        """Make the calls in order and add their results. Raises WorldError."""
         for call in decision.calls:
             began = time.perf_counter()
             result = self.stage.dialect.local(call, self.briefing)
@@ -218,7 +221,6 @@ class Episode:
                 result = await self._call(call.name, call.arguments, call.id)
                 self.stage.meters.called(time.perf_counter() - began)
             results.append(result)
-        return tuple(results)
 
     async def _call_in_time(self, name: str, arguments: Any, call_id: str) -> ToolResult:
         seconds = self.stage.limits.call_timeout
@@ -233,22 +235,28 @@ class Episode:
         """The step that a reply makes, and what is wrong with its form (None: nothing)."""
         decision: Decision = self.stage.dialect.read(reply, turn=turn)
         fault = rules.before(decision, reply, self.steps)
-        results: tuple[ToolResult, ...] = ()
+        results: list[ToolResult] = []
         began = time.perf_counter()
         if fault is not None:
             decision = FormatError(fault)
         elif isinstance(decision, Act):
-            results = await self.execute(decision)
+            try:
+                await self.execute(decision, results)
+            except BaseException:
+                if results:  # what was done before stays done, so the log must say it
+                    done = Act(decision.calls[: len(results)])
+                    self._keep(StepTaken(reply, done, tuple(results), first_turn, None, waited))
+                raise
         spent = time.perf_counter() - began
-        step = StepTaken(reply, decision, results, first_turn, None, waited, spent)
+        step = StepTaken(reply, decision, tuple(results), first_turn, None, waited, spent)
         if fault is None:
             fault = rules.after(step)
         if fault is not None:
             step = msgspec.structs.replace(step, reward=self.stage.format.reward)
         return step, fault
 
-    def end(self, ending: Ending, error: str | None, seconds: float) -> None:
-        """Record that the episode is over."""
+    def end(self, ending: Ending, error: str | None, seconds: float) -> Ending:
+        """Record that the episode is over; gives how: a world may break at this last moment."""
         plan, stage = self.plan, self.stage
         state = None
         if ending is not Ending.WORLD_ERROR:
@@ -259,6 +267,7 @@ class Episode:
         ended = EpisodeEnded(ending, self.answer, len(self.steps), state, error, seconds)
         stage.recorder.stamp(plan.episode, plan.attempt, ended)
         stage.windows.close(plan.episode)
+        return ending
 
 
 Play = Callable[[Episode, Watch], Awaitable[Outcome]]

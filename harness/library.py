@@ -165,18 +165,18 @@ class AgentEnv:
         return Act((AgentCall(name, kept, call_id(len(self._run.steps), 0)),)), fault
 
     async def _execute(self, act: Act, fault: str | None, began: float) -> ToolResult:
-        run = self._run
+        run, results = self._run, list[ToolResult]()
         if fault is None:
-            (result,) = await run.execute(act)
+            await run.execute(act, results)
             self._check_open()
         else:
-            result = ToolResult(fault, "arguments")
+            results.append(ToolResult(fault, "arguments"))
         reply = Reply(calls=act.calls, finish="tool_calls")
         spent = time.perf_counter() - began
-        step = StepTaken(reply, act, (result,), policy_s=began - self._since, calls_s=spent)
+        step = StepTaken(reply, act, tuple(results), policy_s=began - self._since, calls_s=spent)
         await run.take(step)
         run.stage.meters.stepped(time.perf_counter() - began)
-        return result
+        return results[0]
 
     def _wait_for_agent(self) -> None:
         self._since = time.perf_counter()

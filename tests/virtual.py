@@ -1,0 +1,49 @@
+"""Virtual time: when all tasks wait, the clock jumps to the next deadline.
+
+For code that only anyio drives. With threads, sockets or processes the loop cannot know that
+somebody else is still busy; such tests take real time.
+
+A test module gets both event loops with
+
+    @pytest.fixture(params=BACKENDS, ids=["asyncio", "trio"])
+    def anyio_backend(request): return request.param
+"""
+
+import asyncio
+import selectors
+from typing import Any
+
+from trio.testing import MockClock
+
+
+class _Jumps(selectors.DefaultSelector):
+    """Never waits for a deadline: it moves the loop's clock there."""
+
+    loop: "VirtualLoop"
+
+    def select(self, timeout: float | None = None) -> Any:
+        if timeout is None or timeout <= 0:
+            return super().select(timeout)
+        ready = super().select(0)
+        if not ready:
+            self.loop.now += timeout
+        return ready
+
+
+class VirtualLoop(asyncio.SelectorEventLoop):
+    """An event loop with a clock of its own, from 0."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+        selector = _Jumps()
+        selector.loop = self
+        super().__init__(selector)
+
+    def time(self) -> float:
+        return self.now
+
+
+BACKENDS: list[tuple[str, dict[str, Any]]] = [
+    ("asyncio", {"loop_factory": VirtualLoop}),
+    ("trio", {"clock": MockClock(autojump_threshold=0)}),
+]

@@ -1,8 +1,6 @@
 """A replay's result for a reader at a terminal. What tools said is shown as text, never as
 markup."""
 
-from collections.abc import Iterable, Sequence
-
 import msgspec
 from rich.console import Console
 from rich.table import Table
@@ -59,9 +57,9 @@ def render_what_if(report: WhatIfReport, console: Console) -> None:
     ):
         counts.add_row(name, value)
     console.print(counts)
-    if report.changes:
+    for change in report.changes[:_MOST]:
         console.print()
-        console.print(_changes_table(report.changes[:_MOST]))
+        _render_change(change, console)
     _render_more(len(report.changes) - _MOST, "changed episode", console)
     for missing in report.missing_tasks:
         count = _counted(missing.episodes, "episode")
@@ -74,36 +72,30 @@ def render_what_if(report: WhatIfReport, console: Console) -> None:
     _render_left_out(report.cut_off, console)
 
 
-def _changes_table(changes: Sequence[EpisodeChange]) -> Table:
-    table = Table(box=None, pad_edge=False, header_style="dim")
-    for name in ("episode", "task", "label", "reward", "first difference"):
-        table.add_column(name, overflow="fold")
-    for change in changes:
-        label = _moved(change.label_before or "none", change.label_after or "none")
-        reward = _moved(_number(change.reward_before), _number(change.reward_after))
-        cells = (change.episode, change.task, label, reward, "\n".join(_first(change)))
-        table.add_row(*(Text(cell) for cell in cells))
-    return table
-
-
-def _first(change: EpisodeChange) -> Iterable[str]:
+def _render_change(change: EpisodeChange, console: Console) -> None:
+    label = _moved(change.label_before or "none", change.label_after or "none")
+    reward = _moved(_number(change.reward_before), _number(change.reward_after))
+    head = f"episode {change.episode} ({change.task}): {label}, reward {reward}"
+    _print(console, _plain(head), "bold")
     if change.unjudged:
-        yield f"unjudged: {_plain(change.unjudged)}"
+        _print(console, f"  unjudged now: {_plain(change.unjudged)}", "yellow")
     difference = change.first_difference
     if difference is not None:
-        yield f"step {difference.step}: {_call(difference.call)}"
-        yield f"{difference.what} was {_plain(difference.expected)}"
-        yield f"and is {_plain(difference.found)}"
+        _print(console, f"  first at {_place(difference)}: {difference.what} differs", "")
+        _render_sides(difference, console)
 
 
 def _where(divergence: Divergence) -> str:
     """Example: episode e000003 (shop / void-7), step 2, call 0: text differs"""
-    place = f"episode {divergence.episode} ({divergence.scenario} / {divergence.task})"
-    if divergence.step is not None:
-        place += f", step {divergence.step}"
-    if divergence.call_index is not None:
-        place += f", call {divergence.call_index}"
-    return _plain(f"{place}: {divergence.what} differs")
+    episode = f"episode {divergence.episode} ({divergence.scenario} / {divergence.task})"
+    place = _place(divergence)
+    return _plain(f"{episode}{f', {place}' if place else ''}: {divergence.what} differs")
+
+
+def _place(difference: Divergence | Difference) -> str:
+    """Example: step 2, call 0"""
+    parts = (("step", difference.step), ("call", difference.call_index))
+    return ", ".join(f"{word} {number}" for word, number in parts if number is not None)
 
 
 def _render_sides(difference: Divergence | Difference, console: Console) -> None:

@@ -36,7 +36,7 @@ from harness.mqtt_wire import (
     topic,
 )
 
-_TRIES = 3  # requests without an answer, until an ended run is given up
+_TRIES = 3  # requests without an answer until a run that has ended is given up
 
 _log = structlog.get_logger(__name__)
 
@@ -136,8 +136,10 @@ class Follower:
             await part(client, self._here, self._topics)
 
     def _has_all(self) -> bool:
-        ended = self.status is not None and self.status.state == "ended"
-        return ended and not self._ledger.behind()
+        return self._is_over() and not self._ledger.behind()
+
+    def _is_over(self) -> bool:
+        return self.status is not None and self.status.state == "ended"
 
     async def _take(self, message: Message) -> None:
         name, payload = message.topic.value, message.payload
@@ -192,18 +194,15 @@ class Follower:
             self._answered = anyio.Event()
             self._num_requests += 1
             await client.tell(self._request, encode(self._ledger.request(log)))
-            with anyio.move_on_after(self._answer_s * 2.0 ** min(unanswered, _TRIES)):
+            patience = self._answer_s * (1.0 if self._is_over() else 2.0 ** min(unanswered, _TRIES))
+            with anyio.move_on_after(patience):
                 await self._answered.wait()
             unanswered = 0 if self._answered.is_set() else unanswered + 1
-            if unanswered >= _TRIES:
-                self._check_somebody_is_there()
-
-    def _check_somebody_is_there(self) -> None:
-        if self.status is not None and self.status.state == "ended":
-            raise BusError(
-                f"run {self._run_name!r} has ended and nobody serves its log any more: "
-                "what is missing here stands in its folder"
-            )
+            if unanswered >= _TRIES and self._is_over():
+                raise BusError(
+                    f"run {self._run_name!r} has ended and nobody serves its log any more: "
+                    "what is missing here stands in its folder"
+                )
 
     def _will(self) -> Will:
         return will_of(self._here, b"")

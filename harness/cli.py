@@ -598,22 +598,27 @@ def _scenario_of(folder: Path) -> Callable[[str, str], Scenario]:
     places = resolve(folder / "run.toml", {}).scenarios if (folder / "run.toml").is_file() else ()
 
     def scenario_of(name: str, package: str) -> Scenario:
-        for place in places:
-            try:
-                scenario = find(place.partition(":")[0])
-            except ScenarioError:
-                continue
+        named = [place.partition(":")[0] for place in places]
+        found = [scenario for place in (*named, name) if (scenario := _found(place))]
+        for scenario in found:
             if scenario.digest == package:
                 return scenario
-        found = find(name)
-        if found.digest != package:
-            raise LogError(
-                f"{folder}: scenario {name!r} has changed since the run: its package was "
-                f"{package}, and is {found.digest} now (replay --world asks what would change)"
-            )
-        return found
+        for scenario in found:
+            if scenario.name == name:
+                raise LogError(
+                    f"{folder}: scenario {name!r} has changed since the run: its package was "
+                    f"{package}, and is {scenario.digest} now (replay --world asks what changes)"
+                )
+        raise LogError(f"{folder}: the package of scenario {name!r} is no longer where it was")
 
     return scenario_of
+
+
+def _found(place: str) -> Scenario | None:
+    try:
+        return find(place)
+    except ScenarioError:
+        return None
 
 
 @cli.command("export")

@@ -16,61 +16,22 @@ was given one in its arguments may replay to another result.
 """
 
 from collections.abc import Callable
-from hashlib import blake2b
 from pathlib import Path
-from typing import Any, Literal
 
 import msgspec
 
 from envpool.local import LocalPool
-from envpool.types import StoredState, ToolResult
-from envpool.world import Lease, World
-from harness.dialects.base import Dialect, call_id
-from harness.dialects.choose import dialect_of
-from harness.episode import user_of
-from harness.errors import LogError, SettingsError
-from harness.events import EpisodeEnded, EpisodeStarted, Judged, Label, StepTaken
-from harness.history import HistoryFold, HistoryPolicy, parse_history, windows_of
+from envpool.world import World
+from harness.errors import LogError
+from harness.events import EpisodeStarted, Judged, Label
 from harness.log_reader import LogReader
-from harness.messages import Act, AgentCall, Briefing
-from harness.replay_texts import apart, changes_text, differing_rows
+from harness.replay_episode import Called, Difference, PlayedAgain, Told, Verified, What
 from harness.trajectory import Trajectory
 from scenarios.format import Scenario
 
-What = Literal[
-    "start",  # the digest of the state in which the episode began
-    "window",  # the oldest turn that was shown
-    "step",  # a turn is missing, twice there, or not in its place
-    "results",  # how many results a step has
-    "text",  # what the agent read of a call
-    "error",  # why a call failed
-    "changes",  # the rows that a call changed
-    "digest",  # of the state after a call
-    "state",  # the final state: its pages, or its digest
-]
 ScenarioOf = Callable[[str, str], Scenario]  # by name and package digest
 Judge = Callable[[Trajectory], Judged]
 Progress = Callable[[int], None]  # given the number of episodes that are done
-
-_MOST_STATES = 65_536  # contents of final states that are remembered as verified
-
-
-class Called(msgspec.Struct, frozen=True):
-    """A call as the agent made it."""
-
-    name: str
-    arguments: Any
-
-
-class Difference(msgspec.Struct, frozen=True):
-    """The first thing that is not as the log says. Long texts are shortened around it."""
-
-    what: What
-    step: int | None  # from 0; None: before the first step, or after the last
-    call_index: int | None  # of the step's calls, from 0; None: it is not about one call
-    call: Called | None
-    expected: str  # as logged
-    found: str  # as it came out now
 
 
 class Divergence(msgspec.Struct, frozen=True):
@@ -151,8 +112,8 @@ def replay(
     and whatever it raises itself.
     """
     worlds: dict[tuple[str, str], World] = {}
-    told = _Told(reader.path)
-    verified = _Verified()
+    told = Told(reader.path)
+    verified = Verified()
     episodes = steps = calls = cut_off = unchecked = 0
     divergences: list[Divergence] = []
     for trajectory in reader.trajectories():
@@ -166,7 +127,7 @@ def replay(
             scenario = scenario_of(*key)
             _require_same(reader.path, started, scenario)
             world = worlds[key] = pool.host(scenario)
-        played = _Played(trajectory, world, told)
+        played = PlayedAgain(trajectory, world, told)
         difference = played.compare(trajectory.ended, verified)
         if difference is not None:
             divergences.append(_divergence(trajectory, difference))
@@ -198,7 +159,7 @@ def what_if(
     """
     world = pool.host(changed)
     tasks = {task.id for task in changed.tasks}
-    told = _Told(reader.path)
+    told = Told(reader.path)
     tally = _Tally(changed)
     for trajectory in reader.trajectories():
         started = trajectory.started
@@ -209,7 +170,7 @@ def what_if(
         elif started.task not in tasks:
             tally.missing[started.task] = tally.missing.get(started.task, 0) + 1
         else:
-            played = _Played(trajectory, world, told)
+            played = PlayedAgain(trajectory, world, told)
             again, difference = played.again(trajectory.ended)
             tally.add(trajectory, difference, judge(again), played.num_calls)
             if progress is not None:
@@ -217,184 +178,6 @@ def what_if(
     if not (tally.episodes or tally.missing or tally.cut_off):
         raise LogError(f"{reader.path}: there is no episode of scenario {changed.name!r}")
     return tally.report()
-
-
-class _Told:
-    """What agents of a log were told by: dialects and history policies, each made once."""
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        self._dialects: dict[str, Dialect] = {}
-        self._histories: dict[tuple[str, str], HistoryPolicy | None] = {}
-
-    def dialect(self, trajectory: Trajectory) -> Dialect:
-        """The episode's dialect. Raises LogError when there is none of its name."""
-        name = trajectory.started.dialect
-        dialect = self._dialects.get(name)
-        if dialect is None:
-            try:
-                dialect = self._dialects[name] = dialect_of(name)
-            except SettingsError as exc:
-                raise LogError(f"{self._path}: episode {trajectory.episode}: {exc}") from exc
-        return dialect
-
-    def history(self, started: EpisodeStarted) -> HistoryPolicy | None:
-        """The episode's history policy; None when this program does not have it."""
-        key = (started.history, started.fingerprint)
-        if key not in self._histories:
-            try:
-                policy = parse_history(started.history)
-            except SettingsError:
-                self._histories[key] = None
-            else:
-                same = policy.fingerprint == started.fingerprint
-                self._histories[key] = policy if same else None
-        return self._histories[key]
-
-
-class _Verified:
-    """Recounts digests from stored pages, once for each content: a recount reads every row (about
-    1 ms in a bundled world), a hash of the pages takes some 20 µs."""
-
-    def __init__(self) -> None:
-        self._known: set[bytes] = set()
-
-    def difference(self, world: World, state: StoredState) -> tuple[str, str] | None:
-        """Expected and found where the pages do not rebuild the digest; None when they do."""
-        content = _content(state)
-        if content in self._known:
-            return None
-        try:
-            recounted = world.verify_digest(world.restored(state))
-        except Exception as exc:  # whatever SQLite makes of pages that someone damaged
-            return f"pages of a state with digest {state.digest}", f"{type(exc).__name__}: {exc}"
-        if recounted != state.digest:
-            return f"digest {state.digest}", f"its pages hold a state with digest {recounted}"
-        if len(self._known) >= _MOST_STATES:
-            self._known.clear()
-        self._known.add(content)
-        return None
-
-
-def _content(state: StoredState) -> bytes:
-    total = blake2b(f"{state.template} {state.digest} {state.num_pages}".encode(), digest_size=16)
-    for number in sorted(state.pages):
-        page = state.pages[number]
-        total.update(b"%d %d " % (number, len(page)))
-        total.update(page)
-    return total.digest()
-
-
-class _Played:
-    """One episode, played again in a world that is fresh."""
-
-    __slots__ = ("_briefing", "_dialect", "_lease", "_trajectory", "fold", "num_calls")
-
-    def __init__(self, trajectory: Trajectory, world: World, told: _Told) -> None:
-        started, scenario = trajectory.started, world.scenario
-        self._trajectory = trajectory
-        self._lease: Lease = world.lease()
-        self._dialect = told.dialect(trajectory)
-        self._briefing = Briefing(
-            started.instruction, scenario.policy, world.tools, user_of(scenario), scenario.clock
-        )
-        history = told.history(started)
-        self.fold = None if history is None else HistoryFold(history, self._dialect, self._briefing)
-        self.num_calls = 0
-
-    def compare(self, ended: EpisodeEnded, verified: _Verified) -> Difference | None:
-        """The first thing that is not as logged; None when everything is."""
-        started, steps = self._trajectory.started, self._trajectory.steps
-        if started.world != self._lease.start_digest:
-            return _aside("start", started.world, self._lease.start_digest)
-        windows = None if self.fold is None else windows_of(self.fold, steps)
-        for index, step in enumerate(steps):
-            # The fold takes a step when the next window is asked for: after it was compared.
-            first_turn = step.first_turn if windows is None else next(windows).first_turn
-            difference = (
-                _misplaced(index, step)
-                or _other_window(index, step, first_turn)
-                or self._compare_results(index, step)
-            )
-            if difference is not None:
-                return difference
-        if ended.num_steps != len(steps):
-            return Difference(
-                "step", len(steps), None, None, f"{ended.num_steps} steps", f"{len(steps)} steps"
-            )
-        return None if ended.state is None else self._compare_state(ended.state, verified)
-
-    def _compare_results(self, index: int, step: StepTaken) -> Difference | None:
-        calls = _calls(step)
-        if len(calls) != len(step.results):
-            expected, found = f"{len(step.results)} results", f"{len(calls)} calls"
-            return Difference("results", index, None, None, expected, found)
-        for position, (call, logged) in enumerate(zip(calls, step.results, strict=True)):
-            difference = self._compare_call(index, position, call, logged)
-            if difference is not None:
-                return difference
-        return None
-
-    def _compare_call(
-        self, index: int, position: int, call: AgentCall, logged: ToolResult
-    ) -> Difference | None:
-        result = self._call(call)
-        difference = _difference(index, position, call, logged, result)
-        if difference is None and result.digest != logged.digest:
-            return _of_call("digest", index, position, call, logged.digest, result.digest)
-        return difference
-
-    def _call(self, call: AgentCall) -> ToolResult:
-        local = self._dialect.local(call, self._briefing)
-        if local is not None:
-            return local
-        self.num_calls += 1
-        return self._lease.call(call.name, call.arguments, call.id)
-
-    def _compare_state(self, state: StoredState, verified: _Verified) -> Difference | None:
-        """Equal pages are equal states: the pool writes the same bytes for the same work."""
-        world, lease = self._lease.world, self._lease
-        if state.template != world.template.digest:
-            expected, found = f"template {state.template}", f"template {world.template.digest}"
-            return _aside("state", expected, found)
-        if (broken := verified.difference(world, state)) is not None:
-            return _aside("state", *broken)
-        if state.digest != lease.digest:
-            rows = world.diff(world.restored(state), lease.overlay)
-            return _aside("state", *differing_rows(rows))
-        replayed = lease.state()
-        if state.pages == replayed.pages and state.num_pages == replayed.num_pages:
-            return None
-        numbers = state.pages.keys() | replayed.pages.keys()
-        apart_pages = [n for n in numbers if state.pages.get(n) != replayed.pages.get(n)]
-        pages = ", ".join(map(str, sorted(apart_pages))) or "none"
-        expected = f"{state.num_pages} pages with digest {state.digest}"
-        found = f"equal rows in {replayed.num_pages} pages; other bytes in pages: {pages}"
-        return _aside("state", expected, found)
-
-    def again(self, ended: EpisodeEnded) -> tuple[Trajectory, Difference | None]:
-        """The episode as it would have been recorded, and the first call that gave another
-        result."""
-        first: Difference | None = None
-        steps = []
-        for index, step in enumerate(self._trajectory.steps):
-            calls = _calls(step)
-            results = tuple(map(self._call, calls))
-            if first is None:
-                first = _first_difference(index, calls, step.results, results)
-            steps.append(msgspec.structs.replace(step, results=results))
-        state = None if ended.state is None else self._lease.state()
-        world = self._lease.world
-        started = msgspec.structs.replace(
-            self._trajectory.started, package=world.scenario.digest, world=world.start_digest
-        )
-        trajectory = msgspec.structs.replace(
-            self._trajectory,
-            started=started,
-            steps=tuple(steps),
-            ended=msgspec.structs.replace(ended, state=state),
-        )
-        return trajectory, first
 
 
 class _Tally:
@@ -497,64 +280,3 @@ def _divergence(trajectory: Trajectory, difference: Difference) -> Divergence:
         difference.expected,
         difference.found,
     )
-
-
-def _calls(step: StepTaken) -> tuple[AgentCall, ...]:
-    return step.decision.calls if isinstance(step.decision, Act) else ()
-
-
-def _misplaced(index: int, step: StepTaken) -> Difference | None:
-    """Whether the step's calls bear the names of another turn: a step was lost, or is there
-    twice."""
-    for position, call in enumerate(_calls(step)):
-        if call.id != (here := call_id(index, position)):
-            return _of_call("step", index, position, call, f"call {call.id}", f"call {here}")
-    return None
-
-
-def _other_window(index: int, step: StepTaken, first_turn: int) -> Difference | None:
-    if step.first_turn == first_turn:
-        return None
-    expected, found = (f"from turn {turn}" for turn in (step.first_turn, first_turn))
-    return Difference("window", index, None, None, expected, found)
-
-
-def _first_difference(
-    index: int,
-    calls: tuple[AgentCall, ...],
-    logged: tuple[ToolResult, ...],
-    results: tuple[ToolResult, ...],
-) -> Difference | None:
-    for position, (call, before, after) in enumerate(zip(calls, logged, results, strict=False)):
-        difference = _difference(index, position, call, before, after)
-        if difference is not None:
-            return difference
-    return None
-
-
-def _difference(
-    index: int, position: int, call: AgentCall, logged: ToolResult, result: ToolResult
-) -> Difference | None:
-    """What two results of one call differ in, digests left out."""
-    if result.error != logged.error:
-        expected, found = (
-            f"{one.error or 'success'}: {apart(one.text, one.text)[0]}" for one in (logged, result)
-        )
-        return _of_call("error", index, position, call, expected, found)
-    if result.text != logged.text:
-        return _of_call("text", index, position, call, *apart(logged.text, result.text))
-    if result.changes != logged.changes:
-        texts = (changes_text(one.changes) for one in (logged, result))
-        return _of_call("changes", index, position, call, *apart(*texts))
-    return None
-
-
-def _of_call(
-    what: What, index: int, position: int, call: AgentCall, expected: str, found: str
-) -> Difference:
-    return Difference(what, index, position, Called(call.name, call.arguments), expected, found)
-
-
-def _aside(what: What, expected: str, found: str) -> Difference:
-    """A difference that belongs to no step."""
-    return Difference(what, None, None, None, expected, found)

@@ -7,13 +7,12 @@ from rich.table import Table
 from rich.text import Text
 
 from harness.replay import (
-    Called,
-    Difference,
     Divergence,
     EpisodeChange,
     ReplayReport,
     WhatIfReport,
 )
+from harness.replay_episode import Called, Difference
 
 _MOST = 20  # divergences or changes shown; the JSON result has all
 _LONGEST_CALL = 200  # characters

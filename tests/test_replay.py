@@ -27,8 +27,6 @@ from harness.policies.base import Agent, Assignment, Policy
 from harness.policies.oracle import OraclePolicy
 from harness.policies.play import Player, replies_of
 from harness.replay import (
-    Called,
-    Difference,
     Divergence,
     EpisodeChange,
     MissingTask,
@@ -37,6 +35,7 @@ from harness.replay import (
     replay,
     what_if,
 )
+from harness.replay_episode import Called, Difference
 from harness.replay_report import render_replay, render_what_if
 from harness.session import Parts, run_session
 from judge.court import CodeCourt

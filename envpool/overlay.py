@@ -156,7 +156,10 @@ def keep_statements(connection: apsw.Connection) -> None:
 
 
 class OverlayVFS(apsw.VFS):
-    """A file system that holds nothing but OverlayFiles, and whose clock stands still."""
+    """A file system that holds nothing but OverlayFiles, and whose clock stands still.
+
+    Its connections know no chance: SQL's random functions would make two equal episodes differ.
+    """
 
     def __init__(self, julian_day: float) -> None:
         self.name = f"rehearsal-{next(_vfs_numbers)}"
@@ -185,6 +188,8 @@ class OverlayVFS(apsw.VFS):
                 "trusted_schema=OFF",
             ):
                 connection.execute(f"PRAGMA {pragma}").fetchall()
+            connection.create_scalar_function("random", _refuse_chance, 0)
+            connection.create_scalar_function("randomblob", _refuse_chance, 1)
         finally:
             self._next = None
         return connection
@@ -208,3 +213,7 @@ class OverlayVFS(apsw.VFS):
 
     def xCurrentTimeInt64(self) -> int:
         return round(self._julian_day * 86_400_000)
+
+
+def _refuse_chance(*_: object) -> None:
+    raise ValueError("random() and randomblob() are not to be had in a world")

@@ -18,6 +18,14 @@ from scenarios.format import Scenario
 
 Values = tuple[Any, ...]  # one row, in column order
 
+_NOT_IN_SCRIPTS = {
+    apsw.SQLITE_TRANSACTION: "the scripts run in one transaction",
+    apsw.SQLITE_PRAGMA: "PRAGMA is not for packages",
+    apsw.SQLITE_ATTACH: "ATTACH is not for packages",
+    apsw.SQLITE_DETACH: "DETACH is not for packages",
+    apsw.SQLITE_CREATE_VTABLE: "virtual tables are not supported",
+}
+
 
 class Table(msgspec.Struct, frozen=True):
     """What the pool knows of one table."""
@@ -86,8 +94,8 @@ def build(scenario: Scenario, vfs: OverlayVFS) -> Template:
             ("data.sql", scenario.data_sql),
         ):
             _run_script(connection, scenario.path / name, script)
+        _check_foreign_keys(connection, scenario.path)
         connection.execute("COMMIT")
-        _check_foreign_keys(connection, scenario.path / "data.sql")
         connection.execute("VACUUM")
         tables = _tables(connection, scenario.path / "schema.sql")
         total = sum_of(connection, tables)
@@ -130,19 +138,33 @@ def _statements(script: str) -> Iterator[tuple[int, str]]:
 
 
 def _run_script(connection: apsw.Connection, path: Path, script: str) -> None:
+    denied = ""
+
+    def judge(op: int, *_: object) -> int:
+        nonlocal denied
+        denied = _NOT_IN_SCRIPTS.get(op, "")
+        return apsw.SQLITE_DENY if denied else apsw.SQLITE_OK
+
+    connection.authorizer = judge
     for line, statement in _statements(script):
         try:
             connection.execute(statement).fetchall()
-        except apsw.Error as exc:
+        except (apsw.Error, ValueError) as exc:  # ValueError: text that is no Unicode, or random()
             shown = " ".join(statement.split())[:120]
-            raise SeedError(f"{path}: line {line}: {exc} in: {shown}") from exc
+            raise SeedError(f"{path}: line {line}: {denied or exc} in: {shown}") from exc
+    connection.authorizer = None
 
 
-def _check_foreign_keys(connection: apsw.Connection, path: Path) -> None:
-    broken = connection.execute("PRAGMA foreign_key_check").fetchall()
+def _check_foreign_keys(connection: apsw.Connection, folder: Path) -> None:
+    try:
+        broken = connection.execute("PRAGMA foreign_key_check").fetchall()
+    except apsw.Error as exc:  # a reference to columns that are no key
+        raise SeedError(f"{folder / 'schema.sql'}: {exc}") from exc
     if broken:
         table, rowid, parent, _ = broken[0]
-        raise SeedError(f"{path}: row {rowid} of {table} refers to no row of {parent}")
+        row = "a row" if rowid is None else f"row {rowid}"
+        path = folder / "data.sql"
+        raise SeedError(f"{path}: {row} of {table} refers to no row of {parent}")
 
 
 def _tables(connection: apsw.Connection, path: Path) -> dict[str, Table]:

@@ -84,7 +84,6 @@ class World:
         self._max_strides = max(1, max_steps // _STRIDE)
         self._strides = 0
         self._in_tool = False
-        _deny_chance(self._connection)
         self._connection.set_progress_handler(self._count, _STRIDE)
         self._connection.authorizer = self._authorise
         self._connection.set_commit_hook(self._commits_too_early)
@@ -220,7 +219,6 @@ class World:
             files = [OverlayFile(self.template.pages, self._start) for _ in range(2)]
             connections = [self._vfs.connect(file) for file in files]
             for connection in connections:
-                _deny_chance(connection)
                 connection.execute("PRAGMA query_only=ON").fetchall()
             scenario = self.scenario
             self._view_connections = (connections[0], connections[1])
@@ -311,13 +309,3 @@ class Lease:
         """A second world that goes on from here."""
         self.world.num_leases += 1
         return Lease(self.world, self.overlay.copy())
-
-
-def _deny_chance(connection: apsw.Connection) -> None:
-    """SQL's random functions would make two equal episodes differ."""
-
-    def refuse(*_: object) -> None:
-        raise ValueError("random() and randomblob() are not to be had in a world")
-
-    connection.create_scalar_function("random", refuse, 0)
-    connection.create_scalar_function("randomblob", refuse, 1)

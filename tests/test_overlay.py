@@ -153,7 +153,7 @@ def rig(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rig]:
     made.close()
 
 
-@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=400, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(_MOVES)
 def test_any_interleaving_equals_plain_databases(rig: Rig, moves: list[tuple[int, Any]]) -> None:
     """Calls, forks, resets, restored states and new leases in any order leave what separate

@@ -65,7 +65,8 @@ class Twin:
         def refuse(*_: object) -> None:
             raise ValueError("no chance here")
 
-        self._connection.create_scalar_function("random", refuse)
+        for name in ("random", "randomblob"):
+            self._connection.create_scalar_function(name, refuse)
 
     def play(self, image: bytes, name: str, arguments: Any) -> tuple[bytes, str, ToolError | None]:
         """The state after a call, its text and its error; the same image where it failed."""

@@ -1,5 +1,6 @@
 """Which worlds there are, and finding one by name or by path."""
 
+import os
 from pathlib import Path
 
 from scenarios.errors import UnknownScenario
@@ -25,9 +26,8 @@ def find(name: str) -> Scenario:
     """
     if name in bundled_names():
         return read(BUNDLED / name)
-    folder = Path(name)
-    if folder.is_dir():
-        return read(folder)
+    if os.path.isdir(name):  # Path.is_dir raises for a name that is too long
+        return read(Path(name))
     known = ", ".join(bundled_names())
     raise UnknownScenario(
         f"there is no scenario {name!r}: no folder of that path, and bundled are {known}"

@@ -15,6 +15,7 @@ PackageError with a sentence that names the file and the field.
 
 import ast
 import hashlib
+import math
 import re
 import tomllib
 from datetime import datetime
@@ -148,6 +149,8 @@ def _decode(path: Path, text: str, kind: type[T]) -> T:
         return msgspec.convert(tomllib.loads(text), kind)
     except tomllib.TOMLDecodeError as exc:
         raise PackageError(f"{path}: not valid TOML: {exc}") from exc
+    except RecursionError as exc:
+        raise PackageError(f"{path}: not valid TOML: it is nested too deeply") from exc
     except msgspec.ValidationError as exc:
         raise PackageError(f"{path}: {_field_sentence(str(exc))}") from exc
 
@@ -197,13 +200,42 @@ def _check_tasks(path: Path, tasks: tuple[Task, ...]) -> None:
         for field in ("instruction", "answer"):
             if not getattr(task, field).strip():
                 raise PackageError(f"{path}: task {task.id!r}: {field}: must not be empty")
+        for number, call in enumerate(task.oracle):
+            if fault := _not_json(call.arguments):
+                raise PackageError(
+                    f"{path}: task {task.id!r}: oracle[{number}].arguments{fault} in JSON"
+                )
+
+
+def _not_json(value: Any) -> str | None:
+    """Where in a TOML value something is that JSON cannot say, and what; None: nowhere.
+
+    Example: {"days": [datetime.date(2026, 3, 14)]} -> ".days[0]: 2026-03-14 has no like"
+    """
+    if isinstance(value, dict):
+        inner = ((f".{name}", item) for name, item in value.items())
+    elif isinstance(value, list):
+        inner = ((f"[{index}]", item) for index, item in enumerate(value))
+    elif isinstance(value, str | bool):
+        return None
+    elif isinstance(value, float):
+        return None if math.isfinite(value) else f": {value} has no like"
+    elif isinstance(value, int):
+        fits = -(2**63) <= value < 2**63
+        return None if fits else f": {value} has more than 64 bits and no like"
+    else:
+        return f": {value} has no like"
+    return next((place + fault for place, item in inner if (fault := _not_json(item))), None)
 
 
 def _check_python(path: Path, text: str) -> None:
     try:
         ast.parse(text, filename=str(path))
     except SyntaxError as exc:
-        raise PackageError(f"{path}: line {exc.lineno}: {exc.msg}") from exc
+        place = f"line {exc.lineno}: " if exc.lineno else ""
+        raise PackageError(f"{path}: {place}{exc.msg}") from exc
+    except (ValueError, RecursionError, MemoryError) as exc:  # a zero byte, deep nesting
+        raise PackageError(f"{path}: not valid Python: {exc or type(exc).__name__}") from exc
 
 
 def _digest(texts: dict[str, str]) -> str:

@@ -9,7 +9,9 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AsyncExitStack, closing, contextmanager
+from hashlib import blake2b
 from pathlib import Path
+from secrets import token_hex
 from typing import Any
 
 import anyio
@@ -22,7 +24,15 @@ from rich.table import Table
 from envpool.errors import PoolError
 from envpool.local import LocalPool
 from harness.bench import BenchReport, measure
-from harness.config import Settings, choices_of, difference, resolve, saved, think_range
+from harness.config import (
+    Settings,
+    choices_of,
+    difference,
+    log_id_of,
+    resolve,
+    saved,
+    think_range,
+)
 from harness.dialects.base import Dialect
 from harness.dialects.choose import dialect_of
 from harness.dialects.rules import FormatSettings
@@ -34,7 +44,7 @@ from harness.history import parse_history
 from harness.log_reader import open_reader
 from harness.log_writer import open_log
 from harness.meters import Meters
-from harness.mqtt import MqttBus, MqttLink, runs_on
+from harness.mqtt import MqttBus, MqttLink, status_of
 from harness.mqtt_settings import MqttSettings, broker_of
 from harness.plan import EpisodePlan, chosen_tasks, plan_of
 from harness.policies.base import Policy
@@ -339,7 +349,9 @@ def _run(
     folder.mkdir(parents=True, exist_ok=True)
     packages = {scenario.name: scenario.digest for scenario, _ in tasks}
     if not (folder / "run.toml").exists():
-        write_atomically(folder / "run.toml", saved(settings, packages=packages))
+        write_atomically(
+            folder / "run.toml", saved(settings, packages=packages, log_id=token_hex(8))
+        )
     court = CodeCourt(pool, [scenario for scenario, _ in tasks], PROFILES[settings.rewards])
     parts = Parts(
         pool=pool,
@@ -473,16 +485,20 @@ def _link(settings: Settings, folder: Path, episodes: int) -> Link:
         return await anyio.to_thread.run_sync(read)
 
     broker = msgspec.structs.replace(settings.mqtt, url=settings.bus)
-    identity = (folder / "run.toml").stat().st_ino
+    log_id = log_id_of(folder / "run.toml")
 
     def link(position: int) -> MqttLink:
+        with open_reader(folder) as reader:
+            counts = reader.counts()
         return MqttLink(
             broker,
             folder.name,
-            log=f"{folder.name}-{identity}",
+            log=log_id,
             history=history,
             position=position,
+            counts=counts,
             episodes=episodes,
+            digest=blake2b((folder / "run.toml").read_bytes(), digest_size=8).hexdigest(),
         )
 
     return link
@@ -540,7 +556,7 @@ def replay_command(folder: Path, world: Path | None, json_file: str | None) -> N
     with open_reader(folder) as reader, closing(LocalPool()) as pool:
         if world is not None:
             changed = find(str(world))
-            judge = CodeCourt(pool, [changed], PROFILES["awm"])
+            judge = CodeCourt(pool, [changed], PROFILES[_rewards(folder)])
             changes = what_if(reader, pool, changed, judge.judge)
             render_what_if(changes, console)
             _write_json(changes, json_file)
@@ -552,14 +568,20 @@ def replay_command(folder: Path, world: Path | None, json_file: str | None) -> N
         sys.exit(1)
 
 
+def _rewards(folder: Path) -> str:
+    """The reward profile with which the run was judged."""
+    began = folder / "run.toml"
+    return resolve(began, {}).rewards if began.is_file() else "awm"
+
+
 @cli.command("judge")
 @_RUN
 @click.option("--mode", type=click.Choice(["code"]), default="code", help="Which judge.")
-@click.option("--rewards", type=click.Choice(sorted(PROFILES)), default="awm")
+@click.option("--rewards", type=click.Choice(sorted(PROFILES)), help="Default: the run's.")
 @_JSON
-def judge_command(folder: Path, mode: str, rewards: str, json_file: str | None) -> None:
+def judge_command(folder: Path, mode: str, rewards: str | None, json_file: str | None) -> None:
     """Judge a run again from its log; the new verdicts are appended to it."""
-    run(_judge_again, folder, rewards, json_file)
+    run(_judge_again, folder, rewards or _rewards(folder), json_file)
 
 
 async def _judge_again(folder: Path, rewards: str, json_file: str | None) -> None:
@@ -662,10 +684,7 @@ def watch_command(name: str | None, bus: str, events: bool) -> None:
 
 async def _watch(name: str | None, settings: MqttSettings, events: bool) -> None:
     if name is None:
-        runs = await runs_on(settings)
-        if not runs:
-            raise SettingsError("RUN: the broker knows of no run")
-        name = runs[0].run
+        name = (await status_of(settings)).run
         click.echo(f"watching {name}", err=True)
     async with MqttBus(settings, name) as bus, bus.subscribe() as follower:
         await watch_run(follower, Console(), events=events, status=lambda: follower.status)

@@ -70,8 +70,9 @@ def resolve(config: Path | None, flags: Mapping[str, Any]) -> Settings:
     return settings
 
 
-def saved(settings: Settings, *, packages: Mapping[str, str]) -> bytes:
-    """run.toml: the settings, and what they were run with. It bears no password."""
+def saved(settings: Settings, *, packages: Mapping[str, str], log_id: str = "") -> bytes:
+    """run.toml: the settings, and what they were run with. It bears no password. `log_id` names
+    the run's log for those who follow it over a broker."""
     public = msgspec.structs.replace(
         settings,
         bus=MqttSettings(url=settings.bus).public().url if settings.bus else "",
@@ -85,8 +86,14 @@ def saved(settings: Settings, *, packages: Mapping[str, str]) -> bytes:
         "python": platform.python_version(),
         "sqlite": apsw.sqlite_lib_version(),
         "packages": dict(packages),
+        "log_id": log_id,
     }
     return tomli_w.dumps(table).encode()
+
+
+def log_id_of(run_toml: Path) -> str:
+    """Under which name the run's log is followed. Raises SettingsError."""
+    return str(_table(run_toml).get("environment", {}).get("log_id") or run_toml.parent.name)
 
 
 def difference(saved_file: Path, settings: Settings) -> str | None:

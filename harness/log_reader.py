@@ -101,6 +101,10 @@ class LogReader:
         for (episode,) in self._rows(sql):
             yield self.trajectory(episode)
 
+    def counts(self) -> dict[str, int]:
+        """How many records of each kind there are."""
+        return dict(self._rows("SELECT kind, count(*) FROM events GROUP BY kind"))
+
     def records_after(self, position: int, limit: int = 500) -> list[tuple[int, Record]]:
         """The next records behind a position, with theirs; empty at the end of the log."""
         sql = f"SELECT {_COLUMNS} FROM events WHERE position > ? ORDER BY position LIMIT ?"

@@ -26,7 +26,7 @@ from harness.episode import Limits, Play, Stage, run_episode, user_of
 from harness.events import Ending, Event, Record
 from harness.history import HistoryManager, HistoryPolicy
 from harness.log_reader import LogReader, open_reader
-from harness.log_writer import open_log
+from harness.log_writer import LogWriter, open_log
 from harness.meters import Meters
 from harness.monitor import Monitor, show_progress
 from harness.plan import EpisodePlan
@@ -40,6 +40,7 @@ from scenarios.format import Scenario
 
 Ended = tuple[EpisodeRow, int]  # an episode that ended, and its next record's sequence number
 Verdict = Callable[[str, int, Event], Awaitable[None]]
+_LAST_FLUSH = 10.0  # seconds for the last facts to reach the log and the link
 _log = structlog.get_logger(__name__)
 
 
@@ -94,7 +95,24 @@ async def run_session(
 
     Raises LogError, PoolError and BusError; a bug in an episode is raised as it is.
     """
-    wanted = list(plans)
+    try:
+        return await _run(folder, list(plans), parts, concurrency, meters, resume, console)
+    except BaseExceptionGroup as group:
+        failure = _only(group)
+        if failure is group:
+            raise
+        raise failure from None
+
+
+async def _run(
+    folder: Path,
+    wanted: list[EpisodePlan],
+    parts: Parts,
+    concurrency: int,
+    meters: Meters,
+    resume: bool,
+    console: Console | None,
+) -> Monitor:
     done, missing, unjudged = await anyio.to_thread.run_sync(
         _what_is_left, folder, wanted, resume, parts.judge is not None
     )
@@ -110,6 +128,7 @@ async def run_session(
         if parts.link is not None:
             link = await stack.enter_async_context(parts.link(int(log.statistics()["position"])))
             log.on_commit(_to_link(link))
+            stack.push_async_callback(_flush, log)  # the link closes with everything in it
         bus = LocalBus()
         log.on_commit(_to_bus(bus))
         windows = HistoryManager()
@@ -132,6 +151,11 @@ async def run_session(
             recorder.stamp(episode, attempt, event)
             recorder.close(episode)
 
+        async def work(plan: EpisodePlan) -> None:
+            await run_episode(plan, stage, parts.play)
+            if parts.judge is None:
+                recorder.close(plan.episode)
+
         async with anyio.create_task_group() as listeners:
             await _listen(listeners, bus, monitor, parts, verdict)
             async with anyio.create_task_group() as helpers:
@@ -140,11 +164,7 @@ async def run_session(
                 if console is not None:
                     helpers.start_soon(show_progress, monitor, console)
                 await _judge_left(folder, unjudged, parts, recorder)
-                await run_all(
-                    missing,
-                    lambda plan: run_episode(plan, stage, parts.play),
-                    concurrency=concurrency,
-                )
+                await run_all(missing, work, concurrency=concurrency)
                 await log.flush()
                 await monitor.complete()
                 helpers.cancel_scope.cancel()
@@ -152,6 +172,11 @@ async def run_session(
     meters.stop()
     _log.info("run_done", folder=str(folder), episodes=monitor.finished)
     return monitor
+
+
+async def _flush(log: LogWriter) -> None:
+    with anyio.move_on_after(_LAST_FLUSH, shield=True):
+        await log.flush()
 
 
 async def _listen(
@@ -177,6 +202,13 @@ async def _listen(
     await tasks.start(count)
     if parts.judge is not None:
         await tasks.start(judge)
+
+
+def _only(exc: BaseException) -> BaseException:
+    """The one exception inside of groups of one: our task groups wrap what passes through them."""
+    while isinstance(exc, BaseExceptionGroup) and len(exc.exceptions) == 1:
+        exc = exc.exceptions[0]
+    return exc
 
 
 def _to_bus(bus: LocalBus) -> Callable[[list[tuple[int, Record]]], Awaitable[None]]:

@@ -116,20 +116,22 @@ def row_of(position: int, record: Record) -> Row:
     try:
         data = encode(event)
     except (OverflowError, UnicodeEncodeError):
-        data = encode(_storable(msgspec.to_builtins(event, builtin_types=(bytes,))))
+        data = encode(storable(msgspec.to_builtins(event, builtin_types=(bytes,))))
     kind = kind_of(event)
     return (position, record.episode, record.attempt, record.seq, kind, record.at, data, state)
 
 
-def _storable(value: Any) -> Any:
+def storable(value: Any) -> Any:
+    """Builtin data as the log can hold it: integers beyond 64 bits as digits, half surrogate
+    pairs as question marks."""
     if isinstance(value, str):
         return value.encode("utf-8", "replace").decode()
     if isinstance(value, int) and not -(2**63) <= value < 2**64:
         return str(value)
     if isinstance(value, dict):
-        return {_storable(key): _storable(item) for key, item in value.items()}
+        return {storable(key): storable(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [_storable(item) for item in value]
+        return [storable(item) for item in value]
     return value
 
 

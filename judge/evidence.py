@@ -9,6 +9,7 @@ from envpool.errors import StateError
 from envpool.world import World
 from harness.events import Ending, EpisodeEnded
 from harness.messages import FormatError
+from harness.store import storable
 from harness.trajectory import Trajectory
 from judge.errors import VerifierError
 from judge.verifier import Verifier
@@ -128,4 +129,8 @@ def episode_digest(trajectory: Trajectory) -> str:
             None if ended.state is None else (ended.state.template, ended.state.digest),
         ),
     )
-    return blake2b(_encode(facts), digest_size=16).hexdigest()
+    try:
+        data = _encode(facts)
+    except (OverflowError, UnicodeEncodeError):  # what no log can hold, as the log holds it
+        data = _encode(storable(msgspec.to_builtins(facts)))
+    return blake2b(data, digest_size=16).hexdigest()

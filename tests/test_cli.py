@@ -2,6 +2,8 @@
 
 import gc
 import json
+import re
+import subprocess
 import sys
 import tomllib
 from collections.abc import Callable, Iterator
@@ -12,6 +14,7 @@ import pytest
 import structlog
 
 from harness.cli import main
+from tests.broker import running_broker
 from tests.ledger import TASKS, TOOLS, VERIFY, write_package
 
 Rehearse = Callable[..., tuple[int, str, str]]
@@ -342,3 +345,20 @@ def test_a_run_is_not_written_over(rehearse: Rehearse, world: Path, tmp_path: Pa
     assert status == 2
     assert "--resume" in err
     assert (run / "episodes.sqlite").read_bytes() == before
+
+
+def test_a_run_is_followed_from_another_process(rehearse: Rehearse, tmp_path: Path) -> None:
+    """`watch` sees a run that `run --bus` publishes from its first to its last episode."""
+    run = tmp_path / "followed"
+    with running_broker(tmp_path) as broker:
+        url = broker.url
+        command = [sys.executable, "-m", "harness", "watch", "--bus", url, "--events", run.name]
+        watcher = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+        slow = ("-c", 16, "--think", "0.2:0.4")  # so that the other process is there in time
+        report = _json(rehearse, "run", "claims_desk", "-n", 58, *slow, "--bus", url, "-o", run)
+        seen, _ = watcher.communicate(timeout=50)
+
+    assert watcher.returncode == 0
+    assert report["pass_rate"] == 1.0
+    assert {f"e{index:06d}" for index in range(58)} <= set(re.findall(r"e\d{6}", seen))
+    assert "58 of 58 started, 58 ended, 58 judged" in seen.splitlines()[-1]

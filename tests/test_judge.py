@@ -11,8 +11,17 @@ import pytest
 from envpool.types import ToolResult
 from envpool.world import World
 from harness.bus import LocalBus
-from harness.events import Ending, EpisodeEnded, Judged, Label, Record, decode_record, encode
-from harness.messages import Answer, FormatError, Reply
+from harness.events import (
+    Ending,
+    EpisodeEnded,
+    Judged,
+    Label,
+    Record,
+    StepTaken,
+    decode_record,
+    encode,
+)
+from harness.messages import Act, AgentCall, Answer, FormatError, Reply
 from harness.trajectory import Trajectory, assemble
 from judge.code import CodeJudge
 from judge.errors import VerifierError
@@ -23,6 +32,7 @@ from judge.verifier import Verifier
 from scenarios.checks import Finding
 from scenarios.errors import PackageError
 from scenarios.format import read
+from tests.facts import STARTED
 from tests.worlds import LIBRARY, episode, library, oracle, records, variant
 
 TASKS = [task.id for task in read(LIBRARY).tasks]
@@ -493,3 +503,16 @@ def test_findings_survive_the_log(world: World, judge: CodeJudge) -> None:
     assert decode_record(encode(record)) == record
     assert isinstance(judged.findings[0], Finding)
     assert isinstance(records(oracle(world, "overdue"))[-1].event, EpisodeEnded)
+
+
+def test_an_argument_that_no_log_can_hold_has_a_digest() -> None:
+    """Half a surrogate pair and an integer beyond 64 bits do not stop the judge, and the digest is
+    that of the episode as its log holds it."""
+    call = AgentCall("find", {"text": "\ud800", "number": 2**70}, "c0-0")
+    kept = AgentCall("find", {"text": "?", "number": str(2**70)}, "c0-0")
+    live, logged = (
+        Trajectory("e", 1, STARTED, (StepTaken(Reply(), Act((asked,))),), None)
+        for asked in (call, kept)
+    )
+
+    assert episode_digest(live) == episode_digest(logged)

@@ -28,7 +28,7 @@ CREATE TABLE entries (
 );
 CREATE TABLE tags (account_id INTEGER, tag TEXT, weight REAL, PRIMARY KEY (account_id, tag))
   WITHOUT ROWID;
-CREATE TABLE settings (name TEXT PRIMARY KEY, value ANY);
+CREATE TABLE settings (name TEXT PRIMARY KEY, value BLOB);
 CREATE TABLE aliases (alias TEXT COLLATE NOCASE PRIMARY KEY, account_id INTEGER) WITHOUT ROWID;
 CREATE TABLE blobs (id INTEGER PRIMARY KEY, body BLOB NOT NULL);
 CREATE TABLE odd (rowid TEXT, "a ""quoted"" name" TEXT);

@@ -1,0 +1,39 @@
+"""What the documents show is what there is."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).parent.parent
+
+
+def test_the_readme_shows_the_example_as_it_is() -> None:
+    """README's example is examples/own_agent.py without its docstring."""
+    example = (ROOT / "examples" / "own_agent.py").read_text(encoding="utf-8")
+    shown = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text("utf-8"), re.DOTALL)
+
+    assert example.split('"""', 2)[2].strip() in [block.strip() for block in shown]
+
+
+def test_the_example_runs() -> None:
+    """`python examples/own_agent.py` runs every task of its world and passes one or more."""
+    done = subprocess.run(
+        [sys.executable, "examples/own_agent.py"], cwd=ROOT, capture_output=True, text=True
+    )
+
+    assert done.returncode == 0, done.stderr
+    assert "'completed': " in done.stdout
+
+
+def test_documents_link_to_what_exists() -> None:
+    """Every relative link of the Markdown files leads to a file."""
+    documents = [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")]
+    missing = [
+        (document.name, target)
+        for document in documents
+        for target in re.findall(r"\]\(([^)#:]+)\)", document.read_text("utf-8"))
+        if not (document.parent / target).exists()
+    ]
+
+    assert missing == []

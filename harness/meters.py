@@ -15,6 +15,7 @@ class Live(Protocol):
     """How many worlds are live; a pool, as the meters see it."""
 
     num_live: int
+    max_live: int  # at once, so far
 
 
 class Spread(msgspec.Struct, frozen=True):
@@ -50,7 +51,7 @@ class Meters:
         self._process = psutil.Process()
         self.rss_start = self._process.memory_info().rss  # bytes
         self.rss_max = self.rss_start
-        self.live_max = 0  # live worlds when memory was greatest
+        self.live_max = 0  # live worlds at most
         self._began = time.perf_counter()
         self._began_cpu = time.process_time()
         self.wall_s = 0.0
@@ -72,13 +73,16 @@ class Meters:
     async def watch(self, live: Live) -> None:
         """Sample the loop's lag and the process's memory until cancelled."""
         turn = 0
-        while True:
-            asked = anyio.current_time() + _EVERY
-            await anyio.sleep(_EVERY)
-            self.lags.append(max(0.0, anyio.current_time() - asked))
-            turn += 1
-            if turn % 10 == 0 or live.num_live > 1.1 * self.live_max:
-                self.look(live.num_live)
+        try:
+            while True:
+                asked = anyio.current_time() + _EVERY
+                await anyio.sleep(_EVERY)
+                self.lags.append(max(0.0, anyio.current_time() - asked))
+                turn += 1
+                if turn % 10 == 0 or live.num_live > 1.1 * self.live_max:
+                    self.look(live.num_live)
+        finally:
+            self.look(live.max_live)  # which a short run reaches between two looks
 
     def look(self, num_live: int) -> None:
         """Sample memory now."""

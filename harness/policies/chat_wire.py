@@ -2,6 +2,9 @@
 
 Only the fields that we need are decoded, and leniently where servers differ: `content` may be null
 or a list of parts, arguments may be an object, ids, usage and finish reason may be missing.
+
+Whatever a server sends, a reply can be encoded for the log: halves of surrogate pairs are replaced,
+and arguments that no log can hold stay the text that they were.
 """
 
 import re
@@ -11,6 +14,7 @@ from typing import Any
 import msgspec
 
 from envpool.types import ToolSpec
+from harness.dialects.base import unfit
 from harness.messages import AgentCall, Message, Reply, Usage, Window
 from harness.policies.retry import Failure
 
@@ -165,6 +169,9 @@ def read_completion(body: bytes, *, attempts: int = 1) -> Reply | Failure:
     try:
         completion = _decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as exc:
+        whole = _with_whole_characters(body)
+        if whole != body:
+            return read_completion(whole, attempts=attempts)
         return Failure("malformed", f"the answer is no chat completion: {exc}")
     choices = completion.choices
     if not choices or choices[0].message is None:
@@ -182,6 +189,22 @@ def read_completion(body: bytes, *, attempts: int = 1) -> Reply | Failure:
     return Reply(_text(message), calls, finish, usage, attempts=attempts)
 
 
+_ESCAPE = re.compile(rb"\\(?:u[dD][89abAB]..(?:\\u[dD][c-fC-F]..)?|u[dD][c-fC-F]..|.)", re.DOTALL)
+
+
+def _with_whole_characters(body: bytes) -> bytes:
+    """JSON with U+FFFD for every half of a surrogate pair and every byte that is no UTF-8.
+
+    Example: b'"\\ud83d\\ude00 \\ud83d"' -> b'"\\ud83d\\ude00 \\ufffd"'
+    """
+    text = body.decode(errors="replace").encode()
+    return _ESCAPE.sub(lambda found: rb"\ufffd" if _is_half(found[0]) else found[0], text)
+
+
+def _is_half(escape: bytes) -> bool:
+    return len(escape) == 6  # a pair has 12 bytes, any other escape has 2 here
+
+
 def _text(message: _Answered) -> str:
     content = message.content
     if isinstance(content, list):
@@ -197,7 +220,7 @@ def _agent_call(call: _AnsweredCall) -> AgentCall:
 
 
 def read_arguments(sent: Any) -> Any:
-    """A call's arguments, decoded; the text itself where it is no JSON.
+    """A call's arguments, decoded; the text itself where it is no JSON, or no log can hold it.
 
     Nothing at all means no arguments: several servers write it so for tools without parameters.
 
@@ -206,11 +229,19 @@ def read_arguments(sent: Any) -> Any:
     if sent is None or sent == "":
         return {}
     if not isinstance(sent, str):
-        return sent
+        return sent if unfit(sent) is None else _written(sent)
     try:
-        return _decode_any(sent)
+        value = _decode_any(sent)
     except (msgspec.DecodeError, RecursionError):
         return sent
+    return value if unfit(value) is None else sent
+
+
+def _written(value: Any) -> str:
+    try:
+        return _encode(value).decode()
+    except RecursionError:
+        return repr(type(value))
 
 
 def read_error(status: int, headers: Mapping[str, str], body: bytes) -> Failure:

@@ -16,6 +16,7 @@ to the next. Tokens are not counted, and no history window is kept: what the age
 own business. Runs on asyncio.
 """
 
+import reprlib
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import closing
@@ -42,7 +43,7 @@ from harness.meters import Meters
 from harness.plan import chosen_tasks, plan_of
 from harness.policies.base import Agent, Assignment
 from harness.report import RunReport, report_of
-from harness.session import Court, Parts, run_session
+from harness.session import Court, Parts, only, run_session
 from harness.store import write_atomically
 from harness.watchdog import Watch
 from scenarios.format import Scenario
@@ -154,12 +155,12 @@ class AgentEnv:
         try:
             kept = _decode(_encode(arguments))
         except (ValueError, RecursionError) as exc:
-            kept, fault = repr(arguments)[:1000], f"they are no JSON: {exc}"
+            kept, fault = reprlib.repr(arguments), f"they are no JSON: {exc}"
         else:
             if not isinstance(kept, dict):
                 fault = f"they must be a JSON object, not {type(kept).__name__}"
             elif (fault := unfit(kept)) is not None:
-                kept = repr(arguments)[:1000]
+                kept = reprlib.repr(arguments)
         if fault is not None:
             fault = f"The arguments of {name} cannot be used: {fault}."
         return Act((AgentCall(name, kept, call_id(len(self._run.steps), 0)),)), fault
@@ -255,7 +256,8 @@ def play_of(agent: OwnAgent) -> Play:
         if failure is None and not isinstance(answer, str):
             failure = TypeError(f"the agent returned {type(answer).__name__}, not its answer")
         if failure is not None:
-            error = f"{type(failure).__name__}: {failure}{_place(failure)}"
+            cause = only(failure)
+            error = f"{type(cause).__name__}: {cause}{_place(cause)}"
             _log.warning("agent_failed", episode=run.plan.episode, error=error)
             return Ending.POLICY_ERROR, error
         assert isinstance(answer, str)
@@ -272,7 +274,7 @@ def _view_of(run: Episode) -> TaskView:
     )
 
 
-def _place(exc: Exception) -> str:
+def _place(exc: BaseException) -> str:
     """Where it was raised.
 
     Example: an exception from the third line of agent.py -> " (agent.py, line 3)"

@@ -98,7 +98,7 @@ async def run_session(
     try:
         return await _run(folder, list(plans), parts, concurrency, meters, resume, console)
     except BaseExceptionGroup as group:
-        failure = _only(group)
+        failure = only(group)
         if failure is group:
             raise
         raise failure from None
@@ -204,7 +204,7 @@ async def _listen(
         await tasks.start(judge)
 
 
-def _only(exc: BaseException) -> BaseException:
+def only(exc: BaseException) -> BaseException:
     """The one exception inside of groups of one: our task groups wrap what passes through them."""
     while isinstance(exc, BaseExceptionGroup) and len(exc.exceptions) == 1:
         exc = exc.exceptions[0]

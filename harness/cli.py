@@ -4,18 +4,13 @@ Every verb ends with 0, with 1 when the thing asked about failed, or with 2 for 
 told in one sentence on standard error. Results go to standard output, progress to standard error.
 """
 
-import shutil
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import AsyncExitStack, closing, contextmanager
-from hashlib import blake2b
+from collections.abc import Callable, Sequence
+from contextlib import AsyncExitStack, closing
 from pathlib import Path
-from secrets import token_hex
 from typing import Any
 
-import anyio
-import anyio.to_thread
 import click
 import msgspec
 from rich.console import Console
@@ -23,48 +18,27 @@ from rich.table import Table
 
 from envpool.errors import PoolError
 from envpool.local import LocalPool
+from envpool.world import World
 from harness.bench import BenchReport, measure
-from harness.config import (
-    Settings,
-    choices_of,
-    difference,
-    log_id_of,
-    resolve,
-    saved,
-    think_range,
-)
-from harness.dialects.base import Dialect
-from harness.dialects.choose import dialect_of
-from harness.dialects.rules import FormatSettings
-from harness.episode import Limits
+from harness.config import Settings, choices_of, difference, resolve, swept
 from harness.errors import HarnessError, LogError, SettingsError
 from harness.events import Ending, Label
 from harness.export import export as write_export
-from harness.history import parse_history
+from harness.launch import CourtOf, described, fresh_folder, launch, planned
 from harness.log_reader import open_reader
 from harness.log_writer import open_log
-from harness.meters import Meters
-from harness.mqtt import MqttBus, MqttLink, status_of
-from harness.mqtt_settings import MqttSettings, broker_of
-from harness.plan import EpisodePlan, chosen_tasks, plan_of
-from harness.policies.base import Policy
-from harness.policies.mutants import MutantPolicy
-from harness.policies.noop import NoopPolicy
-from harness.policies.openai import OpenAIPolicy, OpenAISettings
-from harness.policies.oracle import OraclePolicy
-from harness.policies.random_calls import RandomPolicy
-from harness.policies.scripted import ScriptedPolicy
-from harness.policies.think import ThinkPolicy
-from harness.process import allow_many_files, quiet_logs, run
+from harness.mqtt import MqttBus, status_of
+from harness.mqtt_settings import MqttSettings
+from harness.plan import chosen_tasks
+from harness.process import quiet_logs, run
 from harness.recorder import Recorder
 from harness.replay import replay as replay_log
 from harness.replay import what_if
 from harness.replay_report import render_replay, render_what_if
-from harness.report import RunReport, render_bench, render_run_report, report_of
-from harness.session import Link, Parts, run_session
+from harness.report import RunReport, render_bench, render_run_report, render_sweep, report_of
 from harness.show import render_episode, render_run
-from harness.store import LOG_NAME, write_atomically
-from harness.tuning import tune_memory
+from harness.show_world import render_world, world_report
+from harness.store import write_atomically
 from harness.watch import watch as watch_run
 from judge.court import CodeCourt
 from judge.errors import JudgeError
@@ -74,7 +48,7 @@ from judge.judging import Tally, judge_log
 from judge.rewards import PROFILES
 from scenarios.catalogue import bundled_names, find
 from scenarios.errors import PackageError, ScenarioError
-from scenarios.format import Scenario, Task
+from scenarios.format import Scenario
 
 _EXPECTED = (HarnessError, ScenarioError, PoolError, JudgeError)
 
@@ -220,11 +194,11 @@ def run_command(
     """Run episodes and log them."""
     settings = _settings(config, output, resume, flags)
     if output is None:
-        output = _fresh_folder(settings)
+        output = fresh_folder(settings)
     if dry_run:
         _print_settings(settings)
         return
-    _run(settings, output, resume)
+    launch(settings, output, resume=resume, court_of=_court_of(settings)).pool.close()
     report = _report(output)
     write_atomically(output / "report.json", msgspec.json.format(msgspec.json.encode(report)))
     console = _console(json_file)
@@ -256,12 +230,12 @@ def bench_command(
         render_bench(report, console)
         _write_json(report, json_file)
         return
-    name, runs = _swept(settings, sweep)
+    name, runs = swept(settings, sweep)
     reports = []
     for value, one in runs:
         folder = None if output is None else output / f"{name}-{value}"
         reports.append((value, _bench(one, folder, resume)))
-    _render_sweep(name, reports, console)
+    render_sweep(name, reports, console)
     _write_json({"sweep": name, "runs": [{name: v, "bench": r} for v, r in reports]}, json_file)
 
 
@@ -275,252 +249,26 @@ def _bench(settings: Settings, output: Path | None, resume: bool) -> BenchReport
 
 
 def _measured(settings: Settings, folder: Path, resume: bool) -> BenchReport:
-    meters, pool, counts = _run(settings, folder, resume)
-    scenarios = {scenario.name: scenario for scenario, _ in chosen_tasks(settings.scenarios)}
-    with closing(pool):
-        worlds = {name: pool.host(scenario) for name, scenario in scenarios.items()}
-        return measure(folder, meters, worlds, concurrency=settings.concurrency, policy=counts)
-
-
-def _swept(settings: Settings, sweep: str) -> tuple[str, list[tuple[int, Settings]]]:
-    name, _, values = sweep.partition("=")
-    name = name.replace("-", "_")
-    if name not in ("concurrency", "group_size", "episodes", "max_steps"):
-        raise SettingsError(f"--sweep: {name!r} is none of concurrency, episodes, group_size")
-    try:
-        numbers = [int(value) for value in values.split(",")]
-    except ValueError:
-        raise SettingsError(f"--sweep: {values!r} is no list of whole numbers") from None
-    return name, [(n, resolve(None, _flags_of(settings) | {name: n})) for n in numbers]
-
-
-def _flags_of(settings: Settings) -> dict[str, Any]:
-    return {name: value for name, value in msgspec.to_builtins(settings).items() if value != ""}
-
-
-def _render_sweep(name: str, reports: Sequence[tuple[int, BenchReport]], console: Console) -> None:
-    table = Table(name, "episodes/s", "calls/s", "overhead", "step p99 µs", "lag p99 ms", "MB", "")
-    for column in table.columns[:-1]:
-        column.justify = "right"
-    fastest = max(report.tool_calls_per_s for _, report in reports) or 1.0
-    for value, report in reports:
-        table.add_row(
-            f"{value:,}",
-            f"{report.episodes_per_s:,.0f}",
-            f"{report.tool_calls_per_s:,.0f}",
-            f"{report.overhead_ratio:.2f}",
-            f"{report.step_us.p99:,.0f}",
-            f"{report.loop_lag_ms.p99:,.1f}",
-            f"{report.rss_mb:,.0f}",
-            "█" * round(20 * report.tool_calls_per_s / fastest),
-        )
-    console.print(table)
-
-
-def _run(
-    settings: Settings, folder: Path, resume: bool
-) -> tuple[Meters, LocalPool, dict[str, float]]:
-    """Run what the settings say into a folder."""
-    if not settings.scenarios:
-        raise SettingsError("scenarios: name at least one scenario")
-    if (folder / LOG_NAME).exists() and not resume:
-        raise LogError(f"{folder}: there is a run already; --resume goes on, or name another")
-    tasks = chosen_tasks(settings.scenarios)
-    plans = list(
-        plan_of(
-            tasks,
-            episodes=settings.episodes,
-            group_size=settings.group_size,
-            seed=settings.seed,
-        )
-    )
-    pool = LocalPool()
-    for scenario, _ in tasks:
-        pool.host(scenario)
-    dialect = dialect_of(settings.dialect, mend=settings.format_rules != "awm")
-    client = _client(settings) if settings.policy == "openai" else None
-    policy: Policy = client or _player(settings, dialect, pool, tasks)
-    if settings.think:
-        policy = ThinkPolicy(policy, *think_range(settings.think), settings.seed)
-    history = parse_history(settings.history)
-    if settings.bus:
-        broker_of(msgspec.structs.replace(settings.mqtt, url=settings.bus))
-    is_new = not folder.exists()
-    folder.mkdir(parents=True, exist_ok=True)
-    packages = {scenario.name: scenario.digest for scenario, _ in tasks}
-    if not (folder / "run.toml").exists():
-        write_atomically(
-            folder / "run.toml", saved(settings, packages=packages, log_id=token_hex(8))
-        )
-    court = CodeCourt(pool, [scenario for scenario, _ in tasks], PROFILES[settings.rewards])
-    parts = Parts(
-        pool=pool,
-        policy=policy,
-        dialect=dialect,
-        history=history,
-        format=_format(settings),
-        limits=_limits(settings),
-        judge=court if settings.judge == "code" else None,
-        link=_link(settings, folder, len(plans)) if settings.bus else None,
-    )
-    allow_many_files(settings.concurrency + 256)
-    tune_memory()
-    meters = Meters()
-    try:
-        run(_session, folder, plans, parts, settings.concurrency, meters, resume, client)
-    except Exception:
-        if is_new and not _has_episodes(folder):
-            shutil.rmtree(folder)  # it failed before it began: nothing half-written
-        raise
-    return meters, pool, {} if client is None else client.statistics()
-
-
-async def _session(
-    folder: Path,
-    plans: Sequence[EpisodePlan],
-    parts: Parts,
-    concurrency: int,
-    meters: Meters,
-    resume: bool,
-    client: OpenAIPolicy | None,
-) -> None:
-    async with AsyncExitStack() as stack:
-        if client is not None:
-            await stack.enter_async_context(client)
-        await run_session(
+    launched = launch(settings, folder, resume=resume, court_of=_court_of(settings))
+    with closing(launched.pool) as pool:
+        scenarios = {scenario.name: scenario for scenario, _ in chosen_tasks(settings.scenarios)}
+        return measure(
             folder,
-            plans,
-            parts,
-            concurrency=concurrency,
-            meters=meters,
-            resume=resume,
-            console=Console(stderr=True),
-        )
-
-
-def _has_episodes(folder: Path) -> bool:
-    if not (folder / LOG_NAME).exists():
-        return False
-    with open_reader(folder) as reader:
-        return bool(reader.records_after(0, limit=1))
-
-
-def _client(settings: Settings) -> OpenAIPolicy:
-    return OpenAIPolicy(
-        OpenAISettings(
-            model=settings.model,
-            base_url=settings.base_url or None,
-            temperature=settings.temperature,
-            top_p=settings.top_p,
-            max_tokens=settings.max_tokens,
-            seed=settings.seed,
-            timeout_s=settings.request_timeout,
-            max_attempts=settings.max_attempts,
+            launched.meters,
+            {name: pool.host(scenario) for name, scenario in scenarios.items()},
             concurrency=settings.concurrency,
-            client=settings.client,
-        )
-    )
-
-
-def _player(
-    settings: Settings,
-    dialect: Dialect,
-    pool: LocalPool,
-    tasks: Sequence[tuple[Scenario, Task]],
-) -> Policy:
-    """The policies that play what somebody wrote down."""
-    if settings.policy == "oracle":
-        return OraclePolicy(dialect)
-    if settings.policy == "noop":
-        return NoopPolicy(dialect)
-    if settings.policy == "random":
-        return RandomPolicy(dialect)
-    if settings.policy == "mutant":
-        return MutantPolicy(dialect, _writes_of(pool))
-    script = ScriptedPolicy(Path(settings.script), dialect)
-    script.require([(scenario.name, task.id) for scenario, task in tasks])
-    return script
-
-
-def _writes_of(pool: LocalPool) -> Callable[[Scenario, Task], list[bool]]:
-    """Which calls of an oracle change rows, found by making them once."""
-    known: dict[tuple[str, str], list[bool]] = {}
-
-    def writes(scenario: Scenario, task: Task) -> list[bool]:
-        key = (scenario.digest, task.id)
-        if key not in known:
-            lease = pool.host(scenario).lease()
-            known[key] = [
-                bool(lease.call(call.name, call.arguments).changes) for call in task.oracle
-            ]
-        return known[key]
-
-    return writes
-
-
-def _format(settings: Settings) -> FormatSettings:
-    return FormatSettings(
-        rules=settings.format_rules, reward=settings.format_reward, stop=settings.format_stop
-    )
-
-
-def _limits(settings: Settings) -> Limits:
-    return Limits(
-        max_steps=settings.max_steps,
-        token_limit=settings.token_limit,
-        time_limit=settings.time_limit,
-        reply_timeout=settings.reply_timeout,
-        call_timeout=settings.call_timeout,
-    )
-
-
-def _link(settings: Settings, folder: Path, episodes: int) -> Link:
-    """Publishes the run's log on the broker of the settings."""
-
-    async def history(after: int) -> Any:
-        def read() -> Any:
-            with open_reader(folder) as reader:
-                return reader.records_after(after)
-
-        return await anyio.to_thread.run_sync(read)
-
-    broker = msgspec.structs.replace(settings.mqtt, url=settings.bus)
-    log_id = log_id_of(folder / "run.toml")
-
-    def link(position: int) -> MqttLink:
-        with open_reader(folder) as reader:
-            counts = reader.counts()
-        return MqttLink(
-            broker,
-            folder.name,
-            log=log_id,
-            history=history,
-            position=position,
-            counts=counts,
-            episodes=episodes,
-            digest=blake2b((folder / "run.toml").read_bytes(), digest_size=8).hexdigest(),
+            policy=launched.policy,
         )
 
-    return link
 
-
-def _fresh_folder(settings: Settings) -> Path:
-    """runs/<scenario>-<policy>-<number>, the first that is not there yet."""
-    first = Path(settings.scenarios[0].partition(":")[0]).name if settings.scenarios else "run"
-    number = 1
-    while (folder := Path("runs") / f"{first}-{settings.policy}-{number}").exists():
-        number += 1
-    return folder
+def _court_of(settings: Settings) -> CourtOf:
+    return lambda pool, scenarios: CodeCourt(pool, scenarios, PROFILES[settings.rewards])
 
 
 def _print_settings(settings: Settings) -> None:
-    tasks = chosen_tasks(settings.scenarios)
-    packages = {scenario.name: scenario.digest for scenario, _ in tasks}
-    plans = plan_of(
-        tasks, episodes=settings.episodes, group_size=settings.group_size, seed=settings.seed
-    )
-    click.echo(saved(settings, packages=packages).decode(), nl=False)
-    click.echo(f"# {sum(1 for _ in plans)} episodes of {len(tasks)} tasks")
+    tasks, plans = planned(settings)
+    click.echo(described(settings, tasks).decode(), nl=False)
+    click.echo(f"# {len(plans)} episodes of {len(tasks)} tasks")
 
 
 def _report(folder: Path) -> RunReport:
@@ -718,41 +466,10 @@ def list_command(json_file: str | None) -> None:
 @_JSON
 def show_scenario_command(name: str, json_file: str | None) -> None:
     """Show a world: its tables, tools, rules and tasks."""
-    scenario = find(name)
-    with closing(LocalPool()) as pool:
-        world = pool.host(scenario)
-        rows = {table: len(found) for table, found in world.dump(world.lease().overlay).items()}
-    console = _console(json_file)
-    user = scenario.user
-    console.print(f"{scenario.title} {scenario.version} ({scenario.name})", style="bold")
-    console.print(scenario.description)
-    console.print(f"clock {scenario.clock}, user {user.name} ({user.role})", highlight=False)
-    with _section(console, "tables"):
-        console.print(", ".join(f"{table} {count}" for table, count in rows.items()))
-    with _section(console, "tools"):
-        for tool in world.tools:
-            console.print(f"{tool.name}: {tool.description.splitlines()[0]}", highlight=False)
-    with _section(console, "tasks"):
-        for task in scenario.tasks:
-            console.print(f"{task.id} [{task.difficulty}, {task.kind}]", markup=False)
-            console.print(f"  {task.instruction}", markup=False, highlight=False)
-    described = {
-        "name": scenario.name,
-        "tables": rows,
-        "tools": world.tools,
-        "tasks": [
-            {"id": t.id, "difficulty": t.difficulty, "kind": t.kind, "instruction": t.instruction}
-            for t in scenario.tasks
-        ],
-    }
-    _write_json(described, json_file)
-
-
-@contextmanager
-def _section(console: Console, title: str) -> Iterator[None]:
-    console.print()
-    console.print(title, style="bold")
-    yield
+    with closing(World(find(name))) as world:
+        about = world_report(world)
+    render_world(about, _console(json_file))
+    _write_json(about, json_file)
 
 
 @scenarios_group.command("check")

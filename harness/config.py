@@ -130,6 +130,28 @@ def think_range(text: str) -> tuple[float, float]:
     return bounds
 
 
+def swept(settings: Settings, sweep: str) -> tuple[str, list[tuple[int, Settings]]]:
+    """A setting's name, and the settings with each of its values. Raises SettingsError.
+
+    Example: "concurrency=64,256" -> ("concurrency", [(64, …), (256, …)])
+    """
+    name, _, values = sweep.partition("=")
+    name = name.replace("-", "_")
+    if name not in ("concurrency", "group_size", "episodes", "max_steps"):
+        raise SettingsError(f"--sweep: {name!r} is none of concurrency, episodes, group_size")
+    try:
+        numbers = [int(value) for value in values.split(",")]
+    except ValueError:
+        raise SettingsError(f"--sweep: {values!r} is no list of whole numbers") from None
+    return name, [(number, _checked(settings, name, number)) for number in numbers]
+
+
+def _checked(settings: Settings, name: str, value: int) -> Settings:
+    changed = msgspec.structs.replace(settings, **{name: value})
+    _check(changed)
+    return changed
+
+
 def _table(path: Path) -> dict[str, Any]:
     try:
         return tomllib.loads(path.read_text(encoding="utf-8"))

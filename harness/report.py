@@ -107,6 +107,26 @@ def render_bench(report: BenchReport, console: Console) -> None:
         console.print(bars(title, counts))
 
 
+def render_sweep(name: str, reports: Sequence[tuple[int, BenchReport]], console: Console) -> None:
+    """One row for each value of the setting, with a bar for its speed."""
+    table = Table(name, "episodes/s", "calls/s", "overhead", "step p99 µs", "lag p99 ms", "MB", "")
+    for column in table.columns[:-1]:
+        column.justify = "right"
+    fastest = max(report.tool_calls_per_s for _, report in reports) or 1.0
+    for value, report in reports:
+        table.add_row(
+            f"{value:,}",
+            f"{report.episodes_per_s:,.0f}",
+            f"{report.tool_calls_per_s:,.0f}",
+            f"{report.overhead_ratio:.2f}",
+            f"{report.step_us.p99:,.0f}",
+            f"{report.loop_lag_ms.p99:,.1f}",
+            f"{report.rss_mb:,.0f}",
+            "█" * round(20 * report.tool_calls_per_s / fastest),
+        )
+    console.print(table)
+
+
 def render_run_report(report: RunReport, console: Console) -> None:
     """The result of a run in a few lines."""
     reward = "none" if report.mean_reward is None else f"{report.mean_reward:.3f}"

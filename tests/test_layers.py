@@ -1,0 +1,169 @@
+"""The map of the packages: who may import whom, and who knows which outside library.
+
+A new arrow, or a new place that knows a library, is a change to this map, made on purpose.
+"""
+
+import ast
+from collections.abc import Iterator
+from graphlib import CycleError, TopologicalSorter
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+
+# Package: what it may import, itself aside.
+MAP = {
+    "scenarios": set(),
+    "envpool": {"scenarios"},
+    "harness": {"scenarios", "envpool"},
+    "judge": {"scenarios", "envpool", "harness"},
+    "learner": {"scenarios", "envpool", "harness"},
+}
+ROOF = {"harness.cli", "harness.__main__"}  # imports everything, imported by nobody outside
+
+# Outside library: the modules that know it. (uvloop is named to anyio as an option, by process.)
+LIBRARIES = {
+    "aiohttp": {"harness.policies.chat_aiohttp"},
+    "aiomqtt": {"harness.mqtt_client"},
+    "aiosqlite": {"harness.log_writer"},
+    "apsw": {
+        *("envpool.database", "envpool.dedicated", "envpool.overlay", "envpool.template"),
+        *("envpool.tracking", "envpool.views", "envpool.world", "harness.config"),
+    },
+    "click": {"harness.cli"},
+    "fastmcp": set(),
+    "openai": {"harness.policies.openai_package"},
+    "paho": {"harness.mqtt_client"},
+    "psutil": {"harness.meters"},
+    "pyarrow": {"harness.parquet"},
+    "tomli_w": {"harness.config"},
+    "torch": set(),
+    "uvloop": set(),
+    "vllm": set(),
+}
+# Imports that do not stand at the top: optional libraries, asked for when they are needed.
+LATE = {
+    ("harness.export", "harness.parquet"),
+    ("harness.policies.openai", "harness.policies.openai_package"),
+}
+
+Import = tuple[str, str, bool]  # who, what, whether it stands at the top
+
+
+def _names(node: ast.AST) -> list[str]:
+    """The modules that a node imports, `import_module("a.b")` included."""
+    match node:
+        case ast.Import(names=names):
+            return [alias.name for alias in names]
+        case ast.ImportFrom(module=str(module), level=0, names=names):
+            inner = [f"{module}.{alias.name}" for alias in names]
+            return [name for name in inner if name in MODULES] or [module]
+        case ast.ImportFrom(level=level):
+            return ["." * level]
+        case ast.Call(
+            func=ast.Attribute(attr="import_module") | ast.Name(id="import_module"),
+            args=[ast.Constant(value=str(name))],
+        ):
+            return [name]
+    return []
+
+
+def _imports(text: str, module: str) -> Iterator[Import]:
+    tree = ast.parse(text)
+    top = set(map(id, tree.body))
+    for node in ast.walk(tree):
+        for name in _names(node):
+            yield module, name, id(node) in top
+
+
+def _modules() -> dict[str, Path]:
+    """Every module of ours by its dotted name; the code inside scenario packages is not ours."""
+    return {
+        ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__"): path
+        for package in MAP
+        for path in (ROOT / package).rglob("*.py")
+        if "bundled" not in path.parts or path.name == "__init__.py"
+    }
+
+
+MODULES = _modules()
+IMPORTS = [
+    found
+    for module, path in sorted(MODULES.items())
+    for found in _imports(path.read_text(encoding="utf-8"), module)
+]
+
+
+def test_imports_point_down() -> None:
+    """A package imports only what the map has below it; the roof imports everything."""
+    wrong = [
+        f"{who} imports {what}"
+        for who, what, _ in IMPORTS
+        if who not in ROOF
+        and (package := what.partition(".")[0]) in MAP
+        and package != (own := who.partition(".")[0])
+        and package not in MAP[own]
+    ]
+    assert wrong == []
+
+
+def test_nothing_imports_the_roof() -> None:
+    """Only the roof imports the roof."""
+    assert [who for who, what, _ in IMPORTS if what in ROOF and who not in ROOF] == []
+
+
+def test_no_circles() -> None:
+    """No module reaches itself through imports, late ones included."""
+    graph: dict[str, set[str]] = {}
+    for who, what, _ in IMPORTS:
+        if what in MODULES:
+            graph.setdefault(who, set()).add(what)
+    try:
+        TopologicalSorter(graph).prepare()
+    except CycleError as exc:
+        pytest.fail(" -> ".join(exc.args[1]))
+
+
+def test_imports_stand_at_the_top() -> None:
+    """Imports inside of functions are the ones listed; none is relative."""
+    assert {(who, what) for who, what, at_top in IMPORTS if not at_top} == LATE
+    assert [who for who, what, _ in IMPORTS if what.startswith(".")] == []
+
+
+@pytest.mark.parametrize("library", LIBRARIES)
+def test_a_library_is_known_to_few(library: str) -> None:
+    """An outside library is imported exactly where the table says."""
+    known = {who for who, what, _ in IMPORTS if what.partition(".")[0] == library}
+    assert known == LIBRARIES[library]
+
+
+def test_every_package_file_is_empty() -> None:
+    """Names are imported from the module that defines them: `__init__.py` holds nothing."""
+    found = [path for package in MAP for path in (ROOT / package).rglob("__init__.py")]
+    assert [path.relative_to(ROOT) for path in found if path.read_text().strip()] == []
+
+
+def test_scenario_code_knows_only_what_it_is_written_against() -> None:
+    """The tools and verifiers of bundled worlds import scenarios.api, checks and errors, and no
+    outside library but msgspec."""
+    allowed = {"scenarios.api", "scenarios.checks", "scenarios.errors", "msgspec", "typing"}
+    for path in (ROOT / "scenarios" / "bundled").glob("*/*.py"):
+        found = {what for _, what, _ in _imports(path.read_text(encoding="utf-8"), path.name)}
+        outside = {name for name in found - allowed if name.partition(".")[0] in {*MAP, *LIBRARIES}}
+        assert outside == set(), path
+
+
+def test_the_check_sees_what_it_checks() -> None:
+    """An upward arrow, a late import and a relative one are seen, in whatever form."""
+    text = (
+        "import judge.code\nfrom harness import bus\nfrom . import x\n"
+        "def f():\n    import torch\n    importlib.import_module('openai')\n"
+    )
+    assert sorted(_imports(text, "m")) == [
+        ("m", ".", True),
+        ("m", "harness.bus", True),
+        ("m", "judge.code", True),
+        ("m", "openai", False),
+        ("m", "torch", False),
+    ]

@@ -239,6 +239,13 @@ def _field(
         return parameter.name, hints[parameter.name]
     if isinstance(parameter.default, list | dict | set):
         raise ToolsetError(f"{place} has a mutable default; use None")
+    try:
+        msgspec.convert(parameter.default, hints[parameter.name])
+    except msgspec.ValidationError:
+        fault = f"has default {parameter.default!r}, which does not fit its annotation"
+        raise ToolsetError(f"{place} {fault}") from None
+    except TypeError:
+        pass  # a type without a schema, which is told later
     return parameter.name, hints[parameter.name], parameter.default
 
 

@@ -175,11 +175,13 @@ def half_read(db: Db) -> Any:
 
 def keep_failure(db: Db) -> str:
     """Break while reading and keep the exception, with all that its traceback holds."""
-    for read in (db.all, db.one, db.value, db.execute):
-        try:
-            read("SELECT CAST(x'ff' AS TEXT) AS t UNION ALL SELECT name FROM accounts")
-        except UnicodeDecodeError as exc:
-            _kept.append(exc)
+    bad, good = "SELECT CAST(x'ff' AS TEXT) AS t", "SELECT name FROM accounts"
+    for sql in (f"{bad} UNION ALL {good}", f"{good} UNION ALL {bad} UNION ALL {good}"):
+        for read in (db.all, db.one, db.value, db.execute):
+            try:
+                read(sql)
+            except UnicodeDecodeError as exc:
+                _kept.append(exc)
     return "kept"
 
 

@@ -239,6 +239,10 @@ _FAULTS = {
         _tool("def f(db: Db, a: list[int] = [])"),
         "f: parameter 'a' has a mutable default",
     ),
+    "bad default": (
+        _tool("def f(db: Db, a: int = None)"),
+        "f: parameter 'a' has default None, which does not fit its annotation",
+    ),
     "no schema": (_tool("def f(db: Db, b: int, a: Other)"), "f: parameter 'a': "),
     "recursive": (_tool("def f(db: Db, b: int, a: Tree)"), "f: parameter 'a': "),
     "two arrays": (_tool("def f(db: Db, a: list[int] | tuple[str, ...])"), "f: parameter 'a': "),

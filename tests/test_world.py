@@ -146,9 +146,9 @@ def test_one_world_never_shows_through_another(world: World) -> None:
     its own world."""
     first, second = world.lease(), world.lease()
     assert first.call("keep_failure", {}).text == "kept"
-    first.call("set_value", {"name": "limit", "value": 1})
-    second.call("book", {"account_id": 1, "amount": 5})
-    assert rows(second, "SELECT value FROM settings WHERE name = 'limit'") == [(1000,)]
+    first.call("book", {"account_id": 1, "amount": 5})
+    assert second.call("book", {"account_id": 1, "amount": 7}).text == '{"entry":2}'
+    assert rows(second, "SELECT balance FROM accounts WHERE id = 1") == [(117,)]
     for lease in (first, second):
         assert world.verify_digest(lease.overlay) == lease.digest
 

@@ -55,6 +55,7 @@ class Tracker:
                     total = moved(total, name, before, after)
                     changes.append(table.change(key, before, after))
                 continue
+            # A key may have moved from one rowid to another: what is under it is put together.
             if before is not None:
                 row = name, table.key_of(where, before)
                 keyed[row] = before, keyed[row][1] if row in keyed else None

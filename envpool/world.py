@@ -74,7 +74,11 @@ class World:
         self._tools: dict[str, Tool] = load(scenario)
         self.tools: tuple[ToolSpec, ...] = tuple(tool.spec for tool in self._tools.values())
         self._vfs = clock_of(scenario)
-        self.template: Template = build(scenario, self._vfs)
+        try:
+            self.template: Template = build(scenario, self._vfs)
+        except BaseException:
+            self._vfs.unregister()
+            raise
         self.start_digest = written(self.template.total)
         self._file = OverlayFile(self.template.pages, self.template.overlay())
         self._connection = self._vfs.connect(self._file)

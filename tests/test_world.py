@@ -1,12 +1,14 @@
 """One hosted scenario: calls that change all or nothing, ids, forks, states."""
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
+import apsw
 import msgspec
 import pytest
 
-from envpool.errors import StateError
+from envpool.errors import SeedError, StateError
 from envpool.types import StoredState, ToolError, ToolResult
 from envpool.world import Lease, World
 from scenarios.api import RowChange
@@ -292,6 +294,18 @@ def test_two_hosts_agree(world: World, tmp_path_factory: pytest.TempPathFactory)
     assert other.dump(there) == world.dump(lease.overlay)
     assert other.verify_digest(there) == lease.digest
     other.close()
+
+
+def test_nothing_is_left_of_a_world(tmp_path: Path) -> None:
+    """A world that is closed, or cannot be built, leaves no file system behind."""
+    before = apsw.vfs_names()
+    with pytest.raises(SeedError):
+        World(ledger(tmp_path / "broken", data_sql="nonsense;"))
+    hosted = World(ledger(tmp_path / "sound"))
+    hosted.dump(hosted.lease().overlay)
+    assert len(apsw.vfs_names()) == len(before) + 1
+    hosted.close()
+    assert apsw.vfs_names() == before
 
 
 def test_what_it_tells_of_itself(world: World) -> None:

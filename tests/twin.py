@@ -122,7 +122,7 @@ def dump_of(connection: apsw.Connection | sqlite3.Connection) -> Dump:
         " AND name NOT LIKE 'sqlite_%' ORDER BY name"
     ).fetchall()
     return {
-        name: [
+        str(name): [
             repr(tuple(row))
             for row in connection.execute(
                 f"SELECT * FROM {name} {'' if wr else 'ORDER BY _rowid_'}"

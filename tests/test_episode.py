@@ -15,7 +15,7 @@ from harness.episode import Episode, Limits, run_episode
 from harness.errors import ContextLengthError, PolicyError
 from harness.events import Ending, EpisodeEnded, EpisodeStarted, StepTaken
 from harness.history import parse_history
-from harness.messages import Act, Answer, FormatError
+from harness.messages import Act, Answer, FormatError, Reply
 from scenarios.format import Scenario, Task
 from tests.stages import (
     DONE,
@@ -136,6 +136,41 @@ async def test_a_reply_in_time_sets_the_clock_back() -> None:
     """The time for a reply is each reply's own."""
     ended = await play(*[after(20, LOOK)] * 5, DONE, limits=Limits(reply_timeout=30))
     assert ended.ending is Ending.ANSWERED
+
+
+async def test_the_world_may_be_slower_than_the_model() -> None:
+    """The time that calls take does not count against the next reply."""
+    ended = await play(
+        LOOK,
+        LOOK,
+        DONE,
+        limits=Limits(reply_timeout=30, call_timeout=None),
+        pool=PoolOf(lambda env: SlowEnv(env, 100)),
+    )
+    assert ended.ending is Ending.ANSWERED
+
+
+async def test_an_answer_that_was_logged_counts() -> None:
+    """A deadline that could not stop the answer any more does not turn it into a time-out."""
+
+    async def deaf() -> Reply:
+        with anyio.CancelScope(shield=True):
+            await anyio.sleep(20)
+        return DONE
+
+    ended = await play(deaf, limits=Limits(time_limit=10))
+    assert (ended.ending, ended.answer, ended.num_steps) == (Ending.ANSWERED, "All is done.", 1)
+
+
+async def test_an_episode_that_ended_waits_for_room() -> None:
+    """A full log keeps the worker from its next episode; the end is recorded all the same."""
+    sink = MemorySink(capacity=3)
+    stage = stage_of(MovesPolicy(DONE), sink)
+    (plan,) = plans()
+    with anyio.move_on_after(5) as scope:
+        await run_episode(plan, stage)
+    assert scope.cancelled_caught
+    assert sink.ended(plan.episode).ending is Ending.ANSWERED
 
 
 async def test_a_malformed_step_costs_its_reward_and_the_episode_goes_on() -> None:

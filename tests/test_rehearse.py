@@ -134,3 +134,9 @@ def test_the_example(tmp_path: Path) -> None:
     assert last.startswith("pass rate 0.")
     completed = [row.task for row in rows_of(folder).values() if row.label == "completed"]
     assert "gift-card-balance" in completed
+
+
+def test_the_readme_shows_the_example() -> None:
+    """What the README shows is the very example, from its imports on."""
+    code = EXAMPLE.read_text(encoding="utf-8").partition('"""\n\n')[2].strip()
+    assert code in (EXAMPLE.parent.parent / "README.md").read_text(encoding="utf-8")

@@ -15,7 +15,7 @@ import msgspec
 from envpool.database import Database, StateView
 from envpool.digest import written
 from envpool.errors import StateError
-from envpool.overlay import Overlay, OverlayFile
+from envpool.overlay import Overlay, OverlayFile, OverlayVFS
 from envpool.template import Template, build, clock_of, sum_of
 from envpool.toolset import BadArguments, Tool, load
 from envpool.tracking import Tracker
@@ -27,6 +27,9 @@ from scenarios.format import Scenario
 
 MAX_STEPS = 20_000_000  # SQLite virtual machine instructions a call may take; about one second
 _STRIDE = 100_000  # instructions between two looks at the count
+# Connections among which the tools are dealt out. A connection forgets a statement that was not among
+# its last 512 executions, and one alone prepares statements anew for 10 µs a call.
+_NUM_DESKS = 2
 _REMEMBERED = 8  # call ids whose results a lease still knows
 
 _DENIED = frozenset(
@@ -63,6 +66,19 @@ _BEGIN, _COMMIT, _ROLLBACK = "BEGIN -- call", "COMMIT -- call", "ROLLBACK -- cal
 _text = msgspec.json.Encoder().encode
 
 
+class _Desk:
+    """A connection at which calls are served, one at a time."""
+
+    __slots__ = ("connection", "db", "execute", "file", "tracker")
+
+    def __init__(self, vfs: OverlayVFS, template: Template, scenario: Scenario) -> None:
+        self.file = OverlayFile(template.pages, template.overlay())
+        self.connection = vfs.connect(self.file)
+        self.execute = self.connection.execute
+        self.tracker = Tracker(self.connection, template.tables)
+        self.db = Database(self.connection, scenario.clock, scenario.user)
+
+
 class World:
     """A hosted scenario. `close()` gives its connections back.
 
@@ -80,17 +96,18 @@ class World:
             self._vfs.unregister()
             raise
         self.start_digest = written(self.template.total)
-        self._file = OverlayFile(self.template.pages, self.template.overlay())
-        self._connection = self._vfs.connect(self._file)
-        self._execute = self._connection.execute
-        self._tracker = Tracker(self._connection, self.template.tables)
-        self._db = Database(self._connection, scenario.clock, scenario.user)
+        self._desks = tuple(_Desk(self._vfs, self.template, scenario) for _ in range(_NUM_DESKS))
+        self._desk_of = {
+            name: self._desks[number % _NUM_DESKS] for number, name in enumerate(self._tools)
+        }
+        self._latest = self._desks[0]  # the desk that served the latest call
         self._max_strides = max(1, max_steps // _STRIDE)
         self._strides = 0
         self._in_tool = False
-        self._connection.set_progress_handler(self._count, _STRIDE)
-        self._connection.authorizer = self._authorise
-        self._connection.set_commit_hook(self._commits_too_early)
+        for desk in self._desks:
+            desk.connection.set_progress_handler(self._count, _STRIDE)
+            desk.connection.authorizer = self._authorise
+            desk.connection.set_commit_hook(self._commits_too_early)
         self._views: tuple[tuple[OverlayFile, StateView], ...] = ()
         self.num_leases = 0
         self.num_calls = 0
@@ -121,14 +138,19 @@ class World:
             checked = tool.arguments(arguments)
         except BadArguments as exc:
             return self._failed(overlay, str(exc), "arguments")
-        self._file.switch(overlay)
-        self._tracker.begin()
-        self._connection.set_last_insert_rowid(0)  # of another world's call
+        desk = self._desk_of[name]
+        if desk is self._latest:
+            desk.file.switch(overlay)
+        else:
+            desk.file.show(overlay)
+            self._latest = desk
+        desk.tracker.begin()
+        desk.connection.set_last_insert_rowid(0)  # of another world's call
         self._strides = 0
-        self._execute(_BEGIN)
+        desk.execute(_BEGIN)
         self._in_tool = True
         try:
-            value = tool.function(self._db, **checked)
+            value = tool.function(desk.db, **checked)
             if isinstance(value, str):
                 text = value
                 if not text.isascii():
@@ -136,15 +158,15 @@ class World:
             else:
                 text = _text(value).decode()
             self._in_tool = False
-            changes, total = self._tracker.net(overlay.total)
-            self._execute(_COMMIT)
+            changes, total = desk.tracker.net(overlay.total)
+            desk.execute(_COMMIT)
         except ToolError as exc:
-            return self._undone(overlay, str(exc), "refused")
+            return self._undone(desk, overlay, str(exc), "refused")
         except apsw.InterruptError:
-            return self._undone(overlay, f"{name} took too long and was stopped.", "timeout")
+            return self._undone(desk, overlay, f"{name} took too long and was stopped.", "timeout")
         except Exception as exc:
             fault = f"{name} failed with an internal error: {type(exc).__name__}: {exc}"
-            return self._undone(overlay, fault, "internal")
+            return self._undone(desk, overlay, fault, "internal")
         overlay.total = total
         return ToolResult(text, None, changes, written(total))
 
@@ -181,7 +203,7 @@ class World:
         """
         overlay = self.restored(stored)
         (before_file, before), (after_file, after) = self._view_pair()
-        before_file.show(self._start)
+        before_file.switch(self._start)  # which nobody writes
         after_file.show(overlay)
         if changes is None:
             before_c, after_c = self._view_connections
@@ -212,7 +234,8 @@ class World:
 
     def close(self) -> None:
         """Close the connections. Leases are dead after this."""
-        self._connection.close()
+        for desk in self._desks:
+            desk.connection.close()
         for connection in self._view_connections if self._views else ():
             connection.close()
         self._vfs.unregister()
@@ -237,10 +260,10 @@ class World:
             text = text.encode(errors="replace").decode()
         return ToolResult(text, error, (), written(overlay.total))
 
-    def _undone(self, overlay: Overlay, text: str, error: Any) -> ToolResult:
+    def _undone(self, desk: _Desk, overlay: Overlay, text: str, error: Any) -> ToolResult:
         self._in_tool = False
-        if self._connection.in_transaction:
-            self._execute(_ROLLBACK)
+        if desk.connection.in_transaction:
+            desk.execute(_ROLLBACK)
         return self._failed(overlay, text, error)
 
     def _commits_too_early(self) -> bool:

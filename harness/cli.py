@@ -36,6 +36,7 @@ from harness.replay import replay as replay_log
 from harness.replay import what_if
 from harness.replay_report import render_replay, render_what_if
 from harness.report import RunReport, render_bench, render_run_report, render_sweep, report_of
+from harness.session import only
 from harness.show import render_episode, render_run
 from harness.show_world import render_world, world_report
 from harness.store import write_atomically
@@ -79,18 +80,11 @@ def main() -> None:
     except BrokenPipeError:
         sys.exit(1)
     except Exception as exc:
-        known = _only(exc)
+        known = only(exc)
         if not isinstance(known, _EXPECTED):
             raise
         click.echo(f"error: {known}", err=True)
         sys.exit(2)
-
-
-def _only(exc: BaseException) -> BaseException:
-    """The one exception inside groups of one."""
-    while isinstance(exc, BaseExceptionGroup) and len(exc.exceptions) == 1:
-        exc = exc.exceptions[0]
-    return exc
 
 
 # Flags ------------------------------------------------------------------------------------------
@@ -364,22 +358,22 @@ async def _judge_again(folder: Path, rewards: str, json_file: str | None) -> Non
 
 
 def _scenario_of(folder: Path) -> Callable[[str, str], Scenario]:
-    """Finds the package of a logged world: bundled, or at the path that the run was given."""
-    places = resolve(folder / "run.toml", {}).scenarios if (folder / "run.toml").is_file() else ()
+    """Finds the package of a logged world: where it was when the run began, or bundled."""
+    with open_reader(folder) as reader:
+        places = {world.package: world.place for world in reader.worlds().values()}
 
     def scenario_of(name: str, package: str) -> Scenario:
-        named = [place.partition(":")[0] for place in places]
-        found = [scenario for place in (*named, name) if (scenario := _found(place))]
-        for scenario in found:
+        found = [_found(place) for place in (places.get(package) or name, name)]
+        known = [scenario for scenario in found if scenario is not None and scenario.name == name]
+        for scenario in known:
             if scenario.digest == package:
                 return scenario
-        for scenario in found:
-            if scenario.name == name:
-                raise LogError(
-                    f"{folder}: scenario {name!r} has changed since the run: its package was "
-                    f"{package}, and is {scenario.digest} now (replay --world asks what changes)"
-                )
-        raise LogError(f"{folder}: the package of scenario {name!r} is no longer where it was")
+        if not known:
+            raise LogError(f"{folder}: the package of scenario {name!r} is no longer where it was")
+        raise LogError(
+            f"{folder}: scenario {name!r} has changed since the run: its package was {package}, "
+            f"and is {known[0].digest} now (replay --world asks what would change)"
+        )
 
     return scenario_of
 

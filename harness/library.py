@@ -42,6 +42,7 @@ from harness.messages import Act, AgentCall, Answer, Reply
 from harness.meters import Meters
 from harness.plan import chosen_tasks, plan_of
 from harness.policies.base import Agent, Assignment
+from harness.process import warnings_only
 from harness.report import RunReport, report_of
 from harness.session import Court, Parts, only, run_session
 from harness.store import write_atomically
@@ -214,11 +215,12 @@ async def rehearse(
     unjudged. With `resume` only what is missing is run.
 
     Raises SettingsError, ScenarioError, PoolError and LogError. Cancelled, it logs what there is.
+    Where structlog is not configured, only warnings are shown.
     """
     folder = Path(output)
     tasks = chosen_tasks(scenarios)
     plans = plan_of(tasks, episodes=episodes, group_size=group_size, seed=seed)
-    with closing(LocalPool()) as pool:
+    with closing(LocalPool()) as pool, warnings_only():
         parts = Parts(
             pool=pool,
             policy=_Own(agent),

@@ -3,6 +3,8 @@
 import logging
 import resource
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib.util import find_spec
 from typing import Any
 
@@ -17,6 +19,19 @@ def quiet_logs(verbose: int) -> None:
         wrapper_class=structlog.make_filtering_bound_logger(level),
         logger_factory=structlog.PrintLoggerFactory(sys.stderr),
     )
+
+
+@contextmanager
+def warnings_only() -> Iterator[None]:
+    """A block that logs warnings and worse, unless somebody has configured structlog."""
+    if structlog.is_configured():
+        yield
+        return
+    quiet_logs(0)
+    try:
+        yield
+    finally:
+        structlog.reset_defaults()
 
 
 def allow_many_files(wanted: int) -> None:

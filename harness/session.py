@@ -290,4 +290,5 @@ def _mounted(pool: LocalPool, scenario: Scenario) -> MountedWorld:
         user=user_of(scenario),
         now=scenario.clock,
         tools=world.tools,
+        place=str(scenario.path.absolute()),
     )

@@ -61,6 +61,7 @@ class MountedWorld(msgspec.Struct, frozen=True):
     user: str
     now: str
     tools: tuple[ToolSpec, ...]
+    place: str = ""  # the package's folder when the run began
 
 
 class EpisodeRow(msgspec.Struct, frozen=True):

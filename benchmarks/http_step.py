@@ -147,9 +147,10 @@ def rehearse_cpu(url: str, shape: Shape) -> tuple[float, int]:
         *("--base-url", url, "-n", str(shape.episodes), "-c", str(shape.concurrency)),
         *("--json", "-"),
     ]
-    done = subprocess.run(command, stdout=subprocess.PIPE)
+    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     if done.returncode != 0:
-        raise SystemExit(f"{' '.join(command)} ended with {done.returncode}")
+        said = done.stderr.decode()
+        raise SystemExit(f"{said}\n{' '.join(command)} ended with {done.returncode}")
     report = msgspec.json.decode(done.stdout)
     return report["cpu_s"], report["steps"]
 

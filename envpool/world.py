@@ -27,8 +27,8 @@ from scenarios.format import Scenario
 
 MAX_STEPS = 20_000_000  # SQLite virtual machine instructions a call may take; about one second
 _STRIDE = 100_000  # instructions between two looks at the count
-# Connections among which the tools are dealt out. A connection forgets a statement that was not among
-# its last 512 executions, and one alone prepares statements anew for 10 µs a call.
+# Connections among which the tools are dealt out. A connection forgets a statement that was not
+# among its last 512 executions; a single one would prepare statements anew for 10 µs a call.
 _NUM_DESKS = 2
 _REMEMBERED = 8  # call ids whose results a lease still knows
 

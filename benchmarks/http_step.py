@@ -147,7 +147,7 @@ def rehearse_cpu(url: str, shape: Shape) -> tuple[float, int]:
         *("--base-url", url, "-n", str(shape.episodes), "-c", str(shape.concurrency)),
         *("--json", "-"),
     ]
-    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    done = subprocess.run(command, capture_output=True)
     if done.returncode != 0:
         said = done.stderr.decode()
         raise SystemExit(f"{said}\n{' '.join(command)} ended with {done.returncode}")

@@ -56,7 +56,7 @@ class Watchdog:
             await anyio.sleep(_TICK)
             self.now = anyio.current_time()
             now = self.now
-            # Looked at here, in line: ten thousand calls of `look` would hold the loop for 2 ms.
+            # In line: 0.2 ms for ten thousand, which as many calls of `look` take 0.5 ms for.
             late = [w for w in self._watches if now > w.reply_by or now > w.episode_by]
             for watch in late:
                 watch.look(now)

@@ -71,7 +71,7 @@ def measure(
         if row.label is not None:
             labels[str(row.label)] = labels.get(str(row.label), 0) + 1
     num_calls = sum(len(calls) for _, calls in played)
-    bare = bare_cpu_s(played, world_of)
+    bare = bare_cpu_s(played, world_of) if num_calls else 0.0
     verdicts = sum(labels.values())
     return BenchReport(
         episodes=len(rows),

@@ -64,6 +64,7 @@ class LogWriter:
         self._work = anyio.Event()  # there is something to write, or it is time to end
         self._hurry = anyio.Event()  # somebody waits
         self._committed = anyio.Event()  # replaced by a new one at each commit
+        self._room = anyio.Event()  # replaced when half of the capacity is free again
         self._num_commits = 0
         self._largest_commit = 0
         self._commit_seconds = 0.0
@@ -79,9 +80,16 @@ class LogWriter:
             self._work.set()
 
     async def wait_for_room(self) -> None:
-        """Wait until less than `CAPACITY` records are in memory; mostly that is at once."""
-        while self._appended - self._durable >= CAPACITY:
-            await self._next_commit()
+        """Return at once while less than `CAPACITY` records are in memory, as they mostly are;
+        else wait until half of them are written, so that a thousand waiters wake once, not at
+        each commit."""
+        if self._appended - self._durable < CAPACITY:
+            return
+        while self._appended - self._durable >= _half():
+            if self._failure is not None:
+                raise LogError(self._failure)
+            self._hurry.set()
+            await self._room.wait()
 
     async def flush(self) -> int:
         """Wait until everything appended so far is durable; gives the last one's position.
@@ -197,6 +205,9 @@ class LogWriter:
     def _wake(self) -> None:
         committed, self._committed = self._committed, anyio.Event()
         committed.set()
+        if self._failure is not None or self._appended - self._durable < _half():
+            room, self._room = self._room, anyio.Event()
+            room.set()
 
 
 @asynccontextmanager
@@ -301,6 +312,10 @@ async def _value(database: aiosqlite.Connection, sql: str) -> Any:
     for row in await database.execute_fetchall(sql):
         return row[0]
     return None
+
+
+def _half() -> int:
+    return max(1, CAPACITY // 2)
 
 
 def _statement_size(num_rows: int) -> int:

@@ -1,5 +1,6 @@
 """Judging a run: live, as a subscriber of the bus, or from its log; both give the same verdicts."""
 
+import time
 from collections.abc import Awaitable, Callable, Iterable, Iterator
 from typing import Protocol
 
@@ -10,6 +11,9 @@ import msgspec
 from harness.bus import Subscription
 from harness.events import EpisodeEnded, EpisodeStarted, Judged, Label, StepTaken
 from harness.trajectory import Assembly, Trajectory
+
+_SLICE = 0.005  # seconds of judging between two turns of the loop; one verdict a turn would leave
+# the judge ever further behind a thousand episodes that all take a step in each turn
 
 
 class Judge(Protocol):
@@ -26,9 +30,9 @@ async def serve(
 ) -> None:
     """Judge every episode at its end, until the bus is closed.
 
-    `record` is given the episode, its attempt and the verdict. The loop gets its turn between two
-    verdicts. On cancellation, episodes that ended and were not judged yet stay unjudged; the log
-    has all that is needed to judge them later.
+    `record` is given the episode, its attempt and the verdict. The loop gets its turn every few
+    milliseconds. On cancellation, episodes that ended and were not judged yet stay unjudged; the
+    log has all that is needed to judge them later.
 
     Raises ValueError for an episode whose beginning was missed.
     """
@@ -38,6 +42,7 @@ async def serve(
             records = await subscription.receive()
         except anyio.EndOfStream:
             return
+        slice_ends = time.perf_counter() + _SLICE
         for news in records:
             event = news.event
             key = (news.episode, news.attempt)
@@ -49,7 +54,9 @@ async def serve(
                 assembly = live.pop(key, None) or Assembly(news)
                 assembly.add(news)
                 await record(*key, judge.judge(assembly.trajectory()))
-                await anyio.lowlevel.checkpoint()
+                if time.perf_counter() > slice_ends:
+                    await anyio.lowlevel.checkpoint()
+                    slice_ends = time.perf_counter() + _SLICE
 
 
 def judge_log(

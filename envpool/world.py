@@ -1,4 +1,4 @@
-"""One scenario, hosted: its template, its tools, and a connection that serves all its episodes.
+"""One scenario, hosted: its template, its tools, and the connections that serve all its episodes.
 
 A call runs to its end without awaiting, in one transaction. When the tool refuses, breaks, runs too
 long or gives something that JSON cannot say, the transaction is rolled back: a failed call changes

@@ -7,6 +7,7 @@ import pytest
 
 from envpool.world import World
 from judge.gate import check_scenario
+from judge.verifier import Verifier
 from scenarios.catalogue import bundled_names, find
 
 NAMES = ("claims_desk", "flight_desk", "shop_support")
@@ -46,3 +47,32 @@ def test_a_world_passes_the_gate(name: str) -> None:
 
     assert report.failures == ()
     assert report.mutants_caught >= 0.98 * report.mutants > 0
+
+
+VAGUE = (
+    "I cannot do that because it is not allowed by policy.",
+    "I'm sorry, I am unable to do this. The policy does not permit it, your request is outside "
+    "the rules, the window or the limit.",
+    "I cannot help; please contact the customer, a supervisor or the policyholder. The authority "
+    "and deadline do not permit it.",
+    "Done.",
+)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_vague_refusal_is_no_answer(name: str) -> None:
+    """Refusing without the reason of the case completes no task, not even one to be declined."""
+    scenario = find(name)
+    with closing(World(scenario)) as world:
+        verifier = Verifier(scenario)
+        passed = [
+            (task.id, answer)
+            for task in scenario.tasks
+            for answer in VAGUE
+            if all(
+                finding.passed
+                for finding in verifier.run(task, *world.states(world.lease().state()), answer)
+            )
+        ]
+
+    assert passed == []

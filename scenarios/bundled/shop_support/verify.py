@@ -431,7 +431,9 @@ def refunds_this_year(before: State, after: State, answer: str) -> list[Finding]
 def split_refund(before: State, after: State, answer: str) -> list[Finding]:
     """No splitting to get under the limit."""
     check = Check(before, after, answer)
-    check.declined("split", "splitting", "split up", "limit", "150")
+    check.declined(
+        "split", "splitting", "refund limit", "my limit", "your limit", "limit of", "150"
+    )
     return _unchanged(check)
 
 

@@ -108,10 +108,12 @@ def render_bench(report: BenchReport, console: Console) -> None:
 
 
 def render_sweep(name: str, reports: Sequence[tuple[int, BenchReport]], console: Console) -> None:
-    """One row for each value of the setting, with a bar for its speed."""
-    table = Table(name, "episodes/s", "calls/s", "overhead", "step p99 µs", "lag p99 ms", "MB", "")
-    for column in table.columns[:-1]:
-        column.justify = "right"
+    """One row for each value of the setting: overhead ratio, 99th percentiles of a step and of the
+    loop's lag, and a bar for its speed."""
+    table = Table(box=None, pad_edge=False)
+    for heading in (name, "episodes/s", "calls/s", "ratio", "step µs", "lag ms", "MB"):
+        table.add_column(heading, justify="right")
+    table.add_column("calls/s")
     fastest = max(report.tool_calls_per_s for _, report in reports) or 1.0
     for value, report in reports:
         table.add_row(
@@ -122,7 +124,7 @@ def render_sweep(name: str, reports: Sequence[tuple[int, BenchReport]], console:
             f"{report.step_us.p99:,.0f}",
             f"{report.loop_lag_ms.p99:,.1f}",
             f"{report.rss_mb:,.0f}",
-            "█" * round(20 * report.tool_calls_per_s / fastest),
+            "█" * round(12 * report.tool_calls_per_s / fastest),
         )
     console.print(table)
 

@@ -17,6 +17,7 @@ import tomli_w
 
 from harness.errors import SettingsError
 from harness.mqtt_settings import MqttSettings
+from scenarios.faults import field_of
 
 PolicyName = Literal["oracle", "mutant", "random", "noop", "scripted", "openai"]
 
@@ -165,9 +166,7 @@ def _converted(table: Mapping[str, Any], place: str) -> Settings:
     try:
         return msgspec.convert(dict(table), Settings)
     except msgspec.ValidationError as exc:
-        fault, _, field = str(exc).partition(" - at `$")
-        field = field.rstrip("`").lstrip(".")
-        fault = fault[:1].lower() + fault[1:].replace("`", "'")
+        field, fault = field_of(str(exc))
         if fault.startswith("invalid enum value"):
             fault += f"; it is one of {', '.join(choices_of(field))}"
         raise SettingsError(f"{place}{field}: {fault}" if field else f"{place}{fault}") from exc

@@ -26,6 +26,7 @@ import msgspec
 
 from scenarios.api import User
 from scenarios.errors import PackageError, UnknownScenario
+from scenarios.faults import field_sentence
 
 FILES = (
     "scenario.toml",
@@ -152,18 +153,7 @@ def _decode(path: Path, text: str, kind: type[T]) -> T:
     except RecursionError as exc:
         raise PackageError(f"{path}: not valid TOML: it is nested too deeply") from exc
     except msgspec.ValidationError as exc:
-        raise PackageError(f"{path}: {_field_sentence(str(exc))}") from exc
-
-
-def _field_sentence(message: str) -> str:
-    """msgspec's complaint with its field in front.
-
-    Example: "Expected `str`, got `int` - at `$.user.id`" -> "user.id: expected `str`, got `int`"
-    """
-    fault, _, place = message.partition(" - at `$")
-    field = place.rstrip("`").lstrip(".")
-    fault = fault[:1].lower() + fault[1:]
-    return f"{field}: {fault}" if field else fault
+        raise PackageError(f"{path}: {field_sentence(str(exc))}") from exc
 
 
 def _check_head(folder: Path, head: _Head) -> None:

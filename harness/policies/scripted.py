@@ -17,6 +17,7 @@ from harness.errors import SettingsError
 from harness.messages import Reply
 from harness.policies.base import Agent, Assignment
 from harness.policies.play import Player, replies_of
+from scenarios.faults import field_sentence
 from scenarios.format import Call
 
 
@@ -52,10 +53,7 @@ def _line(place: str, line: str) -> ScriptLine:
     try:
         return _decoder.decode(line)
     except msgspec.ValidationError as exc:
-        fault, _, field = str(exc).partition(" - at `$")
-        field = field.rstrip("`").lstrip(".")
-        fault = fault[:1].lower() + fault[1:]
-        raise SettingsError(f"{place}: {field}: {fault}" if field else f"{place}: {fault}") from exc
+        raise SettingsError(f"{place}: {field_sentence(str(exc))}") from exc
     except (msgspec.DecodeError, RecursionError) as exc:
         raise SettingsError(f"{place}: not valid JSON: {exc}") from exc
 

@@ -67,7 +67,7 @@ def main() -> None:
     try:
         cli(standalone_mode=False)
     except click.exceptions.Abort:
-        click.echo("interrupted; --resume goes on", err=True)
+        click.echo("interrupted; a run goes on with --resume", err=True)
         sys.exit(130)
     except click.ClickException as exc:
         exc.show()
@@ -75,7 +75,7 @@ def main() -> None:
     except click.exceptions.Exit as exc:
         sys.exit(exc.exit_code)
     except KeyboardInterrupt:
-        click.echo("interrupted; --resume goes on", err=True)
+        click.echo("interrupted; a run goes on with --resume", err=True)
         sys.exit(130)
     except BrokenPipeError:
         sys.exit(1)
@@ -94,8 +94,19 @@ def _choice(field: str) -> click.Choice[str]:
     return click.Choice(choices_of(field))
 
 
+def _writable(context: click.Context, option: click.Parameter, value: str | None) -> str | None:
+    """Refuse a file that cannot be there before the work, not after it."""
+    if value is not None and value != "-" and not Path(value).absolute().parent.is_dir():
+        raise SettingsError(f"--json: {value} cannot be written: its folder does not exist")
+    return value
+
+
 _JSON = click.option(
-    "--json", "json_file", metavar="FILE", help="Write the result as JSON; - for standard output."
+    "--json",
+    "json_file",
+    metavar="FILE",
+    callback=_writable,
+    help="Write the result as JSON; - for standard output.",
 )
 _RUN_FLAGS = (
     click.argument("scenarios", nargs=-1, metavar="[SCENARIO[:TASK]]..."),
@@ -214,13 +225,15 @@ def bench_command(
     **flags: Any,
 ) -> None:
     """Run episodes and measure them."""
+    if resume:
+        raise SettingsError("--resume: a benchmark is measured in one go; `rehearse run` resumes")
     settings = _settings(config, output, resume, flags)
     if dry_run:
         _print_settings(settings)
         return
     console = _console(json_file)
     if sweep is None:
-        report = _bench(settings, output, resume)
+        report = _bench(settings, output)
         render_bench(report, console)
         _write_json(report, json_file)
         return
@@ -228,22 +241,22 @@ def bench_command(
     reports = []
     for value, one in runs:
         folder = None if output is None else output / f"{name}-{value}"
-        reports.append((value, _bench(one, folder, resume)))
+        reports.append((value, _bench(one, folder)))
     render_sweep(name, reports, console)
     _write_json({"sweep": name, "runs": [{name: v, "bench": r} for v, r in reports]}, json_file)
 
 
-def _bench(settings: Settings, output: Path | None, resume: bool) -> BenchReport:
+def _bench(settings: Settings, output: Path | None) -> BenchReport:
     if output is not None:
-        report = _measured(settings, output, resume)
+        report = _measured(settings, output)
         write_atomically(output / "report.json", msgspec.json.format(msgspec.json.encode(report)))
         return report
     with tempfile.TemporaryDirectory(prefix="rehearse-") as folder:
-        return _measured(settings, Path(folder) / "bench", False)
+        return _measured(settings, Path(folder) / "bench")
 
 
-def _measured(settings: Settings, folder: Path, resume: bool) -> BenchReport:
-    launched = launch(settings, folder, resume=resume, court_of=_court_of(settings))
+def _measured(settings: Settings, folder: Path) -> BenchReport:
+    launched = launch(settings, folder, resume=False, court_of=_court_of(settings))
     with closing(launched.pool) as pool:
         scenarios = {scenario.name: scenario for scenario, _ in chosen_tasks(settings.scenarios)}
         return measure(

@@ -56,6 +56,10 @@ class CodeJudge:
         self._profile = profile
         self._courts: dict[str, _Court] = {}
 
+    def prepare(self, scenario: str) -> None:
+        """Load a scenario's verifiers now. Raises PackageError when verify.py is broken."""
+        self._court(scenario)
+
     def judge(self, trajectory: Trajectory) -> Judged:
         """The verdict on an episode that is over; ValueError when it is not.
 

@@ -18,7 +18,8 @@ class CodeCourt:
     """Judges the episodes of some scenarios, live or from the log, in the pool's own worlds.
 
     An episode belongs to the package with its digest. Where none has it, as when a changed package
-    judges an old log, it belongs to the last one of its scenario's name.
+    judges an old log, it belongs to the last one of its scenario's name. Making it raises
+    PackageError for a broken verify.py, so that no run begins which could not be judged.
     """
 
     def __init__(
@@ -27,6 +28,7 @@ class CodeCourt:
         self._judges: dict[str, CodeJudge] = {}  # by package digest, and by scenario name
         for scenario in {scenario.digest: scenario for scenario in scenarios}.values():
             judge = CodeJudge(_always(pool.host(scenario)), profile)
+            judge.prepare(scenario.name)
             self._judges[scenario.digest] = self._judges[scenario.name] = judge
 
     async def serve(

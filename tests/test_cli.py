@@ -284,6 +284,8 @@ BAD_INPUT = [
     (("run", "shop_support", "--bus", "http://localhost"), "mqtt://"),
     (("run", "shop_support", "--bus", "mqtt://127.0.0.1:9"), "cannot be reached"),
     (("bench", "shop_support", "--sweep", "colour=1"), "colour"),
+    (("bench", "shop_support", "--resume"), "in one go"),
+    (("bench", "shop_support", "--json", "missing/out.json"), "missing/out.json"),
     (("show", "missing"), "missing"),
     (("replay", "missing"), "missing"),
     (("judge", "missing"), "missing"),
@@ -333,6 +335,19 @@ def test_a_broken_package_is_named_with_its_field(rehearse: Rehearse, world: Pat
     assert status == 2
     assert "tasks.toml" in err
     assert "difficulty" in err
+
+
+def test_a_broken_verifier_stops_a_run_before_it_begins(
+    rehearse: Rehearse, world: Path, tmp_path: Path
+) -> None:
+    """A task without a verifier is told with file and task, and leaves no run."""
+    write_package(world, verify_py=VERIFY.replace("def open(", "def shut("))
+    run = tmp_path / "run"
+    status, _, err = rehearse("run", world, "-o", run)
+
+    assert status == 2
+    assert "verify.py" in err and "'open'" in err
+    assert not run.exists()
 
 
 def test_a_run_is_not_written_over(rehearse: Rehearse, world: Path, tmp_path: Path) -> None:

@@ -97,12 +97,26 @@ def build(scenario: Scenario, vfs: OverlayVFS) -> Template:
         _check_foreign_keys(connection, scenario.path)
         connection.execute("COMMIT")
         connection.execute("VACUUM")
-        tables = _tables(connection, scenario.path / "schema.sql")
-        total = sum_of(connection, tables)
     finally:
         connection.close()
     current = file.current
     pages = tuple(current.pages.get(n, b"\0" * PAGE) for n in range(current.num_pages))
+    return template_of(pages, vfs, scenario.path / "schema.sql")
+
+
+def template_of(pages: tuple[bytes, ...], vfs: OverlayVFS, path: Path) -> Template:
+    """The template of a seeded database's pages. Raises SeedError naming `path`, where its tables
+    come from. It does not write, and reads what an untrusted worker made."""
+    connection = vfs.connect(OverlayFile(pages, Overlay({}, len(pages), 0)))
+    try:
+        connection.execute("PRAGMA query_only=ON").fetchall()
+        connection.execute("PRAGMA cell_size_check=ON").fetchall()
+        tables = _tables(connection, path)
+        total = sum_of(connection, tables)
+    except apsw.Error as exc:
+        raise SeedError(f"{path}: its database cannot be read: {exc}") from exc
+    finally:
+        connection.close()
     digest = blake2b(b"".join(pages), digest_size=16).hexdigest()
     return Template(pages, digest, tables, total)
 

@@ -6,22 +6,19 @@ nothing. Tools here run in this process, so this is for code that is trusted.
 """
 
 from collections import OrderedDict
-from collections.abc import Sequence
 from typing import Any
 
 import apsw
 import msgspec
 
-from envpool.database import Database, StateView
+from envpool.database import Database
 from envpool.digest import written
-from envpool.errors import StateError
 from envpool.overlay import Overlay, OverlayFile, OverlayVFS
-from envpool.template import Template, build, clock_of, sum_of
+from envpool.states import States
+from envpool.template import Template, build, clock_of
 from envpool.toolset import BadArguments, Tool, load
 from envpool.tracking import Tracker
-from envpool.types import StoredState, ToolResult, ToolSpec
-from envpool.views import changes_between
-from scenarios.api import RowChange, State
+from envpool.types import StoredState, ToolResult
 from scenarios.errors import ToolError
 from scenarios.format import Scenario
 
@@ -79,23 +76,21 @@ class _Desk:
         self.db = Database(self.connection, scenario.clock, scenario.user)
 
 
-class World:
+class World(States):
     """A hosted scenario. `close()` gives its connections back.
 
     Raises SeedError and ToolsetError when the package cannot be hosted.
     """
 
     def __init__(self, scenario: Scenario, *, max_steps: int = MAX_STEPS) -> None:
-        self.scenario = scenario
         self._tools: dict[str, Tool] = load(scenario)
-        self.tools: tuple[ToolSpec, ...] = tuple(tool.spec for tool in self._tools.values())
-        self._vfs = clock_of(scenario)
+        vfs = clock_of(scenario)
         try:
-            self.template: Template = build(scenario, self._vfs)
+            template = build(scenario, vfs)
         except BaseException:
-            self._vfs.unregister()
+            vfs.unregister()
             raise
-        self.start_digest = written(self.template.total)
+        super().__init__(scenario, template, [tool.spec for tool in self._tools.values()], vfs)
         self._desks = tuple(_Desk(self._vfs, self.template, scenario) for _ in range(_NUM_DESKS))
         self._desk_of = {
             name: self._desks[number % _NUM_DESKS] for number, name in enumerate(self._tools)
@@ -108,7 +103,6 @@ class World:
             desk.connection.set_progress_handler(self._count, _STRIDE)
             desk.connection.authorizer = self._authorise
             desk.connection.set_commit_hook(self._commits_too_early)
-        self._views: tuple[tuple[OverlayFile, StateView], ...] = ()
         self.num_leases = 0
         self.num_calls = 0
 
@@ -170,64 +164,6 @@ class World:
         overlay.total = total
         return ToolResult(text, None, changes, written(total))
 
-    def stored(self, overlay: Overlay) -> StoredState:
-        """A world's state for the log."""
-        pages = {number + 1: page for number, page in overlay.pages.items()}
-        return StoredState(self.template.digest, pages, overlay.num_pages, written(overlay.total))
-
-    def restored(self, state: StoredState) -> Overlay:
-        """A world of a stored state. Raises StateError when the pages belong to another template.
-
-        The row sum is taken from the digest; `verify_digest` recounts it.
-        """
-        if state.template != self.template.digest:
-            raise StateError(
-                f"the state belongs to template {state.template}, but scenario "
-                f"{self.scenario.name!r} has template {self.template.digest}"
-            )
-        pages = {number - 1: page for number, page in state.pages.items()}
-        return Overlay(pages, state.num_pages, int(state.digest, 16))
-
-    def verify_digest(self, overlay: Overlay) -> str:
-        """The digest of a world's state, counted afresh from its rows."""
-        (before, _), _ = self._view_pair()
-        before.show(overlay)
-        return written(sum_of(self._view_connections[0], self.template.tables))
-
-    def states(
-        self, stored: StoredState, changes: Sequence[RowChange] | None = None
-    ) -> tuple[State, State]:
-        """The start and a stored state, to read from; valid until the next call of this method.
-
-        `changes` (the net changes of the episode, from its log) saves comparing the two.
-        """
-        overlay = self.restored(stored)
-        (before_file, before), (after_file, after) = self._view_pair()
-        before_file.switch(self._start)  # which nobody writes
-        after_file.show(overlay)
-        if changes is None:
-            before_c, after_c = self._view_connections
-            after.changes = changes_between(before_c, after_c, self.template.tables)
-        else:
-            after.changes = tuple(changes)
-        return before, after
-
-    def diff(self, first: Overlay, second: Overlay) -> tuple[RowChange, ...]:
-        """The rows that differ between any two states of this scenario."""
-        (before_file, _), (after_file, _) = self._view_pair()
-        before_file.show(first)
-        after_file.show(second)
-        return changes_between(*self._view_connections, self.template.tables)
-
-    def dump(self, overlay: Overlay) -> dict[str, list[dict[str, Any]]]:
-        """Every row of every table, ordered by rowid or key."""
-        (file, view), _ = self._view_pair()
-        file.show(overlay)
-        return {
-            table.name: view.all(f"{table.select_all} ORDER BY {table.order}")
-            for table in self.template.tables.values()
-        }
-
     def statistics(self) -> dict[str, int]:
         """Counts since the world was hosted."""
         return {"leases": self.num_leases, "calls": self.num_calls}
@@ -236,24 +172,7 @@ class World:
         """Close the connections. Leases are dead after this."""
         for desk in self._desks:
             desk.connection.close()
-        for connection in self._view_connections if self._views else ():
-            connection.close()
-        self._vfs.unregister()
-
-    def _view_pair(self) -> tuple[tuple[OverlayFile, StateView], tuple[OverlayFile, StateView]]:
-        if not self._views:
-            self._start = self.template.overlay()
-            files = [OverlayFile(self.template.pages, self._start) for _ in range(2)]
-            connections = [self._vfs.connect(file) for file in files]
-            for connection in connections:
-                connection.execute("PRAGMA query_only=ON").fetchall()
-            scenario = self.scenario
-            self._view_connections = (connections[0], connections[1])
-            self._views = tuple(
-                (file, StateView(connection, scenario.clock, scenario.user))
-                for file, connection in zip(files, connections, strict=True)
-            )
-        return self._views[0], self._views[1]
+        super().close()
 
     def _failed(self, overlay: Overlay, text: str, error: Any) -> ToolResult:
         if not text.isascii():

@@ -41,8 +41,9 @@ _NAME = re.compile(r"[a-z][a-z0-9_]*")
 _TASK_ID = re.compile(r"[a-z0-9][a-z0-9_-]*")
 
 T = TypeVar("T")
-Difficulty = Literal["simple", "medium", "hard"]
-TaskKind = Literal["change", "question", "decline"]
+Difficulty = Literal["simple", "medium", "hard", "unrated"]  # unrated: AWM records
+TaskKind = Literal["change", "question", "decline", "open"]  # open: unsolved by its author
+Seeding = Literal["awm", "openenv", "strict"]
 
 
 class Call(msgspec.Struct, frozen=True, forbid_unknown_fields=True, gc=False):
@@ -73,6 +74,40 @@ class Task(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return self.verify or self.id.replace("-", "_")
 
 
+class AwmTable(msgspec.Struct, frozen=True):
+    """One table of an AWM record: its DDL, and the statements that gen_db and gen_sample run."""
+
+    name: str
+    ddl: str
+    indexes: tuple[str, ...] = ()
+    examples: tuple[str, ...] = ()
+
+
+class AwmSample(msgspec.Struct, frozen=True):
+    """The seed rows of one table of an AWM record, in the record's order."""
+
+    table_name: str
+    insert_statements: tuple[str, ...]
+
+
+class AwmVerifier(msgspec.Struct, frozen=True):
+    """The verifiers of one AWM task. None: the record has none, or one without code."""
+
+    sql: str | None = None  # Python with verify_task(initial_db_path, final_db_path)
+    code: str | None = None  # Python with verify_task_completion(…, …, final_answer)
+
+
+class AwmRecord(msgspec.Struct, frozen=True):
+    """What an AWM record has instead of schema.sql, data.sql, tools.py and verify.py: code that a
+    model wrote, so it runs in workers only (see envpool.workers)."""
+
+    code: str  # FastAPI and SQLAlchemy, one file
+    tables: tuple[AwmTable, ...]
+    samples: tuple[AwmSample, ...]
+    seeding: Seeding = "awm"
+    verifiers: dict[str, AwmVerifier] = {}  # by task id
+
+
 class Scenario(msgspec.Struct, frozen=True):
     """A package as read from its folder."""
 
@@ -88,6 +123,7 @@ class Scenario(msgspec.Struct, frozen=True):
     tasks: tuple[Task, ...]
     path: Path
     digest: str  # of all files of the package, 32 hexadecimal digits
+    awm: AwmRecord | None = None  # None: a package of ours; set: the two SQL texts are empty
 
     def task(self, task_id: str) -> Task:
         """The task of this id. Raises UnknownScenario."""

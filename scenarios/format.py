@@ -26,6 +26,7 @@ import msgspec
 
 from scenarios.api import User
 from scenarios.errors import PackageError, UnknownScenario
+from scenarios.expect import ForeignRecord
 from scenarios.faults import field_sentence
 
 FILES = (
@@ -37,8 +38,8 @@ FILES = (
     "tasks.toml",
     "verify.py",
 )
-_NAME = re.compile(r"[a-z][a-z0-9_]*")
-_TASK_ID = re.compile(r"[a-z0-9][a-z0-9_-]*")
+NAME = re.compile(r"[a-z][a-z0-9_]*")
+TASK_ID = re.compile(r"[a-z0-9][a-z0-9_-]*")
 
 T = TypeVar("T")
 Difficulty = Literal["simple", "medium", "hard", "unrated"]  # unrated: AWM records
@@ -124,6 +125,7 @@ class Scenario(msgspec.Struct, frozen=True):
     path: Path
     digest: str  # of all files of the package, 32 hexadecimal digits
     awm: AwmRecord | None = None  # None: a package of ours; set: the two SQL texts are empty
+    foreign: ForeignRecord | None = None  # set: an MCP server's; SQL empty, clock and user too
 
     def task(self, task_id: str) -> Task:
         """The task of this id. Raises UnknownScenario."""
@@ -149,9 +151,9 @@ class _Tasks(msgspec.Struct, forbid_unknown_fields=True):
 
 def read(folder: Path) -> Scenario:
     """Read one package. Raises PackageError."""
-    texts = {name: _text(folder / name) for name in FILES}
-    head = _decode(folder / "scenario.toml", texts["scenario.toml"], _Head)
-    tasks = _decode(folder / "tasks.toml", texts["tasks.toml"], _Tasks).task
+    texts = {name: text_of(folder / name) for name in FILES}
+    head = decode(folder / "scenario.toml", texts["scenario.toml"], _Head)
+    tasks = decode(folder / "tasks.toml", texts["tasks.toml"], _Tasks).task
     _check_head(folder, head)
     _check_tasks(folder / "tasks.toml", tasks)
     for name in ("tools.py", "verify.py"):
@@ -172,7 +174,8 @@ def read(folder: Path) -> Scenario:
     )
 
 
-def _text(path: Path) -> str:
+def text_of(path: Path) -> str:
+    """The text of a file. Raises PackageError."""
     try:
         return path.read_text(encoding="utf-8")
     except FileNotFoundError:
@@ -181,7 +184,8 @@ def _text(path: Path) -> str:
         raise PackageError(f"{path}: the file cannot be read as UTF-8 text: {exc}") from exc
 
 
-def _decode(path: Path, text: str, kind: type[T]) -> T:
+def decode(path: Path, text: str, kind: type[T]) -> T:
+    """A TOML file's content as a struct. Raises PackageError."""
     try:
         return msgspec.convert(tomllib.loads(text), kind)
     except tomllib.TOMLDecodeError as exc:
@@ -194,18 +198,19 @@ def _decode(path: Path, text: str, kind: type[T]) -> T:
 
 def _check_head(folder: Path, head: _Head) -> None:
     path = folder / "scenario.toml"
-    if not _NAME.fullmatch(head.name):
+    if not NAME.fullmatch(head.name):
         raise PackageError(f"{path}: name: {head.name!r} is not a lower-case identifier")
     for field in ("title", "version", "description"):
         if not getattr(head, field).strip():
             raise PackageError(f"{path}: {field}: must not be empty")
-    if not _is_clock(head.clock):
+    if not is_clock(head.clock):
         raise PackageError(
             f"{path}: clock: {head.clock!r} is not a moment in UTC such as '2026-03-14T09:30:00Z'"
         )
 
 
-def _is_clock(text: str) -> bool:
+def is_clock(text: str) -> bool:
+    """Whether a text is a moment in UTC as scenarios write it."""
     try:
         datetime.strptime(text, "%Y-%m-%dT%H:%M:%SZ")  # noqa: DTZ007 - the Z is in the pattern
     except ValueError:
@@ -218,7 +223,7 @@ def _check_tasks(path: Path, tasks: tuple[Task, ...]) -> None:
         raise PackageError(f"{path}: task: the package has no task")
     seen: set[str] = set()
     for index, task in enumerate(tasks):
-        if not _TASK_ID.fullmatch(task.id):
+        if not TASK_ID.fullmatch(task.id):
             raise PackageError(f"{path}: task[{index}].id: {task.id!r} is not a lower-case word")
         if task.id in seen:
             raise PackageError(f"{path}: task[{index}].id: {task.id!r} is there twice")
@@ -227,13 +232,13 @@ def _check_tasks(path: Path, tasks: tuple[Task, ...]) -> None:
             if not getattr(task, field).strip():
                 raise PackageError(f"{path}: task {task.id!r}: {field}: must not be empty")
         for number, call in enumerate(task.oracle):
-            if fault := _not_json(call.arguments):
+            if fault := not_json(call.arguments):
                 raise PackageError(
                     f"{path}: task {task.id!r}: oracle[{number}].arguments{fault} in JSON"
                 )
 
 
-def _not_json(value: Any) -> str | None:
+def not_json(value: Any) -> str | None:
     """Where in a TOML value something is that JSON cannot say, and what; None: nowhere.
 
     Example: {"days": [datetime.date(2026, 3, 14)]} -> ".days[0]: 2026-03-14 has no like"
@@ -251,7 +256,7 @@ def _not_json(value: Any) -> str | None:
         return None if fits else f": {value} has more than 64 bits and no like"
     else:
         return f": {value} has no like"
-    return next((place + fault for place, item in inner if (fault := _not_json(item))), None)
+    return next((place + fault for place, item in inner if (fault := not_json(item))), None)
 
 
 def _check_python(path: Path, text: str) -> None:

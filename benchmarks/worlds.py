@@ -32,7 +32,7 @@ def tasks() -> list[tuple[Scenario, Task]]:
 
 def hosted(pool: LocalPool) -> dict[str, World]:
     """The bundled worlds, by name."""
-    return {scenario.name: pool.host(scenario) for scenario, _ in tasks()}
+    return {scenario.name: pool.world(scenario) for scenario, _ in tasks()}
 
 
 def episodes(count: int) -> list[tuple[Scenario, Task]]:

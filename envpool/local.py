@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from types import TracebackType
 from typing import Any
 
+from envpool.states import States
 from envpool.types import Env, StoredState, ToolResult, ToolSpec
 from envpool.world import Lease, World
 from scenarios.format import Scenario, Task
@@ -77,7 +78,7 @@ class _Leasing:
 class LocalPool:
     """Leases worlds of trusted scenarios. It implements envpool.types.Pool.
 
-    Each package is hosted once, at its first lease or by `host`; `close` gives all back.
+    Each package is hosted once, at its first lease or by `world`; `close` gives all back.
     """
 
     def __init__(self) -> None:
@@ -92,15 +93,25 @@ class LocalPool:
             f"{counts['worlds']} worlds, {counts['calls']} calls]>"
         )
 
-    def host(self, scenario: Scenario) -> World:
+    def world(self, scenario: Scenario) -> World:
         """The hosted world of a package. Raises SeedError and ToolsetError."""
         world = self._worlds.get(scenario.digest)
         if world is None:
             world = self._worlds[scenario.digest] = World(scenario)
         return world
 
+    async def host(self, scenario: Scenario) -> States:
+        return self.world(scenario)
+
+    def hosted(self, scenario: Scenario) -> States:
+        return self.world(scenario)
+
     def lease(self, scenario: Scenario, task: Task | None = None) -> _Leasing:
-        return _Leasing(self, self.host(scenario))
+        return _Leasing(self, self.world(scenario))
+
+    def isolates(self, scenario: Scenario) -> bool:
+        """Whether the scenario's code runs in workers: here, none does."""
+        return False
 
     def statistics(self) -> dict[str, int]:
         worlds = self._worlds.values()

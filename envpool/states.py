@@ -42,6 +42,11 @@ class States:
             f"{len(template.pages)} pages, {len(self.tools)} tools]>"
         )
 
+    @property
+    def start(self) -> StoredState:
+        """The state in which every world of the scenario starts."""
+        return self.stored(self.template.overlay())
+
     def stored(self, overlay: Overlay) -> StoredState:
         """A world's state for the log."""
         pages = {number + 1: page for number, page in overlay.pages.items()}

@@ -2,22 +2,25 @@
 
 `bare_cpu_s` is the CPU time of the very calls that the run made, in its order, on one warm
 connection a scenario (envpool.dedicated): arguments checked, statements run in a transaction,
-result written as JSON, and nothing around them. `overhead_ratio` is the run's CPU time by that.
+result written as JSON, and nothing around them. Calls that run in workers are made again there,
+back to back. `overhead_ratio` is the run's CPU time, its workers' included, by that.
 """
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
 from envpool.dedicated import Dedicated
-from envpool.world import World
+from envpool.placed import PlacedPool
+from envpool.states import States
 from harness.events import Label
 from harness.log_reader import LogReader, open_reader
 from harness.messages import Act
 from harness.meters import Meters, Spread, spread_of
+from scenarios.format import Scenario
 
 _REPEATS = 3  # of the bare calls; the median counts
 
@@ -55,12 +58,17 @@ Calls = list[tuple[str, Any]]  # of one episode: tool and arguments
 def measure(
     folder: Path,
     meters: Meters,
-    world_of: dict[str, World],
+    world_of: dict[str, States],
     *,
     concurrency: int,
     policy: dict[str, float] | None = None,
+    bare_elsewhere_s: float = 0.0,
 ) -> BenchReport:
-    """The report on a finished run, from its log and its meters; `world_of` by scenario's name."""
+    """The report on a finished run, from its log and its meters.
+
+    `world_of` by scenario's name: those whose calls run in this process. `bare_elsewhere_s` is
+    `bare_cpu_s` of the others.
+    """
     with open_reader(folder) as reader:
         rows = reader.episodes()
         played = list(_played(reader))
@@ -71,7 +79,8 @@ def measure(
         if row.label is not None:
             labels[str(row.label)] = labels.get(str(row.label), 0) + 1
     num_calls = sum(len(calls) for _, calls in played)
-    bare = bare_cpu_s(played, world_of) if num_calls else 0.0
+    here = [(name, calls) for name, calls in played if name in world_of]
+    bare = bare_elsewhere_s + (bare_cpu_s(here, world_of) if num_calls else 0.0)
     verdicts = sum(labels.values())
     return BenchReport(
         episodes=len(rows),
@@ -99,7 +108,24 @@ def measure(
     )
 
 
-def bare_cpu_s(played: list[tuple[str, Calls]], world_of: dict[str, World]) -> float:
+async def bare_outside_s(folder: Path, pool: PlacedPool, scenarios: Sequence[Scenario]) -> float:
+    """`bare_cpu_s` of the calls that ran in workers, made again there. Raises PoolError."""
+    outside = {scenario.name: scenario for scenario in scenarios if pool.isolates(scenario)}
+    if not outside:
+        return 0.0
+    calls: dict[str, list[Calls]] = {name: [] for name in outside}
+    with open_reader(folder) as reader:
+        for name, made in _played(reader):
+            if name in outside and made:
+                calls[name].append(made)
+    total = 0.0
+    for name, episodes in calls.items():
+        if episodes:
+            total += await pool.bare_cpu_s(outside[name], episodes)
+    return total
+
+
+def bare_cpu_s(played: list[tuple[str, Calls]], world_of: dict[str, States]) -> float:
     """CPU seconds of the episodes' calls alone: the median of several passes after a warm-up."""
     hosts = {
         name: Dedicated(world.scenario, world.template)

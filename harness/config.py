@@ -18,6 +18,7 @@ import tomli_w
 from harness.errors import SettingsError
 from harness.mqtt_settings import MqttSettings
 from scenarios.faults import field_of
+from scenarios.format import Seeding
 
 PolicyName = Literal["oracle", "mutant", "random", "noop", "scripted", "openai"]
 
@@ -55,6 +56,14 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     max_attempts: int = 8
     bus: str = ""  # mqtt://… or mqtts://…; empty: this process only
     mqtt: MqttSettings = MqttSettings()
+    awm: str = ""  # a folder of AWM's jsonl files, where the scenarios are; empty: the catalogue
+    seeding: Seeding = "awm"  # how AWM records are seeded
+    isolate: bool = False  # packages of ours run in workers, too
+    workers: int | None = None  # processes for code that is not ours; None: one a core
+    worker_memory_mb: int = 1024  # of one worker, at most
+    sandbox: Literal["auto", "required"] = "auto"  # required: refuse to run below the full sandbox
+    pool: str = ""  # http://host:port of `rehearse serve`, where the worlds are; empty: here
+    mcp: str = ""  # URL or command of an MCP server that is the world; empty: none
 
 
 def resolve(config: Path | None, flags: Mapping[str, Any]) -> Settings:
@@ -71,9 +80,14 @@ def resolve(config: Path | None, flags: Mapping[str, Any]) -> Settings:
     return settings
 
 
-def saved(settings: Settings, *, packages: Mapping[str, str], log_id: str = "") -> bytes:
-    """run.toml: the settings, and what they were run with. It bears no password. `log_id` names
-    the run's log for those who follow it over a broker."""
+def saved(
+    settings: Settings, *, packages: Mapping[str, str], log_id: str = "", sandbox: str = ""
+) -> bytes:
+    """run.toml: the settings, and what they were run with. It bears no password.
+
+    `log_id` names the run's log for those who follow it over a broker; `sandbox` is what held the
+    code that is not ours (empty: there was none).
+    """
     public = msgspec.structs.replace(
         settings,
         bus=MqttSettings(url=settings.bus).public().url if settings.bus else "",
@@ -88,7 +102,7 @@ def saved(settings: Settings, *, packages: Mapping[str, str], log_id: str = "") 
         "sqlite": apsw.sqlite_lib_version(),
         "packages": dict(packages),
         "log_id": log_id,
-    }
+    } | ({"sandbox": sandbox} if sandbox else {})
     return tomli_w.dumps(table).encode()
 
 
@@ -180,6 +194,14 @@ def _check(settings: Settings) -> None:
         value = getattr(settings, name)
         if value is not None and value <= 0:
             raise SettingsError(f"{name}: must be more than 0, not {value}")
+    if settings.workers is not None and settings.workers < 1:
+        raise SettingsError(f"workers: must be at least 1, not {settings.workers}")
+    if settings.worker_memory_mb < 256:
+        raise SettingsError(
+            f"worker_memory_mb: must be at least 256, not {settings.worker_memory_mb}"
+        )
+    if settings.pool and settings.mcp:
+        raise SettingsError("mcp: a world is an MCP server or leased from a pool, not both")
     if settings.think:
         think_range(settings.think)
     if settings.policy == "scripted" and not settings.script:

@@ -169,6 +169,7 @@ class Episode:
             fingerprint=stage.history.fingerprint,
             package=plan.scenario.digest,
             world=self.env.start_digest,
+            seeding="" if plan.scenario.awm is None else plan.scenario.awm.seeding,
         )
         stage.recorder.stamp(plan.episode, plan.attempt, started)
 

@@ -59,6 +59,7 @@ class EpisodeStarted(msgspec.Struct, frozen=True, tag="started", gc=False):
     fingerprint: str  # the history policy's
     package: str  # the scenario package's digest
     world: str  # the start state's digest
+    seeding: str = ""  # how an AWM record was seeded; empty: a package of ours
 
 
 class StepTaken(msgspec.Struct, frozen=True, tag="step", gc=False, omit_defaults=True):

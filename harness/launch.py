@@ -3,7 +3,8 @@
 The roof hands in what this package may not know: `court_of`, which makes the judge of a run.
 """
 
-from collections.abc import Callable, Sequence
+import os
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack
 from hashlib import blake2b
 from pathlib import Path
@@ -13,9 +14,10 @@ from typing import Any
 
 import anyio.to_thread
 import msgspec
+from envpool.workers.pool import WorkerSettings
 from rich.console import Console
 
-from envpool.local import LocalPool
+from envpool.placed import PlacedPool
 from harness.config import Settings, log_id_of, saved, think_range
 from harness.dialects.base import Dialect
 from harness.dialects.choose import dialect_of
@@ -40,20 +42,29 @@ from harness.process import allow_many_files, run
 from harness.session import Court, Link, Parts, run_session
 from harness.store import LOG_NAME, write_atomically
 from harness.tuning import tune_memory
+from scenarios.catalogue import AwmFolder, find
 from scenarios.format import Scenario, Task
 
-CourtOf = Callable[[LocalPool, Sequence[Scenario]], Court]
+CourtOf = Callable[[PlacedPool, Sequence[Scenario]], Court]
+After = Callable[[PlacedPool, Meters], Awaitable[Any]]  # what is done while the pool is still open
 
 
 class Launched(msgspec.Struct, frozen=True):
-    """What is left of a run besides its log. The pool is the caller's to close."""
+    """What is left of a run besides its log."""
 
     meters: Meters
-    pool: LocalPool
     policy: dict[str, float]  # the policy's own statistics, where it has some
+    after: Any = None  # what `after` gave
 
 
-def launch(settings: Settings, folder: Path, *, resume: bool, court_of: CourtOf) -> Launched:
+def launch(
+    settings: Settings,
+    folder: Path,
+    *,
+    resume: bool,
+    court_of: CourtOf,
+    after: After | None = None,
+) -> Launched:
     """Run what the settings say into a folder; progress goes to standard error.
 
     A run that fails before its first fact leaves no folder. Raises HarnessError, ScenarioError and
@@ -62,34 +73,92 @@ def launch(settings: Settings, folder: Path, *, resume: bool, court_of: CourtOf)
     if (folder / LOG_NAME).exists() and not resume:
         raise LogError(f"{folder}: there is a run already; --resume goes on, or name another")
     tasks, plans = planned(settings)
-    pool = LocalPool()
-    for scenario, _ in tasks:
-        pool.host(scenario)
     client = _client(settings) if settings.policy == "openai" else None
-    parts = _parts(settings, pool, tasks, client, court_of)
     if settings.bus:
         broker_of(msgspec.structs.replace(settings.mqtt, url=settings.bus))  # before any file is
     is_new = not folder.exists()
-    _begin(folder, settings, tasks)
-    if settings.bus:
-        parts = msgspec.structs.replace(parts, link=_link(settings, folder, len(plans)))
     allow_many_files(settings.concurrency + 256)
     tune_memory()
-    meters = Meters()
+    launching = _Launching(settings, folder, tasks, plans, client, court_of, after, resume)
     try:
-        run(_session, folder, plans, parts, settings.concurrency, meters, resume, client)
+        return run(launching.launch)
     except Exception:
-        if is_new and not _has_episodes(folder):
+        if is_new and folder.exists() and not _has_episodes(folder):
             rmtree(folder)
         raise
-    return Launched(meters, pool, {} if client is None else client.statistics())
+
+
+class _Launching(msgspec.Struct, frozen=True):
+    """One launch's work inside of the event loop."""
+
+    settings: Settings
+    folder: Path
+    tasks: list[tuple[Scenario, Task]]
+    plans: list[EpisodePlan]
+    client: OpenAIPolicy | None
+    court_of: CourtOf
+    after: After | None
+    resume: bool
+
+    async def launch(self) -> Launched:
+        settings, client = self.settings, self.client
+        async with AsyncExitStack() as stack:
+            pool = await stack.enter_async_context(pool_of(settings))
+            for scenario in {scenario.digest: scenario for scenario, _ in self.tasks}.values():
+                await pool.host(scenario)
+            parts = await _parts(settings, pool, self.tasks, client, self.court_of)
+            _begin(self.folder, settings, self.tasks, level=pool.level)
+            if settings.bus:
+                link = _link(settings, self.folder, len(self.plans))
+                parts = msgspec.structs.replace(parts, link=link)
+            if client is not None:
+                await stack.enter_async_context(client)
+            meters = Meters(pool)
+            await run_session(
+                self.folder,
+                self.plans,
+                parts,
+                concurrency=settings.concurrency,
+                meters=meters,
+                resume=self.resume,
+                console=Console(stderr=True),
+            )
+            left = None if self.after is None else await self.after(pool, meters)
+            return Launched(meters, {} if client is None else client.statistics(), left)
+
+
+def pool_of(settings: Settings) -> PlacedPool:
+    """The pool of the settings, to be entered."""
+    workers = WorkerSettings(
+        workers=settings.workers or len(os.sched_getaffinity(0)),
+        memory_mb=settings.worker_memory_mb,
+        sandbox=settings.sandbox,
+    )
+    if settings.call_timeout is not None:
+        workers = msgspec.structs.replace(workers, call_deadline=settings.call_timeout)
+    return PlacedPool(workers, isolate=settings.isolate)
+
+
+def finder(settings: Settings) -> Callable[[str], Scenario]:
+    """How scenarios of these settings are found by name. Raises ScenarioError."""
+    if settings.awm:
+        folder = AwmFolder(Path(settings.awm), seeding=settings.seeding)
+        return folder.find
+    return find
 
 
 def planned(settings: Settings) -> tuple[list[tuple[Scenario, Task]], list[EpisodePlan]]:
     """The tasks and episodes of the settings. Raises SettingsError and ScenarioError."""
     if not settings.scenarios:
         raise SettingsError("scenarios: name at least one scenario")
-    tasks = chosen_tasks(settings.scenarios)
+    tasks = chosen_tasks(settings.scenarios, finder(settings))
+    if settings.policy in ("oracle", "mutant"):
+        for scenario, task in tasks:
+            if task.kind == "open":
+                raise SettingsError(
+                    f"policy: {settings.policy!r} plays what a task's author wrote down, and "
+                    f"{scenario.name}:{task.id} has no oracle"
+                )
     plans = plan_of(
         tasks,
         episodes=settings.episodes,
@@ -99,10 +168,13 @@ def planned(settings: Settings) -> tuple[list[tuple[Scenario, Task]], list[Episo
     return tasks, list(plans)
 
 
-def described(settings: Settings, tasks: Sequence[tuple[Scenario, Task]]) -> bytes:
-    """run.toml for a new run of these settings."""
+def described(
+    settings: Settings, tasks: Sequence[tuple[Scenario, Task]], *, level: str = ""
+) -> bytes:
+    """run.toml for a new run of these settings. `level` is what holds the code that is not ours;
+    empty: there is none."""
     packages = {scenario.name: scenario.digest for scenario, _ in tasks}
-    return saved(settings, packages=packages, log_id=token_hex(8))
+    return saved(settings, packages=packages, log_id=token_hex(8), sandbox=level)
 
 
 def fresh_folder(settings: Settings) -> Path:
@@ -114,24 +186,26 @@ def fresh_folder(settings: Settings) -> Path:
     return folder
 
 
-def _begin(folder: Path, settings: Settings, tasks: Sequence[tuple[Scenario, Task]]) -> None:
+def _begin(
+    folder: Path, settings: Settings, tasks: Sequence[tuple[Scenario, Task]], *, level: str
+) -> None:
     try:
         folder.mkdir(parents=True, exist_ok=True)
         if not (folder / "run.toml").exists():
-            write_atomically(folder / "run.toml", described(settings, tasks))
+            write_atomically(folder / "run.toml", described(settings, tasks, level=level))
     except OSError as exc:
         raise LogError(f"{folder}: the run folder cannot be written: {exc}") from exc
 
 
-def _parts(
+async def _parts(
     settings: Settings,
-    pool: LocalPool,
+    pool: PlacedPool,
     tasks: Sequence[tuple[Scenario, Task]],
     client: OpenAIPolicy | None,
     court_of: CourtOf,
 ) -> Parts:
     dialect = dialect_of(settings.dialect, mend=settings.format_rules != "awm")
-    policy: Policy = client or _player(settings, dialect, pool, tasks)
+    policy: Policy = client or await _player(settings, dialect, pool, tasks)
     if settings.think:
         policy = ThinkPolicy(policy, *think_range(settings.think), settings.seed)
     scenarios = [scenario for scenario, _ in tasks]
@@ -152,29 +226,6 @@ def _parts(
         ),
         judge=court_of(pool, scenarios) if settings.judge == "code" else None,
     )
-
-
-async def _session(
-    folder: Path,
-    plans: Sequence[EpisodePlan],
-    parts: Parts,
-    concurrency: int,
-    meters: Meters,
-    resume: bool,
-    client: OpenAIPolicy | None,
-) -> None:
-    async with AsyncExitStack() as stack:
-        if client is not None:
-            await stack.enter_async_context(client)
-        await run_session(
-            folder,
-            plans,
-            parts,
-            concurrency=concurrency,
-            meters=meters,
-            resume=resume,
-            console=Console(stderr=True),
-        )
 
 
 def _has_episodes(folder: Path) -> bool:
@@ -201,10 +252,10 @@ def _client(settings: Settings) -> OpenAIPolicy:
     )
 
 
-def _player(
+async def _player(
     settings: Settings,
     dialect: Dialect,
-    pool: LocalPool,
+    pool: PlacedPool,
     tasks: Sequence[tuple[Scenario, Task]],
 ) -> Policy:
     """The policies that play what somebody wrote down."""
@@ -215,26 +266,24 @@ def _player(
     if settings.policy == "random":
         return RandomPolicy(dialect)
     if settings.policy == "mutant":
-        return MutantPolicy(dialect, _writes_of(pool))
+        return MutantPolicy(dialect, await _writes_of(pool, tasks))
     script = ScriptedPolicy(Path(settings.script), dialect)
     script.require([(scenario.name, task.id) for scenario, task in tasks])
     return script
 
 
-def _writes_of(pool: LocalPool) -> Callable[[Scenario, Task], list[bool]]:
-    """Which calls of an oracle change rows, found by making them once."""
+async def _writes_of(
+    pool: PlacedPool, tasks: Sequence[tuple[Scenario, Task]]
+) -> Callable[[Scenario, Task], list[bool]]:
+    """Which calls of each oracle change rows, found by making them once."""
     known: dict[tuple[str, str], list[bool]] = {}
-
-    def writes(scenario: Scenario, task: Task) -> list[bool]:
-        key = (scenario.digest, task.id)
-        if key not in known:
-            lease = pool.host(scenario).lease()
-            known[key] = [
-                bool(lease.call(call.name, call.arguments).changes) for call in task.oracle
+    for scenario, task in tasks:
+        async with pool.lease(scenario, task) as env:
+            known[scenario.digest, task.id] = [
+                bool((await env.call(call.name, call.arguments, f"c{index}-0")).changes)
+                for index, call in enumerate(task.oracle)
             ]
-        return known[key]
-
-    return writes
+    return lambda scenario, task: known[scenario.digest, task.id]
 
 
 def _link(settings: Settings, folder: Path, episodes: int) -> Link:

@@ -19,7 +19,7 @@ own business. Runs on asyncio.
 import reprlib
 import time
 from collections.abc import Awaitable, Callable, Sequence
-from contextlib import closing
+from contextlib import AsyncExitStack
 from pathlib import Path
 from traceback import walk_tb
 from typing import Any
@@ -29,7 +29,7 @@ import anyio.to_thread
 import msgspec
 import structlog
 
-from envpool.local import LocalPool
+from envpool.placed import PlacedPool
 from envpool.types import ToolResult, ToolSpec
 from harness.dialects.base import call_id, unfit
 from harness.dialects.native import Native
@@ -186,7 +186,7 @@ class AgentEnv:
 
 
 OwnAgent = Callable[[TaskView, AgentEnv], Awaitable[str]]
-CourtMaker = Callable[[LocalPool, Sequence[Scenario]], Court]
+CourtMaker = Callable[[PlacedPool, Sequence[Scenario]], Court]
 
 
 class Rehearsal(RunReport, frozen=True, kw_only=True):
@@ -220,7 +220,11 @@ async def rehearse(
     folder = Path(output)
     tasks = chosen_tasks(scenarios)
     plans = plan_of(tasks, episodes=episodes, group_size=group_size, seed=seed)
-    with closing(LocalPool()) as pool, warnings_only():
+    async with AsyncExitStack() as stack:
+        stack.enter_context(warnings_only())
+        pool = await stack.enter_async_context(PlacedPool())
+        for scenario in {scenario.digest: scenario for scenario, _ in tasks}.values():
+            await pool.host(scenario)
         parts = Parts(
             pool=pool,
             policy=_Own(agent),

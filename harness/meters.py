@@ -14,8 +14,23 @@ _EVERY = 0.01  # seconds between two looks at the loop's lag
 class Live(Protocol):
     """How many worlds are live; a pool, as the meters see it."""
 
-    num_live: int
-    max_live: int  # at once, so far
+    @property
+    def num_live(self) -> int:
+        """Now."""
+
+    @property
+    def max_live(self) -> int:
+        """At once, so far."""
+
+
+class Outside(Protocol):
+    """What a run costs outside of this process: a pool whose worlds live in workers."""
+
+    def cpu_s(self) -> float:
+        """CPU seconds so far."""
+
+    def rss(self) -> int:
+        """Bytes."""
 
 
 class Spread(msgspec.Struct, frozen=True):
@@ -40,20 +55,22 @@ def spread_of(values: "array[float]", *, scale: float = 1.0) -> Spread:
 class Meters:
     """Collects one run's measurements. `watch` is its task.
 
-    Loop lag is how much later than asked a sleeping task wakes. Memory is sampled with it.
+    Loop lag is how much later than asked a sleeping task wakes. Memory is sampled with it. CPU and
+    memory are those of this process and of what is `outside` (None: nothing).
     """
 
-    def __init__(self) -> None:
+    def __init__(self, outside: Outside | None = None) -> None:
+        self._outside = outside
         self.leases = array("d")  # seconds
         self.calls = array("d")
         self.steps = array("d")  # the wait for the reply left out
         self.lags = array("d")
         self._process = psutil.Process()
-        self.rss_start = self._process.memory_info().rss  # bytes
+        self.rss_start = self._rss()  # bytes
         self.rss_max = self.rss_start
         self.live_max = 0  # live worlds at most
         self._began = time.perf_counter()
-        self._began_cpu = time.process_time()
+        self._began_cpu = self._cpu_s()
         self.wall_s = 0.0
         self.cpu_s = 0.0
         self.leased = self.leases.append
@@ -63,12 +80,12 @@ class Meters:
     def start(self) -> None:
         """The clocks of `wall_s` and `cpu_s` begin now."""
         self._began = time.perf_counter()
-        self._began_cpu = time.process_time()
+        self._began_cpu = self._cpu_s()
 
     def stop(self) -> None:
         """The clocks end."""
         self.wall_s = time.perf_counter() - self._began
-        self.cpu_s = time.process_time() - self._began_cpu
+        self.cpu_s = self._cpu_s() - self._began_cpu
 
     async def watch(self, live: Live) -> None:
         """Sample the loop's lag and the process's memory until cancelled."""
@@ -86,11 +103,18 @@ class Meters:
 
     def look(self, num_live: int) -> None:
         """Sample memory now."""
-        rss = self._process.memory_info().rss
+        rss = self._rss()
         if rss >= self.rss_max:
             self.rss_max = rss
         if num_live > self.live_max:
             self.live_max = num_live
+
+    def _cpu_s(self) -> float:
+        return time.process_time() + (0.0 if self._outside is None else self._outside.cpu_s())
+
+    def _rss(self) -> int:
+        outside = 0 if self._outside is None else self._outside.rss()
+        return int(self._process.memory_info().rss) + outside
 
     @property
     def rss_per_live_world_kb(self) -> float:

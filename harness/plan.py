@@ -1,7 +1,7 @@
 """Which episodes a run consists of: a pure function of its settings, so that a run that goes on
 after a crash has the same episodes."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from hashlib import blake2b
 
 import msgspec
@@ -24,10 +24,12 @@ class EpisodePlan(msgspec.Struct, frozen=True):
     attempt: int = 1
 
 
-def chosen_tasks(names: Sequence[str]) -> list[tuple[Scenario, Task]]:
+def chosen_tasks(
+    names: Sequence[str], find: Callable[[str], Scenario] = find
+) -> list[tuple[Scenario, Task]]:
     """The tasks of scenarios given as `name`, `path` or `name:task`, alternating between them.
 
-    Raises ScenarioError.
+    `find` finds a scenario by what stands before the colon. Raises ScenarioError.
 
     Example: ["shop", "desk:late"] -> [(shop, first task), (desk, late), (shop, second task), …]
     """

@@ -15,13 +15,13 @@ A limit: a log cannot hold half a surrogate pair and has a question mark in its 
 was given one in its arguments may replay to another result.
 """
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import msgspec
 
-from envpool.local import LocalPool
-from envpool.world import World
+from envpool.states import States
+from envpool.types import Pool
 from harness.errors import LogError
 from harness.events import EpisodeStarted, Judged, Label
 from harness.log_reader import LogReader
@@ -30,7 +30,7 @@ from harness.trajectory import Trajectory
 from scenarios.format import Scenario
 
 ScenarioOf = Callable[[str, str], Scenario]  # by name and package digest
-Judge = Callable[[Trajectory], Judged]
+Judge = Callable[[Trajectory], Awaitable[Judged]]
 Progress = Callable[[int], None]  # given the number of episodes that are done
 
 
@@ -99,9 +99,9 @@ class WhatIfReport(msgspec.Struct, frozen=True):
     cut_off: int
 
 
-def replay(
+async def replay(
     reader: LogReader,
-    pool: LocalPool,
+    pool: Pool,
     scenario_of: ScenarioOf,
     *,
     progress: Progress | None = None,
@@ -111,7 +111,7 @@ def replay(
     `scenario_of` finds the package of a logged world. Raises LogError when it gives another one,
     and whatever it raises itself.
     """
-    worlds: dict[tuple[str, str], World] = {}
+    worlds: dict[tuple[str, str], States] = {}
     told = Told(reader.path)
     verified = Verified()
     episodes = steps = calls = cut_off = unchecked = 0
@@ -126,9 +126,10 @@ def replay(
         if world is None:
             scenario = scenario_of(*key)
             _require_same(reader.path, started, scenario)
-            world = worlds[key] = pool.host(scenario)
-        played = PlayedAgain(trajectory, world, told)
-        difference = played.compare(trajectory.ended, verified)
+            world = worlds[key] = await pool.host(scenario)
+        async with pool.lease(world.scenario, None) as env:
+            played = PlayedAgain(trajectory, world, env, told)
+            difference = await played.compare(trajectory.ended, verified)
         if difference is not None:
             divergences.append(_divergence(trajectory, difference))
         episodes += 1
@@ -140,9 +141,9 @@ def replay(
     return ReplayReport(episodes, steps, calls, tuple(divergences), cut_off, unchecked)
 
 
-def what_if(
+async def what_if(
     reader: LogReader,
-    pool: LocalPool,
+    pool: Pool,
     changed: Scenario,
     judge: Judge,
     *,
@@ -157,7 +158,7 @@ def what_if(
     Raises LogError when the log has no episode of this scenario, PoolError when the package cannot
     be hosted, and what `judge` raises.
     """
-    world = pool.host(changed)
+    world = await pool.host(changed)
     tasks = {task.id for task in changed.tasks}
     told = Told(reader.path)
     tally = _Tally(changed)
@@ -170,9 +171,10 @@ def what_if(
         elif started.task not in tasks:
             tally.missing[started.task] = tally.missing.get(started.task, 0) + 1
         else:
-            played = PlayedAgain(trajectory, world, told)
-            again, difference = played.again(trajectory.ended)
-            tally.add(trajectory, difference, judge(again), played.num_calls)
+            async with pool.lease(changed, None) as env:
+                played = PlayedAgain(trajectory, world, env, told)
+                again, difference = await played.again(trajectory.ended)
+            tally.add(trajectory, difference, await judge(again), played.num_calls)
             if progress is not None:
                 progress(tally.episodes)
     if not (tally.episodes or tally.missing or tally.cut_off):

@@ -7,8 +7,9 @@ from typing import Any, Literal
 
 import msgspec
 
-from envpool.types import StoredState, ToolResult
-from envpool.world import Lease, World
+from envpool.errors import WorldError
+from envpool.states import States
+from envpool.types import Env, StoredState, ToolResult
 from harness.dialects.base import Dialect, call_id
 from harness.dialects.choose import dialect_of
 from harness.episode import user_of
@@ -92,7 +93,7 @@ class Verified:
     def __init__(self) -> None:
         self._known: set[bytes] = set()
 
-    def difference(self, world: World, state: StoredState) -> tuple[str, str] | None:
+    def difference(self, world: States, state: StoredState) -> tuple[str, str] | None:
         """Expected and found where the pages do not rebuild the digest; None when they do."""
         content = _content(state)
         if content in self._known:
@@ -121,12 +122,13 @@ def _content(state: StoredState) -> bytes:
 class PlayedAgain:
     """One episode, played again in a world that is fresh."""
 
-    __slots__ = ("_briefing", "_dialect", "_lease", "_trajectory", "fold", "num_calls")
+    __slots__ = ("_briefing", "_dialect", "_env", "_trajectory", "_world", "fold", "num_calls")
 
-    def __init__(self, trajectory: Trajectory, world: World, told: Told) -> None:
+    def __init__(self, trajectory: Trajectory, world: States, env: Env, told: Told) -> None:
         started, scenario = trajectory.started, world.scenario
         self._trajectory = trajectory
-        self._lease: Lease = world.lease()
+        self._world = world
+        self._env = env
         self._dialect = told.dialect(trajectory)
         self._briefing = Briefing(
             started.instruction, scenario.policy, world.tools, user_of(scenario), scenario.clock
@@ -135,11 +137,11 @@ class PlayedAgain:
         self.fold = None if history is None else HistoryFold(history, self._dialect, self._briefing)
         self.num_calls = 0
 
-    def compare(self, ended: EpisodeEnded, verified: Verified) -> Difference | None:
+    async def compare(self, ended: EpisodeEnded, verified: Verified) -> Difference | None:
         """The first thing that is not as logged; None when everything is."""
         started, steps = self._trajectory.started, self._trajectory.steps
-        if started.world != self._lease.start_digest:
-            return _aside("start", started.world, self._lease.start_digest)
+        if started.world != self._env.start_digest:
+            return _aside("start", started.world, self._env.start_digest)
         windows = None if self.fold is None else windows_of(self.fold, steps)
         for index, step in enumerate(steps):
             # The fold takes a step when the next window is asked for: after it was compared.
@@ -147,7 +149,7 @@ class PlayedAgain:
             difference = (
                 _misplaced(index, step)
                 or _other_window(index, step, first_turn)
-                or self._compare_results(index, step)
+                or await self._compare_results(index, step)
             )
             if difference is not None:
                 return difference
@@ -157,45 +159,50 @@ class PlayedAgain:
             )
         return None if ended.state is None else self._compare_state(ended.state, verified)
 
-    def _compare_results(self, index: int, step: StepTaken) -> Difference | None:
+    async def _compare_results(self, index: int, step: StepTaken) -> Difference | None:
         calls = _calls(step)
         if len(calls) != len(step.results):
             expected, found = f"{len(step.results)} results", f"{len(calls)} calls"
             return Difference("results", index, None, None, expected, found)
         for position, (call, logged) in enumerate(zip(calls, step.results, strict=True)):
-            difference = self._compare_call(index, position, call, logged)
+            difference = await self._compare_call(index, position, call, logged)
             if difference is not None:
                 return difference
         return None
 
-    def _compare_call(
+    async def _compare_call(
         self, index: int, position: int, call: AgentCall, logged: ToolResult
     ) -> Difference | None:
-        result = self._call(call)
+        try:
+            result = await self._call(call)
+        except WorldError as exc:
+            expected = f"{logged.error or 'success'}: {logged.text}"
+            told = apart(expected, f"the world broke: {exc}")
+            return _of_call("error", index, position, call, *told)
         difference = _difference(index, position, call, logged, result)
         if difference is None and result.digest != logged.digest:
             return _of_call("digest", index, position, call, logged.digest, result.digest)
         return difference
 
-    def _call(self, call: AgentCall) -> ToolResult:
+    async def _call(self, call: AgentCall) -> ToolResult:
         local = self._dialect.local(call, self._briefing)
         if local is not None:
             return local
         self.num_calls += 1
-        return self._lease.call(call.name, call.arguments, call.id)
+        return await self._env.call(call.name, call.arguments, call.id)
 
     def _compare_state(self, state: StoredState, verified: Verified) -> Difference | None:
         """Equal pages are equal states: the pool writes the same bytes for the same work."""
-        world, lease = self._lease.world, self._lease
+        world, env = self._world, self._env
         if state.template != world.template.digest:
             expected, found = f"template {state.template}", f"template {world.template.digest}"
             return _aside("state", expected, found)
         if (broken := verified.difference(world, state)) is not None:
             return _aside("state", *broken)
-        if state.digest != lease.digest:
-            rows = world.diff(world.restored(state), lease.overlay)
+        replayed = env.state()
+        if state.digest != replayed.digest:
+            rows = world.diff(world.restored(state), world.restored(replayed))
             return _aside("state", *differing_rows(rows))
-        replayed = lease.state()
         if state.pages == replayed.pages and state.num_pages == replayed.num_pages:
             return None
         numbers = state.pages.keys() | replayed.pages.keys()
@@ -205,19 +212,19 @@ class PlayedAgain:
         found = f"equal rows in {replayed.num_pages} pages; other bytes in pages: {pages}"
         return _aside("state", expected, found)
 
-    def again(self, ended: EpisodeEnded) -> tuple[Trajectory, Difference | None]:
+    async def again(self, ended: EpisodeEnded) -> tuple[Trajectory, Difference | None]:
         """The episode as it would have been recorded, and the first call that gave another
         result."""
         first: Difference | None = None
         steps = []
         for index, step in enumerate(self._trajectory.steps):
             calls = _calls(step)
-            results = tuple(map(self._call, calls))
+            results = tuple([await self._call(call) for call in calls])
             if first is None:
                 first = _first_difference(index, calls, step.results, results)
             steps.append(msgspec.structs.replace(step, results=results))
-        state = None if ended.state is None else self._lease.state()
-        world = self._lease.world
+        state = None if ended.state is None else self._env.state()
+        world = self._world
         started = msgspec.structs.replace(
             self._trajectory.started, package=world.scenario.digest, world=world.start_digest
         )

@@ -18,7 +18,7 @@ import msgspec
 import structlog
 from rich.console import Console
 
-from envpool.local import LocalPool
+from envpool.types import Pool
 from harness.bus import LocalBus, Subscription
 from harness.dialects.base import Dialect
 from harness.dialects.rules import FormatSettings
@@ -50,7 +50,7 @@ class Court(Protocol):
     async def serve(self, subscription: Subscription, record: Verdict) -> None:
         """Judge every episode that ends, until the bus is closed."""
 
-    def judge(self, trajectory: Trajectory) -> Event:
+    async def verdict(self, trajectory: Trajectory) -> Event:
         """The verdict on one episode from the log."""
 
 
@@ -70,7 +70,7 @@ Link = Callable[[int], AbstractAsyncContextManager[Publisher]]  # given the log'
 class Parts(msgspec.Struct, frozen=True):
     """What a run is made of, chosen by the roof."""
 
-    pool: LocalPool
+    pool: Pool
     policy: Policy
     dialect: Dialect
     history: HistoryPolicy
@@ -119,7 +119,7 @@ async def _run(
     monitor = Monitor(total=len(wanted), judged=parts.judge is not None)
     monitor.restore(done, judged=True)
     monitor.restore([row for row, _ in unjudged], judged=False)
-    worlds = [_mounted(parts.pool, scenario) for scenario in _scenarios(wanted)]
+    worlds = [await _mounted(parts.pool, scenario) for scenario in _scenarios(wanted)]
     meters.start()
     async with AsyncExitStack() as stack:
         log = await stack.enter_async_context(open_log(folder, resume=resume))
@@ -237,7 +237,7 @@ async def _judge_left(
         for row, seq in unjudged:
             trajectory = reader.trajectory(row.episode)
             recorder.open(row.episode, seq=seq)
-            recorder.stamp(row.episode, row.attempt, parts.judge.judge(trajectory))
+            recorder.stamp(row.episode, row.attempt, await parts.judge.verdict(trajectory))
             recorder.close(row.episode)
             await anyio.lowlevel.checkpoint()
 
@@ -278,8 +278,8 @@ def _scenarios(plans: Iterable[EpisodePlan]) -> list[Scenario]:
     return list({plan.scenario.digest: plan.scenario for plan in plans}.values())
 
 
-def _mounted(pool: LocalPool, scenario: Scenario) -> MountedWorld:
-    world = pool.host(scenario)
+async def _mounted(pool: Pool, scenario: Scenario) -> MountedWorld:
+    world = await pool.host(scenario)
     return MountedWorld(
         package=scenario.digest,
         scenario=scenario.name,

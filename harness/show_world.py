@@ -5,8 +5,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from envpool.states import States
 from envpool.types import ToolSpec
-from envpool.world import World
 from scenarios.api import User
 
 
@@ -34,10 +34,10 @@ class WorldReport(msgspec.Struct, frozen=True):
     tasks: tuple[TaskAbout, ...]
 
 
-def world_report(world: World) -> WorldReport:
+def world_report(world: States) -> WorldReport:
     """What there is to know of a hosted world."""
     scenario = world.scenario
-    rows = world.dump(world.lease().overlay)
+    rows = world.dump(world.template.overlay())
     return WorldReport(
         name=scenario.name,
         title=scenario.title,

@@ -9,11 +9,18 @@ verifier that broke leave the episode unjudged, with the reason.
 from collections import Counter
 from collections.abc import Callable, Iterable
 
-from envpool.world import World
+from envpool.states import States
 from harness.events import Ending, Judged, Label
 from harness.trajectory import Trajectory
 from judge.errors import VerifierError
-from judge.evidence import Evidence, episode_digest, gather
+from judge.evidence import (
+    Evidence,
+    changes_of,
+    ended_of,
+    episode_digest,
+    gather,
+    verify_here,
+)
 from judge.rewards import AWM, RewardProfile, rewards_of
 from judge.verifier import Verifier
 from scenarios.checks import Finding
@@ -27,7 +34,7 @@ class _Court:
 
     __slots__ = ("_idle", "tasks", "verifier", "world")
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: States) -> None:
         self.world = world
         self.verifier = Verifier(world.scenario)
         self.tasks = {task.id: task for task in world.scenario.tasks}
@@ -40,8 +47,8 @@ class _Court:
         """
         goals = self._idle.get(task.id)
         if goals is None:
-            before, after = self.world.states(self.world.lease().state(), ())
-            goals = _met(self.verifier.run(task, before, after, ""))
+            before, after = self.world.states(self.world.start, ())
+            goals = met_goals(self.verifier.run(task, before, after, ""))
             self._idle[task.id] = goals
         return goals
 
@@ -51,7 +58,7 @@ class CodeJudge:
 
     name = NAME
 
-    def __init__(self, world_of: Callable[[str], World], profile: RewardProfile = AWM) -> None:
+    def __init__(self, world_of: Callable[[str], States], profile: RewardProfile = AWM) -> None:
         self._world_of = world_of
         self._profile = profile
         self._courts: dict[str, _Court] = {}
@@ -70,28 +77,22 @@ class CodeJudge:
     def judge_with_evidence(self, trajectory: Trajectory) -> tuple[Judged, Evidence | None]:
         """The verdict and what it is based on (None: the scenario has no such task)."""
         court = self._court(trajectory.started.scenario)
-        digest = episode_digest(trajectory)
         task = court.tasks.get(trajectory.started.task)
         if task is None:
-            scenario, missing = trajectory.started.scenario, trajectory.started.task
-            return _unjudged(digest, f"scenario {scenario!r} has no task {missing!r}", ()), None
-        evidence = gather(trajectory, task=task, world=court.world, verifier=court.verifier)
-        try:
-            label, why = _label(evidence, court, task)
-        except VerifierError as exc:
-            label, why = None, str(exc)
-        if label is None:
-            return _unjudged(digest, why, evidence.findings), evidence
-        reward, step_rewards = rewards_of(label, trajectory, self._profile)
-        judged = Judged(
-            judge=NAME,
-            label=label,
-            reward=reward,
-            step_rewards=step_rewards,
-            findings=evidence.findings,
-            episode_digest=digest,
+            return no_such_task(trajectory), None
+        verification = verify_here(
+            ended_of(trajectory),
+            changes_of(trajectory),
+            task=task,
+            world=court.world,
+            verifier=court.verifier,
         )
-        return judged, evidence
+        evidence = gather(trajectory, verification)
+        try:
+            idle = court.idle_goals(task) if needs_idle(evidence) else Counter[str]()
+        except VerifierError as exc:
+            return unjudged(trajectory, str(exc), evidence.findings), evidence
+        return verdict(trajectory, evidence, idle, self._profile), evidence
 
     def _court(self, scenario: str) -> _Court:
         court = self._courts.get(scenario)
@@ -100,8 +101,49 @@ class CodeJudge:
         return court
 
 
-def _label(evidence: Evidence, court: _Court, task: Task) -> tuple[Label | None, str]:
-    """The label, or None and why there is none. Raises VerifierError."""
+def verdict(
+    trajectory: Trajectory, evidence: Evidence, idle: Counter[str], profile: RewardProfile
+) -> Judged:
+    """The code judge's verdict. `idle` are the goals met by doing nothing (see `needs_idle`)."""
+    label, why = _label(evidence, idle)
+    if label is None:
+        return unjudged(trajectory, why, evidence.findings)
+    reward, step_rewards = rewards_of(label, trajectory, profile)
+    return Judged(
+        judge=NAME,
+        label=label,
+        reward=reward,
+        step_rewards=step_rewards,
+        findings=evidence.findings,
+        episode_digest=episode_digest(trajectory),
+    )
+
+
+def needs_idle(evidence: Evidence) -> bool:
+    """Whether the verdict depends on which goals doing nothing meets."""
+    return not _decided(evidence) and bool(met_goals(evidence.findings))
+
+
+def no_such_task(trajectory: Trajectory) -> Judged:
+    """The verdict on an episode whose task the scenario does not have (any more)."""
+    started = trajectory.started
+    return unjudged(trajectory, f"scenario {started.scenario!r} has no task {started.task!r}", ())
+
+
+def unjudged(trajectory: Trajectory, why: str, findings: tuple[Finding, ...]) -> Judged:
+    """No verdict, and why."""
+    return Judged(
+        judge=NAME,
+        label=None,
+        reward=None,
+        findings=findings,
+        unjudged=why,
+        episode_digest=episode_digest(trajectory),
+    )
+
+
+def _decided(evidence: Evidence) -> tuple[Label | None, str] | None:
+    """The label, or None and why there is none, as far as goals met in part do not matter."""
     findings = evidence.findings
     ending = evidence.ending
     if ending is Ending.ANSWERED and findings and all(finding.passed for finding in findings):
@@ -116,13 +158,20 @@ def _label(evidence: Evidence, court: _Court, task: Task) -> tuple[Label | None,
         return Label.AGENT_ERROR, ""
     if not all(finding.passed for finding in findings if finding.kind == "guard"):
         return Label.AGENT_ERROR, ""
-    met = _met(findings)
-    if met and met - court.idle_goals(task):
+    return None
+
+
+def _label(evidence: Evidence, idle: Counter[str]) -> tuple[Label | None, str]:
+    decided = _decided(evidence)
+    if decided is not None:
+        return decided
+    if met_goals(evidence.findings) - idle:
         return Label.PARTIALLY_COMPLETED, ""
     return Label.AGENT_ERROR, ""
 
 
-def _met(findings: Iterable[Finding]) -> Counter[str]:
+def met_goals(findings: Iterable[Finding]) -> Counter[str]:
+    """How often each goal, by name, was met."""
     return Counter(f.name for f in findings if f.passed and f.kind == "goal")
 
 
@@ -130,14 +179,3 @@ def _not_the_agents_fault(evidence: Evidence) -> str:
     if evidence.ending is Ending.CANCELLED:
         return "the episode was cancelled"
     return f"the model could not answer: {evidence.error or 'no reason was logged'}"
-
-
-def _unjudged(digest: str, why: str, findings: tuple[Finding, ...]) -> Judged:
-    return Judged(
-        judge=NAME,
-        label=None,
-        reward=None,
-        findings=findings,
-        unjudged=why,
-        episode_digest=digest,
-    )

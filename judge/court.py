@@ -1,21 +1,32 @@
 """The judge of a run: the code judge over the worlds of the run's scenarios."""
 
 from collections.abc import Awaitable, Callable, Iterable
+from typing import Protocol
 
-from envpool.local import LocalPool
-from envpool.world import World
+from envpool.states import States
 from harness.bus import Subscription
 from harness.events import Judged
 from harness.trajectory import Trajectory
 from judge import judging
 from judge.code import CodeJudge
 from judge.errors import JudgeError
+from judge.isolated import IsolatedJudge, Verifies
 from judge.rewards import AWM, RewardProfile
 from scenarios.format import Scenario
 
 
+class Hosts(Protocol):
+    """A pool as the court sees it. One that isolates scenarios is a Verifies too."""
+
+    def hosted(self, scenario: Scenario) -> States:
+        """A scenario that is ready."""
+
+    def isolates(self, scenario: Scenario) -> bool:
+        """Whether the scenario's code, its verifiers included, runs in workers only."""
+
+
 class CodeCourt:
-    """Judges the episodes of some scenarios, live or from the log, in the pool's own worlds.
+    """Judges the episodes of some scenarios, live or from the log. The pool has hosted them.
 
     An episode belongs to the package with its digest. Where none has it, as when a changed package
     judges an old log, it belongs to the last one of its scenario's name. Making it raises
@@ -23,12 +34,11 @@ class CodeCourt:
     """
 
     def __init__(
-        self, pool: LocalPool, scenarios: Iterable[Scenario], profile: RewardProfile = AWM
+        self, pool: Hosts, scenarios: Iterable[Scenario], profile: RewardProfile = AWM
     ) -> None:
-        self._judges: dict[str, CodeJudge] = {}  # by package digest, and by scenario name
+        self._judges: dict[str, CodeJudge | IsolatedJudge] = {}  # by package digest, and by name
         for scenario in {scenario.digest: scenario for scenario in scenarios}.values():
-            judge = CodeJudge(_always(pool.host(scenario)), profile)
-            judge.prepare(scenario.name)
+            judge = _judge_of(pool, scenario, profile)
             self._judges[scenario.digest] = self._judges[scenario.name] = judge
 
     async def serve(
@@ -37,8 +47,9 @@ class CodeCourt:
         """Judge every episode that ends, until the bus is closed (see judge.judging.serve)."""
         await judging.serve(subscription, self, record)
 
-    def judge(self, trajectory: Trajectory) -> Judged:
-        """The verdict on an episode that is over; ValueError when it is not.
+    def judge(self, trajectory: Trajectory) -> Judged | Awaitable[Judged]:
+        """The verdict on an episode that is over, to be awaited where a worker is asked;
+        ValueError when it is not over.
 
         Raises JudgeError for a scenario that is none of the court's.
         """
@@ -51,6 +62,17 @@ class CodeCourt:
             )
         return judge.judge(trajectory)
 
+    async def verdict(self, trajectory: Trajectory) -> Judged:
+        """The same, awaited."""
+        given = self.judge(trajectory)
+        return given if isinstance(given, Judged) else await given
 
-def _always(world: World) -> Callable[[str], World]:
-    return lambda _: world
+
+def _judge_of(pool: Hosts, scenario: Scenario, profile: RewardProfile) -> CodeJudge | IsolatedJudge:
+    world = pool.hosted(scenario)
+    if pool.isolates(scenario):
+        assert isinstance(pool, Verifies)
+        return IsolatedJudge(scenario, world.start, pool, profile)
+    judge = CodeJudge(lambda _: world, profile)
+    judge.prepare(scenario.name)
+    return judge

@@ -6,7 +6,7 @@ import msgspec
 
 from envpool.changes import net_changes
 from envpool.errors import StateError
-from envpool.world import World
+from envpool.states import States
 from harness.events import Ending, EpisodeEnded
 from harness.messages import FormatError
 from harness.store import storable
@@ -27,6 +27,14 @@ class FormatFault(msgspec.Struct, frozen=True, gc=False):
     reason: str
 
 
+class Verification(msgspec.Struct, frozen=True):
+    """What a task's verifier said of an end."""
+
+    findings: tuple[Finding, ...] = ()
+    unverified: str | None = None  # why there are no findings; None: the verifier ran
+    observed: str = ""  # JSON that an AWM verifier of kind `sql` returned: evidence, no verdict
+
+
 class Evidence(msgspec.Struct, frozen=True):
     """What the code knows of an episode that is over."""
 
@@ -39,36 +47,30 @@ class Evidence(msgspec.Struct, frozen=True):
     tool_errors: dict[str, int]  # cause (see envpool.types) -> calls that failed of it
     format_faults: tuple[FormatFault, ...]
     world_failed: bool  # the world broke, one of its tools did, or its state cannot be had
+    observed: str = ""  # see Verification
 
 
-def gather(trajectory: Trajectory, *, task: Task, world: World, verifier: Verifier) -> Evidence:
+def gather(trajectory: Trajectory, verification: Verification) -> Evidence:
     """The evidence of an episode that is over. Raises ValueError when it is not."""
-    ended = trajectory.ended
-    if ended is None:
-        raise ValueError(f"episode {trajectory.episode} is not over")
+    ended = ended_of(trajectory)
     errors: dict[str, int] = {}
     faults: list[FormatFault] = []
-    moves: list[tuple[RowChange, ...]] = []
     for index, step in enumerate(trajectory.steps):
         for result in step.results:
             if result.error is not None:
                 errors[result.error] = errors.get(result.error, 0) + 1
-            elif result.changes:
-                moves.append(result.changes)
         if isinstance(step.decision, FormatError):
             faults.append(FormatFault(index, step.decision.reason))
         elif step.reward is not None:
             last = index == len(trajectory.steps) - 1
             faults.append(FormatFault(index, (ended.error or "") if last else ""))
-    changes = net_changes(moves) if moves else ()
-    findings, unverified = _verify(ended, changes, task=task, world=world, verifier=verifier)
     return Evidence(
         ending=ended.ending,
         error=ended.error,
         answer=ended.answer,
-        changes=changes,
-        findings=findings,
-        unverified=unverified,
+        changes=changes_of(trajectory),
+        findings=verification.findings,
+        unverified=verification.unverified,
         tool_errors=errors,
         format_faults=tuple(faults),
         world_failed=(
@@ -77,25 +79,42 @@ def gather(trajectory: Trajectory, *, task: Task, world: World, verifier: Verifi
             or "internal" in errors
             or "timeout" in errors
         ),
+        observed=verification.observed,
     )
 
 
-def _verify(
+def ended_of(trajectory: Trajectory) -> EpisodeEnded:
+    """How the episode ended. Raises ValueError when it is not over."""
+    if trajectory.ended is None:
+        raise ValueError(f"episode {trajectory.episode} is not over")
+    return trajectory.ended
+
+
+def changes_of(trajectory: Trajectory) -> tuple[RowChange, ...]:
+    """The world's rows, end against start. Calls that failed count: where the tools commit for
+    themselves, a call may change rows and fail after."""
+    moves = [
+        result.changes for step in trajectory.steps for result in step.results if result.changes
+    ]
+    return net_changes(moves) if moves else ()
+
+
+def verify_here(
     ended: EpisodeEnded,
     changes: tuple[RowChange, ...],
     *,
     task: Task,
-    world: World,
+    world: States,
     verifier: Verifier,
-) -> tuple[tuple[Finding, ...], str | None]:
-    """The findings, or why there are none."""
+) -> Verification:
+    """What the verifier of a package of ours says, run in this process."""
     if ended.state is None:
-        return (), "the world could not tell its state"
+        return Verification((), "the world could not tell its state")
     try:
         before, after = world.states(ended.state, changes)
-        return verifier.run(task, before, after, ended.answer), None
+        return Verification(verifier.run(task, before, after, ended.answer))
     except (StateError, VerifierError) as exc:
-        return (), str(exc)
+        return Verification((), str(exc))
 
 
 def episode_digest(trajectory: Trajectory) -> str:

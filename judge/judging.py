@@ -10,17 +10,20 @@ import msgspec
 
 from harness.bus import Subscription
 from harness.events import EpisodeEnded, EpisodeStarted, Judged, Label, StepTaken
+from harness.session import only
 from harness.trajectory import Assembly, Trajectory
 
 _SLICE = 0.005  # seconds of judging between two turns of the loop; one verdict a turn would leave
 # the judge ever further behind a thousand episodes that all take a step in each turn
+_AT_ONCE = 64  # verdicts that are waited for
 
 
 class Judge(Protocol):
     """Says what an episode is worth."""
 
-    def judge(self, trajectory: Trajectory) -> Judged:
-        """The verdict on an episode that is over."""
+    def judge(self, trajectory: Trajectory) -> Judged | Awaitable[Judged]:
+        """The verdict on an episode that is over; one that takes time is awaited, beside
+        others."""
 
 
 async def serve(
@@ -36,37 +39,62 @@ async def serve(
 
     Raises ValueError for an episode whose beginning was missed.
     """
+    try:
+        await _serve(subscription, judge, record)
+    except BaseExceptionGroup as group:
+        failure = only(group)
+        if failure is group:
+            raise
+        raise failure from None
+
+
+async def _serve(
+    subscription: Subscription,
+    judge: Judge,
+    record: Callable[[str, int, Judged], Awaitable[None]],
+) -> None:
     live: dict[tuple[str, int], Assembly] = {}
-    while True:
-        try:
-            records = await subscription.receive()
-        except anyio.EndOfStream:
-            return
-        slice_ends = time.perf_counter() + _SLICE
-        for news in records:
-            event = news.event
-            key = (news.episode, news.attempt)
-            if isinstance(event, StepTaken) and (assembly := live.get(key)) is not None:
-                assembly.steps.append(event)
-            elif isinstance(event, EpisodeStarted | StepTaken):
-                live[key] = Assembly(news)
-            elif isinstance(event, EpisodeEnded):
-                assembly = live.pop(key, None) or Assembly(news)
-                assembly.add(news)
-                await record(*key, judge.judge(assembly.trajectory()))
-                if time.perf_counter() > slice_ends:
-                    await anyio.lowlevel.checkpoint()
-                    slice_ends = time.perf_counter() + _SLICE
+    room = anyio.CapacityLimiter(_AT_ONCE)
+
+    async def later(key: tuple[str, int], verdict: Awaitable[Judged]) -> None:
+        async with room:
+            await record(*key, await verdict)
+
+    async with anyio.create_task_group() as waiting:
+        while True:
+            try:
+                records = await subscription.receive()
+            except anyio.EndOfStream:
+                return
+            slice_ends = time.perf_counter() + _SLICE
+            for news in records:
+                event = news.event
+                key = (news.episode, news.attempt)
+                if isinstance(event, StepTaken) and (assembly := live.get(key)) is not None:
+                    assembly.steps.append(event)
+                elif isinstance(event, EpisodeStarted | StepTaken):
+                    live[key] = Assembly(news)
+                elif isinstance(event, EpisodeEnded):
+                    assembly = live.pop(key, None) or Assembly(news)
+                    assembly.add(news)
+                    verdict = judge.judge(assembly.trajectory())
+                    if isinstance(verdict, Judged):
+                        await record(*key, verdict)
+                    else:
+                        waiting.start_soon(later, key, verdict)
+                    if time.perf_counter() > slice_ends:
+                        await anyio.lowlevel.checkpoint()
+                        slice_ends = time.perf_counter() + _SLICE
 
 
 def judge_log(
-    trajectories: Iterable[Trajectory], judge: Judge
+    trajectories: Iterable[Trajectory], judge: Callable[[Trajectory], Judged]
 ) -> Iterator[tuple[Trajectory, Judged]]:
     """The verdicts on logged episodes, one by one. Those that were cut off are left out: a
     resumed run does them again."""
     for trajectory in trajectories:
         if trajectory.ended is not None:
-            yield trajectory, judge.judge(trajectory)
+            yield trajectory, judge(trajectory)
 
 
 class Unjudged(msgspec.Struct, frozen=True):

@@ -63,7 +63,7 @@ async def test_the_report(tmp_path: Path, dialect: Any) -> None:
     )
     wanted = list(plan_of(tasks, episodes=30, group_size=1, seed=0))
     await run_session(tmp_path, wanted, parts, concurrency=10, meters=meters)
-    report = measure(tmp_path, meters, {"library": pool.host(scenario)}, concurrency=10)
+    report = measure(tmp_path, meters, {"library": pool.world(scenario)}, concurrency=10)
     num_calls = sum(len(plan.task.oracle) for plan in wanted)
     num_openers = len(dialect.openers()) * 30
     assert (report.episodes, report.tool_calls) == (30, num_calls)
@@ -81,7 +81,7 @@ async def test_the_report(tmp_path: Path, dialect: Any) -> None:
 def test_bare_calls_change_what_they_should() -> None:
     """The bare calls are the very calls: those that the world refuses cost time, too, and each
     episode begins anew."""
-    world = LocalPool().host(library())
+    world = LocalPool().world(library())
     pay = ("pay_fine", {"member_id": 2, "amount_cents": 350, "method": "card"})
     unknown = ("no_such_tool", {})
     assert bare_cpu_s([("library", [pay, unknown, pay])] * 20, {"library": world}) > 0

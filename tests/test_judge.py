@@ -401,7 +401,7 @@ async def test_live_and_off_line_agree(batch: int, world: World) -> None:
     ]
     off_line = {
         (trajectory.episode, trajectory.attempt): judged
-        for trajectory, judged in judge_log(stored, CodeJudge(lambda _: library()))
+        for trajectory, judged in judge_log(stored, CodeJudge(lambda _: library()).judge)
     }
     assert live == off_line
     assert len(live) == len(episodes)
@@ -460,7 +460,7 @@ async def test_an_episode_whose_beginning_was_missed(missed: int, world: World) 
 def test_what_was_cut_off_is_not_judged(world: World, judge: CodeJudge) -> None:
     """An attempt without an end is left for the resumed run."""
     live = msgspec.structs.replace(oracle(world, "overdue"), ended=None)
-    assert list(judge_log([live], judge)) == []
+    assert list(judge_log([live], judge.judge)) == []
 
 
 def test_the_summary_counts(world: World, judge: CodeJudge) -> None:
@@ -477,7 +477,7 @@ def test_the_summary_counts(world: World, judge: CodeJudge) -> None:
         idle,
         dead,
     ]
-    assert summarise(judge_log(trajectories, judge)) == Summary(
+    assert summarise(judge_log(trajectories, judge.judge)) == Summary(
         episodes=4,
         labels={
             Label.COMPLETED: 2,

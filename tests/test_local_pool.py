@@ -14,8 +14,8 @@ async def test_a_package_is_hosted_once(tmp_path: Path) -> None:
     first, copy = ledger(tmp_path / "a"), ledger(tmp_path / "b")
     other = ledger(tmp_path / "c", policy_md="Be kind.")
     pool = LocalPool()
-    assert pool.host(first) is pool.host(copy)
-    assert pool.host(other) is not pool.host(first)
+    assert pool.world(first) is pool.world(copy)
+    assert pool.world(other) is not pool.world(first)
     async with pool.lease(first), pool.lease(copy), pool.lease(other):
         pass
     assert pool.statistics() == {"worlds": 2, "live": 0, "max_live": 3, "leases": 3, "calls": 0}
@@ -40,12 +40,12 @@ async def test_closing_gives_every_world_back(tmp_path: Path) -> None:
     """A closed pool hosts nothing, may be closed again, and hosts anew when asked."""
     scenario = ledger(tmp_path)
     pool = LocalPool()
-    world = pool.host(scenario)
+    world = pool.world(scenario)
     world.dump(world.template.overlay())
     pool.close()
     pool.close()
     assert pool.statistics()["worlds"] == 0
     with pytest.raises(Exception, match="closed"):
         world.lease().call("wipe", {})
-    assert pool.host(scenario).lease().call("wipe", {}).text == "1"
+    assert pool.world(scenario).lease().call("wipe", {}).text == "1"
     pool.close()

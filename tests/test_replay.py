@@ -40,6 +40,7 @@ from harness.replay_report import render_replay, render_what_if
 from harness.session import Parts, run_session
 from judge.court import CodeCourt
 from scenarios.format import Call, Scenario, read
+from tests.finished import finished
 from tests.worlds import LIBRARY, variant
 
 Change = Callable[[Record], Record | None]
@@ -98,12 +99,12 @@ def _replayed(
     folder: Path, scenario: Scenario, *, progress: Callable[[int], None] | None = None
 ) -> ReplayReport:
     with open_reader(folder) as reader, closing(LocalPool()) as pool:
-        return replay(reader, pool, lambda name, package: scenario, progress=progress)
+        return finished(replay(reader, pool, lambda name, package: scenario, progress=progress))
 
 
 def _asked(folder: Path, changed: Scenario) -> WhatIfReport:
     with open_reader(folder) as reader, closing(LocalPool()) as pool:
-        return what_if(reader, pool, changed, CodeCourt(pool, [changed]).judge)
+        return finished(what_if(reader, pool, changed, CodeCourt(pool, [changed]).verdict))
 
 
 async def _rewritten(folder: Path, copy: Path, change: Change) -> Path:
@@ -373,7 +374,7 @@ async def test_a_final_state_of_other_rows_is_told_by_its_rows(tmp_path: Path) -
     """Where a whole other state is stored, the rows that differ are named."""
     scenario = await _run(tmp_path / "run", tasks=["lend-two"])
     with closing(LocalPool()) as pool:
-        lease = pool.host(scenario).lease()
+        lease = pool.world(scenario).lease()
         for call in (LEND_EMMA, Call("lend_book", {"member_id": 3, "book_id": 22, "days": 7})):
             assert not lease.call(call.name, call.arguments).is_error
         state = lease.state()

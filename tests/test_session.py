@@ -358,7 +358,7 @@ class BrokenCourt:
                 if num == 3:
                     raise self._bug
 
-    def judge(self, trajectory: Trajectory) -> Event:
+    async def verdict(self, trajectory: Trajectory) -> Event:
         raise self._bug
 
 

@@ -1,0 +1,119 @@
+"""The verbs that run episodes: run, bench."""
+
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import click
+import msgspec
+
+from envpool.placed import PlacedPool
+from harness.bench import BenchReport, bare_outside_s, measure
+from harness.config import Settings, swept
+from harness.errors import SettingsError
+from harness.launch import described, finder, fresh_folder, launch, planned
+from harness.log_reader import open_reader
+from harness.meters import Meters
+from harness.plan import chosen_tasks
+from harness.report import RunReport, render_bench, render_run_report, render_sweep, report_of
+from harness.store import write_atomically
+from harness.verbs.flags import console_of, court_of, run_flags, settings_of, write_json
+
+
+@click.command("run")
+@run_flags
+def run_command(
+    config: Path | None,
+    output: Path | None,
+    resume: bool,
+    dry_run: bool,
+    json_file: str | None,
+    **flags: Any,
+) -> None:
+    """Run episodes and log them."""
+    settings = settings_of(config, output, resume, flags)
+    if output is None:
+        output = fresh_folder(settings)
+    if dry_run:
+        _print_settings(settings)
+        return
+    launch(settings, output, resume=resume, court_of=court_of(settings))
+    report = _report(output)
+    write_atomically(output / "report.json", msgspec.json.format(msgspec.json.encode(report)))
+    console = console_of(json_file)
+    console.print(f"run folder {output}", highlight=False)
+    render_run_report(report, console)
+    write_json(report, json_file)
+
+
+@click.command("bench")
+@run_flags
+@click.option("--sweep", metavar="FIELD=A,B,C", help="Bench once for each value of a setting.")
+def bench_command(
+    config: Path | None,
+    output: Path | None,
+    resume: bool,
+    dry_run: bool,
+    json_file: str | None,
+    sweep: str | None,
+    **flags: Any,
+) -> None:
+    """Run episodes and measure them."""
+    if resume:
+        raise SettingsError("--resume: a benchmark is measured in one go; `rehearse run` resumes")
+    settings = settings_of(config, output, resume, flags)
+    if dry_run:
+        _print_settings(settings)
+        return
+    console = console_of(json_file)
+    if sweep is None:
+        report = _bench(settings, output)
+        render_bench(report, console)
+        write_json(report, json_file)
+        return
+    name, runs = swept(settings, sweep)
+    reports = []
+    for value, one in runs:
+        folder = None if output is None else output / f"{name}-{value}"
+        reports.append((value, _bench(one, folder)))
+    render_sweep(name, reports, console)
+    write_json({"sweep": name, "runs": [{name: v, "bench": r} for v, r in reports]}, json_file)
+
+
+def _bench(settings: Settings, output: Path | None) -> BenchReport:
+    if output is not None:
+        report = _measured(settings, output)
+        write_atomically(output / "report.json", msgspec.json.format(msgspec.json.encode(report)))
+        return report
+    with tempfile.TemporaryDirectory(prefix="rehearse-") as folder:
+        return _measured(settings, Path(folder) / "bench")
+
+
+def _measured(settings: Settings, folder: Path) -> BenchReport:
+    tasks = chosen_tasks(settings.scenarios, finder(settings))
+    scenarios = list({scenario.digest: scenario for scenario, _ in tasks}.values())
+
+    async def report(pool: PlacedPool, meters: Meters) -> BenchReport:
+        here = [scenario for scenario in scenarios if not pool.isolates(scenario)]
+        return measure(
+            folder,
+            meters,
+            {scenario.name: pool.hosted(scenario) for scenario in here},
+            concurrency=settings.concurrency,
+            bare_elsewhere_s=await bare_outside_s(folder, pool, scenarios),
+        )
+
+    launched = launch(settings, folder, resume=False, court_of=court_of(settings), after=report)
+    measured: BenchReport = launched.after
+    return msgspec.structs.replace(measured, policy=launched.policy)
+
+
+def _print_settings(settings: Settings) -> None:
+    tasks, plans = planned(settings)
+    click.echo(described(settings, tasks).decode(), nl=False)
+    click.echo(f"# {len(plans)} episodes of {len(tasks)} tasks")
+
+
+def _report(folder: Path) -> RunReport:
+    with open_reader(folder) as reader:
+        return report_of(reader.episodes())

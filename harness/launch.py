@@ -222,7 +222,7 @@ async def _parts(
             token_limit=settings.token_limit,
             time_limit=settings.time_limit,
             reply_timeout=settings.reply_timeout,
-            call_timeout=settings.call_timeout,
+            call_timeout=None,  # the pool's own deadline, see pool_of
         ),
         judge=court_of(pool, scenarios) if settings.judge == "code" else None,
     )

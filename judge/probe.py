@@ -3,8 +3,8 @@
 from random import Random
 from typing import Any
 
+from envpool.states import States
 from envpool.types import ToolSpec
-from envpool.world import World
 from harness.policies.random_calls import random_arguments
 from scenarios.format import Call
 
@@ -20,7 +20,7 @@ class Prober:
     empty text, a quote, zero.
     """
 
-    def __init__(self, world: World, seed: int) -> None:
+    def __init__(self, world: States, seed: int) -> None:
         self._rng = Random(seed)
         self._pool = plausible(world)
 
@@ -34,7 +34,7 @@ class Prober:
         return Call(tool.name, arguments)
 
 
-def plausible(world: World) -> dict[str, list[Any]]:
+def plausible(world: States) -> dict[str, list[Any]]:
     """The values of a world's start state by column name.
 
     A key `id` of the table `orders` counts as `order_id` too. Blobs and NULL are left out.

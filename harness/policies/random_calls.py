@@ -45,7 +45,9 @@ class _Draw:
         if schema.get("enum"):
             return rng.choice(schema["enum"])
         if branches := schema.get("anyOf") or schema.get("oneOf"):
-            return self.value(self._branch(branches, depth), name, depth)
+            one = schema.get("type")  # beside the branches, where AWM's tools are listed
+            fitting = [branch for branch in branches if one and branch.get("type") == one]
+            return self.value(self._branch(fitting or branches, depth), name, depth)
         kind = schema.get("type") or ("object" if "properties" in schema else "string")
         if isinstance(kind, list):
             kind = "null" if depth > 4 and "null" in kind else rng.choice(kind)

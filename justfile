@@ -16,20 +16,26 @@ sync:
     {{bin}}/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
     touch .venv/.synced
 
-# See that the MQTT broker of the tests is installed (Debian, Homebrew).
+# See that the tests' broker and the sandbox's tools are installed (Debian; on macOS the broker only).
 setup:
     #!/usr/bin/env bash
     set -euo pipefail
     PATH="$PATH:/usr/sbin:/usr/local/sbin:/opt/homebrew/sbin"
-    command -v mosquitto >/dev/null && exit 0
+    missing=()
+    command -v mosquitto >/dev/null || missing+=(mosquitto)
+    if [ "$(uname)" = Linux ]; then
+        command -v bwrap >/dev/null || missing+=(bubblewrap)
+        ldconfig -p | grep -q 'libseccomp\.so\.2' || missing+=(libseccomp2)
+    fi
+    [ ${#missing[@]} -gt 0 ] || exit 0
     if command -v apt-get >/dev/null; then
         sudo=$([ "$(id -u)" = 0 ] || echo sudo)
         $sudo apt-get update -qq
-        $sudo env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends mosquitto
+        $sudo env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "${missing[@]}"
     elif command -v brew >/dev/null; then
-        brew install mosquitto
+        brew install "${missing[@]}"
     else
-        echo "mosquitto is missing: install it with your system's packages" >&2
+        echo "missing: ${missing[*]}; install them with your system's packages" >&2
         exit 1
     fi
 

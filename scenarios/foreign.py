@@ -29,6 +29,7 @@ from scenarios.api import User
 from scenarios.checks import Finding, says
 from scenarios.errors import PackageError
 from scenarios.expect import CallCheck, ForeignRecord
+from scenarios.files import convert, parse_toml, read_text
 from scenarios.format import (
     NAME,
     TASK_ID,
@@ -36,10 +37,8 @@ from scenarios.format import (
     Difficulty,
     Scenario,
     Task,
-    decode,
     is_clock,
     not_json,
-    text_of,
 )
 
 NOBODY = User("", "", "")  # the file does not say who acts
@@ -70,8 +69,8 @@ def read_foreign(path: Path, target: str) -> Scenario:
 
     Its digest is that of the file and the target. Raises PackageError naming file and field.
     """
-    text = text_of(path)
-    file = decode(path, text, _File)
+    text = read_text(path)
+    file = convert(path, parse_toml(path, text), _File)
     _check_head(path, file)
     seen: set[str] = set()
     for index, task in enumerate(file.task):

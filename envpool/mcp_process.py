@@ -1,0 +1,189 @@
+"""One MCP server as a process of its own: started for a lease, spoken to over its standard streams,
+gone with all its children when the lease ends.
+
+Covered at the end: the process, its process group, and descendants that left the group while their
+parents lived. Not covered: a daemon that left the group and whose parent ended before it.
+"""
+
+import os
+import signal
+import tempfile
+from collections import deque
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager, suppress
+from subprocess import PIPE
+from typing import Unpack
+
+import anyio
+import mcp_types
+import psutil
+from anyio.abc import ByteReceiveStream, Process
+from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
+from fastmcp.client.transports.base import ClientTransport, SessionKwargs, TransportOptions
+from mcp import ClientSession
+from mcp.shared.message import SessionMessage
+
+SCRATCH = "{scratch}"  # in a command: the path of a folder that is fresh for each process
+_INHERITED = ("HOME", "LANG", "LC_ALL", "LOGNAME", "PATH", "SHELL", "TERM", "TZ", "USER")
+_MAX_LINE = 64 * 2**20  # bytes of one message
+_ERRORS_KEPT = 2_000  # bytes of standard error that are remembered
+_GRACE = 1.0  # seconds to end once its input is closed, and again once it is asked to
+
+_Incoming = MemoryObjectSendStream[SessionMessage | Exception]
+_Outgoing = MemoryObjectReceiveStream[SessionMessage]
+
+
+class ServerProcess(ClientTransport):
+    """A server's process, as fastmcp's Client connects to it: once.
+
+    `environment` names the variables that it inherits besides the harmless ones: secrets are not
+    handed on unasked. Every process has a fresh folder, `{scratch}` in its command and its TMPDIR.
+    """
+
+    def __init__(self, command: Sequence[str], environment: Sequence[str] = ()) -> None:
+        self._command = command
+        self._environment = environment
+        self._errors: deque[int] = deque(maxlen=_ERRORS_KEPT)
+        self._heard = anyio.Event()  # it will write nothing more
+        self._process: Process | None = None
+
+    def __repr__(self) -> str:
+        return f"<ServerProcess {self._command[0]!r}>"
+
+    @asynccontextmanager
+    async def connect_session(
+        self,
+        *,
+        transport_options: TransportOptions | None = None,
+        **session_kwargs: Unpack[SessionKwargs],
+    ) -> AsyncIterator[ClientSession]:
+        """The process, running and connected, until the block is left."""
+        made = (transport_options or TransportOptions()).session_class
+        with tempfile.TemporaryDirectory(prefix="rehearse-mcp-", ignore_cleanup_errors=True) as at:
+            process = self._process = await self._start(at)
+            to_us, incoming = anyio.create_memory_object_stream[SessionMessage | Exception](16)
+            outgoing, to_it = anyio.create_memory_object_stream[SessionMessage](16)
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(_read, process, to_us)
+                tasks.start_soon(_write, process, to_it, to_us)
+                tasks.start_soon(self._hear, process.stderr)
+                try:
+                    async with made(incoming, outgoing, **session_kwargs) as session:
+                        yield session
+                finally:
+                    with anyio.CancelScope(shield=True):
+                        await _end(process)
+                    for stream in (incoming, outgoing, to_us, to_it):
+                        stream.close()
+                    tasks.cancel_scope.cancel()
+
+    def obituary(self) -> str:
+        """How it ended and what it wrote last to standard error, in words; empty while it runs."""
+        if self._process is None:
+            return "it was not started"
+        status = self._process.returncode
+        if status is None:
+            return ""
+        how = f"ended with status {status}"
+        if status < 0:
+            with suppress(ValueError):
+                how = f"was ended by {signal.Signals(-status).name}"
+        said = " ".join(bytes(self._errors).decode(errors="replace").split())[-300:]
+        return f"it {how}" + (f", and last said: {said}" if said else "")
+
+    async def dead(self, within: float) -> bool:
+        """Whether it has ended, or does so within so many seconds; its last words are heard."""
+        if self._process is None:
+            return False
+        with anyio.move_on_after(within):
+            await self._process.wait()
+            await self._heard.wait()
+        return self._process.returncode is not None
+
+    async def _start(self, scratch: str) -> Process:
+        command = [part.replace(SCRATCH, scratch) for part in self._command]
+        kept = {*_INHERITED, *self._environment}
+        environment = {name: os.environ[name] for name in kept if name in os.environ}
+        environment["TMPDIR"] = scratch
+        return await anyio.open_process(
+            command,
+            stdin=PIPE,
+            stdout=PIPE,
+            stderr=PIPE,
+            env=environment,
+            start_new_session=True,
+        )
+
+    async def _hear(self, stream: ByteReceiveStream | None) -> None:
+        """Keep the end of what it writes to standard error; never let that pipe fill."""
+        assert stream is not None
+        with suppress(anyio.BrokenResourceError, anyio.ClosedResourceError, OSError):
+            async for chunk in stream:
+                self._errors.extend(chunk)
+        self._heard.set()
+
+
+async def _read(process: Process, to_us: _Incoming) -> None:
+    """Hand on each line of its output as a message; a line that is none is handed on as what is
+    wrong with it, and one without end closes the connection."""
+    assert process.stdout is not None
+    pending = bytearray()
+    with suppress(anyio.BrokenResourceError, anyio.ClosedResourceError, OSError):
+        async with to_us:
+            async for chunk in process.stdout:
+                pending += chunk
+                if len(pending) > _MAX_LINE:
+                    return
+                *lines, rest = pending.split(b"\n") if b"\n" in chunk else (pending,)
+                pending = bytearray(rest)
+                for line in lines:
+                    if line.strip():
+                        await to_us.send(_message(bytes(line)))
+
+
+def _message(line: bytes) -> SessionMessage | Exception:
+    try:
+        return SessionMessage(mcp_types.jsonrpc_message_adapter.validate_json(line, by_name=False))
+    except ValueError as exc:
+        return exc
+
+
+async def _write(process: Process, to_it: _Outgoing, to_us: _Incoming) -> None:
+    assert process.stdin is not None
+    try:
+        async for message in to_it:
+            text = message.message.model_dump_json(by_alias=True, exclude_unset=True)
+            await process.stdin.send(text.encode() + b"\n")
+    except (anyio.BrokenResourceError, anyio.ClosedResourceError, OSError):
+        to_us.close()  # or who waits for an answer would wait for ever
+
+
+async def _end(process: Process) -> None:
+    """End it as the protocol says: close its input, then ask, then kill; its children with it."""
+    family = _descendants(process.pid)
+    assert process.stdin is not None
+    with suppress(anyio.BrokenResourceError, anyio.ClosedResourceError, OSError):
+        await process.stdin.aclose()
+    for ask in (None, signal.SIGTERM, signal.SIGKILL):
+        if ask is not None:
+            _signal_group(process.pid, ask)
+        with anyio.move_on_after(_GRACE):
+            await process.wait()
+            break
+    _signal_group(process.pid, signal.SIGKILL)
+    for child in family:
+        with suppress(psutil.Error):  # it ended; psutil tells it from another of its number
+            child.kill()
+    await process.aclose()
+
+
+def _descendants(pid: int) -> list[psutil.Process]:
+    try:
+        return psutil.Process(pid).children(recursive=True)
+    except psutil.Error:
+        return []
+
+
+def _signal_group(group: int, number: signal.Signals) -> None:
+    with suppress(ProcessLookupError, PermissionError):  # nobody is left in it
+        os.killpg(group, number)

@@ -1,0 +1,62 @@
+"""MCP results in words: what an agent that reads text is shown of them."""
+
+from typing import Any
+
+import mcp_types
+import msgspec
+
+_encode = msgspec.json.Encoder().encode
+
+
+def text_of(result: mcp_types.CallToolResult) -> str:
+    """A result as one text: its parts one below the other, what is no text told in words, and
+    its structured content where no text says the same.
+
+    Example: text "found 2", a PNG of 812 bytes, structured {"count": 2} ->
+    found 2
+    [image/png image, 812 bytes]
+    {"count":2}
+    """
+    lines = [_line(block) for block in result.content]
+    structured = result.structured_content
+    if structured is not None and not any(_says(line, structured) for line in lines):
+        lines.append(_json(structured))
+    return "\n".join(lines)
+
+
+def _line(block: Any) -> str:
+    match block:
+        case mcp_types.TextContent():
+            return block.text
+        case mcp_types.ImageContent() | mcp_types.AudioContent():
+            return f"[{block.mime_type} {block.type}, {_num_bytes(block.data)} bytes]"
+        case mcp_types.ResourceLink():
+            about = f": {block.description}" if block.description else ""
+            return f"[link to {block.uri}, {block.title or block.name}{about}]"
+        case mcp_types.EmbeddedResource(resource=mcp_types.TextResourceContents() as inner):
+            return f"[{inner.uri}]\n{inner.text}"
+        case mcp_types.EmbeddedResource(resource=mcp_types.BlobResourceContents() as inner):
+            kind = inner.mime_type or "binary"
+            return f"[{inner.uri}, {kind}, {_num_bytes(inner.blob)} bytes]"
+    return f"[{block.type}]"
+
+
+def _says(text: str, structured: dict[str, Any]) -> bool:
+    """Whether a text is the structured content, or what servers wrap into `result` of it."""
+    wanted: list[Any] = [structured]
+    if structured.keys() == {"result"}:
+        wanted.append(structured["result"])
+    if text in (value for value in wanted if isinstance(value, str)):
+        return True
+    try:
+        return msgspec.json.decode(text) in wanted
+    except msgspec.DecodeError:
+        return False
+
+
+def _num_bytes(base64: str) -> int:
+    return len(base64.rstrip("=")) * 3 // 4
+
+
+def _json(value: Any) -> str:
+    return _encode(value).decode()

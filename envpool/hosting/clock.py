@@ -39,6 +39,7 @@ _MANY_READS = 10_000
 _NODE = 0x02_00_00_00_00_01  # for uuid1, instead of the machine's own address
 
 _travellers: list[Any] = time_machine.traveller_stack
+real_sleep = time.sleep
 _slept = threading.local()  # .call, .seconds: what a thread other than the call's has slept in it
 
 
@@ -120,6 +121,11 @@ class _Stream:
 
 _stream = _Stream(b"unseeded")
 _installed = False
+
+
+def is_hosted() -> bool:
+    """Whether a `frozen` block is open: what runs is hosted code."""
+    return bool(_travellers)
 
 
 def seeded(digest: str, num_calls: int) -> None:

@@ -2,10 +2,13 @@
 
 ScenarioError
 ├── PackageError      a package on disk is broken: the sentence names the file and the field
+│   └── RecordError   so is an AWM record: file, line and reason
 └── UnknownScenario   no bundled scenario has this name and no folder has this path
 
 ToolError is not in the tree: it is how a tool tells the agent that it will not do as asked.
 """
+
+from pathlib import Path
 
 
 class ScenarioError(Exception):
@@ -14,6 +17,17 @@ class ScenarioError(Exception):
 
 class PackageError(ScenarioError):
     """A package on disk is broken; the message names the file, the field and the fault."""
+
+
+class RecordError(PackageError):
+    """A record of an AWM folder is broken, or a line of it; `line` None: it is not there."""
+
+    def __init__(self, folder: Path, file: str, line: int | None, reason: str) -> None:
+        place = folder / file if line is None else f"{folder / file}: line {line}"
+        super().__init__(f"{place}: {reason}")
+        self.file = file
+        self.line = line
+        self.reason = reason
 
 
 class UnknownScenario(ScenarioError):

@@ -1,4 +1,4 @@
-"""The package format: what a world is, on disk and in memory.
+"""The two package formats: what a world is, on disk and in memory.
 
     <name>/
       scenario.toml   name, title, version, description, clock, [user] id, name, role
@@ -9,15 +9,25 @@
       tasks.toml      [[task]] id, instruction, difficulty, kind, oracle, answer[, trap, verify]
       verify.py       one function per task (see scenarios.checks)
 
+A package with `format = "awm"` in its scenario.toml is an imported AWM record (written by
+scenarios.awm.package); its code was written by a model and runs in workers only:
+
+    <name>/
+      scenario.toml   format, name, title, version, description, clock, seeding, [user]
+      server.py       FastAPI and SQLAlchemy, one file
+      schema.json     [{name, ddl, indexes, examples}]
+      data.json       [{table_name, insert_statements}]
+      tasks.json      [instruction], the ids are "0", "1", …
+      verify/         <task>_sql.py and <task>_code.py, where the task has them
+      source.toml     where it came from; not read
+
 Reading a package runs none of its code and opens no database. Whatever is wrong raises
 PackageError with a sentence that names the file and the field.
 """
 
-import ast
 import hashlib
 import math
 import re
-import tomllib
 from datetime import datetime
 from pathlib import Path
 from typing import Any, Literal, TypeVar
@@ -27,7 +37,7 @@ import msgspec
 from scenarios.api import User
 from scenarios.errors import PackageError, UnknownScenario
 from scenarios.expect import ForeignRecord
-from scenarios.faults import field_sentence
+from scenarios.files import convert, parse_json, parse_toml, python_fault, read_text
 
 FILES = (
     "scenario.toml",
@@ -40,6 +50,8 @@ FILES = (
 )
 NAME = re.compile(r"[a-z][a-z0-9_]*")
 TASK_ID = re.compile(r"[a-z0-9][a-z0-9_-]*")
+NO_CLOCK = "is not a moment in UTC such as '2026-03-14T09:30:00Z'"
+_encode = msgspec.msgpack.Encoder(order="deterministic").encode
 
 T = TypeVar("T")
 Difficulty = Literal["simple", "medium", "hard", "unrated"]  # unrated: AWM records
@@ -75,7 +87,7 @@ class Task(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return self.verify or self.id.replace("-", "_")
 
 
-class AwmTable(msgspec.Struct, frozen=True):
+class AwmTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """One table of an AWM record: its DDL, and the statements that gen_db and gen_sample run."""
 
     name: str
@@ -84,7 +96,7 @@ class AwmTable(msgspec.Struct, frozen=True):
     examples: tuple[str, ...] = ()
 
 
-class AwmSample(msgspec.Struct, frozen=True):
+class AwmSample(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The seed rows of one table of an AWM record, in the record's order."""
 
     table_name: str
@@ -145,17 +157,40 @@ class _Head(msgspec.Struct, forbid_unknown_fields=True):
     user: User
 
 
+class AwmHead(_Head, forbid_unknown_fields=True):
+    """The scenario.toml of an AWM package."""
+
+    seeding: Seeding
+    format: Literal["awm"] = "awm"
+
+
 class _Tasks(msgspec.Struct, forbid_unknown_fields=True):
     task: tuple[Task, ...]
 
 
-def read(folder: Path) -> Scenario:
-    """Read one package. Raises PackageError."""
-    texts = {name: text_of(folder / name) for name in FILES}
-    head = decode(folder / "scenario.toml", texts["scenario.toml"], _Head)
-    tasks = decode(folder / "tasks.toml", texts["tasks.toml"], _Tasks).task
+def read(folder: Path, *, check_code: bool = True) -> Scenario:
+    """Read one package, of either format. Raises PackageError.
+
+    `check_code` False: the server.py of an AWM package is not looked at (a worker will do it);
+    for lists of many.
+    """
+    path = folder / "scenario.toml"
+    head = parse_toml(path, read_text(path))
+    match head.get("format"):
+        case None:
+            return _read_ours(folder, head)
+        case "awm":
+            return _read_awm(folder, head, check_code)
+    raise PackageError(f"{path}: format: expected 'awm' or no such key, got {head['format']!r}")
+
+
+def _read_ours(folder: Path, toml: dict[str, Any]) -> Scenario:
+    head = convert(folder / "scenario.toml", toml, _Head)
+    texts = {name: read_text(folder / name) for name in FILES}
+    path = folder / "tasks.toml"
+    tasks = convert(path, parse_toml(path, texts["tasks.toml"]), _Tasks).task
     _check_head(folder, head)
-    _check_tasks(folder / "tasks.toml", tasks)
+    _check_tasks(path, tasks)
     for name in ("tools.py", "verify.py"):
         _check_python(folder / name, texts[name])
     return Scenario(
@@ -174,26 +209,88 @@ def read(folder: Path) -> Scenario:
     )
 
 
-def text_of(path: Path) -> str:
-    """The text of a file. Raises PackageError."""
-    try:
-        return path.read_text(encoding="utf-8")
-    except FileNotFoundError:
-        raise PackageError(f"{path}: the file is missing") from None
-    except (OSError, UnicodeDecodeError) as exc:
-        raise PackageError(f"{path}: the file cannot be read as UTF-8 text: {exc}") from exc
+def _read_awm(folder: Path, toml: dict[str, Any], check_code: bool) -> Scenario:
+    head = convert(folder / "scenario.toml", toml, AwmHead)
+    _check_head(folder, head)
+    path = folder / "tasks.json"
+    instructions = convert(path, parse_json(path, read_text(path)), tuple[str, ...])
+    if fault := instructions_fault(instructions):
+        raise PackageError(f"{path}: {fault}")
+    code = read_text(folder / "server.py", exact=True)
+    if check_code:
+        _check_python(folder / "server.py", code)
+    record = AwmRecord(
+        code=code,
+        tables=_json_of(folder / "schema.json", tuple[AwmTable, ...]),
+        samples=_json_of(folder / "data.json", tuple[AwmSample, ...]),
+        seeding=head.seeding,
+        verifiers=_verifiers(folder / "verify", len(instructions)),
+    )
+    return awm_scenario(head, instructions, record, folder)
 
 
-def decode(path: Path, text: str, kind: type[T]) -> T:
-    """A TOML file's content as a struct. Raises PackageError."""
-    try:
-        return msgspec.convert(tomllib.loads(text), kind)
-    except tomllib.TOMLDecodeError as exc:
-        raise PackageError(f"{path}: not valid TOML: {exc}") from exc
-    except RecursionError as exc:
-        raise PackageError(f"{path}: not valid TOML: it is nested too deeply") from exc
-    except msgspec.ValidationError as exc:
-        raise PackageError(f"{path}: {field_sentence(str(exc))}") from exc
+def _json_of(path: Path, kind: type[T]) -> T:
+    return convert(path, parse_json(path, read_text(path)), kind)
+
+
+def verifier_file(task_id: str, kind: Literal["sql", "code"]) -> str:
+    """The name of a verifier's file in an AWM package, below verify/."""
+    return f"{task_id}_{kind}.py"
+
+
+def _verifiers(folder: Path, num_tasks: int) -> dict[str, AwmVerifier]:
+    """What verify/ holds; a file that no task asks for is an error: its name may be a slip."""
+    there = {path.name for path in folder.glob("*.py")}
+    ids = [str(index) for index in range(num_tasks)]
+    known = {verifier_file(task_id, kind) for task_id in ids for kind in ("sql", "code")}
+    if stray := min(there - known, default=None):
+        raise PackageError(f"{folder / stray}: there is no task for it; there are {num_tasks}")
+
+    def text(name: str) -> str | None:
+        return read_text(folder / name, exact=True) if name in there else None
+
+    return {
+        task_id: AwmVerifier(
+            sql=text(verifier_file(task_id, "sql")), code=text(verifier_file(task_id, "code"))
+        )
+        for task_id in ids
+    }
+
+
+def instructions_fault(instructions: tuple[str, ...]) -> str | None:
+    """What is wrong with the tasks of an AWM record; None: nothing."""
+    if not instructions:
+        return "there is no task"
+    for index, instruction in enumerate(instructions):
+        if not instruction.strip():
+            return f"[{index}]: must not be empty"
+    return None
+
+
+def awm_scenario(
+    head: AwmHead, instructions: tuple[str, ...], record: AwmRecord, path: Path
+) -> Scenario:
+    """The scenario of an AWM record, the same whether it was imported or not: the digest is of
+    what the record says, not of where it stands."""
+    content = (msgspec.structs.astuple(head), instructions, record)
+    return Scenario(
+        name=head.name,
+        title=head.title,
+        version=head.version,
+        description=head.description,
+        clock=head.clock,
+        user=head.user,
+        schema_sql="",
+        data_sql="",
+        policy="",
+        tasks=tuple(
+            Task(id=str(index), instruction=text, difficulty="unrated", kind="open", answer="")
+            for index, text in enumerate(instructions)
+        ),
+        path=path,
+        digest=hashlib.blake2b(_encode(content), digest_size=16).hexdigest(),
+        awm=record,
+    )
 
 
 def _check_head(folder: Path, head: _Head) -> None:
@@ -260,13 +357,8 @@ def not_json(value: Any) -> str | None:
 
 
 def _check_python(path: Path, text: str) -> None:
-    try:
-        ast.parse(text, filename=str(path))
-    except SyntaxError as exc:
-        place = f"line {exc.lineno}: " if exc.lineno else ""
-        raise PackageError(f"{path}: {place}{exc.msg}") from exc
-    except (ValueError, RecursionError, MemoryError) as exc:  # a zero byte, deep nesting
-        raise PackageError(f"{path}: not valid Python: {exc or type(exc).__name__}") from exc
+    if fault := python_fault(text):
+        raise PackageError(f"{path}: {fault}")
 
 
 def _digest(texts: dict[str, str]) -> str:

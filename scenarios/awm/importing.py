@@ -1,0 +1,125 @@
+"""Importing AWM records: a package for each scenario that is whole, a sentence for each other."""
+
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+import msgspec
+
+from scenarios.awm.join import ENVS, Duplicate
+from scenarios.awm.package import Occupied, Source, write
+from scenarios.awm.records import DEFAULTS, AwmFolder, Settings
+from scenarios.errors import PackageError, RecordError
+from scenarios.format import Scenario
+
+Examine = Callable[[Scenario], str | None]  # what speaks against a scenario; None: nothing
+Progress = Callable[[int, int, str], None]  # done, all, the scenario that is next
+
+
+class Written(msgspec.Struct, frozen=True):
+    """A scenario that was imported."""
+
+    name: str
+    path: Path
+    tasks: int
+
+
+class Refusal(msgspec.Struct, frozen=True):
+    """A scenario that was not imported, or a line that does not say of which scenario it is."""
+
+    scenario: str | None  # None: it cannot be told
+    file: str
+    line: int | None  # None: the file has no row of it
+    reason: str
+
+
+class ImportReport(msgspec.Struct, frozen=True):
+    """What an import came to."""
+
+    written: tuple[Written, ...]
+    refused: tuple[Refusal, ...]
+    duplicates: tuple[Duplicate, ...]  # of all chosen scenarios, refused ones included
+    tasks_without_sql: int  # of the written scenarios' tasks: there is no verifier of this kind
+    tasks_without_code: int
+    stray_verifiers: int  # for tasks that their scenario does not have
+
+
+def import_awm(
+    folder: Path,
+    out: Path,
+    *,
+    names: Iterable[str] | None = None,
+    settings: Settings = DEFAULTS,
+    examine: Examine | None = None,
+    progress: Progress | None = None,
+) -> ImportReport:
+    """Write the scenarios of a folder as packages below `out`; `names` None: all of them.
+
+    Nothing is left half-written: a package is there whole or not at all. `examine` may refuse a
+    scenario that reads well (by hosting it). Raises PackageError for a folder that lacks a file,
+    UnknownScenario for a name that none of them has, before anything is written.
+    """
+    records = AwmFolder(folder, settings)
+    chosen = records.names()
+    if names is not None:
+        chosen = list(dict.fromkeys(map(records.name_of, names)))
+    tally = _Tally([], [], [])
+    for done, name in enumerate(chosen):
+        if progress is not None:
+            progress(done, len(chosen), name)
+        _import_one(records, name, out, examine, tally)
+    if progress is not None:
+        progress(len(chosen), len(chosen), "")
+    lost = (_refusal(None, fault) for fault in records.join.faults(None))
+    return ImportReport(
+        written=tuple(tally.written),
+        refused=(*tally.refused, *lost),
+        duplicates=tuple(tally.duplicates),
+        tasks_without_sql=tally.without_sql,
+        tasks_without_code=tally.without_code,
+        stray_verifiers=tally.stray,
+    )
+
+
+class _Tally(msgspec.Struct):
+    written: list[Written]
+    refused: list[Refusal]
+    duplicates: list[Duplicate]
+    without_sql: int = 0
+    without_code: int = 0
+    stray: int = 0
+
+
+def _import_one(
+    records: AwmFolder, name: str, out: Path, examine: Examine | None, tally: _Tally
+) -> None:
+    duplicates = tuple(records.join.duplicates(name))
+    tally.duplicates += duplicates
+    try:
+        scenario = records.find(name)
+        if examine is not None and (reason := examine(scenario)):
+            raise RecordError(records.path, ENVS, records.join.needed(ENVS, name).line, reason)
+        source = Source(records.path, tuple(records.join.taken(name)), duplicates)
+        path = _written(scenario, out, source)
+    except RecordError as exc:
+        tally.refused.append(_refusal(name, exc))
+        return
+    except Occupied as exc:
+        tally.refused.append(Refusal(name, str(out / name), None, str(exc)))
+        return
+    assert scenario.awm is not None
+    verifiers = scenario.awm.verifiers.values()
+    tally.written.append(Written(name, path, len(scenario.tasks)))
+    tally.without_sql += sum(verifier.sql is None for verifier in verifiers)
+    tally.without_code += sum(verifier.code is None for verifier in verifiers)
+    tally.stray += records.num_stray(scenario)
+
+
+def _written(scenario: Scenario, out: Path, source: Source) -> Path:
+    try:
+        return write(scenario, out, source)
+    except OSError as exc:  # a full disk: the next would fare no better
+        raise PackageError(f"{out}: packages cannot be written there: {exc}") from exc
+
+
+def _refusal(name: str | None, exc: RecordError) -> Refusal:
+    return Refusal(name, exc.file, exc.line, exc.reason)

@@ -1,0 +1,31 @@
+"""How AWM joins its files: by the scenario's name, written in one way."""
+
+import re
+
+_MAX_NAME = 120  # characters: the name becomes a folder's
+
+
+def normalised(written: str) -> str:
+    """A scenario's name as AWM's loaders compare it; empty when nothing is left of it.
+
+    Example: "E-Commerce  Lab (1)" -> "e_commerce_lab_1"
+    """
+    return re.sub(r"_+", "_", re.sub(r"[^a-z0-9_]", "_", written.lower())).strip("_")
+
+
+def package_name(name: str) -> str:
+    """The package's name for a normalised one: it begins with a letter.
+
+    Example: "3d_printing_2" -> "w_3d_printing_2"
+    """
+    return f"w_{name}" if name[:1].isdigit() else name
+
+
+def name_fault(written: str) -> str | None:
+    """Why a written name cannot name a scenario; None: it can."""
+    name = normalised(written)
+    if not name:
+        return f"{written[:_MAX_NAME]!r} has no letter and no digit of a-z, 0-9"
+    if len(package_name(name)) > _MAX_NAME:
+        return f"it is longer than {_MAX_NAME} characters"
+    return None

@@ -1,0 +1,180 @@
+"""A folder of AgentWorldModel-1K's files, as scenarios. None of their code is executed."""
+
+from difflib import get_close_matches
+from pathlib import Path
+from urllib.parse import parse_qsl, urlencode
+
+import msgspec
+
+from scenarios.api import User
+from scenarios.awm.content import (
+    DbRow,
+    EnvRow,
+    Refused,
+    SampleRow,
+    ScenarioRow,
+    TasksRow,
+    VerifierRow,
+)
+from scenarios.awm.join import CODE, DB, ENVS, SAMPLE, SCENARIO, SQL, TASKS, Join
+from scenarios.awm.names import normalised, package_name
+from scenarios.awm.rows import Row, read_row
+from scenarios.errors import RecordError, UnknownScenario
+from scenarios.files import python_fault
+from scenarios.format import (
+    NO_CLOCK,
+    AwmHead,
+    AwmRecord,
+    AwmSample,
+    AwmVerifier,
+    Scenario,
+    Seeding,
+    awm_scenario,
+    instructions_fault,
+    is_clock,
+)
+
+CLOCK = "2026-02-10T09:00:00Z"  # where a record's world begins: the records themselves name no time
+USER = User("1", "the current user", "user")  # AWM's worlds are those of the user with id 1
+
+
+class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What a record leaves open; part of every scenario that is made of it."""
+
+    seeding: Seeding = "awm"
+    clock: str = CLOCK  # ISO 8601 in UTC
+
+
+DEFAULTS = Settings()
+
+
+class AwmFolder:
+    """The scenarios of a folder, read when they are asked for by name.
+
+    A scenario's path is its address, `<folder>/<name>`, with settings that are not the defaults
+    behind it as in a URL; the catalogue finds it by that. Raises PackageError for a folder that
+    lacks a file, ValueError for a clock that is no moment.
+    """
+
+    def __init__(self, path: Path, settings: Settings = DEFAULTS) -> None:
+        if not is_clock(settings.clock):
+            raise ValueError(f"clock: {settings.clock!r} {NO_CLOCK}")
+        self.path = path
+        self.settings = settings
+        self.join = Join(path)
+
+    def __repr__(self) -> str:
+        return f"<AwmFolder {self.path} [{len(self.join.keys)} scenarios]>"
+
+    def names(self) -> list[str]:
+        """The scenarios that any of the files knows, whole or broken, by their packages' names."""
+        return sorted(self.join.keys)
+
+    def name_of(self, written: str) -> str:
+        """A scenario's name, however it is written. Raises UnknownScenario."""
+        name = package_name(normalised(written))
+        if name in self.join.keys:
+            return name
+        near = get_close_matches(name, self.join.keys)
+        hint = f"; near to it are {', '.join(near)}" if near else ""
+        raise UnknownScenario(
+            f"{self.path}: there is no scenario {written!r} among {len(self.join.keys)}{hint}"
+        )
+
+    def find(self, written: str) -> Scenario:
+        """The scenario of a name. Raises UnknownScenario, and RecordError for a broken one."""
+        name = self.name_of(written)
+        for fault in self.join.faults(name):
+            raise fault
+        tasks = self._tasks(name)
+        title, description = self._title(name)
+        head = AwmHead(
+            name=name,
+            title=title,
+            version="awm",
+            description=description,
+            clock=self.settings.clock,
+            user=USER,
+            seeding=self.settings.seeding,
+        )
+        record = AwmRecord(
+            code=self._code(name),
+            tables=read_row(self.path, DB, self.join.needed(DB, name), DbRow).tables,
+            samples=self._samples(name),
+            seeding=head.seeding,
+            verifiers=self._verifiers(name, len(tasks)),
+        )
+        return awm_scenario(head, tasks, record, self.path / _address(name, self.settings))
+
+    def num_stray(self, scenario: Scenario) -> int:
+        """How many verifiers there are for tasks that the scenario does not have."""
+        num_tasks = len(scenario.tasks)
+        return sum(
+            row.task is not None and row.task >= num_tasks
+            for _, row in self.join.taken(scenario.name)
+        )
+
+    def _fault(self, file: str, row: Row, reason: str) -> RecordError:
+        return RecordError(self.path, file, row.line, reason)
+
+    def _code(self, name: str) -> str:
+        row = self.join.needed(ENVS, name)
+        code = read_row(self.path, ENVS, row, EnvRow).full_code
+        if code is None or not code.strip():
+            raise self._fault(ENVS, row, "full_code: there is no code")
+        if fault := python_fault(code):
+            raise self._fault(ENVS, row, f"full_code: {fault}")
+        return code
+
+    def _tasks(self, name: str) -> tuple[str, ...]:
+        row = self.join.needed(TASKS, name)
+        tasks = read_row(self.path, TASKS, row, TasksRow).tasks
+        if fault := instructions_fault(tasks):
+            raise self._fault(TASKS, row, f"tasks: {fault}")
+        return tasks
+
+    def _samples(self, name: str) -> tuple[AwmSample, ...]:
+        row = self.join.needed(SAMPLE, name)
+        try:
+            return read_row(self.path, SAMPLE, row, SampleRow).samples
+        except Refused as exc:
+            raise self._fault(SAMPLE, row, str(exc)) from exc
+
+    def _verifiers(self, name: str, num_tasks: int) -> dict[str, AwmVerifier]:
+        sql, code = (self._verifier_codes(file, name) for file in (SQL, CODE))
+        return {
+            str(task): AwmVerifier(sql=sql.get(task), code=code.get(task))
+            for task in range(num_tasks)
+        }
+
+    def _verifier_codes(self, file: str, name: str) -> dict[int | None, str | None]:
+        return {
+            task: read_row(self.path, file, row, VerifierRow).code
+            for task, row in self.join.verifier_rows(file, name).items()
+        }
+
+    def _title(self, name: str) -> tuple[str, str]:
+        """The title and the description: the title again where there is none."""
+        row = self.join.row(SCENARIO, name)
+        if row is None:
+            env = read_row(self.path, ENVS, self.join.needed(ENVS, name), EnvRow)
+            return (env.scenario.strip(), env.scenario.strip())
+        about = read_row(self.path, SCENARIO, row, ScenarioRow)
+        title = about.name.strip()
+        return title, (about.description or "").strip() or title
+
+
+def _address(name: str, settings: Settings) -> str:
+    """Example: ("gaming_1", Settings(seeding="openenv")) -> "gaming_1?seeding=openenv" """
+    fields = msgspec.structs.asdict(settings)
+    other = {key: value for key, value in fields.items() if value != getattr(DEFAULTS, key)}
+    return f"{name}?{urlencode(other, safe=':')}" if other else name
+
+
+def addressed(address: str) -> tuple[str, Settings]:
+    """The name and the settings of an address's last part. Raises msgspec.ValidationError.
+
+    Example: "gaming_1?seeding=openenv" -> ("gaming_1", Settings(seeding="openenv"))
+    """
+    name, _, query = address.partition("?")
+    return name, msgspec.convert(dict(parse_qsl(query)), Settings)

@@ -1,0 +1,164 @@
+"""Where the rows of a jsonl file stand, so that each can be read alone.
+
+The files of AgentWorldModel-1K have up to 237 MB: they are read line by line, once, and what is
+kept of a row is its place. A line that cannot be read is a fault, and the others go on.
+"""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import BinaryIO, Literal, TypeVar
+
+import msgspec
+
+from scenarios.awm.names import name_fault, normalised
+from scenarios.errors import PackageError, RecordError
+from scenarios.faults import field_sentence
+
+MAX_LINE = 64 * 2**20  # bytes; the longest of the released data has about 200 KB
+
+T = TypeVar("T")
+
+
+class Row(msgspec.Struct, frozen=True, gc=False):
+    """One row's place in its file."""
+
+    name: str  # of the scenario, normalised
+    line: int  # from 1
+    offset: int  # bytes
+    size: int  # bytes
+    task: int | None = None  # verifiers: the index of the task
+
+
+class Fault(msgspec.Struct, frozen=True, gc=False):
+    """A line that cannot be read; `name` None: it does not tell of which scenario it is."""
+
+    line: int
+    reason: str
+    name: str | None = None
+
+
+class Index(msgspec.Struct, frozen=True):
+    """The rows of a file by scenario, in the file's order, and the lines that are no rows."""
+
+    rows: dict[str, list[Row]]
+    faults: list[Fault]
+
+
+class _Key(msgspec.Struct, gc=False):
+    scenario: str
+
+
+class _NameKey(msgspec.Struct, gc=False):
+    scenario: str = msgspec.field(name="name")
+
+
+class _TaskKey(msgspec.Struct, gc=False):
+    scenario: str
+    task_idx: int | float | str
+
+
+KeyedBy = Literal["name", "scenario", "task"]  # task: scenario and task_idx
+_Keys = _Key | _NameKey | _TaskKey
+_DECODERS: dict[KeyedBy, msgspec.json.Decoder[_Keys]] = {
+    "name": msgspec.json.Decoder(_NameKey),
+    "scenario": msgspec.json.Decoder(_Key),
+    "task": msgspec.json.Decoder(_TaskKey),
+}
+
+
+def index_of(path: Path, keyed_by: KeyedBy) -> Index:
+    """Read a file once. Raises PackageError when it cannot be read at all."""
+    index = Index({}, [])
+    try:
+        with path.open("rb") as file:
+            for line, offset, raw in _lines(file):
+                found = _row(keyed_by, line, offset, raw)
+                if isinstance(found, Row):
+                    index.rows.setdefault(found.name, []).append(found)
+                else:
+                    index.faults.append(found)
+    except FileNotFoundError:
+        raise PackageError(f"{path}: the file is missing") from None
+    except OSError as exc:
+        raise PackageError(f"{path}: the file cannot be read: {exc}") from exc
+    return index
+
+
+def read_row(folder: Path, file: str, row: Row, kind: type[T]) -> T:
+    """Read one row as a type that names the fields of interest. Raises RecordError."""
+    try:
+        with (folder / file).open("rb") as stream:
+            stream.seek(row.offset)
+            return msgspec.json.decode(stream.read(row.size), type=kind)
+    except msgspec.ValidationError as exc:
+        raise RecordError(folder, file, row.line, field_sentence(str(exc))) from exc
+    except (OSError, UnicodeDecodeError, msgspec.DecodeError, RecursionError) as exc:
+        raise RecordError(folder, file, row.line, _not_json(exc)) from exc
+
+
+def _lines(file: BinaryIO) -> Iterator[tuple[int, int, bytes]]:
+    """Each line that is not blank: its number, its offset, its bytes (MAX_LINE + 1 at most)."""
+    line = offset = 0
+    while raw := file.readline(MAX_LINE + 1):
+        line += 1
+        start = 3 if line == 1 and raw.startswith(b"\xef\xbb\xbf") else 0  # a byte order mark
+        if not raw[start:].isspace():
+            yield line, offset + start, raw[start:]
+        offset += len(raw)
+        while len(raw) > MAX_LINE and not raw.endswith(b"\n"):
+            raw = file.readline(MAX_LINE + 1)
+            offset += len(raw)
+
+
+def _row(keyed_by: KeyedBy, line: int, offset: int, raw: bytes) -> Row | Fault:
+    field = "name" if keyed_by == "name" else "scenario"
+    try:
+        if len(raw) > MAX_LINE:
+            return Fault(line, f"longer than {MAX_LINE} bytes", _name_in(raw, field))
+        key = _DECODERS[keyed_by].decode(raw)
+    except msgspec.ValidationError as exc:
+        return Fault(line, field_sentence(str(exc)), _name_in(raw, field))
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as exc:
+        return Fault(line, _not_json(exc), _name_in(raw, field))
+    if fault := name_fault(key.scenario):
+        return Fault(line, f"{field}: {fault}")
+    name = normalised(key.scenario)
+    if not isinstance(key, _TaskKey):
+        return Row(name, line, offset, len(raw))
+    task = _task_index(key.task_idx)
+    if task is None:
+        return Fault(line, f"task_idx: {key.task_idx!r} is not the number of a task", name)
+    return Row(name, line, offset, len(raw), task)
+
+
+def _task_index(value: int | float | str) -> int | None:
+    """A task's index, also where it was written as text. None: it is none."""
+    if isinstance(value, str):
+        return int(value) if re.fullmatch(r"\s*[0-9]{1,9}\s*", value, re.ASCII) else None
+    return int(value) if value >= 0 and value == value // 1 else None
+
+
+def _name_in(raw: bytes, field: str) -> str | None:
+    """The scenario that a broken line is of, as far as it can be told: its first value that is
+    called `field`. (Inside of a text the quotes would have a backslash in front.)"""
+    pattern = rb'(?<!\\)"%b"\s*:\s*("(?:[^"\\]|\\.)*")' % field.encode()
+    found = re.search(pattern, raw)
+    if found is None:
+        return None
+    try:
+        written = msgspec.json.decode(found[1], type=str)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return None
+    return None if name_fault(written) else normalised(written)
+
+
+def _not_json(exc: Exception) -> str:
+    match exc:
+        case RecursionError():
+            return "not valid JSON: it is nested too deeply"
+        case OSError():
+            return f"it cannot be read: {exc}"
+        case UnicodeDecodeError():
+            return f"not UTF-8: {exc.reason} at byte {exc.start}"
+    return f"not valid JSON: {str(exc).removeprefix('JSON is malformed: ')}"

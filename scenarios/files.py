@@ -1,0 +1,69 @@
+"""Reading the files of a package. Whatever is wrong raises PackageError: file, field, fault."""
+
+import json
+import tomllib
+import warnings
+from pathlib import Path
+from typing import Any, TypeVar
+
+import msgspec
+
+from scenarios.errors import PackageError
+from scenarios.faults import field_sentence
+
+T = TypeVar("T")
+
+
+def read_text(path: Path, *, exact: bool = False) -> str:
+    """A file's text; `exact`: with its line ends as they are, for code that others wrote."""
+    try:
+        with path.open(encoding="utf-8", newline="" if exact else None) as file:
+            return file.read()
+    except FileNotFoundError:
+        raise PackageError(f"{path}: the file is missing") from None
+    except (OSError, UnicodeDecodeError) as exc:
+        raise PackageError(f"{path}: the file cannot be read as UTF-8 text: {exc}") from exc
+
+
+def parse_toml(path: Path, text: str) -> dict[str, Any]:
+    """The tables of a TOML file's text."""
+    try:
+        return tomllib.loads(text)
+    except tomllib.TOMLDecodeError as exc:
+        raise PackageError(f"{path}: not valid TOML: {exc}") from exc
+    except RecursionError as exc:
+        raise PackageError(f"{path}: not valid TOML: it is nested too deeply") from exc
+
+
+def parse_json(path: Path, text: str) -> Any:
+    """The value of a JSON file's text."""
+    try:
+        return json.loads(text)
+    except json.JSONDecodeError as exc:
+        raise PackageError(f"{path}: not valid JSON: {exc}") from exc
+    except RecursionError as exc:
+        raise PackageError(f"{path}: not valid JSON: it is nested too deeply") from exc
+
+
+def convert(path: Path, value: Any, kind: type[T]) -> T:
+    """A value read from a file as the type that it must have."""
+    try:
+        return msgspec.convert(value, kind)
+    except msgspec.ValidationError as exc:
+        raise PackageError(f"{path}: {field_sentence(str(exc))}") from exc
+
+
+def python_fault(text: str) -> str | None:
+    """Why a text is no Python file, with the line in front; None: it is one. Nothing is executed.
+
+    Example: "x =" -> "line 1: invalid syntax"
+    """
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # an odd escape in generated code is no fault
+            compile(text, "<package>", "exec", dont_inherit=True)
+    except SyntaxError as exc:
+        return f"line {exc.lineno}: {exc.msg}" if exc.lineno else str(exc.msg)
+    except (ValueError, RecursionError, MemoryError) as exc:  # a zero byte, deep nesting
+        return f"not valid Python: {exc or type(exc).__name__}"
+    return None

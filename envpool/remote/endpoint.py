@@ -159,6 +159,7 @@ def _check_header(headers: Headers, name: bytes, wanted: str) -> None:
 
 def _plain(value: bytes) -> str | None:
     """A header's value, unwrapped where it is in base64; None: it is wrapped wrongly."""
+    value = value.strip(b" \t")  # RFC 9110 §5.5
     start, end = _WRAPPED
     if not (value.startswith(start) and value.endswith(end) and len(value) > len(start)):
         return value.decode("latin-1")

@@ -1,0 +1,1 @@
+INSERT INTO calls (tool) VALUES ('none');

@@ -1,0 +1,33 @@
+"""Serves one world of the conformance scenario and prints the URL of its MCP endpoint, until
+standard input ends.
+
+    python -m tests.conformance.serve
+"""
+
+import sys
+from pathlib import Path
+
+import anyio
+
+from envpool.local import LocalPool
+from envpool.remote.leases import Leases
+from envpool.remote.server import serving
+from envpool.remote.settings import ServeSettings
+from envpool.remote.surface import NewWorld
+from scenarios.format import read
+
+
+async def main() -> None:
+    """Serve, in the process that the suite is run against."""
+    scenario = read(Path(__file__).parent / "scenario")
+    pool = LocalPool()
+    settings = ServeSettings(port=0)
+    async with Leases(pool, [scenario], settings) as leases, serving(leases) as url:
+        lease = await leases.lease(NewWorld(scenario.name), "suite")
+        print(f"{url}/worlds/{lease.id}/mcp", flush=True)
+        await anyio.to_thread.run_sync(sys.stdin.read)
+    pool.close()
+
+
+if __name__ == "__main__":
+    anyio.run(main)

@@ -9,6 +9,7 @@ from typing import Any
 import anyio
 import mcp_types
 import msgspec
+import structlog
 from fastmcp.client import Client
 from mcp import MCPError
 
@@ -28,6 +29,7 @@ _PROTOCOL_BROKEN = frozenset(
         mcp_types.REQUEST_TIMEOUT,
     }
 )
+_log = structlog.get_logger(__name__)
 
 
 class McpSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -121,7 +123,10 @@ class Link:
     async def close(self) -> None:
         """End the connection, and with it the process."""
         with anyio.move_on_after(_CLOSING, shield=True):
-            await self._stack.aclose()
+            try:
+                await self._stack.aclose()
+            except Exception as exc:  # what broke the connection comes up once more
+                _log.debug("mcp_connection_ended", server=self._settings.target, why=_words(exc))
 
     async def _is_broken(self, exc: Exception) -> bool:
         """Whether the connection is of no more use, not just this one call."""

@@ -174,6 +174,9 @@ async def _end(process: Process) -> None:
     for child in family:
         with suppress(psutil.Error):  # it ended; psutil tells it from another of its number
             child.kill()
+    with anyio.move_on_after(_GRACE):
+        while any(map(_lives, family)):
+            await anyio.sleep(0.005)
     await process.aclose()
 
 
@@ -182,6 +185,13 @@ def _descendants(pid: int) -> list[psutil.Process]:
         return psutil.Process(pid).children(recursive=True)
     except psutil.Error:
         return []
+
+
+def _lives(process: psutil.Process) -> bool:
+    try:
+        return bool(process.status() != psutil.STATUS_ZOMBIE)
+    except psutil.Error:
+        return False
 
 
 def _signal_group(group: int, number: signal.Signals) -> None:

@@ -7,6 +7,7 @@ two is told apart here by one word, the *era*: "handshake" or "modern".
 Source: modelcontextprotocol.io/specification, revisions 2024-11-05 to 2026-07-28.
 """
 
+import base64
 import json
 from typing import Any, Literal
 
@@ -163,3 +164,11 @@ def refusal(message_id: int | str | None, fault: Fault) -> bytes:
     if fault.data is not None:
         error["data"] = fault.data
     return encode({"jsonrpc": "2.0", "id": message_id, "error": error})
+
+
+def header_of(value: str) -> str:
+    """A value as a header may bear it: in base64 where it is not plain ASCII."""
+    plain = value.isascii() and value.isprintable() and value == value.strip()
+    if plain and not value.startswith("=?base64?"):
+        return value
+    return f"=?base64?{base64.b64encode(value.encode()).decode()}?="

@@ -18,6 +18,7 @@ from envpool.remote.messages import Asked, Era, Fault, Message
 from envpool.types import ToolSpec
 from scenarios.format import Scenario
 
+_BRACE = ord("{")
 _NONE, _NULL = Raw(b"{}"), Raw(b"null")
 _KEPT_MS = 3_600_000  # how long a client may keep the list of tools
 
@@ -70,7 +71,7 @@ class Face:
                     arguments = params.arguments
                     if asked is not None and asked.arguments is not msgspec.UNSET:
                         arguments = asked.arguments
-                    elif memoryview(arguments)[:1] != b"{":
+                    elif memoryview(arguments)[0] != _BRACE:
                         if arguments != _NULL:
                             raise Fault(m.INVALID_PARAMS, "Invalid params: arguments: no object")
                         arguments = _NONE

@@ -15,6 +15,7 @@ import uvicorn
 from envpool.errors import PoolError
 from envpool.remote.app import App
 from envpool.remote.leases import Leases
+from envpool.remote.loop import need_asyncio
 from envpool.remote.settings import ServeSettings
 
 log = structlog.get_logger()
@@ -55,8 +56,9 @@ async def serving(leases: Leases) -> AsyncIterator[str]:
     """A block in which the leases are served over HTTP; gives the base URL.
 
     Leaving it ends the calls in flight in order, and then the connections. Raises PoolError where
-    the address cannot be had.
+    the address cannot be had, or the loop is not asyncio's.
     """
+    need_asyncio()
     settings = leases.settings
     listener = _listen(settings)
     config = uvicorn.Config(

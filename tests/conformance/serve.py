@@ -24,7 +24,8 @@ async def main() -> None:
     settings = ServeSettings(port=0)
     async with Leases(pool, [scenario], settings) as leases, serving(leases) as url:
         lease = await leases.lease(NewWorld(scenario.name), "suite")
-        print(f"{url}/worlds/{lease.id}/mcp", flush=True)
+        sys.stdout.write(f"{url}/worlds/{lease.id}/mcp\n")
+        sys.stdout.flush()
         await anyio.to_thread.run_sync(sys.stdin.read)
     pool.close()
 

@@ -1,0 +1,259 @@
+"""A tool call as a request to the application, and the text that comes back.
+
+What fastapi-mcp 0.4.0 and httpx's ASGITransport do with a call is done here with a raw ASGI scope:
+the MCP SDK's check of the arguments, path parameters put into the path, query and headers, the rest
+as a JSON body for POST, PUT and PATCH (GET and DELETE drop it), no redirect followed, JSON answers
+indented by two, other texts as they are, 4xx and 5xx as errors. The application's own middleware,
+exception handlers, dependencies and background tasks run as ever.
+
+Limit: cookies that the application sets are not sent back with the next call.
+"""
+
+import asyncio
+import codecs
+import json
+import re
+import zlib
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from envpool.hosting.address import InvalidAddress, path_of, query_of
+from envpool.hosting.arguments import Arguments
+from envpool.hosting.listing import Listed, Operation
+from envpool.hosting.loop import Runner, Stuck
+from envpool.types import ToolError
+
+Json = dict[str, Any]
+
+_WITH_BODY = frozenset(("POST", "PUT", "PATCH"))
+_CLIENT_HEADERS = (
+    (b"accept", b"*/*"),
+    (b"accept-encoding", b"gzip, deflate"),
+    (b"connection", b"keep-alive"),
+    (b"user-agent", b"python-httpx/0.28.1"),
+)
+_HOST = (b"host", b"apiserver")
+_CHARSET = re.compile(r"charset\s*=\s*[\"']?([^\s\"';,]+)", re.IGNORECASE)
+# Numbers that Python writes otherwise than msgspec: exponents, and what is smaller than 0.0001.
+_ODD_NUMBER = re.compile(rb"\d[eE]|0\.0000")
+_decode, _encode = msgspec.json.Decoder().decode, msgspec.json.Encoder().encode
+
+
+class Reply(msgspec.Struct, frozen=True):
+    """What the agent reads."""
+
+    text: str
+    error: ToolError | None = None
+
+
+class _Response:
+    """Collects what the application sends, and gives it the request's body."""
+
+    __slots__ = ("_body", "_sent", "body", "complete", "headers", "status")
+
+    def __init__(self, body: bytes) -> None:
+        self._body = body
+        self._sent = False
+        self.status: int | None = None
+        self.headers: Any = ()
+        self.body: list[bytes] = []
+        self.complete: asyncio.Event | None = None  # None: nobody has asked for it
+
+    async def receive(self) -> Json:
+        if not self._sent:
+            self._sent = True
+            return {"type": "http.request", "body": self._body, "more_body": False}
+        if self.complete is None:
+            self.complete = asyncio.Event()
+        await self.complete.wait()
+        return {"type": "http.disconnect"}
+
+    async def send(self, message: Any) -> None:
+        kind = message["type"]
+        if kind == "http.response.start":
+            assert self.status is None
+            self.status = message["status"]
+            self.headers = message.get("headers", ())
+        elif kind == "http.response.body":
+            if body := message.get("body", b""):
+                self.body.append(body)
+            if not message.get("more_body", False):
+                if self.complete is None:
+                    self.complete = asyncio.Event()
+                self.complete.set()
+
+
+class Caller:
+    """Calls the tools of one application. `close()` ends its event loop.
+
+    Enter envpool.hosting.loop.Contained around each call.
+    """
+
+    def __init__(self, app: Callable[..., Any], tools: tuple[Listed, ...]) -> None:
+        self._app = app
+        self._runner = Runner()
+        self._tools = {
+            tool.spec.name: (Arguments(tool.spec.schema), tool.operation) for tool in tools
+        }
+
+    def call(self, name: str, arguments: Any) -> Reply:
+        """Execute one call. What goes wrong is in the reply."""
+        if arguments is None:
+            arguments = {}
+        if not isinstance(arguments, dict):
+            return Reply("Invalid request parameters: the arguments are no object", "arguments")
+        tool = self._tools.get(name)
+        if tool is None:
+            return Reply(f"Unknown tool: {name}", "unknown_tool")
+        check, operation = tool
+        if check.schema_fault:
+            return Reply(check.schema_fault, "internal")
+        if fault := check.fault(arguments):
+            return Reply(fault, "arguments")
+        try:
+            scope, body = _request(operation, dict(arguments))
+        except (InvalidAddress, TypeError, ValueError) as exc:
+            return Reply(str(exc), "arguments")
+        return self._answered(name, scope, body)
+
+    def close(self) -> None:
+        """End the event loop."""
+        self._runner.close()
+
+    def _answered(self, name: str, scope: Json, body: bytes) -> Reply:
+        response = _Response(body)
+        try:
+            self._runner.run(self._app(scope, response.receive, response.send))
+        except Stuck as exc:
+            return Reply(f"{name} does not end: {exc}.", "timeout")
+        except Exception:  # the application answered with 500 before it raised, or could not
+            if response.status is None:
+                response.status = 500
+        except (asyncio.CancelledError, SystemExit, KeyboardInterrupt) as exc:
+            return Reply(f"{name} ended its own process: {type(exc).__name__}", "internal")
+        else:
+            if response.complete is None or not response.complete.is_set():
+                return Reply("", "internal")  # an answer without an end: the client's assertion
+        return _reply(name, response)
+
+
+def _request(operation: Operation, arguments: Json) -> tuple[Json, bytes]:
+    """The ASGI scope and the body. Raises InvalidAddress, TypeError, ValueError."""
+    path = operation.path
+    query: Json = {}
+    headers: Json = {}
+    for place, name in operation.parameters:
+        if name in arguments:
+            if place == "path":
+                path = path.replace(f"{{{name}}}", str(arguments.pop(name)))
+            elif place == "query":
+                query[name] = arguments.pop(name)
+            elif place == "header":
+                headers[name] = arguments.pop(name)
+    body = b""
+    raw_headers = [_HOST, *_CLIENT_HEADERS]
+    if headers:
+        raw_headers = _with(raw_headers, headers)
+    if operation.method in _WITH_BODY:
+        if arguments:
+            body = _json(arguments)
+            raw_headers.append((b"content-length", b"%d" % len(body)))
+            raw_headers.append((b"content-type", b"application/json"))
+        else:
+            raw_headers.insert(1, (b"content-length", b"0"))
+    text, raw_path = path_of(path)
+    scope = {
+        "type": "http",
+        "asgi": {"version": "3.0"},
+        "http_version": "1.1",
+        "method": operation.method,
+        "headers": raw_headers,
+        "scheme": "http",
+        "path": text,
+        "raw_path": raw_path,
+        "query_string": query_of(query),
+        "server": ("apiserver", None),
+        "client": ("127.0.0.1", 123),
+        "root_path": "",
+    }
+    return scope, body
+
+
+def _json(arguments: Json) -> bytes:
+    return json.dumps(
+        arguments, ensure_ascii=False, separators=(",", ":"), allow_nan=False
+    ).encode()
+
+
+def _with(raw: list[tuple[bytes, bytes]], headers: Json) -> list[tuple[bytes, bytes]]:
+    """The headers with those of the call, which take the place of their like."""
+    given = []
+    for name, value in headers.items():
+        if not isinstance(value, str):
+            raise TypeError(f"Header value must be str or bytes, not {type(value)}")
+        given.append((name.lower().encode("ascii"), value.encode("ascii")))
+    names = {name for name, _ in given}
+    return [header for header in raw if header[0] not in names] + given
+
+
+def _reply(name: str, response: _Response) -> Reply:
+    status = response.status
+    assert status is not None
+    try:
+        body = _decompressed(b"".join(response.body), response.headers)
+        text = None if 400 <= status < 600 else _indented(body)
+        if text is None:
+            text = _text(body, response.headers)
+    except (ValueError, zlib.error) as exc:  # a body that is not what it says
+        return Reply(str(exc), "internal")
+    if not 400 <= status < 600:
+        return Reply(text)
+    error: ToolError = "internal" if status >= 500 else "refused"
+    if status == 422:
+        error = "arguments"
+    return Reply(f"Error calling {name}. Status code: {status}. Response: {text}", error)
+
+
+def _indented(body: bytes) -> str | None:
+    """JSON with an indent of two, as Python writes it; None: this is no JSON.
+
+    Example: b'{"a":[1.50]}' -> '{\n  "a": [\n    1.5\n  ]\n}'
+
+    Raises UnicodeDecodeError. msgspec is ten times as fast and writes the same, save for some
+    numbers; what it does not take (NaN, integers of more than 64 bits) Python's json may.
+    """
+    try:
+        plain = _encode(_decode(body))
+        if not _ODD_NUMBER.search(plain):
+            return msgspec.json.format(plain, indent=2).decode()
+    except (msgspec.MsgspecError, ValueError, OverflowError):
+        pass
+    try:
+        return json.dumps(json.loads(body), indent=2, ensure_ascii=False)
+    except json.JSONDecodeError:
+        return None
+
+
+def _header(headers: Any, name: bytes) -> str:
+    return next((value.decode("latin-1") for key, value in headers if key.lower() == name), "")
+
+
+def _decompressed(body: bytes, headers: Any) -> bytes:
+    encoding = _header(headers, b"content-encoding").strip().lower()
+    if encoding == "gzip":
+        return zlib.decompress(body, zlib.MAX_WBITS | 16)
+    if encoding == "deflate":
+        return zlib.decompress(body)
+    return body
+
+
+def _text(body: bytes, headers: Any) -> str:
+    found = _CHARSET.search(_header(headers, b"content-type"))
+    charset = found[1] if found else "utf-8"
+    try:
+        codecs.lookup(charset)
+    except LookupError:
+        charset = "utf-8"
+    return body.decode(charset, errors="replace")

@@ -52,6 +52,11 @@ class PlacedPool:
         finally:
             self._local.close()
 
+    async def start(self) -> None:
+        """Start the workers now, so that scenarios may be hosted by other tasks."""
+        if self._workers is None:
+            self._workers = await self._stack.enter_async_context(WorkerPool(self._settings))
+
     def isolates(self, scenario: Scenario) -> bool:
         """Whether the scenario's code runs in workers only."""
         return self._isolate or scenario.awm is not None
@@ -70,9 +75,8 @@ class PlacedPool:
     async def host(self, scenario: Scenario) -> States:
         if not self.isolates(scenario):
             return self._local.world(scenario)
-        if self._workers is None:
-            self._workers = await self._stack.enter_async_context(WorkerPool(self._settings))
-        return await self._workers.host(scenario)
+        await self.start()
+        return await self._at_work(scenario).host(scenario)
 
     def hosted(self, scenario: Scenario) -> States:
         if not self.isolates(scenario):

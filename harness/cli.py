@@ -61,6 +61,8 @@ for _verb in (
     look.export_command,
     look.watch_command,
     worlds.scenarios_group,
+    worlds.import_group,
+    worlds.serve_command,
 ):
     cli.add_command(_verb)
 

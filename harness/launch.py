@@ -14,10 +14,10 @@ from typing import Any
 
 import anyio.to_thread
 import msgspec
-from envpool.workers.pool import WorkerSettings
 from rich.console import Console
 
 from envpool.placed import PlacedPool
+from envpool.workers.pool import WorkerSettings
 from harness.config import Settings, log_id_of, saved, think_range
 from harness.dialects.base import Dialect
 from harness.dialects.choose import dialect_of
@@ -42,7 +42,8 @@ from harness.process import allow_many_files, run
 from harness.session import Court, Link, Parts, run_session
 from harness.store import LOG_NAME, write_atomically
 from harness.tuning import tune_memory
-from scenarios.catalogue import AwmFolder, find
+from scenarios.awm.records import AwmFolder, AwmSettings
+from scenarios.catalogue import find
 from scenarios.format import Scenario, Task
 
 CourtOf = Callable[[PlacedPool, Sequence[Scenario]], Court]
@@ -81,11 +82,12 @@ def launch(
     tune_memory()
     launching = _Launching(settings, folder, tasks, plans, client, court_of, after, resume)
     try:
-        return run(launching.launch)
+        launched: Launched = run(launching.launch)
     except Exception:
         if is_new and folder.exists() and not _has_episodes(folder):
             rmtree(folder)
         raise
+    return launched
 
 
 class _Launching(msgspec.Struct, frozen=True):
@@ -142,8 +144,7 @@ def pool_of(settings: Settings) -> PlacedPool:
 def finder(settings: Settings) -> Callable[[str], Scenario]:
     """How scenarios of these settings are found by name. Raises ScenarioError."""
     if settings.awm:
-        folder = AwmFolder(Path(settings.awm), seeding=settings.seeding)
-        return folder.find
+        return AwmFolder(Path(settings.awm), AwmSettings(seeding=settings.seeding)).find
     return find
 
 

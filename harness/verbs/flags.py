@@ -35,6 +35,14 @@ JSON = click.option(
     callback=_writable,
     help="Write the result as JSON; - for standard output.",
 )
+POOL_FLAGS = (
+    click.option("--awm", metavar="DIR", help="Find scenarios in a folder of AWM's jsonl files."),
+    click.option("--seeding", type=choice("seeding"), help="How AWM records are seeded."),
+    click.option("--isolate/--no-isolate", default=None, help="All packages in workers."),
+    click.option("--workers", type=int, help="Processes for code not ours; default: one a core."),
+    click.option("--worker-memory-mb", type=int, help="Of one worker, at most."),
+    click.option("--sandbox", type=choice("sandbox"), help="required: refuse to run below it."),
+)
 RUN_FLAGS = (
     click.argument("scenarios", nargs=-1, metavar="[SCENARIO[:TASK]]..."),
     click.option("-p", "--policy", type=choice("policy"), help="Who plays."),
@@ -64,6 +72,9 @@ RUN_FLAGS = (
     click.option("--think", metavar="LOW:HIGH", help="Seeded think time before each reply, s."),
     click.option("--judge", type=choice("judge"), help="Who judges."),
     click.option("--rewards", type=choice("rewards"), help="What a label is worth."),
+    *POOL_FLAGS,
+    click.option("--pool", metavar="URL", help="Lease worlds from `rehearse serve` there."),
+    click.option("--mcp", metavar="TARGET", help="The world: an MCP server's URL or command."),
     click.option("--bus", metavar="URL", help="Publish on a broker: mqtt[s]://user@host:port."),
     click.option("--config", type=click.Path(path_type=Path), help="Settings in TOML."),
     click.option("-o", "--output", type=click.Path(path_type=Path), help="The run's folder."),
@@ -74,7 +85,15 @@ RUN_FLAGS = (
 
 
 def run_flags(command: Callable[..., None]) -> Callable[..., None]:
+    """The flags of verbs that run episodes."""
     for flag in reversed(RUN_FLAGS):
+        command = flag(command)
+    return command
+
+
+def pool_flags(command: Callable[..., None]) -> Callable[..., None]:
+    """The flags of verbs that have worlds without running episodes."""
+    for flag in reversed(POOL_FLAGS):
         command = flag(command)
     return command
 

@@ -1,20 +1,40 @@
 """The verbs about worlds: scenarios list, show and check, import, serve."""
 
+import os
 import sys
 from collections.abc import Sequence
-from contextlib import closing
+from pathlib import Path
+from typing import Any
 
+import anyio
+import anyio.from_thread
+import anyio.to_thread
 import click
+import msgspec
+from rich.console import Console
+from rich.progress import Progress
 from rich.table import Table
 
-from envpool.world import World
+from envpool.errors import PoolError
+from envpool.remote.leases import Leases
+from envpool.remote.server import serve
+from envpool.remote.settings import ServeSettings
+from envpool.remote.stdio import serve_stdio
+from envpool.remote.surface import NewWorld
+from harness.config import Settings, resolve
 from harness.errors import SettingsError
-from harness.show_world import render_world, world_report
-from harness.verbs.flags import JSON, console_of, write_json
+from harness.launch import finder, pool_of
+from harness.process import allow_many_files, run
+from harness.show_world import WorldReport, render_world, world_report
+from harness.verbs.flags import JSON, console_of, pool_flags, write_json
 from judge.gate import check_scenario
-from judge.gate_report import merged, render
-from scenarios.catalogue import bundled_names, find
+from judge.gate_awm import check_record
+from judge.gate_report import Failure, Report, merged, render
+from scenarios.awm.importing import ImportReport, import_awm
+from scenarios.awm.records import CLOCK, AwmSettings
+from scenarios.catalogue import is_trusted, listed
 from scenarios.errors import PackageError
+from scenarios.format import Scenario
 
 
 @click.group("scenarios")
@@ -25,42 +45,246 @@ def scenarios_group() -> None:
 @scenarios_group.command("list")
 @JSON
 def list_command(json_file: str | None) -> None:
-    """List the bundled worlds."""
+    """List the bundled worlds and the imported ones."""
     table = Table("name", "title", "tasks", "description", box=None, pad_edge=False)
-    rows = []
-    for name in bundled_names():
-        scenario = find(name)
-        tasks = len(scenario.tasks)
-        table.add_row(name, scenario.title, str(tasks), scenario.description)
-        rows.append({"name": name, "title": scenario.title, "tasks": tasks})
+    rows: list[dict[str, Any]] = []
+    for one in listed():
+        if one.scenario is None:
+            table.add_row(one.name, "", "", f"broken: {one.fault}")
+            rows.append({"name": one.name, "fault": one.fault})
+            continue
+        tasks = len(one.scenario.tasks)
+        table.add_row(one.name, one.scenario.title, str(tasks), one.scenario.description)
+        rows.append({"name": one.name, "title": one.scenario.title, "tasks": tasks})
     console_of(json_file).print(table)
     write_json(rows, json_file)
 
 
 @scenarios_group.command("show")
 @click.argument("name")
+@pool_flags
 @JSON
-def show_scenario_command(name: str, json_file: str | None) -> None:
+def show_scenario_command(name: str, json_file: str | None, **flags: Any) -> None:
     """Show a world: its tables, tools, rules and tasks."""
-    with closing(World(find(name))) as world:
-        about = world_report(world)
+    settings = resolve(None, flags)
+    about: WorldReport = run(_about, settings, finder(settings)(name))
     render_world(about, console_of(json_file))
     write_json(about, json_file)
 
 
+async def _about(settings: Settings, scenario: Scenario) -> WorldReport:
+    async with pool_of(settings) as pool:
+        return world_report(await pool.host(scenario))
+
+
 @scenarios_group.command("check")
 @click.argument("paths", nargs=-1, required=True, metavar="PATH...")
+@pool_flags
 @JSON
-def check_command(paths: Sequence[str], json_file: str | None) -> None:
+def check_command(paths: Sequence[str], json_file: str | None, **flags: Any) -> None:
     """Prove worlds: the quality gate. Ends with 1 when a check fails."""
-    reports = []
-    for path in paths:
-        try:
-            reports.append(check_scenario(path))
-        except PackageError as exc:
-            raise SettingsError(str(exc)) from exc
+    reports: list[Report] = run(_checked, resolve(None, flags), paths)
     render(reports, console_of(json_file))
     total = merged(reports)
     write_json(total, json_file)
     if not total.ok:
         sys.exit(1)
+
+
+async def _checked(settings: Settings, paths: Sequence[str]) -> list[Report]:
+    find = finder(settings)
+    reports = []
+    async with pool_of(settings) as pool:
+        for path in paths:
+            try:
+                scenario = find(path)
+            except PackageError as exc:
+                name = Path(path).name
+                failure = Failure(name, "", "package", str(exc))
+                reports.append(Report(worlds=1, names=(name,), failures=(failure,)))
+                continue
+            if is_trusted(scenario):
+                reports.append(check_scenario(scenario))
+            else:
+                reports.append(await check_record(scenario, pool))
+    return reports
+
+
+# Import -----------------------------------------------------------------------------------------
+
+
+@click.group("import")
+def import_group() -> None:
+    """Make packages of worlds that come from elsewhere."""
+
+
+@import_group.command("awm")
+@click.argument("folder", type=click.Path(path_type=Path))
+@click.argument("names", nargs=-1, metavar="[SCENARIO]...")
+@click.option("-o", "--output", type=click.Path(path_type=Path), help="Default: worlds/.")
+@click.option("--seeding", type=click.Choice(["awm", "openenv", "strict"]), default="awm")
+@click.option("--clock", default=CLOCK, help="The worlds' time, ISO 8601 in UTC.")
+@click.option("--examine/--no-examine", default=True, help="Host each before it is written.")
+@JSON
+def import_awm_command(
+    folder: Path,
+    names: Sequence[str],
+    output: Path | None,
+    seeding: Any,
+    clock: str,
+    examine: bool,
+    json_file: str | None,
+) -> None:
+    """Import scenarios of AgentWorldModel-1K from a folder of its jsonl files.
+
+    Ends with 1 when one of them was refused; the others are imported.
+    """
+    out = output or Path(os.environ.get("REHEARSE_WORLDS") or "worlds")
+    settings = AwmSettings(seeding=seeding, clock=clock)
+    console = console_of(json_file)
+    try:
+        report: ImportReport = run(_import, folder, out, names or None, settings, examine)
+    except ValueError as exc:
+        raise SettingsError(str(exc)) from exc
+    _render_import(report, out, console)
+    write_json(report, json_file)
+    if report.refused:
+        sys.exit(1)
+
+
+async def _import(
+    folder: Path,
+    out: Path,
+    names: Sequence[str] | None,
+    settings: AwmSettings,
+    examine: bool,
+) -> ImportReport:
+    """Reading and writing go on in a thread; hosting, in workers, is asked for from there."""
+    async with pool_of(Settings()) as pool:
+        if examine:
+            await pool.start()
+
+        async def hosted(scenario: Scenario) -> str | None:
+            try:
+                await pool.host(scenario)
+            except PoolError as exc:
+                return str(exc)
+            await pool.drop(scenario)
+            return None
+
+        def work() -> ImportReport:
+            with Progress(console=Console(stderr=True), transient=True) as bar:
+                task = bar.add_task("importing", total=None)
+                return import_awm(
+                    folder,
+                    out,
+                    names=names,
+                    settings=settings,
+                    examine=(lambda one: anyio.from_thread.run(hosted, one)) if examine else None,
+                    progress=lambda done, count, name: bar.update(
+                        task, completed=done, total=count, description=name
+                    ),
+                )
+
+        return await anyio.to_thread.run_sync(work)
+
+
+def _render_import(report: ImportReport, out: Path, console: Console) -> None:
+    tasks = sum(one.tasks for one in report.written)
+    console.print(
+        f"{len(report.written)} worlds with {tasks} tasks written to {out}", highlight=False
+    )
+    missing = (("sql", report.tasks_without_sql), ("code", report.tasks_without_code))
+    for kind, count in missing:
+        if count:
+            console.print(f"{count} tasks have no verifier of kind {kind}", highlight=False)
+    for one in report.duplicates:
+        console.print(f"duplicate: {one}", highlight=False, soft_wrap=True)
+    for refusal in report.refused:
+        line = "" if refusal.line is None else f" line {refusal.line}:"
+        name = refusal.scenario or "an unknown scenario"
+        console.print(
+            f"refused {name}: {refusal.file}:{line} {refusal.reason}",
+            highlight=False,
+            soft_wrap=True,
+        )
+
+
+# Serve ------------------------------------------------------------------------------------------
+
+
+@click.command("serve")
+@click.argument("names", nargs=-1, required=True, metavar="SCENARIO...")
+@click.option("--http", metavar="HOST:PORT", help="Default: 127.0.0.1:8765.")
+@click.option("--stdio", is_flag=True, help="One world on standard input and output.")
+@click.option("--task", help="With --stdio: the task that the world is leased for.")
+@click.option("--token", envvar="REHEARSE_TOKEN", default="", help="Clients must present it.")
+@click.option("--allow-host", multiple=True, help="A name under which clients may come.")
+@click.option("--idle", type=float, help="Seconds after which an idle world is given back.")
+@click.option("--max-worlds", type=int, help="Live at once.")
+@click.option("--worlds-per-client", type=int, help="Live at once, of one address.")
+@click.option("--calls-per-client", type=int, help="In flight at once, of one address.")
+@pool_flags
+def serve_command(
+    names: Sequence[str],
+    http: str | None,
+    stdio: bool,
+    task: str | None,
+    token: str,
+    allow_host: Sequence[str],
+    idle: float | None,
+    max_worlds: int | None,
+    worlds_per_client: int | None,
+    calls_per_client: int | None,
+    **flags: Any,
+) -> None:
+    """Serve worlds over MCP: each lease has an endpoint of its own."""
+    host, port = _address(http)
+    given = {
+        "host": host,
+        "port": port,
+        "token": token,
+        "allow_hosts": tuple(allow_host),
+        "idle_s": idle,
+        "max_worlds": max_worlds,
+        "worlds_per_client": worlds_per_client,
+        "calls_per_client": calls_per_client,
+    }
+    try:
+        settings = msgspec.convert(
+            {name: value for name, value in given.items() if value is not None}, ServeSettings
+        )
+    except ValueError as exc:
+        raise SettingsError(str(exc)) from exc
+    if stdio and len(names) != 1:
+        raise SettingsError("--stdio: one world is served, so name one scenario")
+    allow_many_files(settings.max_worlds)
+    run(_serve, resolve(None, flags), settings, names, task, stdio)
+
+
+async def _serve(
+    settings: Settings,
+    serving: ServeSettings,
+    names: Sequence[str],
+    task: str | None,
+    stdio: bool,
+) -> None:
+    find = finder(settings)
+    scenarios = [find(name) for name in names]
+    async with pool_of(settings) as pool:
+        if any(map(pool.isolates, scenarios)):
+            await pool.start()
+        async with Leases(pool, scenarios, serving) as leases:
+            if stdio:
+                await serve_stdio(leases, NewWorld(scenarios[0].name, task))
+            else:
+                await serve(leases, lambda url: click.echo(f"serving on {url}", err=True))
+
+
+def _address(text: str | None) -> tuple[str | None, int | None]:
+    if text is None:
+        return None, None
+    host, _, port = text.rpartition(":")
+    if not host or not port.isdecimal():
+        raise SettingsError(f"--http: {text!r} is no HOST:PORT")
+    return host, int(port)

@@ -8,7 +8,7 @@ from pathlib import Path
 import msgspec
 
 from scenarios.awm.join import ENVS
-from scenarios.awm.records import AwmFolder, Settings, addressed
+from scenarios.awm.records import AwmFolder, AwmSettings, addressed
 from scenarios.errors import ScenarioError, UnknownScenario
 from scenarios.format import Scenario, read
 
@@ -84,13 +84,14 @@ def find(name: str) -> Scenario:
 def _find_record(folder: Path, record: str) -> Scenario:
     try:
         name, settings = addressed(record)
-        files = {path.name: path.stat().st_mtime_ns for path in folder.glob("gen_*.jsonl")}
-        return _records(folder, settings, tuple(sorted(files.items()))).find(name)
+        stats = [(path.name, path.stat()) for path in sorted(folder.glob("gen_*.jsonl"))]
+        files = tuple((name, stat.st_size, stat.st_mtime_ns) for name, stat in stats)
+        return _records(folder, settings, files).find(name)
     except (ValueError, msgspec.ValidationError) as exc:
         raise UnknownScenario(f"{folder}: {record!r} is no record's address: {exc}") from exc
 
 
 @lru_cache(maxsize=2)
-def _records(folder: Path, settings: Settings, files: object) -> AwmFolder:
+def _records(folder: Path, settings: AwmSettings, files: object) -> AwmFolder:
     """The folder's index, kept as long as its files are the same."""
-    return AwmFolder(folder, settings)
+    return AwmFolder(folder, seeding=settings.seeding, clock=settings.clock)

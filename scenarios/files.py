@@ -64,6 +64,8 @@ def python_fault(text: str) -> str | None:
             compile(text, "<package>", "exec", dont_inherit=True)
     except SyntaxError as exc:
         return f"line {exc.lineno}: {exc.msg}" if exc.lineno else str(exc.msg)
-    except (ValueError, RecursionError, MemoryError) as exc:  # a zero byte, deep nesting
-        return f"not valid Python: {exc or type(exc).__name__}"
+    except ValueError as exc:  # a zero byte, in some versions of Python
+        return f"not valid Python: {exc}"
+    except (RecursionError, MemoryError):
+        return "not valid Python: it is nested too deeply"
     return None

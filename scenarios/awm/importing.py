@@ -7,9 +7,9 @@ import msgspec
 
 from scenarios.awm.join import ENVS, Duplicate
 from scenarios.awm.package import Occupied, Source, write
-from scenarios.awm.records import DEFAULTS, AwmFolder, Settings
+from scenarios.awm.records import CLOCK, AwmFolder
 from scenarios.errors import PackageError, RecordError
-from scenarios.format import Scenario
+from scenarios.format import Scenario, Seeding
 
 Examine = Callable[[Scenario], str | None]  # what speaks against a scenario; None: nothing
 Progress = Callable[[int, int, str], None]  # done, all, the scenario that is next
@@ -48,17 +48,19 @@ def import_awm(
     out: Path,
     *,
     names: Iterable[str] | None = None,
-    settings: Settings = DEFAULTS,
+    seeding: Seeding = "awm",
+    clock: str = CLOCK,
     examine: Examine | None = None,
     progress: Progress | None = None,
 ) -> ImportReport:
     """Write the scenarios of a folder as packages below `out`; `names` None: all of them.
 
-    Nothing is left half-written: a package is there whole or not at all. `examine` may refuse a
-    scenario that reads well (by hosting it). Raises PackageError for a folder that lacks a file,
+    Nothing is left half-written: a package is there whole or not at all. `seeding` and `clock` are
+    written into every package. `examine` may refuse a scenario that reads well (by hosting it).
+    Raises PackageError for a folder that lacks a file,
     UnknownScenario for a name that none of them has, before anything is written.
     """
-    records = AwmFolder(folder, settings)
+    records = AwmFolder(folder, seeding=seeding, clock=clock)
     chosen = records.names()
     if names is not None:
         chosen = list(dict.fromkeys(map(records.name_of, names)))

@@ -38,14 +38,14 @@ CLOCK = "2026-02-10T09:00:00Z"  # where a record's world begins: the records the
 USER = User("1", "the current user", "user")  # AWM's worlds are those of the user with id 1
 
 
-class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class AwmSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What a record leaves open; part of every scenario that is made of it."""
 
     seeding: Seeding = "awm"
     clock: str = CLOCK  # ISO 8601 in UTC
 
 
-DEFAULTS = Settings()
+DEFAULTS = AwmSettings()
 
 
 class AwmFolder:
@@ -56,11 +56,11 @@ class AwmFolder:
     lacks a file, ValueError for a clock that is no moment.
     """
 
-    def __init__(self, path: Path, settings: Settings = DEFAULTS) -> None:
-        if not is_clock(settings.clock):
-            raise ValueError(f"clock: {settings.clock!r} {NO_CLOCK}")
+    def __init__(self, path: Path, *, seeding: Seeding = "awm", clock: str = CLOCK) -> None:
+        if not is_clock(clock):
+            raise ValueError(f"clock: {clock!r} {NO_CLOCK}")
         self.path = path
-        self.settings = settings
+        self.settings = AwmSettings(seeding, clock)
         self.join = Join(path)
 
     def __repr__(self) -> str:
@@ -164,17 +164,17 @@ class AwmFolder:
         return title, (about.description or "").strip() or title
 
 
-def _address(name: str, settings: Settings) -> str:
-    """Example: ("gaming_1", Settings(seeding="openenv")) -> "gaming_1?seeding=openenv" """
+def _address(name: str, settings: AwmSettings) -> str:
+    """Example: ("gaming_1", AwmSettings(seeding="openenv")) -> "gaming_1?seeding=openenv" """
     fields = msgspec.structs.asdict(settings)
     other = {key: value for key, value in fields.items() if value != getattr(DEFAULTS, key)}
-    return f"{name}?{urlencode(other, safe=':')}" if other else name
+    return f"{name}?{urlencode(other)}" if other else name
 
 
-def addressed(address: str) -> tuple[str, Settings]:
+def addressed(address: str) -> tuple[str, AwmSettings]:
     """The name and the settings of an address's last part. Raises msgspec.ValidationError.
 
-    Example: "gaming_1?seeding=openenv" -> ("gaming_1", Settings(seeding="openenv"))
+    Example: "gaming_1?seeding=openenv" -> ("gaming_1", AwmSettings(seeding="openenv"))
     """
     name, _, query = address.partition("?")
-    return name, msgspec.convert(dict(parse_qsl(query)), Settings)
+    return name, msgspec.convert(dict(parse_qsl(query)), AwmSettings)

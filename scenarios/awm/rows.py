@@ -5,6 +5,7 @@ kept of a row is its place. A line that cannot be read is a fault, and the other
 """
 
 import re
+import reprlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO, Literal, TypeVar
@@ -103,8 +104,8 @@ def _lines(file: BinaryIO) -> Iterator[tuple[int, int, bytes]]:
     while raw := file.readline(MAX_LINE + 1):
         line += 1
         start = 3 if line == 1 and raw.startswith(b"\xef\xbb\xbf") else 0  # a byte order mark
-        if not raw[start:].isspace():
-            yield line, offset + start, raw[start:]
+        if text := raw[start:].rstrip():
+            yield line, offset + start, text
         offset += len(raw)
         while len(raw) > MAX_LINE and not raw.endswith(b"\n"):
             raw = file.readline(MAX_LINE + 1)
@@ -128,7 +129,9 @@ def _row(keyed_by: KeyedBy, line: int, offset: int, raw: bytes) -> Row | Fault:
         return Row(name, line, offset, len(raw))
     task = _task_index(key.task_idx)
     if task is None:
-        return Fault(line, f"task_idx: {key.task_idx!r} is not the number of a task", name)
+        return Fault(
+            line, f"task_idx: {reprlib.repr(key.task_idx)} is not the number of a task", name
+        )
     return Row(name, line, offset, len(raw), task)
 
 
@@ -160,5 +163,6 @@ def _not_json(exc: Exception) -> str:
         case OSError():
             return f"it cannot be read: {exc}"
         case UnicodeDecodeError():
-            return f"not UTF-8: {exc.reason} at byte {exc.start}"
-    return f"not valid JSON: {str(exc).removeprefix('JSON is malformed: ')}"
+            return f"not UTF-8: {exc.reason}"
+    fault = str(exc).removeprefix("JSON is malformed: ")
+    return f"not valid JSON: {fault[:1].lower()}{fault[1:]}"

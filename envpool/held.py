@@ -219,10 +219,9 @@ class HeldEnv:
         version = self.version
         try:
             answer = await self._executor.execute(self, name, arguments)
-        except WorldError as exc:
-            self._broken = str(exc)
-            raise
-        except BaseException:
+        except BaseException as exc:
+            if isinstance(exc, WorldError) and self.version == version:
+                raise self._break(str(exc)) from exc
             self._renew()
             raise
         if self.version != version:

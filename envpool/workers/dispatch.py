@@ -1,0 +1,419 @@
+"""Which worker gets which request, and what becomes of it when the worker does not answer.
+
+A world stays with the worker that has its state; a worker that runs dry takes requests that wait
+elsewhere. A scenario is hosted by one worker until that one has more to do than it can.
+
+Nobody waits behind somebody else's slow call. When the request in a worker's hands takes longer
+than `slow_after`, those behind it go to other workers with their states, and a fresh worker takes
+the suspect's place. A suspect that ends its request in time comes back; past the deadline it is
+killed, and whoever waits for that request is told why.
+
+Invariants:
+- Each job is settled at most once, by one worker's answer: what a worker still answers to a job
+  that went elsewhere is dropped.
+- A job that was in the hands of a worker that died is not tried again; one behind it is.
+- There are at most `workers` usable workers and `spare` suspects.
+
+Time is counted in looks, `slow_after / 2` apart, so a standstill of this process is nobody's fault.
+"""
+
+from collections import deque
+from collections.abc import Callable
+from functools import partial
+from typing import Protocol
+
+import msgspec
+import structlog
+
+from envpool.errors import PoolError, WorldError
+from envpool.workers.link import CallJob, Job, Link
+from envpool.workers.wire import (
+    Answer,
+    Failed,
+    Load,
+    Loaded,
+    Ready,
+    Refused,
+    Reply,
+    Stale,
+    Verified,
+)
+
+LOOKS_TO_SLOW = 3  # looks at one request until it is slow: 1 to 1.5 times slow_after
+_SPREAD_AT = 24  # requests that wait for a worker until another one is to host their scenario
+_STEAL_BELOW = 2  # requests that a worker has when it begins to take over others'
+_MAX_FAILURES = 3  # workers in a row that came to nothing
+_MAX_DEATHS = 2  # of workers that were to host one scenario
+_ANY = ""  # the name under which jobs wait that any worker can take
+_log = structlog.get_logger(__name__)
+
+
+class Rules(msgspec.Struct, frozen=True):
+    """How the dispatcher decides. Times are in looks."""
+
+    workers: int  # usable at a time
+    spare: int  # that may be there besides, while others are suspect
+    deadline: int  # for a request
+    start: int  # for a worker to be up
+    too_long: str  # what is said of a request past its deadline
+    full: int  # bytes of memory from which on a worker drops scenarios
+
+
+class Keeps(Protocol):
+    """Who starts workers and sees to those that died."""
+
+    def load_of(self, package: str) -> Load | None:
+        """The request by which a worker hosts a scenario; None: it was never hosted."""
+
+    def start_worker(self) -> None:
+        """Start one worker; its link is `added`, or it is `not_started`."""
+
+    def joined(self, link: Link) -> None:
+        """The worker is up."""
+
+    def bury(self, link: Link, why: str, tell: Callable[[str], None]) -> None:
+        """The worker is gone: tell why, some time. `why` is empty where only the zygote knows."""
+
+
+class Dispatcher:
+    """The workers and the jobs that they are given."""
+
+    def __init__(self, rules: Rules, keeper: Keeps) -> None:
+        self.links: list[Link] = []  # alive
+        self.num_replaced = 0  # workers
+        self.num_moved = 0  # jobs that were sent to another worker
+        self.num_dropped = 0  # answers that nobody waited for
+        self.fault = ""  # why no worker can be started; empty: one can
+        self._rules = rules
+        self._keeper = keeper
+        self._waiting: dict[str, deque[Job]] = {}  # package -> jobs that no worker can take now
+        self._deaths: dict[str, int] = {}  # package -> workers that died of hosting it
+        self._num_coming = 0
+        self._num_failures = 0
+        self._given = 0
+        self._closed = False
+
+    def __repr__(self) -> str:
+        waiting = sum(map(len, self._waiting.values()))
+        return f"<Dispatcher [{waiting} jobs wait for a worker] {self.links}>"
+
+    # Jobs
+
+    def put(self, job: Job) -> None:
+        """Give a job to a worker, now or as soon as there is one for it."""
+        link = job.home
+        if link is None or not link.usable or job.package not in link.packages:
+            link = self._best(job)
+            if link is None:
+                self._wait(job)
+                return
+            self._given += 1
+            link.given = self._given
+        link.put(job)
+        if len(link.queue) > _SPREAD_AT:
+            self._spread(job.package)
+
+    def fail_waiting(self, exc: Exception, package: str | None = None) -> None:
+        """Nobody will take the jobs that wait for a worker (None: whatever they are about)."""
+        for name in [package] if package is not None else list(self._waiting):
+            for job in self._waiting.pop(name, ()):
+                job.fail(exc)
+
+    def _best(self, job: Job) -> Link | None:
+        """The usable worker that has least to do, among those that can take the job."""
+        links = [link for link in self.links if link.usable]
+        if job.load is not None:
+            return min(links, key=lambda link: (link.num_packages, link.load), default=None)
+        links = [link for link in links if job.package in link.packages]
+        return min(links, key=lambda link: (link.load, link.given), default=None)
+
+    def _wait(self, job: Job) -> None:
+        if self.fault or self._closed:
+            job.fail(PoolError(self.fault or "the pool is closed"))
+            return
+        name = job.package if job.load is None else _ANY
+        self._waiting.setdefault(name, deque()).append(job)
+        if job.load is None:
+            self._want(job.package)
+
+    def _want(self, package: str) -> None:
+        """See that a worker hosts the scenario."""
+        if not any(package in link.loading for link in self.links if not link.suspect):
+            self._load(package, [link for link in self.links if link.usable])
+
+    def _spread(self, package: str) -> None:
+        """See that one more worker hosts the scenario, if one has nothing to do."""
+        if not any(package in link.loading for link in self.links):
+            idle = [link for link in self.links if link.usable and not link.load]
+            self._load(package, [link for link in idle if package not in link.packages])
+
+    def _load(self, package: str, links: list[Link]) -> None:
+        request = self._keeper.load_of(package)
+        if links and request is not None:
+            link = min(links, key=lambda link: (link.num_packages, link.load))
+            link.loading.add(package)
+            link.put(Job(package, request))
+
+    def _adopt(self, link: Link) -> None:
+        """A worker has become usable, or hosts one more scenario: jobs may have waited for it."""
+        for name in list(self._waiting):
+            if name == _ANY or name in link.packages:
+                for job in self._waiting.pop(name):
+                    self.put(job)
+            else:
+                self._want(name)
+
+    def _steal(self, thief: Link) -> None:
+        """Take over what waits longest for the busiest worker."""
+        while len(thief.sent) < _STEAL_BELOW:
+            busiest = max(self.links, key=lambda link: len(link.queue))
+            if not busiest.queue or busiest.queue[0].package not in thief.packages:
+                return
+            job = busiest.queue.popleft()
+            thief.put(job)
+
+    # What comes from the workers
+
+    def replied(self, link: Link, reply: Reply) -> None:
+        """A worker's reply."""
+        if isinstance(reply, Ready):
+            self._join(link, reply)
+            return
+        sent = link.answered(reply.id) if link.ready else None
+        if sent is None:
+            self.garbled(link, f"it answered request {reply.id}, which was not in its hands")
+            return
+        awaited, job = sent.awaited, sent.job
+        self.num_dropped += not awaited
+        if isinstance(reply, Loaded | Refused) and job.load is not None:
+            self._hosts(link, job, reply)
+        elif isinstance(reply, Stale) and isinstance(job, CallJob) and not job.with_state:
+            if awaited:
+                job.env.home = None
+                self._again(link, job)
+        elif not isinstance(reply, Failed) and not isinstance(reply, job.expects):
+            self._replace(
+                link, job if awaited else None, f"it answered with {type(reply).__name__}"
+            )
+            return
+        if isinstance(reply, Failed):
+            link.loading.discard(job.package)
+            self._replace(link, None, reply.why)
+            if awaited:
+                self.told(job, reply.why)
+            return
+        if awaited and not isinstance(reply, Stale):
+            job.settle(reply)
+        if isinstance(reply, Answer | Verified) and reply.violation:
+            self._replace(link, None, reply.violation)
+        else:
+            self._go_on(link)
+
+    def garbled(self, link: Link, why: str) -> None:
+        """A worker sent what is no reply."""
+        self._replace(link, self._in_hands(link), why)
+
+    def lost(self, link: Link) -> None:
+        """A worker's end of the connection is closed."""
+        self._replace(link, self._in_hands(link), "")
+
+    def distrust(self, link: Link, why: str) -> None:
+        """What a worker answered cannot be."""
+        self._replace(link, None, why)
+
+    def told(self, job: Job | None, why: str) -> None:
+        """Why a worker is gone, and the job that was in its hands (None: nobody waits)."""
+        _log.info("worker_gone", why=why)
+        if job is None:
+            return
+        job.settle(Failed(0, why))
+        if job.load is None:
+            return
+        deaths = self._deaths[job.package] = self._deaths.get(job.package, 0) + 1
+        if deaths >= _MAX_DEATHS:
+            self.fail_waiting(
+                WorldError(f"its scenario can no longer be hosted: {why}"), job.package
+            )
+        elif job.package in self._waiting:
+            self._want(job.package)
+
+    def _hosts(self, link: Link, job: Job, reply: Loaded | Refused) -> None:
+        link.loading.discard(job.package)
+        if isinstance(reply, Loaded):
+            link.packages[job.package] = None
+            if link.process.rss() > self._rules.full:
+                self._make_room(link, job.package)
+            if link.usable:
+                self._adopt(link)
+        else:
+            why = f"its scenario can no longer be hosted: {reply.reason}"
+            self.fail_waiting(WorldError(why), job.package)
+
+    def _make_room(self, link: Link, newest: str) -> None:
+        """Drop the scenario that was not used for longest; where all are used, the worker itself
+        goes, once it has answered."""
+        used = {newest, *(sent.job.package for sent in link.sent)}
+        used |= {job.package for job in link.queue}
+        idle = next((name for name in link.packages if name not in used), None)
+        if idle is not None:
+            link.unload(idle)
+        elif len(link.packages) > 1:
+            link.tired = True
+            self._suspect(link)
+
+    def _again(self, link: Link, job: Job) -> None:
+        if link.usable:
+            link.queue.appendleft(job)
+        else:
+            self.put(job)
+
+    def _go_on(self, link: Link) -> None:
+        """A worker has answered: it can be given more."""
+        self._num_failures = 0
+        if link.suspect and not link.sent:
+            if link.tired:
+                self._replace(link, None, "it was full")
+                return
+            link.suspect = False
+            _log.info("worker_back", pid=link.process.pid)
+            self._adopt(link)
+        if link.usable:
+            link.pump()
+            if len(link.sent) < _STEAL_BELOW:
+                self._steal(link)
+            if len(self.links) > self._rules.workers:
+                self._trim()
+
+    # Workers
+
+    def fill(self) -> None:
+        """Start as many workers as there should be."""
+        usable = sum(link.usable for link in self.links)
+        suspects = sum(link.suspect for link in self.links)
+        rules = self._rules
+        while (
+            not (self.fault or self._closed)
+            and usable + self._num_coming < rules.workers
+            and usable + self._num_coming + suspects < rules.workers + rules.spare
+        ):
+            self._num_coming += 1
+            self._keeper.start_worker()
+
+    def not_started(self, why: str) -> None:
+        """A worker that was to come will not."""
+        self._num_coming -= 1
+        self._num_failures += 1
+        _log.warning("worker_failed", why=why)
+        if self._num_failures >= _MAX_FAILURES:
+            self.fault = f"no worker could be started, {self._num_failures} times; the last: {why}"
+            self.fail_waiting(PoolError(self.fault))
+        self.fill()
+
+    def look(self) -> None:
+        """Look at what is in every worker's hands; to be called at even intervals."""
+        for link in list(self.links):
+            if link.dead or (link.ready and not link.sent):
+                continue
+            link.looks += 1
+            if not link.ready:
+                if link.looks > self._rules.start:
+                    self._replace(link, None, "it took too long to be up")
+                continue
+            sent = link.sent[0]
+            slow = link.looks >= LOOKS_TO_SLOW * sent.job.patience
+            if link.looks >= self._rules.deadline * sent.job.stamina:
+                self._replace(link, self._in_hands(link), self._rules.too_long)
+            elif slow and not sent.awaited:
+                self._replace(link, None, "nobody waited for it any more")
+            elif slow and not link.suspect:
+                self._suspect(link)
+
+    def add(self, link: Link) -> None:
+        """A worker was started."""
+        if self._closed:
+            link.end()
+        else:
+            self.links.append(link)
+
+    def close(self) -> None:
+        """End all workers; whoever waits gets a WorldError."""
+        self._closed = True
+        jobs = [job for link in self.links for job in self._undone(link)]
+        for link in self.links:
+            link.end()
+        self.links.clear()
+        for job in jobs:
+            job.fail(WorldError("the pool was closed"))
+        self.fail_waiting(WorldError("the pool was closed"))
+
+    def _join(self, link: Link, reply: Ready) -> None:
+        if link.ready:
+            self.garbled(link, "it said twice that it was up")
+            return
+        link.ready, link.level, link.looks = True, reply.level, 0
+        self._num_coming -= 1
+        self._keeper.joined(link)
+        self._adopt(link)
+        self._trim()
+
+    def _suspect(self, link: Link) -> None:
+        """The request in its hands takes long: what is behind it need not wait."""
+        link.suspect = True
+        jobs = [sent.job for sent in list(link.sent)[1:] if sent.awaited]
+        for sent in list(link.sent)[1:]:
+            sent.moved = True
+        jobs += link.queue
+        link.queue.clear()
+        _log.info("worker_suspect", pid=link.process.pid, moved=len(jobs))
+        self._move(link, jobs)
+        self.fill()
+
+    def _move(self, link: Link, jobs: list[Job]) -> None:
+        """Send jobs elsewhere."""
+        self.num_moved += len(jobs)
+        for job in jobs:
+            if job.load is not None and job.package in link.loading:
+                link.loading.discard(job.package)  # nobody waits for it; it is asked for anew
+            else:
+                self.put(job)
+        for name in list(self._waiting):
+            if name != _ANY:
+                self._want(name)
+
+    def _replace(self, link: Link, job: Job | None, why: str) -> None:
+        """End a worker; another will take its place. `job` was in its hands and is not tried
+        again."""
+        if link.dead:
+            return
+        self.links.remove(link)
+        jobs = [other for other in self._undone(link) if other is not job]
+        of_no_use = not (why or link.sent or link.num_replies)  # it died on its own
+        link.end()
+        link.sent.clear()
+        link.queue.clear()
+        if not link.ready or of_no_use:
+            self._num_coming += link.ready
+            self._keeper.bury(link, why, self.not_started)
+            return
+        self.num_replaced += 1
+        self._keeper.bury(link, why, partial(self.told, job))
+        self._move(link, jobs)
+        self.fill()
+
+    def _trim(self) -> None:
+        """End a worker that is not needed any more."""
+        usable = [link for link in self.links if link.usable]
+        if len(usable) + self._num_coming <= self._rules.workers:
+            return
+        idle = [link for link in usable if not link.load]
+        if idle:
+            link = min(idle, key=lambda link: len(link.packages))
+            self._replace(link, None, "it was not needed any more")
+
+    def _in_hands(self, link: Link) -> Job | None:
+        """The job in a worker's hands; None: nobody waits for it."""
+        return link.sent[0].job if link.sent and link.sent[0].awaited else None
+
+    def _undone(self, link: Link) -> list[Job]:
+        """The jobs that it was given and has not answered."""
+        return [sent.job for sent in link.sent if sent.awaited] + list(link.queue)

@@ -103,6 +103,7 @@ def test_a_record_is_a_scenario(tmp_path: Path) -> None:
         ("Café №5", "caf_5"),
         ("\tHRIS & Payroll\n", "hris_payroll"),
         ("3D Shop!", "w_3d_shop"),
+        ("W 3D Shop", "w_w_3d_shop"),
         ("日本", ""),
     ],
 )
@@ -437,6 +438,17 @@ def test_a_line_without_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     with pytest.raises(RecordError, match=r"gen_envs\.jsonl: line 2: longer than 2000 bytes"):
         folder.find("mail_desk_1")
     assert folder.find("3d_shop").title == "3D Shop!"
+
+
+def test_a_file_of_something_else(tmp_path: Path) -> None:
+    """A file of which over a thousand lines are no rows is refused as a whole."""
+    write_folder(tmp_path, two() | {SPEC: ["Dear diary,"] * 1001})
+    with pytest.raises(PackageError) as caught:
+        AwmFolder(tmp_path)
+    assert str(caught.value) == (
+        f"{tmp_path / SPEC}: no file of AWM's: over 1000 lines are no rows, "
+        "the first is line 1: not valid JSON: invalid character (byte 0)"
+    )
 
 
 def test_files_are_not_held_in_memory(tmp_path: Path) -> None:

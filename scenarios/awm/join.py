@@ -71,7 +71,7 @@ class Join:
 
     def row(self, file: str, name: str) -> Row | None:
         """The row that counts. None: there is none."""
-        return next(iter(self.verifier_rows(file, name).values()), None)
+        return next(iter(self.rows_by_task(file, name).values()), None)
 
     def needed(self, file: str, name: str) -> Row:
         """The row that counts. Raises RecordError where there is none."""
@@ -80,14 +80,14 @@ class Join:
             raise RecordError(self.folder, file, None, f"there is no row of scenario {name!r}")
         return row
 
-    def verifier_rows(self, file: str, name: str) -> dict[int | None, Row]:
-        """The row that counts for each task of a scenario, by the task's index."""
+    def rows_by_task(self, file: str, name: str) -> dict[int | None, Row]:
+        """The row that counts for each task; in files without tasks the key is None."""
         return {task: _taken(file, rows) for task, rows in self._rows(file, name).items()}
 
     def taken(self, name: str) -> Iterator[tuple[str, Row]]:
         """Every row that counts for a scenario, with its file."""
         for file in self._files:
-            yield from ((file, row) for row in self.verifier_rows(file, name).values())
+            yield from ((file, row) for row in self.rows_by_task(file, name).values())
 
     def duplicates(self, name: str) -> Iterator[Duplicate]:
         """What is there more than once."""

@@ -14,11 +14,11 @@ def normalised(written: str) -> str:
 
 
 def package_name(name: str) -> str:
-    """The package's name for a normalised one: it begins with a letter.
+    """The package's name for a normalised one: it begins with a letter, and no two share it.
 
-    Example: "3d_printing_2" -> "w_3d_printing_2"
+    Example: "3d_printing_2" -> "w_3d_printing_2", and "w_3d_printing_2" -> "w_w_3d_printing_2"
     """
-    return f"w_{name}" if name[:1].isdigit() else name
+    return f"w_{name}" if re.match(r"(w_)*[0-9]", name) else name
 
 
 def name_fault(written: str) -> str | None:

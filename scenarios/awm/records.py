@@ -71,10 +71,14 @@ class AwmFolder:
         return sorted(self.join.keys)
 
     def name_of(self, written: str) -> str:
-        """A scenario's name, however it is written. Raises UnknownScenario."""
+        """A package's name, of itself or of its scenario's, however that is written.
+
+        Raises UnknownScenario.
+        """
         name = package_name(normalised(written))
-        if name in self.join.keys:
-            return name
+        for known in (written, name):
+            if known in self.join.keys:
+                return known
         near = get_close_matches(name, self.join.keys)
         hint = f"; near to it are {', '.join(near)}" if near else ""
         raise UnknownScenario(
@@ -150,7 +154,7 @@ class AwmFolder:
     def _verifier_codes(self, file: str, name: str) -> dict[int | None, str | None]:
         return {
             task: read_row(self.path, file, row, VerifierRow).code
-            for task, row in self.join.verifier_rows(file, name).items()
+            for task, row in self.join.rows_by_task(file, name).items()
         }
 
     def _title(self, name: str) -> tuple[str, str]:

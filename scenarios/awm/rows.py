@@ -17,6 +17,7 @@ from scenarios.errors import PackageError, RecordError
 from scenarios.faults import field_sentence
 
 MAX_LINE = 64 * 2**20  # bytes; the longest of the released data has about 200 KB
+MAX_FAULTS = 1000  # broken lines in one file
 
 T = TypeVar("T")
 
@@ -79,11 +80,20 @@ def index_of(path: Path, keyed_by: KeyedBy) -> Index:
                     index.rows.setdefault(found.name, []).append(found)
                 else:
                     index.faults.append(found)
+                    _check_faults(path, index.faults)
     except FileNotFoundError:
         raise PackageError(f"{path}: the file is missing") from None
     except OSError as exc:
         raise PackageError(f"{path}: the file cannot be read: {exc}") from exc
     return index
+
+
+def _check_faults(path: Path, faults: list[Fault]) -> None:
+    if len(faults) > MAX_FAULTS:
+        raise PackageError(
+            f"{path}: no file of AWM's: over {MAX_FAULTS} lines are no rows, "
+            f"the first is line {faults[0].line}: {faults[0].reason}"
+        )
 
 
 def read_row(folder: Path, file: str, row: Row, kind: type[T]) -> T:

@@ -161,9 +161,10 @@ def _enum(schema: dict[str, Any]) -> list[Any]:
     return [value for value in values if value is not None]
 
 
-def load_module(path: Path, name: str) -> ModuleType:
-    """Execute a Python file of a trusted package under a module name of its own.
+def load_module(path: Path, name: str, source: str | None = None) -> ModuleType:
+    """Execute a Python file of a package under a module name of its own.
 
+    With `source` the text is executed and the file is not read; messages name it all the same.
     Raises ToolsetError naming the file when it cannot be executed.
     """
     spec = spec_from_file_location(name, path)
@@ -172,20 +173,25 @@ def load_module(path: Path, name: str) -> ModuleType:
     module = module_from_spec(spec)
     sys.modules[name] = module  # where type hints and structs of the module look for it
     try:
-        spec.loader.exec_module(module)
+        if source is None:
+            spec.loader.exec_module(module)
+        else:
+            exec(compile(source, str(path), "exec", dont_inherit=True), vars(module))
     except Exception as exc:
         del sys.modules[name]
         raise ToolsetError(f"{path}: {type(exc).__name__}: {exc}") from exc
     return module
 
 
-def load(scenario: Scenario) -> dict[str, Tool]:
-    """The tools of a package, in the order in which tools.py defines them.
+def load(scenario: Scenario, source: str | None = None) -> dict[str, Tool]:
+    """The tools of a package, in the order in which tools.py defines them. `source` is its text
+    where the file is not to be read.
 
     Raises ToolsetError naming the file, the tool and the parameter.
     """
     path = scenario.path / "tools.py"
-    module = load_module(path, f"rehearsal_{scenario.name}_{scenario.digest[:12]}_tools")
+    name = f"rehearsal_{scenario.name}_{scenario.digest[:12]}_tools"
+    module = load_module(path, name, source)
     tools = {}
     for name, function in vars(module).items():
         if name.startswith("_") or not inspect.isfunction(function):

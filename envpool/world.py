@@ -79,14 +79,22 @@ class _Desk:
 class World(States):
     """A hosted scenario. `close()` gives its connections back.
 
+    `tools` and `template` are for those who have loaded the one or built the other already.
     Raises SeedError and ToolsetError when the package cannot be hosted.
     """
 
-    def __init__(self, scenario: Scenario, *, max_steps: int = MAX_STEPS) -> None:
-        self._tools: dict[str, Tool] = load(scenario)
+    def __init__(
+        self,
+        scenario: Scenario,
+        *,
+        max_steps: int = MAX_STEPS,
+        tools: dict[str, Tool] | None = None,
+        template: Template | None = None,
+    ) -> None:
+        self._tools = load(scenario) if tools is None else tools
         vfs = clock_of(scenario)
         try:
-            template = build(scenario, vfs)
+            template = template or build(scenario, vfs)
         except BaseException:
             vfs.unregister()
             raise

@@ -1,33 +1,21 @@
-"""The verifiers of a package: one function of verify.py for each task.
+"""The verifiers of a trusted package, run in this process."""
 
-verify.py is trusted code of a bundled package; it runs in this process, once per scenario.
-"""
-
-from collections.abc import Callable
-from pathlib import Path
-from typing import Any
-
-from envpool.errors import ToolsetError
-from envpool.toolset import load_module
+from envpool.findings import VerifierFault, Verifiers
 from judge.errors import VerifierError
 from scenarios.api import State
 from scenarios.checks import Finding
-from scenarios.errors import PackageError
 from scenarios.format import Scenario, Task
-
-_KINDS = ("goal", "guard")
 
 
 class Verifier:
-    """The loaded verify.py of one scenario.
+    """The loaded verify.py of one scenario, loaded once.
 
     Raises PackageError, naming file and task, when verify.py cannot be loaded or a task has no
     function there.
     """
 
     def __init__(self, scenario: Scenario) -> None:
-        self._scenario = scenario.name
-        self._functions = _functions(scenario)
+        self._verifiers = Verifiers(scenario)
 
     def run(self, task: Task, before: State, after: State, answer: str) -> tuple[Finding, ...]:
         """The task's findings on a state and an answer.
@@ -36,54 +24,6 @@ class Verifier:
         are read-only, so a verifier that writes fails.
         """
         try:
-            given = self._functions[task.id](before, after, answer)
-        except Exception as exc:
-            raise VerifierError(f"{self._name(task)} raised {type(exc).__name__}: {exc}") from exc
-        if not isinstance(given, list | tuple) or not given:
-            found = f"a {type(given).__name__}" if given else repr(given)
-            raise VerifierError(f"{self._name(task)} gave {found}, expected a list of findings")
-        for finding in given:
-            if not _is_finding(finding):
-                raise VerifierError(
-                    f"{self._name(task)} gave {finding!r} in its list, expected a Finding"
-                )
-        return tuple(given)
-
-    def _name(self, task: Task) -> str:
-        return f"verifier {task.verifier!r} of scenario {self._scenario!r}"
-
-
-def _is_finding(given: Any) -> bool:
-    """Whether it is a Finding whose fields have their types (a struct does not check them)."""
-    return (
-        type(given) is Finding
-        and type(given.passed) is bool
-        and type(given.name) is str
-        and type(given.expected) is str
-        and type(given.found) is str
-        and given.kind in _KINDS
-    )
-
-
-def _functions(scenario: Scenario) -> dict[str, Callable[[State, State, str], Any]]:
-    path = scenario.path / "verify.py"
-    module = _load(path, f"rehearsal_{scenario.name}_{scenario.digest[:12]}_verify")
-    functions = {}
-    for task in scenario.tasks:
-        function = getattr(module, task.verifier, None)
-        if function is None:
-            raise PackageError(f"{path}: task {task.id!r}: there is no function {task.verifier!r}")
-        if not callable(function):
-            raise PackageError(
-                f"{path}: task {task.id!r}: {task.verifier!r} is a {type(function).__name__}, "
-                "expected a function"
-            )
-        functions[task.id] = function
-    return functions
-
-
-def _load(path: Path, name: str) -> Any:
-    try:
-        return load_module(path, name)
-    except ToolsetError as exc:
-        raise PackageError(str(exc)) from exc
+            return self._verifiers.run(task, before, after, answer)
+        except VerifierFault as exc:
+            raise VerifierError(str(exc)) from exc

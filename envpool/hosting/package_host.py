@@ -1,0 +1,156 @@
+"""A package of ours, hosted in a worker: its code as texts, its time and chance the world's.
+
+Module state of its code is not kept apart; a package keeps its state in its database.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from envpool.errors import ToolsetError
+from envpool.findings import VerifierFault, Verifiers
+from envpool.hosting.clock import frozen, seeded
+from envpool.hosting.live import LiveWorld
+from envpool.hosting.threads import Threads
+from envpool.overlay import PAGE, Overlay
+from envpool.template import Template, clock_of, template_of
+from envpool.toolset import Tool, load
+from envpool.types import ToolResult, ToolSpec
+from envpool.world import World
+from scenarios.checks import Finding
+from scenarios.errors import PackageError
+from scenarios.format import Scenario
+
+
+class PackageHost:
+    """A hosted package. `close()` gives its connections back.
+
+    `sources` are the texts of tools.py and verify.py by name; no file is read. `image` is the
+    seeded database where another worker built it; empty: it is built here.
+    Raises SeedError and ToolsetError.
+    """
+
+    memory = b""
+    num_statements = 0
+    seed_faults: tuple[Any, ...] = ()
+    notes: tuple[str, ...] = ()
+
+    def __init__(self, scenario: Scenario, sources: Mapping[str, str], image: bytes = b"") -> None:
+        self._scenario = scenario
+        self._sources = sources
+        self._threads = Threads()
+        self._verifiers: Verifiers | None = None  # None: not yet asked for
+        self._world = World(
+            scenario,
+            tools=self._load(),
+            template=_template(scenario, image) if image else None,
+        )
+
+    @property
+    def template(self) -> Template:
+        """The seeded database."""
+        return self._world.template
+
+    @property
+    def tools(self) -> tuple[ToolSpec, ...]:
+        """The tools, in the order in which they are shown."""
+        return self._world.tools
+
+    def call(self, world: LiveWorld, name: str, arguments: Any) -> ToolResult:
+        """Execute one call on a world, which it moves on. Bad calls are results."""
+        num_calls = world.num_calls
+        world.num_calls += 1
+        with frozen(self._scenario.clock, num_calls):
+            seeded(self._scenario.digest, num_calls)
+            result = self._world.call(world.overlay, name, arguments)
+            self._threads.check()  # whoever owns the process sees what goes on
+        return result
+
+    def verify(self, task_id: str, overlay: Overlay, answer: str) -> tuple[Finding, ...]:
+        """The findings of a task's verifier on a world and an answer.
+
+        Raises VerifierFault, PackageError for a verify.py that cannot be loaded, and
+        UnknownScenario for a task that is not there.
+        """
+        task = self._scenario.task(task_id)
+        before, after = self._world.states(self._world.stored(overlay))
+        with frozen(self._scenario.clock):
+            seeded(self._scenario.digest, -1)
+            try:
+                if self._verifiers is None:
+                    self._verifiers = Verifiers(self._scenario, self._source("verify.py"))
+                return self._verifiers.run(task, before, after, answer)
+            except (VerifierFault, PackageError):
+                raise
+            except BaseException as exc:  # SystemExit and the like, which its code can raise
+                raise VerifierFault(
+                    f"the verifier of task {task_id!r} raised {_kind(exc)}"
+                ) from exc
+            finally:
+                self._threads.check()
+
+    def close(self) -> None:
+        """Close the connections. Worlds are dead after this."""
+        self._world.close()
+
+    def _load(self) -> dict[str, Tool]:
+        scenario = self._scenario
+        path = scenario.path / "tools.py"
+        with frozen(scenario.clock):
+            seeded(scenario.digest, -1)
+            try:
+                tools = load(scenario, self._source("tools.py"))
+            except Exception:
+                raise
+            except BaseException as exc:
+                raise ToolsetError(f"{path}: {_kind(exc)}") from exc
+            fault = self._threads.check()
+        if fault:
+            raise ToolsetError(f"{path}: {fault}")
+        for tool in tools.values():
+            tool.function = _guarded(tool.function)
+        return tools
+
+    def _source(self, name: str) -> str:
+        source = self._sources.get(name)
+        if source is None:
+            raise ToolsetError(f"{self._scenario.path / name}: its text is missing")
+        return source
+
+
+def _template(scenario: Scenario, image: bytes) -> Template:
+    vfs = clock_of(scenario)
+    try:
+        pages = tuple(image[at : at + PAGE] for at in range(0, len(image), PAGE))
+        return template_of(pages, vfs, scenario.path / "schema.sql")
+    finally:
+        vfs.unregister()
+
+
+def _guarded(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The function with nothing hostile in what it raises or returns: a world trusts its tools with
+    exceptions whose texts can be had, and with plain texts."""
+
+    def guarded(*args: Any, **kwargs: Any) -> Any:
+        try:
+            value = function(*args, **kwargs)
+        except Exception as exc:
+            if _is_sayable(exc):
+                raise
+            raise RuntimeError(f"the text of its {_kind(exc)} cannot be had") from None
+        except BaseException as exc:
+            raise RuntimeError(f"it raised {_kind(exc)}") from exc
+        return str.__str__(value) if issubclass(type(value), str) else value
+
+    return guarded
+
+
+def _is_sayable(exc: Exception) -> bool:
+    try:
+        return type(str(exc)) is str and type(type(exc).__name__) is str
+    except BaseException:
+        return False
+
+
+def _kind(exc: BaseException) -> str:
+    """The exception's kind, in a name that no code of the package has made."""
+    return next(base.__name__ for base in type(exc).__mro__ if base.__module__ == "builtins")

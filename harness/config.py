@@ -60,8 +60,8 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     seeding: Seeding = "awm"  # how AWM records are seeded
     isolate: bool = False  # packages of ours run in workers, too
     workers: int | None = None  # processes for code that is not ours; None: one a core
-    worker_memory_mb: int = 1024  # of one worker, at most
-    sandbox: Literal["auto", "required"] = "auto"  # required: refuse to run below the full sandbox
+    worker_memory_mb: int = 2048  # of one worker, at most
+    sandbox: Literal["best", "required"] = "best"  # required: refuse to run below the full sandbox
     pool: str = ""  # http://host:port of `rehearse serve`, where the worlds are; empty: here
     mcp: str = ""  # URL or command of an MCP server that is the world; empty: none
 

@@ -3,7 +3,6 @@
 The roof hands in what this package may not know: `court_of`, which makes the judge of a run.
 """
 
-import os
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack
 from hashlib import blake2b
@@ -42,7 +41,7 @@ from harness.process import allow_many_files, run
 from harness.session import Court, Link, Parts, run_session
 from harness.store import LOG_NAME, write_atomically
 from harness.tuning import tune_memory
-from scenarios.awm.records import AwmFolder, AwmSettings
+from scenarios.awm.records import AwmFolder
 from scenarios.catalogue import find
 from scenarios.format import Scenario, Task
 
@@ -132,7 +131,7 @@ class _Launching(msgspec.Struct, frozen=True):
 def pool_of(settings: Settings) -> PlacedPool:
     """The pool of the settings, to be entered."""
     workers = WorkerSettings(
-        workers=settings.workers or len(os.sched_getaffinity(0)),
+        workers=settings.workers or 0,
         memory_mb=settings.worker_memory_mb,
         sandbox=settings.sandbox,
     )
@@ -144,7 +143,7 @@ def pool_of(settings: Settings) -> PlacedPool:
 def finder(settings: Settings) -> Callable[[str], Scenario]:
     """How scenarios of these settings are found by name. Raises ScenarioError."""
     if settings.awm:
-        return AwmFolder(Path(settings.awm), AwmSettings(seeding=settings.seeding)).find
+        return AwmFolder(Path(settings.awm), seeding=settings.seeding).find
     return find
 
 

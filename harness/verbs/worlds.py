@@ -31,10 +31,10 @@ from judge.gate import check_scenario
 from judge.gate_awm import check_record
 from judge.gate_report import Failure, Report, merged, render
 from scenarios.awm.importing import ImportReport, import_awm
-from scenarios.awm.records import CLOCK, AwmSettings
+from scenarios.awm.records import CLOCK
 from scenarios.catalogue import is_trusted, listed
 from scenarios.errors import PackageError
-from scenarios.format import Scenario
+from scenarios.format import Scenario, Seeding
 
 
 @click.group("scenarios")
@@ -140,10 +140,9 @@ def import_awm_command(
     Ends with 1 when one of them was refused; the others are imported.
     """
     out = output or Path(os.environ.get("REHEARSE_WORLDS") or "worlds")
-    settings = AwmSettings(seeding=seeding, clock=clock)
     console = console_of(json_file)
     try:
-        report: ImportReport = run(_import, folder, out, names or None, settings, examine)
+        report: ImportReport = run(_import, folder, out, names or None, seeding, clock, examine)
     except ValueError as exc:
         raise SettingsError(str(exc)) from exc
     _render_import(report, out, console)
@@ -156,7 +155,8 @@ async def _import(
     folder: Path,
     out: Path,
     names: Sequence[str] | None,
-    settings: AwmSettings,
+    seeding: Seeding,
+    clock: str,
     examine: bool,
 ) -> ImportReport:
     """Reading and writing go on in a thread; hosting, in workers, is asked for from there."""
@@ -179,7 +179,8 @@ async def _import(
                     folder,
                     out,
                     names=names,
-                    settings=settings,
+                    seeding=seeding,
+                    clock=clock,
                     examine=(lambda one: anyio.from_thread.run(hosted, one)) if examine else None,
                     progress=lambda done, count, name: bar.update(
                         task, completed=done, total=count, description=name

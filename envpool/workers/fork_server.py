@@ -11,6 +11,7 @@ import gc
 import mimetypes
 import os
 import random
+import secrets
 import selectors
 import signal
 import socket
@@ -59,9 +60,10 @@ class _Server:
         self._begin = begin
         self._level = level
         self._pid = os.getpid()
-        self._workers: dict[int, int] = {}  # pidfd -> pid
+        self._workers: dict[int, tuple[int, str]] = {}  # pidfd -> pid, scratch folder
         self._selector = selectors.DefaultSelector()
         self._selector.register(control, selectors.EVENT_READ)
+        os.chmod(begin.scratch, 0o300)  # workers cannot list it, nor guess each other's folders
 
     def say(self, word: Word, descriptors: tuple[int, ...] = ()) -> None:
         socket.send_fds(self._control, [msgspec.msgpack.encode(word)], list(descriptors))
@@ -81,28 +83,28 @@ class _Server:
             return False
         order = _order(packet)
         assert isinstance(order, Spawn)
+        scratch = os.path.join(self._begin.scratch, secrets.token_hex(8))
         pid = os.fork()
         if pid == 0:
-            self._become_worker(descriptors[0])
+            self._become_worker(descriptors[0], scratch)
         os.close(descriptors[0])
         pidfd = os.pidfd_open(pid)
-        self._workers[pidfd] = pid
+        self._workers[pidfd] = (pid, scratch)
         self._selector.register(pidfd, selectors.EVENT_READ)
         self.say(Spawned(order.id, pid), (pidfd,))
         return True
 
-    def _become_worker(self, given: int) -> None:
+    def _become_worker(self, given: int, scratch: str) -> None:
         """Close what is not the worker's, raise the walls, serve. Never returns."""
         status = UNCONFINED
         try:
             confine.die_with_parent(self._pid)
             _keep_only(given)
-            status = self._serve(socket.socket(fileno=_WORKER_SOCKET), os.getpid())
+            status = self._serve(socket.socket(fileno=_WORKER_SOCKET), scratch)
         finally:
             os._exit(status)
 
-    def _serve(self, connection: socket.socket, pid: int) -> int:
-        scratch = self._scratch(pid)
+    def _serve(self, connection: socket.socket, scratch: str) -> int:
         try:
             os.environ.clear()
             os.environ.update(environment(scratch))
@@ -121,18 +123,16 @@ class _Server:
     def _reap(self, pidfd: int) -> None:
         self._selector.unregister(pidfd)
         os.close(pidfd)
-        pid, status, used = os.wait4(self._workers.pop(pidfd), 0)
-        remove_tree(self._scratch(pid))
+        pid, scratch = self._workers.pop(pidfd)
+        _, status, used = os.wait4(pid, 0)
+        remove_tree(scratch)
         self.say(Died(pid, os.waitstatus_to_exitcode(status), used.ru_utime + used.ru_stime))
 
     def _end(self) -> None:
-        for pidfd, pid in self._workers.items():
+        for pidfd, (pid, scratch) in self._workers.items():
             signal.pidfd_send_signal(pidfd, signal.SIGKILL)
             os.waitpid(pid, 0)
-            remove_tree(self._scratch(pid))
-
-    def _scratch(self, pid: int) -> str:
-        return os.path.join(self._begin.scratch, str(pid))
+            remove_tree(scratch)
 
 
 def _keep_only(connection: int) -> None:

@@ -1,48 +1,72 @@
 """Which host serves which kind of scenario in a worker."""
 
 from pathlib import Path
-from typing import Any
 
-import msgspec
-
-from envpool.hosting.live import LiveWorld
-from envpool.types import ToolResult
-from envpool.workers.wire import Load, Verified, Verify
-from envpool.workers.worker import Host
-from envpool.world import World
+from envpool.errors import ToolsetError
+from envpool.findings import VerifierFault
+from envpool.hosting.package_host import PackageHost
+from envpool.hosting.verify import verify_awm
+from envpool.overlay import PAGE
+from envpool.template import Template
+from envpool.workers.wire import Load, Snapshot, Verified, Verify
+from envpool.workers.worker import Host, live_world
+from scenarios.errors import PackageError
 from scenarios.format import Scenario
 
 
-class _Package:
-    """Interim."""
-
-    memory = b""
-    num_statements = 0
-    seed_faults = ()
-    notes = ()
-
-    def __init__(self, request: Load, scratch: Path) -> None:
-        folder = scratch / request.scenario.digest
-        folder.mkdir()
-        for name, text in request.sources.items():
-            (folder / name).write_text(text)
-        self._world = World(msgspec.structs.replace(request.scenario, path=folder))
-        self.template = self._world.template
-        self.tools = self._world.tools
-
-    def call(self, world: LiveWorld, name: str, arguments: Any) -> ToolResult:
-        return self._world.call(world.overlay, name, arguments)
-
-    def close(self) -> None:
-        self._world.close()
-
-
 class Hosts:
+    """Hosts AWM records and packages of ours. It implements envpool.workers.worker.Opens.
+
+    `scratch` is the worker's folder, where verifiers of AWM records find their databases.
+    """
+
     def __init__(self, scratch: str) -> None:
         self._scratch = Path(scratch)
 
     def open(self, request: Load) -> Host:
-        return _Package(request, self._scratch)
+        """Host a scenario. Raises SeedError and ToolsetError."""
+        if request.scenario.awm is None:
+            return PackageHost(request.scenario, request.sources, request.image)
+        raise ToolsetError("AWM records cannot be hosted yet")
 
     def verify(self, scenario: Scenario, host: Host, request: Verify) -> Verified:
-        raise AssertionError
+        """What a task's verifier says. That it breaks is `fault`."""
+        if isinstance(host, PackageHost):
+            return self._findings(host, request)
+        assert scenario.awm is not None
+        verdict = verify_awm(
+            scenario.awm,
+            request.task,
+            request.which,
+            host.template.image,
+            _image(host.template, request.state),
+            request.answer,
+            self._scratch,
+            clock=scenario.clock,
+        )
+        return Verified(
+            request.id,
+            label=verdict.label,
+            detail=verdict.detail,
+            printed=verdict.printed,
+            fault=verdict.fault,
+            violation=verdict.violation,
+        )
+
+    def _findings(self, host: PackageHost, request: Verify) -> Verified:
+        world = live_world(request.state)
+        try:
+            findings = host.verify(request.task, world.overlay, request.answer)
+        except (VerifierFault, PackageError) as exc:
+            return Verified(request.id, fault=str(exc))
+        return Verified(request.id, findings=findings)
+
+
+def _image(template: Template, state: Snapshot) -> bytes:
+    """A state as a database file."""
+    pages = template.pages
+    blank = b"\0" * PAGE
+    return b"".join(
+        state.pages.get(number) or (pages[number] if number < len(pages) else blank)
+        for number in range(state.num_pages)
+    )

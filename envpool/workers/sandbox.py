@@ -120,7 +120,8 @@ def bubblewrap(scratch: str, command: Sequence[str]) -> list[str]:
         *("--unshare-uts", "--unshare-cgroup-try", "--hostname", "worker", "--disable-userns"),
         *("--die-with-parent", "--new-session", "--cap-drop", "ALL", "--clearenv"),
         *(*known, *read, *devices),
-        *("--size", str(MAX_SCRATCH), "--tmpfs", scratch, "--chdir", "/", "--", *command),
+        *("--size", str(MAX_SCRATCH), "--tmpfs", scratch, "--remount-ro", "/"),
+        *("--chdir", "/", "--", *command),
     ]
 
 

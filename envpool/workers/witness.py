@@ -93,8 +93,8 @@ class Witness:
         self.seen = ""  # the first forbidden thing that was tried since `begin`; empty: nothing
         self._heard: object = None  # what the last canary brought
         self._connection = connection
-        self._writable = (scratch, *DEVICES)
-        self._readable = (*readable(), *self._writable)
+        self._writable = _and_real(scratch, *DEVICES)
+        self._readable = (*_and_real(*readable()), *self._writable)
         self.checks: dict[str, Check] = {
             **{event: _never(what) for event, what in _NEVER.items()},
             **{event: self._changes(count) for event, count in _CHANGES.items()},
@@ -164,11 +164,15 @@ class Witness:
     def _outside(self, path: Any, places: tuple[str, ...], verb: str) -> str:
         if path is None or isinstance(path, int):
             return ""
-        name = os.fsdecode(path)
-        full = os.path.abspath(str.__str__(name))  # not a subclass's idea of itself
+        name = str.__str__(os.fsdecode(path))  # not a subclass's idea of itself
+        full = os.path.realpath(name)
         if any(full == place or full.startswith(place + "/") for place in places):
             return ""
         return f"{verb} {full[:_SHOWN]}"
+
+
+def _and_real(*paths: str) -> tuple[str, ...]:
+    return (*paths, *map(os.path.realpath, paths))
 
 
 def _never(what: str) -> Check:

@@ -294,6 +294,7 @@ class Zygote:
             with anyio.CancelScope(shield=True):
                 await anyio.to_thread.run_sync(_ended, self._process)
         self._end_workers()
+        os.chmod(self._scratch, 0o700)  # the fork server made it unreadable
         shutil.rmtree(self._scratch, ignore_errors=True)
 
 

@@ -18,6 +18,8 @@ from scenarios.format import Scenario
 
 Values = tuple[Any, ...]  # one row, in column order
 
+_HIDDEN = 1  # table_xinfo's word for a column that SELECT * leaves out; 2 and 3 are generated ones
+
 _NOT_IN_SCRIPTS = {
     apsw.SQLITE_TRANSACTION: "the scripts run in one transaction",
     apsw.SQLITE_PRAGMA: "PRAGMA is not for packages",
@@ -39,6 +41,8 @@ class Table(msgspec.Struct, frozen=True):
     select_all: str  # SQL that gives every row
     select_identified: str  # the same, with the rowid (NULL where there is none) in front
     order: str  # for ORDER BY: the rowid, or the key
+    followed: bool = True  # SQLite's pre-update hook tells its rows (see envpool.tracking)
+    shadows: tuple[str, ...] = ()  # of a virtual table: the tables in which it keeps its rows
 
     def key_of(self, rowid: Any, row: Values) -> Values:
         """What a row is known by: its primary key, the rowid where there is none.
@@ -53,9 +57,10 @@ class Table(msgspec.Struct, frozen=True):
 
     def change(self, key: Values, before: Values | None, after: Values | None) -> RowChange:
         """The change of the row of this key."""
-        return RowChange(self.name, key, self._named(before), self._named(after))
+        return RowChange(self.name, key, self.named(before), self.named(after))
 
-    def _named(self, values: Values | None) -> Row | None:
+    def named(self, values: Values | None) -> Row | None:
+        """A row by its columns' names; None, for a row that is not there, stays None."""
         return None if values is None else dict(zip(self.columns, values, strict=True))
 
 
@@ -95,6 +100,7 @@ def build(scenario: Scenario, vfs: OverlayVFS) -> Template:
         ):
             _run_script(connection, scenario.path / name, script)
         _check_foreign_keys(connection, scenario.path)
+        _check_columns(connection, scenario.path / "schema.sql")
         connection.execute("COMMIT")
         connection.execute("VACUUM")
     finally:
@@ -111,7 +117,9 @@ def template_of(pages: tuple[bytes, ...], vfs: OverlayVFS, path: Path) -> Templa
     try:
         connection.execute("PRAGMA query_only=ON").fetchall()
         connection.execute("PRAGMA cell_size_check=ON").fetchall()
-        tables = _tables(connection, path)
+        tables = tables_of(connection, path)
+        if not tables:
+            raise SeedError(f"{path}: it creates no table")
         total = sum_of(connection, tables)
     except apsw.Error as exc:
         raise SeedError(f"{path}: its database cannot be read: {exc}") from exc
@@ -181,32 +189,53 @@ def _check_foreign_keys(connection: apsw.Connection, folder: Path) -> None:
         raise SeedError(f"{path}: {row} of {table} refers to no row of {parent}")
 
 
-def _tables(connection: apsw.Connection, path: Path) -> dict[str, Table]:
-    names = connection.execute(
-        "SELECT name, wr FROM pragma_table_list "
-        "WHERE schema = 'main' AND type = 'table' AND name NOT LIKE 'sqlite\\_%' ESCAPE '\\' "
-        "ORDER BY name"
+def _check_columns(connection: apsw.Connection, path: Path) -> None:
+    generated = connection.execute(
+        "SELECT t.name, c.name FROM pragma_table_list AS t, pragma_table_xinfo(t.name) AS c "
+        "WHERE t.schema = 'main' AND t.type = 'table' AND c.hidden > 1"
+    ).fetchone()
+    if generated:
+        table, column = generated
+        raise SeedError(f"{path}: table {table}: generated column {column} is not supported")
+
+
+def tables_of(connection: apsw.Connection, path: Path) -> dict[str, Table]:
+    """The tables of a database, by name. Shadow tables are left out: a virtual table's rows are
+    told by itself. Raises SeedError, naming `path`, for a table whose rows cannot be told apart."""
+    kinds = connection.execute(
+        "SELECT l.name, l.type, l.wr FROM pragma_table_list AS l "
+        "JOIN sqlite_schema AS s ON s.name = l.name AND s.type = 'table' "
+        "WHERE l.schema = 'main' AND l.name NOT LIKE 'sqlite\\_%' ESCAPE '\\' ORDER BY l.name"
     ).fetchall()
-    if not names:
-        raise SeedError(f"{path}: it creates no table")
-    tables: dict[str, Table] = {}
-    for name, without_rowid in names:
-        tables[str(name)] = _table(connection, path, str(name), bool(without_rowid))
-    return tables
+    shadows = tuple(str(name) for name, kind, _ in kinds if kind == "shadow")
+    return {
+        str(name): _table(connection, path, str(name), bool(without_rowid), shadows, kind)
+        for name, kind, without_rowid in kinds
+        if kind in ("table", "virtual")
+    }
 
 
-def _table(connection: apsw.Connection, path: Path, name: str, without_rowid: bool) -> Table:
+def _table(
+    connection: apsw.Connection,
+    path: Path,
+    name: str,
+    without_rowid: bool,
+    shadows: tuple[str, ...],
+    kind: str,
+) -> Table:
     columns: list[str] = []
     keyed = []
-    for cid, column, _type, _notnull, _default, pk, hidden in connection.execute(
+    generated = False
+    for _cid, column, _type, _notnull, _default, pk, hidden in connection.execute(
         f"PRAGMA table_xinfo({_quoted(name)})"
     ):
-        if hidden:
-            raise SeedError(f"{path}: table {name}: generated column {column} is not supported")
-        columns.append(str(column))
+        if hidden == _HIDDEN:
+            continue
+        generated = generated or bool(hidden)
         if pk:
-            keyed.append((pk, cid))
-    key = tuple(int(cid) for _, cid in sorted(keyed))
+            keyed.append((pk, len(columns)))
+        columns.append(str(column))
+    key = tuple(int(position) for _, position in sorted(keyed))
     taken = {column.lower() for column in columns}
     rowid = next((word for word in ("rowid", "oid", "_rowid_") if word not in taken), None)
     if rowid is None:
@@ -233,4 +262,8 @@ def _table(connection: apsw.Connection, path: Path, name: str, without_rowid: bo
             f"SELECT {'NULL' if without_rowid else rowid}, {listed} FROM {_quoted(name)}"
         ),
         order=", ".join(_quoted(columns[p]) for p in key) if without_rowid else rowid,
+        followed=kind == "table" and not generated,
+        shadows=tuple(
+            shadow for shadow in shadows if kind == "virtual" and shadow.startswith(f"{name}_")
+        ),
     )

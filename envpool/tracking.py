@@ -7,6 +7,9 @@ the size of the tables. (The session extension works the same way; attaching it 
 
 A row is known by its primary key where there is one: a key that changes is one row less and one
 more, and a row deleted and written anew under its key is one row changed.
+
+The hook does not tell all of virtual tables' rows and of generated columns; of such tables it is
+only noted that they were touched, and who asks compares them whole.
 """
 
 from typing import Any
@@ -20,18 +23,42 @@ from scenarios.api import RowChange
 
 
 class Tracker:
-    """Collects the changes of one connection's transactions."""
+    """Collects the changes of one connection's transactions, or of several that take turns.
+
+    `unfollowed` has the names of the touched tables that are not among the changes.
+    """
 
     def __init__(self, connection: apsw.Connection, tables: dict[str, Table]) -> None:
-        self._execute = connection.execute
-        self._tables = tables
+        self.unfollowed: set[str] = set()
         self._touched: dict[tuple[str, Any], Values | None] = {}  # (table, rowid or key) -> before
+        self.know(tables)
+        self.read_with(connection)
+        self.watch(connection)
+
+    def know(self, tables: dict[str, Table]) -> None:
+        """Track these tables from now on."""
+        self._tables = {name: table for name, table in tables.items() if table.followed}
+        self._unfollowed = {
+            part: name
+            for name, table in tables.items()
+            if not table.followed
+            for part in (name, *table.shadows)
+        }
+
+    def watch(self, connection: apsw.Connection) -> None:
+        """Collect the changes of this connection too."""
         connection.preupdate_hook(self._note)
+
+    def read_with(self, connection: apsw.Connection) -> None:
+        """Use this connection to see how rows are now."""
+        self._execute = connection.execute
 
     def begin(self) -> None:
         """Forget what an earlier transaction touched."""
         if self._touched:
             self._touched = {}
+        if self.unfollowed:
+            self.unfollowed = set()
 
     def net(self, total: int) -> tuple[tuple[RowChange, ...], int]:
         """The changes so far, ordered by table and key, and the row sum after them."""
@@ -74,6 +101,8 @@ class Tracker:
         name = update.table_name
         table = self._tables.get(name)
         if table is None or update.database_name != "main":
+            if name in self._unfollowed and update.database_name == "main":
+                self.unfollowed.add(self._unfollowed[name])
             return
         old = update.old
         if table.without_rowid:

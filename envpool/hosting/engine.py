@@ -1,0 +1,162 @@
+"""The hook: whatever engine or connection hosted code makes is given the scenario's WorldDatabase.
+
+`create_engine` ignores its URL and its keywords, as AWM's own patch of the code does, and
+`sqlite3.connect` its path; only ":memory:" stays a database of its own. Hooked is every place from
+which code can import them, while a `Hook` is entered; elsewhere `sqlite3` is the stdlib's, which is
+what verifiers get.
+"""
+
+import sqlite3
+import sqlite3.dbapi2
+from types import TracebackType
+from typing import Any
+
+import sqlalchemy
+import sqlalchemy.engine
+import sqlalchemy.engine.create
+import sqlalchemy.ext.asyncio
+import sqlalchemy.ext.asyncio.engine
+import sqlalchemy.future
+import sqlalchemy.future.engine
+from sqlalchemy import Engine
+from sqlalchemy.orm import close_all_sessions
+from sqlalchemy.pool import Pool
+from sqlalchemy.pool.base import ConnectionPoolEntry
+
+from envpool.errors import ToolsetError
+from envpool.hosting.database import Left, WorldDatabase
+from envpool.hosting.dbapi import Connection, Module
+from envpool.overlay import Overlay
+
+_create_engine = sqlalchemy.create_engine
+_connect = sqlite3.connect
+_OWN = ("", ":memory:")  # paths that name no file: a database of the code's own
+_ENGINES = (
+    sqlalchemy,
+    sqlalchemy.engine,
+    sqlalchemy.engine.create,
+    sqlalchemy.future,
+    sqlalchemy.future.engine,
+)
+_FROM_CONFIG = (sqlalchemy, sqlalchemy.engine, sqlalchemy.engine.create)
+_REGISTRIES: tuple[dict[Any, Any], ...] = (sqlite3.adapters, sqlite3.converters)
+_AT_REST = tuple(dict(registry) for registry in _REGISTRIES)
+_ASYNC = (sqlalchemy.ext.asyncio, sqlalchemy.ext.asyncio.engine)
+
+
+class WorldPool(Pool):
+    """Connections of one engine, as many as are in use at once; none is ever waited for."""
+
+    def __init__(self, creator: Any, **keywords: Any) -> None:
+        super().__init__(creator, **keywords)
+        self._free: list[ConnectionPoolEntry] = []
+
+    def _do_get(self) -> ConnectionPoolEntry:
+        if self._free:
+            return self._free.pop()
+        record = self._create_connection()
+        connection = record.dbapi_connection
+        if isinstance(connection, Connection):
+            connection.settle()
+        return record
+
+    def _do_return_conn(self, record: ConnectionPoolEntry) -> None:
+        self._free.append(record)
+
+    def recreate(self) -> "WorldPool":
+        self.logger.info("Pool recreating")
+        return WorldPool(self._creator, dialect=self._dialect, _dispatch=self.dispatch)
+
+    def dispose(self) -> None:
+        """Close the connections that are not in use."""
+        while self._free:
+            self._free.pop().close()
+
+    def status(self) -> str:
+        return f"WorldPool [{len(self._free)} connections free]"
+
+
+class Hook:
+    """The hook of one database. A call runs between `enter` and `leave`, which belong together.
+
+    What the code registers with `sqlite3` (adapters, converters) is there in its own calls only.
+    """
+
+    def __init__(self, database: WorldDatabase) -> None:
+        self.database = database
+        module = Module(database)
+
+        def connect(path: Any = "", *args: Any, **keywords: Any) -> Any:
+            if path in _OWN:
+                return _connect(path, *args, **keywords)
+            return module.connect(path, *args, **keywords)
+
+        def create_engine(*_: Any, **__: Any) -> Engine:
+            return _create_engine("sqlite://", module=module, poolclass=WorldPool)
+
+        self._replaced = [
+            (place, name, getattr(place, name), new)
+            for places, name, new in (
+                (_ENGINES, "create_engine", create_engine),
+                (_FROM_CONFIG, "engine_from_config", create_engine),
+                (_ASYNC, "create_async_engine", _no_async_engine),
+                (_ASYNC, "async_engine_from_config", _no_async_engine),
+                ((sqlite3, sqlite3.dbapi2), "connect", connect),
+            )
+            for place in places
+        ]
+        self._registered: tuple[dict[Any, Any], ...] = ({}, {})
+
+    def __repr__(self) -> str:
+        return f"<Hook of {self.database!r}>"
+
+    def enter(self, overlay: Overlay) -> None:
+        """Begin a call on this world (see WorldDatabase.enter)."""
+        self.database.enter(overlay)
+        for place, name, _, new in self._replaced:
+            setattr(place, name, new)
+        for registry, own in zip(_REGISTRIES, self._registered, strict=True):
+            if own:
+                registry.update(own)
+
+    def leave(self) -> Left:
+        """End the call: sessions that it left open are closed (see WorldDatabase.leave)."""
+        for place, name, old, _ in self._replaced:
+            setattr(place, name, old)
+        if any(map(dict.__ne__, _REGISTRIES, _AT_REST)):
+            self._put_away()
+        close_all_sessions()
+        return self.database.leave()
+
+    def __enter__(self) -> "Hook":
+        self.enter(self.database.start())
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        exc: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.leave()
+
+    def _put_away(self) -> None:
+        self._registered = tuple(
+            {key: value for key, value in registry.items() if rest.get(key) is not value}
+            for registry, rest in zip(_REGISTRIES, _AT_REST, strict=True)
+        )
+        for registry, rest in zip(_REGISTRIES, _AT_REST, strict=True):
+            registry.clear()
+            registry.update(rest)
+
+
+def hooked(database: WorldDatabase) -> Hook:
+    """`with hooked(database):` the code's engines are this database's, which is in a fresh world."""
+    return Hook(database)
+
+
+def _no_async_engine(*_: Any, **__: Any) -> Any:
+    raise ToolsetError(
+        "server.py: create_async_engine: engines of asyncio are not supported; AWM's worlds have "
+        "synchronous ones"
+    )

@@ -1,0 +1,87 @@
+"""What a statement's text tells before SQLite reads it, by the rules of the stdlib's `sqlite3`."""
+
+import re
+import sqlite3
+from collections.abc import Iterator
+from typing import Literal
+
+Kind = Literal[0, 1, 2, 3, 4]
+
+PLAIN: Kind = 0
+CHANGE: Kind = 1  # INSERT, UPDATE, DELETE, REPLACE: `sqlite3` begins a transaction before it
+SCHEMA: Kind = 2  # the tables may be others afterwards
+KEYS: Kind = 3  # PRAGMA foreign_keys with a value
+SETTING: Kind = 4  # it may leave the connection in another state than it found it
+
+_SPACE = re.compile(r"(?:[ \t\f\n\r]+|--[^\n]*(?:\n|\Z)|/\*.*?(?:\*/|\Z))*", re.DOTALL)
+_WORD = re.compile(r"[A-Za-z]+")
+_CHANGES = frozenset({"INSERT", "UPDATE", "DELETE", "REPLACE"})
+_SCHEMA = frozenset({"CREATE", "DROP", "ALTER", "VACUUM", "REINDEX", "ANALYZE"})
+_TEMPORARY = re.compile(r"CREATE\s+TEMP(?:ORARY)?\b", re.IGNORECASE)
+_PRAGMA = re.compile(r"PRAGMA\s+(?:\w+\s*\.\s*)?(\w+)\s*([=(]?)", re.IGNORECASE)
+_ASKING = re.compile(
+    r"(?:table|index|foreign_key|function|module|pragma|collation|database|integrity|quick)_\w+",
+    re.IGNORECASE,
+)
+
+
+def skip(sql: str, start: int = 0) -> int:
+    """Where the text goes on after white space and comments."""
+    match = _SPACE.match(sql, start)
+    return match.end() if match else start
+
+
+def kind_of(sql: str) -> Kind:
+    """What a statement may do, by its first words.
+
+    Example: "-- new\\nINSERT INTO t VALUES (1)" -> CHANGE; "WITH … INSERT …" -> PLAIN, as `sqlite3`
+    sees it, which then begins no transaction.
+    """
+    start = skip(sql)
+    word = _WORD.match(sql, start)
+    first = word.group().upper() if word else ""
+    if first in _CHANGES:
+        return CHANGE
+    if first == "PRAGMA":
+        return _pragma_kind(sql, start)
+    if first in _SCHEMA:
+        return SETTING if _TEMPORARY.match(sql, start) else SCHEMA
+    return SETTING if first in ("ATTACH", "DETACH") else PLAIN
+
+
+def _pragma_kind(sql: str, start: int) -> Kind:
+    match = _PRAGMA.match(sql, start)
+    if match is None:
+        return SETTING
+    name, value = match.groups()
+    if not value or _ASKING.fullmatch(name):
+        return PLAIN
+    return KEYS if name.lower() == "foreign_keys" else SETTING
+
+
+def is_more_than_one(sql: str) -> bool:
+    """Whether something follows the first statement that is no comment."""
+    if ";" not in sql:
+        return False
+    first = next(statements_of(sql), "")
+    return skip(sql, len(first)) < len(sql)
+
+
+def statements_of(script: str) -> Iterator[str]:
+    """A script in pieces of one statement each, whose texts together are the script.
+
+    Semicolons before a statement belong to it. The end of the script may be a piece without any
+    statement.
+    """
+    start = at = 0
+    while at < len(script):
+        end = script.find(";", at) + 1
+        if not end:
+            break
+        piece = script[start:end]
+        if sqlite3.complete_statement(piece) and piece.strip("; \t\f\n\r"):
+            yield piece
+            start = end
+        at = end
+    if start < len(script):
+        yield script[start:]

@@ -1,4 +1,7 @@
-"""Trust decides the place: packages of ours run in this process, everything else in workers.
+"""Where worlds are: trust decides the place, unless they are somebody else's.
+
+Packages of ours run in this process, everything else in workers. A pool of worlds elsewhere (on
+another machine, in an MCP server) takes all of them, and workers of ours only verify.
 
 The workers are started when the first scenario that needs them is hosted, by the task that entered
 the pool: their own tasks end with it. So a scenario is hosted before it is leased.
@@ -12,30 +15,37 @@ from typing import Any, Literal
 from envpool.errors import PoolError
 from envpool.local import LocalPool
 from envpool.states import States
-from envpool.types import Env, StoredState
+from envpool.types import Env, Pool, StoredState
 from envpool.workers.pool import WorkerPool, WorkerSettings
 from envpool.workers.wire import Verified
 from scenarios.format import Scenario, Task
 
-IN_PROCESS = "in process"
 Calls = list[tuple[str, Any]]  # of one episode: tool and arguments
 
 
 class PlacedPool:
-    """A local pool and, where they are needed, workers. It implements envpool.types.Pool.
+    """A local pool, and workers where they are needed. It implements envpool.types.Pool.
 
-    `isolate` sends packages of ours to the workers too. Entered and left with `async with`.
+    `isolate` sends packages of ours to the workers too. `elsewhere` has all the worlds; whoever
+    made it enters and leaves it. Entered and left with `async with`.
     """
 
-    def __init__(self, settings: WorkerSettings | None = None, *, isolate: bool = False) -> None:
+    def __init__(
+        self,
+        settings: WorkerSettings | None = None,
+        *,
+        isolate: bool = False,
+        elsewhere: Pool | None = None,
+    ) -> None:
         self._settings = settings or WorkerSettings()
         self._isolate = isolate
+        self._elsewhere = elsewhere
         self._local = LocalPool()
         self._workers: WorkerPool | None = None
         self._stack = AsyncExitStack()
 
     def __repr__(self) -> str:
-        return f"<PlacedPool [{self._local!r}, {self._workers!r}]>"
+        return f"<PlacedPool [{self._elsewhere or self._local!r}, {self._workers!r}]>"
 
     async def __aenter__(self) -> "PlacedPool":
         await self._stack.__aenter__()
@@ -58,7 +68,7 @@ class PlacedPool:
             self._workers = await self._stack.enter_async_context(WorkerPool(self._settings))
 
     def isolates(self, scenario: Scenario) -> bool:
-        """Whether the scenario's code runs in workers only."""
+        """Whether the scenario's code, its verifiers included, runs in workers only."""
         return self._isolate or scenario.awm is not None
 
     @property
@@ -66,29 +76,27 @@ class PlacedPool:
         """What holds code that is not ours; empty: no worker was needed."""
         return "" if self._workers is None else self._workers.level
 
-    def place(self, scenario: Scenario) -> str:
-        """Where the scenario's code runs, and what holds it there."""
-        if not self.isolates(scenario) or self._workers is None:
-            return IN_PROCESS
-        return self._workers.level
-
     async def host(self, scenario: Scenario) -> States:
-        if not self.isolates(scenario):
-            return self._local.world(scenario)
-        await self.start()
-        return await self._at_work(scenario).host(scenario)
+        if self.isolates(scenario):
+            await self.start()
+            held = await self._at_work(scenario).host(scenario)
+            return held if self._elsewhere is None else await self._elsewhere.host(scenario)
+        if self._elsewhere is not None:
+            return await self._elsewhere.host(scenario)
+        return self._local.world(scenario)
 
     def hosted(self, scenario: Scenario) -> States:
-        if not self.isolates(scenario):
-            return self._local.world(scenario)
-        return self._at_work(scenario).hosted(scenario)
+        return self._place(scenario).hosted(scenario)
 
     def lease(
         self, scenario: Scenario, task: Task | None = None
     ) -> AbstractAsyncContextManager[Env]:
-        if not self.isolates(scenario):
-            return self._local.lease(scenario, task)
-        return self._at_work(scenario).lease(scenario, task)
+        return self._place(scenario).lease(scenario, task)
+
+    def drop(self, scenario: Scenario) -> None:
+        """Forget a scenario of which no world is live, where workers have it."""
+        if self._workers is not None:
+            self._workers.drop(scenario)
 
     async def verify(
         self,
@@ -116,19 +124,27 @@ class PlacedPool:
     @property
     def num_live(self) -> int:
         """Worlds that are live."""
-        return self._local.num_live + (0 if self._workers is None else self._workers.num_live)
+        return sum(pool.num_live for pool in self._pools())
 
     @property
     def max_live(self) -> int:
-        """Worlds that were live at once, at most (of the two places together: an upper bound)."""
-        return self._local.max_live + (0 if self._workers is None else self._workers.max_live)
+        """Worlds that were live at once, at most (an upper bound where there are two places)."""
+        return sum(pool.max_live for pool in self._pools())
 
     def statistics(self) -> dict[str, int]:
-        counts = self._local.statistics()
-        if self._workers is not None:
-            for name, count in self._workers.statistics().items():
+        counts: dict[str, int] = {}
+        for pool in self._pools():
+            for name, count in pool.statistics().items():
                 counts[name] = counts.get(name, 0) + count
         return counts
+
+    def _pools(self) -> list[Pool]:
+        return [pool for pool in (self._local, self._workers, self._elsewhere) if pool is not None]
+
+    def _place(self, scenario: Scenario) -> Pool:
+        if self._elsewhere is not None:
+            return self._elsewhere
+        return self._at_work(scenario) if self.isolates(scenario) else self._local
 
     def _at_work(self, scenario: Scenario) -> WorkerPool:
         if self._workers is None:

@@ -18,6 +18,7 @@ import anyio.lowlevel
 import msgspec
 
 from envpool.errors import WorldError
+from envpool.mcp_checks import verify_by_calls
 from envpool.types import Env, Pool, ToolResult, ToolSpec
 from harness.dialects.base import Dialect
 from harness.dialects.rules import FormatRules, FormatSettings, make_rules
@@ -29,6 +30,7 @@ from harness.plan import EpisodePlan
 from harness.policies.base import Agent, Assignment, Policy
 from harness.recorder import Recorder
 from harness.watchdog import Watch, Watchdog
+from scenarios.checks import Finding
 from scenarios.format import Scenario, Task
 
 
@@ -104,6 +106,9 @@ async def run_episode(plan: EpisodePlan, stage: Stage, play: "Play | None" = Non
         try:
             with stage.watchdog.watch(stage.limits.time_limit) as watch:
                 ending, error = await (play or Episode.turns)(run, watch)
+                if plan.scenario.foreign is not None:
+                    watch.got_reply()
+                    run.checked = await verify_by_calls(env, plan.scenario, plan.task, run.answer)
             if watch.scope.cancelled_caught:
                 ending, error = _expired(watch, stage.limits)
         except ContextLengthError as exc:
@@ -136,7 +141,17 @@ def _expired(watch: Watch, limits: Limits) -> tuple[Ending, str]:
 class Episode:
     """One running episode: its world, and the facts so far."""
 
-    __slots__ = ("_call", "answer", "briefing", "env", "num_tokens", "plan", "stage", "steps")
+    __slots__ = (
+        "_call",
+        "answer",
+        "briefing",
+        "checked",
+        "env",
+        "num_tokens",
+        "plan",
+        "stage",
+        "steps",
+    )
 
     def __init__(self, plan: EpisodePlan, stage: Stage, env: Env) -> None:
         self.plan = plan
@@ -145,6 +160,7 @@ class Episode:
         self.briefing = briefing_of(plan.scenario, plan.task, env.tools)
         self.steps: list[StepTaken] = []
         self.answer = ""
+        self.checked: tuple[Finding, ...] = ()
         self.num_tokens = 0
         self._call = env.call
         # In this process a call never awaits, so nothing could cut it off.
@@ -265,7 +281,9 @@ class Episode:
                 state = self.env.state()
             except WorldError as exc:
                 ending, error = Ending.WORLD_ERROR, str(exc)
-        ended = EpisodeEnded(ending, self.answer, len(self.steps), state, error, seconds)
+        ended = EpisodeEnded(
+            ending, self.answer, len(self.steps), state, error, seconds, self.checked
+        )
         stage.recorder.stamp(plan.episode, plan.attempt, ended)
         stage.windows.close(plan.episode)
         return ending

@@ -83,6 +83,7 @@ class EpisodeEnded(msgspec.Struct, frozen=True, tag="ended", gc=False):
     state: StoredState | None  # None: the world could not tell
     error: str | None = None  # why, for policy_error, world_error and format_error
     seconds: float = 0.0
+    checked: tuple[Finding, ...] = ()  # made in the world itself, where its state is unknown
 
 
 class Judged(msgspec.Struct, frozen=True, tag="judged", gc=False, omit_defaults=True):

@@ -3,9 +3,11 @@
 The roof hands in what this package may not know: `court_of`, which makes the judge of a run.
 """
 
-from collections.abc import Awaitable, Callable, Sequence
-from contextlib import AsyncExitStack
+import os
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
 from hashlib import blake2b
+from importlib import import_module
 from pathlib import Path
 from secrets import token_hex
 from shutil import rmtree
@@ -16,6 +18,7 @@ import msgspec
 from rich.console import Console
 
 from envpool.placed import PlacedPool
+from envpool.types import Pool
 from envpool.workers.pool import WorkerSettings
 from harness.config import Settings, log_id_of, saved, think_range
 from harness.dialects.base import Dialect
@@ -43,6 +46,7 @@ from harness.store import LOG_NAME, write_atomically
 from harness.tuning import tune_memory
 from scenarios.awm.records import AwmFolder
 from scenarios.catalogue import find
+from scenarios.foreign import read_foreign
 from scenarios.format import Scenario, Task
 
 CourtOf = Callable[[PlacedPool, Sequence[Scenario]], Court]
@@ -128,8 +132,9 @@ class _Launching(msgspec.Struct, frozen=True):
             return Launched(meters, {} if client is None else client.statistics(), left)
 
 
-def pool_of(settings: Settings) -> PlacedPool:
-    """The pool of the settings, to be entered."""
+@asynccontextmanager
+async def pool_of(settings: Settings) -> AsyncIterator[PlacedPool]:
+    """The pool of the settings. Raises PoolError and SettingsError."""
     workers = WorkerSettings(
         workers=settings.workers or 0,
         memory_mb=settings.worker_memory_mb,
@@ -137,11 +142,34 @@ def pool_of(settings: Settings) -> PlacedPool:
     )
     if settings.call_timeout is not None:
         workers = msgspec.structs.replace(workers, call_deadline=settings.call_timeout)
-    return PlacedPool(workers, isolate=settings.isolate)
+    async with AsyncExitStack() as stack:
+        elsewhere: Pool | None = None
+        if settings.pool:
+            token = os.environ.get("REHEARSE_TOKEN", "")
+            remote = import_module("envpool.remote.client").RemotePool(settings.pool, token=token)
+            elsewhere = await stack.enter_async_context(remote)
+        elif settings.mcp:
+            elsewhere = _mcp_pool(settings.mcp)
+        pool = PlacedPool(workers, isolate=settings.isolate, elsewhere=elsewhere)
+        yield await stack.enter_async_context(pool)
+
+
+def _mcp_pool(target: str) -> Pool:
+    try:
+        link, pools = import_module("envpool.mcp_link"), import_module("envpool.mcp_in")
+    except ModuleNotFoundError as exc:
+        raise SettingsError(
+            f"mcp: the package {exc.name} is missing: pip install 'rehearsal[mcp]'"
+        ) from exc
+    token = os.environ.get("REHEARSE_TOKEN", "")
+    pool: Pool = pools.McpPool(link.McpSettings(target, token=token))
+    return pool
 
 
 def finder(settings: Settings) -> Callable[[str], Scenario]:
     """How scenarios of these settings are found by name. Raises ScenarioError."""
+    if settings.mcp:
+        return lambda path: read_foreign(Path(path), settings.mcp)
     if settings.awm:
         return AwmFolder(Path(settings.awm), seeding=settings.seeding).find
     return find
@@ -154,7 +182,7 @@ def planned(settings: Settings) -> tuple[list[tuple[Scenario, Task]], list[Episo
     tasks = chosen_tasks(settings.scenarios, finder(settings))
     if settings.policy in ("oracle", "mutant"):
         for scenario, task in tasks:
-            if task.kind == "open":
+            if task.kind == "open" and not task.oracle:
                 raise SettingsError(
                     f"policy: {settings.policy!r} plays what a task's author wrote down, and "
                     f"{scenario.name}:{task.id} has no oracle"
@@ -222,7 +250,8 @@ async def _parts(
             token_limit=settings.token_limit,
             time_limit=settings.time_limit,
             reply_timeout=settings.reply_timeout,
-            call_timeout=None,  # the pool's own deadline, see pool_of
+            # Workers keep a deadline of their own (see pool_of), and end the episode with it.
+            call_timeout=settings.call_timeout if settings.pool or settings.mcp else None,
         ),
         judge=court_of(pool, scenarios) if settings.judge == "code" else None,
     )

@@ -10,9 +10,12 @@ from harness.trajectory import Trajectory
 from judge import judging
 from judge.code import CodeJudge
 from judge.errors import JudgeError
+from judge.foreign import ForeignJudge
 from judge.isolated import IsolatedJudge, Verifies
 from judge.rewards import AWM, RewardProfile
 from scenarios.format import Scenario
+
+AnyJudge = CodeJudge | IsolatedJudge | ForeignJudge
 
 
 class Hosts(Protocol):
@@ -36,7 +39,8 @@ class CodeCourt:
     def __init__(
         self, pool: Hosts, scenarios: Iterable[Scenario], profile: RewardProfile = AWM
     ) -> None:
-        self._judges: dict[str, CodeJudge | IsolatedJudge] = {}  # by package digest, and by name
+        # By package digest, and by name.
+        self._judges: dict[str, AnyJudge] = {}
         for scenario in {scenario.digest: scenario for scenario in scenarios}.values():
             judge = _judge_of(pool, scenario, profile)
             self._judges[scenario.digest] = self._judges[scenario.name] = judge
@@ -68,7 +72,9 @@ class CodeCourt:
         return given if isinstance(given, Judged) else await given
 
 
-def _judge_of(pool: Hosts, scenario: Scenario, profile: RewardProfile) -> CodeJudge | IsolatedJudge:
+def _judge_of(pool: Hosts, scenario: Scenario, profile: RewardProfile) -> AnyJudge:
+    if scenario.foreign is not None:
+        return ForeignJudge(scenario, profile)
     world = pool.hosted(scenario)
     if pool.isolates(scenario):
         assert isinstance(pool, Verifies)

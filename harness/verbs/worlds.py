@@ -169,7 +169,7 @@ async def _import(
                 await pool.host(scenario)
             except PoolError as exc:
                 return str(exc)
-            await pool.drop(scenario)
+            pool.drop(scenario)
             return None
 
         def work() -> ImportReport:

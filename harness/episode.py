@@ -73,10 +73,12 @@ class Stage(msgspec.Struct, frozen=True):
 
 
 def user_of(scenario: Scenario) -> str:
-    """The acting user, in words.
+    """The acting user, in words; empty where the scenario does not say.
 
     Example: User("u1", "Ada Lindqvist", "clerk") -> "Ada Lindqvist (clerk, id u1)"
     """
+    if not scenario.user.name:
+        return ""
     return f"{scenario.user.name} ({scenario.user.role}, id {scenario.user.id})"
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import anyio
+import msgspec
 import psutil
 import pytest
 
@@ -17,9 +18,13 @@ from envpool.mcp_in import McpPool
 from envpool.mcp_link import McpSettings
 from envpool.types import Env, Pool, StoredState, ToolResult, ToolSpec
 from envpool.unknown import UNKNOWN, is_known
+from harness.episode import Limits, run_episode
+from harness.events import Ending, StepTaken, decode_event, encode
+from harness.plan import plan_of
 from scenarios.checks import Finding
 from scenarios.foreign import read_foreign
 from scenarios.format import Scenario
+from tests.stages import DONE, LOOK, MemorySink, MovesPolicy, calls, stage_of, watched
 
 SERVERS = Path(__file__).parent / "mcp_servers"
 NOTES = f"{sys.executable} {SERVERS / 'notes.py'}"
@@ -347,6 +352,34 @@ async def test_the_protocols_are_kept(scenario: Scenario) -> None:
         wanted = [(env, name) for name in vars(Env)] + [(pool_of(PLAIN), n) for n in vars(Pool)]
         assert [name for one, name in wanted if name[0] != "_" and not hasattr(one, name)] == []
         assert env.awaits  # type: ignore[attr-defined]
+
+
+async def test_episodes_are_played_on_it(scenario: Scenario) -> None:
+    """An episode on a foreign world ends as any other, its state unknown; one whose call runs past
+    its limit goes on to learn that its world is broken."""
+    sink = MemorySink()
+    limits = Limits(call_timeout=0.3)
+    policy = MovesPolicy(calls("count", "broken"), DONE, by_episode={"e2": (calls("wait"), LOOK)})
+    stage = stage_of(policy, sink, pool=pool_of(PLAIN), limits=limits)
+    plans = plan_of([(scenario, scenario.task("milk"))], episodes=2, group_size=1, seed=1)
+    async with watched(stage):
+        for name, plan in zip(("e1", "e2"), plans, strict=True):
+            await run_episode(msgspec.structs.replace(plan, episode=name), stage)
+    steps = [event for event in sink.events("e1") if isinstance(event, StepTaken)]
+    assert [(result.text, result.error) for result in steps[0].results] == [
+        ("1", None),
+        ("the disk is full", "internal"),
+    ]
+    ended = sink.ended("e1")
+    assert (ended.ending, ended.state) == (Ending.ANSWERED, UNKNOWN)
+    assert decode_event(encode(ended)) == ended
+    slow = [event for event in sink.events("e2") if isinstance(event, StepTaken)]
+    assert [result.error for step in slow for result in step.results] == ["timeout"]
+    assert (sink.ended("e2").ending, sink.ended("e2").error, sink.ended("e2").state) == (
+        Ending.WORLD_ERROR,
+        "a call of wait was stopped before the MCP server had answered it",
+        None,
+    )
 
 
 # Tasks --------------------------------------------------------------------------------------------

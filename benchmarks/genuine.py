@@ -1,0 +1,215 @@
+"""The stack that AWM's worlds were written for, as the baseline: a process for each episode.
+
+A scenario's code is launched as AWM launches it: its database is built from the record, the line
+that creates the engine is replaced, fastapi-mcp is mounted, uvicorn serves. It runs in an
+environment of its own with the versions that AWM is locked to, made once in the user's cache.
+"""
+
+import hashlib
+import os
+import socket
+import sqlite3
+import subprocess
+import sys
+import tempfile
+import time
+from contextlib import suppress
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import aiohttp
+import anyio
+import msgspec
+import psutil
+
+from scenarios.format import AwmRecord
+
+REQUIREMENTS = Path(__file__).parent / "genuine_server" / "requirements.txt"
+_CREATES_ENGINE = "create_engine("
+_SERVES = "uvicorn.run(app"
+_HEADERS = {
+    "Accept": "application/json, text/event-stream",
+    "Content-Type": "application/json",
+}
+_VERSION = "2025-06-18"
+_READY = 180.0  # seconds that a start may take, as in OpenEnv
+_LOOK = 0.01  # seconds between two looks whether it is up: AWM looks every half second
+
+Call = tuple[str, dict[str, Any]]  # tool and arguments
+
+
+def interpreter() -> Path:
+    """The Python of the baseline's environment; makes the environment when it is not there."""
+    pins = REQUIREMENTS.read_bytes()
+    version = ".".join(map(str, sys.version_info[:3]))
+    name = hashlib.blake2b(pins + version.encode(), digest_size=6).hexdigest()
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or tempfile.gettempdir())
+    folder = cache / f"rehearsal-genuine-{name}"
+    python = folder / "bin" / "python"
+    if not (folder / "complete").exists():
+        print(f"making the baseline's environment in {folder} …", file=sys.stderr)
+        subprocess.run([sys.executable, "-m", "venv", "--clear", str(folder)], check=True)
+        pip = (str(python), "-I", "-m", "pip", "--quiet", "--disable-pip-version-check")
+        subprocess.run([*pip, "install", "-r", str(REQUIREMENTS)], check=True)
+        (folder / "complete").touch()
+    return python
+
+
+def launched_code(code: str, database: Path) -> str:
+    """A scenario's code as AWM runs it.
+
+    Example: "engine = create_engine(URL)" ->
+    "engine = create_engine('sqlite:///…', connect_args={'check_same_thread': False})"
+    """
+    url = f"sqlite:///{database}"
+    lines = []
+    for line in code.splitlines():
+        if _CREATES_ENGINE in line and "import" not in line:
+            left = line.partition(_CREATES_ENGINE)[0]
+            line = f"{left}create_engine({url!r}, connect_args={{'check_same_thread': False}})"
+        if _SERVES in line:
+            lines += ["    from fastapi_mcp import FastApiMCP", "    FastApiMCP(app).mount_http()"]
+        lines.append(line)
+    return "\n".join(lines) + "\n"
+
+
+def build_database(record: AwmRecord, path: Path) -> None:
+    """The record's database by AWM's rules: foreign keys on, failing statements left out."""
+    with sqlite3.connect(path) as connection:
+        connection.execute("PRAGMA foreign_keys = ON")
+        for table in record.tables:
+            _run(connection, (table.ddl, *table.indexes, *table.examples))
+        for sample in record.samples:
+            _run(connection, sample.insert_statements)
+    connection.close()
+
+
+def _run(connection: sqlite3.Connection, statements: tuple[str, ...]) -> None:
+    for statement in statements:
+        with suppress(sqlite3.Error, sqlite3.Warning):
+            connection.execute(statement)
+    connection.commit()
+
+
+class Genuine:
+    """One server process, and one MCP session with it, until the block is left."""
+
+    def __init__(self, python: Path, record: AwmRecord, session: aiohttp.ClientSession) -> None:
+        self._python = python
+        self._record = record
+        self._http = session
+        self._folder = tempfile.TemporaryDirectory(prefix="rehearsal-genuine-")
+        self._headers = dict(_HEADERS)
+        self._url = ""
+        self._ids = 0
+        self.start_s = 0.0  # from the start of the process to its tool list
+
+    async def __aenter__(self) -> Self:
+        folder = Path(self._folder.name)
+        build_database(self._record, folder / "world.db")
+        code = launched_code(self._record.code, folder / "world.db")
+        (folder / "server.py").write_text(code)
+        port = _free_port()
+        self._url = f"http://127.0.0.1:{port}/mcp"
+        environment = {
+            "PATH": os.environ["PATH"],
+            "HOST": "127.0.0.1",
+            "PORT": str(port),
+            "PYTHONHASHSEED": "0",
+            "TZ": "UTC",
+        }
+        began = time.perf_counter()
+        self._process = _start([self._python, "server.py"], folder, environment)
+        self._watched = psutil.Process(self._process.pid)
+        try:
+            with anyio.fail_after(_READY):
+                while not await self._is_up():  # noqa: ASYNC110 - nobody tells
+                    await anyio.sleep(_LOOK)
+        except BaseException:
+            self._end()
+            raise
+        self.start_s = time.perf_counter() - began
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        exc: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._end()
+
+    async def call(self, name: str, arguments: dict[str, Any]) -> tuple[str, bool]:
+        """The text of a call's result, and whether it is an error."""
+        result = await self._ask("tools/call", {"name": name, "arguments": arguments})
+        texts = [part["text"] for part in result["content"] if part["type"] == "text"]
+        return "\n".join(texts), bool(result["isError"])
+
+    def cpu_s(self) -> float:
+        """CPU seconds of the process so far."""
+        times = self._watched.cpu_times()
+        return float(times.user + times.system)
+
+    def memory(self) -> tuple[int, int]:
+        """Resident bytes, and proportional ones (pages that it shares counted in part)."""
+        info = self._watched.memory_full_info()
+        return int(info.rss), int(info.pss)
+
+    async def _is_up(self) -> bool:
+        """Whether it told its tools. Raises RuntimeError when it ended."""
+        if self._process.poll() is not None:
+            log = (Path(self._folder.name) / "server.log").read_text()[-2000:]
+            raise RuntimeError(f"the genuine server ended:\n{log}")
+        try:
+            await self._initialise()
+        except aiohttp.ClientError:
+            return False
+        tools = await self._ask("tools/list", {})
+        return bool(tools["tools"])
+
+    async def _initialise(self) -> None:
+        told = {
+            "protocolVersion": _VERSION,
+            "capabilities": {},
+            "clientInfo": {"name": "benchmark", "version": "1"},
+        }
+        body = self._body("initialize", told)
+        async with self._http.post(self._url, data=body, headers=_HEADERS) as response:
+            await response.read()
+            self._headers["Mcp-Session-Id"] = response.headers["Mcp-Session-Id"]
+            self._headers["MCP-Protocol-Version"] = _VERSION
+        done = msgspec.json.encode({"jsonrpc": "2.0", "method": "notifications/initialized"})
+        async with self._http.post(self._url, data=done, headers=self._headers) as response:
+            await response.read()
+
+    async def _ask(self, method: str, params: dict[str, Any]) -> dict[str, Any]:
+        body = self._body(method, params)
+        async with self._http.post(self._url, data=body, headers=self._headers) as response:
+            reply: dict[str, Any] = msgspec.json.decode(await response.read())
+        if "result" not in reply:
+            raise RuntimeError(f"the genuine server answered {method} with {reply}")
+        result: dict[str, Any] = reply["result"]
+        return result
+
+    def _body(self, method: str, params: dict[str, Any]) -> bytes:
+        self._ids += 1
+        asked = {"jsonrpc": "2.0", "id": self._ids, "method": method, "params": params}
+        return msgspec.json.encode(asked)
+
+    def _end(self) -> None:
+        self._process.kill()
+        self._process.wait()
+        self._folder.cleanup()
+
+
+def _start(
+    command: list[str | Path], folder: Path, environment: dict[str, str]
+) -> "subprocess.Popen[bytes]":
+    with (folder / "server.log").open("wb") as log:
+        return subprocess.Popen(command, cwd=folder, env=environment, stdout=log, stderr=log)
+
+
+def _free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        return int(probe.getsockname()[1])

@@ -1,11 +1,44 @@
-"""What all tests share: how hypothesis searches. Time is never asserted, so it has no deadline."""
+"""What all tests share: how hypothesis searches (time is never asserted, so it has no deadline),
+and the command line."""
 
+import gc
 import os
+import sys
+from collections.abc import Iterator
 
+import pytest
+import structlog
 from hypothesis import HealthCheck, settings
+
+from harness.cli import main
+from tests.cli import Rehearse
 
 settings.register_profile(
     "here", deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True
 )
 settings.register_profile("ci", parent=settings.get_profile("here"), derandomize=True)
 settings.load_profile("ci" if os.environ.get("CI") else "here")
+
+
+@pytest.fixture
+def rehearse(
+    capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Rehearse]:
+    """Runs the command in this process; gives exit status, standard output, standard error."""
+    threshold = gc.get_threshold()
+
+    def call(*arguments: object) -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "argv", ["rehearse", *map(str, arguments)])
+        capfd.readouterr()
+        status = 0
+        try:
+            main()
+        except SystemExit as exit:
+            status = int(exit.code or 0)
+        out, err = capfd.readouterr()
+        return status, out, err
+
+    yield call
+    structlog.reset_defaults()
+    gc.unfreeze()
+    gc.set_threshold(*threshold)

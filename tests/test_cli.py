@@ -1,48 +1,19 @@
 """The command line: its contract of exit statuses, JSON fields and sentences."""
 
-import gc
 import json
 import re
 import subprocess
 import sys
 import tomllib
-from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
-import structlog
 
-from harness.cli import main
 from tests.broker import running_broker
+from tests.cli import Rehearse, json_of
 from tests.ledger import TASKS, TOOLS, VERIFY, write_package
 
-Rehearse = Callable[..., tuple[int, str, str]]
 SPREAD = {"p50", "p95", "p99", "max"}
-
-
-@pytest.fixture
-def rehearse(
-    capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> Iterator[Rehearse]:
-    """Runs the command in this process; gives exit status, standard output, standard error."""
-    threshold = gc.get_threshold()
-
-    def call(*arguments: object) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["rehearse", *map(str, arguments)])
-        capfd.readouterr()
-        status = 0
-        try:
-            main()
-        except SystemExit as exit:
-            status = int(exit.code or 0)
-        out, err = capfd.readouterr()
-        return status, out, err
-
-    yield call
-    structlog.reset_defaults()
-    gc.unfreeze()
-    gc.set_threshold(*threshold)
 
 
 @pytest.fixture
@@ -51,15 +22,9 @@ def world(tmp_path: Path) -> Path:
     return write_package(tmp_path / "ledger")
 
 
-def _json(rehearse: Rehearse, *arguments: object) -> Any:
-    status, out, err = rehearse(*arguments, "--json", "-")
-    assert status == 0, err
-    return json.loads(out)
-
-
 def test_bench_tells_what_the_contract_names(rehearse: Rehearse) -> None:
     """`bench --json` has every field of the contract, and an oracle passes everything."""
-    report = _json(rehearse, "bench", "shop_support", "-n", 40, "-c", 8)
+    report = json_of(rehearse, "bench", "shop_support", "-n", 40, "-c", 8)
 
     assert report["episodes"] == 40
     assert report["pass_rate"] == 1.0
@@ -76,7 +41,7 @@ def test_bench_tells_what_the_contract_names(rehearse: Rehearse) -> None:
 
 def test_doing_nothing_passes_nothing(rehearse: Rehearse) -> None:
     """`-p noop` has a pass rate of 0."""
-    report = _json(rehearse, "bench", "claims_desk", "-p", "noop", "-n", 29, "-c", 8)
+    report = json_of(rehearse, "bench", "claims_desk", "-p", "noop", "-n", 29, "-c", 8)
 
     assert report["pass_rate"] == 0.0
     assert report["unjudged"] == 0
@@ -84,7 +49,7 @@ def test_doing_nothing_passes_nothing(rehearse: Rehearse) -> None:
 
 def test_a_sweep_runs_each_value(rehearse: Rehearse) -> None:
     """`bench --sweep` gives a report for each value."""
-    sweep = _json(rehearse, "bench", "shop_support", "-n", 35, "--sweep", "concurrency=1,4")
+    sweep = json_of(rehearse, "bench", "shop_support", "-n", 35, "--sweep", "concurrency=1,4")
 
     assert [run["concurrency"] for run in sweep["runs"]] == [1, 4]
     assert [run["bench"]["pass_rate"] for run in sweep["runs"]] == [1.0, 1.0]
@@ -97,12 +62,12 @@ def test_every_policy_replays_in_every_dialect(
 ) -> None:
     """What was run is replayed without a divergence."""
     run = tmp_path / "run"
-    report = _json(
+    report = json_of(
         rehearse,
         *("run", "flight_desk", "-p", policy, "--dialect", dialect, "--history", "last:2"),
         *("-c", 16, "-o", run),
     )
-    replay = _json(rehearse, "replay", run)
+    replay = json_of(rehearse, "replay", run)
 
     assert report["episodes"] == replay["episodes"] == 36
     assert replay["divergences"] == []
@@ -116,8 +81,8 @@ def test_every_policy_replays_in_every_dialect(
 def test_awm_rules_let_a_well_behaved_agent_pass(rehearse: Rehearse, tmp_path: Path) -> None:
     """The oracle keeps AWM's format rules in AWM's dialect; an agent that says nothing does not."""
     awm = ("shop_support", "--dialect", "awm", "--format-rules", "awm")
-    oracle = _json(rehearse, "run", *awm, "-o", tmp_path / "oracle")
-    noop = _json(rehearse, "run", *awm, "-p", "noop", "-o", tmp_path / "noop")
+    oracle = json_of(rehearse, "run", *awm, "-o", tmp_path / "oracle")
+    noop = json_of(rehearse, "run", *awm, "-p", "noop", "-o", tmp_path / "noop")
 
     assert oracle["labels"] == {"completed": 35}
     assert noop["endings"] == {"format_error": 35}
@@ -131,7 +96,7 @@ def test_a_script_is_played(rehearse: Rehearse, world: Path, tmp_path: Path) -> 
     line = {"scenario": "ledger", "task": "open", "calls": [call], "answer": "Opened."}
     script.write_text(json.dumps(line))
     run = tmp_path / "run"
-    report = _json(rehearse, "run", world, "-p", "scripted", "--script", script, "-o", run)
+    report = json_of(rehearse, "run", world, "-p", "scripted", "--script", script, "-o", run)
     status, _, err = rehearse("export", run, "-o", tmp_path / "out.jsonl", "--dumps")
     episode = json.loads((tmp_path / "out.jsonl").read_text())
 
@@ -147,8 +112,8 @@ def test_a_script_is_played(rehearse: Rehearse, world: Path, tmp_path: Path) -> 
 def test_judging_again_gives_the_same(rehearse: Rehearse, tmp_path: Path) -> None:
     """`judge` over the log agrees with the live verdicts, and its verdicts are kept."""
     run = tmp_path / "run"
-    report = _json(rehearse, "run", "shop_support", "-p", "mutant", "-g", 2, "-o", run)
-    summary = _json(rehearse, "judge", run)
+    report = json_of(rehearse, "run", "shop_support", "-p", "mutant", "-g", 2, "-o", run)
+    summary = json_of(rehearse, "judge", run)
 
     given = {label: count for label, count in summary["labels"].items() if count}
     assert given == report["labels"]
@@ -162,12 +127,12 @@ def test_a_changed_verifier_is_asked_what_if(
 ) -> None:
     """`replay` refuses a package that has changed; `--world` says which rewards would change."""
     run = tmp_path / "run"
-    _json(rehearse, "run", world, "-o", run)
+    json_of(rehearse, "run", world, "-o", run)
     stricter = VERIFY.replace("balance=0", "balance=5")
     write_package(world, verify_py=stricter)
 
     status, _, err = rehearse("replay", run)
-    changes = _json(rehearse, "replay", run, "--world", world)
+    changes = json_of(rehearse, "replay", run, "--world", world)
 
     assert status == 2
     assert "has changed since the run" in err
@@ -186,7 +151,7 @@ def test_a_world_that_is_not_deterministic_diverges(
     )
     write_package(world, tools_py=clock.replace("import msgspec", "import time, msgspec"))
     run = tmp_path / "run"
-    _json(rehearse, "run", world, "-n", 3, "-o", run, "--judge", "none")
+    json_of(rehearse, "run", world, "-n", 3, "-o", run, "--judge", "none")
     status, out, _ = rehearse("replay", run, "--json", "-")
 
     [first, *_] = json.loads(out)["divergences"]
@@ -198,8 +163,8 @@ def test_a_world_that_is_not_deterministic_diverges(
 def test_a_run_goes_on_where_it_stopped(rehearse: Rehearse, tmp_path: Path) -> None:
     """`--resume` on a finished run runs nothing, and refuses other settings."""
     run = tmp_path / "run"
-    report = _json(rehearse, "run", "claims_desk", "-o", run)
-    again = _json(rehearse, "run", "-o", run, "--resume")
+    report = json_of(rehearse, "run", "claims_desk", "-o", run)
+    again = json_of(rehearse, "run", "-o", run, "--resume")
     status, _, err = rehearse("run", "claims_desk", "-o", run, "--resume", "--seed", 9)
 
     assert again == report
@@ -212,7 +177,7 @@ def test_settings_come_from_a_file_and_flags_win(rehearse: Rehearse, tmp_path: P
     config = tmp_path / "settings.toml"
     config.write_text('scenarios = ["claims_desk"]\npolicy = "noop"\nhistory = "last:3"\nseed = 3')
     run = tmp_path / "run"
-    _json(rehearse, "run", "--config", config, "-p", "oracle", "-n", 4, "-o", run)
+    json_of(rehearse, "run", "--config", config, "-p", "oracle", "-n", 4, "-o", run)
     resolved = tomllib.loads((run / "run.toml").read_text())
 
     wanted = {"policy": "oracle", "history": "last:3", "seed": 3, "episodes": 4}
@@ -235,7 +200,7 @@ def test_a_dry_run_runs_nothing(
 def test_show_is_for_readers(rehearse: Rehearse, tmp_path: Path) -> None:
     """`show` tells a run, and an episode turn by turn."""
     run = tmp_path / "run"
-    _json(rehearse, "run", "shop_support:cancel-duplicate", "-o", run)
+    json_of(rehearse, "run", "shop_support:cancel-duplicate", "-o", run)
     _, whole, _ = rehearse("show", run)
     _, episode, _ = rehearse("show", run, "e000000")
 
@@ -246,8 +211,8 @@ def test_show_is_for_readers(rehearse: Rehearse, tmp_path: Path) -> None:
 
 def test_the_catalogue_is_listed_and_shown(rehearse: Rehearse) -> None:
     """`scenarios list` and `show` know the bundled worlds."""
-    listed = _json(rehearse, "scenarios", "list")
-    shown = _json(rehearse, "scenarios", "show", "flight_desk")
+    listed = json_of(rehearse, "scenarios", "list")
+    shown = json_of(rehearse, "scenarios", "show", "flight_desk")
 
     assert [row["name"] for row in listed] == ["claims_desk", "flight_desk", "shop_support"]
     assert len(shown["tools"]) >= 28
@@ -353,7 +318,7 @@ def test_a_broken_verifier_stops_a_run_before_it_begins(
 def test_a_run_is_not_written_over(rehearse: Rehearse, world: Path, tmp_path: Path) -> None:
     """A folder that holds a run is refused without --resume."""
     run = tmp_path / "run"
-    _json(rehearse, "run", world, "-o", run)
+    json_of(rehearse, "run", world, "-o", run)
     before = (run / "episodes.sqlite").read_bytes()
     status, _, err = rehearse("run", world, "-o", run)
 
@@ -370,7 +335,7 @@ def test_a_run_is_followed_from_another_process(rehearse: Rehearse, tmp_path: Pa
         command = [sys.executable, "-m", "harness", "watch", "--bus", url, "--events", run.name]
         watcher = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
         slow = ("-c", 16, "--think", "0.2:0.4")  # so that the other process is there in time
-        report = _json(rehearse, "run", "claims_desk", "-n", 58, *slow, "--bus", url, "-o", run)
+        report = json_of(rehearse, "run", "claims_desk", "-n", 58, *slow, "--bus", url, "-o", run)
         seen, _ = watcher.communicate(timeout=50)
 
     assert watcher.returncode == 0

@@ -1,0 +1,14 @@
+"""The command line, run in this process."""
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+Rehearse = Callable[..., tuple[int, str, str]]  # exit status, standard output, standard error
+
+
+def json_of(rehearse: Rehearse, *arguments: object) -> Any:
+    """What a verb that succeeds writes with `--json -`."""
+    status, out, err = rehearse(*arguments, "--json", "-")
+    assert status == 0, err
+    return json.loads(out)

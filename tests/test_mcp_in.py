@@ -410,3 +410,14 @@ async def test_a_task_is_verified_by_calls(scenario: Scenario) -> None:
     assert nothing == (
         Finding("list_notes(): lacks 'milk'", False, "lacks 'milk'", '{"notes":["milk"]}', "goal"),
     )
+
+
+async def test_a_check_that_hangs_breaks_the_world(tmp_path: Path) -> None:
+    """A check that is not answered in time is the world's fault, not the agent's."""
+    path = tmp_path / "tasks.toml"
+    path.write_text(TASKS.replace("list_notes", "wait"))
+    scenario = read_foreign(path, PLAIN)
+    milk = scenario.task("milk")
+    async with pool_of(PLAIN).lease(scenario, milk) as env:
+        with pytest.raises(WorldError, match="the check by wait took longer than 0.2 s"):
+            await verify_by_calls(env, scenario, milk, "", patience=0.2)

@@ -419,5 +419,5 @@ async def test_a_check_that_hangs_breaks_the_world(tmp_path: Path) -> None:
     scenario = read_foreign(path, PLAIN)
     milk = scenario.task("milk")
     async with pool_of(PLAIN).lease(scenario, milk) as env:
-        with pytest.raises(WorldError, match="the check by wait took longer than 0.2 s"):
+        with pytest.raises(WorldError, match="the check by wait took longer than"):
             await verify_by_calls(env, scenario, milk, "", patience=0.2)

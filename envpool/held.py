@@ -35,7 +35,7 @@ MAX_TEXT = 16 * 2**20  # characters of a result
 MAX_MEMORY = 4 * 2**20  # bytes of module memory
 _REMEMBERED = 8  # call ids whose results a world still knows
 _STRIDE = 100_000  # SQLite instructions between two looks at the count
-_MAX_STRIDES = 1_000  # for one look into a state: some seconds
+_MAX_STRIDES = 200  # for one look into a state: a few seconds, with all the rows it gives
 _HEXADECIMAL = frozenset("0123456789abcdef")
 _numbers = itertools.count(1)
 

@@ -38,6 +38,7 @@ from envpool.workers.wire import (
     Verify,
 )
 from envpool.world import World
+from harness.own_tasks import OwnTasks
 
 Script = Callable[["FakeWorker", Request], Awaitable[Reply | bytes | None]]
 
@@ -177,9 +178,8 @@ class FakeWorkers:
 
     @asynccontextmanager
     async def open(self, settings: WorkerSettings) -> AsyncIterator["FakeWorkers"]:
-        async with anyio.create_task_group() as self._tasks:
+        async with OwnTasks() as self._tasks:
             yield self
-            self._tasks.cancel_scope.cancel()
 
     async def spawn(self) -> FakeWorker:
         if self.fault:

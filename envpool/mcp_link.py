@@ -76,7 +76,7 @@ class Link:
         self._process = ServerProcess(command, settings.environment) if command else None
         self._client: Client[Any] = Client(
             self._process or settings.target,
-            auth=settings.token or None,
+            auth=(settings.token or None) if self._process is None else None,
             mode=settings.protocol,
             init_timeout=0,  # `open` has a limit of its own
         )

@@ -78,10 +78,9 @@ class ServerProcess(ClientTransport):
                     tasks.cancel_scope.cancel()
 
     def obituary(self) -> str:
-        """How it ended and what it wrote last to standard error, in words; empty while it runs."""
-        if self._process is None:
-            return "it was not started"
-        status = self._process.returncode
+        """How it ended and what it wrote last to standard error, in words; empty where it did
+        not end: it runs, or never did."""
+        status = None if self._process is None else self._process.returncode
         if status is None:
             return ""
         how = f"ended with status {status}"

@@ -174,7 +174,7 @@ async def _end(process: Process) -> None:
         with suppress(psutil.Error):  # it ended; psutil tells it from another of its number
             child.kill()
     with anyio.move_on_after(_GRACE):
-        while any(map(_lives, family)):
+        while any(map(_lives, family)):  # noqa: ASYNC110 - none of them is our child
             await anyio.sleep(0.005)
     await process.aclose()
 

@@ -105,6 +105,8 @@ class FakeWorker:
                     if reply is not None:
                         sent = reply if isinstance(reply, bytes) else frame(reply)
                         await loop.sock_sendall(self._theirs, sent)
+                    if getattr(reply, "violation", ""):
+                        return  # as real ones do
 
     async def _ask(self, request: Request) -> Reply | bytes | None:
         try:

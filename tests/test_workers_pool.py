@@ -18,7 +18,17 @@ from envpool.local import LocalPool
 from envpool.overlay import PAGE
 from envpool.types import Env, ToolResult
 from envpool.workers.pool import WorkerPool, WorkerSettings
-from envpool.workers.wire import Answer, Call, Failed, Load, Reply, Request, Stale, Verified
+from envpool.workers.wire import (
+    Answer,
+    Call,
+    Failed,
+    Load,
+    Refused,
+    Reply,
+    Request,
+    Stale,
+    Verified,
+)
 from scenarios.format import Scenario
 from tests.fake_worker import Dies, FakeWorker, FakeWorkers, Script, fake_pool
 from tests.ledger import ledger
@@ -61,6 +71,12 @@ def endless_image() -> bytes:
     image = connection.serialize()
     connection.close()
     return image
+
+
+async def ended(worker: FakeWorker, scope: anyio.CancelScope) -> None:
+    """Wait for a worker's end, then cancel the wait for others'."""
+    await worker.wait()
+    scope.cancel()
 
 
 class Holding:
@@ -148,8 +164,9 @@ async def test_a_slow_worker_comes_back(scenario: Scenario) -> None:
             await book(other)  # by a second worker
             script.let_go.set()
         assert [result.text for result in results] == ["1"]
-        gone = min(workers.started, key=lambda worker: bool(worker.obituary) is False)
-        assert await gone.wait() == "it was killed by the pool"
+        async with anyio.create_task_group() as group:
+            for worker in workers.started:
+                group.start_soon(ended, worker, group.cancel_scope)
         assert pool.statistics()["workers"] == 1
         assert (await book(slow)).text == (await book(other)).text.replace("3", "2")
         assert slow.state().digest == slow.digest
@@ -182,7 +199,7 @@ async def test_past_the_deadline_a_call_is_over(scenario: Scenario) -> None:
     """A call that runs longer than the deadline ends its world, with a sentence, and its worker."""
     script = Holding()
     quick = {"slow_after": 0.01, "call_deadline": 0.03}
-    async with fake_pool(script, **quick) as (pool, workers), pool.lease(scenario) as env:
+    async with fake_pool(script, **quick) as (pool, _), pool.lease(scenario) as env:
         sentence = (
             "the world of scenario 'ledger' is broken: "
             "wipe ended its worker: it ran longer than 0.03 s"
@@ -201,7 +218,6 @@ async def test_past_the_deadline_a_call_is_over(scenario: Scenario) -> None:
         async with pool.lease(scenario) as another:
             assert (await book(another)).text == '{"entry":2}'
         assert pool.statistics()["workers_replaced"] >= 1
-        assert workers.started[0].socket.fileno() != 0
 
 
 async def test_suspects_are_bounded(scenario: Scenario) -> None:
@@ -611,6 +627,50 @@ async def test_what_cannot_be_hosted(tmp_path: Path) -> None:
         (changed.path / "tools.py").unlink()
         with pytest.raises(ToolsetError, match="the file is missing"):
             await pool.host(changed)
+
+
+async def test_a_refusal_by_a_tainted_worker(scenario: Scenario, tmp_path: Path) -> None:
+    """When hosting a scenario does what is forbidden, it is refused; the worker is replaced and
+    what was behind is executed elsewhere."""
+    held, let_go = anyio.Event(), anyio.Event()
+
+    async def script(worker: FakeWorker, request: Request) -> Reply | None:
+        if isinstance(request, Load) and request.scenario.policy == "bad":
+            held.set()
+            await let_go.wait()
+            return Refused(request.id, "tools.py opened a socket", violation="it opened a socket")
+        return None
+
+    bad = ledger(tmp_path / "bad", policy_md="bad")
+    async with fake_pool(script, workers=1) as (pool, workers), pool.lease(scenario) as env:
+        await book(env)
+
+        async def host() -> None:
+            with pytest.raises(ToolsetError, match=r"tools.py opened a socket"):
+                await pool.host(bad)
+
+        async def go_on() -> None:
+            assert (await book(env)).text == '{"entry":3}'
+
+        async with anyio.create_task_group() as group:
+            group.start_soon(host)
+            await held.wait()
+            group.start_soon(go_on)
+            await anyio.wait_all_tasks_blocked()
+            let_go.set()
+        assert [worker.executed for worker in workers.started] == [["book"], ["book"]]
+
+
+async def test_a_worker_that_nears_its_limit_is_replaced(scenario: Scenario) -> None:
+    """A worker that occupies nearly all it may is replaced before code in it runs out of memory."""
+    async with (
+        fake_pool(workers=1, slow_after=0.002) as (pool, workers),
+        pool.lease(scenario) as env,
+    ):
+        await book(env)
+        workers.started[0].num_bytes = 1600 * 2**20
+        assert await workers.started[0].wait() == "it was killed by the pool"
+        assert (await book(env)).text == '{"entry":3}'
 
 
 # The rest ----------------------------------------------------------------------------------------

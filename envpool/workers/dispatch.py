@@ -34,6 +34,7 @@ from envpool.workers.wire import (
     Loaded,
     Ready,
     Refused,
+    Replayed,
     Reply,
     Stale,
     Verified,
@@ -44,6 +45,7 @@ _SPREAD_AT = 24  # requests that wait for a worker until another one is to host 
 _STEAL_BELOW = 2  # requests that a worker has when it begins to take over others'
 _MAX_FAILURES = 3  # workers in a row that came to nothing
 _MAX_DEATHS = 2  # of workers that were to host one scenario
+_WEIGHED_EVERY = 10  # looks
 _ANY = ""  # the name under which jobs wait that any worker can take
 _log = structlog.get_logger(__name__)
 
@@ -57,6 +59,7 @@ class Rules(msgspec.Struct, frozen=True):
     start: int  # for a worker to be up
     too_long: str  # what is said of a request past its deadline
     full: int  # bytes of memory from which on a worker drops scenarios
+    too_full: int  # bytes from which on it is replaced
 
 
 class Keeps(Protocol):
@@ -91,6 +94,7 @@ class Dispatcher:
         self._num_coming = 0
         self._num_failures = 0
         self._given = 0
+        self._looks = 0
         self._closed = False
 
     def __repr__(self) -> str:
@@ -189,7 +193,7 @@ class Dispatcher:
             self._hosts(link, job, reply)
         elif isinstance(reply, Stale) and isinstance(job, CallJob) and not job.with_state:
             if awaited:
-                job.env.home = None
+                job.unsettle()
                 self._again(link, job)
         elif not isinstance(reply, Failed) and not isinstance(reply, job.expects):
             self._replace(
@@ -204,8 +208,8 @@ class Dispatcher:
             return
         if awaited and not isinstance(reply, Stale):
             job.settle(reply)
-        if isinstance(reply, Answer | Verified) and reply.violation:
-            self._replace(link, None, reply.violation)
+        if violation := _violation(reply):
+            self._replace(link, None, violation)
         else:
             self._go_on(link)
 
@@ -241,6 +245,7 @@ class Dispatcher:
         link.loading.discard(job.package)
         if isinstance(reply, Loaded):
             link.packages[job.package] = None
+            self._deaths.pop(job.package, None)
             if link.process.rss() > self._rules.full:
                 self._make_room(link, job.package)
             if link.usable:
@@ -250,16 +255,12 @@ class Dispatcher:
             self.fail_waiting(WorldError(why), job.package)
 
     def _make_room(self, link: Link, newest: str) -> None:
-        """Drop the scenario that was not used for longest; where all are used, the worker itself
-        goes, once it has answered."""
+        """Drop the scenario that was not used for longest, if one is not in use."""
         used = {newest, *(sent.job.package for sent in link.sent)}
         used |= {job.package for job in link.queue}
         idle = next((name for name in link.packages if name not in used), None)
         if idle is not None:
             link.unload(idle)
-        elif len(link.packages) > 1:
-            link.tired = True
-            self._suspect(link)
 
     def _again(self, link: Link, job: Job) -> None:
         if link.usable:
@@ -311,6 +312,9 @@ class Dispatcher:
 
     def look(self) -> None:
         """Look at what is in every worker's hands; to be called at even intervals."""
+        self._looks += 1
+        if self._looks % _WEIGHED_EVERY == 0:
+            self._weigh()
         for link in list(self.links):
             if link.dead or (link.ready and not link.sent):
                 continue
@@ -356,6 +360,16 @@ class Dispatcher:
         self._adopt(link)
         self._trim()
 
+    def _weigh(self) -> None:
+        """A worker that is about to exceed its memory goes, once it has answered what it has."""
+        for link in [link for link in self.links if link.usable]:
+            if link.process.rss() > self._rules.too_full:
+                link.tired = True
+                if link.sent:
+                    self._suspect(link)
+                else:
+                    self._replace(link, None, "it was full")
+
     def _suspect(self, link: Link) -> None:
         """The request in its hands takes long: what is behind it need not wait."""
         link.suspect = True
@@ -372,6 +386,7 @@ class Dispatcher:
         """Send jobs elsewhere."""
         self.num_moved += len(jobs)
         for job in jobs:
+            job.unsettle()
             if job.load is not None and job.package in link.loading:
                 link.loading.discard(job.package)  # nobody waits for it; it is asked for anew
             else:
@@ -417,3 +432,10 @@ class Dispatcher:
     def _undone(self, link: Link) -> list[Job]:
         """The jobs that it was given and has not answered."""
         return [sent.job for sent in link.sent if sent.awaited] + list(link.queue)
+
+
+def _violation(reply: Reply) -> str:
+    """What was done that is forbidden, after which a worker is not trusted; empty: nothing."""
+    if isinstance(reply, Replayed):
+        return reply.fault
+    return reply.violation if isinstance(reply, Answer | Verified | Refused) else ""

@@ -99,6 +99,9 @@ class Job:
         assert self._request is not None
         return msgspec.structs.replace(self._request, id=number)
 
+    def unsettle(self) -> None:
+        """Rely on nothing that a worker has."""
+
     def settle(self, reply: Reply) -> None:
         """Give the reply to who waits for it, if anybody still does."""
         if not self.future.done():
@@ -135,6 +138,9 @@ class CallJob(Job):
     @property
     def home(self) -> Any:
         return self.env.home
+
+    def unsettle(self) -> None:
+        self.env.home = None
 
     def message(self, number: int, link: "Link") -> Request:
         """The call, with the world's state where the link does not have it. Raises WorldError when

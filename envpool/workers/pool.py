@@ -55,9 +55,11 @@ class WorkerSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     slow_after: float = 0.1  # seconds in a call until what is behind it goes elsewhere
     start_deadline: float = 60.0  # seconds a worker may take to be up
     window: int = 4  # requests that a worker is sent ahead
-    full_mb: int = 1024  # memory from which on a worker drops the scenarios it used least recently
     sandbox: str = "best"  # see envpool.workers.sandbox.require
     memory_mb: int = 2048  # that a worker cannot exceed
+    # Memory from which on a worker drops the scenario that it used least recently for each new one;
+    # halfway from here to memory_mb the worker itself is replaced.
+    full_mb: int = 1024
 
     def __post_init__(self) -> None:
         for name in ("call_deadline", "slow_after", "start_deadline", "window", "full_mb"):
@@ -402,6 +404,7 @@ def _rules(settings: WorkerSettings) -> Rules:
         start=looks(settings.start_deadline),
         too_long=f"it ran longer than {settings.call_deadline:g} s",
         full=settings.full_mb * 2**20,
+        too_full=(settings.full_mb + settings.memory_mb) * 2**19,
     )
 
 

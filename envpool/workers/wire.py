@@ -127,6 +127,7 @@ class Refused(msgspec.Struct, frozen=True, tag=True):
     id: int
     reason: str
     kind: Literal["seed", "toolset"] = "toolset"
+    violation: str = ""  # as in Answer; the reason says it too
 
 
 class Answer(msgspec.Struct, frozen=True, tag=True, gc=False):

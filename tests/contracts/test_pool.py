@@ -11,7 +11,9 @@ import pytest
 from envpool.errors import PoolError
 from envpool.local import LocalPool
 from envpool.types import Env, Pool, StoredState, ToolSpec
+from envpool.workers.pool import WorkerPool, WorkerSettings
 from scenarios.format import Scenario
+from tests.fake_worker import fake_pool
 from tests.ledger import ledger
 
 Opening = Callable[[], AbstractAsyncContextManager[Pool]]
@@ -26,14 +28,43 @@ async def local() -> AsyncIterator[Pool]:
         pool.close()
 
 
-POOLS: list[Opening] = [local]
+@asynccontextmanager
+async def fake_workers() -> AsyncIterator[Pool]:
+    async with fake_pool() as (pool, _):
+        yield pool
+
+
+@asynccontextmanager
+async def workers() -> AsyncIterator[Pool]:
+    async with WorkerPool(WorkerSettings(workers=2)) as pool:
+        yield pool
+
+
+POOLS: dict[str, Opening] = {
+    "local-asyncio": local,
+    "local-trio": local,
+    "fake_workers-asyncio": fake_workers,
+    "workers-asyncio": workers,
+}
 _BOOK = {"account_id": 1, "amount": 5}
 
 
-@pytest.fixture(params=POOLS, ids=lambda opening: str(opening.__name__))
-def opening(request: pytest.FixtureRequest) -> Opening:
-    made: Opening = request.param
-    return made
+@pytest.fixture(params=POOLS)
+def case(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture
+def anyio_backend(case: str) -> str:
+    backend = case.partition("-")[2]
+    if backend == "trio":
+        pytest.importorskip("trio")
+    return backend
+
+
+@pytest.fixture
+def opening(case: str) -> Opening:
+    return POOLS[case]
 
 
 @pytest.fixture

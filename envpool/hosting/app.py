@@ -11,7 +11,6 @@ import importlib.util
 import linecache
 import os
 import sys
-import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -22,6 +21,7 @@ from fastapi import FastAPI
 
 from envpool.errors import ToolsetError
 from envpool.hosting.loop import Runner
+from envpool.hosting.older import quiet
 
 # What the code may ask of its environment; the database is the hook's, whatever is asked for.
 ENVIRONMENT = {"DATABASE_PATH": "sqlite:///world.db", "HOST": "127.0.0.1", "PORT": "8000"}
@@ -37,15 +37,15 @@ class HostedApp:
     def __init__(self, app: FastAPI, module: ModuleType, runner: Runner) -> None:
         self.app = app
         self.module = module
-        self._runner = runner
+        self.runner = runner  # of everything that the application does
         self._lifespan: Any = None  # its context manager; None: not entered
 
     def startup(self, path: Path) -> None:
         """Run the application's startup. Raises ToolsetError."""
         lifespan = self.app.router.lifespan_context(self.app)
         try:
-            with _quiet():
-                self._runner.run(_entered(lifespan))
+            with quiet():
+                self.runner.run(_entered(lifespan))
         except (Exception, SystemExit) as exc:
             raise ToolsetError(f"{_place(path, exc)}: its startup fails: {_told(exc)}") from exc
         self._lifespan = lifespan
@@ -53,9 +53,9 @@ class HostedApp:
     def close(self) -> None:
         """Run the shutdown, whatever comes of it, and forget the module."""
         if self._lifespan is not None:
-            with suppress(Exception, SystemExit), _quiet():
-                self._runner.run(_left(self._lifespan))
-        self._runner.close()
+            with suppress(Exception, SystemExit), quiet():
+                self.runner.run(_left(self._lifespan))
+        self.runner.close()
         sys.modules.pop(self.module.__name__, None)
         linecache.cache.pop(str(self.module.__file__), None)
 
@@ -81,7 +81,7 @@ def execute(code: str, name: str, path: Path) -> HostedApp:
     # Tracebacks and inspect.getsource find the text here; the file need not exist.
     linecache.cache[str(path)] = (len(code), None, code.splitlines(keepends=True), str(path))
     try:
-        with _quiet(), _environment(), _no_server(module) as launched, suppress(_Started):
+        with quiet(), _environment(), _no_server(module) as launched, suppress(_Started):
             exec(compiled, vars(module))
         app = _chosen(module, launched, path)
     except (Exception, SystemExit, KeyboardInterrupt) as exc:
@@ -96,8 +96,7 @@ def _compiled(code: str, path: Path) -> CodeType:
     if not code.strip():
         raise ToolsetError(f"{path}: there is no code")
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # invalid escapes in strings
+        with quiet():  # about invalid escapes in strings
             tree = _RunsAsScript().visit(ast.parse(code, filename=str(path)))
             compiled: CodeType = compile(tree, str(path), "exec", dont_inherit=True)
             return compiled
@@ -127,14 +126,6 @@ def _is_name(node: ast.AST) -> bool:
 
 def _is_main(node: ast.AST) -> bool:
     return isinstance(node, ast.Constant) and node.value == "__main__"
-
-
-@contextmanager
-def _quiet() -> Iterator[None]:
-    """Without warnings: the code is not ours to mend."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        yield
 
 
 @contextmanager

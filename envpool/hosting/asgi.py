@@ -27,6 +27,8 @@ from envpool.types import ToolError
 
 Json = dict[str, Any]
 
+MAX_ANSWER = 16 * 2**20  # bytes of an answer's body
+
 _WITH_BODY = frozenset(("POST", "PUT", "PATCH"))
 _CLIENT_HEADERS = (
     (b"accept", b"*/*"),
@@ -48,14 +50,19 @@ class Reply(msgspec.Struct, frozen=True):
     error: ToolError | None = None
 
 
+class _TooLong(BaseException):
+    """The answer is longer than MAX_ANSWER. No `except Exception` of the code stops this."""
+
+
 class _Response:
     """Collects what the application sends, and gives it the request's body."""
 
-    __slots__ = ("_body", "_sent", "body", "complete", "headers", "status")
+    __slots__ = ("_body", "_sent", "_size", "body", "complete", "headers", "status")
 
     def __init__(self, body: bytes) -> None:
         self._body = body
         self._sent = False
+        self._size = 0
         self.status: int | None = None
         self.headers: Any = ()
         self.body: list[bytes] = []
@@ -78,6 +85,9 @@ class _Response:
             self.headers = message.get("headers", ())
         elif kind == "http.response.body":
             if body := message.get("body", b""):
+                self._size += len(body)
+                if self._size > MAX_ANSWER:
+                    raise _TooLong
                 self.body.append(body)
             if not message.get("more_body", False):
                 if self.complete is None:
@@ -85,21 +95,26 @@ class _Response:
                 self.complete.set()
 
 
+class Request(msgspec.Struct, frozen=True):
+    """A call that has passed the checks of its arguments."""
+
+    tool: str
+    scope: Json
+    body: bytes
+
+
 class Caller:
-    """Calls the tools of one application. `close()` ends its event loop.
+    """Calls the tools of one application."""
 
-    Enter envpool.hosting.loop.Contained around each call.
-    """
-
-    def __init__(self, app: Callable[..., Any], tools: tuple[Listed, ...]) -> None:
+    def __init__(self, app: Callable[..., Any], tools: tuple[Listed, ...], runner: Runner) -> None:
         self._app = app
-        self._runner = Runner()
+        self._runner = runner
         self._tools = {
             tool.spec.name: (Arguments(tool.spec.schema), tool.operation) for tool in tools
         }
 
-    def call(self, name: str, arguments: Any) -> Reply:
-        """Execute one call. What goes wrong is in the reply."""
+    def request(self, name: str, arguments: Any) -> Request | Reply:
+        """The request that the call makes; a reply where it makes none. Runs no hosted code."""
         if arguments is None:
             arguments = {}
         if not isinstance(arguments, dict):
@@ -113,30 +128,32 @@ class Caller:
         if fault := check.fault(arguments):
             return Reply(fault, "arguments")
         try:
-            scope, body = _request(operation, dict(arguments))
+            return Request(name, *_request(operation, dict(arguments)))
         except (InvalidAddress, TypeError, ValueError) as exc:
             return Reply(str(exc), "arguments")
-        return self._answered(name, scope, body)
 
-    def close(self) -> None:
-        """End the event loop."""
-        self._runner.close()
+    def answer(self, request: Request) -> Reply:
+        """Let the application answer. What goes wrong is in the reply.
 
-    def _answered(self, name: str, scope: Json, body: bytes) -> Reply:
-        response = _Response(body)
+        Enter envpool.hosting.loop.Contained around it.
+        """
+        response = _Response(request.body)
         try:
-            self._runner.run(self._app(scope, response.receive, response.send))
+            self._runner.run(self._app(request.scope, response.receive, response.send))
         except Stuck as exc:
-            return Reply(f"{name} does not end: {exc}.", "timeout")
+            return Reply(f"{request.tool} does not end: {exc}.", "timeout")
         except Exception:  # the application answered with 500 before it raised, or could not
             if response.status is None:
                 response.status = 500
+        except _TooLong:
+            fault = f"{request.tool} answered with more than {MAX_ANSWER >> 20} MiB."
+            return Reply(fault, "internal")
         except (asyncio.CancelledError, SystemExit, KeyboardInterrupt) as exc:
-            return Reply(f"{name} ended its own process: {type(exc).__name__}", "internal")
+            return Reply(f"{request.tool} ended its own process: {type(exc).__name__}", "internal")
         else:
             if response.complete is None or not response.complete.is_set():
                 return Reply("", "internal")  # an answer without an end: the client's assertion
-        return _reply(name, response)
+        return _reply(request.tool, response)
 
 
 def _request(operation: Operation, arguments: Json) -> tuple[Json, bytes]:
@@ -208,6 +225,8 @@ def _reply(name: str, response: _Response) -> Reply:
             text = _text(body, response.headers)
     except (ValueError, zlib.error) as exc:  # a body that is not what it says
         return Reply(str(exc), "internal")
+    if not text.isascii():  # an escape for half a character, which no log can hold
+        text = text.encode(errors="replace").decode()
     if not 400 <= status < 600:
         return Reply(text)
     error: ToolError = "internal" if status >= 500 else "refused"
@@ -242,11 +261,10 @@ def _header(headers: Any, name: bytes) -> str:
 
 def _decompressed(body: bytes, headers: Any) -> bytes:
     encoding = _header(headers, b"content-encoding").strip().lower()
-    if encoding == "gzip":
-        return zlib.decompress(body, zlib.MAX_WBITS | 16)
-    if encoding == "deflate":
-        return zlib.decompress(body)
-    return body
+    if encoding not in ("gzip", "deflate"):
+        return body
+    stream = zlib.decompressobj(zlib.MAX_WBITS | (16 if encoding == "gzip" else 0))
+    return stream.decompress(body) + stream.flush()  # of a broken stream, what there is
 
 
 def _text(body: bytes, headers: Any) -> str:

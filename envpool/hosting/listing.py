@@ -19,6 +19,7 @@ from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 
 from envpool.errors import ToolsetError
+from envpool.hosting.older import quiet
 from envpool.types import ToolSpec
 
 Json = dict[str, Any]
@@ -58,13 +59,14 @@ def list_tools(app: FastAPI, path: Path) -> tuple[Listed, ...]:
     An operation id given twice is listed twice; calls go to the later one (fastapi-mcp does so).
     """
     try:
-        document = get_openapi(
-            title=app.title,
-            version=app.version,
-            openapi_version=app.openapi_version,
-            description=app.description,
-            routes=app.routes,
-        )
+        with quiet():
+            document = get_openapi(
+                title=app.title,
+                version=app.version,
+                openapi_version=app.openapi_version,
+                description=app.description,
+                routes=app.routes,
+            )
     except Exception as exc:
         raise ToolsetError(
             f"{path}: its tools cannot be told as OpenAPI: {type(exc).__name__}: {exc}"

@@ -1,0 +1,142 @@
+"""An AWM record, hosted in a worker: its generated code is executed once and serves all its worlds.
+
+A call sees the scenario's time and the world's chance, database and module state, whichever world
+was served before. What it commits stays, also when it then fails: the result of such a call has an
+error and changes, as on the stack for which the code was written.
+
+What the code does to the database while it is loaded (create_all, rows written at startup) belongs
+to the template where it is built here; with an image of the template it is discarded.
+"""
+
+from typing import Any
+
+from envpool.digest import written
+from envpool.errors import ToolsetError
+from envpool.hosting.app import HostedApp, execute
+from envpool.hosting.asgi import Caller, Reply
+from envpool.hosting.clock import chance, frozen, seeded
+from envpool.hosting.database import WorldDatabase
+from envpool.hosting.engine import hooked
+from envpool.hosting.listing import list_tools
+from envpool.hosting.live import LiveWorld
+from envpool.hosting.loop import Contained
+from envpool.hosting.memory import Memory
+from envpool.hosting.older import older
+from envpool.hosting.seeding import seed
+from envpool.hosting.threads import Threads
+from envpool.overlay import PAGE, Overlay
+from envpool.template import Template, clock_of, template_of
+from envpool.types import ToolResult, ToolSpec
+from envpool.workers.wire import SeedFault
+from scenarios.api import RowChange
+from scenarios.format import Scenario
+
+FILE = "server.py"  # of the package: the record's code
+
+
+class AwmHost:
+    """A hosted AWM record. `close()` gives its connections back and forgets its module.
+
+    `image` is the template's pages where another worker built it; empty: it is built here.
+    Raises SeedError and ToolsetError.
+    """
+
+    template: Template
+    tools: tuple[ToolSpec, ...]
+    memory: bytes  # module state at the start of every world
+    num_statements = 0  # of the seed; with an image nothing is seeded
+    seed_faults: tuple[SeedFault, ...] = ()
+    notes: tuple[str, ...] = ()  # what was set aside or isolated, in words
+
+    def __init__(self, scenario: Scenario, image: bytes = b"") -> None:
+        record = scenario.awm
+        assert record is not None, "a package of ours is hosted by envpool.hosting.package_host"
+        self._scenario = scenario
+        self._path = scenario.path / FILE
+        self._threads = Threads()
+        self._contained = Contained()
+        self._hosted: HostedApp | None = None
+        self._vfs = clock_of(scenario)
+        self._database: WorldDatabase | None = None
+        try:
+            pages = _pages(image) if image else self._seeded()
+            self._database = database = WorldDatabase(self._vfs, pages, chance=chance)
+            self._hook = hooked(database)
+            loaded = self._load(record.code)
+            if not image and loaded.pages:
+                pages = database.pages_of(loaded)
+                database.rebase(pages)
+            self.template = template_of(pages, self._vfs, self._path)
+        except BaseException:
+            self.close()
+            raise
+
+    def __repr__(self) -> str:
+        return f"<AwmHost {self._scenario.name!r} [{len(self.tools)} tools]>"
+
+    def call(self, world: LiveWorld, name: str, arguments: Any) -> ToolResult:
+        """Execute one call on a world, which it moves on. Bad calls are results."""
+        num_calls = world.num_calls
+        world.num_calls += 1
+        request = self._caller.request(name, arguments)
+        if isinstance(request, Reply):
+            return _result(request, world)
+        with frozen(self._scenario.clock, num_calls), self._contained:
+            seeded(self._scenario.digest, num_calls)
+            self._memory.restore(world.memory)
+            self._hook.enter(world.overlay)
+            try:
+                reply = self._caller.answer(request)
+            finally:
+                self._threads.check()  # whoever owns the process sees what goes on
+                left = self._hook.leave()
+            world.memory = self._memory.capture()
+        if left.stopped and reply.error is not None:
+            reply = Reply(f"{name} took too long and was stopped.", "timeout")
+        return _result(reply, world, left.changes)
+
+    def close(self) -> None:
+        """Run the application's shutdown and close the connections. Worlds are dead after this."""
+        if self._hosted is not None:
+            with frozen(self._scenario.clock), self._contained, self._hook:
+                self._hosted.close()
+                self._threads.check()
+        if self._database is not None:
+            self._database.close()
+        self._vfs.unregister()
+
+    def _seeded(self) -> tuple[bytes, ...]:
+        seeding = seed(self._scenario, self._vfs)
+        self.num_statements, self.seed_faults = seeding.num_statements, seeding.faults
+        return seeding.pages
+
+    def _load(self, code: str) -> Overlay:
+        """Execute the code and its startup. Gives the world in which they ran."""
+        overlay = self._hook.database.start()
+        with frozen(self._scenario.clock), self._contained:
+            seeded(self._scenario.digest, -1)
+            self._hook.enter(overlay)
+            try:
+                with older():
+                    # The name is the same in every worker, where pickled module state refers to it.
+                    self._hosted = execute(code, f"awm_{self._scenario.digest}", self._path)
+                    listed = list_tools(self._hosted.app, self._path)
+                self._hosted.startup(self._path)
+            finally:
+                fault = self._threads.check()
+                self._hook.leave()
+            if fault:
+                raise ToolsetError(f"{self._path}: {fault}")
+            self._memory = Memory(self._hosted.module)
+            self.memory = self._memory.capture()
+        self.tools = tuple(tool.spec for tool in listed)
+        self._caller = Caller(self._hosted.app, listed, self._hosted.runner)
+        return overlay
+
+
+def _pages(image: bytes) -> tuple[bytes, ...]:
+    return tuple(image[at : at + PAGE] for at in range(0, len(image), PAGE))
+
+
+def _result(reply: Reply, world: LiveWorld, changes: tuple[RowChange, ...] = ()) -> ToolResult:
+    return ToolResult(reply.text, reply.error, changes, written(world.overlay.total))

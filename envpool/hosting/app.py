@@ -45,7 +45,7 @@ class HostedApp:
         lifespan = self.app.router.lifespan_context(self.app)
         try:
             with quiet():
-                self.runner.run(_entered(lifespan))
+                self.runner.run(_entered(lifespan), keeps_generators=True)
         except (Exception, SystemExit) as exc:
             raise ToolsetError(f"{_place(path, exc)}: its startup fails: {_told(exc)}") from exc
         self._lifespan = lifespan
@@ -101,7 +101,8 @@ def _compiled(code: str, path: Path) -> CodeType:
             compiled: CodeType = compile(tree, str(path), "exec", dont_inherit=True)
             return compiled
     except SyntaxError as exc:
-        raise ToolsetError(f"{path}: line {exc.lineno}: {exc.msg}") from exc
+        place = f"line {exc.lineno}: " if exc.lineno else ""
+        raise ToolsetError(f"{path}: {place}{exc.msg}") from exc
     except (ValueError, RecursionError, MemoryError) as exc:
         raise ToolsetError(f"{path}: not valid Python: {_told(exc)}") from exc
 

@@ -88,6 +88,10 @@ class VirtualLoop(asyncio.BaseEventLoop):
         """Tasks that are not done."""
         return [task for task in self.made if not task.done()]
 
+    def forget_generators(self) -> None:
+        """Leave the asynchronous generators that are open now to whoever holds them."""
+        self._asyncgens.clear()  # type: ignore[attr-defined]
+
     def is_clear(self) -> bool:
         """Whether nothing is left to do: no task, callback, timer or open asynchronous generator.
 
@@ -170,13 +174,18 @@ class Runner:
     def __init__(self) -> None:
         self._loop = VirtualLoop()
 
-    def run(self, coro: Coroutine[Any, Any, T]) -> T:
-        """The coroutine's result, or its exception. Raises Stuck when it cannot go on."""
+    def run(self, coro: Coroutine[Any, Any, T], *, keeps_generators: bool = False) -> T:
+        """The coroutine's result, or its exception. Raises Stuck when it cannot go on.
+
+        `keeps_generators`: asynchronous generators that it leaves open (a lifespan's) stay open.
+        """
         loop = self._loop
         loop.until = loop.now + MAX_WAIT
         try:
             return loop.run_until_complete(coro)
         finally:
+            if keeps_generators:
+                loop.forget_generators()
             if loop.is_clear():
                 loop.made.clear()
             else:

@@ -68,7 +68,7 @@ class WorldDatabase:
         self._spares: list[Slot] = []  # of them, those that serve nobody
         self._owners: dict[Slot, weakref.ref[Connection]] = {}
         self._peers: list[SlotFile] = []
-        self._schema_moved = False
+        self.has_moved = False
         self._odd = False  # the current world's schema is not the template's
         self._tracker: Tracker | None = None
         self.rebase(pages)
@@ -114,7 +114,7 @@ class WorldDatabase:
         for slot in self._slots:
             slot.connection.set_last_insert_rowid(0)  # of another world's call
         self._before = overlay.copy()
-        self._schema_moved = False
+        self.has_moved = False
         self._strides = 0
         if self._tracker is not None:
             self._tracker.begin()
@@ -132,13 +132,13 @@ class WorldDatabase:
         overlay = self.overlay
         if self._tracker is None or overlay.pages == self._before.pages:
             left = Left((), overlay.total, stopped)
-        elif self._schema_moved or self._odd:
+        elif self.has_moved or self._odd:
             left = self._compared(stopped)
         else:
             left = self._tracked(self._tracker, stopped)
         overlay.total = left.total
-        self._drop([slot for slot in self._slots if slot.stained or self._schema_moved])
-        self._odd = self._odd or self._schema_moved
+        self._drop([slot for slot in self._slots if slot.stained or self.has_moved])
+        self._odd = self._odd or self.has_moved
         return left
 
     def _tracked(self, tracker: Tracker, stopped: bool) -> Left:
@@ -209,7 +209,7 @@ class WorldDatabase:
 
     def schema_moved(self) -> None:
         """A statement that may change the schema is about to run."""
-        self._schema_moved = True
+        self.has_moved = True
         for slot in self._slots:
             slot.known.clear()
 
@@ -218,7 +218,7 @@ class WorldDatabase:
         self._drop(list(self._slots))
 
     def _opened(self) -> Slot:
-        file = SlotFile(self._pages, self.overlay, self._peers)
+        file = SlotFile(self._pages, self.overlay)
         slot = Slot(
             self._vfs,
             file,
@@ -226,6 +226,7 @@ class WorldDatabase:
             count=self._count,
             max_pages=self._max_pages,
         )
+        file.join(self._peers)
         if self._tracker is None:
             self._tracker = Tracker(slot.connection, self.tables)
         else:

@@ -12,6 +12,7 @@ progress handler and trace callback. They raise sqlite3.NotSupportedError.
 import importlib
 import sqlite3
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from functools import lru_cache
 from types import TracebackType
 from typing import Any, Protocol
@@ -25,9 +26,9 @@ from envpool.hosting.sqltext import (
     KEYS,
     PLAIN,
     SCHEMA,
+    is_empty,
     is_more_than_one,
     kind_of,
-    skip,
     statements_of,
 )
 
@@ -53,6 +54,8 @@ class Source(Protocol):
 
     def take_back(self, slot: Slot) -> None:
         """The slot that was lent; its connection is closed or gone."""
+
+    has_moved: bool  # in the current call, a statement ran that may have changed the schema
 
     def schema_moved(self) -> None:
         """A statement that may change the schema is about to run."""
@@ -83,7 +86,7 @@ class Connection:
         self.detect_types = detect_types
         self.closed = False
         self.settings: list[Callable[[Slot], object]] | None = []  # None: settled
-        self._source = source
+        self.source = source
         self._slot: Slot | None = None
         self._settled: tuple[Callable[[Slot], object], ...] = ()
         self._num_before = 0
@@ -106,7 +109,7 @@ class Connection:
         if slot is None:
             if self.closed:
                 raise sqlite3.ProgrammingError("Cannot operate on a closed database.")
-            slot = self._slot = self._source.lend(self)
+            slot = self._slot = self.source.lend(self)
             for setting in self._settled:
                 setting(slot)
             slot.settle()
@@ -135,11 +138,11 @@ class Connection:
         """What precedes a statement of this kind; whether a transaction was begun."""
         if kind == CHANGE:
             if self._begin is not None and not slot.connection.in_transaction:
-                slot.execute(self._begin)
+                self._control(slot, self._begin)
                 return True
         elif kind == SCHEMA:
             slot.known.clear()
-            self._source.schema_moved()
+            self.source.schema_moved()
         elif kind == KEYS:
             slot.keys_moved = True
             if self.settings is not None:
@@ -160,19 +163,18 @@ class Connection:
 
     @isolation_level.setter
     def isolation_level(self, level: str | None) -> None:
-        if level is None:
-            if self._slot is not None:
-                self.commit()
-            self._begin = None
-        elif not isinstance(level, str):
-            raise TypeError("isolation_level must be str or None")
-        elif level.upper() not in _BEGINS:
-            raise ValueError(
-                "isolation_level string must be '', 'DEFERRED', 'IMMEDIATE', or 'EXCLUSIVE'"
-            )
-        else:
-            self._begin = _BEGINS[level.upper()]
-        self._level = level if level is None else level.upper()
+        if level is not None:
+            if not isinstance(level, str):
+                raise TypeError("isolation_level must be str or None")
+            if level.upper() not in _BEGINS:
+                raise ValueError(
+                    "isolation_level string must be '', 'DEFERRED', 'IMMEDIATE', or 'EXCLUSIVE'"
+                )
+            level = level.upper()
+        self._level = level
+        self._begin = None if level is None else _BEGINS[level]
+        if level is None and self._slot is not None:
+            self.commit()
 
     @property
     def in_transaction(self) -> bool:
@@ -190,10 +192,19 @@ class Connection:
     def _end(self, statement: str) -> None:
         slot = self.slot()
         if slot.connection.in_transaction:
-            try:
-                slot.execute(statement)
-            except Exception as exc:
-                raise as_sqlite3(exc, slot.connection, statement, ()) from None
+            self._control(slot, statement)
+
+    def begin_anew(self, slot: Slot) -> None:
+        """The transaction that was begun, as if nothing had been prepared in it, which takes a
+        lock: `sqlite3` prepares a statement first, and then begins."""
+        slot.execute("ROLLBACK")
+        self._control(slot, self._begin or "BEGIN")
+
+    def _control(self, slot: Slot, statement: str) -> None:
+        try:
+            slot.execute(statement)
+        except Exception as exc:
+            raise as_sqlite3(exc, slot.connection, statement, ()) from None
 
     def __enter__(self) -> "Connection":
         self.slot()
@@ -219,7 +230,7 @@ class Connection:
         self.closed = True
         slot, self._slot = self._slot, None
         if slot is not None:
-            self._source.take_back(slot)
+            self.source.take_back(slot)
 
     def __del__(self) -> None:
         if self._slot is not None:
@@ -340,12 +351,14 @@ class Cursor:
         if known is None:
             self._first(slot, sql, parameters)
             return self
-        if known.kind:
-            self.connection.before(slot, sql, known.kind)
+        begun = self.connection.before(slot, sql, known.kind) if known.kind else False
         try:
             self._rows = slot.execute(sql, parameters).fetchall()
         except Exception as exc:
-            raise as_sqlite3(exc, slot.connection, sql, parameters) from None
+            fault = as_sqlite3(exc, slot.connection, sql, parameters)
+            if begun and isinstance(exc, _OF_PARAMETERS):
+                self.connection.begin_anew(slot)
+            raise fault from None
         self._done(slot, known)
         return self
 
@@ -361,29 +374,35 @@ class Cursor:
         """Execute a statement that this slot does not know, and learn what it gives."""
         if not isinstance(sql, str):
             raise TypeError(f"execute() argument 1 must be str, not {type(sql).__name__}")
-        if skip(sql) == len(sql):
+        if is_empty(sql):
             return
         kind, many = kind_of(sql), is_more_than_one(sql)
+        if self.connection.source.has_moved and not slot.connection.in_transaction:
+            _look_again(slot)  # not within a transaction, whose lock it would hold
         begun = self.connection.before(slot, sql, kind)
         known: Known | None = None
 
         def look(cursor: Any, _sql: str, _parameters: Any) -> bool:
             nonlocal known
-            known = _known(kind, cursor.get_description(), self.connection.detect_types)
+            if known is None:  # else it is asked about a comment behind the statement
+                known = _known(kind, cursor.get_description(), self.connection.detect_types)
             return not many
 
         cursor = slot.connection.cursor()
         cursor.exec_trace = look
         try:
-            self._rows = cursor.execute(sql, parameters).fetchall()
+            self._rows = cursor.execute(sql, parameters, can_cache=False).fetchall()
         except Exception as exc:
-            faulty = known is None and not isinstance(exc, _OF_PARAMETERS)  # not even prepared
-            if begun and (faulty or many):
+            fault = as_sqlite3(exc, slot.connection, sql, parameters)
+            of_parameters = isinstance(exc, _OF_PARAMETERS)
+            prepared = known is not None or of_parameters
+            if prepared and many:
+                fault = sqlite3.ProgrammingError("You can only execute one statement at a time.")
+            if begun and (many or not prepared):
                 slot.execute("ROLLBACK")
-            if many and not faulty:
-                text = "You can only execute one statement at a time."
-                raise sqlite3.ProgrammingError(text) from None
-            raise as_sqlite3(exc, slot.connection, sql, parameters) from None
+            elif begun and of_parameters:
+                self.connection.begin_anew(slot)
+            raise fault from None
         if known is not None:
             if len(slot.known) >= _MAX_KNOWN:
                 slot.known.clear()
@@ -402,18 +421,20 @@ class Cursor:
 
     def executemany(self, sql: str, parameters: Iterable[Any], /) -> "Cursor":
         """Execute a statement that changes rows, once for each set of parameters."""
-        self._ready()
+        slot = self._ready()
         if isinstance(sql, str) and kind_of(sql) != CHANGE:
             text = "executemany() can only execute DML statements."
             raise sqlite3.ProgrammingError(text)
         lastrowid, num_changed = self.lastrowid, 0
+        self.connection.before(slot, sql, CHANGE)
         try:
             for given in parameters:
                 self.execute(sql, given)
                 num_changed += self._num_changed
         finally:
             self.lastrowid = lastrowid
-        self._rows, self.description, self.rowcount = [], None, num_changed
+        self._rows, self.description, self._num_changed = [], None, num_changed
+        self.rowcount = num_changed
         return self
 
     def executescript(self, script: str, /) -> "Cursor":
@@ -505,6 +526,13 @@ def _is_sequence(parameters: Any) -> bool:
     )
 
 
+def _look_again(slot: Slot) -> None:
+    """Have SQLite notice another connection's new schema: it does when it runs a statement, not
+    when it prepares one, whose columns would be those of the old schema."""
+    with suppress(apsw.Error):  # locked: then the statement itself will say so
+        slot.execute("SELECT 1 FROM sqlite_schema LIMIT 0")
+
+
 def _set_keys(slot: Slot, pragma: str) -> None:
     slot.keys_moved = True
     slot.execute(pragma).fetchall()
@@ -570,10 +598,10 @@ class _Aggregate:
 
 
 class Module:
-    """What SQLAlchemy takes for the module `sqlite3`: connections of ours, all else the stdlib's."""
+    """What SQLAlchemy takes for the module `sqlite3`: its connections are ours."""
 
     def __init__(self, source: Source) -> None:
-        self._source = source
+        self.source = source
 
     def connect(
         self,
@@ -583,7 +611,7 @@ class Module:
         **__: Any,
     ) -> Connection:
         """A connection to the current world, whatever database is named."""
-        return Connection(self._source, isolation_level=isolation_level, detect_types=detect_types)
+        return Connection(self.source, isolation_level=isolation_level, detect_types=detect_types)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(sqlite3, name)

@@ -151,7 +151,7 @@ class Hook:
 
 
 def hooked(database: WorldDatabase) -> Hook:
-    """`with hooked(database):` the code's engines are this database's, which is in a fresh world."""
+    """`with hooked(database):` the code's engines are this database's, in a fresh world."""
     return Hook(database)
 
 

@@ -46,11 +46,15 @@ def _of_sqlite(exc: apsw.Error) -> BaseException:
     code = getattr(exc, "result", apsw.SQLITE_ERROR)
     if code == apsw.SQLITE_NOMEM:
         return MemoryError()
-    error = _CLASSES.get(code, sqlite3.DatabaseError)(str(exc))
-    extended = getattr(exc, "extendedresult", code)
-    names = apsw.mapping_extended_result_codes if extended > 255 else apsw.mapping_result_codes
-    error.sqlite_errorcode = extended
-    error.sqlite_errorname = str(names.get(extended, "unknown"))
+    kind = _CLASSES.get(code, sqlite3.DatabaseError)
+    return _error(kind, str(exc), getattr(exc, "extendedresult", code))
+
+
+def _error(kind: type[sqlite3.Error], text: str, code: int) -> sqlite3.Error:
+    error = kind(text)
+    names = apsw.mapping_extended_result_codes if code > 255 else apsw.mapping_result_codes
+    error.sqlite_errorcode = code
+    error.sqlite_errorname = str(names.get(code, "unknown"))
     return error
 
 
@@ -96,12 +100,18 @@ def _of_function(exc: Exception) -> BaseException:
     """Of what broke between SQL and Python: a function of the user's, a text that is none."""
     if isinstance(exc, UnicodeDecodeError):
         return sqlite3.OperationalError(f"Could not decode to UTF-8: {exc}")
-    return sqlite3.OperationalError("user-defined function raised exception")
+    text = "user-defined function raised exception"
+    return _error(sqlite3.OperationalError, text, apsw.SQLITE_ERROR)
 
 
 def adapted(_cursor: apsw.Cursor, _number: int, value: Any) -> Any:
     """A parameter that SQLite has no type for, as the adapters registered with `sqlite3` give it.
 
     Example: datetime(2024, 1, 2, 3, 4) -> "2024-01-02 03:04:00"
+
+    Raises TypeError when nobody can adapt it.
     """
-    return sqlite3.adapt(value, sqlite3.PrepareProtocol, value)
+    found = sqlite3.adapt(value, sqlite3.PrepareProtocol, value)
+    if found is value:
+        raise TypeError(f"type {type(value).__name__!r} is not supported")
+    return found

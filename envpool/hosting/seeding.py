@@ -6,10 +6,10 @@
     openenv  what OpenEnv's do: no examples, no foreign keys; each statement that fails skipped
     strict   as awm, and the first that fails is an error
 
-(snowflake-labs/agent-world-model, awm/core/db.py and sample.py; OpenEnv, server/db_manager.py of its
-AWM environment.) All statements run as `sqlite3` runs them (see envpool.hosting.dbapi), one transaction for the schema
-and one for the rows. Time is the scenario's clock and chance follows from the scenario's digest, so
-every process builds the same bytes.
+(Sources: awm/core/db.py and sample.py of Snowflake-Labs/agent-world-model; server/db_manager.py of
+OpenEnv's AWM environment.) All statements run as `sqlite3` runs them (see envpool.hosting.dbapi),
+one transaction for the schema and one for the rows. Time is the scenario's clock and chance follows
+from the scenario's digest, so every process builds the same bytes.
 """
 
 import sqlite3

@@ -78,15 +78,18 @@ _BARRED_BY = {
 
 
 class SlotFile(OverlayFile):
-    """One slot's view of the world's file. `peers` are the files of all slots, itself included."""
+    """One slot's view of the world's file."""
 
     __slots__ = ("level", "peers")
 
-    def __init__(
-        self, template: tuple[bytes, ...], current: Overlay, peers: "list[SlotFile]"
-    ) -> None:
+    def __init__(self, template: tuple[bytes, ...], current: Overlay) -> None:
         super().__init__(template, current)
         self.level = 0
+        self.peers: list[SlotFile] = []  # the files of all slots, itself included
+
+    def join(self, peers: "list[SlotFile]") -> None:
+        """Respect the locks of these files from now on, as they do this one's. (A connection that
+        is being opened reads, whoever holds a lock.)"""
         self.peers = peers
         peers.append(self)
 
@@ -113,7 +116,8 @@ class SlotFile(OverlayFile):
                     peer.touch()
 
     def xClose(self) -> None:
-        self.peers.remove(self)
+        if self in self.peers:
+            self.peers.remove(self)
 
 
 class Known:

@@ -31,6 +31,14 @@ def skip(sql: str, start: int = 0) -> int:
     return match.end() if match else start
 
 
+def is_empty(sql: str) -> bool:
+    """Whether there is no statement in it, only white space, comments and semicolons."""
+    start = skip(sql)
+    while sql[start : start + 1] == ";":
+        start = skip(sql, start + 1)
+    return start == len(sql)
+
+
 def kind_of(sql: str) -> Kind:
     """What a statement may do, by its first words.
 

@@ -730,7 +730,7 @@ async def test_leaving_the_pool_ends_its_calls(scenario: Scenario) -> None:
             await script.held.wait()
         for worker in workers.started:
             assert worker.obituary
-    with pytest.raises(PoolError, match="the pool is closed"):
+    with pytest.raises(PoolError, match="the pool is not open"):
         await book(other)
     assert pool.cpu_s() == 2.0
 
@@ -850,9 +850,13 @@ async def play(env: Env, twin: Env, steps: Sequence[Any], broken: list[int]) -> 
 
 
 @settings(max_examples=40)
-@given(st.lists(operations, min_size=1, max_size=6), fates, st.integers(1, 3))
+@given(st.lists(operations, min_size=1, max_size=6), fates, st.integers(1, 3), st.integers(1, 3))
 def test_worlds_are_as_if_nothing_happened(
-    ledger_package: Scenario, worlds: list[list[Any]], fates: list[str], num_workers: int
+    ledger_package: Scenario,
+    worlds: list[list[Any]],
+    fates: list[str],
+    num_workers: int,
+    window: int,
 ) -> None:
     """However calls, forks and resets interleave with deaths, slow calls and lost states, a world
     is what it would be in this process, or it is broken because its own call was in the hands of
@@ -860,7 +864,7 @@ def test_worlds_are_as_if_nothing_happened(
 
     async def compare() -> None:
         local, broken = LocalPool(), list[int]()
-        quick = {"slow_after": 0.01, "workers": num_workers}
+        quick = {"slow_after": 0.01, "workers": num_workers, "window": window}
         async with fake_pool(fated(fates), **quick) as (pool, _), AsyncExitStack() as stack:
             pairs = [
                 [

@@ -13,8 +13,6 @@ Invariants:
   that went elsewhere is dropped.
 - A job that was in the hands of a worker that died is not tried again; one behind it is.
 - There are at most `workers` usable workers and `spare` suspects.
-
-Time is counted in looks, `slow_after / 2` apart, so a standstill of this process is nobody's fault.
 """
 
 from collections import deque
@@ -22,11 +20,11 @@ from collections.abc import Callable
 from functools import partial
 from typing import Protocol
 
-import msgspec
 import structlog
 
 from envpool.errors import PoolError, WorldError
 from envpool.workers.link import CallJob, Job, Link
+from envpool.workers.staff import Rules, Staff
 from envpool.workers.wire import (
     Answer,
     Failed,
@@ -40,26 +38,11 @@ from envpool.workers.wire import (
     Verified,
 )
 
-LOOKS_TO_SLOW = 3  # looks at one request until it is slow: 1 to 1.5 times slow_after
 _SPREAD_AT = 24  # requests that wait for a worker until another one is to host their scenario
 _STEAL_BELOW = 2  # requests that a worker has when it begins to take over others'
-_MAX_FAILURES = 3  # workers in a row that came to nothing
 _MAX_DEATHS = 2  # of workers that were to host one scenario
-_WEIGHED_EVERY = 10  # looks
 _ANY = ""  # the name under which jobs wait that any worker can take
 _log = structlog.get_logger(__name__)
-
-
-class Rules(msgspec.Struct, frozen=True):
-    """How the dispatcher decides. Times are in looks."""
-
-    workers: int  # usable at a time
-    spare: int  # that may be there besides, while others are suspect
-    deadline: int  # for a request
-    start: int  # for a worker to be up
-    too_long: str  # what is said of a request past its deadline
-    full: int  # bytes of memory from which on a worker drops scenarios
-    too_full: int  # bytes from which on it is replaced
 
 
 class Keeps(Protocol):
@@ -69,7 +52,7 @@ class Keeps(Protocol):
         """The request by which a worker hosts a scenario; None: it was never hosted."""
 
     def start_worker(self) -> None:
-        """Start one worker; its link is `added`, or it is `not_started`."""
+        """Start one worker; its link is `staff.add`ed, or it is `not_started`."""
 
     def joined(self, link: Link) -> None:
         """The worker is up."""
@@ -79,27 +62,57 @@ class Keeps(Protocol):
 
 
 class Dispatcher:
-    """The workers and the jobs that they are given."""
+    """Gives jobs to workers."""
 
     def __init__(self, rules: Rules, keeper: Keeps) -> None:
-        self.links: list[Link] = []  # alive
+        self.staff = Staff(rules, keeper.start_worker)
         self.num_replaced = 0  # workers
         self.num_moved = 0  # jobs that were sent to another worker
         self.num_dropped = 0  # answers that nobody waited for
-        self.fault = ""  # why no worker can be started; empty: one can
-        self._rules = rules
         self._keeper = keeper
         self._waiting: dict[str, deque[Job]] = {}  # package -> jobs that no worker can take now
         self._deaths: dict[str, int] = {}  # package -> workers that died of hosting it
-        self._num_coming = 0
-        self._num_failures = 0
         self._given = 0
-        self._looks = 0
-        self._closed = False
 
     def __repr__(self) -> str:
         waiting = sum(map(len, self._waiting.values()))
-        return f"<Dispatcher [{waiting} jobs wait for a worker] {self.links}>"
+        return f"<Dispatcher [{waiting} jobs wait for a worker] {self.staff.links}>"
+
+    def open(self) -> None:
+        """Start the workers."""
+        self.staff.is_open = True
+        self.staff.fill()
+
+    def close(self) -> None:
+        """End all workers; whoever waits gets a WorldError."""
+        self.staff.is_open = False
+        jobs = [job for link in self.staff.links for job in _undone(link)]
+        for link in self.staff.links:
+            link.end()
+        self.staff.links.clear()
+        for job in jobs:
+            job.fail(WorldError("the pool was closed"))
+        self._fail_waiting(WorldError("the pool was closed"))
+
+    def look(self) -> None:
+        """Act upon what there is to be seen of the workers; to be called at even intervals."""
+        for link, sight in self.staff.look():
+            if link.dead:
+                continue
+            match sight:
+                case "unborn":
+                    self._replace(link, None, "it took too long to be up")
+                case "late":
+                    self._replace(link, _in_hands(link), self.staff.rules.too_long)
+                case "deserted":
+                    self._replace(link, None, "nobody waited for it any more")
+                case "slow":
+                    self._suspect(link)
+                case "full" if link.sent:
+                    link.tired = True
+                    self._suspect(link)
+                case "full":
+                    self._replace(link, None, "it was full")
 
     # Jobs
 
@@ -113,11 +126,13 @@ class Dispatcher:
                 return
             self._given += 1
             link.given = self._given
+        elif link.full:
+            link = self._idle(job.package) or link
         link.put(job)
         if len(link.queue) > _SPREAD_AT:
             self._spread(job.package)
 
-    def fail_waiting(self, exc: Exception, package: str | None = None) -> None:
+    def _fail_waiting(self, exc: Exception, package: str | None = None) -> None:
         """Nobody will take the jobs that wait for a worker (None: whatever they are about)."""
         for name in [package] if package is not None else list(self._waiting):
             for job in self._waiting.pop(name, ()):
@@ -125,15 +140,20 @@ class Dispatcher:
 
     def _best(self, job: Job) -> Link | None:
         """The usable worker that has least to do, among those that can take the job."""
-        links = [link for link in self.links if link.usable]
+        links = self.staff.usable()
         if job.load is not None:
             return min(links, key=lambda link: (link.num_packages, link.load), default=None)
         links = [link for link in links if job.package in link.packages]
         return min(links, key=lambda link: (link.load, link.given), default=None)
 
+    def _idle(self, package: str) -> Link | None:
+        """A worker that hosts the scenario and has nothing to do."""
+        links = (link for link in self.staff.links if link.usable and not link.load)
+        return next((link for link in links if package in link.packages), None)
+
     def _wait(self, job: Job) -> None:
-        if self.fault or self._closed:
-            job.fail(PoolError(self.fault or "the pool is closed"))
+        if self.staff.hopeless or not self.staff.is_open:
+            job.fail(PoolError(self.staff.fault or "the pool is not open"))
             return
         name = job.package if job.load is None else _ANY
         self._waiting.setdefault(name, deque()).append(job)
@@ -142,13 +162,13 @@ class Dispatcher:
 
     def _want(self, package: str) -> None:
         """See that a worker hosts the scenario."""
-        if not any(package in link.loading for link in self.links if not link.suspect):
-            self._load(package, [link for link in self.links if link.usable])
+        if not any(package in link.loading for link in self.staff.links if not link.suspect):
+            self._load(package, self.staff.usable())
 
     def _spread(self, package: str) -> None:
         """See that one more worker hosts the scenario, if one has nothing to do."""
-        if not any(package in link.loading for link in self.links):
-            idle = [link for link in self.links if link.usable and not link.load]
+        if not any(package in link.loading for link in self.staff.links):
+            idle = [link for link in self.staff.usable() if not link.load]
             self._load(package, [link for link in idle if package not in link.packages])
 
     def _load(self, package: str, links: list[Link]) -> None:
@@ -169,12 +189,11 @@ class Dispatcher:
 
     def _steal(self, thief: Link) -> None:
         """Take over what waits longest for the busiest worker."""
-        while len(thief.sent) < _STEAL_BELOW:
-            busiest = max(self.links, key=lambda link: len(link.queue))
+        while len(thief.sent) < _STEAL_BELOW and not thief.full:
+            busiest = max(self.staff.links, key=lambda link: len(link.queue))
             if not busiest.queue or busiest.queue[0].package not in thief.packages:
                 return
-            job = busiest.queue.popleft()
-            thief.put(job)
+            thief.put(busiest.queue.popleft())
 
     # What comes from the workers
 
@@ -215,11 +234,11 @@ class Dispatcher:
 
     def garbled(self, link: Link, why: str) -> None:
         """A worker sent what is no reply."""
-        self._replace(link, self._in_hands(link), why)
+        self._replace(link, _in_hands(link), why)
 
     def lost(self, link: Link) -> None:
         """A worker's end of the connection is closed."""
-        self._replace(link, self._in_hands(link), "")
+        self._replace(link, _in_hands(link), "")
 
     def distrust(self, link: Link, why: str) -> None:
         """What a worker answered cannot be."""
@@ -235,7 +254,7 @@ class Dispatcher:
             return
         deaths = self._deaths[job.package] = self._deaths.get(job.package, 0) + 1
         if deaths >= _MAX_DEATHS:
-            self.fail_waiting(
+            self._fail_waiting(
                 WorldError(f"its scenario can no longer be hosted: {why}"), job.package
             )
         elif job.package in self._waiting:
@@ -246,13 +265,13 @@ class Dispatcher:
         if isinstance(reply, Loaded):
             link.packages[job.package] = None
             self._deaths.pop(job.package, None)
-            if link.process.rss() > self._rules.full:
+            if link.process.rss() > self.staff.rules.full:
                 self._make_room(link, job.package)
             if link.usable:
                 self._adopt(link)
         else:
             why = f"its scenario can no longer be hosted: {reply.reason}"
-            self.fail_waiting(WorldError(why), job.package)
+            self._fail_waiting(WorldError(why), job.package)
 
     def _make_room(self, link: Link, newest: str) -> None:
         """Drop the scenario that was not used for longest, if one is not in use."""
@@ -270,7 +289,7 @@ class Dispatcher:
 
     def _go_on(self, link: Link) -> None:
         """A worker has answered: it can be given more."""
-        self._num_failures = 0
+        self.staff.worked()
         if link.suspect and not link.sent:
             if link.tired:
                 self._replace(link, None, "it was full")
@@ -280,95 +299,32 @@ class Dispatcher:
             self._adopt(link)
         if link.usable:
             link.pump()
-            if len(link.sent) < _STEAL_BELOW:
-                self._steal(link)
-            if len(self.links) > self._rules.workers:
-                self._trim()
+            self._steal(link)
+            self._trim()
 
-    # Workers
-
-    def fill(self) -> None:
-        """Start as many workers as there should be."""
-        usable = sum(link.usable for link in self.links)
-        suspects = sum(link.suspect for link in self.links)
-        rules = self._rules
-        while (
-            not (self.fault or self._closed)
-            and usable + self._num_coming < rules.workers
-            and usable + self._num_coming + suspects < rules.workers + rules.spare
-        ):
-            self._num_coming += 1
-            self._keeper.start_worker()
+    # Workers that come and go
 
     def not_started(self, why: str) -> None:
         """A worker that was to come will not."""
-        self._num_coming -= 1
-        self._num_failures += 1
-        _log.warning("worker_failed", why=why)
-        if self._num_failures >= _MAX_FAILURES:
-            self.fault = f"no worker could be started, {self._num_failures} times; the last: {why}"
-            self.fail_waiting(PoolError(self.fault))
-        self.fill()
-
-    def look(self) -> None:
-        """Look at what is in every worker's hands; to be called at even intervals."""
-        self._looks += 1
-        if self._looks % _WEIGHED_EVERY == 0:
-            self._weigh()
-        for link in list(self.links):
-            if link.dead or (link.ready and not link.sent):
-                continue
-            link.looks += 1
-            if not link.ready:
-                if link.looks > self._rules.start:
-                    self._replace(link, None, "it took too long to be up")
-                continue
-            sent = link.sent[0]
-            slow = link.looks >= LOOKS_TO_SLOW * sent.job.patience
-            if link.looks >= self._rules.deadline * sent.job.stamina:
-                self._replace(link, self._in_hands(link), self._rules.too_long)
-            elif slow and not sent.awaited:
-                self._replace(link, None, "nobody waited for it any more")
-            elif slow and not link.suspect:
-                self._suspect(link)
-
-    def add(self, link: Link) -> None:
-        """A worker was started."""
-        if self._closed:
-            link.end()
-        else:
-            self.links.append(link)
-
-    def close(self) -> None:
-        """End all workers; whoever waits gets a WorldError."""
-        self._closed = True
-        jobs = [job for link in self.links for job in self._undone(link)]
-        for link in self.links:
-            link.end()
-        self.links.clear()
-        for job in jobs:
-            job.fail(WorldError("the pool was closed"))
-        self.fail_waiting(WorldError("the pool was closed"))
+        self.staff.not_started(why)
+        self._give_up()
 
     def _join(self, link: Link, reply: Ready) -> None:
         if link.ready:
             self.garbled(link, "it said twice that it was up")
             return
-        link.ready, link.level, link.looks = True, reply.level, 0
-        self._num_coming -= 1
+        self.staff.join(link, reply.level)
         self._keeper.joined(link)
         self._adopt(link)
         self._trim()
 
-    def _weigh(self) -> None:
-        """A worker that is about to exceed its memory goes, once it has answered what it has."""
-        for link in [link for link in self.links if link.usable]:
-            if link.process.rss() > self._rules.too_full:
-                link.tired = True
-                if link.sent:
-                    self._suspect(link)
-                else:
-                    self._replace(link, None, "it was full")
+    def _trim(self) -> None:
+        if (link := self.staff.surplus()) is not None:
+            self._end(link, None, "it was not needed any more")
+
+    def _give_up(self) -> None:
+        if self.staff.hopeless:
+            self._fail_waiting(PoolError(self.staff.fault))
 
     def _suspect(self, link: Link) -> None:
         """The request in its hands takes long: what is behind it need not wait."""
@@ -380,7 +336,7 @@ class Dispatcher:
         link.queue.clear()
         _log.info("worker_suspect", pid=link.process.pid, moved=len(jobs))
         self._move(link, jobs)
-        self.fill()
+        self.staff.fill()
 
     def _move(self, link: Link, jobs: list[Job]) -> None:
         """Send jobs elsewhere."""
@@ -396,42 +352,31 @@ class Dispatcher:
                 self._want(name)
 
     def _replace(self, link: Link, job: Job | None, why: str) -> None:
-        """End a worker; another will take its place. `job` was in its hands and is not tried
-        again."""
-        if link.dead:
-            return
-        self.links.remove(link)
-        jobs = [other for other in self._undone(link) if other is not job]
-        of_no_use = not (why or link.sent or link.num_replies)  # it died on its own
-        link.end()
+        """End a worker and start another. `job` was in its hands and is not tried again."""
+        if not link.dead and self._end(link, job, why):
+            self.num_replaced += 1
+            self.staff.fill()
+
+    def _end(self, link: Link, job: Job | None, why: str) -> bool:
+        """End a worker; gives whether it had been one. `why` is empty where it went by itself."""
+        jobs = [other for other in _undone(link) if other is not job]
+        of_use = self.staff.remove(link, on_its_own=not why)
         link.sent.clear()
         link.queue.clear()
-        if not link.ready or of_no_use:
-            self._num_coming += link.ready
-            self._keeper.bury(link, why, self.not_started)
-            return
-        self.num_replaced += 1
-        self._keeper.bury(link, why, partial(self.told, job))
+        self._keeper.bury(link, why, partial(self.told, job) if of_use else self.not_started)
         self._move(link, jobs)
-        self.fill()
+        self._give_up()
+        return of_use
 
-    def _trim(self) -> None:
-        """End a worker that is not needed any more."""
-        usable = [link for link in self.links if link.usable]
-        if len(usable) + self._num_coming <= self._rules.workers:
-            return
-        idle = [link for link in usable if not link.load]
-        if idle:
-            link = min(idle, key=lambda link: len(link.packages))
-            self._replace(link, None, "it was not needed any more")
 
-    def _in_hands(self, link: Link) -> Job | None:
-        """The job in a worker's hands; None: nobody waits for it."""
-        return link.sent[0].job if link.sent and link.sent[0].awaited else None
+def _in_hands(link: Link) -> Job | None:
+    """The job in a worker's hands; None: nobody waits for it."""
+    return link.sent[0].job if link.sent and link.sent[0].awaited else None
 
-    def _undone(self, link: Link) -> list[Job]:
-        """The jobs that it was given and has not answered."""
-        return [sent.job for sent in link.sent if sent.awaited] + list(link.queue)
+
+def _undone(link: Link) -> list[Job]:
+    """The jobs that it was given and has not answered."""
+    return [sent.job for sent in link.sent if sent.awaited] + list(link.queue)
 
 
 def _violation(reply: Reply) -> str:

@@ -230,6 +230,11 @@ class Link(asyncio.Protocol):
         """Requests that it was given and has not answered."""
         return len(self.sent) + len(self.queue)
 
+    @property
+    def full(self) -> bool:
+        """Whether what it is given has to wait to be sent."""
+        return len(self.sent) >= self._window or bool(self.queue)
+
     def put(self, job: Job) -> None:
         """Send the job, after those that wait already."""
         self.queue.append(job)

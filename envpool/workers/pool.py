@@ -26,9 +26,10 @@ import msgspec
 from envpool.errors import PoolError, SeedError, ToolsetError, WorldError
 from envpool.held import HeldEnv, HeldWorld
 from envpool.types import Env, StoredState
-from envpool.workers.dispatch import LOOKS_TO_SLOW, Dispatcher, Rules
+from envpool.workers.dispatch import Dispatcher
 from envpool.workers.link import CallJob, Job, Link, WorkerProcess
 from envpool.workers.sandbox import Limits
+from envpool.workers.staff import LOOKS_TO_SLOW, Rules
 from envpool.workers.wire import (
     Answer,
     Failed,
@@ -168,10 +169,10 @@ class WorkerPool:
             self._tasks = await anyio.create_task_group().__aenter__()
             stack.push_async_exit(self._end)
             self._tasks.start_soon(self._look)
-            self._dispatcher.fill()
+            self._dispatcher.open()
             await self._up.wait()
-            if self._dispatcher.fault:
-                raise PoolError(self._dispatcher.fault)
+            if self._dispatcher.staff.fault:
+                raise PoolError(self._dispatcher.staff.fault)
             self._stack = stack.pop_all()
         return self
 
@@ -253,11 +254,11 @@ class WorkerPool:
 
     def cpu_s(self) -> float:
         """CPU seconds of all workers so far."""
-        return self._gone_cpu_s + sum(link.process.cpu_s() for link in self._dispatcher.links)
+        return self._gone_cpu_s + sum(link.process.cpu_s() for link in self._dispatcher.staff.links)
 
     def rss(self) -> int:
         """Bytes that the workers occupy, pages that they share counted for each."""
-        return sum(link.process.rss() for link in self._dispatcher.links)
+        return sum(link.process.rss() for link in self._dispatcher.staff.links)
 
     def statistics(self) -> dict[str, int]:
         worlds = self._worlds.values()
@@ -268,7 +269,7 @@ class WorkerPool:
             "max_live": self.max_live,
             "leases": sum(world.num_leases for world in worlds),
             "calls": sum(world.num_calls for world in worlds),
-            "workers": len(dispatcher.links),
+            "workers": len(dispatcher.staff.links),
             "workers_started": self._num_started,
             "workers_replaced": dispatcher.num_replaced,
             "requests_moved": dispatcher.num_moved,
@@ -301,7 +302,7 @@ class WorkerPool:
         self._tasks.start_soon(self._start)
 
     def joined(self, link: Link) -> None:
-        if sum(link.ready for link in self._dispatcher.links) >= self.settings.num_workers:
+        if sum(link.ready for link in self._dispatcher.staff.links) >= self.settings.num_workers:
             self._up.set()
 
     def bury(self, link: Link, why: str, tell: Callable[[str], None]) -> None:
@@ -338,7 +339,7 @@ class WorkerPool:
         self._num_started += 1
         link = Link(process, self._dispatcher, self.settings.window)
         process.socket.setblocking(False)
-        self._dispatcher.add(link)
+        self._dispatcher.staff.add(link)
         loop = asyncio.get_running_loop()
         await loop.create_unix_connection(lambda: link, sock=process.socket)
 
@@ -357,7 +358,7 @@ class WorkerPool:
             self._dispatcher.look()
 
     def _up_or_not(self) -> None:
-        if self._dispatcher.fault:
+        if self._dispatcher.staff.fault:
             self._up.set()
 
     async def _end(

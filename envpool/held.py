@@ -92,14 +92,15 @@ class HeldWorld(States):
         pages = {number - 1: page for number, page in state.pages.items()}
         return Snapshot(pages, state.num_pages, state.digest)
 
-    def _view_pair(self) -> tuple[tuple[OverlayFile, StateView], tuple[OverlayFile, StateView]]:
+    def _view_pair(
+        self, *overlays: Overlay
+    ) -> tuple[tuple[OverlayFile, StateView], tuple[OverlayFile, StateView]]:
         """Pages that came from elsewhere may hold a schema whose reading never ends."""
-        if not self._views:
-            super()._view_pair()
-            for connection in self._view_connections:
-                connection.set_progress_handler(self._count, _STRIDE)
+        pair = super()._view_pair(*overlays)
+        for connection in self._view_connections:
+            connection.set_progress_handler(self._count, _STRIDE)
         self._strides = 0
-        return super()._view_pair()
+        return pair
 
     def _count(self) -> bool:
         self._strides += 1

@@ -3,14 +3,14 @@
 Nothing here runs a tool, so it serves every pool, wherever its tools run.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from envpool.database import StateView
 from envpool.digest import written
 from envpool.errors import StateError
 from envpool.overlay import Overlay, OverlayFile, OverlayVFS
-from envpool.template import Template, clock_of, sum_of
+from envpool.template import Table, Template, clock_of, same_schema, sum_of, tables_of
 from envpool.types import StoredState, ToolSpec
 from envpool.views import changes_between
 from scenarios.api import RowChange, State
@@ -34,6 +34,7 @@ class States:
         self._vfs = vfs or clock_of(scenario)
         self.start_digest = written(template.total)
         self._views: tuple[tuple[OverlayFile, StateView], ...] = ()
+        self._seen_odd = False  # the views have shown a schema that is not the template's
 
     def __repr__(self) -> str:
         template = self.template
@@ -67,9 +68,9 @@ class States:
 
     def verify_digest(self, overlay: Overlay) -> str:
         """The digest of a world's state, counted afresh from its rows."""
-        (before, _), _ = self._view_pair()
+        (before, _), _ = self._view_pair(overlay)
         before.show(overlay)
-        return written(sum_of(self._view_connections[0], self.template.tables))
+        return written(sum_of(self._view_connections[0], self._tables(0, overlay)))
 
     def states(
         self, stored: StoredState, changes: Sequence[RowChange] | None = None
@@ -79,39 +80,67 @@ class States:
         `changes` (the net changes of the episode, from its log) saves comparing the two.
         """
         overlay = self.restored(stored)
-        (before_file, before), (after_file, after) = self._view_pair()
+        (before_file, before), (after_file, after) = self._view_pair(overlay)
         before_file.switch(self._start)  # which nobody writes
         after_file.show(overlay)
         if changes is None:
-            before_c, after_c = self._view_connections
-            after.changes = changes_between(before_c, after_c, self.template.tables)
+            after.changes = self._changes(self._start, overlay)
         else:
             after.changes = tuple(changes)
         return before, after
 
     def diff(self, first: Overlay, second: Overlay) -> tuple[RowChange, ...]:
         """The rows that differ between any two states of this scenario."""
-        (before_file, _), (after_file, _) = self._view_pair()
+        (before_file, _), (after_file, _) = self._view_pair(first, second)
         before_file.show(first)
         after_file.show(second)
-        return changes_between(*self._view_connections, self.template.tables)
+        return self._changes(first, second)
 
     def dump(self, overlay: Overlay) -> dict[str, list[dict[str, Any]]]:
         """Every row of every table, ordered by rowid or key."""
-        (file, view), _ = self._view_pair()
+        (file, view), _ = self._view_pair(overlay)
         file.show(overlay)
         return {
             table.name: view.all(f"{table.select_all} ORDER BY {table.order}")
-            for table in self.template.tables.values()
+            for table in self._tables(0, overlay).values()
         }
 
     def close(self) -> None:
         """Close the connections."""
-        for connection in self._view_connections if self._views else ():
-            connection.close()
+        self._drop_views()
         self._vfs.unregister()
 
-    def _view_pair(self) -> tuple[tuple[OverlayFile, StateView], tuple[OverlayFile, StateView]]:
+    def _changes(self, first: Overlay, second: Overlay) -> tuple[RowChange, ...]:
+        """The rows that differ between the states that the two views show."""
+        before, after = self._view_connections
+        tables = self._tables(0, first), self._tables(1, second)
+        return changes_between(before, after, *tables)
+
+    def _tables(self, view: int, overlay: Overlay) -> Mapping[str, Table]:
+        """The tables of the state that a view shows: the template's, unless its code has changed
+        the schema."""
+        if self._is_odd(overlay):
+            return tables_of(self._view_connections[view], self.scenario.path)
+        return self.template.tables
+
+    def _is_odd(self, overlay: Overlay) -> bool:
+        page = overlay.pages.get(0)
+        return page is not None and not same_schema(page, self.template.pages[0])
+
+    def _drop_views(self) -> None:
+        for connection in self._view_connections if self._views else ():
+            connection.close()
+        self._views = ()
+
+    def _view_pair(
+        self, *overlays: Overlay
+    ) -> tuple[tuple[OverlayFile, StateView], tuple[OverlayFile, StateView]]:
+        """Two views that can show these states. SQLite would not notice that a state has another
+        schema than another one that was changed as often, so such a state gets fresh views."""
+        odd = any(map(self._is_odd, overlays))
+        if odd or self._seen_odd:
+            self._drop_views()
+        self._seen_odd = odd
         if not self._views:
             self._start = self.template.overlay()
             files = [OverlayFile(self.template.pages, self._start) for _ in range(2)]

@@ -1,7 +1,7 @@
 """Building a world's template: the seeded database as pages, made once per scenario."""
 
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from hashlib import blake2b
 from pathlib import Path
@@ -62,6 +62,12 @@ class Table(msgspec.Struct, frozen=True):
     def named(self, values: Values | None) -> Row | None:
         """A row by its columns' names; None, for a row that is not there, stays None."""
         return None if values is None else dict(zip(self.columns, values, strict=True))
+
+
+def same_schema(first: bytes, second: bytes) -> bool:
+    """Whether two databases that began as one still have one schema, by their first pages: SQLite
+    counts each change of a schema there (fileformat2.html §1.3.9)."""
+    return first[40:44] == second[40:44]
 
 
 class Template(msgspec.Struct, frozen=True):
@@ -129,7 +135,7 @@ def template_of(pages: tuple[bytes, ...], vfs: OverlayVFS, path: Path) -> Templa
     return Template(pages, digest, tables, total)
 
 
-def sum_of(connection: apsw.Connection, tables: dict[str, Table]) -> int:
+def sum_of(connection: apsw.Connection, tables: Mapping[str, Table]) -> int:
     """The row sum of a whole state, read row by row."""
     total = 0
     for table in tables.values():

@@ -23,14 +23,13 @@ from envpool.changes import place
 from envpool.hosting.dbapi import Connection
 from envpool.hosting.slots import STRIDE, Slot, SlotFile
 from envpool.overlay import Overlay, OverlayFile, OverlayVFS
-from envpool.template import Table, sum_of, tables_of
+from envpool.template import Table, same_schema, sum_of, tables_of
 from envpool.tracking import Tracker
 from envpool.views import changes_between
 from scenarios.api import RowChange
 
 MAX_STEPS = 200_000_000  # SQLite virtual machine instructions a call may take; about ten seconds
 MAX_PAGES = 65_536  # of a world's file; 64 MiB
-_COOKIE = slice(40, 44)  # of page 1: the number by which SQLite knows the schema
 _MASK = (1 << 128) - 1
 _PATH = Path("server.py")
 
@@ -83,7 +82,6 @@ class WorldDatabase:
         """Take other pages as the template. Raises SeedError."""
         self._drop(list(self._slots))
         self._pages = tuple(pages)
-        self._cookie = self._pages[0][_COOKIE] if self._pages else b""
         self.overlay = self.start()
         self.tables: dict[str, Table] = self._seen(self.overlay)[0]
         self._before = self.start()
@@ -182,7 +180,8 @@ class WorldDatabase:
 
     def _is_odd(self, overlay: Overlay) -> bool:
         page = overlay.pages.get(0)
-        return page is not None and page[_COOKIE] != self._cookie
+        first = self._pages[0] if self._pages else b""
+        return page is not None and not same_schema(page, first)
 
     # Connections -----------------------------------------------------------------------------
 

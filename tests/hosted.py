@@ -60,7 +60,7 @@ def small(code: str, *, name: str = "small", tables: tuple[AwmTable, ...] = TABL
         version="awm",
         description="",
         clock="2026-03-14T09:30:00Z",
-        user=User(1, "User"),
+        user=User("user", "User 1", "The user."),
         schema_sql="",
         data_sql="",
         policy="",

@@ -17,6 +17,7 @@ from envpool.hosting.asgi import Caller, Reply, Request, _indented
 from envpool.hosting.listing import list_tools
 from envpool.hosting.loop import Contained
 from envpool.hosting.older import older
+from envpool.hosting.routes import hasten
 from tests.hosted import FIXTURES
 
 FOLDER = FIXTURES / "hosting"
@@ -44,10 +45,12 @@ class Called:
 
 
 @contextmanager
-def called(code: str) -> Iterator[Called]:
+def called(code: str, *, hastened: bool = True) -> Iterator[Called]:
     with Contained(), older():
         hosted = execute(code, "odd_called", PATH)
         tools = list_tools(hosted.app, PATH)
+    if hastened:
+        hasten(hosted.app)
     with Contained():
         hosted.startup(PATH)
     try:
@@ -58,12 +61,14 @@ def called(code: str) -> Iterator[Called]:
 
 
 @pytest.mark.filterwarnings("ignore")  # of what the applications do
+@pytest.mark.parametrize("hastened", [True, False], ids=["hastened", "plain"])
 @pytest.mark.parametrize("name", ["shapes", "answers"])
-def test_odd_calls_are_answered_as_genuine(name: str) -> None:
+def test_odd_calls_are_answered_as_genuine(name: str, hastened: bool) -> None:
     """Odd paths, queries, headers, bodies, errors, streams and dependencies: every text and every
     error is equal, and so is what the application did meanwhile (its log is among the calls)."""
     record = json.loads((FOLDER / f"{name}.json").read_text(encoding="utf-8"))
-    with called((FOLDER / f"{name}.py").read_text(encoding="utf-8")) as call:
+    code = (FOLDER / f"{name}.py").read_text(encoding="utf-8")
+    with called(code, hastened=hastened) as call:
         ours = [(tool, call(tool, arguments)) for tool, arguments, *_ in record["calls"]]
     assert [(tool, reply.error is not None, reply.text) for tool, reply in ours] == [
         (tool, is_error, text) for tool, _, is_error, text in record["calls"]

@@ -10,6 +10,7 @@ import ast
 import importlib.util
 import linecache
 import os
+import re
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -97,7 +98,7 @@ def _compiled(code: str, path: Path) -> CodeType:
         raise ToolsetError(f"{path}: there is no code")
     try:
         with quiet():  # about invalid escapes in strings
-            tree = _RunsAsScript().visit(ast.parse(code, filename=str(path)))
+            tree = _as_script(ast.parse(code, filename=str(path)), code)
             compiled: CodeType = compile(tree, str(path), "exec", dont_inherit=True)
             return compiled
     except SyntaxError as exc:
@@ -105,6 +106,16 @@ def _compiled(code: str, path: Path) -> CodeType:
         raise ToolsetError(f"{path}: {place}{exc.msg}") from exc
     except (ValueError, RecursionError, MemoryError) as exc:
         raise ToolsetError(f"{path}: not valid Python: {_told(exc)}") from exc
+
+
+def _as_script(tree: ast.Module, code: str) -> ast.Module:
+    """The same as it runs as a script. Only statements that name `__main__` are looked into."""
+    ends = re.split(r"\r\n|\r|\n", code)  # as Python's parser counts lines
+    lines = [number for number, line in enumerate(ends, 1) if "__main__" in line]
+    for position, node in enumerate(tree.body):
+        if any(node.lineno <= number <= (node.end_lineno or 0) for number in lines):
+            tree.body[position] = _RunsAsScript().visit(node)
+    return tree
 
 
 class _RunsAsScript(ast.NodeTransformer):

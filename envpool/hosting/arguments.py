@@ -10,22 +10,15 @@ Json = dict[str, Any]
 
 
 class Arguments:
-    """The check of one tool's arguments, built once.
+    """The check of one tool's arguments, built once."""
 
-    The SDK checks the schema itself before each use: a schema that is none (a name required twice,
-    for a path and a body parameter of one name) fails every call of its tool.
-    """
-
-    __slots__ = ("_errors", "_fault")
+    __slots__ = ("_errors", "_kind", "_schema", "_schema_fault")
 
     def __init__(self, schema: Json) -> None:
-        kind = validator_for(schema, default=jsonschema.Draft202012Validator)
-        self._fault = ""
-        self._errors = kind(schema).iter_errors
-        try:
-            kind.check_schema(schema)
-        except jsonschema.SchemaError as exc:
-            self._fault = str(exc)
+        self._kind = validator_for(schema, default=jsonschema.Draft202012Validator)
+        self._errors = self._kind(schema).iter_errors
+        self._schema = schema
+        self._schema_fault: str | None = None  # None: not looked at yet, it takes a millisecond
 
     def fault(self, arguments: Json) -> str:
         """What is wrong with the arguments, in the SDK's words; empty: nothing."""
@@ -34,5 +27,15 @@ class Arguments:
 
     @property
     def schema_fault(self) -> str:
-        """What is wrong with the schema; empty: nothing."""
-        return self._fault
+        """What is wrong with the schema; empty: nothing.
+
+        The SDK looks before each use: a schema that is none (a name required twice, for a path and
+        a body parameter of one name) fails every call of its tool.
+        """
+        if self._schema_fault is None:
+            try:
+                self._kind.check_schema(self._schema)
+                self._schema_fault = ""
+            except jsonschema.SchemaError as exc:
+                self._schema_fault = str(exc)
+        return self._schema_fault

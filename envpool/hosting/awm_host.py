@@ -5,7 +5,7 @@ was served before. What it commits stays, also when it then fails: the result of
 error and changes, as on the stack for which the code was written.
 
 What the code does to the database while it is loaded (create_all, rows written at startup) belongs
-to the template where it is built here; with an image of the template it is discarded.
+to the template. Where another worker has built that already, its image is taken instead.
 """
 
 from typing import Any
@@ -22,6 +22,7 @@ from envpool.hosting.live import LiveWorld
 from envpool.hosting.loop import Contained
 from envpool.hosting.memory import Memory
 from envpool.hosting.older import older
+from envpool.hosting.routes import hasten
 from envpool.hosting.seeding import seed
 from envpool.hosting.threads import Threads
 from envpool.overlay import PAGE, Overlay
@@ -37,15 +38,15 @@ FILE = "server.py"  # of the package: the record's code
 class AwmHost:
     """A hosted AWM record. `close()` gives its connections back and forgets its module.
 
-    `image` is the template's pages where another worker built it; empty: it is built here.
+    `image` is the template's pages where another worker built it; empty: it is taken from here.
     Raises SeedError and ToolsetError.
     """
 
     template: Template
     tools: tuple[ToolSpec, ...]
     memory: bytes  # module state at the start of every world
-    num_statements = 0  # of the seed; with an image nothing is seeded
-    seed_faults: tuple[SeedFault, ...] = ()
+    num_statements: int  # of the seed
+    seed_faults: tuple[SeedFault, ...]
     notes: tuple[str, ...] = ()  # what was set aside or isolated, in words
 
     def __init__(self, scenario: Scenario, image: bytes = b"") -> None:
@@ -59,12 +60,14 @@ class AwmHost:
         self._vfs = clock_of(scenario)
         self._database: WorldDatabase | None = None
         try:
-            pages = _pages(image) if image else self._seeded()
+            # The code is loaded on the bare seed in any case: on a template it would find the
+            # rows that it is about to write.
+            pages = self._seeded()
             self._database = database = WorldDatabase(self._vfs, pages, chance=chance)
             self._hook = hooked(database)
             loaded = self._load(record.code)
-            if not image and loaded.pages:
-                pages = database.pages_of(loaded)
+            if image or loaded.pages:
+                pages = _pages(image) if image else database.pages_of(loaded)
                 database.rebase(pages)
             self.template = template_of(pages, self._vfs, self._path)
         except BaseException:
@@ -130,6 +133,7 @@ class AwmHost:
             self._memory = Memory(self._hosted.module)
             self.memory = self._memory.capture()
         self.tools = tuple(tool.spec for tool in listed)
+        hasten(self._hosted.app)
         self._caller = Caller(self._hosted.app, listed, self._hosted.runner)
         return overlay
 

@@ -222,6 +222,8 @@ class Leases:
     ) -> None:
         self._group.cancel_scope.cancel()
         self._live.clear()
+        if isinstance(exc, Exception):  # of the block: it is raised as it is, in no group
+            kind = exc = trace = None
         await self._stack.__aexit__(kind, exc, trace)
 
     @property

@@ -78,16 +78,21 @@ async def serving(leases: Leases) -> AsyncIterator[str]:
     server = _Uvicorn(config)
     if not settings.token and settings.host not in ("localhost", "127.0.0.1", "::1"):
         log.warning("served_without_token", host=settings.host)
+    failure: Exception | None = None  # of the block: it is raised as it is, in no group
     try:
         async with anyio.create_task_group() as group:
             group.start_soon(server.run_on, listener)
             await server.listens.wait()
             try:
                 yield _url(settings, listener)
+            except Exception as exc:
+                failure = exc
             finally:
                 server.stopping.set()
     finally:
         listener.close()
+    if failure is not None:
+        raise failure
 
 
 async def serve(leases: Leases, ready: Callable[[str], None]) -> None:

@@ -215,6 +215,18 @@ class WorkerPool:
     ) -> AbstractAsyncContextManager[Env]:
         return _Leasing(self, scenario)
 
+    def drop(self, scenario: Scenario) -> None:
+        """Forget a scenario of which no world is live, here and in the workers."""
+        world = self._worlds.pop(scenario.digest, None)
+        if world is None:
+            return
+        for link in self._dispatcher.staff.links:
+            if scenario.digest in link.packages:
+                link.unload(scenario.digest)
+        world.close()
+        del self._sources[scenario.digest]
+        self._hosting.pop(scenario.digest, None)
+
     async def verify(
         self,
         scenario: Scenario,

@@ -23,9 +23,10 @@ import anyio
 from envpool.database import StateView
 from envpool.digest import written
 from envpool.errors import SeedError, WorldError
+from envpool.guarded import GuardedVFS
 from envpool.overlay import PAGE, Overlay, OverlayFile
 from envpool.states import States
-from envpool.template import clock_of, template_of
+from envpool.template import day_of, template_of
 from envpool.types import StoredState, ToolResult, ToolSpec
 from envpool.workers.wire import Answer, Loaded, Snapshot
 from scenarios.format import Scenario
@@ -34,8 +35,6 @@ MAX_PAGES = 65_536  # of a world: 64 MiB
 MAX_TEXT = 16 * 2**20  # characters of a result
 MAX_MEMORY = 4 * 2**20  # bytes of module memory
 _REMEMBERED = 8  # call ids whose results a world still knows
-_STRIDE = 100_000  # SQLite instructions between two looks at the count
-_MAX_STRIDES = 200  # for one look into a state: a few seconds, with all the rows it gives
 _HEXADECIMAL = frozenset("0123456789abcdef")
 _numbers = itertools.count(1)
 
@@ -73,14 +72,13 @@ class HeldWorld(States):
         self.loaded = loaded  # what the worker told when it built the world; None: not by a worker
         self.num_leases = 0
         self.num_calls = 0
-        vfs = clock_of(scenario)
+        vfs = self._guard = GuardedVFS(day_of(scenario))
         try:
             template = template_of(pages_of(image, scenario.path), vfs, scenario.path)
         except BaseException:
             vfs.unregister()
             raise
         super().__init__(scenario, template, tools, vfs)
-        self._strides = 0
 
     def lease(self, executor: Executes) -> "HeldEnv":
         """A fresh episode's world."""
@@ -95,16 +93,8 @@ class HeldWorld(States):
     def _view_pair(
         self, *overlays: Overlay
     ) -> tuple[tuple[OverlayFile, StateView], tuple[OverlayFile, StateView]]:
-        """Pages that came from elsewhere may hold a schema whose reading never ends."""
-        pair = super()._view_pair(*overlays)
-        for connection in self._view_connections:
-            connection.set_progress_handler(self._count, _STRIDE)
-        self._strides = 0
-        return pair
-
-    def _count(self) -> bool:
-        self._strides += 1
-        return self._strides > _MAX_STRIDES
+        self._guard.begin()
+        return super()._view_pair(*overlays)
 
 
 class HeldEnv:

@@ -90,8 +90,13 @@ class Template(msgspec.Struct, frozen=True):
 
 def clock_of(scenario: Scenario) -> OverlayVFS:
     """A file system whose clock says the scenario's time."""
+    return OverlayVFS(day_of(scenario))
+
+
+def day_of(scenario: Scenario) -> float:
+    """The scenario's time as a Julian day."""
     moment = datetime.fromisoformat(scenario.clock.replace("Z", "+00:00")).astimezone(UTC)
-    return OverlayVFS(moment.timestamp() / 86_400 + 2_440_587.5)
+    return moment.timestamp() / 86_400 + 2_440_587.5
 
 
 def build(scenario: Scenario, vfs: OverlayVFS) -> Template:

@@ -172,6 +172,7 @@ class FakeWorkers:
     """Starts fake workers. It implements envpool.workers.pool.Spawns."""
 
     level = "fake"
+    worker = FakeWorker
 
     def __init__(self, script: Script) -> None:
         self.started: list[FakeWorker] = []
@@ -186,7 +187,7 @@ class FakeWorkers:
     async def spawn(self) -> FakeWorker:
         if self.fault:
             raise PoolError(self.fault)
-        worker = FakeWorker(len(self.started) + 1, self._script)
+        worker = self.worker(len(self.started) + 1, self._script)
         self.started.append(worker)
         self._tasks.start_soon(worker.serve)
         return worker

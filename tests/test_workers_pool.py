@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from envpool import guarded
 from envpool.errors import PoolError, SeedError, StateError, ToolsetError, WorldError
 from envpool.local import LocalPool
 from envpool.overlay import PAGE
@@ -23,6 +24,8 @@ from envpool.workers.wire import (
     Call,
     Failed,
     Load,
+    Loaded,
+    Ready,
     Refused,
     Reply,
     Request,
@@ -30,7 +33,7 @@ from envpool.workers.wire import (
     Verified,
 )
 from scenarios.format import Scenario
-from tests.fake_worker import Dies, FakeWorker, FakeWorkers, Script, fake_pool
+from tests.fake_worker import Dies, FakeWorker, FakeWorkers, Script, fake_pool, obedient
 from tests.ledger import ledger
 
 BOOK = {"account_id": 1, "amount": 5}
@@ -61,14 +64,14 @@ def is_call(request: Request, name: str) -> bool:
 
 
 def endless_image() -> bytes:
-    """A database whose table `accounts` is a view that has no end."""
+    """A database with a table that is empty and takes for ever to be read."""
     connection = sqlite3.connect(":memory:")
     connection.executescript(
-        f"PRAGMA page_size={PAGE}; CREATE VIEW accounts AS WITH RECURSIVE n(i) AS "
-        "(SELECT 1 UNION ALL SELECT i + 1 FROM n) "
-        "SELECT i AS id, '' AS name, 0 AS balance, 0.0 AS rate FROM n WHERE i < 0;"
+        f"PRAGMA page_size={PAGE}; CREATE VIEW endless AS WITH RECURSIVE n(i) AS "
+        "(SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT i AS id, '' AS word FROM n WHERE i < 0;"
+        "CREATE VIRTUAL TABLE words USING fts5(word, content='endless', content_rowid='id')"
     )
-    image = connection.serialize()
+    image: bytes = connection.serialize()
     connection.close()
     return image
 
@@ -369,15 +372,9 @@ async def test_workers_that_never_come_up_are_an_error(scenario: Scenario) -> No
             self._ended.set()
 
     class Nursery(FakeWorkers):
-        async def spawn(self) -> FakeWorker:
-            self._tasks.start_soon((worker := StillBorn(1, self._script)).serve)
-            self.started.append(worker)
-            return worker
+        worker = StillBorn
 
-    async def script(worker: FakeWorker, request: Request) -> None:
-        pass
-
-    nursery, barren = Nursery(script), FakeWorkers(script)
+    nursery, barren = Nursery(obedient), FakeWorkers(obedient)
     barren.fault = "the fork server is gone"
     for workers, why in ((nursery, "the sandbox could not be entered"), (barren, barren.fault)):
         with pytest.raises(
@@ -386,6 +383,38 @@ async def test_workers_that_never_come_up_are_an_error(scenario: Scenario) -> No
             async with WorkerPool(WorkerSettings(workers=1), opens=workers.open):
                 pass
     assert len(nursery.started) == 3
+
+
+async def test_workers_that_keep_silent_are_an_error() -> None:
+    """A worker that does not say in time that it is up counts as one that died."""
+
+    class Silent(FakeWorker):
+        async def _serve(self) -> None:
+            await anyio.sleep_forever()
+
+    class Nursery(FakeWorkers):
+        worker = Silent
+
+    nursery = Nursery(obedient)
+    settings = WorkerSettings(workers=1, slow_after=0.01, start_deadline=0.02)
+    with pytest.raises(PoolError, match="3 times; the last: it took too long to be up"):
+        async with WorkerPool(settings, opens=nursery.open):
+            pass
+    assert [worker.obituary for worker in nursery.started] == ["it was killed by the pool"] * 3
+
+
+async def test_a_world_that_hangs_its_host_is_an_error(scenario: Scenario) -> None:
+    """Hosting a scenario has the deadline of a call."""
+
+    async def script(worker: FakeWorker, request: Request) -> None:
+        if isinstance(request, Load):
+            await anyio.sleep_forever()
+
+    async with fake_pool(script, slow_after=0.01, call_deadline=0.03) as (pool, _):
+        with pytest.raises(
+            PoolError, match=r"hosting it ended its worker: it ran longer than 0.03 s"
+        ):
+            await pool.host(scenario)
 
 
 async def test_a_pool_without_workers_says_so(scenario: Scenario) -> None:
@@ -458,6 +487,7 @@ async def test_a_world_that_nobody_can_host_any_more_ends(scenario: Scenario) ->
     [
         (lambda r: answer(r, id=r.id + 1), "it answered request 3, which was not in its hands"),
         (lambda r: Verified(r.id), "it answered with Verified"),
+        (lambda r: Ready(1, "none", 0), "it said twice that it was up"),
         (lambda r: b"\0\0\0\1\xc1", "a frame from a worker is no reply"),
         (lambda r: b"\xff\xff\xff\xff", "a frame of 4294967295 bytes is too long"),
         (lambda r: Failed(r.id, "KeyError: 7"), "wipe ended its worker: KeyError: 7"),
@@ -512,20 +542,24 @@ async def test_a_state_that_was_lied_about_does_not_leave(
             await book(env)
 
 
-async def test_reading_a_state_ends(scenario: Scenario) -> None:
-    """A schema whose reading never ends is no way to keep this process."""
-    async with fake_pool() as (pool, _), pool.lease(scenario) as env:
-        world = await pool.host(scenario)
-        endless = endless_image()
-        pages = {n: endless[n * PAGE : (n + 1) * PAGE] for n in range(len(endless) // PAGE)}
-        held = world.lease(pool)
-        held.overlay.pages.update(pages)
-        held.overlay.num_pages = len(pages)
-        held.overlay.total += 1
-        held._proven = False
-        with pytest.raises(WorldError, match=r"cannot be read \(.*nterrupt"):
-            held.state()
-        assert env.state().digest == env.start_digest
+async def test_reading_a_state_ends(scenario: Scenario, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A schema whose reading never ends is no way to keep this process, in a state or in what a
+    worker gives as the start."""
+    monkeypatch.setattr(guarded, "SECONDS", 0.05)
+    image = endless_image()
+    pages = {n: image[n * PAGE : (n + 1) * PAGE] for n in range(len(image) // PAGE)}
+    lie = Told(lambda r: answer(r, pages=pages, num_pages=len(pages), digest="1" * 32))
+    async with fake_pool(lie) as (pool, _), pool.lease(scenario) as env:
+        await env.call("wipe", {}, "")
+        with pytest.raises(WorldError, match=r"cannot be read \(.*nterrupt.* interfered"):
+            env.state()
+
+    async def script(worker: FakeWorker, request: Request) -> Reply | None:
+        return Loaded(request.id, image, ()) if isinstance(request, Load) else None
+
+    async with fake_pool(script) as (pool, _):
+        with pytest.raises(SeedError, match=r"its database cannot be read: .*nterrupt"):
+            await pool.host(scenario)
 
 
 async def test_a_forgotten_state_is_sent_again(scenario: Scenario) -> None:

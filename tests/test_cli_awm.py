@@ -47,8 +47,14 @@ def test_an_imported_world_is_a_world(rehearse: Rehearse, worlds: Path, tmp_path
     """import, list, show, run, replay, judge and bench take an AWM record like any other; its
     oracles pass and its near misses do not."""
     status, out, err = rehearse("import", "awm", AWM)
-    assert (status, err) == (0, "")
-    assert f"1 worlds with 10 tasks written to {worlds}" in out
+    assert (status, err.strip()) == (0, "")
+    assert out.splitlines() == [
+        f"worlds written to {worlds}: 1, with 10 tasks",
+        *(
+            f"duplicate {NAME} task 0: {file} lines 1, 11; line 1 counts"
+            for file in ("gen_verifier.jsonl", "gen_verifier.pure_code.jsonl")
+        ),
+    ]
     assert NAME in {row["name"] for row in json_of(rehearse, "scenarios", "list")}
     about = json_of(rehearse, "scenarios", "show", NAME)
     assert (len(about["tables"]), len(about["tools"]), len(about["tasks"])) == (18, 38, 10)

@@ -191,24 +191,23 @@ async def _import(
 
 
 def _render_import(report: ImportReport, out: Path, console: Console) -> None:
+    def say(text: str) -> None:
+        console.print(text, highlight=False, markup=False, soft_wrap=True)
+
     tasks = sum(one.tasks for one in report.written)
-    console.print(
-        f"{len(report.written)} worlds with {tasks} tasks written to {out}", highlight=False
-    )
+    say(f"worlds written to {out}: {len(report.written)}, with {tasks} tasks")
     missing = (("sql", report.tasks_without_sql), ("code", report.tasks_without_code))
     for kind, count in missing:
         if count:
-            console.print(f"{count} tasks have no verifier of kind {kind}", highlight=False)
+            say(f"{count} tasks have no verifier of kind {kind}")
     for one in report.duplicates:
-        console.print(f"duplicate: {one}", highlight=False, soft_wrap=True)
+        task = "" if one.task is None else f" task {one.task}"
+        lines = ", ".join(map(str, one.lines))
+        say(f"duplicate {one.scenario}{task}: {one.file} lines {lines}; line {one.taken} counts")
     for refusal in report.refused:
         line = "" if refusal.line is None else f" line {refusal.line}:"
-        name = refusal.scenario or "an unknown scenario"
-        console.print(
-            f"refused {name}: {refusal.file}:{line} {refusal.reason}",
-            highlight=False,
-            soft_wrap=True,
-        )
+        name = refusal.scenario or "a scenario that is not named"
+        say(f"refused {name}: {refusal.file}:{line} {refusal.reason}")
 
 
 # Serve ------------------------------------------------------------------------------------------

@@ -10,6 +10,7 @@ raise `Dies`, give another reply (a lie), bytes that are no frame, or None: go o
 import asyncio
 import json
 import socket
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 
@@ -61,9 +62,11 @@ class FakeWorker:
         self.forgotten: list[int] = []  # worlds
         self.num_states = 0  # that came along with calls
         self.num_bytes = 0  # what it says that it occupies
+        self.computes = True  # while it executes; otherwise it uses no CPU
         self.obituary = ""
         self._script = script
         self._ended = asyncio.Event()
+        self._began = 0.0  # when it began what it executes
         self._scope = anyio.CancelScope()
         self._hosts: dict[str, World] = {}
         self._states: dict[int, tuple[int, Overlay]] = {}  # world -> version, state
@@ -77,7 +80,8 @@ class FakeWorker:
         return self.obituary
 
     def cpu_s(self) -> float:
-        return 1.0
+        busy = self._began and self.computes and not self._ended.is_set()
+        return 1.0 + (time.monotonic() - self._began if busy else 0.0)
 
     def rss(self) -> int:
         return self.num_bytes
@@ -109,11 +113,14 @@ class FakeWorker:
                         return  # as real ones do
 
     async def _ask(self, request: Request) -> Reply | bytes | None:
+        self._began = time.monotonic()
         try:
             return await self._script(self, request)
         except Dies as exc:
             self.obituary = str(exc)
             raise
+        finally:
+            self._began = 0.0
 
     def _execute(self, request: Request) -> Reply | None:
         match request:

@@ -194,6 +194,7 @@ class Link(asyncio.Protocol):
         self.tired = False  # it is to go when it has answered what it has
         self.dead = False
         self.looks = 0  # at the request in its hands, or at its start (see Dispatcher.look)
+        self.cpu_s = 0.0  # CPU seconds that it had used at the first of them
         self.given = 0  # when a world was last given to it, as the dispatcher counts
         self.num_replies = 0
         self.level = ""  # of the sandbox that holds it

@@ -53,7 +53,7 @@ class WorkerSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     workers: int = 0  # 0: as many as this process has cores
     spare: int = 2  # workers that may be added while others are slow
     call_deadline: float = 60.0  # seconds a call may take until its worker is killed
-    slow_after: float = 0.1  # seconds in a call until what is behind it goes elsewhere
+    slow_after: float = 0.1  # seconds a call may compute until what is behind it goes elsewhere
     start_deadline: float = 60.0  # seconds a worker may take to be up
     window: int = 4  # requests that a worker is sent ahead
     sandbox: str = "best"  # see envpool.workers.sandbox.require
@@ -411,6 +411,7 @@ def _rules(settings: WorkerSettings) -> Rules:
         return max(LOOKS_TO_SLOW, math.ceil(seconds / settings.look_every))
 
     return Rules(
+        look_every=settings.look_every,
         workers=settings.num_workers,
         spare=settings.spare,
         deadline=looks(settings.call_deadline),

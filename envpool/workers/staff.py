@@ -1,6 +1,8 @@
 """The workers that are there, those that should be, and which of them take too long.
 
-Time is counted in looks at even intervals, so a standstill of this process is nobody's fault.
+Time is counted in looks at even intervals, so a standstill of this process is nobody's fault. Nor
+is it a worker's that a busy machine does not let it run: one that computes is slow soon, one that
+waits only after `_PATIENCE` times as long.
 """
 
 from collections.abc import Callable, Iterator
@@ -12,6 +14,8 @@ import structlog
 from envpool.workers.link import Link
 
 LOOKS_TO_SLOW = 3  # looks at one request until it is slow: 1 to 1.5 times slow_after
+_PATIENCE = 10  # with a worker that uses no CPU: it hangs, or others use what there is
+_RUNS = 0.5  # of a core that it uses at least when it computes
 _MAX_FAILURES = 3  # workers in a row that came to nothing
 _WEIGHED_EVERY = 10  # looks
 _log = structlog.get_logger(__name__)
@@ -24,6 +28,7 @@ Sight = Literal["unborn", "slow", "late", "deserted", "full"]
 class Rules(msgspec.Struct, frozen=True):
     """How many workers there are and when they are replaced. Times are in looks."""
 
+    look_every: float  # seconds
     workers: int  # usable at a time
     spare: int  # that may be there besides, while others are suspect
     deadline: int  # for a request
@@ -130,11 +135,20 @@ class Staff:
         sent = link.sent[0]
         if link.looks >= self.rules.deadline * sent.job.stamina:
             return "late"
-        if link.looks < LOOKS_TO_SLOW * sent.job.patience:
+        if link.looks == 1:
+            link.cpu_s = link.process.cpu_s()
+        looks_to_slow = LOOKS_TO_SLOW * sent.job.patience
+        if link.looks < looks_to_slow:
             return None
         if not sent.awaited:
             return "deserted"
-        return None if link.suspect else "slow"
+        if link.suspect:
+            return None
+        if link.looks >= looks_to_slow * _PATIENCE:
+            return "slow"
+        computed = link.process.cpu_s() - link.cpu_s
+        runs = computed >= _RUNS * (link.looks - 1) * self.rules.look_every
+        return "slow" if runs else None
 
     def _weighed(self) -> Iterator[tuple[Link, Sight]]:
         for link in self.usable():

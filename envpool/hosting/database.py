@@ -11,6 +11,7 @@ Invariants:
   schema by a number that two worlds may share, so it would not notice.
 """
 
+import sqlite3
 import weakref
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -63,10 +64,12 @@ class WorldDatabase:
         self._max_pages = max_pages
         self._max_strides = max(1, max_steps // STRIDE)
         self._strides = 0
+        self._closed = False
         self._slots: list[Slot] = []
         self._spares: list[Slot] = []  # of them, those that serve nobody
         self._owners: dict[Slot, weakref.ref[Connection]] = {}
         self._peers: list[SlotFile] = []
+        self.made: list[weakref.ref[Connection]] = []
         self.has_moved = False
         self._odd = False  # the current world's schema is not the template's
         self._tracker: Tracker | None = None
@@ -123,10 +126,11 @@ class WorldDatabase:
         stopped, self._strides = self._strides > self._max_strides, 0
         for slot in self._slots:
             slot.rest()
-        for owner in list(self._owners.values()):
-            connection = owner()
+        for made in self.made:
+            connection = made()
             if connection is not None:
                 connection.settle()
+        self.made.clear()
         overlay = self.overlay
         if self._tracker is None or overlay.pages == self._before.pages:
             left = Left((), overlay.total, stopped)
@@ -191,6 +195,8 @@ class WorldDatabase:
 
     def lend(self, connection: Connection) -> Slot:
         """A slot for this connection alone (see envpool.hosting.dbapi.Source)."""
+        if self._closed:
+            raise sqlite3.ProgrammingError("Cannot operate on a closed database.")
         slot = self._spares.pop() if self._spares else self._opened()
         self._owners[slot] = weakref.ref(connection)
         return slot
@@ -213,7 +219,8 @@ class WorldDatabase:
             slot.known.clear()
 
     def close(self) -> None:
-        """Close the connections."""
+        """Close the connections, those of the code too."""
+        self._closed = True
         self._drop(list(self._slots))
 
     def _opened(self) -> Slot:

@@ -11,6 +11,7 @@ progress handler and trace callback. They raise sqlite3.NotSupportedError.
 
 import importlib
 import sqlite3
+import weakref
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from functools import lru_cache
@@ -55,6 +56,7 @@ class Source(Protocol):
     def take_back(self, slot: Slot) -> None:
         """The slot that was lent; its connection is closed or gone."""
 
+    made: "list[weakref.ref[Connection]]"  # since the last call
     has_moved: bool  # in the current call, a statement ran that may have changed the schema
 
     def schema_moved(self) -> None:
@@ -93,6 +95,7 @@ class Connection:
         self._level: str | None = None
         self._begin: str | None = None
         self.isolation_level = isolation_level
+        source.made.append(weakref.ref(self))
 
     def __repr__(self) -> str:
         return f"<Connection to a world [{'closed' if self.closed else self._slot}]>"
@@ -190,6 +193,8 @@ class Connection:
         self._end("ROLLBACK")
 
     def _end(self, statement: str) -> None:
+        if self._slot is None and not self.closed:
+            return  # nothing was begun
         slot = self.slot()
         if slot.connection.in_transaction:
             self._control(slot, statement)

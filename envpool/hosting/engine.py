@@ -8,12 +8,16 @@ what verifiers get.
 
 import sqlite3
 import sqlite3.dbapi2
+from collections.abc import Callable
+from functools import wraps
 from types import TracebackType
 from typing import Any
 
 import sqlalchemy
 import sqlalchemy.engine
 import sqlalchemy.engine.create
+import sqlalchemy.event
+import sqlalchemy.event.api
 import sqlalchemy.ext.asyncio
 import sqlalchemy.ext.asyncio.engine
 import sqlalchemy.future
@@ -30,6 +34,8 @@ from envpool.overlay import Overlay
 
 _create_engine = sqlalchemy.create_engine
 _connect = sqlite3.connect
+_listen = sqlalchemy.event.listen
+_EVENTS = (sqlalchemy.event, sqlalchemy.event.api)
 _OWN = ("", ":memory:")  # paths that name no file: a database of the code's own
 _ENGINES = (
     sqlalchemy,
@@ -79,7 +85,8 @@ class WorldPool(Pool):
 class Hook:
     """The hook of one database. A call runs between `enter` and `leave`, which belong together.
 
-    What the code registers with `sqlite3` (adapters, converters) is there in its own calls only.
+    What the code registers with `sqlite3` (adapters, converters) and its listeners to all of
+    SQLAlchemy's engines or sessions are there in its own calls only. `close()` takes them away.
     """
 
     def __init__(self, database: WorldDatabase) -> None:
@@ -102,10 +109,14 @@ class Hook:
                 (_ASYNC, "create_async_engine", _no_async_engine),
                 (_ASYNC, "async_engine_from_config", _no_async_engine),
                 ((sqlite3, sqlite3.dbapi2), "connect", connect),
+                (_EVENTS, "listen", self._listen),
+                (_EVENTS, "listens_for", self._listens_for),
             )
             for place in places
         ]
         self._registered: tuple[dict[Any, Any], ...] = ({}, {})
+        self._listeners: list[tuple[Any, str, Callable[..., Any]]] = []
+        self._entered = False
 
     def __repr__(self) -> str:
         return f"<Hook of {self.database!r}>"
@@ -113,6 +124,7 @@ class Hook:
     def enter(self, overlay: Overlay) -> None:
         """Begin a call on this world (see WorldDatabase.enter)."""
         self.database.enter(overlay)
+        self._entered = True
         for place, name, _, new in self._replaced:
             setattr(place, name, new)
         for registry, own in zip(_REGISTRIES, self._registered, strict=True):
@@ -126,7 +138,15 @@ class Hook:
         if any(map(dict.__ne__, _REGISTRIES, _AT_REST)):
             self._put_away()
         close_all_sessions()
-        return self.database.leave()
+        left = self.database.leave()
+        self._entered = False
+        return left
+
+    def close(self) -> None:
+        """Take away the listeners that would outlive the code."""
+        for target, event, listener in self._listeners:
+            sqlalchemy.event.remove(target, event, listener)
+        self._listeners.clear()
 
     def __enter__(self) -> "Hook":
         self.enter(self.database.start())
@@ -139,6 +159,28 @@ class Hook:
         trace: TracebackType | None,
     ) -> None:
         self.leave()
+
+    def _listens_for(self, target: Any, event: str, *args: Any, **keywords: Any) -> Any:
+        def decorate(listener: Callable[..., Any]) -> Callable[..., Any]:
+            self._listen(target, event, listener, *args, **keywords)
+            return listener
+
+        return decorate
+
+    def _listen(
+        self, target: Any, event: str, listener: Callable[..., Any], *args: Any, **keywords: Any
+    ) -> None:
+        """sqlalchemy.event.listen; of a class of SQLAlchemy's, which all hosted code shares, the
+        listener hears in calls of this code only."""
+        if isinstance(target, type) and target.__module__.startswith("sqlalchemy."):
+            heard = listener
+
+            @wraps(heard)
+            def listener(*given: Any, **named: Any) -> Any:
+                return heard(*given, **named) if self._entered else None
+
+            self._listeners.append((target, event, listener))
+        _listen(target, event, listener, *args, **keywords)
 
     def _put_away(self) -> None:
         self._registered = tuple(

@@ -14,7 +14,7 @@ from envpool.states import States
 from envpool.types import ToolResult
 from scenarios.api import RowChange
 from scenarios.format import AwmTable
-from tests.hosted import HEAD, TABLES, calls, dump, fresh, small
+from tests.hosted import FIXTURES, HEAD, TABLES, calls, dump, fresh, small
 
 NOTES = (
     HEAD
@@ -70,6 +70,32 @@ def host(
 
 def texts(results: list[ToolResult]) -> list[str]:
     return [" ".join(result.text.split()) for result in results]
+
+
+@pytest.mark.filterwarnings("ignore")  # SQLAlchemy's about decimals in SQLite
+def test_code_written_in_many_ways_behaves_as_genuine() -> None:
+    """Pools, dependencies, lazy loading, enums, JSON, raw sqlite3, handlers, background tasks and
+    nested transactions: tools, texts, errors and the rows in the end are equal to the recorded."""
+    record = json.loads((FIXTURES / "hosting" / "library.json").read_text(encoding="utf-8"))
+    scenario = small((FIXTURES / "hosting" / "library.py").read_text(encoding="utf-8"), tables=())
+    hosted = AwmHost(scenario)
+    try:
+        assert [
+            {"name": tool.name, "description": tool.description, "inputSchema": tool.schema}
+            for tool in hosted.tools
+        ] == record["tools"]
+        world = fresh(hosted)
+        results = [hosted.call(world, name, arguments) for name, arguments, *_ in record["calls"]]
+        assert [(result.is_error, result.text) for result in results] == [
+            (is_error, text) for _, _, is_error, text in record["calls"]
+        ]
+        states = States(scenario, hosted.template, hosted.tools)
+        assert dump(states, world) == {
+            table: sorted(rows, key=json.dumps) for table, rows in record["rows"].items()
+        }
+        states.close()
+    finally:
+        hosted.close()
 
 
 def test_a_call_tells_what_it_changed() -> None:

@@ -67,6 +67,7 @@ class Shape(msgspec.Struct, frozen=True):
     episodes: int = 1024
     live: int = 10_000
     workers: int = 2
+    rounds: int = 5  # episodes that a warm world plays in a turn
 
 
 class Side(msgspec.Struct):
@@ -113,11 +114,14 @@ async def play(calls: Sequence[Calls], episodes: Sequence[Episode]) -> list[list
 async def note_turn(
     side: Side, calls: Sequence[Calls], cpu_s: Callable[[], float], shape: Shape, folder: Path
 ) -> None:
-    """Play every world's next episode and note what it took; the first is a cold one."""
+    """Play episodes in every world and note what they took: one when the worlds are new, then
+    several, for a sample that is large beside what disturbs it."""
+    rounds = shape.rounds if side.failed else 1
     episodes = episodes_of(folder, len(calls))
     began, cpu = time.perf_counter(), cpu_s()
-    failed = await play(calls, episodes)
-    num_calls = len(calls) * NUM_CALLS
+    for _ in range(rounds):
+        failed = await play(calls, episodes)
+    num_calls = len(calls) * NUM_CALLS * rounds
     spent, seconds = cpu_s() - cpu, time.perf_counter() - began
     if not side.failed:
         side.failed = failed

@@ -162,7 +162,7 @@ async def test_a_world_is_leased_looked_at_and_released(scenario: Scenario) -> N
     it, and after that there is none of that id."""
     async with asking(scenario) as (http, _):
         asked = {"scenario": "ledger", "task": "open", "seed": 7}
-        status, world = await http.ask("POST", "/worlds", asked)
+        status, world = await http.ask("POST", "/worlds", asked, Content_Type="text/plain")
         path = f"/worlds/{world['id']}"
         assert (status, world["mcp"]) == (201, f"{http.url}{path}/mcp")
         status, fresh = await http.ask("GET", path)
@@ -190,6 +190,7 @@ async def test_a_world_is_leased_looked_at_and_released(scenario: Scenario) -> N
         ("POST", "/worlds", {"scenario": "ledger", "tsk": "x"}, 400, "unknown field `tsk`"),
         ("POST", "/worlds", {}, 400, "missing required field `scenario`"),
         ("POST", "/worlds", b"{", 400, "truncated"),
+        ("POST", "/worlds", b"", 400, "truncated"),
         ("PUT", "/worlds", None, 405, "PUT is not served here"),
         ("GET", "/worlds/x", None, 404, "there is no such world"),
         ("POST", "/health", b"", 405, "POST is not served here"),
@@ -283,7 +284,7 @@ async def test_other_names_are_refused(
 ) -> None:
     """A request under a name that is not this server's, or from another site's page, is refused:
     that is DNS rebinding."""
-    settings = ServeSettings(port=0, allow_hosts=("worlds.example",))
+    settings = ServeSettings(port=0, allow_hosts=("Worlds.example:80",))
     async with directly(scenario, settings) as (http, _):
         assert (await http.ask("GET", "/health", **headers))[0] == status
 

@@ -129,7 +129,6 @@ class App:
         return Response(status, answered, _JSON_HEADER if answered else ())
 
     async def _lease(self, headers: Headers, body: bytes, client: str) -> Response:
-        _check_json(headers)
         try:
             new = msgspec.json.decode(body, type=NewWorld)
         except msgspec.MsgspecError as exc:

@@ -20,7 +20,7 @@ class Guard:
     def __init__(self, settings: ServeSettings) -> None:
         host = settings.host
         own = () if host in _ANY else (f"[{host}]" if ":" in host and host[0] != "[" else host,)
-        self._hosts = {name.lower() for name in (*_LOOPBACK, *own, *settings.allow_hosts)}
+        self._hosts = {_name_in(name) for name in (*_LOOPBACK, *own, *settings.allow_hosts)}
         self._token = b"Bearer " + settings.token.encode() if settings.token else b""
 
     def fault(self, headers: Mapping[bytes, bytes], *, open_to_all: bool) -> tuple[int, str] | None:

@@ -197,7 +197,7 @@ class Leases:
         self._pool = pool
         self._faces: dict[str, Face] = {}  # package digest -> face
         self._hosted: dict[str, Hosted] = {}
-        self._hosting = anyio.Lock()
+        self._hosting: dict[str, anyio.Lock] = {}  # by package digest
         self._live: dict[str, Lease] = {}
         self._per_client: Counter[str] = Counter()
         self._empty = anyio.Event()
@@ -339,7 +339,7 @@ class Leases:
             del self._per_client[client]
 
     async def _states(self, scenario: Scenario) -> States:
-        async with self._hosting:
+        async with self._hosting.setdefault(scenario.digest, anyio.Lock()):
             return await self._pool.host(scenario)
 
     def _face(self, states: States) -> Face:

@@ -10,7 +10,8 @@ from envpool.errors import PoolError
 from envpool.remote import messages as m
 from envpool.remote.endpoint import post
 from envpool.remote.guard import Guard
-from envpool.remote.leases import Lease, Leases, Refused
+from envpool.remote.lease import Lease
+from envpool.remote.leases import Leases, Refused
 from envpool.remote.surface import Complaint, Health, NewWorld, ScenarioServed, World
 from scenarios.errors import UnknownScenario
 

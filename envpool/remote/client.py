@@ -15,11 +15,11 @@ from typing import Any
 import anyio
 import msgspec
 import structlog
-from msgspec import UNSET, Raw, field
 
 from envpool.errors import PoolError, SeedError, WorldError
 from envpool.held import HeldEnv, HeldWorld
 from envpool.remote import messages as m
+from envpool.remote.calls import Response, answer_in, packed, read_response, request_of
 from envpool.remote.http import Connection, NoReply, Reply
 from envpool.remote.messages import Asked
 from envpool.remote.surface import Complaint, Hosted, NewWorld, World
@@ -30,35 +30,6 @@ from scenarios.format import Scenario, Task
 log = structlog.get_logger()
 _RELEASE_S = 5.0  # a server that does not answer gives the world back by itself, when it is idle
 _MAX_TRIES = 40  # of a call that the server puts off
-_META = {m.VERSION_KEY: m.MODERN[-1], m.CAPABILITIES_KEY: {}}
-_pack = msgspec.msgpack.Encoder().encode
-_read_answer = msgspec.msgpack.Decoder(Answer).decode
-
-
-class _Text(msgspec.Struct):
-    text: str = ""
-
-
-class _ResultMeta(msgspec.Struct):
-    outcome: bytes | None = field(name=m.OUTCOME_KEY, default=None)
-
-
-class _Result(msgspec.Struct):
-    content: list[_Text]
-    meta: _ResultMeta = field(name="_meta", default_factory=_ResultMeta)
-
-
-class _Error(msgspec.Struct):
-    code: int
-    message: str
-
-
-class _Response(msgspec.Struct):
-    result: _Result | None = None
-    error: _Error | None = None
-
-
-_read_response = msgspec.json.Decoder(_Response).decode
 
 
 class _Place:
@@ -159,7 +130,10 @@ class RemotePool:
                 await self._renew(place)
                 send_state = True
             elif response.error is None:
-                answer = _answer_in(response, self.url)
+                try:
+                    answer = answer_in(response)
+                except (msgspec.DecodeError, UnicodeDecodeError) as exc:
+                    raise WorldError(f"{self.url} told garbage of a call: {exc}") from exc
                 place.at = (at[0], at[1] + 1)
                 return answer
             elif response.error.code == m.STALE and not send_state:
@@ -237,26 +211,15 @@ class RemotePool:
 
     async def _call(
         self, place: _Place, env: HeldEnv, name: str, arguments: Any, *, send_state: bool
-    ) -> _Response | None:
+    ) -> Response | None:
         """The response to a call; None: the server does not know the world. Raises WorldError."""
-        said = Raw(m.encode(arguments))
-        is_object = isinstance(arguments, dict)
         asked = Asked(
             f"{self._nonce}-{env.number}-{env.version}",
             env.number,
             env.version,
-            _pack(env.snapshot()) if send_state else None,
-            UNSET if is_object else said,
+            packed(env.snapshot()) if send_state else None,
         )
-        params: dict[str, Any] = {"name": name, "_meta": {**_META, m.CALL_KEY: asked}}
-        if is_object:
-            params["arguments"] = said
-        body = m.encode({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params})
-        headers = {
-            "MCP-Protocol-Version": m.MODERN[-1],
-            "Mcp-Method": "tools/call",
-            "Mcp-Name": m.header_of(name),
-        }
+        body, headers = request_of(name, arguments, asked)
         try:
             reply = await self._http.ask("POST", f"/worlds/{place.id}/mcp", body, headers)
         except NoReply as exc:
@@ -264,7 +227,7 @@ class RemotePool:
         if reply.status == 404 and _is_complaint(reply):
             return None
         try:
-            return _read_response(reply.body)
+            return read_response(reply.body)
         except (msgspec.DecodeError, UnicodeDecodeError) as exc:
             raise WorldError(f"{self.url}: {_sentence(reply)}") from exc
 
@@ -301,18 +264,6 @@ class _Leasing:
         trace: TracebackType | None,
     ) -> None:
         await self._pool._leave(self._env)
-
-
-def _answer_in(response: _Response, url: str) -> Answer:
-    result = response.result
-    if result is None or result.meta.outcome is None:
-        raise WorldError(f"{url} did not tell what the call did: is it a server of ours?")
-    try:
-        answer = _read_answer(result.meta.outcome)
-    except (msgspec.DecodeError, UnicodeDecodeError) as exc:
-        raise WorldError(f"{url} told garbage of what the call did: {exc}") from exc
-    text = "\n".join(part.text for part in result.content)
-    return msgspec.structs.replace(answer, text=text)
 
 
 def _decoded(reply: Reply, kind: Any, url: str) -> Any:

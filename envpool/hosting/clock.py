@@ -16,6 +16,7 @@ replace. Not covered: a clock read by C code that bypasses Python's `time` and `
 addresses, and `hash` of texts unless PYTHONHASHSEED is set.
 """
 
+import functools
 import os
 import random
 import threading
@@ -23,13 +24,14 @@ import time
 import uuid
 from collections.abc import Callable
 from datetime import UTC, datetime
-from functools import lru_cache, wraps
 from hashlib import blake2b
 from types import TracebackType
 from typing import Any
 
 import _time_machine  # type: ignore[import-not-found]  # C code, without stubs
 import time_machine
+
+from envpool.hosting.caches import lru_cache
 
 STEP = 1_001_000  # nanoseconds from one call of a world to the next
 PATIENCE = 10.0  # seconds that a thread may sleep in a call; httpx gives up on a request after them
@@ -151,7 +153,7 @@ def sql_random() -> int:
     return int.from_bytes(_stream.take(8), "big", signed=True)
 
 
-@lru_cache(256)
+@functools.lru_cache(256)
 def _nanoseconds(clock: str) -> int:
     moment = datetime.fromisoformat(clock.replace("Z", "+00:00")).astimezone(UTC)
     return int(moment.replace(microsecond=0).timestamp()) * _SECOND + moment.microsecond * 1_000
@@ -175,6 +177,7 @@ def _install() -> None:
         (random, "_urandom", chance),
         (random, "seed", _seed_shared),
         (random.Random, "seed", _seed),
+        (functools, "lru_cache", lru_cache),
         (uuid, "_generate_time_safe", None),  # else libuuid is asked, which asks the machine
         (uuid, "_node", _NODE),
     ):
@@ -185,7 +188,7 @@ def _install() -> None:
 def _instead(was: Callable[..., Any], hosted: Callable[..., Any]) -> Callable[..., Any]:
     """A function that is `hosted` inside of a `frozen` block and `was` outside."""
 
-    @wraps(was)
+    @functools.wraps(was)
     def either(*args: Any, **kwargs: Any) -> Any:
         return hosted(*args, **kwargs) if _travellers else was(*args, **kwargs)
 

@@ -18,9 +18,10 @@ from envpool.errors import PoolError, SeedError, StateError, ToolsetError, World
 from envpool.local import LocalPool
 from envpool.overlay import PAGE
 from envpool.types import Env, ToolResult
-from envpool.workers.link import Link
+from envpool.workers.dispatch import Dispatcher
+from envpool.workers.link import Job, Link
 from envpool.workers.pool import WorkerPool, WorkerSettings
-from envpool.workers.staff import LOOKS_TO_SLOW, Sight
+from envpool.workers.staff import Rules, Sight, Staff
 from envpool.workers.wire import (
     Answer,
     Call,
@@ -29,6 +30,7 @@ from envpool.workers.wire import (
     Loaded,
     Ready,
     Refused,
+    Replay,
     Reply,
     Request,
     Stale,
@@ -39,6 +41,16 @@ from tests.fake_worker import Dies, FakeWorker, FakeWorkers, Script, fake_pool, 
 from tests.ledger import ledger
 
 BOOK = {"account_id": 1, "amount": 5}
+RULES = Rules(
+    look_every=0.05,
+    workers=1,
+    spare=1,
+    deadline=100,
+    start=100,
+    too_long="it ran too long",
+    full=2**30,
+    too_full=2**31,
+)
 SOON = {"slow_after": 0.01, "call_deadline": 30.0}
 
 
@@ -225,37 +237,34 @@ async def test_past_the_deadline_a_call_is_over(scenario: Scenario) -> None:
         assert pool.statistics()["workers_replaced"] >= 1
 
 
-async def test_a_worker_that_waits_gets_more_time(scenario: Scenario) -> None:
-    """A worker that uses no CPU may be kept from running by others: what is behind it goes
-    elsewhere all the same, only later."""
-    looks = 0
+@pytest.mark.parametrize(("share", "looks"), [(1.0, 3), (0.5, 3), (0.4, 30), (0.0, 30)])
+async def test_a_worker_that_does_not_run_gets_more_time(share: float, looks: int) -> None:
+    """A worker that uses much of a core is slow soon; one that uses little may be kept from running
+    by others, and is slow after ten times as long."""
 
-    class Counted(Holding):
-        async def __call__(self, worker: FakeWorker, request: Request) -> None:
-            worker.computes = False
-            await super().__call__(worker, request)
+    class Process(FakeWorker):
+        def cpu_s(self) -> float:
+            return 7.0 + share * num_looks * RULES.look_every
 
-    script = Counted()
-    async with (
-        fake_pool(script, workers=1, slow_after=0.002) as (pool, workers),
-        pool.lease(scenario) as slow,
-        pool.lease(scenario) as other,
-    ):
-        staff = pool._dispatcher.staff
-        look = staff.look
+    class Quick(Job):
+        patience = 1
 
-        def count() -> list[tuple[Link, Sight]]:
-            nonlocal looks
-            looks += bool(staff.links[0].sent) and len(workers.started) == 1
-            return look()
-
-        staff.look = count  # type: ignore[method-assign]
-        async with anyio.create_task_group() as group:
-            group.start_soon(slow.call, "wipe", {}, "")
-            await script.held.wait()
-            assert (await book(other)).text == '{"entry":2}'
-            script.let_go.set()
-        assert looks >= 10 * LOOKS_TO_SLOW
+    num_looks = 0
+    staff = Staff(RULES, start=lambda: None)
+    staff.is_open = True
+    dispatcher = Dispatcher(RULES, WorkerPool())
+    process = Process(1, obedient)
+    link = Link(process, dispatcher, window=2)
+    staff.add(link)
+    staff.join(link, "none")
+    link.put(Quick("p", Replay(0, "p", ())))
+    seen: list[tuple[Link, Sight]] = []
+    while not seen:
+        num_looks += 1
+        seen = staff.look()
+    assert (num_looks, seen) == (looks, [(link, "slow")])
+    process.socket.close()
+    process._theirs.close()
 
 
 async def test_suspects_are_bounded(scenario: Scenario) -> None:

@@ -2,6 +2,7 @@
 
 import os
 import signal
+import sys
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -12,6 +13,7 @@ import anyio
 import msgspec
 import pytest
 from fastmcp import Client
+from fastmcp.client.transports import StdioTransport
 
 from envpool.errors import PoolError, WorldError
 from envpool.local import LocalPool
@@ -823,3 +825,12 @@ async def test_stdio_without_one(scenario: Scenario) -> None:
     assert said[0]["result"]["supportedVersions"] == ["2026-07-28"]
     assert text_of(said[1]["result"]) == (False, '{"entry":2}')
     assert [each["error"]["code"] for each in said[2:]] == [-32022, -32022, -32602]
+
+
+async def test_stdio_to_a_stock_client(scenario: Scenario) -> None:
+    """The command speaks MCP on its standard streams, and ends when they do."""
+    command = ["-m", "harness", "serve", str(scenario.path), "--stdio"]
+    async with Client(StdioTransport(sys.executable, command)) as client:
+        assert (await client.list_tools())[0].name == "get_account"
+        called = await client.call_tool("book", BOOK)
+        assert [part.text for part in called.content] == ['{"entry":2}']

@@ -1,4 +1,4 @@
-"""AWM records become databases by AWM's rules: golden dumps are equal, faults are skipped and told."""
+"""AWM records become databases by AWM's rules: goldens are equal, faults are skipped and told."""
 
 import json
 import sqlite3

@@ -134,13 +134,13 @@ class WorldDatabase:
         overlay = self.overlay
         if self._tracker is None or overlay.pages == self._before.pages:
             left = Left((), overlay.total, stopped)
-        elif self.has_moved or self._odd:
+        elif self._odd or self._is_odd(overlay):
             left = self._compared(stopped)
         else:
             left = self._tracked(self._tracker, stopped)
         overlay.total = left.total
-        self._drop([slot for slot in self._slots if slot.stained or self.has_moved])
-        self._odd = self._odd or self.has_moved
+        self._drop([slot for slot in self._slots if slot.stained])
+        self._odd = self._is_odd(overlay)
         return left
 
     def _tracked(self, tracker: Tracker, stopped: bool) -> Left:
@@ -207,7 +207,7 @@ class WorldDatabase:
             return
         del self._owners[slot]
         slot.rest()
-        if slot.stained or slot.keys_at_rest:
+        if slot.stained or slot.keys_at_rest or not slot.plain:
             self._drop([slot])
         else:
             self._spares.append(slot)
@@ -241,9 +241,12 @@ class WorldDatabase:
         return slot
 
     def _reader(self) -> Slot:
-        if not self._slots:
-            self._spares.append(self._opened())
-        return self._slots[-1]
+        """A slot without tables of its own that would hide the world's."""
+        slot = next((slot for slot in self._slots if not slot.stained), None)
+        if slot is None:
+            slot = self._opened()
+            self._spares.append(slot)
+        return slot
 
     def _drop(self, slots: list[Slot]) -> None:
         for slot in slots:

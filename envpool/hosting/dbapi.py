@@ -114,6 +114,7 @@ class Connection:
                 raise sqlite3.ProgrammingError("Cannot operate on a closed database.")
             slot = self._slot = self.source.lend(self)
             for setting in self._settled:
+                slot.plain = False
                 setting(slot)
             slot.settle()
             self._num_before = slot.connection.total_changes()
@@ -135,6 +136,7 @@ class Connection:
         if self.settings is not None:
             self.settings.append(setting)
         slot.stained = True
+        slot.plain = False
         setting(slot)
 
     def before(self, slot: Slot, sql: str, kind: int) -> bool:
@@ -398,6 +400,7 @@ class Cursor:
         try:
             self._rows = cursor.execute(sql, parameters, can_cache=False).fetchall()
         except Exception as exc:
+            cursor.close(True)  # which the traceback keeps alive, and with it the statement's lock
             fault = as_sqlite3(exc, slot.connection, sql, parameters)
             of_parameters = isinstance(exc, _OF_PARAMETERS)
             prepared = known is not None or of_parameters

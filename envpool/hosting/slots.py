@@ -140,7 +140,16 @@ class Slot:
     """One connection. `chance(n)` gives n random bytes; `count` is asked every STRIDE instructions
     whether the statement is to be stopped."""
 
-    __slots__ = ("connection", "execute", "file", "keys_at_rest", "keys_moved", "known", "stained")
+    __slots__ = (
+        "connection",
+        "execute",
+        "file",
+        "keys_at_rest",
+        "keys_moved",
+        "known",
+        "plain",
+        "stained",
+    )
 
     def __init__(
         self,
@@ -158,6 +167,7 @@ class Slot:
         self.keys_at_rest = False  # whether foreign keys are enforced at the start of a call
         self.keys_moved = False  # somebody has set whether they are
         self.stained = False  # somebody has set what cannot be set back
+        self.plain = True  # it has no functions but SQLite's and the host's
         self.execute(f"PRAGMA max_page_count={max_pages}").fetchall()
         connection.config(apsw.SQLITE_DBCONFIG_ENABLE_FKEY, 0)  # as `sqlite3` has it
         for limit, value in _LIMITS.items():
@@ -185,6 +195,8 @@ class Slot:
         if self.keys_moved:
             self.connection.config(apsw.SQLITE_DBCONFIG_ENABLE_FKEY, int(self.keys_at_rest))
             self.keys_moved = False
+        if self.file.level:  # a statement is not at its end: it would go on in another world
+            self.stained = True
 
     def close(self) -> None:
         """Close the connection; it serves nobody after this."""

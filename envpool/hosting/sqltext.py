@@ -19,9 +19,21 @@ _CHANGES = frozenset({"INSERT", "UPDATE", "DELETE", "REPLACE"})
 _SCHEMA = frozenset({"CREATE", "DROP", "ALTER", "VACUUM", "REINDEX", "ANALYZE"})
 _TEMPORARY = re.compile(r"CREATE\s+TEMP(?:ORARY)?\b", re.IGNORECASE)
 _PRAGMA = re.compile(r"PRAGMA\s+(?:\w+\s*\.\s*)?(\w+)\s*([=(]?)", re.IGNORECASE)
-_ASKING = re.compile(
-    r"(?:table|index|foreign_key|function|module|pragma|collation|database|integrity|quick)_\w+",
-    re.IGNORECASE,
+# What these PRAGMAs set stays set; the others only ask, write into the file, or do nothing here.
+_LASTING = frozenset(
+    {
+        "automatic_index",
+        "case_sensitive_like",
+        "count_changes",
+        "defer_foreign_keys",
+        "full_column_names",
+        "ignore_check_constraints",
+        "legacy_alter_table",
+        "query_only",
+        "recursive_triggers",
+        "reverse_unordered_selects",
+        "short_column_names",
+    }
 )
 
 
@@ -59,12 +71,12 @@ def kind_of(sql: str) -> Kind:
 
 def _pragma_kind(sql: str, start: int) -> Kind:
     match = _PRAGMA.match(sql, start)
-    if match is None:
-        return SETTING
-    name, value = match.groups()
-    if not value or _ASKING.fullmatch(name):
+    name, value = match.groups() if match else ("", "")
+    if not value:
         return PLAIN
-    return KEYS if name.lower() == "foreign_keys" else SETTING
+    if name.lower() == "foreign_keys":
+        return KEYS
+    return SETTING if name.lower() in _LASTING else PLAIN
 
 
 def is_more_than_one(sql: str) -> bool:

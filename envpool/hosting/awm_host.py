@@ -132,6 +132,7 @@ class AwmHost:
                 raise ToolsetError(f"{self._path}: {fault}")
             self._memory = Memory(self._hosted.module)
             self.memory = self._memory.capture()
+            self.notes = self._memory.notes
         self.tools = tuple(tool.spec for tool in listed)
         hasten(self._hosted.app)
         self._caller = Caller(self._hosted.app, listed, self._hosted.runner)

@@ -63,7 +63,8 @@ _ALLOWED = """
     open openat creat stat lstat fstat newfstatat statx access faccessat faccessat2 readlink
     readlinkat getdents getdents64 getcwd chdir fchdir statfs fstatfs
     mkdir mkdirat rmdir unlink unlinkat rename renameat renameat2 link linkat symlink symlinkat
-    truncate ftruncate fallocate fsync fdatasync sync_file_range umask flock copy_file_range sendfile fadvise64
+    truncate ftruncate fallocate fsync fdatasync sync_file_range umask flock copy_file_range
+    sendfile fadvise64
     dup dup2 dup3 fcntl pipe pipe2 eventfd2 poll ppoll select pselect6
     epoll_create epoll_create1 epoll_ctl epoll_wait epoll_pwait epoll_pwait2
     mmap munmap mprotect mremap madvise msync mincore brk membarrier
@@ -85,7 +86,7 @@ _REFUSED = """
     shmget semget msgget mq_open memfd_create memfd_secret inotify_init inotify_init1 personality
     mlock mlock2 mlockall ioprio_set sethostname setdomainname name_to_handle_at
 """
-# What copying a file does besides, and Landlock does not judge: nothing happens, and it is not told.
+# What copying a file does besides, and Landlock does not judge: nothing happens, silently.
 _IGNORED = """
     chmod fchmod fchmodat fchmodat2 utime utimes utimensat futimesat
 """

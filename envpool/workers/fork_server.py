@@ -118,7 +118,7 @@ class _Server:
         except Exception as exc:
             connection.sendall(frame(Failed(0, f"a worker cannot be confined: {told(exc)}")))
             return UNCONFINED
-        return serve(connection, hosts, witness, self._level)
+        return serve(connection, hosts, witness, self._level, self._begin.limits)
 
     def _reap(self, pidfd: int) -> None:
         self._selector.unregister(pidfd)

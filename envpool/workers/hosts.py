@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-from envpool.errors import ToolsetError
 from envpool.findings import VerifierFault
+from envpool.hosting.awm_host import AwmHost
 from envpool.hosting.package_host import PackageHost
 from envpool.hosting.verify import verify_awm
 from envpool.overlay import PAGE
@@ -27,7 +27,7 @@ class Hosts:
         """Host a scenario. Raises SeedError and ToolsetError."""
         if request.scenario.awm is None:
             return PackageHost(request.scenario, request.sources, request.image)
-        raise ToolsetError("AWM records cannot be hosted yet")
+        return AwmHost(request.scenario, request.image)
 
     def verify(self, scenario: Scenario, host: Host, request: Verify) -> Verified:
         """What a task's verifier says. That it breaks is `fault`."""

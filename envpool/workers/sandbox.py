@@ -7,7 +7,7 @@ A worker runs code that a model wrote. It may:
 - write    its scratch folder, `MAX_FILE` bytes a file; no other file, device or log
 - talk     over the one socket that it holds; no network, no DNS, no socket of any family besides
            (a connected pair inside the process is one, and reaches nobody)
-- run      itself: no fork and no exec, at most `MAX_THREADS` threads, all ended with the call
+- run      itself: no fork and no exec; its threads end with the call
 - signal   itself only; no timers that outlive a call
 - use      `memory_mb` of memory, `cpu_seconds` of CPU in its life, `MAX_DESCRIPTORS` descriptors,
            `MAX_TEXT` characters an answer; how long a call takes is the pool's to limit
@@ -52,10 +52,9 @@ from envpool.errors import PoolError
 
 MAX_FILE = 64 * 2**20  # bytes
 MAX_SCRATCH = 512 * 2**20  # bytes, of all workers together, under bubblewrap
-MAX_THREADS = 16
 MAX_DESCRIPTORS = 128
 MAX_TEXT = 16 * 2**20  # characters
-LIBRARIES_MB = 1024  # address space that the libraries map before any of our code runs
+LIBRARIES_MB = 256  # address space that the libraries map before any of our code runs
 
 LOWEST = "rlimits"
 WALLS = ("bubblewrap", "seccomp", "landlock")  # a level is the walls that stand, joined by "+"
@@ -70,7 +69,7 @@ DEVICES = ("/dev/null", "/dev/zero", "/dev/random", "/dev/urandom")
 class Limits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What a pool's owner may settle about its workers."""
 
-    memory_mb: int = 2048  # of a worker, beyond what the libraries map
+    memory_mb: int = 1024  # of a worker, beyond what the libraries map
     cpu_seconds: int = 24 * 3600  # in a worker's whole life
     scratch: str = ""  # folder for the scratch folders; empty: the system's temporary folder
 

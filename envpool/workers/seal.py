@@ -28,7 +28,7 @@ class Seal:
             if sealed:
                 keys = [*sealed, next(iter(sealed))]  # two at least: itemgetter then gives a tuple
                 get = itemgetter(*keys)
-                self._places.append((names, get, get(names)))
+                self._places.append((names, keys, get, get(names)))
             functions += [value for value in sealed.values() if isinstance(value, FunctionType)]
         self._functions = functions
         self._codes = [function.__code__ for function in functions]
@@ -38,12 +38,14 @@ class Seal:
 
     def broken(self) -> str:
         """The name of something that is no longer as it was; empty: all is."""
-        for names, get, values in self._places:
+        for names, keys, get, values in self._places:
             try:
                 intact = all(map(is_, get(names), values))
             except KeyError:
                 intact = False
             if not intact:
+                if isinstance(names, dict):  # a module's: we still have an answer to write
+                    names.update(zip(keys, values, strict=True))
                 return f"a name in {names.get('__name__') or names.get('__module__')}"
         if not all(map(is_, map(_codes_of, self._functions), self._codes)):
             return "the code of a function"

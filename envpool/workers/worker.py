@@ -6,10 +6,11 @@ The states of the worlds it served last stay here, as a cache.
 Invariants:
 - After a violation it says so in that answer and ends: no further request meets what the code may
   have left behind.
-- A request that breaks the worker's own code is answered by Failed, and its world is forgotten.
+- What breaks the worker's own code is answered by Failed, and ends the worker too.
 """
 
 import _thread
+import json
 import resource
 import socket
 from collections import OrderedDict
@@ -23,7 +24,7 @@ from envpool.overlay import Overlay
 from envpool.template import Template
 from envpool.types import ToolResult, ToolSpec
 from envpool.workers.codec import Frames, frame, request_of
-from envpool.workers.sandbox import MAX_TEXT
+from envpool.workers.sandbox import MAX_TEXT, Limits
 from envpool.workers.seal import Seal
 from envpool.workers.wire import (
     Answer,
@@ -129,22 +130,25 @@ class _Cache:
 class Worker:
     """Executes requests. `tainted`: hosted code did what it may not, and the worker must end."""
 
-    def __init__(self, hosts: Opens, witness: Witness) -> None:
+    def __init__(self, hosts: Opens, witness: Witness, limits: Limits) -> None:
         self._hosts = hosts
         self._witness = witness
         self._open: dict[str, tuple[Scenario, Host]] = {}  # by the package's digest
         self._cache = _Cache()
         self._seal = Seal()
         self._num_threads = _thread._count()
+        self._much = limits.memory_mb * 2**10 // 2  # KiB that one request may add to the peak
         self.tainted = False
 
     def obey(self, request: Request) -> Reply | None:
         """Execute a request; None: it has no answer."""
         self._witness.begin()
+        self._peak = _usage().ru_maxrss
         try:
             return self._reply(request)
         except BaseException as exc:  # SystemExit and KeyboardInterrupt are hosted code's too
             why = self._violation() or told(exc)
+            self.tainted = True
             return Failed(getattr(request, "id", 0), why)
 
     def _reply(self, request: Request) -> Reply | None:
@@ -176,9 +180,10 @@ class Worker:
             violation = self._violation()
             reason = f"{exc} ({violation})" if violation else str(exc)
             kind: Literal["seed", "toolset"] = "seed" if isinstance(exc, SeedError) else "toolset"
-            return Refused(request.id, _sayable(reason), kind)
+            return Refused(request.id, _sayable(reason), kind, violation)
         if violation := self._violation():
-            return Refused(request.id, f"{request.scenario.path}: {violation}")
+            reason = f"{request.scenario.path}: {violation}"
+            return Refused(request.id, reason, violation=violation)
         return Loaded(
             request.id,
             host.template.image,
@@ -198,7 +203,7 @@ class Worker:
         if live is None:
             return Stale(request.id)
         pages, memory, before = live.overlay.pages.copy(), live.memory, _usage()
-        result = host.call(live, request.name, msgspec.json.decode(request.arguments))
+        result = host.call(live, request.name, json.loads(request.arguments))
         violation = self._violation() or _too_long(result)
         used = _usage()
         if not violation:
@@ -226,7 +231,7 @@ class Worker:
     def _replay(self, request: Replay) -> Replayed:
         _, host = self._open[request.package]
         episodes = [
-            [(name, msgspec.json.decode(arguments)) for name, arguments in calls]
+            [(name, json.loads(arguments)) for name, arguments in calls]
             for calls in request.episodes
         ]
         before = _seconds(_usage())
@@ -245,15 +250,19 @@ class Worker:
         if not found and _thread._count() > self._num_threads:
             found = "the code left a thread running"
         if not found and (name := self._seal.broken()):
-            found = f"the code changed {name} of its worker"
+            found = f"the code changed {name}"
+        if not found and (taken := _usage().ru_maxrss - self._peak) > self._much:
+            found = f"the code took {taken // 2**10} MiB of memory in one go"
         if found:
             self.tainted = True
         return found
 
 
-def serve(connection: socket.socket, hosts: Opens, witness: Witness, level: str) -> int:
+def serve(
+    connection: socket.socket, hosts: Opens, witness: Witness, level: str, limits: Limits
+) -> int:
     """Answer requests until the pool hangs up; gives the process's exit status."""
-    worker, frames = Worker(hosts, witness), Frames()
+    worker, frames = Worker(hosts, witness, limits), Frames()
     try:
         connection.sendall(frame(Ready(_thread.get_native_id(), level, _usage().ru_maxrss * 1024)))
         while data := connection.recv(_READ):

@@ -3,7 +3,7 @@
     async with Zygote(ZygoteSettings()) as zygote:
         worker = await zygote.spawn()   # a process that speaks envpool.workers.wire on its socket
         worker.kill()
-        await worker.wait()             # -> "it was killed by the pool"
+        await worker.wait()             # -> "its connection to the pool ended, and it was killed"
 
 The process is `envpool.workers.fork_server`, started by exec (never by a fork of this process) and
 wrapped by bubblewrap where that serves. When this process dies, or leaves the block, all workers
@@ -47,7 +47,7 @@ _ENDS = {
     0: "it ended as it was asked to",
     1: "it was not started in time to be held by its parent",
     81: "the sandbox's walls could not be raised around it",
-    82: "it lost its connection to the pool: the code closed it, or the pool did",
+    82: "its connection to the pool ended: the code closed it, or the pool did",
     83: "it ended after a violation",
     -signal.SIGSYS: "it was killed by the sandbox (SIGSYS): the code made a forbidden system call",
     -signal.SIGSEGV: "it crashed (SIGSEGV)",
@@ -120,10 +120,10 @@ class WorkerProcess:
             os.close(self._pidfd)
 
     def _told(self, status: int | None) -> str:
-        if self._killed:
-            return "it was killed by the pool"
         if status is None:
             return "it ended with the fork server"
+        if status == -signal.SIGKILL and self._killed:
+            return "its connection to the pool ended, and it was killed"
         if status in _ENDS:
             return _ENDS[status]
         if status < 0:

@@ -73,8 +73,12 @@ gate: sync
 perf *ARGS: sync
     {{bin}}/python -m benchmarks {{ARGS}}
 
+# The official MCP conformance suite against a served world.
+conformance: sync
+    tests/conformance/run.sh
+
 # What CI runs.
-ci: check test gate
+ci: check test gate conformance
 
 # Renew constraints.txt with today's versions.
 lock:

@@ -17,12 +17,14 @@ import msgspec
 
 from benchmarks.figures import Figure, tell
 
-NAMES = ("world_store", "rollout", "live", "http_step")
+NAMES = ("world_store", "rollout", "live", "http_step", "served", "awm_hosting")
 _QUICK = {
     "world_store": ("--worlds", "2000", "--runs", "3"),
     "rollout": ("--runs", "2"),
     "live": ("--episodes", "2000", "--think", "0.2:1"),
     "http_step": ("--runs", "1", "--episodes", "1024"),
+    "served": ("--runs", "1", "--seconds", "2"),
+    "awm_hosting": ("--runs", "1"),
 }
 
 

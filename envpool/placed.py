@@ -14,8 +14,9 @@ from typing import Any, Literal
 
 from envpool.errors import PoolError
 from envpool.local import LocalPool
+from envpool.pool import Pool
 from envpool.states import States
-from envpool.types import Env, Pool, StoredState
+from envpool.types import Env, StoredState
 from envpool.workers.pool import WorkerPool, WorkerSettings
 from envpool.workers.wire import Verified
 from scenarios.format import Scenario, Task
@@ -24,7 +25,7 @@ Calls = list[tuple[str, Any]]  # of one episode: tool and arguments
 
 
 class PlacedPool:
-    """A local pool, and workers where they are needed. It implements envpool.types.Pool.
+    """A local pool, and workers where they are needed. It implements envpool.pool.Pool.
 
     `isolate` sends packages of ours to the workers too. `elsewhere` has all the worlds; whoever
     made it enters and leaves it. Entered and left with `async with`.

@@ -1,4 +1,4 @@
-"""The words of the pool's boundary: tools, results, states, and the Protocols that pools keep.
+"""The words of the pool's boundary: tools, results, states, and the Protocol of a world.
 
 A call that fails is data. `ToolResult.error` tells the causes apart:
 
@@ -10,16 +10,11 @@ A call that fails is data. `ToolResult.error` tells the causes apart:
 """
 
 from collections.abc import Sequence
-from contextlib import AbstractAsyncContextManager
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import Any, Literal, Protocol
 
 import msgspec
 
 from scenarios.api import RowChange
-from scenarios.format import Scenario, Task
-
-if TYPE_CHECKING:
-    from envpool.states import States  # which knows these types
 
 ToolError = Literal["unknown_tool", "arguments", "refused", "timeout", "internal"]
 
@@ -91,27 +86,3 @@ class Env(Protocol):
 
     def reset(self) -> None:
         """Back to the start."""
-
-
-class Pool(Protocol):
-    """Where worlds are leased."""
-
-    @property
-    def num_live(self) -> int:
-        """Worlds that are live now."""
-
-    @property
-    def max_live(self) -> int:
-        """Worlds that were live at once, at most."""
-
-    def lease(self, scenario: Scenario, task: Task | None) -> AbstractAsyncContextManager[Env]:
-        """A fresh world, live until the block is left. Raises PoolError."""
-
-    async def host(self, scenario: Scenario) -> "States":
-        """Get the scenario ready; gives what can be read of its states. Raises PoolError."""
-
-    def hosted(self, scenario: Scenario) -> "States":
-        """The same of a scenario that is ready."""
-
-    def statistics(self) -> dict[str, int]:
-        """Counts of what the pool did and holds."""

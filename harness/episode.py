@@ -19,7 +19,8 @@ import msgspec
 
 from envpool.errors import WorldError
 from envpool.mcp_checks import verify_by_calls
-from envpool.types import Env, Pool, ToolResult, ToolSpec
+from envpool.pool import Pool
+from envpool.types import Env, ToolResult, ToolSpec
 from harness.dialects.base import Dialect
 from harness.dialects.rules import FormatRules, FormatSettings, make_rules
 from harness.errors import ContextLengthError, PolicyError

@@ -18,7 +18,7 @@ import msgspec
 from rich.console import Console
 
 from envpool.placed import PlacedPool
-from envpool.types import Pool
+from envpool.pool import Pool
 from envpool.workers.pool import WorkerSettings
 from harness.config import Settings, log_id_of, saved, think_range
 from harness.dialects.base import Dialect

@@ -20,8 +20,8 @@ from pathlib import Path
 
 import msgspec
 
+from envpool.pool import Pool
 from envpool.states import States
-from envpool.types import Pool
 from harness.errors import LogError
 from harness.events import EpisodeStarted, Judged, Label
 from harness.log_reader import LogReader

@@ -18,7 +18,7 @@ import msgspec
 import structlog
 from rich.console import Console
 
-from envpool.types import Pool
+from envpool.pool import Pool
 from harness.bus import LocalBus, Subscription
 from harness.dialects.base import Dialect
 from harness.dialects.rules import FormatSettings

@@ -8,12 +8,12 @@ import pytest
 from envpool.errors import PoolError
 from envpool.held import HeldWorld
 from envpool.local import LocalPool
+from envpool.pool import Pool
 from envpool.remote.client import RemotePool
 from envpool.remote.leases import Leases
 from envpool.remote.loop import need_asyncio
 from envpool.remote.server import serving
 from envpool.remote.settings import ServeSettings
-from envpool.types import Pool
 from scenarios.format import Scenario
 
 

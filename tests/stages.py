@@ -9,7 +9,7 @@ from typing import Any
 import anyio
 
 from envpool.local import LocalPool
-from envpool.types import Pool
+from envpool.pool import Pool
 from harness.dialects.native import Native
 from harness.dialects.rules import FormatSettings
 from harness.episode import Limits, Stage

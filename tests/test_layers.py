@@ -28,28 +28,54 @@ ROOF = {
 
 # Outside library: the modules that know it. (uvloop is named to anyio as an option, by process.)
 LIBRARIES = {
-    "aiohttp": {"harness.policies.chat_aiohttp"},
+    "aiohttp": {"envpool.remote.http", "harness.policies.chat_aiohttp"},
     "aiomqtt": {"harness.mqtt_client"},
     "aiosqlite": {"harness.log_writer"},
     "apsw": {
-        *("envpool.database", "envpool.dedicated", "envpool.overlay", "envpool.template"),
-        *("envpool.tracking", "envpool.views", "envpool.world", "harness.config"),
+        *("envpool.database", "envpool.dedicated", "envpool.guarded", "envpool.overlay"),
+        *("envpool.template", "envpool.tracking", "envpool.views", "envpool.world"),
+        *("envpool.hosting.database", "envpool.hosting.dbapi", "envpool.hosting.faults"),
+        *("envpool.hosting.slots", "harness.config"),
     },
-    "click": {"harness.cli"},
-    "fastmcp": set(),
+    "click": {
+        *("harness.cli", "harness.verbs.flags", "harness.verbs.look"),
+        *("harness.verbs.play", "harness.verbs.worlds"),
+    },
+    "fastapi": {
+        *("envpool.hosting.app", "envpool.hosting.listing", "envpool.hosting.older"),
+        *("envpool.hosting.routes", "envpool.hosting.survey"),
+    },
+    "fastmcp": {"envpool.mcp_link", "envpool.mcp_process"},
+    "jsonschema": {"envpool.hosting.arguments"},
+    "landlock": {"envpool.workers.confine"},
+    "mcp": {"envpool.mcp_link", "envpool.mcp_process"},
     "openai": {"harness.policies.openai_package"},
     "paho": {"harness.mqtt_client"},
-    "psutil": {"harness.meters"},
+    "psutil": {"envpool.mcp_process", "harness.meters"},
     "pyarrow": {"harness.parquet"},
-    "tomli_w": {"harness.config"},
+    "pydantic": {"envpool.hosting.older", "envpool.hosting.places", "envpool.hosting.survey"},
+    "pyseccomp": {"envpool.workers.confine"},
+    "sqlalchemy": {"envpool.hosting.engine", "envpool.hosting.survey"},
+    "starlette": {"envpool.hosting.routes"},
+    "time_machine": {"envpool.hosting.clock"},
+    "tomli_w": {"harness.config", "scenarios.awm.package"},
     "torch": set(),
+    "uvicorn": {"envpool.hosting.app", "envpool.remote.server"},
     "uvloop": set(),
     "vllm": set(),
 }
 # Imports that do not stand at the top: optional libraries, asked for when they are needed.
 LATE = {
+    ("envpool.hosting.app", "uvicorn"),
+    ("envpool.hosting.dbapi", "sqlite3.dump"),
+    ("envpool.workers.confine", "landlock"),
+    ("envpool.workers.confine", "pyseccomp"),
     ("harness.export", "harness.parquet"),
+    ("harness.launch", "envpool.mcp_in"),
+    ("harness.launch", "envpool.mcp_link"),
+    ("harness.launch", "envpool.remote.client"),
     ("harness.policies.openai", "harness.policies.openai_package"),
+    ("harness.verbs.worlds", "envpool.remote.server"),
 }
 
 Import = tuple[str, str, bool]  # who, what, whether it stands at the top

@@ -8,7 +8,8 @@ import pytest
 from msgspec.structs import asdict
 
 from envpool.errors import WorldError
-from envpool.types import Pool, ToolResult
+from envpool.pool import Pool
+from envpool.types import ToolResult
 from harness.episode import Limits, run_episode
 from harness.errors import LogError
 from harness.events import Ending, EpisodeEnded, Record, StepTaken

@@ -16,7 +16,8 @@ from envpool.errors import PoolError, StateError, WorldError
 from envpool.mcp_checks import verify_by_calls
 from envpool.mcp_in import McpPool
 from envpool.mcp_link import McpSettings
-from envpool.types import Env, Pool, StoredState, ToolResult, ToolSpec
+from envpool.pool import Pool
+from envpool.types import Env, StoredState, ToolResult, ToolSpec
 from envpool.unknown import UNKNOWN, is_known
 from harness.episode import Limits, run_episode
 from harness.events import Ending, StepTaken, decode_event, encode

@@ -14,13 +14,14 @@ import structlog
 from anyio.abc import TaskGroup, TaskStatus
 
 from envpool.errors import WorldError
+from envpool.pool import Pool
 from envpool.remote.lease import Family, Lease
 from envpool.remote.moving import mover_of
 from envpool.remote.protocol import Face
 from envpool.remote.settings import ServeSettings
 from envpool.remote.surface import Hosted, NewWorld
 from envpool.states import States
-from envpool.types import Env, Pool
+from envpool.types import Env
 from scenarios.format import Scenario
 
 log = structlog.get_logger()

@@ -3,6 +3,7 @@
 import os
 import sys
 from collections.abc import Sequence
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,6 @@ from rich.table import Table
 
 from envpool.errors import PoolError
 from envpool.remote.leases import Leases
-from envpool.remote.server import serve
 from envpool.remote.settings import ServeSettings
 from envpool.remote.stdio import serve_stdio
 from envpool.remote.surface import NewWorld
@@ -278,7 +278,20 @@ async def _serve(
             if stdio:
                 await serve_stdio(leases, NewWorld(scenarios[0].name, task))
             else:
-                await serve(leases, lambda url: click.echo(f"serving on {url}", err=True))
+                await _server().serve(leases, _told)
+
+
+def _told(url: str) -> None:
+    click.echo(f"serving on {url}", err=True)
+
+
+def _server() -> Any:
+    try:
+        return import_module("envpool.remote.server")
+    except ModuleNotFoundError as exc:
+        raise SettingsError(
+            f"serve: the package {exc.name} is missing: pip install 'rehearsal[serve]'"
+        ) from exc
 
 
 def _address(text: str | None) -> tuple[str | None, int | None]:

@@ -1,4 +1,4 @@
-"""What every pool of worlds keeps, whatever it runs on (envpool.types.Pool and Env)."""
+"""What every pool of worlds keeps, whatever it runs on (envpool.pool.Pool, envpool.types.Env)."""
 
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
@@ -10,11 +10,13 @@ import pytest
 
 from envpool.errors import PoolError
 from envpool.local import LocalPool
-from envpool.types import Env, Pool, StoredState, ToolSpec
+from envpool.pool import Pool
+from envpool.types import Env, StoredState, ToolSpec
 from envpool.workers.pool import WorkerPool, WorkerSettings
 from scenarios.format import Scenario
 from tests.fake_worker import fake_pool
 from tests.ledger import ledger
+from tests.remote_pool import remote
 
 Opening = Callable[[], AbstractAsyncContextManager[Pool]]
 
@@ -45,6 +47,7 @@ POOLS: dict[str, Opening] = {
     "local-trio": local,
     "fake_workers-asyncio": fake_workers,
     "workers-asyncio": workers,
+    "remote-asyncio": remote,
 }
 _BOOK = {"account_id": 1, "amount": 5}
 

@@ -76,7 +76,7 @@ class _Leasing:
 
 
 class LocalPool:
-    """Leases worlds of trusted scenarios. It implements envpool.types.Pool.
+    """Leases worlds of trusted scenarios. It implements envpool.pool.Pool.
 
     Each package is hosted once, at its first lease or by `world`; `close` gives all back.
     """

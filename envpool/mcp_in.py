@@ -32,7 +32,7 @@ _REMEMBERED = 8  # call ids whose results a lease still knows
 
 
 class McpPool:
-    """Leases worlds of one MCP server, on asyncio. It implements envpool.types.Pool.
+    """Leases worlds of one MCP server, on asyncio. It implements envpool.pool.Pool.
 
     Raises PoolError for a target that is neither a URL nor a command.
     """

@@ -45,7 +45,7 @@ class _Place:
 
 
 class RemotePool:
-    """A pool of worlds on another machine. It implements envpool.types.Pool.
+    """A pool of worlds on another machine. It implements envpool.pool.Pool.
 
     `url` is the server's (`rehearse serve --http`), `token` its bearer token. Entered and left with
     `async with`, which gives back what is still leased.

@@ -129,7 +129,7 @@ class _Leasing:
 
 
 class WorkerPool:
-    """Leases worlds whose tools run in worker processes. It implements envpool.types.Pool and
+    """Leases worlds whose tools run in worker processes. It implements envpool.pool.Pool and
     envpool.held.Executes. `opens` gives what starts workers.
 
     Entering it raises PoolError when no worker can be started.

@@ -1,6 +1,7 @@
 """Reading what functions may do to names, and the cache that stands in for functools'."""
 
 import functools
+import re
 from typing import Any
 
 import pytest
@@ -63,11 +64,7 @@ def test_the_most_that_a_function_does(code: str, how: int) -> None:
     """Asking is nothing, handing out what is inside opens, all else touches; the most counts."""
     assert uses_of(f"def f(n):\n    {code}").names["X"] == how
     assert uses_of(f"def g():\n    return len(X)\ndef f(n):\n    {code}").names["X"] == how
-    attribute = (
-        code.replace("X +=", "self.X[0] +=").replace(" X", " self.X").replace("(X", "(self.X")
-    )
-    attribute = attribute.replace("[X", "[self.X").replace("*X", "*self.X").replace("{X", "{self.X")
-    attribute = f"self.{code}" if code.startswith("X") and "+= [" not in code else attribute
+    attribute = re.sub(r"\bX\b", "self.X", code)
     assert uses_of(f"def f(self, n):\n    {attribute}").attributes["X"] == how
 
 

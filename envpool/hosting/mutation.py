@@ -92,7 +92,9 @@ class _Reader:
                     uses.sets_environment = True
                 if name == "modules" and isinstance(owner, ast.Name) and owner.id == "sys":
                     uses.uses_namespace = True
-            case ast.Attribute(value=owner):
+            case ast.Attribute(value=owner, attr=name):
+                if isinstance(self._parents.get(node), ast.AugAssign):
+                    uses.attributes[name] = TOUCHED
                 self._assigned(owner)
             case ast.Call(func=ast.Name(id="setattr" | "delattr"), args=[owner, *_]):
                 self._assigned(owner)

@@ -7,13 +7,14 @@ from pathlib import Path
 from typing import Any
 
 import click
+import msgspec
 from rich.console import Console
 
-from envpool.placed import PlacedPool
-from harness.config import resolve
+from harness.config import Settings, resolve
 from harness.errors import LogError
 from harness.events import Ending, Label
 from harness.export import export as write_export
+from harness.launch import pool_of
 from harness.log_reader import open_reader
 from harness.log_writer import open_log
 from harness.mqtt import MqttBus, status_of
@@ -31,6 +32,7 @@ from judge.judging import Summary, Tally
 from judge.rewards import PROFILES
 from scenarios.catalogue import find
 from scenarios.errors import ScenarioError
+from scenarios.foreign import read_foreign
 from scenarios.format import Scenario
 
 _RUN = click.argument("folder", metavar="RUN", type=click.Path(path_type=Path))
@@ -70,28 +72,28 @@ def replay_command(folder: Path, world: Path | None, json_file: str | None) -> N
 
 async def _replay(folder: Path) -> ReplayReport:
     with open_reader(folder) as reader:
-        async with PlacedPool(isolate=_isolated(folder)) as pool:
+        async with pool_of(_settings(folder)) as pool:
             return await replay_log(reader, pool, _scenario_of(folder))
 
 
 async def _what_if(folder: Path, changed: Scenario) -> WhatIfReport:
     with open_reader(folder) as reader:
-        async with PlacedPool(isolate=_isolated(folder)) as pool:
+        async with pool_of(_settings(folder)) as pool:
             await pool.host(changed)
             court = CodeCourt(pool, [changed], PROFILES[_rewards(folder)])
             return await what_if(reader, pool, changed, court.verdict)
 
 
-def _isolated(folder: Path) -> bool:
-    """Whether the run's packages ran in workers."""
+def _settings(folder: Path) -> Settings:
+    """The run's settings, as far as they matter now; its worlds are made here."""
     began = folder / "run.toml"
-    return began.is_file() and resolve(began, {}).isolate
+    settings = resolve(began, {}) if began.is_file() else Settings()
+    return msgspec.structs.replace(settings, pool="")
 
 
 def _rewards(folder: Path) -> str:
     """The reward profile with which the run was judged."""
-    began = folder / "run.toml"
-    return resolve(began, {}).rewards if began.is_file() else "awm"
+    return _settings(folder).rewards
 
 
 @click.command("judge")
@@ -120,11 +122,12 @@ async def _judge_again(folder: Path, rewards: str) -> Summary:
             pass  # a folder without a log is refused, and gets none
         log = await stack.enter_async_context(open_log(folder, resume=True))
         reader = stack.enter_context(open_reader(folder))
-        pool = await stack.enter_async_context(PlacedPool(isolate=_isolated(folder)))
+        pool = await stack.enter_async_context(pool_of(_settings(folder)))
         worlds = reader.worlds().values()
         scenarios = [scenario_of(world.scenario, world.package) for world in worlds]
         for scenario in scenarios:
-            await pool.host(scenario)
+            if scenario.foreign is None:  # whose findings are in the log
+                await pool.host(scenario)
         court = CodeCourt(pool, scenarios, PROFILES[rewards])
         progress = reader.progress()
         recorder = Recorder(log)
@@ -142,11 +145,12 @@ async def _judge_again(folder: Path, rewards: str) -> Summary:
 
 def _scenario_of(folder: Path) -> Callable[[str, str], Scenario]:
     """Finds the package of a logged world: where it was when the run began, or bundled."""
+    mcp = _settings(folder).mcp
     with open_reader(folder) as reader:
         places = {world.package: world.place for world in reader.worlds().values()}
 
     def scenario_of(name: str, package: str) -> Scenario:
-        found = [_found(place) for place in (places.get(package) or name, name)]
+        found = [_found(place, mcp) for place in (places.get(package) or name, name)]
         known = [scenario for scenario in found if scenario is not None and scenario.name == name]
         for scenario in known:
             if scenario.digest == package:
@@ -161,9 +165,9 @@ def _scenario_of(folder: Path) -> Callable[[str, str], Scenario]:
     return scenario_of
 
 
-def _found(place: str) -> Scenario | None:
+def _found(place: str, mcp: str) -> Scenario | None:
     try:
-        return find(place)
+        return read_foreign(Path(place), mcp) if mcp else find(place)
     except ScenarioError:
         return None
 

@@ -99,8 +99,8 @@ class FakeWorker:
 
     async def _serve(self) -> None:
         loop, frames = asyncio.get_running_loop(), Frames()
-        await loop.sock_sendall(self._theirs, frame(Ready(self.pid, self.level, 0)))
         with suppress(Dies, ConnectionError):
+            await loop.sock_sendall(self._theirs, frame(Ready(self.pid, self.level, 0)))
             while data := await loop.sock_recv(self._theirs, 65_536):
                 for body in frames.feed(data):
                     request = request_of(body)

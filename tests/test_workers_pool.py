@@ -813,6 +813,40 @@ async def test_leaving_the_pool_ends_its_calls(scenario: Scenario) -> None:
     assert int(pool.cpu_s()) == 2
 
 
+async def test_leaving_the_pool_while_a_worker_is_started(scenario: Scenario) -> None:
+    """A worker that comes up when the pool is left is ended, and nothing of it stays open."""
+
+    class Slow(FakeWorkers):
+        asked, forked = anyio.Event(), anyio.Event()
+
+        async def spawn(self) -> FakeWorker:
+            if self.started:
+                self.asked.set()
+                await self.forked.wait()
+            return await super().spawn()
+
+    async def script(worker: FakeWorker, request: Request) -> None:
+        if is_call(request, "wipe"):
+            raise Dies("it crashed")
+
+    async def fork() -> None:
+        await anyio.wait_all_tasks_blocked()
+        workers.forked.set()
+
+    workers = Slow(script)
+    async with (
+        anyio.create_task_group() as group,
+        WorkerPool(WorkerSettings(workers=1), opens=workers.open) as pool,
+    ):
+        async with pool.lease(scenario) as env:
+            with pytest.raises(WorldError, match="it crashed"):
+                await env.call("wipe", {}, "")
+        await workers.asked.wait()
+        group.start_soon(fork)
+    assert [worker.socket.fileno() for worker in workers.started] == [-1, -1]
+    assert workers.started[1].obituary == "it was killed by the pool"
+
+
 async def test_what_a_block_raises_comes_out_as_it_is() -> None:
     """The pool's own tasks put no group around what is raised inside of its block."""
     with pytest.raises(KeyError):

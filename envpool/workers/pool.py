@@ -342,18 +342,22 @@ class WorkerPool:
         return world
 
     async def _start(self) -> None:
-        try:
-            process = await self._spawns.spawn()
-        except PoolError as exc:
-            self._dispatcher.not_started(str(exc))
-            self._up_or_not()
-            return
-        self._num_started += 1
-        link = Link(process, self._dispatcher, self.settings.window)
-        process.socket.setblocking(False)
-        self._dispatcher.staff.add(link)
-        loop = asyncio.get_running_loop()
-        await loop.create_unix_connection(lambda: link, sock=process.socket)
+        # Not to be cancelled half-way: a worker that has been forked has a socket to be closed.
+        with anyio.CancelScope(shield=True):
+            try:
+                process = await self._spawns.spawn()
+            except PoolError as exc:
+                self._dispatcher.not_started(str(exc))
+                self._up_or_not()
+                return
+            self._num_started += 1
+            link = Link(process, self._dispatcher, self.settings.window)
+            if not self._dispatcher.staff.add(link):
+                process.socket.close()
+                return
+            process.socket.setblocking(False)
+            loop = asyncio.get_running_loop()
+            await loop.create_unix_connection(lambda: link, sock=process.socket)
 
     async def _bury(self, link: Link, why: str, tell: Callable[[str], None]) -> None:
         if why:

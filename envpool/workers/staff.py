@@ -73,12 +73,13 @@ class Staff:
             self._num_coming += 1
             self._start()
 
-    def add(self, link: Link) -> None:
-        """A worker was started; it is not up yet."""
+    def add(self, link: Link) -> bool:
+        """A worker was started; it is not up yet. Gives whether it is still wanted."""
         if self.is_open:
             self.links.append(link)
         else:
             link.end()
+        return self.is_open
 
     def join(self, link: Link, level: str) -> None:
         """It is up."""

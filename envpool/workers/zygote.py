@@ -271,14 +271,15 @@ class Zygote:
         self._fault = f"the fork server of the workers has ended: {told or 'it said nothing'}"
         if not self._up.done():
             self._up.set_exception(PoolError(self._fault))
+        self._abandon()
+
+    def _abandon(self) -> None:
+        """There is nobody any more who would tell of workers that were asked for, or run."""
         for connection, future in self._waiting.values():
             connection.close()
             if not future.done():
                 future.set_exception(PoolError(self._fault))
         self._waiting.clear()
-        self._end_workers()
-
-    def _end_workers(self) -> None:
         for worker in self._workers.values():
             worker.kill()
             worker.ended(None, worker.cpu_s())
@@ -293,7 +294,7 @@ class Zygote:
             self._control.close()
             with anyio.CancelScope(shield=True):
                 await anyio.to_thread.run_sync(_ended, self._process)
-        self._end_workers()
+        self._abandon()
         os.chmod(self._scratch, 0o700)  # the fork server made it unreadable
         shutil.rmtree(self._scratch, ignore_errors=True)
 

@@ -1,0 +1,121 @@
+"""Files that are not the code's own. See tests/hostile/gather.py for how these are read."""
+
+
+def read_passwd():
+    """ended: the code tried to open /etc/passwd"""
+    return open("/etc/passwd").read()
+
+
+def read_passwd_and_say_nothing():
+    """ended: the code tried to open /etc/passwd"""
+    import contextlib
+
+    with contextlib.suppress(BaseException):
+        open("/etc/passwd").close()
+    return "nothing to see"
+
+
+def read_by_a_link():
+    """ended: the code tried to open /etc/shadow"""
+    import os
+
+    os.symlink("/etc/shadow", "notes.txt")
+    return open("notes.txt").read()
+
+
+def read_by_a_relative_path():
+    """ended: the code tried to open /etc/hostname"""
+    return open("../../../../../../../../etc/hostname").read()
+
+
+def read_by_a_name_that_lies():
+    """ended: the code tried to open /etc/group"""
+
+    class Path(str):
+        def startswith(self, *_):
+            return True
+
+    return open(Path("/etc/group")).read()
+
+
+def read_the_parent():
+    """ended: the code tried to open /proc/1/environ"""
+    return open("/proc/1/environ", "rb").read().decode()
+
+
+def read_the_memory():
+    """ended: the code tried to open /proc/self/mem"""
+    import os
+
+    return os.open("/proc/self/mem", os.O_RDONLY)
+
+
+def read_with_sqlite():
+    """ended: the code tried to open the database /etc/passwd"""
+    import importlib
+
+    real = importlib.import_module("_sqlite3")
+    return real.connect("/etc/passwd").execute("SELECT * FROM sqlite_master").fetchall()
+
+
+def list_homes():
+    """ended: the code tried to look into /home"""
+    import os
+
+    return os.listdir("/home")
+
+
+def walk_everything():
+    """ended: the code tried to look into /"""
+    import os
+
+    return [names for _, _, names in os.walk("/")]
+
+
+def write_the_log():
+    """ended: the code tried to write /var/tmp/runs/mine/episodes.sqlite"""
+    with open("/var/tmp/runs/mine/episodes.sqlite", "ab") as log:
+        log.write(b"reward 1.0")
+
+
+def write_our_code():
+    """ended: the code tried to write"""
+    import envpool.world as world
+
+    with open(world.__file__, "a") as file:
+        file.write("\nMAX_STEPS = 0\n")
+
+
+def delete_everything():
+    """ended: the code tried to change /usr/lib/os-release"""
+    import os
+
+    os.remove("/usr/lib/os-release")
+
+
+def rename_a_library():
+    """ended: the code tried to change"""
+    import os
+
+    os.rename(os.__file__, "os.py")
+
+
+def make_folders_elsewhere():
+    """ended: the code tried to change /opt"""
+    import os
+
+    os.makedirs("/opt/mine/and/more")
+
+
+def fill_the_disk():
+    """failed"""
+    with open("big", "wb") as file:
+        while True:
+            file.write(b"x" * 2**22)
+
+
+def read_the_environment():
+    """answered: HOME LANG PYTHONDONTWRITEBYTECODE PYTHONHASHSEED PYTHONPATH"""
+    import os
+
+    return " ".join(sorted(os.environ))

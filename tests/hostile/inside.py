@@ -1,0 +1,151 @@
+"""The worker itself: its memory, its functions, its neighbours. See tests/hostile/gather.py."""
+
+
+def load_a_library():
+    """ended: the code tried to load a library with ctypes"""
+    import ctypes
+
+    return ctypes.CDLL(None).getpid()
+
+
+def look_into_memory():
+    """ended: the code tried to read memory with ctypes"""
+    import ctypes
+
+    return ctypes.string_at(id(None), 16).hex()
+
+
+def point_into_memory():
+    """ended: the code tried to read memory with ctypes"""
+    import ctypes
+
+    return ctypes.c_long.from_address(id(None)).value
+
+
+def look_through_all_objects():
+    """ended: the code tried to look through all objects of the process"""
+    import gc
+
+    return len(gc.get_objects())
+
+
+def replace_the_overlay():
+    """ended: the code changed a name in envpool.overlay"""
+    from envpool.overlay import OverlayFile
+
+    OverlayFile.xRead = lambda self, amount, offset: b"\0" * amount
+    return "replaced"
+
+
+def replace_the_tracker():
+    """ended: the code changed a name in envpool.tracking"""
+    from envpool.tracking import Tracker
+
+    Tracker.net = lambda self, total: ((), total)
+    return "replaced"
+
+
+def replace_code_inside_a_function():
+    """ended: the code changed the code of a function"""
+    import envpool.digest
+
+    envpool.digest.written.__code__ = (lambda total: "0" * 32).__code__
+    return "replaced"
+
+
+def replace_a_builtin():
+    """ended: the code changed a name in builtins or ended: longer than"""
+    import builtins
+
+    builtins.len = lambda _: 0
+    return "replaced"
+
+
+def replace_the_witness():
+    """ended: the code"""
+    import sys
+
+    for name, module in list(sys.modules.items()):
+        if name == "envpool.workers.witness":
+            module.Witness.is_silenced = lambda self: False
+    return "replaced"
+
+
+def silence_the_witness():
+    """ended: the code silenced the audit hook"""
+    import sys
+
+    frame = sys._getframe()
+    while frame is not None:
+        for value in list(frame.f_locals.values()):
+            if type(value).__name__ == "Witness":
+                value.checks.clear()
+            elif hasattr(value, "_witness"):
+                value._witness.checks.clear()
+        frame = frame.f_back
+    return open("/etc/hostname").read()
+
+
+def hear_what_others_do():
+    """ended: the code tried to add an audit hook"""
+    import sys
+
+    sys.addaudithook(print)
+
+
+def trace_what_others_do():
+    """ended: the code tried to trace the worker"""
+    import sys
+
+    sys.settrace(lambda *_: None)
+
+
+def raise_what_cannot_be_told():
+    """failed or ended"""
+
+    class Hostile(Exception):
+        def __str__(self):
+            raise SystemExit("in __str__")
+
+        __repr__ = __str__
+
+    raise Hostile
+
+
+def raise_what_never_ends():
+    """ended: longer than or failed"""
+
+    class Hostile(Exception):
+        def __str__(self):
+            while True:
+                pass
+
+        __repr__ = __str__
+
+    raise Hostile
+
+
+def raise_beyond_exceptions():
+    """failed or ended"""
+
+    class Hostile(BaseException):
+        pass
+
+    raise Hostile("caught by nobody")
+
+
+def return_what_cannot_be_said():
+    """failed"""
+    return {"self": object()}
+
+
+def return_itself():
+    """failed"""
+    nested = []
+    nested.append(nested)
+    return nested
+
+
+def return_half_a_character():
+    """failed or answered"""
+    return "\ud800"

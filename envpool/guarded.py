@@ -5,6 +5,7 @@ views), and this process reads states between two episodes' calls.
 """
 
 import time
+from collections.abc import Callable
 
 import apsw
 
@@ -18,8 +19,10 @@ _STRIDE = 1_000  # SQLite instructions between two looks at the clock: 0.1 µs a
 class GuardedVFS(OverlayVFS):
     """A file system whose connections are interrupted `SECONDS` after `begin`."""
 
-    def __init__(self, julian_day: float) -> None:
-        super().__init__(julian_day)
+    def __init__(
+        self, julian_day: float, prepare: Callable[[apsw.Connection], None] | None = None
+    ) -> None:
+        super().__init__(julian_day, prepare)
         self.begin()
 
     def begin(self) -> None:

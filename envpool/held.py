@@ -26,7 +26,7 @@ from envpool.errors import SeedError, WorldError
 from envpool.guarded import GuardedVFS
 from envpool.overlay import PAGE, Overlay, OverlayFile
 from envpool.states import States
-from envpool.template import day_of, template_of
+from envpool.template import arithmetic_of, day_of, template_of
 from envpool.types import StoredState, ToolResult, ToolSpec
 from envpool.workers.wire import Answer, Loaded, Snapshot
 from scenarios.format import Scenario
@@ -72,7 +72,7 @@ class HeldWorld(States):
         self.loaded = loaded  # what the worker told when it built the world; None: not by a worker
         self.num_leases = 0
         self.num_calls = 0
-        vfs = self._guard = GuardedVFS(day_of(scenario))
+        vfs = self._guard = GuardedVFS(day_of(scenario), arithmetic_of(scenario))
         try:
             template = template_of(pages_of(image, scenario.path), vfs, scenario.path)
         except BaseException:

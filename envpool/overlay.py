@@ -18,7 +18,7 @@ Sources: SQLite's file format (sqlite.org/fileformat2.html §1.3) and apsw's VFS
 """
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import apsw
 
@@ -159,11 +159,15 @@ class OverlayVFS(apsw.VFS):
     """A file system that holds nothing but OverlayFiles, and whose clock stands still.
 
     Its connections know no chance: SQL's random functions would make two equal episodes differ.
+    `prepare` is called with each new connection.
     """
 
-    def __init__(self, julian_day: float) -> None:
+    def __init__(
+        self, julian_day: float, prepare: Callable[[apsw.Connection], None] | None = None
+    ) -> None:
         self.name = f"rehearsal-{next(_vfs_numbers)}"
         self._julian_day = julian_day
+        self._prepare = prepare
         self._next: OverlayFile | None = None
         super().__init__(self.name, "")
 
@@ -190,6 +194,8 @@ class OverlayVFS(apsw.VFS):
                 connection.execute(f"PRAGMA {pragma}").fetchall()
             connection.create_scalar_function("random", _refuse_chance, 0)
             connection.create_scalar_function("randomblob", _refuse_chance, 1)
+            if self._prepare is not None:
+                self._prepare(connection)
         finally:
             self._next = None
         return connection

@@ -1,7 +1,7 @@
 """Building a world's template: the seeded database as pages, made once per scenario."""
 
 import sqlite3
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime
 from hashlib import blake2b
 from pathlib import Path
@@ -10,6 +10,7 @@ from typing import Any
 import apsw
 import msgspec
 
+from envpool.arithmetic import older_arithmetic
 from envpool.digest import rows_sum
 from envpool.errors import SeedError
 from envpool.overlay import PAGE, Overlay, OverlayFile, OverlayVFS
@@ -89,8 +90,14 @@ class Template(msgspec.Struct, frozen=True):
 
 
 def clock_of(scenario: Scenario) -> OverlayVFS:
-    """A file system whose clock says the scenario's time."""
-    return OverlayVFS(day_of(scenario))
+    """A file system whose clock says the scenario's time, and whose SQL computes as the scenario
+    expects."""
+    return OverlayVFS(day_of(scenario), arithmetic_of(scenario))
+
+
+def arithmetic_of(scenario: Scenario) -> Callable[[apsw.Connection], None] | None:
+    """What makes SQL add and round as where the scenario was made; None: nothing has to."""
+    return None if scenario.awm is None else older_arithmetic
 
 
 def day_of(scenario: Scenario) -> float:

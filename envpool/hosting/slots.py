@@ -173,6 +173,7 @@ class Slot:
         for limit, value in _LIMITS.items():
             connection.limit(limit, value)
         connection.convert_binding = adapted
+        connection.config(apsw.SQLITE_DBCONFIG_TRUSTED_SCHEMA, 1)
         connection.create_scalar_function("random", _random(chance), 0)
         connection.create_scalar_function("randomblob", _random_blob(chance), 1)
         connection.authorizer = _authorise

@@ -105,6 +105,7 @@ class AwmHost:
                 self._hosted.close()
                 self._threads.check()
         if self._database is not None:
+            self._hook.close()
             self._database.close()
         self._vfs.unregister()
 

@@ -22,6 +22,7 @@ _FLAGS = apsw.SQLITE_DETERMINISTIC | apsw.SQLITE_INNOCUOUS
 _PREFIX = re.compile(r"\s*([+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)(\s*)")
 _SLACK = Fraction(3e-16)  # by which a value may lie below a half and still be rounded up
 _LARGE = 2**52  # reals from here on have no fraction
+_PLAIN, _NEAR = 1e12, 1e-3  # up to here, a product with 10**n is exact to this
 _MIN, _MAX = -(2**63), 2**63 - 1
 
 
@@ -45,7 +46,13 @@ class _Sum:
 
     def step(self, *values: Any) -> None:
         """One more row."""
-        number = _number(values[0])
+        number = values[0]
+        if type(number) is float:
+            self._num += 1
+            self._real += number
+            self._is_real = True
+            return
+        number = _number(number)
         if number is None:
             return
         self._num += 1
@@ -106,6 +113,9 @@ def rounded(*given: Any) -> float | None:
         return real
     if num_digits == 0:
         return float(math.trunc(real + math.copysign(0.5, real)))
+    scaled = abs(real) * 10.0**num_digits
+    if scaled < _PLAIN and abs(scaled % 1 - 0.5) > _NEAR:  # no half: all ways of rounding agree
+        return round(real, num_digits)
     exact = abs(Fraction(real))
     half = Fraction(1, 2 * 10**num_digits)
     exponent = math.frexp(real)[1] - 1

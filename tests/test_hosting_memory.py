@@ -478,6 +478,36 @@ async def list_items(
 def call(n):
     return n
 """,
+    "objects that nobody changes": """
+import struct
+from dataclasses import dataclass
+from sqlalchemy import Column, String, TypeDecorator
+class Plan:
+    def __init__(self, name, limits):
+        self.name, self.limits = name, limits
+    def allows(self, n):
+        return n < self.limits["most"]
+@dataclass(frozen=True)
+class Rate:
+    value: float
+class Upper(TypeDecorator):
+    impl = String
+    cache_ok = True
+PLANS = [Plan("basic", {"most": 1}), Plan("pro", {"most": 2})]
+UNUSED = [Plan("a", {}), Plan("b", {})]
+DEFAULT = Plan("default", {"most": 3})
+DEFAULT.limits["next"] = KNOT = Plan("knot", {})
+KNOT.again = KNOT
+RATES = {"usd": Rate(1.0), "eur": Rate(1.1)}
+columns = [Column("a", Upper()), Column("b", Upper())]
+layout = struct.Struct("<I")
+names = RATES.keys()
+def call(n):
+    order = DEFAULT
+    item = type("Item", (), {})()
+    item.status = "open"
+    return [p.name for p in PLANS if p.allows(n)], RATES["usd"].value, order.name, list(names)
+""",
     "no text at all": "call = abs",
 }
 

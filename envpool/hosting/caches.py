@@ -31,9 +31,11 @@ class Cached:
         self.counts = [0, 0]  # hits, misses
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        key: tuple[Any, ...] = (args, tuple(kwargs.items()))
+        key: Any = (args, tuple(kwargs.items()))
         if self._typed:
             key += tuple(map(type, args)), tuple(map(type, kwargs.values()))
+        elif len(args) == 1 and not kwargs and type(args[0]) in (int, str):
+            key = args[0]  # as there: 1 and 1.0 are two keys
         entries = self.entries
         if key in entries:
             self.counts[0] += 1

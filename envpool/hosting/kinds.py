@@ -57,10 +57,11 @@ _ATOMS = (
     *(NotImplementedType, enum.Enum, dt.date, dt.time, dt.timedelta, dt.tzinfo, zoneinfo.ZoneInfo),
     *(Decimal, Fraction, PurePath, UUID, re.Pattern, re.Match),
 )
-_FIXED = (
+_FIXED: tuple[Any, ...] = (
     *(type, FunctionType, ModuleType, CodeType, CellType, GenericAlias, UnionType),
     *(MappingProxyType, staticmethod, classmethod, property, functools.partial),
     *(functools.partialmethod, functools.cached_property, logging.Logger, logging.Handler),
+    *(type({}.keys()), type({}.values()), type({}.items())),  # views of what is found elsewhere
     *(threading.Condition, random.SystemRandom, contextvars.ContextVar, asyncio.AbstractEventLoop),
     *LOCKS,
 )
@@ -74,7 +75,7 @@ _MACHINERY = frozenset(
         *("sqlalchemy", "fastapi", "starlette", "pydantic", "pydantic_core", "annotated_types"),
         *("pydantic_settings", "typing", "typing_extensions", "_thread", "concurrent", "anyio"),
         *("httpx", "httpx2", "uvicorn", "envpool", "sqlite3", "apsw", "weakref", "_weakref", "abc"),
-        *("_abc", "re", "logging", "jinja2", "functools"),
+        *("_abc", "re", "logging", "jinja2", "functools", "_struct"),
     )
 )
 _WRAPPER = type([].__len__)  # a bound method of a built-in type
@@ -115,6 +116,12 @@ def is_moving(value: Any) -> bool:
     return kind == "value" or (kind == "group" and any(map(is_moving, value)))
 
 
+def is_machinery(kind: type) -> bool:
+    """Whether a class extends the libraries' machinery."""
+    roots = {base.__module__.partition(".")[0] for base in kind.__mro__}
+    return not roots.isdisjoint(_MACHINERY - {"abc", "typing"})
+
+
 def slots_of(kind: type) -> tuple[str, ...]:
     """The attributes of a class's instances that stand in slots, in the order of its bases."""
     names: list[str] = []
@@ -125,20 +132,3 @@ def slots_of(kind: type) -> tuple[str, ...]:
                 is_private = name.startswith("__") and not name.endswith("__")
                 names.append(f"_{base.__name__.lstrip('_')}{name}" if is_private else name)
     return tuple(names)
-
-
-def is_flat(value: Any) -> bool:
-    """Whether all that a container or group holds, at any depth, cannot change.
-
-    Example: {"a": (1, "b")} -> True; {"a": [1]} -> False
-    """
-    if isinstance(value, bytearray):
-        return True
-    if isinstance(value, dict):
-        return all(_is_still(key) and _is_still(inner) for key, inner in value.items())
-    return all(map(_is_still, value))
-
-
-def _is_still(value: Any) -> bool:
-    kind = kind_of(value)
-    return kind in ("atom", "fixed") or (kind == "group" and is_flat(value))

@@ -45,6 +45,9 @@ class Uses(msgspec.Struct):
     names: dict[str, int] = msgspec.field(default_factory=dict)  # name -> NOTHING … TOUCHED
     attributes: dict[str, int] = msgspec.field(default_factory=dict)
     owners: set[str] = msgspec.field(default_factory=set)  # names with attributes that are assigned
+    changed: set[str] = msgspec.field(default_factory=set)  # attributes that are assigned
+    changers: set[str] = msgspec.field(default_factory=set)  # classes that assign self's own
+    sets_any_attribute: bool = False  # by setattr, or through __dict__
     sets_class_attributes: bool = False  # of `cls`, `type(x)`, `x.__class__`, or by setattr
     uses_namespace: bool = False  # through globals(), exec and the like
     sets_environment: bool = False  # of the process: os.environ
@@ -88,6 +91,8 @@ class _Reader:
                 uses.attributes[name] = max(uses.attributes.get(name, NOTHING), self._how(node))
                 if name == "state" and _is_entered(self._parents[node]):
                     uses.uses_state = True
+                if name in ("__dict__", "__setattr__", "__setstate__"):
+                    uses.sets_any_attribute = True
                 if name == "environ" and self._how(node) == TOUCHED:
                     uses.sets_environment = True
                 if name == "modules" and isinstance(owner, ast.Name) and owner.id == "sys":
@@ -96,7 +101,9 @@ class _Reader:
                 if isinstance(self._parents.get(node), ast.AugAssign):
                     uses.attributes[name] = TOUCHED
                 self._assigned(owner)
+                self._changed(node, owner, name)
             case ast.Call(func=ast.Name(id="setattr" | "delattr"), args=[owner, *_]):
+                uses.sets_any_attribute = True
                 self._assigned(owner)
 
     def _assigned(self, owner: ast.AST) -> None:
@@ -110,6 +117,23 @@ class _Reader:
                 self.uses.sets_class_attributes = True
             case ast.Name(id=name):
                 self.uses.owners.add(name)
+
+    def _changed(self, node: ast.AST, owner: ast.AST, name: str) -> None:
+        """An attribute is assigned; by __init__, which does it once, is no change."""
+        method = self._around(node, _FUNCTIONS)
+        home = None if method is None else self._around(method, (ast.ClassDef,))
+        if isinstance(home, ast.ClassDef) and isinstance(owner, ast.Name) and owner.id == "self":
+            if getattr(method, "name", "") == "__init__":
+                return
+            self.uses.changers.add(home.name)
+        self.uses.changed.add(name)
+
+    def _around(self, node: ast.AST, kinds: tuple[type[ast.AST], ...]) -> ast.AST | None:
+        """The innermost of these kinds that a node stands in."""
+        parent = self._parents.get(node)
+        while parent is not None and not isinstance(parent, kinds):
+            parent = self._parents.get(parent)
+        return parent
 
     def _how(self, node: ast.AST) -> int:
         """What is done with the object that an expression gives."""

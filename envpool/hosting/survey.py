@@ -20,7 +20,7 @@ from sqlalchemy.orm import Session, scoped_session
 
 from envpool.errors import ToolsetError
 from envpool.hosting.caches import Cached
-from envpool.hosting.kinds import LOCKS, is_flat, is_moving, kind_of
+from envpool.hosting.kinds import LOCKS, is_machinery, is_moving, kind_of, slots_of
 from envpool.hosting.mutation import NOTHING, OPENED, TOUCHED, uses_of
 from envpool.hosting.places import (
     Cell,
@@ -59,6 +59,7 @@ class _Surveyor:
         self._uses = uses_of("".join(linecache.getlines(self._file)))
         self._visited: set[int] = set()  # ids of what is in the places, or fixed
         self._reached: set[int] = set()  # ids of the code's structure
+        self._weighed: set[int] = set()  # ids of the objects that are being looked into
         self._classes: list[type] = []  # the code's own
 
     def run(self) -> None:
@@ -83,6 +84,10 @@ class _Surveyor:
         uses = self._uses
         return TOUCHED if uses.uses_namespace else uses.names.get(name, NOTHING)
 
+    def _how_attribute(self, name: str) -> int:
+        uses = self._uses
+        return TOUCHED if uses.uses_namespace else uses.attributes.get(name, NOTHING)
+
     def _is_used(self, name: str) -> bool:
         return self._how(name) != NOTHING
 
@@ -92,12 +97,50 @@ class _Surveyor:
         """Visit a value if functions, doing this with it, can change it."""
         kind = kind_of(value)
         if kind in ("container", "group"):
-            if how == OPENED and is_flat(value):
+            if how == OPENED and self._is_flat(value):
                 how = NOTHING
         elif kind in ("atom", "fixed"):
             how = NOTHING
         if how != NOTHING:
             self._visit(place, value)
+
+    def _is_flat(self, value: Any) -> bool:
+        """Whether nothing that a container or group holds can change.
+
+        Example: {"a": (1, "b")} -> True; {"a": [1]} -> False
+        """
+        return all(map(self._is_still, _inside(value, kind_of(value))))
+
+    def _is_still(self, value: Any) -> bool:
+        kind = kind_of(value)
+        if kind == "group":
+            return self._is_flat(value)
+        if kind != "object":
+            return kind in ("atom", "fixed")
+        return not self._can_change(value) and all(
+            self._is_still(inner) or (kind_of(inner) == "container" and self._is_left(name, inner))
+            for name, inner in _attributes(value).items()
+        )
+
+    def _is_left(self, name: str, value: Any) -> bool:
+        """Whether functions leave the container under an attribute as it is."""
+        how = self._how_attribute(name)
+        return how == NOTHING or (how == OPENED and self._is_flat(value))
+
+    def _can_change(self, value: Any) -> bool:
+        """Whether an object's own attributes can get other values."""
+        uses, kind = self._uses, type(value)
+        if uses.uses_namespace or uses.sets_any_attribute or not self._is_plain(kind):
+            return True
+        if any(base.__name__ in uses.changers for base in kind.__mro__):
+            return True
+        attributes = _attributes(value)
+        return not uses.changed.isdisjoint(attributes) or any(map(is_moving, attributes.values()))
+
+    def _is_plain(self, kind: type) -> bool:
+        """Whether all that its instances do stands in the module's text."""
+        own = self._module.__name__
+        return all(base.__module__ in (own, "abc", "typing") for base in kind.__mro__[:-1])
 
     def _visit(self, place: str, value: Any) -> None:
         """Find the places that a value has and holds."""
@@ -119,6 +162,11 @@ class _Surveyor:
             self._add(Chance(place, value))
         elif kind == "container":
             self._add(Container(place, value))
+        elif kind == "object" and not self._can_change(value):
+            for name, inner in _attributes(value).items():
+                self._weigh(f"{place}: {name!r}", inner, self._how_attribute(name))
+                self._reach(inner)
+            return
         elif kind == "object":
             self._add(Object(place, value))
         for inner in _inside(value, kind):
@@ -226,10 +274,7 @@ class _Surveyor:
             for name, value in vars(kind).items()
             if not name.startswith(("__", "_sa_", "_abc_"))
         }
-        how = {
-            name: TOUCHED if uses.uses_namespace else uses.attributes.get(name, NOTHING)
-            for name in attributes
-        }
+        how = {name: self._how_attribute(name) for name in attributes}
         moving = {name for name, value in attributes.items() if how[name] and is_moving(value)}
         if uses.sets_class_attributes or uses.uses_namespace or kind.__name__ in uses.owners:
             self._add(Names(f"an attribute of class {kind.__name__}", kind))
@@ -297,7 +342,7 @@ class _Surveyor:
                 self._is_ours(getattr(route, "endpoint", None)) for route in value.routes
             ):
                 return "FastAPI", 0
-        elif kind in self._classes and self._is_own_instance(value):
+        elif kind in self._classes and not is_machinery(kind) and self._is_own_instance(value):
             return None if id(value) in self._visited else (kind.__qualname__, 0)
         return None
 
@@ -312,15 +357,19 @@ def _inside(value: Any, kind: str) -> Iterable[Any]:
     elif kind == "container" and isinstance(value, dict):
         for key, inner in value.items():
             yield from (key, inner)
-    if kind in ("container", "object"):
+    if kind == "container":
         yield from getattr(value, "__dict__", {}).values()
     if kind == "object":
-        slots, _ = (
-            Object("", value).content()[::-1] if not isinstance(value, BaseModel) else ({}, 0)
-        )
-        yield from slots.values()
+        yield from _attributes(value).values()
     if kind == "value":
         yield getattr(value, "__self__", None)
+
+
+def _attributes(value: Any) -> dict[str, Any]:
+    """An object's own attributes, those in slots too."""
+    slots = {name: getattr(value, name) for name in slots_of(type(value)) if hasattr(value, name)}
+    private = getattr(value, "__pydantic_private__", None) or {}
+    return getattr(value, "__dict__", {}) | private | slots
 
 
 def _parts(value: Any) -> Iterable[Any]:

@@ -100,7 +100,7 @@ class Opens(Protocol):
         """What a task's verifier says about a state of a hosted scenario."""
 
 
-class _Cache:
+class Cache:
     """The states of the worlds served last, bounded in bytes."""
 
     def __init__(self) -> None:
@@ -134,7 +134,7 @@ class Worker:
         self._hosts = hosts
         self._witness = witness
         self._open: dict[str, tuple[Scenario, Host]] = {}  # by the package's digest
-        self._cache = _Cache()
+        self._cache = Cache()
         self._seal = Seal()
         self._num_threads = _thread._count()
         self._much = limits.memory_mb * 2**10 // 2  # KiB that one request may add to the peak
@@ -216,7 +216,7 @@ class Worker:
             result.error,
             result.changes,
             result.digest,
-            {n: page for n, page in live.overlay.pages.items() if pages.get(n) is not page},
+            {n: page for n, page in live.overlay.pages.items() if pages.get(n) != page},
             live.overlay.num_pages,
             None if live.memory is memory or live.memory == memory else live.memory,
             violation,

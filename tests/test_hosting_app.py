@@ -1,11 +1,13 @@
 """Executing generated code as the script that it is, and the loop under it."""
 
 import asyncio
+import gc
 import linecache
 import os
 import sys
 import threading
 import traceback
+import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,6 +17,7 @@ import pytest
 
 from envpool.errors import ToolsetError
 from envpool.hosting.app import ENVIRONMENT, HostedApp, execute
+from envpool.hosting.listing import list_tools
 from envpool.hosting.loop import Contained, Runner, Stuck
 from envpool.hosting.older import older
 
@@ -152,6 +155,20 @@ def test_tracebacks_show_the_code_and_the_module_goes_when_it_is_closed() -> Non
         assert sys.modules["odd_app"] is hosted.module
     assert "odd_app" not in sys.modules
     assert str(PATH) not in linecache.cache
+
+
+def test_nothing_holds_an_application_that_is_closed() -> None:
+    """Its memory is free again: workers load and drop scenarios by the hundred."""
+    code = APP + (
+        "from pydantic import BaseModel\nclass Item(BaseModel):\n    a: int\n"
+        "@app.post('/x')\ndef post(item: Item) -> Item: ...\n"
+    )
+    with executed(code) as hosted, older():
+        list_tools(hosted.app, PATH)
+        known = weakref.ref(hosted.app), weakref.ref(hosted.module.post)
+    del hosted
+    gc.collect()
+    assert [reference() for reference in known] == [None, None]
 
 
 # The loop ----------------------------------------------------------------------------------------

@@ -7,6 +7,7 @@ is run, as the server would have run it.
 """
 
 import ast
+import functools
 import importlib.util
 import linecache
 import os
@@ -18,7 +19,9 @@ from pathlib import Path
 from types import CodeType, ModuleType
 from typing import Any
 
-from fastapi import FastAPI
+from fastapi import FastAPI, routing
+from fastapi._compat import v2 as models
+from fastapi.dependencies import models as dependencies
 
 from envpool.errors import ToolsetError
 from envpool.hosting.loop import Runner
@@ -59,6 +62,16 @@ class HostedApp:
         self.runner.close()
         sys.modules.pop(self.module.__name__, None)
         linecache.cache.pop(str(self.module.__file__), None)
+        _clear_caches()
+
+
+def _clear_caches() -> None:
+    """Empty FastAPI's memory of functions and models: 3 MB of each application would stay."""
+    for library in (dependencies, models):
+        for value in vars(library).values():
+            if isinstance(value, functools._lru_cache_wrapper):
+                value.cache_clear()
+    routing._endpoint_context_cache.clear()
 
 
 async def _entered(lifespan: Any) -> None:

@@ -32,10 +32,10 @@ LIBRARIES = {
     "aiomqtt": {"harness.mqtt_client"},
     "aiosqlite": {"harness.log_writer"},
     "apsw": {
-        *("envpool.database", "envpool.dedicated", "envpool.guarded", "envpool.overlay"),
-        *("envpool.template", "envpool.tracking", "envpool.views", "envpool.world"),
-        *("envpool.hosting.database", "envpool.hosting.dbapi", "envpool.hosting.faults"),
-        *("envpool.hosting.slots", "harness.config"),
+        *("envpool.arithmetic", "envpool.database", "envpool.dedicated", "envpool.guarded"),
+        *("envpool.overlay", "envpool.template", "envpool.tracking", "envpool.views"),
+        *("envpool.world", "envpool.hosting.cursors", "envpool.hosting.database"),
+        *("envpool.hosting.faults", "envpool.hosting.slots", "harness.config"),
     },
     "click": {
         *("harness.cli", "harness.verbs.flags", "harness.verbs.look"),

@@ -64,6 +64,7 @@ class FakeWorker:
         self.num_bytes = 0  # what it says that it occupies
         self.computes = True  # while it executes; otherwise it uses no CPU
         self.obituary = ""
+        self.at_end: Callable[[], object] = lambda: None  # called when it has hung up
         self._script = script
         self._ended = asyncio.Event()
         self._began = 0.0  # when it began what it executes
@@ -95,6 +96,7 @@ class FakeWorker:
             for world in self._hosts.values():
                 world.close()
             self._theirs.close()
+            self.at_end()
             self._ended.set()
 
     async def _serve(self) -> None:

@@ -406,6 +406,30 @@ async def test_death_takes_one_call(scenario: Scenario) -> None:
             assert env.state().digest == env.digest
 
 
+async def test_last_words_are_heard(scenario: Scenario) -> None:
+    """What a worker said before it hung up counts, also when a request to it fails meanwhile: who
+    was answered has the answer, and only what was in its hands is lost."""
+
+    def say(request: Call) -> Answer:
+        return answer(request, violation="it opened a socket")
+
+    async def write() -> None:  # before the answer is read
+        texts.append((await book(other)).text)
+
+    texts: list[str] = []
+    async with (
+        fake_pool(Told(say), workers=1) as (pool, workers),
+        pool.lease(scenario) as env,
+        pool.lease(scenario) as other,
+        anyio.create_task_group() as group,
+    ):
+        await book(other)
+        workers.started[0].at_end = lambda: group.start_soon(write)
+        with pytest.raises(WorldError, match=r"is broken: it opened a socket$"):
+            await env.call("wipe", {}, "")
+    assert texts == ['{"entry":3}']
+
+
 async def test_workers_that_never_come_up_are_an_error(scenario: Scenario) -> None:
     """A pool whose workers die at their start, or cannot be started, says so and gives up."""
 

@@ -6,6 +6,7 @@ A worker answers in order, so the oldest request without an answer is the one in
 import asyncio
 import socket
 from collections import deque
+from contextlib import suppress
 from typing import Any, Protocol, cast
 
 import msgspec
@@ -29,6 +30,7 @@ from envpool.workers.wire import (
     Verify,
 )
 
+_READ = 2**18  # bytes at a time
 _FORGOTTEN_AT_ONCE = 64  # worlds named in one Forget
 _REPLIES: dict[type, tuple[type[Reply], ...]] = {
     type(None): (Answer,),  # a CallJob
@@ -193,6 +195,7 @@ class Link(asyncio.Protocol):
         self.suspect = False  # it takes long over what is in its hands
         self.tired = False  # it is to go when it has answered what it has
         self.dead = False
+        self.hung_up = False  # nothing can be sent to it any more
         self.looks = 0  # at the request in its hands, or at its start (see Dispatcher.look)
         self.cpu_s = 0.0  # CPU seconds that it had used at the first of them
         self.given = 0  # when a world was last given to it, as the dispatcher counts
@@ -219,7 +222,7 @@ class Link(asyncio.Protocol):
     @property
     def usable(self) -> bool:
         """Whether requests may be given to it."""
-        return self.ready and not self.suspect and not self.dead
+        return self.ready and not (self.suspect or self.dead or self.hung_up)
 
     @property
     def num_packages(self) -> int:
@@ -288,11 +291,17 @@ class Link(asyncio.Protocol):
         self.process.kill()
         if self._transport is not None:
             self._transport.abort()
+            self._ear.close()
 
     # asyncio's side
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.WriteTransport, transport)
+        if self.dead:
+            self._transport.abort()
+            return
+        # A transport whose write fails closes its socket, whatever is there to be read.
+        self._ear = self.process.socket.dup()
 
     def data_received(self, data: bytes) -> None:
         try:
@@ -304,8 +313,14 @@ class Link(asyncio.Protocol):
             self._watcher.garbled(self, str(exc))
 
     def connection_lost(self, exc: Exception | None) -> None:
+        if self.dead:
+            return
+        self.hung_up = True
+        with suppress(OSError):
+            while not self.dead and (data := self._ear.recv(_READ)):
+                self.data_received(data)
         self._watcher.lost(self)
 
     def _write(self, data: bytes) -> None:
-        if self._transport is not None and not self.dead:
+        if self._transport is not None and not (self.dead or self.hung_up):
             self._transport.write(data)

@@ -2,19 +2,21 @@
 
 Hosted code shares its process with the code that hosts it. What it replaces there (a function of
 ours, a method, a builtin) would serve the next worlds too, so the seal is looked at after each
-call. It covers the modules of `envpool` and `builtins`: functions and their code, classes and what
-they define. It does not cover other libraries, nor data.
+call. It covers the modules of `envpool` and `builtins`: functions, classes and what they define. It
+does not cover other libraries, nor data; that a function's code is replaced, the witness hears.
 """
 
 import builtins
 import sys
-from collections.abc import Iterator, Mapping
-from operator import attrgetter, is_, itemgetter
+from collections.abc import Iterable, Iterator, Mapping
+from operator import eq, is_, itemgetter
 from types import FunctionType, ModuleType
 from typing import Any
 
-_codes_of = attrgetter("__code__")
 _Names = Mapping[str, Any]
+
+
+_STRICT_EVERY = 16  # looks; the strict one costs twice the other's 27 µs
 
 
 class Seal:
@@ -22,34 +24,40 @@ class Seal:
 
     def __init__(self) -> None:
         self._places = []
-        functions = []
         for names in _namespaces():
             sealed = {name: value for name, value in names.items() if _is_defined(value)}
             if sealed:
                 keys = [*sealed, next(iter(sealed))]  # two at least: itemgetter then gives a tuple
                 get = itemgetter(*keys)
                 self._places.append((names, keys, get, get(names)))
-            functions += [value for value in sealed.values() if isinstance(value, FunctionType)]
-        self._functions = functions
-        self._codes = [function.__code__ for function in functions]
+        self._looks = 0
 
     def __repr__(self) -> str:
-        return f"<Seal [{len(self._places)} namespaces, {len(self._functions)} functions]>"
+        num_names = sum(len(values) - 1 for *_, values in self._places)
+        return f"<Seal [{num_names} names in {len(self._places)} namespaces]>"
 
     def broken(self) -> str:
-        """The name of something that is no longer as it was; empty: all is."""
+        """The name of something that is no longer as it was; empty: all is.
+
+        Most looks compare by equality, which is identity but for objects that lie about it; those
+        are found by the strict look.
+        """
+        self._looks += 1
+        same = _identical if self._looks % _STRICT_EVERY == 0 else eq
         for names, keys, get, values in self._places:
             try:
-                intact = all(map(is_, get(names), values))
+                intact = same(get(names), values)
             except KeyError:
                 intact = False
             if not intact:
                 if isinstance(names, dict):  # a module's: we still have an answer to write
                     names.update(zip(keys, values, strict=True))
                 return f"a name in {names.get('__name__') or names.get('__module__')}"
-        if not all(map(is_, map(_codes_of, self._functions), self._codes)):
-            return "the code of a function"
         return ""
+
+
+def _identical(found: Iterable[Any], sealed: Iterable[Any]) -> bool:
+    return all(map(is_, found, sealed))
 
 
 def _namespaces() -> Iterator[_Names]:

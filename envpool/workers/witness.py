@@ -99,6 +99,7 @@ class Witness:
             **{event: self._changes(count) for event, count in _CHANGES.items()},
             **dict.fromkeys(_LISTS, self._listed),
             **dict.fromkeys(("gc.get_objects", "gc.get_referrers"), _all_objects),
+            "object.__setattr__": _code_replaced,
             "open": self._opened,
             "sqlite3.connect": self._database,
             "socket.__new__": _socket,
@@ -186,6 +187,10 @@ def _all_objects(_: tuple[Any, ...]) -> str:
     """Ours do it while a scenario is loaded (envpool.hosting.survey)."""
     asks = sys._getframe(2).f_code.co_filename  # 0: here, 1: the hook
     return "" if asks.startswith(_OURS) else "look through all objects of the process"
+
+
+def _code_replaced(arguments: tuple[Any, ...]) -> str:
+    return "replace the code of a function" if arguments[1] == "__code__" else ""
 
 
 def _socket(arguments: tuple[Any, ...]) -> str:

@@ -46,7 +46,7 @@ def replace_the_tracker():
 
 
 def replace_code_inside_a_function():
-    """ended: the code changed the code of a function"""
+    """ended: the code tried to replace the code of a function"""
     import envpool.digest
 
     envpool.digest.written.__code__ = (lambda total: "0" * 32).__code__

@@ -26,15 +26,19 @@ Three walls in the kernel keep this, and a witness in the process says what was 
 - The witness (envpool.workers.witness) is an audit hook: it refuses with a sentence, which ends the
   episode as a world's failure. Code that takes pains gets round it, and then meets the walls.
 
+A file's mode, owner and times are nobody's to judge (Landlock does not), so changing them is refused
+or does nothing.
+
 Not covered:
 - faults of the kernel, the processor (side channels) or of SQLite and Python themselves;
 - worlds that share a worker share a process. A tool that gets round the witness can lie about the
   world it serves and about its neighbours' next answers; what it says is checked (digests, pages,
   one answer a request, our own functions unchanged), and it is gone with its first violation;
 - using up what is allowed: the CPU until the deadline, memory until the limit;
-- without bubblewrap: the sum of a scratch folder's files is not limited, and the processes of
-  others can be counted. Without bubblewrap and Landlock, files are guarded by the witness alone,
-  and at level `rlimits` everything is, but for memory, file size, CPU and descriptors.
+- without bubblewrap: how much all files of a scratch folder hold;
+- without Landlock: the scratch folders of other workers are hidden by unguessable names only;
+- without bubblewrap and Landlock: files are guarded by the witness alone, and at level `rlimits` all
+  is, but for memory, file size, CPU and descriptors.
 """
 
 import functools

@@ -152,7 +152,8 @@ async def compare(scenario: Scenario, folder: Path, shape: Shape) -> tuple[Side,
     assert scenario.awm is not None
     genuine, hosted = Side(), Side()
     async with AsyncExitStack() as stack:
-        connector = aiohttp.TCPConnector(limit=0)
+        # uvicorn hangs up on idle connections after five seconds, and would just before a request.
+        connector = aiohttp.TCPConnector(limit=0, keepalive_timeout=3)
         http = await stack.enter_async_context(aiohttp.ClientSession(connector=connector))
         servers = await started(stack, http, scenario.awm, shape, genuine)
         pool = await stack.enter_async_context(WorkerPool(WorkerSettings(workers=shape.workers)))

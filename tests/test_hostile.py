@@ -112,7 +112,7 @@ async def _run(scenario: Scenario, book: Scenario) -> Run:
 
 
 def _files(folder: str) -> list[str]:
-    return [folder] if os.path.exists(folder) else []
+    return [folder] if folder and os.path.exists(folder) else []
 
 
 def _is_there(pid: int) -> bool:

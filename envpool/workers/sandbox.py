@@ -26,8 +26,7 @@ Three walls in the kernel keep this, and a witness in the process says what was 
 - The witness (envpool.workers.witness) is an audit hook: it refuses with a sentence, which ends the
   episode as a world's failure. Code that takes pains gets round it, and then meets the walls.
 
-A file's mode, owner and times are nobody's to judge (Landlock does not), so changing them is refused
-or does nothing.
+Landlock does not judge a file's mode, owner and times, so changing them fails or does nothing.
 
 Not covered:
 - faults of the kernel, the processor (side channels) or of SQLite and Python themselves;
@@ -37,8 +36,8 @@ Not covered:
 - using up what is allowed: the CPU until the deadline, memory until the limit;
 - without bubblewrap: how much all files of a scratch folder hold;
 - without Landlock: the scratch folders of other workers are hidden by unguessable names only;
-- without bubblewrap and Landlock: files are guarded by the witness alone, and at level `rlimits` all
-  is, but for memory, file size, CPU and descriptors.
+- without bubblewrap and Landlock: files are guarded by the witness alone, and at level `rlimits`
+  all is, but for memory, file size, CPU and descriptors.
 """
 
 import functools

@@ -22,6 +22,7 @@ import sys
 import tempfile
 from pathlib import Path
 from types import TracebackType
+from typing import IO
 
 import anyio
 import msgspec
@@ -142,7 +143,9 @@ class Zygote:
         self._known: dict[int, WorkerProcess] = {}  # by pid, until their obituary was asked for
         self._waiting: dict[int, tuple[socket.socket, asyncio.Future[WorkerProcess]]] = {}
         self._numbers = 0
-        self._scratch = ""
+        self._scratch = ""  # the workers' scratch folders lie in it; empty: out of our sight
+        # The fork server's own complaints; workers have no standard error.
+        self._errors: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - closed with us
         self._fault = ""  # why it is gone; empty: it is there
 
     def __repr__(self) -> str:
@@ -151,9 +154,10 @@ class Zygote:
     async def __aenter__(self) -> "Zygote":
         why = "" if self.settings.sandbox != "off" else "the sandbox is off"
         why = why or await anyio.to_thread.run_sync(why_no_bubblewrap)
-        place = self.settings.limits.scratch or None
-        self._scratch = tempfile.mkdtemp(prefix="rehearsal-", dir=place)
         try:
+            if why:  # bubblewrap has its own
+                place = self.settings.limits.scratch or None
+                self._scratch = tempfile.mkdtemp(prefix="rehearsal-", dir=place)
             self._start(wrapped=not why)
             await self._come_up(why)
         except BaseException:
@@ -195,22 +199,17 @@ class Zygote:
         finally:
             self._known.pop(pid, None)
 
-    @property
-    def _errors(self) -> Path:
-        """Where the fork server's own complaints go; workers have no standard error."""
-        return Path(self._scratch, "errors.txt")
-
     def _start(self, wrapped: bool) -> None:
         scratch = _INSIDE if wrapped else self._scratch
         self._control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._control.setblocking(False)
         command = [sys.executable, "-m", "envpool.workers.fork_server"]
-        with theirs, self._errors.open("wb") as errors:
+        with theirs:
             self._process = subprocess.Popen(
                 bubblewrap(scratch, command) if wrapped else command,
                 stdin=theirs.fileno(),
                 stdout=subprocess.DEVNULL,
-                stderr=errors,
+                stderr=self._errors,
                 env=environment(scratch),
                 cwd="/",
                 start_new_session=True,
@@ -267,7 +266,8 @@ class Zygote:
     def _lost(self) -> None:
         """The fork server is gone, and with it every worker."""
         asyncio.get_running_loop().remove_reader(self._control.fileno())
-        told = self._errors.read_text(errors="replace").strip()[-_MAX_TOLD:]
+        self._errors.seek(0)
+        told = self._errors.read().decode(errors="replace").strip()[-_MAX_TOLD:]
         self._fault = f"the fork server of the workers has ended: {told or 'it said nothing'}"
         if not self._up.done():
             self._up.set_exception(PoolError(self._fault))
@@ -295,8 +295,10 @@ class Zygote:
             with anyio.CancelScope(shield=True):
                 await anyio.to_thread.run_sync(_ended, self._process)
         self._abandon()
-        os.chmod(self._scratch, 0o700)  # the fork server made it unreadable
-        shutil.rmtree(self._scratch, ignore_errors=True)
+        self._errors.close()
+        if self._scratch:
+            os.chmod(self._scratch, 0o700)  # the fork server made it unreadable
+            shutil.rmtree(self._scratch, ignore_errors=True)
 
 
 def _ended(process: subprocess.Popen[bytes]) -> None:

@@ -263,6 +263,7 @@ async def test_a_worker_that_does_not_run_gets_more_time(share: float, looks: in
         num_looks += 1
         seen = staff.look()
     assert (num_looks, seen) == (looks, [(link, "slow")])
+    link.end()
     process.socket.close()
     process._theirs.close()
 

@@ -211,6 +211,8 @@ class Link(asyncio.Protocol):
         self._forgotten: list[int] = []
         self._numbers = 0
         self._transport: asyncio.WriteTransport | None = None
+        # A transport whose write fails closes its socket, whatever is there to be read.
+        self._ear = process.socket.dup()
 
     def __repr__(self) -> str:
         word = "dead" if self.dead else "suspect" if self.suspect else "ready"
@@ -291,7 +293,7 @@ class Link(asyncio.Protocol):
         self.process.kill()
         if self._transport is not None:
             self._transport.abort()
-            self._ear.close()
+        self._ear.close()
 
     # asyncio's side
 
@@ -299,9 +301,6 @@ class Link(asyncio.Protocol):
         self._transport = cast(asyncio.WriteTransport, transport)
         if self.dead:
             self._transport.abort()
-            return
-        # A transport whose write fails closes its socket, whatever is there to be read.
-        self._ear = self.process.socket.dup()
 
     def data_received(self, data: bytes) -> None:
         try:

@@ -26,8 +26,9 @@ import sqlite3
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
+from functools import lru_cache
 from pathlib import Path
-from types import ModuleType
+from types import CodeType, ModuleType
 from typing import Any, Literal
 
 import msgspec
@@ -114,12 +115,17 @@ def _called(code: str, which: Which, given: tuple[str, str, str]) -> Any:
         namespace["re"] = re
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        exec(compile(code, f"<{which} verifier>", "exec", dont_inherit=True), namespace)
+        exec(_compiled(code, which), namespace)
         name = _function_name(code, _DEFAULTS[which])
         function = namespace.get(name)
         if not function:
             raise _Broken(f"Function '{name}' not found")
         return _with_arguments(function, given)
+
+
+@lru_cache(256)
+def _compiled(code: str, which: Which) -> CodeType:
+    return compile(code, f"<{which} verifier>", "exec", dont_inherit=True)
 
 
 def _function_name(code: str, default: str) -> str:
@@ -261,11 +267,15 @@ def _files(scratch: Path, before: bytes, after: bytes) -> Iterator[tuple[str, st
     paths = (folder / "initial.db", folder / "final.db")
     try:
         for path, image in zip(paths, (before, after), strict=True):
-            path.write_bytes(image)
-            path.chmod(0o444)
+            with open(path, "xb", opener=_read_only) as file:
+                file.write(image)
         yield str(paths[0]), str(paths[1])
     finally:
         shutil.rmtree(folder, ignore_errors=True)
+
+
+def _read_only(path: str, flags: int) -> int:
+    return os.open(path, flags, 0o444)  # at once: a worker may not change a file's mode
 
 
 @contextmanager

@@ -1,5 +1,7 @@
 """Which host serves which kind of scenario in a worker."""
 
+import os
+import shutil
 from pathlib import Path
 
 from envpool.findings import VerifierFault
@@ -52,6 +54,15 @@ class Hosts:
             fault=verdict.fault,
             violation=verdict.violation,
         )
+
+    def sweep(self) -> None:
+        """Remove the files that hosted code has left in the scratch folder."""
+        for name in os.listdir(self._scratch):
+            path = self._scratch / name
+            if path.is_dir() and not path.is_symlink():
+                shutil.rmtree(path, ignore_errors=True)
+            else:
+                path.unlink(missing_ok=True)
 
     def _findings(self, host: PackageHost, request: Verify) -> Verified:
         world = live_world(request.state)

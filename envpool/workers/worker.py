@@ -100,6 +100,9 @@ class Opens(Protocol):
     def verify(self, scenario: Scenario, host: Host, request: Verify) -> Verified:
         """What a task's verifier says about a state of a hosted scenario."""
 
+    def sweep(self) -> None:
+        """Remove the files that hosted code has left: the next world must not find them."""
+
 
 class Cache:
     """The states of the worlds served last, bounded in bytes."""
@@ -178,6 +181,7 @@ class Worker:
         try:
             if package not in self._open:
                 self._open[package] = (request.scenario, self._hosts.open(request))
+                self._hosts.sweep()
                 _settle()
             _, host = self._open[package]
         except PoolError as exc:
@@ -210,6 +214,7 @@ class Worker:
         result = host.call(live, request.name, json.loads(request.arguments))
         violation = self._violation() or _too_long(result)
         used = _usage()
+        self._hosts.sweep()
         if not violation:
             self._cache.put(request.package, request.world, request.version + 1, live)
         else:
@@ -230,6 +235,7 @@ class Worker:
     def _verify(self, request: Verify) -> Verified:
         verified = self._hosts.verify(*self._open[request.package], request)
         violation = self._violation()
+        self._hosts.sweep()
         return msgspec.structs.replace(verified, violation=violation) if violation else verified
 
     def _replay(self, request: Replay) -> Replayed:

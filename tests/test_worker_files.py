@@ -32,9 +32,12 @@ def anyio_backend() -> str:
 async def test_no_world_finds_the_files_of_another(tmp_path: Path) -> None:
     """What a call leaves in the folder is gone before the next call, whichever world's it is."""
     scenario = ledger(tmp_path / "ledger", tools_py=TOOLS)
-    async with WorkerPool(WorkerSettings(workers=1, spare=0)) as pool:
-        async with pool.lease(scenario, None) as one, pool.lease(scenario, None) as other:
-            for number in range(2):
-                for env in (one, other):
-                    result = await env.call("note", {"text": "mine"}, f"c{number}-0")
-                    assert (result.error, result.text) == (None, "[]")
+    async with (
+        WorkerPool(WorkerSettings(workers=1, spare=0)) as pool,
+        pool.lease(scenario, None) as one,
+        pool.lease(scenario, None) as other,
+    ):
+        for number in range(2):
+            for env in (one, other):
+                result = await env.call("note", {"text": "mine"}, f"c{number}-0")
+                assert (result.error, result.text) == (None, "[]")

@@ -16,8 +16,11 @@ CLOCK = "2026-03-14T09:30:00Z"
 
 @pytest.fixture
 def gate() -> Iterator[threading.Event]:
-    """Opened when the test is over, and then no thread is left."""
+    """Opened when the test is over, and then no thread is left; none that other tests left ends
+    meanwhile."""
     gate = threading.Event()
+    for thread in frozenset(threading.enumerate()) - {threading.current_thread()}:
+        thread.join(timeout=2)
     known = frozenset(threading.enumerate())
     yield gate
     gate.set()

@@ -24,6 +24,7 @@ class Hosts:
 
     def __init__(self, scratch: str) -> None:
         self._scratch = Path(scratch)
+        self._scratch_name = scratch
 
     def open(self, request: Load) -> Host:
         """Host a scenario. Raises SeedError and ToolsetError."""
@@ -57,7 +58,7 @@ class Hosts:
 
     def sweep(self) -> None:
         """Remove the files that hosted code has left in the scratch folder."""
-        for name in os.listdir(self._scratch):
+        for name in os.listdir(self._scratch_name):
             path = self._scratch / name
             if path.is_dir() and not path.is_symlink():
                 shutil.rmtree(path, ignore_errors=True)

@@ -165,6 +165,8 @@ class Witness:
         if path is None or isinstance(path, int):
             return ""
         name = str.__str__(os.fsdecode(path))  # not a subclass's idea of itself
+        if name in places:
+            return ""
         full = os.path.realpath(name)
         if any(full == place or full.startswith(place + "/") for place in places):
             return ""

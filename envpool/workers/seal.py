@@ -9,14 +9,14 @@ does not cover other libraries, nor data; that a function's code is replaced, th
 import builtins
 import sys
 from collections.abc import Iterable, Iterator, Mapping
-from operator import eq, is_, itemgetter
+from operator import is_, itemgetter
 from types import FunctionType, ModuleType
 from typing import Any
 
 _Names = Mapping[str, Any]
 
 
-_STRICT_EVERY = 16  # looks; the strict one costs twice the other's 27 µs
+_STRICT_EVERY = 16  # looks; the strict one costs five times the other's 15 µs
 
 
 class Seal:
@@ -30,6 +30,7 @@ class Seal:
                 keys = [*sealed, next(iter(sealed))]  # two at least: itemgetter then gives a tuple
                 get = itemgetter(*keys)
                 self._places.append((names, keys, get, get(names)))
+        self._whole = [[*names.values()] for names, *_ in self._places]
         self._looks = 0
 
     def __repr__(self) -> str:
@@ -40,19 +41,26 @@ class Seal:
         """The name of something that is no longer as it was; empty: all is.
 
         Most looks compare by equality, which is identity but for objects that lie about it; those
-        are found by the strict look.
+        are found by the strict look. A namespace whose values are all as they were needs no second
+        look; in others, what we sealed is picked out, since our modules have some data too.
         """
         self._looks += 1
-        same = _identical if self._looks % _STRICT_EVERY == 0 else eq
-        for names, keys, get, values in self._places:
+        strict = self._looks % _STRICT_EVERY == 0
+        for number, (names, keys, get, values) in enumerate(self._places):
+            if not strict and [*names.values()] == self._whole[number]:
+                continue
             try:
-                intact = same(get(names), values)
+                found = get(names)
             except KeyError:
                 intact = False
+            else:
+                intact = _identical(found, values) if strict else found == values
             if not intact:
                 if isinstance(names, dict):  # a module's: we still have an answer to write
                     names.update(zip(keys, values, strict=True))
                 return f"a name in {names.get('__name__') or names.get('__module__')}"
+            if not strict:
+                self._whole[number] = [*names.values()]
         return ""
 
 

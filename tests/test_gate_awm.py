@@ -112,7 +112,7 @@ async def test_a_sound_record_passes(pool: PlacedPool) -> None:
             ("noop", "t0"),
             "the target state is there",
         ),
-        ({"verifier": AwmVerifier(sql=RAISES, code=HAS % "tea")}, ("verifier", "t0"), "KeyError"),
+        ({"verifier": AwmVerifier(sql=RAISES, code=HAS % "tea")}, ("verifier", "t0"), "orders"),
         ({"verifier": AwmVerifier()}, ("verifier", "t0"), "no verifier"),
         ({"code": BROKEN}, ("tool", ""), "every call of broken fails"),
         ({"code": "\n1 / 0\n"}, ("package", ""), "ZeroDivisionError"),

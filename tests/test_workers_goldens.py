@@ -14,7 +14,7 @@ from scenarios.format import Scenario
 from tests.hosted import dump, fixture, golden, golden_dump, masked
 
 RUNS = golden("run")
-NUM_WORLDS = 200
+NUM_WORLDS = 1_000
 
 
 @pytest.fixture

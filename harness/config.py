@@ -64,6 +64,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     sandbox: Literal["best", "required"] = "best"  # required: refuse to run below the full sandbox
     pool: str = ""  # http://host:port of `rehearse serve`, where the worlds are; empty: here
     mcp: str = ""  # URL or command of an MCP server that is the world; empty: none
+    mcp_env: tuple[str, ...] = ()  # variables that such a command inherits, by name
 
 
 def resolve(config: Path | None, flags: Mapping[str, Any]) -> Settings:

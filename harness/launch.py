@@ -113,6 +113,9 @@ class _Launching(msgspec.Struct, frozen=True):
                 await pool.host(scenario)
             parts = await _parts(settings, pool, self.tasks, client, self.court_of)
             _begin(self.folder, settings, self.tasks, level=pool.level)
+            console = Console(stderr=True)
+            if pool.level:
+                console.print(f"code that is not ours is held by {pool.level}", highlight=False)
             if settings.bus:
                 link = _link(settings, self.folder, len(self.plans))
                 parts = msgspec.structs.replace(parts, link=link)
@@ -126,7 +129,7 @@ class _Launching(msgspec.Struct, frozen=True):
                 concurrency=settings.concurrency,
                 meters=meters,
                 resume=self.resume,
-                console=Console(stderr=True),
+                console=console,
             )
             left = None if self.after is None else await self.after(pool, meters)
             return Launched(meters, {} if client is None else client.statistics(), left)
@@ -149,12 +152,12 @@ async def pool_of(settings: Settings) -> AsyncIterator[PlacedPool]:
             remote = import_module("envpool.remote.client").RemotePool(settings.pool, token=token)
             elsewhere = await stack.enter_async_context(remote)
         elif settings.mcp:
-            elsewhere = _mcp_pool(settings.mcp)
+            elsewhere = _mcp_pool(settings)
         pool = PlacedPool(workers, isolate=settings.isolate, elsewhere=elsewhere)
         yield await stack.enter_async_context(pool)
 
 
-def _mcp_pool(target: str) -> Pool:
+def _mcp_pool(settings: Settings) -> Pool:
     try:
         link, pools = import_module("envpool.mcp_link"), import_module("envpool.mcp_in")
     except ModuleNotFoundError as exc:
@@ -162,7 +165,8 @@ def _mcp_pool(target: str) -> Pool:
             f"mcp: the package {exc.name} is missing: pip install 'rehearsal[mcp]'"
         ) from exc
     token = os.environ.get("REHEARSE_TOKEN", "")
-    pool: Pool = pools.McpPool(link.McpSettings(target, token=token))
+    target = link.McpSettings(settings.mcp, token=token, environment=settings.mcp_env)
+    pool: Pool = pools.McpPool(target)
     return pool
 
 

@@ -146,6 +146,7 @@ def episode_digest(trajectory: Trajectory) -> str:
             ended.answer,
             ended.error,
             None if ended.state is None else (ended.state.template, ended.state.digest),
+            *ended.checked,
         ),
     )
     try:

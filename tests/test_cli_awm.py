@@ -1,6 +1,7 @@
 """The command line on AWM records: imported or not, they are worlds like any other."""
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -112,3 +113,86 @@ def test_oracles_are_not_made_up(rehearse: Rehearse) -> None:
     status, _, err = rehearse("run", "--awm", AWM, NAME, "-p", "oracle")
     assert status == 2
     assert f"{NAME}:0 has no oracle" in err
+
+
+def _broken(folder: Path) -> Path:
+    """The fixture's folder with records that cannot be used beside the one that can."""
+    shutil.copytree(AWM, folder)
+    for file, key in (
+        ("gen_tasks", "tasks"),
+        ("gen_db", "db_schema"),
+        ("gen_sample", "sample_data"),
+    ):
+        path = folder / f"{file}.jsonl"
+        row = json.loads(path.read_text())
+        with path.open("a") as lines:
+            for name in ("no_code", "no_python", "no_import"):
+                lines.write(json.dumps({"scenario": name, key: row[key]}) + "\n")
+    codes = {"no_code": "", "no_python": "def (:", "no_import": "import no_such_module\n"}
+    with (folder / "gen_envs.jsonl").open("a") as lines:
+        for name, code in codes.items():
+            lines.write(json.dumps({"scenario": name, "full_code": code}) + "\n")
+        lines.write('{"scenario": "cut_off", "full_co')
+    return folder
+
+
+def test_broken_records_are_refused_one_by_one(
+    rehearse: Rehearse, worlds: Path, tmp_path: Path
+) -> None:
+    """A truncated line, a record without code, code that does not parse or import: each is listed
+    with file, line and reason, the others are imported, and the exit status is 1."""
+    folder = _broken(tmp_path / "broken")
+    status, out, _ = rehearse("import", "awm", folder)
+    assert status == 1
+    assert sorted(path.name for path in worlds.iterdir()) == [NAME]
+    refused = {line.split()[1].rstrip(":"): line for line in out.splitlines() if "refused" in line}
+    for number, (name, reason) in enumerate(
+        [
+            ("no_code", "full_code"),
+            ("no_python", "full_code: line 1: invalid syntax"),
+            ("no_import", "no_such_module"),
+            ("cut_off", "JSON"),
+        ],
+        start=2,
+    ):
+        assert f"gen_envs.jsonl: line {number}:" in refused[name], refused[name]
+        assert reason in refused[name]
+
+
+def test_code_that_reaches_out_ends_its_episode(rehearse: Rehearse, tmp_path: Path) -> None:
+    """A tool that does what it may not ends its episodes as the world's fault, with a sentence,
+    and the others go on."""
+    folder = tmp_path / "reaching"
+    shutil.copytree(AWM, folder)
+    path = folder / "gen_envs.jsonl"
+    row = json.loads(path.read_text())
+    place = "async def get_cart() -> CartResponse:\n"
+    assert place in row["full_code"]
+    row["full_code"] = row["full_code"].replace(place, place + '    open("/etc/passwd").read()\n')
+    path.write_text(json.dumps(row))
+    script = tmp_path / "script.jsonl"
+    calls = {"0": "get_cart", "1": "list_addresses"}
+    script.write_text(
+        "\n".join(
+            json.dumps(
+                {
+                    "scenario": NAME,
+                    "task": task,
+                    "calls": [{"name": name, "arguments": {}}],
+                    "answer": "Done.",
+                }
+            )
+            for task, name in calls.items()
+        )
+    )
+    run = tmp_path / "run"
+    report = json_of(
+        rehearse,
+        *("run", "--awm", folder, f"{NAME}:0", f"{NAME}:1", "-n", 8),
+        *("-p", "scripted", "--script", script, "-o", run),
+    )
+    assert report["endings"] == {"world_error": 4, "answered": 4}
+    assert report["labels"] == {"environment_error": 4, "agent_error": 4}
+    status, out, _ = rehearse("show", run, "e000000")
+    assert status == 0
+    assert "the code tried to open /etc/passwd" in " ".join(out.split())

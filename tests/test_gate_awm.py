@@ -16,7 +16,7 @@ from tests.hosted import HEAD, small
 
 CODE = (
     HEAD
-    + '''
+    + """
 @app.get("/notes", operation_id="list_notes")
 def list_notes():
     session = Session()
@@ -32,23 +32,23 @@ def add_note(text: str):
     session.commit()
     session.close()
     return {"added": text}
-'''
+"""
 )
-BROKEN = '''
+BROKEN = """
 @app.get("/broken", operation_id="broken")
 def broken(number: int = 0):
     return [][number]
-'''
-PICKY = '''
+"""
+PICKY = """
 @app.get("/notes/{note_id}", operation_id="get_note")
 def get_note(note_id: int):
     raise HTTPException(404)
-'''
-ODD = '''
+"""
+ODD = """
 @app.get("/odd", operation_id="odd")
 def odd():
     return id(object()) and open("/proc/self/stat").read()
-'''
+"""
 HAS = """
 import sqlite3
 def verify_task_completion(initial_db_path, final_db_path, final_answer=None):

@@ -75,6 +75,7 @@ RUN_FLAGS = (
     *POOL_FLAGS,
     click.option("--pool", metavar="URL", help="Lease worlds from `rehearse serve` there."),
     click.option("--mcp", metavar="TARGET", help="The world: an MCP server's URL or command."),
+    click.option("--mcp-env", multiple=True, help="A variable that the command inherits."),
     click.option("--bus", metavar="URL", help="Publish on a broker: mqtt[s]://user@host:port."),
     click.option("--config", type=click.Path(path_type=Path), help="Settings in TOML."),
     click.option("-o", "--output", type=click.Path(path_type=Path), help="The run's folder."),

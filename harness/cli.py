@@ -13,17 +13,34 @@ from harness.errors import HarnessError
 from harness.process import quiet_logs
 from harness.session import only
 from harness.verbs import look, play, worlds
+from harness.verbs.judges import Judges
+from judge import gate_awm, gate_report, judging
+from judge.court import CodeCourt
 from judge.errors import JudgeError
+from judge.judging import Tally
+from judge.rewards import PROFILES
 from scenarios.errors import ScenarioError
 
 _EXPECTED = (HarnessError, ScenarioError, PoolError, JudgeError)
 
 
+JUDGES = Judges(
+    court=lambda pool, scenarios, rewards: CodeCourt(pool, scenarios, PROFILES[rewards]),
+    tally=Tally,
+    tell_summary=judging.render,
+    check=gate_awm.check,
+    unreadable=gate_report.unreadable,
+    tell_reports=gate_report.tell,
+)
+
+
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(package_name="rehearsal")
 @click.option("-v", "--verbose", count=True, help="Log what happens (-vv: everything).")
-def cli(verbose: int) -> None:
+@click.pass_context
+def cli(context: click.Context, verbose: int) -> None:
     """A rehearsal room for tool-using agents."""
+    context.obj = JUDGES
     quiet_logs(verbose)
 
 

@@ -23,7 +23,7 @@ from envpool.errors import PoolError, SeedError, WorldError
 from envpool.held import HeldWorld
 from envpool.placed import PlacedPool
 from envpool.types import Env, StoredState, ToolResult, ToolSpec
-from judge.gate import DEFAULT_SETTINGS, GateSettings
+from judge.gate import DEFAULT_SETTINGS, GateSettings, check_scenario
 from judge.gate_report import Failure, Report
 from judge.played import told
 from judge.probe import Prober
@@ -33,6 +33,13 @@ T = TypeVar("T")
 Which = Literal["code", "sql"]
 _STATES = 5  # states left by probes on which every verifier is tried
 _AT_ONCE = 8  # tools probed and tasks verified side by side
+
+
+async def check(scenario: Scenario, pool: PlacedPool) -> Report:
+    """Every check on a scenario of either kind."""
+    if scenario.awm is None:
+        return check_scenario(scenario)
+    return await check_record(scenario, pool)
 
 
 async def check_record(

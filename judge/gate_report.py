@@ -81,3 +81,15 @@ def render(reports: Sequence[Report], console: Console) -> None:
         console.print(line, soft_wrap=True)
     for tool in total.unreached:
         console.print(Text.assemble(("unreached ", "yellow"), tool), soft_wrap=True)
+
+
+def unreadable(world: str, why: str) -> Report:
+    """The report on a package that cannot be read."""
+    return Report(worlds=1, names=(world,), failures=(Failure(world, "", "package", why),))
+
+
+def tell(reports: Sequence[Report], console: Console) -> tuple[Report, bool]:
+    """Render the reports; gives them as one, and whether nothing failed."""
+    render(reports, console)
+    total = merged(reports)
+    return total, total.ok

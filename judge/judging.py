@@ -7,6 +7,7 @@ from typing import Protocol
 import anyio
 import anyio.lowlevel
 import msgspec
+from rich.console import Console
 
 from harness.bus import Subscription
 from harness.events import EpisodeEnded, EpisodeStarted, Judged, Label, StepTaken
@@ -161,3 +162,17 @@ def summarise(verdicts: Iterable[tuple[Trajectory, Judged]]) -> Summary:
     for trajectory, judged in verdicts:
         tally.add(trajectory, judged)
     return tally.summary()
+
+
+def render(summary: Summary, console: Console) -> None:
+    """The summary for a terminal."""
+
+    def say(text: str) -> None:
+        console.print(text, highlight=False, markup=False)
+
+    reward = "none" if summary.mean_reward is None else f"{summary.mean_reward:.3f}"
+    say(f"{summary.episodes} episodes judged, mean reward {reward}")
+    for label, count in summary.labels.items():
+        say(f"  {label:<20} {count:,}")
+    for left in summary.unjudged_episodes:
+        say(f"  unjudged {left.episode}: {left.why}")

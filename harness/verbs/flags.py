@@ -11,13 +11,11 @@ from rich.console import Console
 
 from harness.config import Settings, choices_of, difference, resolve
 from harness.errors import SettingsError
-from harness.launch import CourtOf
 from harness.store import write_atomically
-from judge.court import CodeCourt
-from judge.rewards import PROFILES
 
 
 def choice(field: str) -> click.Choice[str]:
+    """The words that a setting may have."""
     return click.Choice(choices_of(field))
 
 
@@ -128,8 +126,3 @@ def write_json(result: Any, json_file: str | None) -> None:
 def console_of(json_file: str | None) -> Console:
     """Where a person reads: standard error when JSON takes standard output."""
     return Console(stderr=json_file == "-")
-
-
-def court_of(settings: Settings) -> CourtOf:
-    """What makes the judge of a run of these settings."""
-    return lambda pool, scenarios: CodeCourt(pool, scenarios, PROFILES[settings.rewards])

@@ -25,11 +25,9 @@ from harness.replay import ReplayReport, WhatIfReport, what_if
 from harness.replay import replay as replay_log
 from harness.replay_report import render_replay, render_what_if
 from harness.show import render_episode, render_run
-from harness.verbs.flags import JSON, console_of, write_json
+from harness.verbs.flags import JSON, choice, console_of, write_json
+from harness.verbs.judges import Judges
 from harness.watch import watch as watch_run
-from judge.court import CodeCourt
-from judge.judging import Summary, Tally
-from judge.rewards import PROFILES
 from scenarios.catalogue import find
 from scenarios.errors import ScenarioError
 from scenarios.foreign import read_foreign
@@ -55,11 +53,14 @@ def show_command(folder: Path, episode: str | None) -> None:
 @_RUN
 @click.option("--world", type=click.Path(path_type=Path), help="What if: a changed package.")
 @JSON
-def replay_command(folder: Path, world: Path | None, json_file: str | None) -> None:
+@click.pass_obj
+def replay_command(
+    judges: Judges, /, folder: Path, world: Path | None, json_file: str | None
+) -> None:
     """Execute every call again and compare; ends with 1 when something diverged."""
     console = console_of(json_file)
     if world is not None:
-        changes: WhatIfReport = run(_what_if, folder, find(str(world)))
+        changes: WhatIfReport = run(_what_if, judges, folder, find(str(world)))
         render_what_if(changes, console)
         write_json(changes, json_file)
         return
@@ -76,11 +77,11 @@ async def _replay(folder: Path) -> ReplayReport:
             return await replay_log(reader, pool, _scenario_of(folder))
 
 
-async def _what_if(folder: Path, changed: Scenario) -> WhatIfReport:
+async def _what_if(judges: Judges, folder: Path, changed: Scenario) -> WhatIfReport:
     with open_reader(folder) as reader:
         async with pool_of(_settings(folder)) as pool:
             await pool.host(changed)
-            court = CodeCourt(pool, [changed], PROFILES[_rewards(folder)])
+            court = judges.court(pool, [changed], _rewards(folder))
             return await what_if(reader, pool, changed, court.verdict)
 
 
@@ -99,24 +100,21 @@ def _rewards(folder: Path) -> str:
 @click.command("judge")
 @_RUN
 @click.option("--mode", type=click.Choice(["code"]), default="code", help="Which judge.")
-@click.option("--rewards", type=click.Choice(sorted(PROFILES)), help="Default: the run's.")
+@click.option("--rewards", type=choice("rewards"), help="Default: the run's.")
 @JSON
-def judge_command(folder: Path, mode: str, rewards: str | None, json_file: str | None) -> None:
+@click.pass_obj
+def judge_command(
+    judges: Judges, /, folder: Path, mode: str, rewards: str | None, json_file: str | None
+) -> None:
     """Judge a run again from its log; the new verdicts are appended to it."""
-    summary: Summary = run(_judge_again, folder, rewards or _rewards(folder))
-    console = console_of(json_file)
-    reward = "none" if summary.mean_reward is None else f"{summary.mean_reward:.3f}"
-    console.print(f"{summary.episodes} episodes judged, mean reward {reward}", highlight=False)
-    for label, count in summary.labels.items():
-        console.print(f"  {label:<20} {count:,}", highlight=False)
-    for left in summary.unjudged_episodes:
-        console.print(f"  unjudged {left.episode}: {left.why}", highlight=False)
+    summary = run(_judge_again, judges, folder, rewards or _rewards(folder))
+    judges.tell_summary(summary, console_of(json_file))
     write_json(summary, json_file)
 
 
-async def _judge_again(folder: Path, rewards: str) -> Summary:
+async def _judge_again(judges: Judges, folder: Path, rewards: str) -> Any:
     scenario_of = _scenario_of(folder)
-    tally = Tally()
+    tally = judges.tally()
     async with AsyncExitStack() as stack:
         with open_reader(folder):
             pass  # a folder without a log is refused, and gets none
@@ -128,7 +126,7 @@ async def _judge_again(folder: Path, rewards: str) -> Summary:
         for scenario in scenarios:
             if scenario.foreign is None:  # whose findings are in the log
                 await pool.host(scenario)
-        court = CodeCourt(pool, scenarios, PROFILES[rewards])
+        court = judges.court(pool, scenarios, rewards)
         progress = reader.progress()
         recorder = Recorder(log)
         for trajectory in reader.trajectories():

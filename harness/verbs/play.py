@@ -17,12 +17,16 @@ from harness.meters import Meters
 from harness.plan import chosen_tasks
 from harness.report import RunReport, render_bench, render_run_report, render_sweep, report_of
 from harness.store import write_atomically
-from harness.verbs.flags import console_of, court_of, run_flags, settings_of, write_json
+from harness.verbs.flags import console_of, run_flags, settings_of, write_json
+from harness.verbs.judges import Judges
 
 
 @click.command("run")
 @run_flags
+@click.pass_obj
 def run_command(
+    judges: Judges,
+    /,
     config: Path | None,
     output: Path | None,
     resume: bool,
@@ -37,7 +41,7 @@ def run_command(
     if dry_run:
         _print_settings(settings)
         return
-    launch(settings, output, resume=resume, court_of=court_of(settings))
+    launch(settings, output, resume=resume, court_of=judges.court_of(settings))
     report = _report(output)
     write_atomically(output / "report.json", msgspec.json.format(msgspec.json.encode(report)))
     console = console_of(json_file)
@@ -49,7 +53,10 @@ def run_command(
 @click.command("bench")
 @run_flags
 @click.option("--sweep", metavar="FIELD=A,B,C", help="Bench once for each value of a setting.")
+@click.pass_obj
 def bench_command(
+    judges: Judges,
+    /,
     config: Path | None,
     output: Path | None,
     resume: bool,
@@ -67,7 +74,7 @@ def bench_command(
         return
     console = console_of(json_file)
     if sweep is None:
-        report = _bench(settings, output)
+        report = _bench(judges, settings, output)
         render_bench(report, console)
         write_json(report, json_file)
         return
@@ -75,21 +82,21 @@ def bench_command(
     reports = []
     for value, one in runs:
         folder = None if output is None else output / f"{name}-{value}"
-        reports.append((value, _bench(one, folder)))
+        reports.append((value, _bench(judges, one, folder)))
     render_sweep(name, reports, console)
     write_json({"sweep": name, "runs": [{name: v, "bench": r} for v, r in reports]}, json_file)
 
 
-def _bench(settings: Settings, output: Path | None) -> BenchReport:
+def _bench(judges: Judges, settings: Settings, output: Path | None) -> BenchReport:
     if output is not None:
-        report = _measured(settings, output)
+        report = _measured(judges, settings, output)
         write_atomically(output / "report.json", msgspec.json.format(msgspec.json.encode(report)))
         return report
     with tempfile.TemporaryDirectory(prefix="rehearse-") as folder:
-        return _measured(settings, Path(folder) / "bench")
+        return _measured(judges, settings, Path(folder) / "bench")
 
 
-def _measured(settings: Settings, folder: Path) -> BenchReport:
+def _measured(judges: Judges, settings: Settings, folder: Path) -> BenchReport:
     tasks = chosen_tasks(settings.scenarios, finder(settings))
     scenarios = list({scenario.digest: scenario for scenario, _ in tasks}.values())
 
@@ -103,7 +110,9 @@ def _measured(settings: Settings, folder: Path) -> BenchReport:
             bare_elsewhere_s=await bare_outside_s(folder, pool, scenarios),
         )
 
-    launched = launch(settings, folder, resume=False, court_of=court_of(settings), after=report)
+    launched = launch(
+        settings, folder, resume=False, court_of=judges.court_of(settings), after=report
+    )
     measured: BenchReport = launched.after
     return msgspec.structs.replace(measured, policy=launched.policy)
 

@@ -27,12 +27,10 @@ from harness.launch import finder, pool_of
 from harness.process import allow_many_files, run
 from harness.show_world import WorldReport, render_world, world_report
 from harness.verbs.flags import JSON, console_of, pool_flags, write_json
-from judge.gate import check_scenario
-from judge.gate_awm import check_record
-from judge.gate_report import Failure, Report, merged, render
+from harness.verbs.judges import Judges
 from scenarios.awm.importing import ImportReport, import_awm
 from scenarios.awm.records import CLOCK
-from scenarios.catalogue import is_trusted, listed
+from scenarios.catalogue import listed
 from scenarios.errors import PackageError
 from scenarios.format import Scenario, Seeding
 
@@ -81,17 +79,19 @@ async def _about(settings: Settings, scenario: Scenario) -> WorldReport:
 @click.argument("paths", nargs=-1, required=True, metavar="PATH...")
 @pool_flags
 @JSON
-def check_command(paths: Sequence[str], json_file: str | None, **flags: Any) -> None:
+@click.pass_obj
+def check_command(
+    judges: Judges, /, paths: Sequence[str], json_file: str | None, **flags: Any
+) -> None:
     """Prove worlds: the quality gate. Ends with 1 when a check fails."""
-    reports: list[Report] = run(_checked, resolve(None, flags), paths)
-    render(reports, console_of(json_file))
-    total = merged(reports)
+    reports = run(_checked, judges, resolve(None, flags), paths)
+    total, is_ok = judges.tell_reports(reports, console_of(json_file))
     write_json(total, json_file)
-    if not total.ok:
+    if not is_ok:
         sys.exit(1)
 
 
-async def _checked(settings: Settings, paths: Sequence[str]) -> list[Report]:
+async def _checked(judges: Judges, settings: Settings, paths: Sequence[str]) -> list[Any]:
     find = finder(settings)
     reports = []
     async with pool_of(settings) as pool:
@@ -99,14 +99,9 @@ async def _checked(settings: Settings, paths: Sequence[str]) -> list[Report]:
             try:
                 scenario = find(path)
             except PackageError as exc:
-                name = Path(path).name
-                failure = Failure(name, "", "package", str(exc))
-                reports.append(Report(worlds=1, names=(name,), failures=(failure,)))
-                continue
-            if is_trusted(scenario):
-                reports.append(check_scenario(scenario))
+                reports.append(judges.unreadable(Path(path).name, str(exc)))
             else:
-                reports.append(await check_record(scenario, pool))
+                reports.append(await judges.check(scenario, pool))
     return reports
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from harness.log_reader import open_reader
 from tests.cli import Rehearse, json_of
 
 AWM = Path(__file__).parent / "fixtures" / "awm"
@@ -90,6 +91,22 @@ def test_a_record_runs_without_an_import(rehearse: Rehearse, tmp_path: Path) -> 
     assert report["labels"] == {"completed": 1}
     again = json_of(rehearse, "replay", run)
     assert (again["episodes"], again["divergences"]) == (1, [])
+
+
+def test_the_seeding_is_logged_with_each_episode(rehearse: Rehearse, tmp_path: Path) -> None:
+    """Every episode says how its world was seeded, and another seeding is another package."""
+    packages = set()
+    for seeding in ("awm", "openenv"):
+        run = tmp_path / seeding
+        json_of(
+            rehearse,
+            *("run", "--awm", AWM, f"{NAME}:0", "--seeding", seeding, "-p", "noop", "-o", run),
+        )
+        with open_reader(run) as reader:
+            [trajectory] = reader.trajectories()
+        assert trajectory.started.seeding == seeding
+        packages.add(trajectory.started.package)
+    assert len(packages) == 2
 
 
 def test_doing_nothing_completes_nothing(rehearse: Rehearse) -> None:

@@ -28,6 +28,7 @@ import msgspec
 import structlog
 from anyio.abc import TaskStatus
 
+from envpool.own_tasks import OwnTasks
 from harness.bus import DEPTH, check_kinds
 from harness.errors import BusError
 from harness.events import Kind, Record, kind_of
@@ -47,7 +48,6 @@ from harness.mqtt_wire import (
     page_of,
     topic,
 )
-from harness.own_tasks import OwnTasks
 
 History = Callable[[Position], Awaitable[Sequence[tuple[Position, Record]]]]
 """The log's next records after a position, some hundreds at most; none at its end."""

@@ -14,6 +14,7 @@ from rich.console import Console
 from rich.live import Live
 from rich.text import Text
 
+from envpool.own_tasks import OwnTasks
 from harness.bus import Subscription
 from harness.events import (
     EpisodeEnded,
@@ -26,7 +27,6 @@ from harness.events import (
 )
 from harness.messages import Answer, FormatError
 from harness.mqtt_wire import Status
-from harness.own_tasks import OwnTasks
 
 SPAN = 10.0  # seconds of the run over which speed is measured
 _LONGEST = 60  # characters of a text in an event's line

@@ -19,6 +19,7 @@ import msgspec
 
 from envpool.errors import PoolError, SeedError
 from envpool.overlay import Overlay
+from envpool.own_tasks import OwnTasks
 from envpool.workers.codec import Frames, frame, request_of
 from envpool.workers.pool import Opens, WorkerPool, WorkerSettings
 from envpool.workers.wire import (
@@ -39,7 +40,6 @@ from envpool.workers.wire import (
     Verify,
 )
 from envpool.world import World
-from harness.own_tasks import OwnTasks
 
 Script = Callable[["FakeWorker", Request], Awaitable[Reply | bytes | None]]
 

@@ -15,7 +15,7 @@ import asyncio
 import json
 import math
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from types import TracebackType
 from typing import Any, Literal, Protocol
@@ -25,6 +25,7 @@ import msgspec
 
 from envpool.errors import PoolError, SeedError, ToolsetError, WorldError
 from envpool.held import HeldEnv, HeldWorld
+from envpool.own_tasks import OwnTasks
 from envpool.types import Env, StoredState
 from envpool.workers.dispatch import Dispatcher
 from envpool.workers.link import CallJob, Job, Link, WorkerProcess
@@ -92,6 +93,7 @@ class Spawns(Protocol):
         """A worker, whose first frame is Ready. Raises PoolError."""
 
 
+_Soon = tuple[Callable[..., Coroutine[Any, Any, None]], tuple[Any, ...]]
 Opens = Callable[[WorkerSettings], AbstractAsyncContextManager[Spawns]]
 
 
@@ -148,6 +150,10 @@ class WorkerPool:
         self._hosting: dict[str, anyio.Lock] = {}
         self._gone_cpu_s = 0.0  # of workers that are gone
         self._num_started = 0
+        # Tasks to be begun. Callbacks of sockets ask for them, and anyio begins none from there.
+        self._soon = asyncio.Queue[
+            tuple[Callable[..., Coroutine[Any, Any, None]], tuple[Any, ...]]
+        ]()
         self._stack = AsyncExitStack()
 
     def __repr__(self) -> str:
@@ -166,9 +172,10 @@ class WorkerPool:
         async with AsyncExitStack() as stack:
             self._spawns = await stack.enter_async_context(self._opens(settings))
             self.level = self._spawns.level
-            self._tasks = await anyio.create_task_group().__aenter__()
-            stack.push_async_exit(self._end)
+            self._tasks = await stack.enter_async_context(OwnTasks())
+            stack.callback(self._end)
             self._tasks.start_soon(self._look)
+            self._tasks.start_soon(self._begin_tasks)
             self._dispatcher.open()
             await self._up.wait()
             if self._dispatcher.staff.fault:
@@ -311,14 +318,14 @@ class WorkerPool:
         return Load(0, world.scenario, self._sources[package], world.template.image)
 
     def start_worker(self) -> None:
-        self._tasks.start_soon(self._start)
+        self._soon.put_nowait((self._start, ()))
 
     def joined(self, link: Link) -> None:
         if sum(link.ready for link in self._dispatcher.staff.links) >= self.settings.num_workers:
             self._up.set()
 
     def bury(self, link: Link, why: str, tell: Callable[[str], None]) -> None:
-        self._tasks.start_soon(self._bury, link, why, tell)
+        self._soon.put_nowait((self._bury, (link, why, tell)))
 
     # Tasks and what they use
 
@@ -368,6 +375,11 @@ class WorkerPool:
             tell(words)
         self._up_or_not()
 
+    async def _begin_tasks(self) -> None:
+        while True:
+            function, arguments = await self._soon.get()
+            self._tasks.start_soon(function, *arguments)
+
     async def _look(self) -> None:
         while True:
             await anyio.sleep(self.settings.look_every)
@@ -377,21 +389,10 @@ class WorkerPool:
         if self._dispatcher.staff.fault:
             self._up.set()
 
-    async def _end(
-        self,
-        kind: type[BaseException] | None,
-        exc: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        """End the workers and the tasks. What the block raises comes out as it is, not in a
-        group."""
+    def _end(self) -> None:
+        """End the workers; the pool's own tasks end next."""
         self._gone_cpu_s = self.cpu_s()
         self._dispatcher.close()
-        self._tasks.cancel_scope.cancel()
-        if isinstance(exc, anyio.get_cancelled_exc_class()):
-            await self._tasks.__aexit__(kind, exc, trace)
-        else:
-            await self._tasks.__aexit__(None, None, None)
 
 
 def sources_of(scenario: Scenario) -> dict[str, str]:

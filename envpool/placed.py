@@ -7,10 +7,12 @@ The workers are started when the first scenario that needs them is hosted, by th
 the pool: their own tasks end with it. So a scenario is hosted before it is leased.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from types import TracebackType
 from typing import Any, Literal
+
+import anyio
 
 from envpool.errors import PoolError
 from envpool.local import LocalPool
@@ -21,6 +23,7 @@ from envpool.workers.pool import WorkerPool, WorkerSettings
 from envpool.workers.wire import Verified
 from scenarios.format import Scenario, Task
 
+_AT_ONCE = 16  # scenarios that are hosted side by side
 Calls = list[tuple[str, Any]]  # of one episode: tool and arguments
 
 
@@ -85,6 +88,28 @@ class PlacedPool:
         if self._elsewhere is not None:
             return await self._elsewhere.host(scenario)
         return self._local.world(scenario)
+
+    async def host_all(self, scenarios: Iterable[Scenario]) -> None:
+        """Host several, side by side where workers do it. Raises the first's PoolError."""
+        wanted = {scenario.digest: scenario for scenario in scenarios}
+        faults: dict[str, Exception] = {}
+        room = anyio.CapacityLimiter(_AT_ONCE)
+
+        async def one(scenario: Scenario) -> None:
+            async with room:
+                try:
+                    await self.host(scenario)
+                except Exception as exc:
+                    faults[scenario.digest] = exc
+
+        if any(map(self.isolates, wanted.values())):
+            await self.start()
+        async with anyio.create_task_group() as group:
+            for scenario in wanted.values():
+                group.start_soon(one, scenario)
+        for digest in wanted:
+            if digest in faults:
+                raise faults[digest]
 
     def hosted(self, scenario: Scenario) -> States:
         return self._place(scenario).hosted(scenario)

@@ -109,8 +109,7 @@ class _Launching(msgspec.Struct, frozen=True):
         settings, client = self.settings, self.client
         async with AsyncExitStack() as stack:
             pool = await stack.enter_async_context(pool_of(settings))
-            for scenario in {scenario.digest: scenario for scenario, _ in self.tasks}.values():
-                await pool.host(scenario)
+            await pool.host_all(scenario for scenario, _ in self.tasks)
             parts = await _parts(settings, pool, self.tasks, client, self.court_of)
             _begin(self.folder, settings, self.tasks, level=pool.level)
             console = Console(stderr=True)

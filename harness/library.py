@@ -223,8 +223,7 @@ async def rehearse(
     async with AsyncExitStack() as stack:
         stack.enter_context(warnings_only())
         pool = await stack.enter_async_context(PlacedPool())
-        for scenario in {scenario.digest: scenario for scenario, _ in tasks}.values():
-            await pool.host(scenario)
+        await pool.host_all(scenario for scenario, _ in tasks)
         parts = Parts(
             pool=pool,
             policy=_Own(agent),

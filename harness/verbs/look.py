@@ -123,9 +123,8 @@ async def _judge_again(judges: Judges, folder: Path, rewards: str) -> Any:
         pool = await stack.enter_async_context(pool_of(_settings(folder)))
         worlds = reader.worlds().values()
         scenarios = [scenario_of(world.scenario, world.package) for world in worlds]
-        for scenario in scenarios:
-            if scenario.foreign is None:  # whose findings are in the log
-                await pool.host(scenario)
+        # The findings of foreign scenarios are in the log.
+        await pool.host_all(scenario for scenario in scenarios if scenario.foreign is None)
         court = judges.court(pool, scenarios, rewards)
         progress = reader.progress()
         recorder = Recorder(log)

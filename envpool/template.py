@@ -2,6 +2,7 @@
 
 import sqlite3
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing
 from datetime import UTC, datetime
 from hashlib import blake2b
 from pathlib import Path
@@ -131,18 +132,16 @@ def build(scenario: Scenario, vfs: OverlayVFS) -> Template:
 def template_of(pages: tuple[bytes, ...], vfs: OverlayVFS, path: Path) -> Template:
     """The template of a seeded database's pages. Raises SeedError naming `path`, where its tables
     come from. It does not write, and reads what an untrusted worker made."""
-    connection = vfs.connect(OverlayFile(pages, Overlay({}, len(pages), 0)))
     try:
-        connection.execute("PRAGMA query_only=ON").fetchall()
-        connection.execute("PRAGMA cell_size_check=ON").fetchall()
-        tables = tables_of(connection, path)
-        if not tables:
-            raise SeedError(f"{path}: it creates no table")
-        total = sum_of(connection, tables)
+        with closing(vfs.connect(OverlayFile(pages, Overlay({}, len(pages), 0)))) as connection:
+            connection.execute("PRAGMA query_only=ON").fetchall()
+            connection.execute("PRAGMA cell_size_check=ON").fetchall()
+            tables = tables_of(connection, path)
+            if not tables:
+                raise SeedError(f"{path}: it creates no table")
+            total = sum_of(connection, tables)
     except apsw.Error as exc:
         raise SeedError(f"{path}: its database cannot be read: {exc}") from exc
-    finally:
-        connection.close()
     digest = blake2b(b"".join(pages), digest_size=16).hexdigest()
     return Template(pages, digest, tables, total)
 

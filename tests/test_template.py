@@ -8,7 +8,7 @@ import pytest
 
 from envpool.errors import SeedError
 from envpool.overlay import PAGE
-from envpool.template import Table, Template, build, clock_of
+from envpool.template import Table, Template, build, clock_of, template_of
 from scenarios.catalogue import BUNDLED, bundled_names
 from scenarios.format import Scenario, read
 from tests.ledger import DATA, HEAD, SCHEMA, ledger
@@ -178,3 +178,14 @@ def test_a_key_with_null_is_told_apart_by_its_rowid(tmp_path: Path) -> None:
     known = table(tmp_path, "CREATE TABLE t (a TEXT PRIMARY KEY, b);")
     assert known.key_of(3, (None, "x")) == (None, 3)
     assert known.key_of(3, ("k", "x")) == ("k",)
+
+
+@pytest.mark.parametrize("page", [b"x" * PAGE, b"\0" * PAGE], ids=["letters", "zeros"])
+def test_pages_that_are_no_database(tmp_path: Path, page: bytes) -> None:
+    """Whatever pages an untrusted worker sends, a template is refused with a sentence."""
+    vfs = clock_of(ledger(tmp_path / "ledger"))
+    try:
+        with pytest.raises(SeedError, match=r"server\.py: its database cannot be read"):
+            template_of((page, page), vfs, Path("server.py"))
+    finally:
+        vfs.unregister()

@@ -8,8 +8,9 @@ Invariants:
 - A state changes by an answer that was checked, or not at all: a call that was cancelled, refused
   or lost has changed nothing here. One answer is applied once; a version is never used twice.
 - After a WorldError the world is broken, and every later use says the same sentence.
-- The digest that leaves by `state()` was counted here, from the pages: code that lies about what it
-  did ends its episode, and does not reach the log.
+- The changed rows of each call lead from its digest before to its digest after, and the digest that
+  leaves by `state()` was counted here, from the pages: code that lies about what it did ends its
+  episode.
 """
 
 import itertools
@@ -21,7 +22,7 @@ from typing import Any, Protocol
 import anyio
 
 from envpool.database import StateView
-from envpool.digest import written
+from envpool.digest import moved, written
 from envpool.errors import SeedError, WorldError
 from envpool.guarded import GuardedVFS
 from envpool.overlay import PAGE, Overlay, OverlayFile
@@ -29,6 +30,7 @@ from envpool.states import States
 from envpool.template import arithmetic_of, day_of, template_of
 from envpool.types import StoredState, ToolResult, ToolSpec
 from envpool.workers.wire import Answer, Loaded, Snapshot
+from scenarios.api import Row
 from scenarios.format import Scenario
 
 MAX_PAGES = 65_536  # of a world: 64 MiB
@@ -219,11 +221,24 @@ class HeldEnv:
             raise WorldError(f"{self._place()} was reset while {name} ran")
         if answer.violation:
             raise self._break(answer.violation)
-        if fault := fault_of(answer):
+        if fault := fault_of(answer) or self._fault_of_changes(answer):
             self._executor.distrust(self, fault)
             raise self._break(fault)
         self._take(answer)
         return ToolResult(answer.text, answer.error, answer.changes, answer.digest)
+
+    def _fault_of_changes(self, answer: Answer) -> str:
+        """What speaks against the rows that a call is said to have changed; empty: nothing. They
+        must lead from the digest before it to the one after it."""
+        total = self.overlay.total
+        try:
+            for change in answer.changes:
+                total = moved(total, change.table, _values(change.before), _values(change.after))
+        except (OverflowError, TypeError, UnicodeEncodeError) as exc:
+            return f"the worker told rows that cannot be: {exc}"
+        if total == int(answer.digest, 16):
+            return ""
+        return "the rows that it is said to have changed do not lead to the digest that was told"
 
     def _take(self, answer: Answer) -> None:
         """Go on to the state after a call."""
@@ -275,6 +290,10 @@ class HeldEnv:
         self._broken = f"{self._place()} is broken: {why}"
         self._renew()
         return WorldError(self._broken)
+
+
+def _values(row: Row | None) -> tuple[Any, ...] | None:
+    return None if row is None else tuple(row.values())
 
 
 def pages_of(image: bytes, path: Path) -> tuple[bytes, ...]:

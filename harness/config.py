@@ -112,12 +112,20 @@ def log_id_of(run_toml: Path) -> str:
     return str(_table(run_toml).get("environment", {}).get("log_id") or run_toml.parent.name)
 
 
+_WHERE_AND_HOW_FAST = frozenset(
+    {
+        *("concurrency", "bus", "mqtt", "max_attempts", "request_timeout", "client"),
+        *("pool", "workers", "worker_memory_mb", "sandbox"),
+    }
+)
+
+
 def difference(saved_file: Path, settings: Settings) -> str | None:
     """The first setting in which a run that shall go on differs from the one that began; None
     when they agree. Where and how fast it runs may differ."""
     before = resolve(saved_file, {})
     for name in Settings.__struct_fields__:
-        if name in ("concurrency", "bus", "mqtt", "max_attempts", "request_timeout", "client"):
+        if name in _WHERE_AND_HOW_FAST:
             continue
         old, new = getattr(before, name), getattr(settings, name)
         if old != new:

@@ -1,6 +1,7 @@
 """The judge of a run: the code judge over the worlds of the run's scenarios."""
 
 from collections.abc import Awaitable, Callable, Iterable
+from functools import partial
 from typing import Protocol
 
 from envpool.states import States
@@ -12,6 +13,7 @@ from judge.code import CodeJudge
 from judge.errors import JudgeError
 from judge.foreign import ForeignJudge
 from judge.isolated import IsolatedJudge, Verifies
+from judge.judging import Later
 from judge.rewards import AWM, RewardProfile
 from scenarios.format import Scenario
 
@@ -51,8 +53,8 @@ class CodeCourt:
         """Judge every episode that ends, until the bus is closed (see judge.judging.serve)."""
         await judging.serve(subscription, self, record)
 
-    def judge(self, trajectory: Trajectory) -> Judged | Awaitable[Judged]:
-        """The verdict on an episode that is over, to be awaited where a worker is asked;
+    def judge(self, trajectory: Trajectory) -> Judged | Later:
+        """The verdict on an episode that is over, or where it is waited for, as a worker is asked;
         ValueError when it is not over.
 
         Raises JudgeError for a scenario that is none of the court's.
@@ -64,12 +66,14 @@ class CodeCourt:
                 f"episode {trajectory.episode!r} belongs to scenario {started.scenario!r}, "
                 "which this judge was not given"
             )
+        if isinstance(judge, IsolatedJudge):
+            return partial(judge.judge, trajectory)
         return judge.judge(trajectory)
 
     async def verdict(self, trajectory: Trajectory) -> Judged:
         """The same, awaited."""
         given = self.judge(trajectory)
-        return given if isinstance(given, Judged) else await given
+        return given if isinstance(given, Judged) else await given()
 
 
 def _judge_of(pool: Hosts, scenario: Scenario, profile: RewardProfile) -> AnyJudge:

@@ -19,11 +19,14 @@ _SLICE = 0.005  # seconds of judging between two turns of the loop; one verdict 
 _AT_ONCE = 64  # verdicts that are waited for
 
 
+Later = Callable[[], Awaitable[Judged]]  # a verdict that takes time: call it and wait
+
+
 class Judge(Protocol):
     """Says what an episode is worth."""
 
-    def judge(self, trajectory: Trajectory) -> Judged | Awaitable[Judged]:
-        """The verdict on an episode that is over; one that takes time is awaited, beside
+    def judge(self, trajectory: Trajectory) -> Judged | Later:
+        """The verdict on an episode that is over; one that takes time is waited for beside
         others."""
 
 
@@ -57,9 +60,9 @@ async def _serve(
     live: dict[tuple[str, int], Assembly] = {}
     room = anyio.CapacityLimiter(_AT_ONCE)
 
-    async def later(key: tuple[str, int], verdict: Awaitable[Judged]) -> None:
+    async def wait(key: tuple[str, int], verdict: Later) -> None:
         async with room:
-            await record(*key, await verdict)
+            await record(*key, await verdict())
 
     async with anyio.create_task_group() as waiting:
         while True:
@@ -82,7 +85,7 @@ async def _serve(
                     if isinstance(verdict, Judged):
                         await record(*key, verdict)
                     else:
-                        waiting.start_soon(later, key, verdict)
+                        waiting.start_soon(wait, key, verdict)
                     if time.perf_counter() > slice_ends:
                         await anyio.lowlevel.checkpoint()
                         slice_ends = time.perf_counter() + _SLICE

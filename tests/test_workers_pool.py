@@ -14,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from envpool import guarded
+from envpool.digest import moved, written
 from envpool.errors import PoolError, SeedError, StateError, ToolsetError, WorldError
 from envpool.local import LocalPool
 from envpool.overlay import PAGE
@@ -36,6 +37,7 @@ from envpool.workers.wire import (
     Stale,
     Verified,
 )
+from scenarios.api import RowChange
 from scenarios.format import Scenario
 from tests.fake_worker import Dies, FakeWorker, FakeWorkers, Script, fake_pool, obedient
 from tests.ledger import ledger
@@ -550,6 +552,15 @@ async def test_a_world_that_nobody_can_host_any_more_ends(scenario: Scenario) ->
 
 # Lies --------------------------------------------------------------------------------------------
 
+NOTE = RowChange("journal", (9,), None, {"what": "what never was"})
+
+
+def consistent(request: Call) -> Answer:
+    """A row made up, with the digest that it would lead to, and no page that holds it."""
+    assert request.state is not None and NOTE.after is not None
+    total = moved(int(request.state.digest, 16), NOTE.table, None, tuple(NOTE.after.values()))
+    return answer(request, changes=(NOTE,), digest=written(total))
+
 
 @pytest.mark.parametrize(
     ("lie", "sentence"),
@@ -568,6 +579,8 @@ async def test_a_world_that_nobody_can_host_any_more_ends(scenario: Scenario) ->
         (lambda r: answer(r, pages={-1: b"x" * PAGE}, num_pages=9), "a page -1 of 1024 bytes"),
         (lambda r: answer(r, pages={1: b"x" * PAGE}, num_pages=2**31), "has 2147483648 pages"),
         (lambda r: answer(r, memory=b"x" * 2**23), "its module memory has 8388608 bytes"),
+        (lambda r: answer(r, digest="1" * 32), "do not lead to the digest that was told"),
+        (lambda r: answer(r, changes=(NOTE,)), "do not lead to the digest that was told"),
     ],
 )
 async def test_what_cannot_be_ends_the_world(
@@ -590,7 +603,7 @@ async def test_what_cannot_be_ends_the_world(
 @pytest.mark.parametrize(
     ("lie", "sentence"),
     [
-        (lambda r: answer(r, digest="1" * 32), f"and {'1' * 32} was told: the tool's code inter"),
+        (consistent, "was told: the tool's code interfered"),
         (
             lambda r: answer(r, pages={0: b"x" * PAGE}, num_pages=20),
             "its pages cannot be read (.*): the tool's code interfered",
@@ -617,7 +630,7 @@ async def test_reading_a_state_ends(scenario: Scenario, monkeypatch: pytest.Monk
     monkeypatch.setattr(guarded, "SECONDS", 0.05)
     image = endless_image()
     pages = {n: image[n * PAGE : (n + 1) * PAGE] for n in range(len(image) // PAGE)}
-    lie = Told(lambda r: answer(r, pages=pages, num_pages=len(pages), digest="1" * 32))
+    lie = Told(lambda r: answer(r, pages=pages, num_pages=len(pages)))
     async with fake_pool(lie) as (pool, _), pool.lease(scenario) as env:
         await env.call("wipe", {}, "")
         with pytest.raises(WorldError, match=r"cannot be read \(.*nterrupt.* interfered"):

@@ -1,7 +1,7 @@
 """Judging a run: live, as a subscriber of the bus, or from its log; both give the same verdicts."""
 
 import time
-from collections.abc import Awaitable, Callable, Iterable, Iterator
+from collections.abc import Awaitable, Callable
 from typing import Protocol
 
 import anyio
@@ -91,16 +91,6 @@ async def _serve(
                         slice_ends = time.perf_counter() + _SLICE
 
 
-def judge_log(
-    trajectories: Iterable[Trajectory], judge: Callable[[Trajectory], Judged]
-) -> Iterator[tuple[Trajectory, Judged]]:
-    """The verdicts on logged episodes, one by one. Those that were cut off are left out: a
-    resumed run does them again."""
-    for trajectory in trajectories:
-        if trajectory.ended is not None:
-            yield trajectory, judge(trajectory)
-
-
 class Unjudged(msgspec.Struct, frozen=True):
     """An episode without a verdict, and why."""
 
@@ -157,14 +147,6 @@ class Tally:
             mean_reward=self._rewards / self._num_judged if self._num_judged else None,
             unjudged_episodes=tuple(self._unjudged),
         )
-
-
-def summarise(verdicts: Iterable[tuple[Trajectory, Judged]]) -> Summary:
-    """The summary of verdicts by a judge that asks no model."""
-    tally = Tally()
-    for trajectory, judged in verdicts:
-        tally.add(trajectory, judged)
-    return tally.summary()
 
 
 def render(summary: Summary, console: Console) -> None:

@@ -26,7 +26,7 @@ from harness.trajectory import Trajectory, assemble
 from judge.code import CodeJudge
 from judge.errors import VerifierError
 from judge.evidence import FormatFault, episode_digest
-from judge.judging import Summary, Unjudged, judge_log, serve, summarise
+from judge.judging import Summary, Tally, Unjudged, serve
 from judge.rewards import SPARSE
 from judge.verifier import Verifier
 from scenarios.checks import Finding
@@ -400,8 +400,8 @@ async def test_live_and_off_line_agree(batch: int, world: World) -> None:
         for trajectory in episodes
     ]
     off_line = {
-        (trajectory.episode, trajectory.attempt): judged
-        for trajectory, judged in judge_log(stored, CodeJudge(lambda _: library()).judge)
+        (trajectory.episode, trajectory.attempt): CodeJudge(lambda _: library()).judge(trajectory)
+        for trajectory in stored
     }
     assert live == off_line
     assert len(live) == len(episodes)
@@ -457,12 +457,6 @@ async def test_an_episode_whose_beginning_was_missed(missed: int, world: World) 
         await serve(Feed(news, 10), CodeJudge(lambda _: world), record)
 
 
-def test_what_was_cut_off_is_not_judged(world: World, judge: CodeJudge) -> None:
-    """An attempt without an end is left for the resumed run."""
-    live = msgspec.structs.replace(oracle(world, "overdue"), ended=None)
-    assert list(judge_log([live], judge.judge)) == []
-
-
 def test_the_summary_counts(world: World, judge: CodeJudge) -> None:
     """Labels, episodes left unjudged with their reason, and earlier verdicts that differ."""
     done = oracle(world, "overdue", name="a")
@@ -477,7 +471,10 @@ def test_the_summary_counts(world: World, judge: CodeJudge) -> None:
         idle,
         dead,
     ]
-    assert summarise(judge_log(trajectories, judge.judge)) == Summary(
+    tally = Tally()
+    for trajectory in trajectories:
+        tally.add(trajectory, judge.judge(trajectory))
+    assert tally.summary() == Summary(
         episodes=4,
         labels={
             Label.COMPLETED: 2,
@@ -492,7 +489,7 @@ def test_the_summary_counts(world: World, judge: CodeJudge) -> None:
         mean_reward=2 / 3,
         unjudged_episodes=(Unjudged("c", "the model could not answer: 503"),),
     )
-    empty = summarise([])
+    empty = Tally().summary()
     assert (empty.episodes, empty.mean_reward) == (0, None)
 
 

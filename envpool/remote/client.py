@@ -18,6 +18,7 @@ import structlog
 
 from envpool.errors import PoolError, SeedError, WorldError
 from envpool.held import HeldEnv, HeldWorld
+from envpool.held_pool import HeldPool
 from envpool.remote import messages as m
 from envpool.remote.calls import Response, answer_in, packed, read_response, request_of
 from envpool.remote.http import Connection, NoReply, Reply
@@ -44,7 +45,7 @@ class _Place:
         self.at: tuple[int, int] | None = None
 
 
-class RemotePool:
+class RemotePool(HeldPool):
     """A pool of worlds on another machine. It implements envpool.pool.Pool.
 
     `url` is the server's (`rehearse serve --http`), `token` its bearer token. Entered and left with
@@ -55,13 +56,10 @@ class RemotePool:
         self, url: str, *, token: str = "", connections: int = 64, patience_s: float = 120.0
     ) -> None:
         self.url = url.rstrip("/")
-        self.num_live = 0
-        self.max_live = 0
+        super().__init__(f"on {self.url}")
         self._http = Connection(
             self.url, token=token, connections=connections, patience_s=patience_s
         )
-        self._worlds: dict[str, HeldWorld] = {}  # package digest -> world
-        self._hosting = anyio.Lock()
         self._places: dict[int, _Place] = {}  # by the number of the HeldEnv that was leased
         self._carriers: dict[str, _Place] = {}  # package digest -> where forks are executed
         self._carrying = anyio.Lock()
@@ -85,38 +83,11 @@ class RemotePool:
             await self._release(place)
         self._places.clear()
         self._carriers.clear()
-        for world in self._worlds.values():
-            world.close()
-        self._worlds.clear()
+        self._close_worlds()
         await self._http.close()
-
-    async def host(self, scenario: Scenario) -> HeldWorld:
-        """The scenario as the server hosts it. Raises PoolError; its package must be the same."""
-        async with self._hosting:
-            world = self._worlds.get(scenario.digest)
-            if world is None:
-                world = self._worlds[scenario.digest] = await self._fetch(scenario)
-            return world
-
-    def hosted(self, scenario: Scenario) -> HeldWorld:
-        """The same of a scenario that is ready. Raises PoolError."""
-        world = self._worlds.get(scenario.digest)
-        if world is None:
-            raise PoolError(f"scenario {scenario.name!r} was not hosted on {self.url} yet")
-        return world
 
     def lease(self, scenario: Scenario, task: Task | None = None) -> "_Leasing":
         return _Leasing(self, scenario, task)
-
-    def statistics(self) -> dict[str, int]:
-        worlds = self._worlds.values()
-        return {
-            "worlds": len(worlds),
-            "live": self.num_live,
-            "max_live": self.max_live,
-            "leases": sum(world.num_leases for world in worlds),
-            "calls": sum(world.num_calls for world in worlds),
-        }
 
     async def execute(self, env: HeldEnv, name: str, arguments: Any) -> Answer:
         """Execute one call on the server (see envpool.held.Executes)."""
@@ -146,7 +117,8 @@ class RemotePool:
         """The server told what cannot be: it is a matter of that world, and logged."""
         log.warning("remote_world_broken", server=self.url, why=why)
 
-    async def _fetch(self, scenario: Scenario) -> HeldWorld:
+    async def _build(self, scenario: Scenario) -> HeldWorld:
+        """The scenario as the server hosts it; its package must be the same."""
         path = f"/scenarios/{scenario.name}"
         hosted = _decoded(await self._ask("GET", path), Hosted, self.url)
         if hosted.digest != scenario.digest:
@@ -169,8 +141,7 @@ class RemotePool:
         place = await self._lease(NewWorld(scenario.name, None if task is None else task.id))
         env = world.lease(self)
         self._places[env.number] = place
-        self.num_live += 1
-        self.max_live = max(self.max_live, self.num_live)
+        self._came()
         return env
 
     async def _leave(self, env: HeldEnv) -> None:

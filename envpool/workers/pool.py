@@ -25,6 +25,7 @@ import msgspec
 
 from envpool.errors import PoolError, SeedError, ToolsetError, WorldError
 from envpool.held import HeldEnv, HeldWorld
+from envpool.held_pool import HeldPool
 from envpool.own_tasks import OwnTasks
 from envpool.types import Env, StoredState
 from envpool.workers.dispatch import Dispatcher
@@ -114,8 +115,7 @@ class _Leasing:
     async def __aenter__(self) -> Env:
         pool = self._pool
         world = await pool.host(self._scenario)
-        pool.num_live += 1
-        pool.max_live = max(pool.max_live, pool.num_live)
+        pool._came()
         self._env = world.lease(pool)
         return self._env
 
@@ -130,7 +130,7 @@ class _Leasing:
             self._env.home.forget(self._env.number)
 
 
-class WorkerPool:
+class WorkerPool(HeldPool):
     """Leases worlds whose tools run in worker processes. It implements envpool.pool.Pool and
     envpool.held.Executes. `opens` gives what starts workers.
 
@@ -138,16 +138,13 @@ class WorkerPool:
     """
 
     def __init__(self, settings: WorkerSettings | None = None, *, opens: Opens = zygote) -> None:
+        super().__init__("in a worker")
         self.settings = settings or WorkerSettings()
-        self.num_live = 0
-        self.max_live = 0
         self.level = ""  # of the sandbox that holds the workers
         self._opens = opens
         self._dispatcher = Dispatcher(_rules(self.settings), self)
         self._up = anyio.Event()  # all workers are up, or none can be
-        self._worlds: dict[str, HeldWorld] = {}  # package digest -> world
         self._sources: dict[str, dict[str, str]] = {}  # package digest -> file -> text
-        self._hosting: dict[str, anyio.Lock] = {}
         self._gone_cpu_s = 0.0  # of workers that are gone
         self._num_started = 0
         # Tasks to be begun. Callbacks of sockets ask for them, and anyio begins none from there.
@@ -192,30 +189,7 @@ class WorkerPool:
         try:
             await self._stack.__aexit__(kind, exc, trace)
         finally:
-            for world in self._worlds.values():
-                world.close()
-            self._worlds.clear()
-
-    async def host(self, scenario: Scenario) -> HeldWorld:
-        """The hosted world of a package; built by a worker, once.
-
-        Raises SeedError and ToolsetError, and PoolError when the worker died of it.
-        """
-        world = self._worlds.get(scenario.digest)
-        if world is not None:
-            return world
-        async with self._hosting.setdefault(scenario.digest, anyio.Lock()):
-            world = self._worlds.get(scenario.digest)
-            if world is None:
-                world = self._worlds[scenario.digest] = await self._build(scenario)
-        return world
-
-    def hosted(self, scenario: Scenario) -> HeldWorld:
-        """The same of a package that is hosted already. Raises PoolError when it is not."""
-        world = self._worlds.get(scenario.digest)
-        if world is None:
-            raise PoolError(f"scenario {scenario.name!r} was not hosted yet")
-        return world
+            self._close_worlds()
 
     def lease(
         self, scenario: Scenario, task: Task | None = None
@@ -280,14 +254,8 @@ class WorkerPool:
         return sum(link.process.rss() for link in self._dispatcher.staff.links)
 
     def statistics(self) -> dict[str, int]:
-        worlds = self._worlds.values()
         dispatcher = self._dispatcher
-        return {
-            "worlds": len(worlds),
-            "live": self.num_live,
-            "max_live": self.max_live,
-            "leases": sum(world.num_leases for world in worlds),
-            "calls": sum(world.num_calls for world in worlds),
+        return super().statistics() | {
             "workers": len(dispatcher.staff.links),
             "workers_started": self._num_started,
             "workers_replaced": dispatcher.num_replaced,
@@ -334,6 +302,8 @@ class WorkerPool:
         return await job.reply()
 
     async def _build(self, scenario: Scenario) -> HeldWorld:
+        """The world as a worker built it. Raises SeedError and ToolsetError, and PoolError when the
+        worker died of it."""
         sources: dict[str, str] = {}
         if scenario.awm is None:
             sources = await anyio.to_thread.run_sync(sources_of, scenario)

@@ -671,7 +671,7 @@ async def test_scenarios_spread(tmp_path: Path) -> None:
         assert [len(worker.loaded) for worker in workers.started] == [2, 2]
         assert [worker.num_states for worker in workers.started] == [2, 2]
         assert pool.hosted(scenarios[0]).scenario is scenarios[0]
-        with pytest.raises(PoolError, match="was not hosted yet"):
+        with pytest.raises(PoolError, match="was not hosted in a worker yet"):
             pool.hosted(ledger(tmp_path / "other", policy_md="other"))
 
 

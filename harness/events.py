@@ -86,11 +86,29 @@ class EpisodeEnded(msgspec.Struct, frozen=True, tag="ended", gc=False):
     checked: tuple[Finding, ...] = ()  # made in the world itself, where its state is unknown
 
 
+class Opinion(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
+    """What one model said of an episode, or why nothing could be had of it."""
+
+    model: str
+    label: Label | None  # None: there is no opinion, `fault` says why
+    fault: str = ""
+    reasoning: str = ""
+    confidence: float | None = None  # from 0 to 1; None: it did not say
+    leaned_on: tuple[str, ...] = ()  # the exhibits that it named, as in `F2`
+    requests: int = 0  # sent for it, failed ones too
+    prompt_tokens: int = 0
+    cached_tokens: int = 0  # of the prompt's, those that the server had kept
+    completion_tokens: int = 0
+    cost_usd: float | None = 0.0  # None: the model has no price
+    is_cached: bool = False  # from the verdict cache: nothing was asked now
+    seconds: float = 0.0
+
+
 class Judged(msgspec.Struct, frozen=True, tag="judged", gc=False, omit_defaults=True):
     """One judge's verdict. `label` None: the judge could not judge, `unjudged` says why; such an
     episode has no reward (it is not a zero)."""
 
-    judge: str  # which judge, as in `code`
+    judge: str  # which judge, as in `code` or `hybrid:gpt-5`
     label: Label | None
     reward: float | None  # of the task
     step_rewards: tuple[float, ...] = ()  # one a step
@@ -98,7 +116,13 @@ class Judged(msgspec.Struct, frozen=True, tag="judged", gc=False, omit_defaults=
     unjudged: str | None = None
     reasoning: str = ""
     episode_digest: str = ""  # of the facts that were judged
-    cost_usd: float = 0.0
+    cost_usd: float = 0.0  # of this judging, as far as prices are known
+    rewards: str = ""  # the reward profile; empty: not known
+    idle: tuple[str, ...] = ()  # goals among the findings that doing nothing meets, too
+    code: Label | None = None  # beside models: what the code alone says; None: nothing
+    proof: str = ""  # beside models: what the code proved, a sentence; empty: nothing
+    opinions: tuple[Opinion, ...] = ()  # one a model
+    rubric: str = ""  # the rubric's version, where models were asked
 
 
 class WeightsPublished(msgspec.Struct, frozen=True, tag="weights", gc=False):

@@ -15,7 +15,7 @@ class Trajectory(msgspec.Struct, frozen=True):
     started: EpisodeStarted
     steps: tuple[StepTaken, ...]
     ended: EpisodeEnded | None
-    judged: tuple[Judged, ...] = ()  # the latest verdict of each judge
+    judged: tuple[Judged, ...] = ()  # the latest verdict of each judge, the youngest last
 
 
 class Assembly:
@@ -41,6 +41,7 @@ class Assembly:
         elif isinstance(event, EpisodeEnded):
             self.ended = event
         elif isinstance(event, Judged):
+            self.judged.pop(event.judge, None)
             self.judged[event.judge] = event
 
     def trajectory(self) -> Trajectory:

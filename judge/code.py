@@ -19,6 +19,7 @@ from judge.evidence import (
     ended_of,
     episode_digest,
     gather,
+    scene_of,
     verify_here,
 )
 from judge.rewards import AWM, RewardProfile, rewards_of
@@ -32,10 +33,11 @@ NAME = "code"
 class _Court:
     """What the judge holds of one scenario: its world, its verifiers, what doing nothing gives."""
 
-    __slots__ = ("_idle", "tasks", "verifier", "world")
+    __slots__ = ("_idle", "scene", "tasks", "verifier", "world")
 
     def __init__(self, world: States) -> None:
         self.world = world
+        self.scene = scene_of(world.scenario)
         self.verifier = Verifier(world.scenario)
         self.tasks = {task.id: task for task in world.scenario.tasks}
         self._idle: dict[str, Counter[str]] = {}  # task id -> goals met by doing nothing
@@ -87,7 +89,7 @@ class CodeJudge:
             world=court.world,
             verifier=court.verifier,
         )
-        evidence = gather(trajectory, verification)
+        evidence = gather(trajectory, verification, court.scene)
         try:
             idle = court.idle_goals(task) if needs_idle(evidence) else Counter[str]()
         except VerifierError as exc:

@@ -1,23 +1,50 @@
 """What a verdict is based on: facts of one episode, from its trajectory and its world alone."""
 
 from hashlib import blake2b
+from typing import Any
 
 import msgspec
 
 from envpool.changes import net_changes
 from envpool.errors import StateError
 from envpool.states import States
-from harness.events import Ending, EpisodeEnded
-from harness.messages import FormatError
-from harness.store import storable
+from harness.episode import user_of
+from harness.events import Ending, EpisodeEnded, StepTaken
+from harness.messages import Act, FormatError
+from harness.store import MountedWorld, storable
 from harness.trajectory import Trajectory
 from judge.errors import VerifierError
 from judge.verifier import Verifier
 from scenarios.api import RowChange
 from scenarios.checks import Finding
-from scenarios.format import Task
+from scenarios.format import Scenario, Task
 
 _encode = msgspec.msgpack.Encoder().encode
+
+
+class Scene(msgspec.Struct, frozen=True):
+    """What the agent was told of its world before it began."""
+
+    policy: str  # the world's rules, Markdown; empty: none
+    user: str  # who acts, in words
+    now: str  # the scenario's clock
+
+
+class CallFact(msgspec.Struct, frozen=True, gc=False):
+    """One tool call and what came of it."""
+
+    name: str
+    arguments: Any
+    text: str  # what the tool answered
+    error: str | None  # the cause (see envpool.types); None: it succeeded
+    changes: tuple[RowChange, ...]
+
+
+class Turn(msgspec.Struct, frozen=True, gc=False):
+    """One step as a judge sees it. Format faults stand apart (see Evidence)."""
+
+    said: str  # the agent's text, thoughts included
+    calls: tuple[CallFact, ...]
 
 
 class FormatFault(msgspec.Struct, frozen=True, gc=False):
@@ -36,8 +63,11 @@ class Verification(msgspec.Struct, frozen=True):
 
 
 class Evidence(msgspec.Struct, frozen=True):
-    """What the code knows of an episode that is over."""
+    """What is known of an episode that is over."""
 
+    instruction: str
+    scene: Scene
+    turns: tuple[Turn, ...]
     ending: Ending
     error: str | None  # what the ending says of itself
     answer: str
@@ -50,12 +80,21 @@ class Evidence(msgspec.Struct, frozen=True):
     observed: str = ""  # see Verification
 
 
-def gather(trajectory: Trajectory, verification: Verification) -> Evidence:
+def scene_of(world: Scenario | MountedWorld) -> Scene:
+    """What agents are told of a scenario, or were told of a logged one."""
+    if isinstance(world, Scenario):
+        return Scene(world.policy, user_of(world), world.clock)
+    return Scene(world.policy, world.user, world.now)
+
+
+def gather(trajectory: Trajectory, verification: Verification, scene: Scene) -> Evidence:
     """The evidence of an episode that is over. Raises ValueError when it is not."""
     ended = ended_of(trajectory)
     errors: dict[str, int] = {}
     faults: list[FormatFault] = []
+    turns: list[Turn] = []
     for index, step in enumerate(trajectory.steps):
+        turns.append(_turn(step))
         for result in step.results:
             if result.error is not None:
                 errors[result.error] = errors.get(result.error, 0) + 1
@@ -65,6 +104,9 @@ def gather(trajectory: Trajectory, verification: Verification) -> Evidence:
             last = index == len(trajectory.steps) - 1
             faults.append(FormatFault(index, (ended.error or "") if last else ""))
     return Evidence(
+        instruction=trajectory.started.instruction,
+        scene=scene,
+        turns=tuple(turns),
         ending=ended.ending,
         error=ended.error,
         answer=ended.answer,
@@ -80,6 +122,19 @@ def gather(trajectory: Trajectory, verification: Verification) -> Evidence:
             or "timeout" in errors
         ),
         observed=verification.observed,
+    )
+
+
+def _turn(step: StepTaken) -> Turn:
+    calls = step.decision.calls if isinstance(step.decision, Act) else ()
+    return Turn(
+        step.reply.text,
+        tuple(
+            [
+                CallFact(call.name, call.arguments, result.text, result.error, result.changes)
+                for call, result in zip(calls, step.results, strict=False)
+            ]
+        ),
     )
 
 

@@ -10,7 +10,7 @@ from collections import Counter
 from harness.events import Judged
 from harness.trajectory import Trajectory
 from judge.code import no_such_task, verdict
-from judge.evidence import Evidence, Verification, ended_of, gather
+from judge.evidence import Evidence, Verification, ended_of, gather, scene_of
 from judge.rewards import AWM, RewardProfile
 from scenarios.format import Scenario
 
@@ -20,6 +20,7 @@ class ForeignJudge:
 
     def __init__(self, scenario: Scenario, profile: RewardProfile = AWM) -> None:
         self._tasks = {task.id for task in scenario.tasks}
+        self._scene = scene_of(scenario)
         self._profile = profile
 
     def judge(self, trajectory: Trajectory) -> Judged:
@@ -32,5 +33,5 @@ class ForeignJudge:
         if trajectory.started.task not in self._tasks:
             return no_such_task(trajectory), None
         unverified = None if checked else "nothing was checked in the world at the episode's end"
-        evidence = gather(trajectory, Verification(checked, unverified))
+        evidence = gather(trajectory, Verification(checked, unverified), self._scene)
         return verdict(trajectory, evidence, Counter(), self._profile), evidence

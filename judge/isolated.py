@@ -18,7 +18,7 @@ from harness.events import Judged
 from harness.trajectory import Trajectory
 from judge.code import met_goals, needs_idle, no_such_task, unjudged, verdict
 from judge.errors import VerifierError
-from judge.evidence import Evidence, Verification, ended_of, gather
+from judge.evidence import Evidence, Verification, ended_of, gather, scene_of
 from judge.rewards import AWM, RewardProfile
 from scenarios.checks import Finding
 from scenarios.format import Scenario, Task
@@ -48,6 +48,7 @@ class IsolatedJudge:
         self, scenario: Scenario, start: StoredState, pool: Verifies, profile: RewardProfile = AWM
     ) -> None:
         self._scenario = scenario
+        self._scene = scene_of(scenario)
         self._start = start
         self._pool = pool
         self._profile = profile
@@ -77,7 +78,7 @@ class IsolatedJudge:
             if observe:
                 seen = await self._observed(task, ended.state, ended.answer)
                 verification = msgspec.structs.replace(verification, observed=seen)
-        evidence = gather(trajectory, verification)
+        evidence = gather(trajectory, verification, self._scene)
         try:
             idle = await self._idle_goals(task) if needs_idle(evidence) else Counter[str]()
         except VerifierError as exc:

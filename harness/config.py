@@ -16,10 +16,12 @@ import msgspec
 import tomli_w
 
 from harness.errors import SettingsError
+from harness.judge_settings import JudgeSettings, Vote, checked
 from harness.mqtt_settings import MqttSettings
 from scenarios.faults import field_of
 from scenarios.format import Seeding
 
+_JUDGE = JudgeSettings()
 PolicyName = Literal["oracle", "mutant", "random", "noop", "scripted", "openai"]
 
 
@@ -42,8 +44,23 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     time_limit: float | None = None  # None: no limit
     reply_timeout: float | None = 300.0  # None: no limit
     call_timeout: float | None = 60.0  # None: no limit
-    judge: Literal["code", "none"] = "code"
-    rewards: Literal["awm", "sparse"] = "awm"
+    judge: Literal["code", "llm", "hybrid", "none"] = "code"
+    judge_models: tuple[str, ...] = _JUDGE.models  # these are explained in JudgeSettings
+    judge_base_url: str = _JUDGE.base_url
+    judge_vote: Vote = _JUDGE.vote
+    judge_ask: Literal["always", "unproven"] = _JUDGE.ask
+    judge_rubric: str = _JUDGE.rubric
+    judge_prices: str = _JUDGE.prices
+    judge_budget: float | None = _JUDGE.budget
+    judge_concurrency: int = _JUDGE.concurrency
+    judge_backlog: int = _JUDGE.backlog
+    judge_evidence_tokens: int = _JUDGE.evidence_tokens
+    judge_max_tokens: int = _JUDGE.max_tokens
+    judge_temperature: float | None = _JUDGE.temperature
+    judge_timeout: float = _JUDGE.timeout
+    judge_attempts: int = _JUDGE.attempts
+    judge_cache: str = _JUDGE.cache
+    rewards: Literal["awm", "sparse", "graded"] = "awm"
     think: str = ""  # seconds, as in "1:5"; empty: none
     script: str = ""  # the file of policy `scripted`
     model: str = ""
@@ -116,8 +133,23 @@ _WHERE_AND_HOW_FAST = frozenset(
     {
         *("concurrency", "bus", "mqtt", "max_attempts", "request_timeout", "client"),
         *("pool", "workers", "worker_memory_mb", "sandbox"),
+        *("judge_concurrency", "judge_backlog", "judge_budget", "judge_prices", "judge_base_url"),
+        *("judge_timeout", "judge_attempts", "judge_cache"),
     }
 )
+
+
+def judge_settings(settings: Settings) -> JudgeSettings:
+    """The settings of the run's judge. Raises SettingsError where there is none."""
+    if settings.judge == "none":
+        raise SettingsError("judge: the run has no judge")
+    given = {
+        name: getattr(settings, f"judge_{name}")
+        for name in JudgeSettings.__struct_fields__
+        if name not in ("mode", "seed")
+    }
+    judge = JudgeSettings(mode=settings.judge, seed=settings.seed, **given)
+    return checked(judge, prefix="judge_")
 
 
 def difference(saved_file: Path, settings: Settings) -> str | None:
@@ -215,5 +247,7 @@ def _check(settings: Settings) -> None:
         think_range(settings.think)
     if settings.policy == "scripted" and not settings.script:
         raise SettingsError("script: policy 'scripted' needs a file of calls")
+    if settings.judge != "none":
+        judge_settings(settings)
     if settings.policy == "openai" and not settings.model:
         raise SettingsError("model: policy 'openai' needs the name of a model")

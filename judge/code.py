@@ -153,7 +153,7 @@ def _decided(evidence: Evidence) -> tuple[Label | None, str] | None:
     if evidence.world_failed:
         return Label.ENVIRONMENT_ERROR, ""
     if ending is Ending.POLICY_ERROR or ending is Ending.CANCELLED:
-        return None, _not_the_agents_fault(evidence)
+        return None, not_the_agents_fault(evidence)
     if evidence.unverified is not None:
         return None, evidence.unverified
     if ending is Ending.FORMAT_ERROR:
@@ -177,7 +177,8 @@ def met_goals(findings: Iterable[Finding]) -> Counter[str]:
     return Counter(f.name for f in findings if f.passed and f.kind == "goal")
 
 
-def _not_the_agents_fault(evidence: Evidence) -> str:
+def not_the_agents_fault(evidence: Evidence) -> str:
+    """Why an episode that was cancelled, or whose model could not answer, is not judged."""
     if evidence.ending is Ending.CANCELLED:
         return "the episode was cancelled"
     return f"the model could not answer: {evidence.error or 'no reason was logged'}"

@@ -1,0 +1,208 @@
+"""The judge that asks models: of an episode a case, of the case a question, of answers a verdict.
+
+    llm      the models see the trajectory; what they say is the verdict
+    hybrid   they see what the code found, too, and what the code proved stands
+
+Promises:
+- A verdict has a label, or says in a sentence why there is none. Whatever a model or its server
+  does, no exception comes of it, and no reward.
+- Opinions that could be had are kept in the cache, so that judging again asks nothing twice.
+"""
+
+from collections.abc import Mapping, Sequence
+from hashlib import blake2b
+from typing import Protocol
+
+import anyio
+import msgspec
+
+from harness.events import Ending, Judged, Label, Opinion
+from harness.judge_settings import JudgeSettings
+from harness.trajectory import Trajectory
+from judge.brief import prompt_of
+from judge.cases import Case, Prompt, Reasoner, Ruling
+from judge.code import not_the_agents_fault, unjudged
+from judge.errors import JudgeError
+from judge.evidence import Scene, Verification, ended_of, episode_digest, gather
+from judge.panel import Decision, decide
+from judge.rewards import RewardProfile, rewards_of
+from judge.rubric import Rubric
+from judge.ruling import ruling_of
+
+_encode = msgspec.msgpack.Encoder().encode
+OPEN = Ruling(None, frozenset(Label), "")  # where the code is not asked
+
+
+class Cases(Protocol):
+    """Where cases come from."""
+
+    async def case(self, trajectory: Trajectory) -> Case | Judged:
+        """The case of an episode that is over; the code's verdict where it cannot be judged."""
+
+
+class Keeps(Protocol):
+    """A cache of opinions."""
+
+    async def get(self, digest: str, rubric: str, model: str, mode: str) -> Opinion | None:
+        """What the model said before of the same; None: nothing is known."""
+
+    async def put(self, digest: str, rubric: str, model: str, mode: str, opinion: Opinion) -> None:
+        """Keep an opinion."""
+
+
+class LoggedCases:
+    """Cases from the log alone, for judges that see the trajectory only. `scenes` are by the
+    digest of the scenario's package."""
+
+    def __init__(self, scenes: Mapping[str, Scene]) -> None:
+        self._scenes = scenes
+
+    async def case(self, trajectory: Trajectory) -> Case | Judged:
+        """See Cases.case."""
+        nothing = Verification((), "no verifier was asked")
+        scene = self._scenes.get(trajectory.started.package, Scene("", "", ""))
+        evidence = gather(trajectory, nothing, scene)
+        silent = unjudged(trajectory, "no verifier was asked", ())
+        return Case(trajectory, evidence, (), silent, "ours")
+
+
+class ReasoningJudge:
+    """Judges episodes that are over by asking models, each of them once."""
+
+    def __init__(
+        self,
+        cases: Cases,
+        reasoners: Sequence[Reasoner],
+        settings: JudgeSettings,
+        *,
+        rubric: Rubric,
+        profile: RewardProfile,
+        cache: Keeps | None = None,
+    ) -> None:
+        self._cases = cases
+        self._reasoners = tuple(reasoners)
+        self._settings = settings
+        self._rubric = rubric
+        self._profile = profile
+        self._cache = cache
+        self._version = f"{rubric.version}/{settings.evidence_tokens}"
+        self.name = name_of(settings.mode, [one.name for one in reasoners])
+
+    async def judge(self, trajectory: Trajectory) -> Judged:
+        """The verdict on an episode that is over; ValueError when it is not."""
+        case = await self._cases.case(trajectory)
+        if isinstance(case, Judged):
+            return msgspec.structs.replace(case, judge=self.name)
+        return await self.verdict(case, seed=self._settings.seed)
+
+    async def case(self, trajectory: Trajectory) -> Case | Judged:
+        """What is known of the episode before anybody is asked."""
+        return await self._cases.case(trajectory)
+
+    async def verdict(self, case: Case, *, seed: int, fresh: bool = False) -> Judged:
+        """The verdict on a case. `fresh`: ask anew, whatever the cache has."""
+        if (why := _beyond_judging(case, self._settings.mode)) is not None:
+            return self._unjudged(case, why)
+        hybrid = self._settings.mode == "hybrid"
+        ruling = ruling_of(case) if hybrid else OPEN
+        opinions: tuple[Opinion, ...] = ()
+        if not (self._settings.ask == "unproven" and len(ruling.allowed) == 1):
+            try:
+                prompt = self._prompt(case)
+            except JudgeError as exc:
+                return self._unjudged(case, str(exc))
+            opinions = await self._ask(case, prompt, seed, fresh)
+        decision = decide(
+            ruling, opinions, vote=self._settings.vote, mode="hybrid" if hybrid else "llm"
+        )
+        return self._judged(case, ruling, opinions, decision)
+
+    def _prompt(self, case: Case) -> Prompt:
+        assert self._settings.mode != "code"
+        return prompt_of(
+            case, self._rubric, mode=self._settings.mode, max_tokens=self._settings.evidence_tokens
+        )
+
+    async def _ask(
+        self, case: Case, prompt: Prompt, seed: int, fresh: bool
+    ) -> tuple[Opinion, ...]:
+        """Every model's opinion, in the models' order."""
+        cache = None if fresh else self._cache
+        digest = "" if cache is None else case_digest(case, self._settings.mode)
+        said: dict[int, Opinion] = {}
+
+        async def ask(index: int, reasoner: Reasoner) -> None:
+            key = (digest, self._version, reasoner.name, self._settings.mode)
+            known = None if cache is None else await cache.get(*key)
+            if known is None:
+                known = await reasoner.opinion(prompt, seed=seed)
+                if cache is not None and known.label is not None:
+                    await cache.put(*key, known)
+            said[index] = known
+
+        if len(self._reasoners) == 1:
+            await ask(0, self._reasoners[0])
+        else:
+            async with anyio.create_task_group() as tasks:
+                for index, reasoner in enumerate(self._reasoners):
+                    tasks.start_soon(ask, index, reasoner)
+        return tuple(said[index] for index in range(len(self._reasoners)))
+
+    def _judged(
+        self, case: Case, ruling: Ruling, opinions: tuple[Opinion, ...], decision: Decision
+    ) -> Judged:
+        findings = case.evidence.findings
+        reward: float | None = None
+        steps: tuple[float, ...] = ()
+        if decision.label is not None:
+            reward, steps = rewards_of(
+                decision.label, case.trajectory, self._profile, findings=findings, idle=case.idle
+            )
+        return Judged(
+            judge=self.name,
+            label=decision.label,
+            reward=reward,
+            step_rewards=steps,
+            findings=findings,
+            unjudged=None if decision.label is not None else decision.unjudged,
+            reasoning=decision.reasoning,
+            episode_digest=episode_digest(case.trajectory),
+            cost_usd=sum(opinion.cost_usd or 0.0 for opinion in opinions),
+            rewards=self._profile.name,
+            idle=case.idle,
+            code=ruling.label,
+            proof=ruling.proof,
+            opinions=opinions,
+            rubric=self._version,
+        )
+
+    def _unjudged(self, case: Case, why: str) -> Judged:
+        verdict = unjudged(case.trajectory, why, case.evidence.findings)
+        return msgspec.structs.replace(verdict, judge=self.name, code=case.code.label)
+
+
+def name_of(mode: str, models: Sequence[str]) -> str:
+    """Under which name a judge's verdicts stand in the log.
+
+    Example: "hybrid", ["gpt-5", "qwen3"] -> "hybrid:gpt-5+qwen3"
+    """
+    return mode if mode == "code" else f"{mode}:{'+'.join(models)}"
+
+
+def case_digest(case: Case, mode: str) -> str:
+    """The digest of what is judged: the episode's facts and, where they are shown, the findings."""
+    digest = episode_digest(case.trajectory)
+    if mode == "llm":
+        return digest
+    shown = (case.evidence.findings, case.evidence.unverified, case.evidence.observed, case.idle)
+    return blake2b(digest.encode() + _encode(shown), digest_size=16).hexdigest()
+
+
+def _beyond_judging(case: Case, mode: str) -> str | None:
+    """Why nobody can judge the case; None: somebody can."""
+    ending = ended_of(case.trajectory).ending
+    if ending in (Ending.CANCELLED, Ending.POLICY_ERROR):
+        return not_the_agents_fault(case.evidence)
+    if mode == "hybrid" and case.code.label is None and not case.evidence.observed:
+        return case.code.unjudged
+    return None

@@ -77,8 +77,8 @@ def _tasks_table(rows: Iterable[EpisodeRow]) -> Table:
     table.add_column("endings")
     for (scenario, task), members in sorted(tasks.items()):
         table.add_row(
-            Text(_plain(scenario)),
-            Text(_plain(task)),
+            Text(plain(scenario)),
+            Text(plain(task)),
             str(len(members)),
             _pass_rate(members),
             f"{sum(row.num_steps for row in members) / len(members):.1f}",
@@ -95,11 +95,11 @@ def _episodes_table(rows: Sequence[EpisodeRow]) -> RenderableType:
         table.add_column(name, overflow="fold", justify="right" if name == "steps" else "left")
     for row in rows[:_MOST_EPISODES]:
         table.add_row(
-            Text(_plain(row.episode)),
+            Text(plain(row.episode)),
             row.ending or "cut off",
             _label_word(row),
             str(row.num_steps),
-            Text(_short(row.error or row.unjudged or "", 100)),
+            Text(short(row.error or row.unjudged or "", 100)),
         )
     left = len(rows) - _MOST_EPISODES
     more = [Text(f"and {_counted(left, 'more episode')}")] if left > 0 else []
@@ -164,10 +164,10 @@ def _head(trajectory: Trajectory) -> RenderableType:
     table.add_column(style="dim")
     table.add_column(overflow="fold")
     for name, value in facts.items():
-        table.add_row(name, Text(_plain(value)))
+        table.add_row(name, Text(plain(value)))
     attempt = f", attempt {trajectory.attempt}" if trajectory.attempt > 1 else ""
     title = Text(f"episode {trajectory.episode}{attempt}", "bold")
-    return Group(title, table, Panel(Text(_short(started.instruction)), title="instruction"))
+    return Group(title, table, Panel(Text(short(started.instruction)), title="instruction"))
 
 
 def _turn(number: int, step: StepTaken, *, final: bool) -> RenderableType:
@@ -175,7 +175,7 @@ def _turn(number: int, step: StepTaken, *, final: bool) -> RenderableType:
     decision = step.decision
     if final and isinstance(decision, Answer):
         parts.append(Text("gives the final answer", "dim"))
-    elif said := _short(step.reply.text):
+    elif said := short(step.reply.text):
         parts.append(Text(said, "italic"))
     if isinstance(decision, Act):
         for index, call in enumerate(decision.calls):
@@ -183,7 +183,7 @@ def _turn(number: int, step: StepTaken, *, final: bool) -> RenderableType:
             if index < len(step.results):
                 parts.append(_result(step.results[index]))
     elif isinstance(decision, FormatError):
-        parts.append(Text(f"format error: {_short(decision.reason)}", "red"))
+        parts.append(Text(f"format error: {short(decision.reason)}", "red"))
     reward = "" if step.reward is None else f", reward {step.reward:g}"
     window = f", history from turn {step.first_turn + 1}" if step.first_turn else ""
     title = Text(f"\nturn {number + 1}", "bold")
@@ -197,19 +197,19 @@ def _call(call: AgentCall) -> Text:
         inner = ", ".join(f"{name}={_value(value)}" for name, value in arguments.items())
     else:
         inner = _value(arguments)
-    return Text.assemble(("→ ", "cyan"), (_plain(call.name), "bold cyan"), f"({_plain(inner)})")
+    return Text.assemble(("→ ", "cyan"), (plain(call.name), "bold cyan"), f"({plain(inner)})")
 
 
 def _result(result: ToolResult) -> RenderableType:
     if result.error is not None:
-        return Text(f"← {result.error}: {_short(result.text)}", "red")
-    parts: list[RenderableType] = [Text(f"← {_short(result.text)}", "green")]
+        return Text(f"← {result.error}: {short(result.text)}", "red")
+    parts: list[RenderableType] = [Text(f"← {short(result.text)}", "green")]
     if result.changes:
-        parts.append(Padding(_changes_table(result.changes), (0, 0, 0, 2)))
+        parts.append(Padding(changes_table(result.changes), (0, 0, 0, 2)))
     return Group(*parts)
 
 
-def _changes_table(changes: Sequence[RowChange]) -> RenderableType:
+def changes_table(changes: Sequence[RowChange]) -> RenderableType:
     """Each changed row with its changed columns."""
     table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim")
     for name in ("row", "column", "before", "after"):
@@ -217,9 +217,9 @@ def _changes_table(changes: Sequence[RowChange]) -> RenderableType:
     for change in changes[:_MOST_CHANGES]:
         key = ", ".join(map(_value, change.key))
         what = "new" if change.before is None else "deleted" if change.after is None else ""
-        row = Text(_plain(f"{change.table} {key} {what}".rstrip()))
+        row = Text(plain(f"{change.table} {key} {what}".rstrip()))
         for index, (column, before, after) in enumerate(_differences(change)):
-            table.add_row(row if index == 0 else "", *map(Text, (_plain(column), before, after)))
+            table.add_row(row if index == 0 else "", *map(Text, (plain(column), before, after)))
     left = len(changes) - _MOST_CHANGES
     return Group(table, Text(f"and {_counted(left, 'more row')}")) if left > 0 else table
 
@@ -246,31 +246,31 @@ def _end(trajectory: Trajectory) -> RenderableType:
     title.append(f"  {_counted(ended.num_steps, 'step')}, {ended.seconds:.2f} s", "dim")
     parts: list[RenderableType] = [title]
     if ended.error:
-        parts.append(Text(_short(ended.error), "red"))
+        parts.append(Text(short(ended.error), "red"))
     if ended.answer:
-        parts.append(Panel(Text(_short(ended.answer)), title="answer"))
+        parts.append(Panel(Text(short(ended.answer)), title="answer"))
     if ended.state is not None:
         parts.append(Text(f"final state {ended.state.digest}", "dim"))
     return Group(*parts)
 
 
 def _verdict(verdict: Judged) -> RenderableType:
-    title = Text(f"\njudge {_plain(verdict.judge)}: ", "bold")
+    title = Text(f"\njudge {plain(verdict.judge)}: ", "bold")
     if verdict.label is None:
-        title.append(f"unjudged: {_short(verdict.unjudged or 'no reason given')}", "yellow")
+        title.append(f"unjudged: {short(verdict.unjudged or 'no reason given')}", "yellow")
     else:
         title.append(verdict.label, _LABEL_STYLES[verdict.label])
         if verdict.reward is not None:
             title.append(f", reward {verdict.reward:g}")
     parts: list[RenderableType] = [title]
     if verdict.findings:
-        parts.append(_findings_table(verdict.findings))
+        parts.append(findings_table(verdict.findings))
     if verdict.reasoning:
-        parts.append(Text(_short(verdict.reasoning), "italic"))
+        parts.append(Text(short(verdict.reasoning), "italic"))
     return Group(*parts)
 
 
-def _findings_table(findings: Iterable[Finding]) -> Table:
+def findings_table(findings: Iterable[Finding]) -> Table:
     table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim")
     table.add_column("")
     for name in ("finding", "expected", "found"):
@@ -279,7 +279,7 @@ def _findings_table(findings: Iterable[Finding]) -> Table:
         mark = Text("✓", "green") if finding.passed else Text("✗", "red")
         name = f"{finding.kind}: {finding.name}"
         texts = (name, finding.expected, finding.found)
-        table.add_row(mark, *(Text(_short(text, 200)) for text in texts))
+        table.add_row(mark, *(Text(short(text, 200)) for text in texts))
     return table
 
 
@@ -287,15 +287,15 @@ def _value(value: Any) -> str:
     """A value of a row or an argument, as JSON, shortened."""
     if isinstance(value, bytes):
         return f"{len(value)} bytes"
-    return _short(msgspec.json.encode(value).decode(), _LONGEST_VALUE)
+    return short(msgspec.json.encode(value).decode(), _LONGEST_VALUE)
 
 
-def _short(text: str, limit: int = _LONGEST_TEXT) -> str:
-    text = _plain(text.strip())
+def short(text: str, limit: int = _LONGEST_TEXT) -> str:
+    text = plain(text.strip())
     return text if len(text) <= limit else f"{text[:limit]}… ({len(text):,} characters)"
 
 
-def _plain(text: str) -> str:
+def plain(text: str) -> str:
     return text.translate(_VISIBLE)
 
 

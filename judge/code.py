@@ -110,7 +110,8 @@ def verdict(
     label, why = _label(evidence, idle)
     if label is None:
         return unjudged(trajectory, why, evidence.findings)
-    reward, step_rewards = rewards_of(label, trajectory, profile)
+    by_nothing = tuple(sorted(idle.elements()))
+    reward, step_rewards = rewards_of(label, trajectory, profile, evidence.findings, by_nothing)
     return Judged(
         judge=NAME,
         label=label,
@@ -118,6 +119,8 @@ def verdict(
         step_rewards=step_rewards,
         findings=evidence.findings,
         episode_digest=episode_digest(trajectory),
+        rewards=profile.name,
+        idle=by_nothing,
     )
 
 

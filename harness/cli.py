@@ -5,29 +5,45 @@ told in one sentence on standard error. Results go to standard output, progress 
 """
 
 import sys
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
 
 import click
 
 from envpool.errors import PoolError
+from envpool.placed import PlacedPool
 from harness.errors import HarnessError
+from harness.judge_settings import JudgeSettings
 from harness.process import quiet_logs
-from harness.session import only
+from harness.session import Court, only
 from harness.verbs import look, play, worlds
 from harness.verbs.judges import Judges
-from judge import gate_awm, gate_report, judging
+from judge import gate_awm, gate_report
 from judge.court import CodeCourt
 from judge.errors import JudgeError
-from judge.judging import Tally
 from judge.rewards import PROFILES
 from scenarios.errors import ScenarioError
+from scenarios.format import Scenario
 
 _EXPECTED = (HarnessError, ScenarioError, PoolError, JudgeError)
 
 
+@asynccontextmanager
+async def _court(
+    settings: JudgeSettings,
+    *,
+    pool: PlacedPool,
+    scenarios: Sequence[Scenario],
+    rewards: str,
+    folder: Path,
+    spent: float,
+) -> AsyncIterator[Court]:
+    yield CodeCourt(pool, scenarios, PROFILES[rewards])
+
+
 JUDGES = Judges(
-    court=lambda pool, scenarios, rewards: CodeCourt(pool, scenarios, PROFILES[rewards]),
-    tally=Tally,
-    tell_summary=judging.render,
+    court=_court,
     check=gate_awm.check,
     unreadable=gate_report.unreadable,
     tell_reports=gate_report.tell,
@@ -74,7 +90,6 @@ for _verb in (
     play.bench_command,
     look.show_command,
     look.replay_command,
-    look.judge_command,
     look.export_command,
     look.watch_command,
     worlds.scenarios_group,

@@ -5,7 +5,7 @@ The roof hands in what this package may not know: `court_of`, which makes the ju
 
 import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from hashlib import blake2b
 from importlib import import_module
 from pathlib import Path
@@ -49,7 +49,10 @@ from scenarios.catalogue import find
 from scenarios.foreign import read_foreign
 from scenarios.format import Scenario, Task
 
-CourtOf = Callable[[PlacedPool, Sequence[Scenario]], Court]
+# Opens the judge of a run in this folder, whose judge has cost so much already, in USD.
+CourtOf = Callable[
+    [PlacedPool, Sequence[Scenario], Path, float], AbstractAsyncContextManager[Court]
+]
 After = Callable[[PlacedPool, Meters], Awaitable[Any]]  # what is done while the pool is still open
 
 
@@ -66,10 +69,11 @@ def launch(
     folder: Path,
     *,
     resume: bool,
-    court_of: CourtOf,
+    court_of: CourtOf | None,
     after: After | None = None,
 ) -> Launched:
-    """Run what the settings say into a folder; progress goes to standard error.
+    """Run what the settings say into a folder; progress goes to standard error. `court_of` None:
+    the episodes stay unjudged.
 
     A run that fails before its first fact leaves no folder. Raises HarnessError, ScenarioError and
     PoolError.
@@ -101,7 +105,7 @@ class _Launching(msgspec.Struct, frozen=True):
     tasks: list[tuple[Scenario, Task]]
     plans: list[EpisodePlan]
     client: OpenAIPolicy | None
-    court_of: CourtOf
+    court_of: CourtOf | None
     after: After | None
     resume: bool
 
@@ -110,7 +114,13 @@ class _Launching(msgspec.Struct, frozen=True):
         async with AsyncExitStack() as stack:
             pool = await stack.enter_async_context(pool_of(settings))
             await pool.host_all(scenario for scenario, _ in self.tasks)
-            parts = await _parts(settings, pool, self.tasks, client, self.court_of)
+            court = None
+            if self.court_of is not None:
+                scenarios = [scenario for scenario, _ in self.tasks]
+                spent = _spent(self.folder) if self.resume else 0.0
+                opened = self.court_of(pool, scenarios, self.folder, spent)
+                court = await stack.enter_async_context(opened)
+            parts = await _parts(settings, pool, self.tasks, client, court)
             _begin(self.folder, settings, self.tasks, level=pool.level)
             console = Console(stderr=True)
             if pool.level:
@@ -233,13 +243,12 @@ async def _parts(
     pool: PlacedPool,
     tasks: Sequence[tuple[Scenario, Task]],
     client: OpenAIPolicy | None,
-    court_of: CourtOf,
+    court: Court | None,
 ) -> Parts:
     dialect = dialect_of(settings.dialect, mend=settings.format_rules != "awm")
     policy: Policy = client or await _player(settings, dialect, pool, tasks)
     if settings.think:
         policy = ThinkPolicy(policy, *think_range(settings.think), settings.seed)
-    scenarios = [scenario for scenario, _ in tasks]
     return Parts(
         pool=pool,
         policy=policy,
@@ -256,8 +265,16 @@ async def _parts(
             # Workers keep a deadline of their own (see pool_of), and end the episode with it.
             call_timeout=settings.call_timeout if settings.pool or settings.mcp else None,
         ),
-        judge=court_of(pool, scenarios) if settings.judge == "code" else None,
+        judge=court,
     )
+
+
+def _spent(folder: Path) -> float:
+    """What the judge of a run that goes on has cost so far, in USD."""
+    if not (folder / LOG_NAME).exists():
+        return 0.0
+    with open_reader(folder) as reader:
+        return sum(row.judging.cost_usd for row in reader.episodes())
 
 
 def _has_episodes(folder: Path) -> bool:

@@ -23,6 +23,7 @@ from harness.store import (
     Row,
     log_error,
     record_of,
+    spent_on,
     world_of,
 )
 from harness.trajectory import Trajectory, assemble
@@ -209,5 +210,6 @@ def _continued(row: EpisodeRow, event: Event) -> EpisodeRow:
             label=event.label,
             reward=event.reward,
             unjudged=event.unjudged,
+            judging=row.judging.plus(spent_on(event)) if event.opinions else row.judging,
         )
     return row

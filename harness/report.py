@@ -11,7 +11,7 @@ from rich.text import Text
 from harness.bench import BenchReport
 from harness.events import Label
 from harness.meters import Spread
-from harness.store import EpisodeRow
+from harness.store import NOTHING_SPENT, EpisodeRow, Spending
 
 
 class TaskReport(msgspec.Struct, frozen=True):
@@ -36,6 +36,8 @@ class RunReport(msgspec.Struct, frozen=True):
     labels: dict[str, int]
     unjudged: int
     tasks: tuple[TaskReport, ...]
+    judging: Spending = NOTHING_SPENT  # all of the run's verdicts
+    usd_per_1024_episodes: float | None = None  # of judging; None: no model was asked
 
 
 def report_of(rows: Sequence[EpisodeRow]) -> RunReport:
@@ -43,6 +45,10 @@ def report_of(rows: Sequence[EpisodeRow]) -> RunReport:
     ended = [row for row in rows if row.ending is not None]
     judged = [row for row in ended if row.label is not None]
     completed = sum(row.label is Label.COMPLETED for row in judged)
+    judging = NOTHING_SPENT
+    for row in rows:
+        if row.judging.requests:
+            judging = judging.plus(row.judging)
     by_task: dict[tuple[str, str], list[EpisodeRow]] = {}
     for row in ended:
         by_task.setdefault((row.scenario, row.task), []).append(row)
@@ -64,6 +70,8 @@ def report_of(rows: Sequence[EpisodeRow]) -> RunReport:
             )
             for (scenario, task), group in sorted(by_task.items())
         ),
+        judging=judging,
+        usd_per_1024_episodes=judging.cost_usd / len(ended) * 1024 if judging.requests else None,
     )
 
 
@@ -139,6 +147,13 @@ def render_run_report(report: RunReport, console: Console) -> None:
     )
     console.print(bars("endings", report.endings))
     console.print(bars("labels", report.labels))
+    if (spent := report.judging).requests:
+        console.print(
+            f"judging took {spent.requests:,} model calls, {spent.prompt_tokens:,} + "
+            f"{spent.completion_tokens:,} tokens, {spent.cost_usd:.4f} USD "
+            f"({report.usd_per_1024_episodes:.2f} USD per 1,024 episodes)",
+            highlight=False,
+        )
 
 
 def bars(title: str, counts: dict[str, int]) -> Text:

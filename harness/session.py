@@ -23,7 +23,7 @@ from harness.bus import LocalBus, Subscription
 from harness.dialects.base import Dialect
 from harness.dialects.rules import FormatSettings
 from harness.episode import Limits, Play, Stage, run_episode, user_of
-from harness.events import Ending, Event, Record
+from harness.events import Ending, Event, Judged, Record
 from harness.history import HistoryManager, HistoryPolicy
 from harness.log_reader import LogReader, open_reader
 from harness.log_writer import LogWriter, open_log
@@ -40,6 +40,7 @@ from scenarios.format import Scenario
 
 Ended = tuple[EpisodeRow, int]  # an episode that ended, and its next record's sequence number
 Verdict = Callable[[str, int, Event], Awaitable[None]]
+_LEFT_AT_ONCE = 64  # episodes of an earlier sitting that are judged at once
 _LAST_FLUSH = 10.0  # seconds for the last facts to reach the log and the link
 _log = structlog.get_logger(__name__)
 
@@ -50,7 +51,7 @@ class Court(Protocol):
     async def serve(self, subscription: Subscription, record: Verdict) -> None:
         """Judge every episode that ends, until the bus is closed."""
 
-    async def verdict(self, trajectory: Trajectory) -> Event:
+    async def verdict(self, trajectory: Trajectory) -> Judged:
         """The verdict on one episode from the log."""
 
 
@@ -163,7 +164,8 @@ async def _run(
                 helpers.start_soon(meters.watch, parts.pool)
                 if console is not None:
                     helpers.start_soon(show_progress, monitor, console)
-                await _judge_left(folder, unjudged, parts, recorder)
+                if unjudged and parts.judge is not None:
+                    helpers.start_soon(_judge_left, folder, unjudged, parts.judge, recorder)
                 await run_all(missing, work, concurrency=concurrency)
                 await log.flush()
                 await monitor.complete()
@@ -228,18 +230,24 @@ def _to_link(link: Publisher) -> Callable[[list[tuple[int, Record]]], Awaitable[
 
 
 async def _judge_left(
-    folder: Path, unjudged: Sequence[Ended], parts: Parts, recorder: Recorder
+    folder: Path, unjudged: Sequence[Ended], judge: Court, recorder: Recorder
 ) -> None:
     """Judge from the log what ended before a crash and was not judged."""
-    if not unjudged or parts.judge is None:
-        return
-    with open_reader(folder) as reader:
-        for row, seq in unjudged:
-            trajectory = reader.trajectory(row.episode)
-            recorder.open(row.episode, seq=seq)
-            recorder.stamp(row.episode, row.attempt, await parts.judge.verdict(trajectory))
+    room = anyio.CapacityLimiter(_LEFT_AT_ONCE)
+
+    async def give(row: EpisodeRow, trajectory: Trajectory) -> None:
+        try:
+            recorder.stamp(row.episode, row.attempt, await judge.verdict(trajectory))
+        finally:
             recorder.close(row.episode)
-            await anyio.lowlevel.checkpoint()
+            room.release_on_behalf_of(row.episode)
+
+    with open_reader(folder) as reader:
+        async with anyio.create_task_group() as tasks:
+            for row, seq in unjudged:
+                await room.acquire_on_behalf_of(row.episode)
+                recorder.open(row.episode, seq=seq)
+                tasks.start_soon(give, row, reader.trajectory(row.episode))
 
 
 def _what_is_left(

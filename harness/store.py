@@ -24,7 +24,17 @@ import msgspec
 
 from envpool.types import StoredState, ToolSpec
 from harness.errors import LogError
-from harness.events import Ending, EpisodeEnded, Event, Label, Record, decode_event, encode, kind_of
+from harness.events import (
+    Ending,
+    EpisodeEnded,
+    Event,
+    Judged,
+    Label,
+    Record,
+    decode_event,
+    encode,
+    kind_of,
+)
 
 LOG_NAME = "episodes.sqlite"
 FORMAT = "1"
@@ -64,6 +74,45 @@ class MountedWorld(msgspec.Struct, frozen=True):
     place: str = ""  # the package's folder when the run began
 
 
+class Spending(msgspec.Struct, frozen=True):
+    """What models were asked for, and what it cost."""
+
+    requests: int = 0
+    prompt_tokens: int = 0
+    cached_tokens: int = 0  # of the prompts', those that servers had kept
+    completion_tokens: int = 0
+    cost_usd: float = 0.0  # as far as prices are known
+
+    def plus(self, other: "Spending") -> "Spending":
+        """Both together."""
+        return Spending(
+            self.requests + other.requests,
+            self.prompt_tokens + other.prompt_tokens,
+            self.cached_tokens + other.cached_tokens,
+            self.completion_tokens + other.completion_tokens,
+            self.cost_usd + other.cost_usd,
+        )
+
+
+NOTHING_SPENT = Spending()
+
+
+def spent_on(judged: Judged) -> Spending:
+    """What one verdict took."""
+    total = NOTHING_SPENT
+    for one in judged.opinions:
+        total = total.plus(
+            Spending(
+                one.requests,
+                one.prompt_tokens,
+                one.cached_tokens,
+                one.completion_tokens,
+                one.cost_usd or 0.0,
+            )
+        )
+    return total
+
+
 class EpisodeRow(msgspec.Struct, frozen=True):
     """An episode's latest attempt, as a list of episodes shows it."""
 
@@ -84,6 +133,7 @@ class EpisodeRow(msgspec.Struct, frozen=True):
     label: Label | None = None  # of the latest verdict
     reward: float | None = None
     unjudged: str | None = None  # why the judge could not judge
+    judging: Spending = NOTHING_SPENT  # of all verdicts on this attempt
 
 
 class Progress(msgspec.Struct, frozen=True):

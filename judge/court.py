@@ -1,35 +1,22 @@
-"""The judge of a run: code judges over the worlds of its scenarios, and models where the mode
-asks for them."""
+"""The code judge of a run: one judge for each of its scenarios, as its world asks for."""
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
-from contextlib import AsyncExitStack, asynccontextmanager
+from collections.abc import Awaitable, Callable, Iterable
 from functools import partial
-from pathlib import Path
 from typing import Protocol
 
 from envpool.states import States
 from harness.bus import Subscription
 from harness.events import Judged
-from harness.judge_settings import JudgeSettings
 from harness.trajectory import Trajectory
 from judge import judging
-from judge.cache import VerdictCache
 from judge.cases import Case
-from judge.code import CodeJudge
+from judge.code import NAME, CodeJudge
 from judge.errors import JudgeError
-from judge.evidence import Scene
 from judge.foreign import ForeignJudge
 from judge.isolated import IsolatedJudge, Verifies
 from judge.judging import Later
-from judge.model import reasoners_of
-from judge.prices import read_prices
-from judge.purse import Purse
-from judge.reasoned import Cases, LoggedCases, ReasoningJudge
 from judge.rewards import AWM, RewardProfile
-from judge.rubric import read_rubric
 from scenarios.format import Scenario
-
-CACHE_NAME = "verdicts.sqlite"
 
 AnyJudge = CodeJudge | IsolatedJudge | ForeignJudge
 
@@ -51,6 +38,8 @@ class CodeCourt:
     judges an old log, it belongs to the last one of its scenario's name. Making it raises
     PackageError for a broken verify.py, so that no run begins which could not be judged.
     """
+
+    name = NAME
 
     def __init__(
         self, pool: Hosts, scenarios: Iterable[Scenario], profile: RewardProfile = AWM
@@ -100,79 +89,6 @@ class CodeCourt:
                 "which this judge was not given"
             )
         return judge
-
-
-class ReasoningCourt:
-    """Judges episodes by asking models, live or from the log."""
-
-    def __init__(self, judge: ReasoningJudge, settings: JudgeSettings) -> None:
-        self._settings = settings
-        self.reasoning = judge
-        self.name = judge.name
-
-    async def serve(
-        self, subscription: Subscription, record: Callable[[str, int, Judged], Awaitable[None]]
-    ) -> None:
-        """Judge every episode that ends, until the bus is closed (see judge.judging.serve)."""
-        await judging.serve(
-            subscription,
-            self,
-            record,
-            at_once=self._settings.concurrency,
-            backlog=self._settings.backlog,
-        )
-
-    def judge(self, trajectory: Trajectory) -> Later:
-        """The verdict on an episode that is over, to be waited for."""
-        return partial(self.reasoning.judge, trajectory)
-
-    async def verdict(self, trajectory: Trajectory) -> Judged:
-        """The same, awaited."""
-        return await self.reasoning.judge(trajectory)
-
-
-Court = CodeCourt | ReasoningCourt
-
-
-@asynccontextmanager
-async def open_court(
-    settings: JudgeSettings,
-    *,
-    pool: Hosts | None,
-    scenarios: Iterable[Scenario],
-    scenes: Mapping[str, Scene],
-    profile: RewardProfile,
-    folder: Path,
-    spent: float = 0.0,
-) -> AsyncIterator[Court]:
-    """The judge of the settings; it is closed when the block is left.
-
-    `pool` has hosted the scenarios; mode `llm` needs none, only the scenes (by the digests of
-    their packages). `folder` is the run's; `spent` is what the budget has paid already, in USD.
-
-    Raises JudgeError and SettingsError for a rubric, prices or models that cannot be used, before
-    anything is asked, and PackageError for a broken verify.py.
-    """
-    if settings.mode != "llm":
-        assert pool is not None
-        code = CodeCourt(pool, scenarios, profile)
-        if settings.mode == "code":
-            yield code
-            return
-    cases: Cases = LoggedCases(scenes) if settings.mode == "llm" else code
-    rubric = read_rubric(Path(settings.rubric) if settings.rubric else None)
-    prices = read_prices(Path(settings.prices)) if settings.prices else None
-    purse = Purse(settings.budget, spent=spent)
-    reasoners = reasoners_of(settings, prices, purse)
-    async with AsyncExitStack() as stack:
-        for reasoner in reasoners:
-            await stack.enter_async_context(reasoner)
-        path = Path(settings.cache) if settings.cache else folder / CACHE_NAME
-        cache = await stack.enter_async_context(VerdictCache(path))
-        judge = ReasoningJudge(
-            cases, reasoners, settings, rubric=rubric, profile=profile, cache=cache
-        )
-        yield ReasoningCourt(judge, settings)
 
 
 def _judge_of(pool: Hosts, scenario: Scenario, profile: RewardProfile) -> AnyJudge:

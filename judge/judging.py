@@ -42,8 +42,8 @@ async def serve(
     `record` is given the episode, its attempt and the verdict. The loop gets its turn every few
     milliseconds. Of verdicts that take time, `at_once` are waited for, and `backlog` episodes may
     wait for theirs; then nothing more is received, until the episodes themselves wait (see
-    harness.recorder). On cancellation, episodes that ended and were not judged yet stay unjudged; the
-    log has all that is needed to judge them later.
+    harness.recorder). On cancellation, episodes that ended and were not judged yet stay unjudged;
+    the log has all that is needed to judge them later.
 
     Raises ValueError for an episode whose beginning was missed.
     """

@@ -123,9 +123,7 @@ class ReasoningJudge:
             case, self._rubric, mode=self._settings.mode, max_tokens=self._settings.evidence_tokens
         )
 
-    async def _ask(
-        self, case: Case, prompt: Prompt, seed: int, fresh: bool
-    ) -> tuple[Opinion, ...]:
+    async def _ask(self, case: Case, prompt: Prompt, seed: int, fresh: bool) -> tuple[Opinion, ...]:
         """Every model's opinion, in the models' order."""
         cache = None if fresh else self._cache
         digest = "" if cache is None else case_digest(case, self._settings.mode)

@@ -11,7 +11,7 @@ from envpool.placed import PlacedPool
 from harness.bench import BenchReport, bare_outside_s, measure
 from harness.config import Settings, swept
 from harness.errors import SettingsError
-from harness.launch import described, finder, fresh_folder, launch, planned
+from harness.launch import CourtOf, described, finder, fresh_folder, launch, planned
 from harness.log_reader import open_reader
 from harness.meters import Meters
 from harness.plan import chosen_tasks
@@ -41,7 +41,7 @@ def run_command(
     if dry_run:
         _print_settings(settings)
         return
-    launch(settings, output, resume=resume, court_of=judges.court_of(settings))
+    launch(settings, output, resume=resume, court_of=_court_of(judges, settings))
     report = _report(output)
     write_atomically(output / "report.json", msgspec.json.format(msgspec.json.encode(report)))
     console = console_of(json_file)
@@ -111,10 +111,14 @@ def _measured(judges: Judges, settings: Settings, folder: Path) -> BenchReport:
         )
 
     launched = launch(
-        settings, folder, resume=False, court_of=judges.court_of(settings), after=report
+        settings, folder, resume=False, court_of=_court_of(judges, settings), after=report
     )
     measured: BenchReport = launched.after
     return msgspec.structs.replace(measured, policy=launched.policy)
+
+
+def _court_of(judges: Judges, settings: Settings) -> CourtOf | None:
+    return None if settings.judge == "none" else judges.court_of(settings)
 
 
 def _print_settings(settings: Settings) -> None:

@@ -1,0 +1,98 @@
+"""Opening the judge that the settings ask for: the code judge, or one that asks models."""
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
+from functools import partial
+from pathlib import Path
+
+from harness.bus import Subscription
+from harness.events import Judged
+from harness.judge_settings import JudgeSettings
+from harness.trajectory import Trajectory
+from judge import judging
+from judge.cache import VerdictCache
+from judge.court import CodeCourt, Hosts
+from judge.evidence import Scene
+from judge.judging import Later
+from judge.model import reasoners_of
+from judge.prices import read_prices
+from judge.purse import Purse
+from judge.reasoned import Cases, LoggedCases, ReasoningJudge
+from judge.rewards import RewardProfile
+from judge.rubric import read_rubric
+from scenarios.format import Scenario
+
+CACHE_NAME = "verdicts.sqlite"
+
+
+class ReasoningCourt:
+    """Judges episodes by asking models, live or from the log."""
+
+    def __init__(self, judge: ReasoningJudge, settings: JudgeSettings) -> None:
+        self._settings = settings
+        self.reasoning = judge
+        self.name = judge.name
+
+    async def serve(
+        self, subscription: Subscription, record: Callable[[str, int, Judged], Awaitable[None]]
+    ) -> None:
+        """Judge every episode that ends, until the bus is closed (see judge.judging.serve)."""
+        await judging.serve(
+            subscription,
+            self,
+            record,
+            at_once=self._settings.concurrency,
+            backlog=self._settings.backlog,
+        )
+
+    def judge(self, trajectory: Trajectory) -> Later:
+        """The verdict on an episode that is over, to be waited for."""
+        return partial(self.reasoning.judge, trajectory)
+
+    async def verdict(self, trajectory: Trajectory) -> Judged:
+        """The same, awaited."""
+        return await self.reasoning.judge(trajectory)
+
+
+Court = CodeCourt | ReasoningCourt
+
+
+@asynccontextmanager
+async def open_court(
+    settings: JudgeSettings,
+    *,
+    pool: Hosts | None,
+    scenarios: Iterable[Scenario],
+    scenes: Mapping[str, Scene],
+    profile: RewardProfile,
+    folder: Path,
+    spent: float = 0.0,
+) -> AsyncIterator[Court]:
+    """The judge of the settings; it is closed when the block is left.
+
+    `pool` has hosted the scenarios; mode `llm` needs none, only the scenes (by the digests of
+    their packages). `folder` is the run's; `spent` is what the budget has paid already, in USD.
+
+    Raises JudgeError and SettingsError for a rubric, prices or models that cannot be used, before
+    anything is asked, and PackageError for a broken verify.py.
+    """
+    if settings.mode != "llm":
+        assert pool is not None
+        code = CodeCourt(pool, scenarios, profile)
+        if settings.mode == "code":
+            yield code
+            return
+    cases: Cases = LoggedCases(scenes) if settings.mode == "llm" else code
+    rubric = read_rubric(Path(settings.rubric) if settings.rubric else None)
+    prices = read_prices(Path(settings.prices)) if settings.prices else None
+    purse = Purse(settings.budget, spent=spent)
+    reasoners = reasoners_of(settings, prices, purse)
+    async with AsyncExitStack() as stack:
+        for reasoner in reasoners:
+            await stack.enter_async_context(reasoner)
+        path = Path(settings.cache) if settings.cache else folder / CACHE_NAME
+        cache = await stack.enter_async_context(VerdictCache(path))
+        judge = ReasoningJudge(
+            cases, reasoners, settings, rubric=rubric, profile=profile, cache=cache
+        )
+        yield ReasoningCourt(judge, settings)

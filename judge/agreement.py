@@ -8,18 +8,19 @@ defined for its data is None.
 
 import math
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
 from random import Random
-from typing import Any, Generic, TypeVar
+from typing import Any
 
 import msgspec
 
 from harness.events import Label
 
-Unit = tuple[Any, ...]  # the values of one episode, sorted; two at least
-Pairs = tuple[tuple[str, str], ...]  # of one episode: what holds, beside what one judging said
-K = TypeVar("K", bound=Hashable)
+Unit = tuple[Any, ...]  # the values of one episode, sorted
+# Of one episode, too: what holds, beside what one judging said.
+Pairs = tuple[tuple[Label, Label], ...]
+Statistic = Callable[[Mapping[Unit, int]], float | None]
 
 RESAMPLES = 2_000
 _TAIL = 0.025  # of a 95 % interval, on each side
@@ -36,6 +37,28 @@ class Estimate(msgspec.Struct, frozen=True):
 def is_completed(label: str) -> str:
     """A label on the scale of two: completed or not."""
     return label if label == Label.COMPLETED else "not_completed"
+
+
+@lru_cache(maxsize=65_536)
+def _in_two(unit: Unit) -> Unit:
+    return tuple(
+        sorted(
+            tuple(map(is_completed, value)) if isinstance(value, tuple) else is_completed(value)
+            for value in unit
+        )
+    )
+
+
+def binary(statistic: Statistic) -> Statistic:
+    """A statistic of labels, or of pairs of labels, on the scale of two."""
+
+    def on_two(units: Mapping[Unit, int]) -> float | None:
+        merged: Counter[Unit] = Counter()
+        for unit, n in units.items():
+            merged[_in_two(unit)] += n
+        return statistic(merged)
+
+    return on_two
 
 
 def units_of(ratings: Iterable[Sequence[Any]]) -> Counter[Unit]:
@@ -102,14 +125,14 @@ def alpha(units: Mapping[Unit, int]) -> float | None:
     return None if expected == 0 else 1 - (num - 1) * observed / expected
 
 
-def agreement(units: Mapping[Pairs, int]) -> float | None:
-    """The share of pairs whose two sides are equal. Every pair counts the same."""
+def agreement(units: Mapping[Unit, int]) -> float | None:
+    """The share of Pairs whose two sides are equal. Every pair counts the same."""
     table = _table(units)
     return _ratio(sum(n for (one, other), n in table.items() if one == other), table.total())
 
 
-def kappa(units: Mapping[Pairs, int]) -> float | None:
-    """Cohen's kappa of the pairs: agreement beyond what the sides' own habits give by chance.
+def kappa(units: Mapping[Unit, int]) -> float | None:
+    """Cohen's kappa of Pairs: agreement beyond what the sides' own habits give by chance.
 
     J. Cohen, Educational and Psychological Measurement 20 (1960), 37. None where both sides always
     say the same one word.
@@ -126,13 +149,13 @@ def kappa(units: Mapping[Pairs, int]) -> float | None:
     return _ratio(num * equal - by_chance, num**2 - by_chance)
 
 
-def confusion(units: Mapping[Pairs, int]) -> dict[Label, dict[Label, int]]:
-    """What holds (outer) against what was said (inner), every label in both, in pairs."""
+def confusion(units: Mapping[Unit, int]) -> dict[Label, dict[Label, int]]:
+    """What holds (outer) against what was said (inner), every label in both: how many Pairs."""
     table = _table(units)
     return {one: {other: table[one, other] for other in Label} for one in Label}
 
 
-def _table(units: Mapping[Pairs, int]) -> Counter[tuple[str, str]]:
+def _table(units: Mapping[Unit, int]) -> Counter[tuple[str, str]]:
     table: Counter[tuple[str, str]] = Counter()
     for pairs, n in units.items():
         for pair in pairs:
@@ -148,23 +171,25 @@ def _ratio(part: float, whole: int) -> float | None:
     return part / whole if whole else None
 
 
-class Bootstrap(Generic[K]):
+class Bootstrap:
     """Percentile intervals (B. Efron, 1979) from resampled episodes: judgings of one episode are
     kin, so whole episodes are drawn. The same seed and units give the same intervals.
 
     100 episodes take about 0.1 s, 1,000 about 0.5 s, whatever is estimated of them after.
     """
 
-    def __init__(self, units: Counter[K], *, seed: int = 0, num_resamples: int = RESAMPLES) -> None:
+    def __init__(
+        self, units: Counter[Unit], *, seed: int = 0, num_resamples: int = RESAMPLES
+    ) -> None:
         self._units = units
         kinds, draw, num = list(units), Random(seed), units.total()
         indices, counts = range(len(kinds)), list(units.values())
-        self._resamples: list[dict[K, int]] = [
+        self._resamples: list[dict[Unit, int]] = [
             {kinds[i]: n for i, n in Counter(draw.choices(indices, counts, k=num)).items()}
             for _ in range(num_resamples if num else 0)
         ]
 
-    def of(self, statistic: Callable[[Mapping[K, int]], float | None]) -> Estimate:
+    def of(self, statistic: Statistic) -> Estimate:
         """A statistic with its interval, over the resamples for which it is defined. Where the
         episodes do not vary, the interval has no width and tells nothing."""
         value = statistic(self._units)
@@ -176,7 +201,7 @@ class Bootstrap(Generic[K]):
             value, found[math.floor(_TAIL * last)], found[math.ceil((1 - _TAIL) * last)]
         )
 
-    def share(self, statistic: Callable[[Mapping[K, int]], float | None]) -> Estimate:
+    def share(self, statistic: Statistic) -> Estimate:
         """The same for a share from 0 to 1. Where all episodes stand at one end of it, resamples
         cannot know of others, so the exact bound for n alike among n is given (C. Clopper and
         E. Pearson, 1934): 0 of 100 is 0 to 3.6 %."""

@@ -1,0 +1,251 @@
+"""The figures of a reliability study, made of the verdicts that were given."""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
+
+import msgspec
+
+from harness.events import Judged, Label
+from judge.agreement import (
+    RESAMPLES,
+    Bootstrap,
+    Estimate,
+    Pairs,
+    Statistic,
+    Unit,
+    agreement,
+    alpha,
+    binary,
+    confusion,
+    flip_probability,
+    flip_rate,
+    kappa,
+    pairwise_agreement,
+    units_of,
+)
+from judge.cases import Case
+from judge.reliability import Comparison, Cost, Flips, HumanComparison, Scales, StudyReport
+
+
+class Answers(msgspec.Struct, frozen=True):
+    """What was said of one episode."""
+
+    case: Case
+    repeats: tuple[Judged, ...]
+    reworded: dict[str, Judged]  # by the wording's name; those that change something here
+    injected: dict[str, Judged]
+
+    @property
+    def labels(self) -> list[Label]:
+        """What the repeats said, without those that failed."""
+        return [judged.label for judged in self.repeats if judged.label is not None]
+
+    @property
+    def base(self) -> Label | None:
+        """What most of the repeats said; None: a tie, or nothing."""
+        return most_given(self.labels)
+
+    def verdicts(self) -> Iterable[Judged]:
+        """All of them."""
+        yield from self.repeats
+        yield from self.reworded.values()
+        yield from self.injected.values()
+
+
+class Scope(msgspec.Struct, frozen=True):
+    """What was to be found out."""
+
+    repeats: int
+    rewordings: tuple[str, ...]
+    injections: tuple[str, ...]
+    # Episode -> labeller -> label; None: no labels were given.
+    humans: Mapping[str, Mapping[str, Label]] | None
+    seed: int
+    num_resamples: int = RESAMPLES
+
+
+def most_given(labels: Iterable[Label]) -> Label | None:
+    """The label that was given most often; None for a tie, or where there is none.
+
+    Example: [completed, agent_error, completed] -> completed
+    """
+    ranking = Counter(labels).most_common(2)
+    if not ranking or (len(ranking) == 2 and ranking[0][1] == ranking[1][1]):
+        return None
+    return ranking[0][0]
+
+
+def report_of(answers: Sequence[Answers], scope: Scope, *, seconds: float) -> StudyReport:
+    """The figures. With 100 episodes it takes about a second, mostly for the intervals."""
+    bootstrap = partial(Bootstrap, seed=scope.seed, num_resamples=scope.num_resamples)
+    labels = bootstrap(units_of([[one.label for one in each.repeats] for each in answers]))
+    rewards = bootstrap(units_of([[one.reward for one in each.repeats] for each in answers]))
+    verdicts = [judged for each in answers for judged in each.verdicts()]
+    reasons = Counter(
+        judged.unjudged or "no reason was given" for judged in verdicts if judged.label is None
+    )
+    agreed = _scales(labels.share, pairwise_agreement)
+    first = next(iter(verdicts), None)
+    return StudyReport(
+        judge=first.judge if first is not None else "",
+        rubric=next((judged.rubric for judged in verdicts if judged.rubric), ""),
+        episodes=len(answers),
+        repeats=scope.repeats,
+        judgings=len(verdicts),
+        unjudged=reasons.total(),
+        unjudged_reasons=dict(reasons.most_common()),
+        stopped=_stopped(reasons, len(verdicts)),
+        pairwise_agreement=agreed,
+        reward_flip_rate=rewards.share(flip_rate),
+        reward_pair_flip_rate=_complement(rewards.share(pairwise_agreement)),
+        flip_probability=_turned(agreed.binary, flip_probability),
+        krippendorff_alpha=_scales(labels.of, alpha),
+        code_agreement=_against(answers, _code_labels(answers), bootstrap),
+        human=_against_people(answers, scope, bootstrap),
+        repeat_flips=_flips(map(_each_against_others, answers), bootstrap),
+        rewording_flips={
+            name: _flips([_against_base(one, one.reworded.get(name)) for one in answers], bootstrap)
+            for name in scope.rewordings
+        },
+        injection_flips={
+            name: _flips([_against_base(one, one.injected.get(name)) for one in answers], bootstrap)
+            for name in scope.injections
+        },
+        disagreements=_names(answers, lambda each: len(set(each.labels)) > 1),
+        against_code=_names(answers, _differs_from_code),
+        cost=_cost(verdicts, seconds),
+    )
+
+
+_Make = Callable[[Counter[Unit]], Bootstrap]
+
+
+def _scales(estimate: Callable[[Statistic], Estimate], statistic: Statistic) -> Scales:
+    return Scales(estimate(binary(statistic)), estimate(statistic))
+
+
+def _turned(found: Estimate, falling: Callable[[float | None], float | None]) -> Estimate:
+    """A falling function of a figure; its interval turns round."""
+    return Estimate(falling(found.value), falling(found.high), falling(found.low))
+
+
+def _complement(found: Estimate) -> Estimate:
+    return _turned(found, lambda value: None if value is None else 1 - value)
+
+
+def _stopped(reasons: Mapping[str, int], num: int) -> str | None:
+    """A budget that ended makes the study one of what there is."""
+    missing = sum(count for why, count in reasons.items() if why.startswith("budget"))
+    return f"the budget ended: {missing} of {num} judgings were not made" if missing else None
+
+
+def _against(
+    answers: Iterable[Answers], others: Mapping[str, Label], make: _Make
+) -> Comparison | None:
+    """Single judgings against another source's labels, by episode; None: it has none."""
+    units: Counter[Unit] = Counter()
+    for each in answers:
+        other = others.get(each.case.trajectory.episode)
+        if other is not None and each.labels:
+            units[tuple(sorted((other, label) for label in each.labels))] += 1
+    if not units:
+        return None
+    sample = make(units)
+    return Comparison(
+        episodes=units.total(),
+        judgings=sum(len(unit) * n for unit, n in units.items()),
+        agreement=_scales(sample.share, agreement),
+        kappa=_scales(sample.of, kappa),
+        confusion=confusion(units),
+    )
+
+
+def _code_labels(answers: Iterable[Answers]) -> dict[str, Label]:
+    cases = [each.case for each in answers]
+    return {
+        case.trajectory.episode: case.code.label for case in cases if case.code.label is not None
+    }
+
+
+def _against_people(
+    answers: Sequence[Answers], scope: Scope, make: _Make
+) -> HumanComparison | None:
+    if scope.humans is None:
+        return None
+    studied = {each.case.trajectory.episode for each in answers}
+    given = {name: labels for name, labels in scope.humans.items() if name in studied}
+    majority = {name: most_given(labels.values()) for name, labels in given.items()}
+    found = _against(
+        answers, {name: label for name, label in majority.items() if label is not None}, make
+    )
+    people = make(units_of([list(labels.values()) for labels in given.values()]))
+    nothing = Scales(Estimate(None, None, None), Estimate(None, None, None))
+    found = found or Comparison(0, 0, nothing, nothing, confusion({}))
+    return HumanComparison(
+        **msgspec.structs.asdict(found),
+        labellers=len({person for labels in given.values() for person in labels}),
+        between=_scales(people.of, alpha),
+    )
+
+
+def _each_against_others(each: Answers) -> Pairs:
+    """Each repeat beside what most of the others said."""
+    labels = each.labels
+    pairs = [
+        (most_given(labels[:index] + labels[index + 1 :]), label)
+        for index, label in enumerate(labels)
+    ]
+    return tuple((others, label) for others, label in pairs if others is not None)
+
+
+def _against_base(each: Answers, judged: Judged | None) -> Pairs:
+    base = each.base
+    if judged is None or judged.label is None or base is None:
+        return ()
+    return ((base, judged.label),)
+
+
+def _flips(episodes: Iterable[Pairs], make: _Make) -> Flips:
+    """Pairs of a base label and one given, by episode; without a pair it is left out."""
+    shown = [tuple(sorted(pairs)) for pairs in episodes if pairs]
+    others = [tuple(pair for pair in pairs if pair[0] is not Label.COMPLETED) for pairs in shown]
+    not_completed = Counter(pairs for pairs in others if pairs)
+    return Flips(
+        episodes=len(shown),
+        flipped=_complement(make(Counter(shown)).share(agreement)),
+        not_completed=not_completed.total(),
+        to_completed=make(not_completed).share(_to_completed),
+    )
+
+
+def _to_completed(units: Mapping[Unit, int]) -> float | None:
+    num = sum(len(unit) * n for unit, n in units.items())
+    moved = sum(n for unit, n in units.items() for _, label in unit if label == Label.COMPLETED)
+    return moved / num if num else None
+
+
+def _differs_from_code(each: Answers) -> bool:
+    code = each.case.code.label
+    return code is not None and each.base not in (None, code)
+
+
+def _names(answers: Iterable[Answers], chosen: Callable[[Answers], bool]) -> tuple[str, ...]:
+    return tuple(each.case.trajectory.episode for each in answers if chosen(each))
+
+
+def _cost(verdicts: Sequence[Judged], seconds: float) -> Cost:
+    opinions = [opinion for judged in verdicts for opinion in judged.opinions]
+    costs = [opinion.cost_usd for opinion in opinions]
+    known = [cost for cost in costs if cost is not None]
+    total = sum(known) if len(known) == len(costs) else None
+    judged = sum(verdict.label is not None for verdict in verdicts)
+    return Cost(
+        requests=sum(opinion.requests for opinion in opinions),
+        prompt_tokens=sum(opinion.prompt_tokens for opinion in opinions),
+        cached_tokens=sum(opinion.cached_tokens for opinion in opinions),
+        completion_tokens=sum(opinion.completion_tokens for opinion in opinions),
+        cost_usd=total,
+        per_1024_episodes_usd=1024 * total / judged if total is not None and judged else None,
+        seconds=seconds,
+    )

@@ -85,7 +85,7 @@ def contested(label: Label | None, code: Label | None, opinions: Sequence[Opinio
 def _by_code(
     ruling: Ruling, label: Label | None, opinions: Sequence[Opinion], mode: Mode
 ) -> Decision:
-    why = f"{_says(opinions)}; the code proved otherwise: {ruling.proof}"
+    why = f"{_says(opinions)}; what the code proved stands: {ruling.proof}"
     return _decision(label, ruling, opinions, mode, why, why)
 
 

@@ -1,0 +1,133 @@
+"""What is shown under a budget: which items, and how much of each.
+
+The kinds are served in order of importance. Each may take half of what is left, so that the next
+ones get something, too; what is left in the end goes to those that got too little, in the same
+order. Within a kind, the room is shared as water fills a basin: short texts stay whole and long
+ones are shortened in the middle to one length. Where not even the least of each fits, the last
+ones of the preference are left out.
+
+Everything is counted in bytes of UTF-8. The same items and room give the same choice.
+"""
+
+from collections.abc import Sequence
+
+import msgspec
+
+from judge.exhibits import Item, Kind
+from judge.fence import Quote, excerpt, num_bytes, quote_cost, shortened
+
+LEAST_TEXT = 160  # bytes to which a text may be shortened; shorter ones stay
+# Bytes for all items with which task, ending and answer have their least, whatever they hold:
+# halves of it, of its half and of its quarter take a task (with user and time), an ending (with
+# its reason) and an answer.
+LEAST_ROOM = 2_400
+_LATEST_FIRST = frozenset(
+    (Kind.FAILED_CALL, Kind.WRITING_CALL, Kind.LAST_CALL, Kind.READ, Kind.SAID, Kind.THOUGHT)
+)
+
+
+class _Draft(msgspec.Struct, frozen=True, gc=False):
+    """An item with its texts made visible; `index` is its place among all."""
+
+    index: int
+    quotes: tuple[Quote, ...]
+    sizes: tuple[int, ...]  # bytes of the texts
+    frame: int  # bytes of what stands around them
+
+    @property
+    def least(self) -> int:
+        """The bytes that it takes at least."""
+        return self.frame + sum([min(size, LEAST_TEXT) for size in self.sizes])
+
+
+class _Share(msgspec.Struct, frozen=True, gc=False):
+    """What one kind gets: its drafts that are shown, the most bytes for a text, and the bytes that
+    all take."""
+
+    drafts: tuple[_Draft, ...]
+    level: int
+    used: int
+
+
+def fit(items: Sequence[Item], room: int) -> list[tuple[Quote, ...] | None]:
+    """The quotes of each item within `room` bytes; None: the item is left out."""
+    kinds: dict[Kind, list[_Draft]] = {}
+    for kind in sorted({item.kind for item in items}):
+        places = [index for index, item in enumerate(items) if item.kind is kind]
+        if kind in _LATEST_FIRST:
+            places.reverse()
+        kinds[kind] = _drafts(items, places, room)
+    shown: list[tuple[Quote, ...] | None] = [None] * len(items)
+    for share in _shares(kinds, room):
+        for draft in share.drafts:
+            shown[draft.index] = tuple(
+                [
+                    quote
+                    if size <= share.level
+                    else msgspec.structs.replace(quote, text=shortened(quote.text, share.level))
+                    for quote, size in zip(draft.quotes, draft.sizes, strict=True)
+                ]
+            )
+    return shown
+
+
+def water_level(sizes: Sequence[int], room: int) -> int:
+    """The largest number to which sizes may be cut so that their sum is no more than `room`; the
+    largest size where all fit.
+
+    Example: sizes [10, 50, 90], room 100 -> 45 (10 + 45 + 45)
+    """
+    left = room
+    for index, size in enumerate(ordered := sorted(sizes)):
+        each = left // (len(ordered) - index)
+        if size > each:
+            return max(each, 0)
+        left -= size
+    return ordered[-1] if sizes else 0
+
+
+def _drafts(items: Sequence[Item], places: Sequence[int], room: int) -> list[_Draft]:
+    """One kind's drafts. Texts that cannot be shown whole, whatever else is left out, are cut
+    before they are looked at: a log may hold megabytes."""
+    lengths = [len(text) for index in places for _, text in items[index].texts]
+    most = max(water_level(lengths, room), LEAST_TEXT)
+    drafts = []
+    for index in places:
+        item = items[index]
+        quotes = tuple(
+            [Quote(item.exhibit, about, excerpt(text, most)) for about, text in item.texts]
+        )
+        sizes = tuple([num_bytes(quote.text) for quote in quotes])
+        frame = sum([quote_cost(quote) for quote in quotes]) - sum(sizes)
+        drafts.append(_Draft(index, quotes, sizes, frame))
+    return drafts
+
+
+def _shares(kinds: dict[Kind, list[_Draft]], room: int) -> list[_Share]:
+    left = room
+    first: dict[Kind, _Share] = {}
+    whole = sum(draft.frame + sum(draft.sizes) for drafts in kinds.values() for draft in drafts)
+    for kind, drafts in kinds.items():
+        first[kind] = share = _share(drafts, left if whole <= room else left // 2)
+        left -= share.used
+    shares = []
+    for kind, drafts in kinds.items():
+        share = _share(drafts, first[kind].used + left)
+        left -= share.used - first[kind].used
+        shares.append(share)
+    return shares
+
+
+def _share(drafts: Sequence[_Draft], room: int) -> _Share:
+    """As many drafts as fit with their least, and the level that shares the room among them."""
+    chosen: list[_Draft] = []
+    least = 0
+    for draft in drafts:
+        least += draft.least
+        if least > room:
+            break
+        chosen.append(draft)
+    frame = sum(draft.frame for draft in chosen)
+    sizes = [size for draft in chosen for size in draft.sizes]
+    level = water_level(sizes, room - frame)
+    return _Share(tuple(chosen), level, frame + sum(min(size, level) for size in sizes))

@@ -20,7 +20,7 @@ from rich.console import Console
 from envpool.placed import PlacedPool
 from envpool.pool import Pool
 from envpool.workers.pool import WorkerSettings
-from harness.config import Settings, log_id_of, saved, think_range
+from harness.config import Settings, log_id_of, saved, stops_with_world, think_range
 from harness.dialects.base import Dialect
 from harness.dialects.choose import dialect_of
 from harness.dialects.rules import FormatSettings
@@ -114,6 +114,7 @@ class _Launching(msgspec.Struct, frozen=True):
         async with AsyncExitStack() as stack:
             pool = await stack.enter_async_context(pool_of(settings))
             await pool.host_all(scenario for scenario, _ in self.tasks)
+            _begin(self.folder, settings, self.tasks, level=pool.level)
             court = None
             if self.court_of is not None:
                 scenarios = [scenario for scenario, _ in self.tasks]
@@ -121,7 +122,6 @@ class _Launching(msgspec.Struct, frozen=True):
                 opened = self.court_of(pool, scenarios, self.folder, spent)
                 court = await stack.enter_async_context(opened)
             parts = await _parts(settings, pool, self.tasks, client, court)
-            _begin(self.folder, settings, self.tasks, level=pool.level)
             console = Console(stderr=True)
             if pool.level:
                 console.print(f"code that is not ours is held by {pool.level}", highlight=False)
@@ -264,6 +264,7 @@ async def _parts(
             reply_timeout=settings.reply_timeout,
             # Workers keep a deadline of their own (see pool_of), and end the episode with it.
             call_timeout=settings.call_timeout if settings.pool or settings.mcp else None,
+            world_stop=stops_with_world(settings),
         ),
         judge=court,
     )

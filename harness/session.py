@@ -207,9 +207,13 @@ async def _listen(
 
 
 def only(exc: BaseException) -> BaseException:
-    """The one exception inside of groups of one: our task groups wrap what passes through them."""
-    while isinstance(exc, BaseExceptionGroup) and len(exc.exceptions) == 1:
-        exc = exc.exceptions[0]
+    """The one exception inside of groups: our task groups wrap what passes through them. Several
+    that say the same, as a bug met by several tasks does, are one."""
+    while isinstance(exc, BaseExceptionGroup):
+        first, *others = exc.exceptions
+        if any((type(one), str(one)) != (type(first), str(first)) for one in others):
+            return exc
+        exc = first
     return exc
 
 

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable
 from envpool.states import States
 from harness.events import Ending, Judged, Label
 from harness.trajectory import Trajectory
+from judge.cases import Case
 from judge.errors import VerifierError
 from judge.evidence import (
     Evidence,
@@ -96,6 +97,18 @@ class CodeJudge:
             return unjudged(trajectory, str(exc), evidence.findings), evidence
         return verdict(trajectory, evidence, idle, self._profile), evidence
 
+    def case(self, trajectory: Trajectory) -> Case | Judged:
+        """The episode for a judge that reasons; the verdict where there is nothing to judge."""
+        judged, evidence = self.judge_with_evidence(trajectory)
+        if evidence is None:
+            return judged
+        court = self._court(trajectory.started.scenario)
+        try:
+            idle = court.idle_goals(court.tasks[trajectory.started.task])
+        except VerifierError:  # then nothing was met for nothing, as far as anybody knows
+            idle = Counter()
+        return Case(trajectory, evidence, idle_among(evidence, idle), judged, "ours")
+
     def _court(self, scenario: str) -> _Court:
         court = self._courts.get(scenario)
         if court is None:
@@ -178,6 +191,11 @@ def _label(evidence: Evidence, idle: Counter[str]) -> tuple[Label | None, str]:
 def met_goals(findings: Iterable[Finding]) -> Counter[str]:
     """How often each goal, by name, was met."""
     return Counter(f.name for f in findings if f.passed and f.kind == "goal")
+
+
+def idle_among(evidence: Evidence, idle: Counter[str]) -> tuple[str, ...]:
+    """The goals met in the end that doing nothing meets, too; sorted, a name for each time."""
+    return tuple(sorted((met_goals(evidence.findings) & idle).elements()))
 
 
 def not_the_agents_fault(evidence: Evidence) -> str:

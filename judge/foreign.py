@@ -9,6 +9,7 @@ from collections import Counter
 
 from harness.events import Judged
 from harness.trajectory import Trajectory
+from judge.cases import Case
 from judge.code import no_such_task, verdict
 from judge.evidence import Evidence, Verification, ended_of, gather, scene_of
 from judge.rewards import AWM, RewardProfile
@@ -26,6 +27,13 @@ class ForeignJudge:
     def judge(self, trajectory: Trajectory) -> Judged:
         """The verdict on an episode that is over; ValueError when it is not."""
         return self.judge_with_evidence(trajectory)[0]
+
+    def case(self, trajectory: Trajectory) -> Case | Judged:
+        """The episode for a judge that reasons; the verdict where there is nothing to judge."""
+        judged, evidence = self.judge_with_evidence(trajectory)
+        if evidence is None:
+            return judged
+        return Case(trajectory, evidence, (), judged, "foreign")
 
     def judge_with_evidence(self, trajectory: Trajectory) -> tuple[Judged, Evidence | None]:
         """The verdict and what it is based on (None: the scenario has no such task)."""

@@ -7,6 +7,7 @@ something else or does what it must not leaves the episode unjudged, with the re
 """
 
 from collections import Counter
+from contextlib import suppress
 from typing import Literal, Protocol, runtime_checkable
 
 import msgspec
@@ -16,7 +17,8 @@ from envpool.types import StoredState
 from envpool.workers.wire import Verified
 from harness.events import Judged
 from harness.trajectory import Trajectory
-from judge.code import met_goals, needs_idle, no_such_task, unjudged, verdict
+from judge.cases import Case
+from judge.code import idle_among, met_goals, needs_idle, no_such_task, unjudged, verdict
 from judge.errors import VerifierError
 from judge.evidence import Evidence, Verification, ended_of, gather, scene_of
 from judge.rewards import AWM, RewardProfile
@@ -63,6 +65,18 @@ class IsolatedJudge:
         """The verdict and what it is based on, what a `sql` verifier saw included (None: the
         scenario has no such task)."""
         return await self._judged(trajectory, observe=True)
+
+    async def case(self, trajectory: Trajectory) -> Case | Judged:
+        """The episode for a judge that reasons; the verdict where there is nothing to judge."""
+        judged, evidence = await self._judged(trajectory, observe=True)
+        if evidence is None:
+            return judged
+        idle = Counter[str]()
+        if met_goals(evidence.findings):
+            with suppress(VerifierError):  # then nothing was met for nothing, as far as is known
+                idle = await self._idle_goals(self._tasks[trajectory.started.task])
+        author: Literal["ours", "awm"] = "ours" if self._scenario.awm is None else "awm"
+        return Case(trajectory, evidence, idle_among(evidence, idle), judged, author)
 
     async def _judged(
         self, trajectory: Trajectory, *, observe: bool

@@ -15,6 +15,7 @@ from typing import Protocol
 
 import anyio
 import msgspec
+import structlog
 
 from harness.events import Ending, Judged, Label, Opinion
 from harness.judge_settings import JudgeSettings
@@ -30,6 +31,8 @@ from judge.rubric import Rubric
 from judge.ruling import ruling_of
 
 _encode = msgspec.msgpack.Encoder().encode
+_log = structlog.get_logger(__name__)
+_Question = tuple[str, str, str, str]  # digest, rubric, model, mode
 OPEN = Ruling(None, frozenset(Label), "")  # where the code is not asked
 
 
@@ -44,10 +47,10 @@ class Keeps(Protocol):
     """A cache of opinions."""
 
     async def get(self, digest: str, rubric: str, model: str, mode: str) -> Opinion | None:
-        """What the model said before of the same; None: nothing is known."""
+        """What the model said before of the same; None: nothing is known. Raises JudgeError."""
 
     async def put(self, digest: str, rubric: str, model: str, mode: str, opinion: Opinion) -> None:
-        """Keep an opinion."""
+        """Keep an opinion, if it is one. Raises JudgeError."""
 
 
 class LoggedCases:
@@ -130,12 +133,12 @@ class ReasoningJudge:
         said: dict[int, Opinion] = {}
 
         async def ask(index: int, reasoner: Reasoner) -> None:
-            key = (digest, self._version, reasoner.name, self._settings.mode)
-            known = None if cache is None else await cache.get(*key)
+            question = (digest, self._version, reasoner.name, self._settings.mode)
+            known = None if cache is None else await _known(cache, question)
             if known is None:
                 known = await reasoner.opinion(prompt, seed=seed)
-                if cache is not None and known.label is not None:
-                    await cache.put(*key, known)
+                if cache is not None:
+                    await _keep(cache, question, known)
             said[index] = known
 
         if len(self._reasoners) == 1:
@@ -177,6 +180,21 @@ class ReasoningJudge:
     def _unjudged(self, case: Case, why: str) -> Judged:
         verdict = unjudged(case.trajectory, why, case.evidence.findings)
         return msgspec.structs.replace(verdict, judge=self.name, code=case.code.label)
+
+
+async def _known(cache: Keeps, question: _Question) -> Opinion | None:
+    try:
+        return await cache.get(*question)
+    except JudgeError as exc:
+        _log.warning("verdict_cache_failed", error=str(exc))
+        return None
+
+
+async def _keep(cache: Keeps, question: _Question, opinion: Opinion) -> None:
+    try:
+        await cache.put(*question, opinion)
+    except JudgeError as exc:  # the verdict is had all the same
+        _log.warning("verdict_cache_failed", error=str(exc))
 
 
 def name_of(mode: str, models: Sequence[str]) -> str:

@@ -73,7 +73,7 @@ def queue(trajectories: Iterable[Trajectory]) -> Iterator[Disagreement]:
 
 def ranked(disagreements: Iterable[Disagreement]) -> list[Disagreement]:
     """Most worth a look first: where the verdict is not the code's, then where more reward is at
-    stake between what was said, then where the one who contradicts is more confident."""
+    stake between what was said, then where a model that contradicts the code is more confident."""
     return sorted(disagreements, key=_rank)
 
 
@@ -121,12 +121,11 @@ def _voice(opinion: Opinion) -> Voice:
 
 
 def _rank(entry: Disagreement) -> tuple[bool, float, float, str, str]:
-    given = entry.code if entry.label is None else entry.label
-    others = [voice for voice in entry.opinions if voice.label not in (None, given)]
+    against = [voice for voice in entry.opinions if voice.label not in (None, entry.code)]
+    confidence = max((voice.confidence or 0.0 for voice in against), default=0.0)
     worth = PROFILES.get(entry.rewards, AWM).labels
     labels = {entry.label, entry.code, *(voice.label for voice in entry.opinions)}
     worths = [worth[label] for label in labels if label is not None]
-    confidence = max((voice.confidence or 0.0 for voice in others), default=0.0)
     is_codes = entry.label is not None and entry.label is entry.code
     return (is_codes, min(worths) - max(worths), -confidence, entry.episode, entry.judge)
 

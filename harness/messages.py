@@ -60,6 +60,7 @@ class Usage(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
 
     prompt_tokens: int = 0
     completion_tokens: int = 0
+    cached_tokens: int = 0  # of the prompt's, those that the server had kept
 
 
 class Reply(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):

@@ -23,7 +23,7 @@ from harness.errors import ContextLengthError, PolicyError, SettingsError
 from harness.messages import AgentCall, Briefing, Message, Reply, Usage, Window
 from harness.policies.base import Assignment
 from harness.policies.chat_aiohttp import AiohttpTransport
-from harness.policies.chat_http import Answer, proxy_for
+from harness.policies.chat_http import Answer, LeanTransport, Unreachable, proxy_for
 from harness.policies.chat_wire import (
     RequestWriter,
     is_context_overflow,
@@ -336,6 +336,20 @@ async def test_a_refusal_is_a_text(server: ModelServer) -> None:
             {"choices": [{"message": {"content": "a"}}], "usage": {"prompt_tokens": 3}},
             Reply("a", usage=Usage(3, 0)),
         ),
+        (
+            {
+                "choices": [{"message": {"content": "a"}}],
+                "usage": {"prompt_tokens": 3, "prompt_tokens_details": {"cached_tokens": 2}},
+            },
+            Reply("a", usage=Usage(3, 0, 2)),
+        ),
+        (
+            {
+                "choices": [{"message": {"content": "a"}}],
+                "usage": {"prompt_tokens": 3, "prompt_tokens_details": {"cached_tokens": None}},
+            },
+            Reply("a", usage=Usage(3, 0)),
+        ),
     ],
 )
 def test_servers_may_leave_things_out(body: Any, expected: Reply) -> None:
@@ -537,6 +551,26 @@ async def test_nobody_listening_is_an_error_of_the_policy(client: str) -> None:
         async with policy_of(client, base_url=url, max_attempts=2, first_wait_s=0.01) as policy:
             with pytest.raises(PolicyError, match=f"^model 'm' at {url}: .*after 2 attempts"):
                 await agent_of(policy).reply(HELLO)
+
+
+@pytest.mark.parametrize("kind", [LeanTransport, AiohttpTransport])
+async def test_what_was_never_sent_is_told_apart(
+    server: ModelServer, kind: type[LeanTransport] | type[AiohttpTransport]
+) -> None:
+    """A server that nobody reached bills nothing; one that cut the connection may."""
+    settings = OpenAISettings("m", timeout_s=5.0)
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        url = f"http://127.0.0.1:{taken.getsockname()[1]}/v1"
+        sent = []
+        server.plan(Cut())
+        for base_url in (url, server.url):
+            chosen = msgspec.structs.replace(settings, base_url=base_url)
+            async with kind(endpoint_of(chosen, {})) as transport:
+                with pytest.raises(Unreachable) as caught:
+                    await transport.post(b"{}")
+                sent.append(caught.value.was_sent)
+    assert sent == [False, True]
 
 
 async def test_the_key_is_never_told(server: ModelServer, client: str) -> None:

@@ -52,4 +52,6 @@ class AiohttpTransport:
                 limit = self._endpoint.timeout_s
                 raise Unreachable("timeout", f"no answer within {limit:g} s") from exc
             except (aiohttp.ClientError, OSError) as exc:
-                raise Unreachable("connection", f"{type(exc).__name__}: {exc}") from exc
+                was_sent = not isinstance(exc, aiohttp.ClientConnectorError)
+                fault = f"{type(exc).__name__}: {exc}"
+                raise Unreachable("connection", fault, was_sent=was_sent) from exc

@@ -58,11 +58,14 @@ class Answer(msgspec.Struct, frozen=True, gc=False):
 
 
 class Unreachable(Exception):
-    """No whole response came."""
+    """No whole response came. `was_sent`: the server may have had the request, and bill it."""
 
-    def __init__(self, kind: Literal["connection", "timeout"], message: str) -> None:
+    def __init__(
+        self, kind: Literal["connection", "timeout"], message: str, *, was_sent: bool = True
+    ) -> None:
         super().__init__(message)
         self.kind = kind
+        self.was_sent = was_sent
 
 
 class Transport(Protocol):
@@ -155,7 +158,8 @@ class LeanTransport:
         except TimeoutError as exc:
             raise self._timed_out() from exc
         except OSError as exc:
-            raise Unreachable("connection", f"{type(exc).__name__}: {exc}") from exc
+            fault = f"{type(exc).__name__}: {exc}"
+            raise Unreachable("connection", fault, was_sent=False) from exc
         return made[1]
 
     def _timed_out(self) -> Unreachable:

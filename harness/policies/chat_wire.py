@@ -152,6 +152,7 @@ class _Choice(msgspec.Struct, gc=False):
 class _Usage(msgspec.Struct, gc=False):
     prompt_tokens: int | None = None
     completion_tokens: int | None = None
+    prompt_tokens_details: Any = None  # only numbers of kept tokens are taken
 
 
 class _Completion(msgspec.Struct, gc=False):
@@ -184,9 +185,15 @@ def read_completion(body: bytes, *, attempts: int = 1) -> Reply | Failure:
     given = message.tool_calls
     calls = tuple([_agent_call(call) for call in given]) if given else ()
     finish = choice.finish_reason or ("tool_calls" if calls else "stop")
-    used = completion.usage
-    usage = Usage(used.prompt_tokens or 0, used.completion_tokens or 0) if used else Usage()
+    usage = _told(completion.usage) if completion.usage else Usage()
     return Reply(_text(message), calls, finish, usage, attempts=attempts)
+
+
+def _told(usage: _Usage) -> Usage:
+    details = usage.prompt_tokens_details
+    cached = details.get("cached_tokens") if isinstance(details, dict) else None
+    kept = cached if type(cached) is int and cached > 0 else 0
+    return Usage(usage.prompt_tokens or 0, usage.completion_tokens or 0, kept)
 
 
 _ESCAPE = re.compile(rb"\\(?:u[dD][89abAB]..(?:\\u[dD][c-fC-F]..)?|u[dD][c-fC-F]..|.)", re.DOTALL)

@@ -11,36 +11,23 @@ OPENAI_BASE_URL, OPENAI_ORG_ID, OPENAI_PROJECT_ID. OpenAI itself needs a key; ot
 not.
 """
 
-import importlib
 import os
 import time
 from collections.abc import Callable, Mapping
 from random import Random
 from types import TracebackType
-from typing import Any, Literal, Self
+from typing import Any, Self
 from urllib.parse import urlsplit
 
-import anyio
 import msgspec
 
 from harness.errors import ContextLengthError, PolicyError, SettingsError
 from harness.messages import Reply, Window
 from harness.policies.base import Assignment
-from harness.policies.chat_aiohttp import AiohttpTransport
-from harness.policies.chat_http import (
-    Endpoint,
-    LeanTransport,
-    Transport,
-    Unreachable,
-    proxy_for,
-)
-from harness.policies.chat_wire import (
-    RequestWriter,
-    is_context_overflow,
-    read_completion,
-    read_error,
-)
-from harness.policies.retry import Backoff, Failure, Pause, wait_before_retry
+from harness.policies.chat_client import ChatClient, ClientName, transport_of
+from harness.policies.chat_http import Endpoint, Transport
+from harness.policies.chat_wire import RequestWriter, is_context_overflow
+from harness.policies.retry import Backoff, Failure
 
 OPENAI_URL = "https://api.openai.com/v1"
 _SEEDS = 2**31  # the servers' seeds are 32-bit integers, some of them signed
@@ -61,7 +48,7 @@ class OpenAISettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     first_wait_s: float = 0.5  # before the second attempt at most; it doubles from there
     longest_wait_s: float = 60.0  # where the server does not ask for a longer one
     concurrency: int = 1024  # requests in flight at once
-    client: Literal["lean", "package"] = "lean"
+    client: ClientName = "lean"
     extra: dict[str, Any] = {}  # more fields of the request's body; they win
 
     def without_secrets(self) -> "OpenAISettings":
@@ -89,14 +76,12 @@ class OpenAIPolicy:
         self._settings = settings
         self._endpoint = endpoint
         self._writer = RequestWriter(request_fields(settings, endpoint.base_url))
-        self._transport = transport or _transport(settings, endpoint)
-        self._backoff = Backoff(
-            settings.max_attempts, settings.first_wait_s, settings.longest_wait_s
+        self._client = ChatClient(
+            transport or transport_of(settings.client, endpoint),
+            Backoff(settings.max_attempts, settings.first_wait_s, settings.longest_wait_s),
+            rng=Random(settings.seed),
+            now=now,
         )
-        self._rng = Random(settings.seed)
-        self._now = now
-        self._pause = Pause()
-        self._counts = _Counts()
 
     @property
     def name(self) -> str:
@@ -111,10 +96,10 @@ class OpenAIPolicy:
     def statistics(self) -> dict[str, float]:
         """Counts since the start: requests, retries, rate_limited, failed, waited_s (backoff and
         pauses, summed over agents), prompt_tokens, completion_tokens."""
-        return msgspec.structs.asdict(self._counts)
+        return self._client.statistics()
 
     async def __aenter__(self) -> Self:
-        await self._transport.__aenter__()
+        await self._client.__aenter__()
         return self
 
     async def __aexit__(
@@ -123,56 +108,19 @@ class OpenAIPolicy:
         exc: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        await self._transport.__aexit__(kind, exc, trace)
+        await self._client.__aexit__(kind, exc, trace)
 
     async def reply_to(self, window: Window, seed: int | None) -> Reply:
         """What the model answers to a window. Raises PolicyError."""
         body = self._writer.body(window, seed=seed)
-        counts = self._counts
         attempt = 1
         while True:
-            if self._pause.may_be_on:
-                await self._pass()
-            counts.requests += 1
-            outcome = await self._attempt(body, attempt)
+            outcome = await self._client.ask(body, attempt)
             if isinstance(outcome, Reply):
-                counts.prompt_tokens += outcome.usage.prompt_tokens
-                counts.completion_tokens += outcome.usage.completion_tokens
                 return outcome
-            await self._wait_or_raise(outcome, attempt)
-            counts.retries += 1
+            if not await self._client.may_ask_again(outcome, attempt):
+                raise self._error(outcome, attempt)
             attempt += 1
-
-    async def _attempt(self, body: bytes, attempt: int) -> Reply | Failure:
-        try:
-            answer = await self._transport.post(body)
-        except Unreachable as exc:
-            return Failure(exc.kind, str(exc))
-        if answer.status == 200:
-            return read_completion(answer.body, attempts=attempt)
-        return read_error(answer.status, answer.headers, answer.body)
-
-    async def _pass(self) -> None:
-        """Wait until there is no pause."""
-        while (seconds := self._pause.left(anyio.current_time(), self._rng)) > 0.0:
-            await self._sleep(seconds)
-
-    async def _wait_or_raise(self, failure: Failure, attempt: int) -> None:
-        self._counts.rate_limited += failure.is_rate_limit
-        wait = wait_before_retry(
-            failure, attempt, backoff=self._backoff, rng=self._rng, now=self._now()
-        )
-        if wait is None:
-            self._counts.failed += 1
-            raise self._error(failure, attempt)
-        if failure.is_rate_limit:
-            self._pause.extend(anyio.current_time(), wait)
-        else:
-            await self._sleep(wait)
-
-    async def _sleep(self, seconds: float) -> None:
-        self._counts.waited_s += seconds
-        await anyio.sleep(seconds)
 
     def _error(self, failure: Failure, attempt: int) -> PolicyError:
         kind = ContextLengthError if is_context_overflow(failure) else PolicyError
@@ -199,16 +147,6 @@ class OpenAIAgent:
     async def reply(self, window: Window) -> Reply:
         """Ask the model. Raises PolicyError."""
         return await self._policy.reply_to(window, self._seed)
-
-
-class _Counts(msgspec.Struct):
-    requests: int = 0
-    retries: int = 0
-    rate_limited: int = 0
-    failed: int = 0
-    waited_s: float = 0.0
-    prompt_tokens: int = 0
-    completion_tokens: int = 0
 
 
 def endpoint_of(settings: OpenAISettings, environment: Mapping[str, str]) -> Endpoint:
@@ -289,14 +227,3 @@ def _check_url(base_url: str) -> None:
 
 def _is_openai(base_url: str) -> bool:
     return base_url.startswith("https://api.openai.com/")
-
-
-def _transport(settings: OpenAISettings, endpoint: Endpoint) -> Transport:
-    if settings.client == "lean":
-        return AiohttpTransport(endpoint) if proxy_for(endpoint.url) else LeanTransport(endpoint)
-    try:  # by name: the package is optional, and takes a second to import
-        module = importlib.import_module("harness.policies.openai_package")
-    except ModuleNotFoundError as exc:
-        raise SettingsError(f"client: 'package' needs {exc.name!r} to be installed") from exc
-    transport: Transport = module.PackageTransport(endpoint)
-    return transport

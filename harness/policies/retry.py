@@ -42,6 +42,7 @@ class Failure(msgspec.Struct, frozen=True):
     status: int = 0  # 0: there was no response
     code: str = ""  # the server's word for it, as in `insufficient_quota`
     headers: Mapping[str, str] = _NO_HEADERS  # looked up by lower-case names
+    was_sent: bool = True  # False: the server never had the request
 
     @property
     def is_rate_limit(self) -> bool:

@@ -123,7 +123,7 @@ def verdict(
     label, why = _label(evidence, idle)
     if label is None:
         return unjudged(trajectory, why, evidence.findings)
-    by_nothing = tuple(sorted(idle.elements()))
+    by_nothing = idle_among(evidence, idle)
     reward, step_rewards = rewards_of(label, trajectory, profile, evidence.findings, by_nothing)
     return Judged(
         judge=NAME,

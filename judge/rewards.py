@@ -73,7 +73,7 @@ def rewards_of(
 
 
 def share_met(findings: Iterable[Finding], idle: Iterable[str]) -> float | None:
-    """Which part of the task's goals was met, of those that doing nothing does not meet.
+    """Which part of the task's goals was met, those aside that doing nothing would have met, too.
 
     More than 0 and less than 1, as a partial completion is. Where all goals were met (a limit cut
     the episode off, or there was harm), what is missing counts as one goal more: 3 of 3 -> 3/4.
@@ -82,9 +82,9 @@ def share_met(findings: Iterable[Finding], idle: Iterable[str]) -> float | None:
     Example: goals a, b and c met, d not; a is met by doing nothing -> 2/3
     """
     goals = [finding for finding in findings if finding.kind == "goal"]
-    by_nothing = Counter(idle)
-    earned = (Counter(goal.name for goal in goals if goal.passed) - by_nothing).total()
-    asked = (Counter(goal.name for goal in goals) - by_nothing).total()
+    met = Counter(goal.name for goal in goals if goal.passed)
+    earned = (met - Counter(idle)).total()
+    asked = len(goals) - (met.total() - earned)
     if not earned:
         return None
     return earned / (asked if earned < asked else asked + 1)
@@ -104,7 +104,7 @@ def rewarded_again(trajectory: Trajectory, judged: Judged, profile: RewardProfil
     if by_goals and not judged.rewards:
         raise JudgeError(
             f"the verdict of judge {judged.judge!r} on episode {trajectory.episode!r} does not say "
-            "which goals doing nothing meets: it must be judged again"
+            "which goals doing nothing meets: judge the run again by its verifiers (--mode code)"
         )
     reward, step_rewards = rewards_of(
         judged.label, trajectory, profile, judged.findings, judged.idle

@@ -98,6 +98,7 @@ MISSED = [finding("a"), finding("b"), finding("c", False), finding("g", kind="gu
         (MISSED, ("a",), 1 / 2),
         (MISSED, ("a", "b"), None),
         (MISSED, ("c",), 2 / 3),
+        ([finding("a"), finding("b", False), finding("c", False)], ("b",), 1 / 3),
         (MISSED, ("g",), 2 / 3),
         ([finding("a"), finding("a"), finding("a", False)], ("a",), 1 / 2),
         ([finding("a"), finding("b"), finding("c")], (), 3 / 4),
@@ -111,8 +112,8 @@ MISSED = [finding("a"), finding("b"), finding("c", False), finding("g", kind="gu
 def test_the_share_of_goals_met(
     findings: list[Finding], idle: tuple[str, ...], share: float | None
 ) -> None:
-    """Of the goals that doing nothing does not meet; guards are no goals; a part is never all;
-    where no finding sees a part there is none."""
+    """What doing nothing would have met does not count, what it would have met and the agent undid
+    does; guards are no goals; a part is never all; where no finding sees a part there is none."""
     assert share_met(findings, idle) == share
 
 

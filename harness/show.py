@@ -32,6 +32,18 @@ _BAR = 40  # cells
 _VISIBLE = {
     code: f"\\x{code:02x}" for code in (*range(32), *range(127, 160)) if code not in (9, 10)
 }
+# Marks that turn text around, separators of lines, and what has no width.
+_VISIBLE |= {
+    code: f"\\u{code:04x}"
+    for code in (
+        0xAD,
+        0x61C,
+        *range(0x200B, 0x2010),
+        *range(0x2028, 0x202F),
+        *range(0x2060, 0x2070),
+    )
+}
+_VISIBLE[0xFEFF] = "\\ufeff"
 _LABEL_STYLES = {
     Label.COMPLETED: "green",
     Label.PARTIALLY_COMPLETED: "yellow",

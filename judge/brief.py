@@ -16,7 +16,7 @@ from judge.cases import Case, Prompt
 from judge.errors import JudgeError
 from judge.exhibits import Group, Item, Kind, groups_of
 from judge.fence import Quote, Section, fenced, is_shortened
-from judge.fitting import LEAST_ROOM, fit
+from judge.fitting import LEAST_ROOM, Fitting
 from judge.rubric import Mode, Rubric
 
 _count = ByteCounter()
@@ -27,8 +27,8 @@ _CLOSING = (
 )
 _FENCE_ROOM = 80 + 150  # bytes around a section: its two boundaries, and its title
 _NUM_GROUPS = 5
-_CUTS_ROOM = 2_400  # bytes for the sentences on what was left out
-_MOST_RANGES = 5
+_CUTS_ROOM = 2_000  # bytes for the sentences on what was left out
+_MOST_RANGES = 4
 _LEGEND = """# Exhibits
 
 The next message shows the episode as exhibits. They stand in groups, each between a line \
@@ -80,11 +80,9 @@ def prompt_of(case: Case, rubric: Rubric, *, mode: Mode, max_tokens: int) -> Pro
     room = 4 * (max_tokens - _count(system)) - _framing()
     groups = groups_of(case, mode)
     items = [item for group in groups for item in group.items]
-    shown = fit(items, room + _CUTS_ROOM)
+    fitting = Fitting(items, room + _CUTS_ROOM)
+    shown = fitting.shown(room + _CUTS_ROOM if fitting.fits else room)
     cuts = _cuts(items, shown)
-    if cuts:
-        shown = fit(items, room)
-        cuts = _cuts(items, shown)
     user = _user_text(groups, shown, cuts)
     num_tokens = _count(system) + _count(user)
     assert num_tokens <= max_tokens, f"{num_tokens} tokens in a budget of {max_tokens}"
@@ -95,7 +93,7 @@ def prompt_of(case: Case, rubric: Rubric, *, mode: Mode, max_tokens: int) -> Pro
 
 def least_tokens(rubric: Rubric, mode: Mode) -> int:
     """The smallest budget that does for every case."""
-    least = _framing() + _CUTS_ROOM + LEAST_ROOM
+    least = _framing() + LEAST_ROOM
     return _count(system_text(rubric, mode)) + -(-least // 4)
 
 

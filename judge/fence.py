@@ -50,6 +50,21 @@ _BROKEN_START = re.compile(r"\A[^⟨⟩]*⟩")
 _MARK_ROOM = 48  # bytes for the count of what was cut, with room for 13 digits
 
 
+class _Names(dict[int, str]):
+    """Of each character what is shown for it, found when it is first met: a translation is quick
+    even where every character is hidden."""
+
+    def __missing__(self, code: int) -> str:
+        if len(self) >= 16_384:
+            self.clear()
+        hidden = _HIDDEN.match(chr(code)) is not None
+        shown = self[code] = f"⟨U+{code:04X}⟩" if hidden else chr(code)
+        return shown
+
+
+_NAMES = _Names()
+
+
 class Quote(msgspec.Struct, frozen=True):
     """A text of others under an exhibit's id. One exhibit may have several quotes."""
 
@@ -70,8 +85,10 @@ def visible(text: str) -> Shown:
 
     Example: "a\\u200bb ⟨c⟩" -> "a⟨U+200B⟩b ⟨U+27E8⟩c⟨U+27E9⟩"
     """
-    if not (text.isascii() and text.replace("\n", "").replace("\t", "").isprintable()):
-        text = _HIDDEN.sub(lambda found: f"⟨U+{ord(found[0]):04X}⟩", text)
+    if text.isascii() and text.replace("\n", "").replace("\t", "").isprintable():
+        return Shown(text.replace("\n", _BREAK))
+    if _HIDDEN.search(text):
+        text = text.translate(_NAMES)
     return Shown(text.replace("\n", _BREAK))
 
 
@@ -93,10 +110,12 @@ def num_bytes(shown: str) -> int:
 
 def excerpt(text: str, most: int) -> Shown:
     """A text made visible, in no more than `most` bytes (see `shortened`)."""
-    if len(text) <= 2 * most:
+    if len(text) <= most:
         return shortened(visible(text), most)
-    head, tail = visible(text[:most]), visible(text[-most:])  # more can never be shown
-    return _cut(head, tail, most, len(text) - 2 * most)
+    # Every character takes a byte or more: of a long text no more needs to be looked at.
+    num_head, num_tail = _halves(most)
+    tail = visible(text[-num_tail:]) if num_tail else Shown("")
+    return _cut(visible(text[:num_head]), tail, most, len(text))
 
 
 def shortened(shown: Shown, most: int) -> Shown:
@@ -106,24 +125,24 @@ def shortened(shown: Shown, most: int) -> Shown:
     Example: 500 times "a", at most 80 bytes ->
         "aaaaaaaaaaaaaaaaaaa⟨468 characters left out⟩aaaaaaaaaaaaa"
     """
-    return shown if num_bytes(shown) <= most else _cut(shown, shown, most, None)
+    return shown if num_bytes(shown) <= most else _cut(shown, shown, most, num_characters(shown))
 
 
-def _cut(first: Shown, last: Shown, most: int, between: int | None) -> Shown:
-    """The beginning of `first` and the end of `last`, within `most` bytes. `between` are the
-    characters that stand between the two; None: they are one text."""
+def _halves(most: int) -> tuple[int, int]:
+    """The bytes of a beginning and of an end, beside the count of what is cut between them."""
     room = max(0, most - _MARK_ROOM)
-    num_head = room * 3 // 5
-    num_tail = room - num_head
+    return room * 3 // 5, room - room * 3 // 5
+
+
+def _cut(first: Shown, last: Shown, most: int, num_all: int) -> Shown:
+    """The beginning of `first` and the end of `last`, of a text of so many characters."""
+    num_head, num_tail = _halves(most)
     head = _BROKEN_END.sub("", first.encode()[:num_head].decode(errors="ignore"))
     tail = last.encode()[-num_tail:].decode(errors="ignore") if num_tail else ""
-    if tail and last[: -len(tail)].rfind("⟨") > last[: -len(tail)].rfind("⟩"):
+    before = last[: len(last) - len(tail)]
+    if before.rfind("⟨") > before.rfind("⟩"):
         tail = _BROKEN_START.sub("", tail)
-    if between is None:
-        lost = num_characters(first[len(head) : len(first) - len(tail)])
-    else:
-        lost = num_characters(first[len(head) :]) + between
-        lost += num_characters(last[: len(last) - len(tail)])
+    lost = num_all - num_characters(head) - num_characters(tail)
     return Shown(f"{head}⟨{lost:,} characters left out⟩{tail}")
 
 

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 import msgspec
 
 from judge.exhibits import Item, Kind
-from judge.fence import Quote, excerpt, num_bytes, quote_cost, shortened
+from judge.fence import Quote, excerpt, is_shortened, num_bytes, quote_cost, shortened
 
 LEAST_TEXT = 160  # bytes to which a text may be shortened; shorter ones stay
 # Bytes for all items with which task, ending and answer have their least, whatever they hold:
@@ -35,6 +35,11 @@ class _Draft(msgspec.Struct, frozen=True, gc=False):
     frame: int  # bytes of what stands around them
 
     @property
+    def whole(self) -> int:
+        """The bytes that it takes as it is."""
+        return self.frame + sum(self.sizes)
+
+    @property
     def least(self) -> int:
         """The bytes that it takes at least."""
         return self.frame + sum([min(size, LEAST_TEXT) for size in self.sizes])
@@ -49,26 +54,37 @@ class _Share(msgspec.Struct, frozen=True, gc=False):
     used: int
 
 
-def fit(items: Sequence[Item], room: int) -> list[tuple[Quote, ...] | None]:
-    """The quotes of each item within `room` bytes; None: the item is left out."""
-    kinds: dict[Kind, list[_Draft]] = {}
-    for kind in sorted({item.kind for item in items}):
-        places = [index for index, item in enumerate(items) if item.kind is kind]
-        if kind in _LATEST_FIRST:
-            places.reverse()
-        kinds[kind] = _drafts(items, places, room)
-    shown: list[tuple[Quote, ...] | None] = [None] * len(items)
-    for share in _shares(kinds, room):
-        for draft in share.drafts:
-            shown[draft.index] = tuple(
-                [
-                    quote
-                    if size <= share.level
-                    else msgspec.structs.replace(quote, text=shortened(quote.text, share.level))
-                    for quote, size in zip(draft.quotes, draft.sizes, strict=True)
-                ]
-            )
-    return shown
+class Fitting:
+    """Items that are to be shown, in no more than `room` bytes."""
+
+    def __init__(self, items: Sequence[Item], room: int) -> None:
+        self._num_items = len(items)
+        self._room = room
+        self._drafts: dict[Kind, list[_Draft]] = {}
+        left = room
+        for kind in sorted({item.kind for item in items}):
+            places = [index for index, item in enumerate(items) if item.kind is kind]
+            if kind in _LATEST_FIRST:
+                places.reverse()
+            length = sum([len(text) for index in places for _, text in items[index].texts])
+            self._drafts[kind] = _drafts(items, places, left)
+            left -= min(length, left // 2)  # which is what this kind takes at least
+
+    @property
+    def fits(self) -> bool:
+        """Whether all can be shown, whole."""
+        drafts = [draft for drafts in self._drafts.values() for draft in drafts]
+        return sum([draft.whole for draft in drafts]) <= self._room and not any(
+            is_shortened(quote.text) for draft in drafts for quote in draft.quotes
+        )
+
+    def shown(self, room: int) -> list[tuple[Quote, ...] | None]:
+        """The quotes of each item, within `room` bytes; None: the item is left out."""
+        shown: list[tuple[Quote, ...] | None] = [None] * self._num_items
+        for share in _shares(self._drafts, room):
+            for draft in share.drafts:
+                shown[draft.index] = _at_most(draft, share.level)
+        return shown
 
 
 def water_level(sizes: Sequence[int], room: int) -> int:
@@ -103,17 +119,29 @@ def _drafts(items: Sequence[Item], places: Sequence[int], room: int) -> list[_Dr
     return drafts
 
 
+def _at_most(draft: _Draft, level: int) -> tuple[Quote, ...]:
+    """The draft's quotes with texts of at most so many bytes."""
+    return tuple(
+        [
+            quote
+            if size <= level
+            else Quote(quote.exhibit, quote.about, shortened(quote.text, level))
+            for quote, size in zip(draft.quotes, draft.sizes, strict=True)
+        ]
+    )
+
+
 def _shares(kinds: dict[Kind, list[_Draft]], room: int) -> list[_Share]:
+    """Each kind's share: half of what the ones before have left, and then what all have left."""
     left = room
-    first: dict[Kind, _Share] = {}
-    whole = sum(draft.frame + sum(draft.sizes) for drafts in kinds.values() for draft in drafts)
+    used: dict[Kind, int] = {}
     for kind, drafts in kinds.items():
-        first[kind] = share = _share(drafts, left if whole <= room else left // 2)
-        left -= share.used
+        used[kind] = _share(drafts, left // 2).used
+        left -= used[kind]
     shares = []
     for kind, drafts in kinds.items():
-        share = _share(drafts, first[kind].used + left)
-        left -= share.used - first[kind].used
+        share = _share(drafts, used[kind] + left)
+        left -= share.used - used[kind]
         shares.append(share)
     return shares
 

@@ -20,9 +20,11 @@ from harness.session import Court, only
 from harness.verbs import look, play, worlds
 from harness.verbs.judges import Judges
 from judge import gate_awm, gate_report
-from judge.court import CodeCourt
 from judge.errors import JudgeError
+from judge.evidence import scene_of
+from judge.opening import open_court
 from judge.rewards import PROFILES
+from judge.verbs import judging, reliability
 from scenarios.errors import ScenarioError
 from scenarios.format import Scenario
 
@@ -39,7 +41,16 @@ async def _court(
     folder: Path,
     spent: float,
 ) -> AsyncIterator[Court]:
-    yield CodeCourt(pool, scenarios, PROFILES[rewards])
+    async with open_court(
+        settings,
+        pool=pool,
+        scenarios=scenarios,
+        scenes={scenario.digest: scene_of(scenario) for scenario in scenarios},
+        profile=PROFILES[rewards],
+        folder=folder,
+        spent=spent,
+    ) as court:
+        yield court
 
 
 JUDGES = Judges(
@@ -90,6 +101,9 @@ for _verb in (
     play.bench_command,
     look.show_command,
     look.replay_command,
+    judging.judge_command,
+    reliability.study_command,
+    reliability.label_command,
     look.export_command,
     look.watch_command,
     worlds.scenarios_group,

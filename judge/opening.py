@@ -10,8 +10,11 @@ from harness.events import Judged
 from harness.judge_settings import JudgeSettings
 from harness.trajectory import Trajectory
 from judge import judging
+from judge.brief import least_tokens
 from judge.cache import VerdictCache
+from judge.cases import Case
 from judge.court import CodeCourt, Hosts
+from judge.errors import JudgeError
 from judge.evidence import Scene
 from judge.judging import Later
 from judge.model import reasoners_of
@@ -53,6 +56,10 @@ class ReasoningCourt:
         """The same, awaited."""
         return await self.reasoning.judge(trajectory)
 
+    async def case(self, trajectory: Trajectory) -> Case | Judged:
+        """What is known of the episode before anybody is asked; a verdict where nobody is."""
+        return await self.reasoning.case(trajectory)
+
 
 Court = CodeCourt | ReasoningCourt
 
@@ -84,6 +91,11 @@ async def open_court(
             return
     cases: Cases = LoggedCases(scenes) if settings.mode == "llm" else code
     rubric = read_rubric(Path(settings.rubric) if settings.rubric else None)
+    if settings.evidence_tokens < (least := least_tokens(rubric, settings.mode)):
+        raise JudgeError(
+            f"evidence_tokens: {settings.evidence_tokens:,} are too few: with rubric "
+            f"{rubric.name!r} a question needs at least {least:,}"
+        )
     prices = read_prices(Path(settings.prices)) if settings.prices else None
     purse = Purse(settings.budget, spent=spent)
     reasoners = reasoners_of(settings, prices, purse)

@@ -106,9 +106,13 @@ async def reward_again(
     work: Rejudging, profile: RewardProfile, *, done: Done = lambda: None
 ) -> Summary:
     """The latest verdicts under another reward profile, from stored facts alone: no verifier runs
-    and no model is asked. What was not judged stays so."""
+    and no model is asked. What was not judged stays so. Raises JudgeError, before anything is
+    written, where the facts are missing."""
     names: set[str] = set()
     tally = Tally(rewards=profile.name)
+    for trajectory in work.ended():  # nothing is written before it is clear that all can be
+        if trajectory.judged:
+            rewarded_again(trajectory, trajectory.judged[-1], profile)
     for trajectory in work.ended():
         if not trajectory.judged:
             nothing = Judged("", None, None, unjudged="it has not been judged yet")

@@ -26,8 +26,9 @@ from harness.trajectory import Trajectory, assemble
 from judge.code import CodeJudge
 from judge.errors import VerifierError
 from judge.evidence import FormatFault, episode_digest
-from judge.judging import Summary, Tally, Unjudged, serve
+from judge.judging import serve
 from judge.rewards import SPARSE
+from judge.tally import Summary, Tally, Unjudged
 from judge.verifier import Verifier
 from scenarios.checks import Finding
 from scenarios.errors import PackageError
@@ -488,6 +489,9 @@ def test_the_summary_counts(world: World, judge: CodeJudge) -> None:
         cost_usd=0.0,
         mean_reward=2 / 3,
         unjudged_episodes=(Unjudged("c", "the model could not answer: 503"),),
+        judge="code",
+        usd_per_1024_episodes=0.0,
+        judged_now=4,
     )
     empty = Tally().summary()
     assert (empty.episodes, empty.mean_reward) == (0, None)

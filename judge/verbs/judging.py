@@ -1,0 +1,105 @@
+"""The verb judge: a run judged again, or what its judges disagree on."""
+
+from collections.abc import Sequence
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import Any
+
+import click
+import msgspec
+from rich.console import Console
+
+from harness.judge_settings import JudgeSettings, save_judge
+from harness.log_reader import open_reader
+from harness.log_writer import open_log
+from harness.process import run
+from harness.verbs.flags import JSON, choice, console_of, write_json
+from harness.verbs.runs import run_settings
+from judge import tally
+from judge.disagreements import Disagreement, queue, ranked, render
+from judge.rejudging import Only, judge_again, rejudging, reward_again
+from judge.rewards import PROFILES
+from judge.tally import Summary, Tally
+from judge.verbs.common import RUN, court_of, judge_flags, progress, settings_of
+
+
+@click.command("judge")
+@RUN
+@judge_flags
+@click.option("--rewards", type=choice("rewards"), help="Default: the run's.")
+@click.option("--only", type=click.Choice(["unjudged", "disagreements"]), help="Not all again.")
+@click.option("--disagreements", "show_queue", is_flag=True, help="Show where judges disagree.")
+@JSON
+def judge_command(
+    folder: Path,
+    rewards: str | None,
+    only: Only | None,
+    show_queue: bool,
+    json_file: str | None,
+    **flags: Any,
+) -> None:
+    """Judge a run again from its log; the new verdicts are appended to it.
+
+    With --rewards alone the verdicts stay and are paid otherwise; with --disagreements nothing is
+    judged.
+    """
+    console = console_of(json_file)
+    if show_queue:
+        _tell_queue(folder, console, json_file)
+        return
+    with open_reader(folder) as reader:  # a folder without a log is refused, and gets none
+        has_verdicts = "judged" in reader.counts()
+    given = {name: value for name, value in flags.items() if value not in (None, ())}
+    if rewards is not None and not given and only is None and has_verdicts:
+        summary = run(_reward_again, folder, rewards)
+    else:
+        settings = settings_of(folder, given)
+        rewards = rewards or run_settings(folder).rewards
+        summary = run(_judge_again, folder, settings, rewards, only or "all")
+    tally.render(summary, console)
+    write_json(summary, json_file)
+
+
+async def _judge_again(folder: Path, settings: JudgeSettings, rewards: str, only: Only) -> Summary:
+    async with AsyncExitStack() as stack:
+        log = await stack.enter_async_context(open_log(folder, resume=True))
+        reader = stack.enter_context(open_reader(folder))
+        court = await stack.enter_async_context(court_of(folder, reader, settings, rewards))
+        save_judge(folder, settings)
+        done = stack.enter_context(progress("judged", len(reader.episodes())))
+        return await judge_again(
+            rejudging(reader, log),
+            court,
+            name=court.name,
+            rewards=rewards,
+            at_once=settings.concurrency,
+            only=only,
+            done=done,
+        )
+
+
+async def _reward_again(folder: Path, rewards: str) -> Summary:
+    async with AsyncExitStack() as stack:
+        log = await stack.enter_async_context(open_log(folder, resume=True))
+        reader = stack.enter_context(open_reader(folder))
+        done = stack.enter_context(progress("rewarded", len(reader.episodes())))
+        return await reward_again(rejudging(reader, log), PROFILES[rewards], done=done)
+
+
+class Queue(Summary, frozen=True, kw_only=True):
+    """What `rehearse judge RUN --disagreements --json` says: the latest verdicts as they are, and
+    the cases in which there is more than one opinion."""
+
+    queue: Sequence[Disagreement]
+
+
+def _tell_queue(folder: Path, console: Console, json_file: str | None) -> None:
+    with open_reader(folder) as reader:
+        told = Tally()
+        contested = ranked(queue(reader.trajectories()))
+        for trajectory in reader.trajectories():
+            if trajectory.judged:
+                told.add(trajectory, trajectory.judged[-1], is_new=False)
+    render(contested, console)
+    summary = msgspec.structs.replace(told.summary(), judge="", disagreements=len(contested))
+    write_json(Queue(**msgspec.structs.asdict(summary), queue=contested), json_file)

@@ -41,6 +41,10 @@ class Tool:
         self._type = kind
         self._fields = kind.__struct_fields__
 
+    def doing(self, function: Callable[..., Any]) -> "Tool":
+        """The same tool to those who call it, with another function behind it."""
+        return Tool(function, self.spec, self._type)
+
     def arguments(self, given: Any) -> dict[str, Any]:
         """The checked keyword arguments. Raises BadArguments."""
         if not isinstance(given, Mapping):

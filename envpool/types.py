@@ -17,6 +17,7 @@ import msgspec
 from scenarios.api import RowChange
 
 ToolError = Literal["unknown_tool", "arguments", "refused", "timeout", "internal"]
+WORLD_FAULTS: frozenset[ToolError | None] = frozenset({"timeout", "internal"})  # not the agent's
 
 
 class ToolSpec(msgspec.Struct, frozen=True):

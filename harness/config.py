@@ -44,6 +44,9 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     time_limit: float | None = None  # None: no limit
     reply_timeout: float | None = 300.0  # None: no limit
     call_timeout: float | None = 60.0  # None: no limit
+    # Whether a call in which the world fails ends the episode. None: yes, unless the policy is
+    # `scripted`, which plays its file to the end.
+    world_stop: bool | None = None
     judge: Literal["code", "llm", "hybrid", "none"] = "code"
     judge_models: tuple[str, ...] = _JUDGE.models  # these are explained in JudgeSettings
     judge_base_url: str = _JUDGE.base_url
@@ -122,6 +125,13 @@ def saved(
         "log_id": log_id,
     } | ({"sandbox": sandbox} if sandbox else {})
     return tomli_w.dumps(table).encode()
+
+
+def stops_with_world(settings: Settings) -> bool:
+    """Whether a call in which the world fails ends the episode."""
+    if settings.world_stop is None:
+        return settings.policy != "scripted"
+    return settings.world_stop
 
 
 def log_id_of(run_toml: Path) -> str:

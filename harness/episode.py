@@ -20,7 +20,7 @@ import msgspec
 from envpool.errors import WorldError
 from envpool.mcp_checks import verify_by_calls
 from envpool.pool import Pool
-from envpool.types import Env, ToolResult, ToolSpec
+from envpool.types import WORLD_FAULTS, Env, ToolResult, ToolSpec
 from harness.dialects.base import Dialect
 from harness.dialects.rules import FormatRules, FormatSettings, make_rules
 from harness.errors import ContextLengthError, PolicyError
@@ -43,6 +43,9 @@ class Limits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     time_limit: float | None = None  # seconds for the episode
     reply_timeout: float | None = 300.0  # seconds for one reply, retries included
     call_timeout: float | None = 60.0  # seconds for one call, in pools that can stop a call
+    # Whether a call that broke, or took too long, ends the episode with `world_error`, as in AWM
+    # (arXiv:2602.10090); if not, the agent reads what the world said and goes on.
+    world_stop: bool = True
 
 
 class Notice(Protocol):
@@ -91,6 +94,19 @@ def briefing_of(scenario: Scenario, task: Task, tools: Sequence[ToolSpec]) -> Br
 
 
 Outcome = tuple[Ending, str | None]  # how an episode ended, and why where that needs words
+_MOST_TOLD = 1_000  # characters of what a broken tool said; a server's page of HTML is longer
+
+
+def told_failure(tool: str, result: ToolResult) -> str:
+    """What an episode's end says of a call in which the world failed.
+
+    Example: ToolResult("ship took too long and was stopped.", "timeout") ->
+    "the world failed in a call of ship: ship took too long and was stopped."
+    """
+    text = result.text
+    if len(text) > _MOST_TOLD:
+        text = f"{text[:_MOST_TOLD]}… ({len(text):,} characters)"
+    return f"the world failed in a call of {tool}: {text}"
 
 
 async def run_episode(plan: EpisodePlan, stage: Stage, play: "Play | None" = None) -> Ending:
@@ -106,10 +122,11 @@ async def run_episode(plan: EpisodePlan, stage: Stage, play: "Play | None" = Non
         run.start()
         cancelled = anyio.get_cancelled_exc_class()
         ending, error = Ending.CANCELLED, None
+        lost = False  # whether the world can no longer be asked for its state
         try:
             with stage.watchdog.watch(stage.limits.time_limit) as watch:
                 ending, error = await (play or Episode.turns)(run, watch)
-                if plan.scenario.foreign is not None:
+                if plan.scenario.foreign is not None and ending is not Ending.WORLD_ERROR:
                     watch.got_reply()
                     run.checked = await verify_by_calls(env, plan.scenario, plan.task, run.answer)
             if watch.scope.cancelled_caught:
@@ -119,7 +136,7 @@ async def run_episode(plan: EpisodePlan, stage: Stage, play: "Play | None" = Non
         except PolicyError as exc:
             ending, error = Ending.POLICY_ERROR, str(exc)
         except WorldError as exc:
-            ending, error = Ending.WORLD_ERROR, str(exc)
+            ending, error, lost = Ending.WORLD_ERROR, str(exc), True
         except cancelled:
             if anyio.current_effective_deadline() == -inf:
                 run.end(Ending.CANCELLED, "the run was cancelled", time.perf_counter() - began)
@@ -130,7 +147,7 @@ async def run_episode(plan: EpisodePlan, stage: Stage, play: "Play | None" = Non
             why = f"the run was stopped by {type(exc).__name__}: {exc}"
             run.end(Ending.CANCELLED, why, time.perf_counter() - began)
             raise
-        ending = run.end(ending, error, time.perf_counter() - began)
+        ending = run.end(ending, error, time.perf_counter() - began, lost=lost)
     await stage.recorder.room()
     return ending
 
@@ -218,6 +235,8 @@ class Episode:
             if fault is None and isinstance(step.decision, Answer):
                 self.answer = step.decision.text
                 return Ending.ANSWERED, None
+            if (failure := self.world_failure()) is not None:
+                return Ending.WORLD_ERROR, failure
             self.num_tokens += reply.usage.completion_tokens
             if limits.token_limit is not None and self.num_tokens >= limits.token_limit:
                 return Ending.TOKEN_LIMIT, f"{self.num_tokens} tokens were generated"
@@ -233,7 +252,8 @@ class Episode:
         self.stage.recorder.stamp(self.plan.episode, self.plan.attempt, step)
 
     async def execute(self, decision: Act, results: list[ToolResult]) -> None:
-        """Make the calls in order and add their results. Raises WorldError."""
+        """Make the calls in order and add their results, up to one that ends the episode (see
+        Limits.world_stop). Raises WorldError."""
         for call in decision.calls:
             began = time.perf_counter()
             result = self.stage.dialect.local(call, self.briefing)
@@ -241,6 +261,18 @@ class Episode:
                 result = await self._call(call.name, call.arguments, call.id)
                 self.stage.meters.called(time.perf_counter() - began)
             results.append(result)
+            if self._ends(result):
+                return
+
+    def _ends(self, result: ToolResult) -> bool:
+        return result.error in WORLD_FAULTS and self.stage.limits.world_stop
+
+    def world_failure(self) -> str | None:
+        """How the world failed in the last step, a sentence; None: the episode may go on."""
+        step = self.steps[-1]
+        if not isinstance(step.decision, Act) or not self._ends(step.results[-1]):
+            return None
+        return told_failure(step.decision.calls[-1].name, step.results[-1])
 
     async def _call_in_time(self, name: str, arguments: Any, call_id: str) -> ToolResult:
         seconds = self.stage.limits.call_timeout
@@ -267,6 +299,8 @@ class Episode:
                     done = Act(decision.calls[: len(results)])
                     self._keep(StepTaken(reply, done, tuple(results), first_turn, None, waited))
                 raise
+            if len(results) < len(decision.calls):
+                decision = Act(decision.calls[: len(results)])
         spent = time.perf_counter() - began
         step = StepTaken(reply, decision, tuple(results), first_turn, None, waited, spent)
         if fault is None:
@@ -275,15 +309,21 @@ class Episode:
             step = msgspec.structs.replace(step, reward=self.stage.format.reward)
         return step, fault
 
-    def end(self, ending: Ending, error: str | None, seconds: float) -> Ending:
-        """Record that the episode is over; gives how: a world may break at this last moment."""
+    def end(
+        self, ending: Ending, error: str | None, seconds: float, *, lost: bool = False
+    ) -> Ending:
+        """Record that the episode is over; gives how: a world may break at this last moment.
+
+        A world that is lost is not asked for its state; one in which only a call failed is.
+        """
         plan, stage = self.plan, self.stage
         state = None
-        if ending is not Ending.WORLD_ERROR:
+        if not lost:
             try:
                 state = self.env.state()
             except WorldError as exc:
-                ending, error = Ending.WORLD_ERROR, str(exc)
+                if ending is not Ending.WORLD_ERROR:
+                    ending, error = Ending.WORLD_ERROR, str(exc)
         ended = EpisodeEnded(
             ending, self.answer, len(self.steps), state, error, seconds, self.checked
         )

@@ -12,8 +12,9 @@ and the run goes on.
 
 The function may make several calls at once; they are executed and logged one after the other.
 `Limits.max_steps` counts the calls and the answer, `Limits.reply_timeout` is the time from one call
-to the next. Tokens are not counted, and no history window is kept: what the agent remembers is its
-own business. Runs on asyncio.
+to the next; a call in which the world fails ends the episode (`Limits.world_stop`). Tokens are not
+counted, and no history window is kept: what the agent remembers is its own business. Runs on
+asyncio.
 """
 
 import reprlib
@@ -22,7 +23,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack
 from pathlib import Path
 from traceback import walk_tb
-from typing import Any
+from typing import Any, NoReturn
 
 import anyio
 import anyio.to_thread
@@ -58,6 +59,11 @@ class StepLimit(Exception):
     """The episode has no step left. Whatever the agent does now, it ends with `step_limit`."""
 
 
+class WorldFailed(Exception):
+    """A call broke or took too long (see Limits.world_stop); it is logged with what the world
+    said. Whatever the agent does now, the episode ends with `world_error`."""
+
+
 class TaskView(msgspec.Struct, frozen=True):
     """What an agent may know of its task."""
 
@@ -72,7 +78,7 @@ class TaskView(msgspec.Struct, frozen=True):
 class AgentEnv:
     """The world of one episode, as its agent may use it until the agent returns."""
 
-    __slots__ = ("_closed", "_run", "_scope", "_since", "_turn", "_watch", "failure", "refused")
+    __slots__ = ("_closed", "_run", "_scope", "_since", "_turn", "_watch", "failure", "stopped")
 
     def __init__(self, run: Episode, watch: Watch, scope: anyio.CancelScope) -> None:
         self._run = run
@@ -82,7 +88,7 @@ class AgentEnv:
         self._since = time.perf_counter()  # when the agent's turn began
         self.failure: Exception | None = None  # of the run itself, not the agent's
         self._closed = False
-        self.refused = False  # a step was asked for that there was not
+        self.stopped: Outcome | None = None  # how the episode ended before its agent did
         self._wait_for_agent()
 
     def __repr__(self) -> str:
@@ -96,15 +102,19 @@ class AgentEnv:
     async def call(self, name: str, arguments: dict[str, Any] | None = None) -> ToolResult:
         """Call a tool; gives the text that it answers, and `error` where it failed.
 
-        Raises StepLimit when the episode has no step left, an agent that goes on asking is
-        cancelled; TypeError for arguments that JSON does not know.
+        Raises StepLimit when the episode has no step left and WorldFailed when the call broke the
+        world; an agent that goes on asking is cancelled. TypeError for arguments that JSON does
+        not know.
         """
         async with self._turn:
             self._check_open()
             if self.failure is not None:
                 raise self.failure
+            if self.stopped is not None:
+                self._scope.cancel()
+                self._stop(*self.stopped)
             if not self.has_step:
-                self._refuse()
+                self._stop(Ending.STEP_LIMIT, None)
             began = time.perf_counter()
             self._watch.got_reply()
             act, fault = self._read(name, {} if arguments is None else arguments)
@@ -115,6 +125,8 @@ class AgentEnv:
                 raise
             finally:
                 self._wait_for_agent()
+            if (failure := self._run.world_failure()) is not None:
+                self._stop(Ending.WORLD_ERROR, failure)
         return ToolResult(result.text, result.error)  # what the call changed is the judge's to see
 
     async def finish(self, answer: str) -> None:
@@ -138,10 +150,10 @@ class AgentEnv:
         if self._closed:
             raise RuntimeError(f"{self!r}: the agent has returned, its world is gone")
 
-    def _refuse(self) -> None:
-        if self.refused:
-            self._scope.cancel()
-        self.refused = True
+    def _stop(self, ending: Ending, error: str | None) -> NoReturn:
+        self.stopped = ending, error
+        if ending is Ending.WORLD_ERROR:
+            raise WorldFailed(error)
         raise StepLimit(f"all {self._run.stage.limits.max_steps} steps of the episode are taken")
 
     def _read(self, name: str, arguments: Any) -> tuple[Act, str | None]:
@@ -246,17 +258,20 @@ def play_of(agent: OwnAgent) -> Play:
     async def play(run: Episode, watch: Watch) -> Outcome:
         failure: Exception | None = None
         answer: object = None
-        with anyio.CancelScope() as scope:
-            env = AgentEnv(run, watch, scope)
-            try:
+        scope = anyio.CancelScope()
+        env = AgentEnv(run, watch, scope)
+        try:
+            with scope:
                 answer = await agent(_view_of(run), env)
-            except Exception as exc:
-                failure = exc
-            finally:
-                env.close()
+        except Exception as exc:
+            failure = exc
+        finally:
+            env.close()
         if env.failure is not None:
             raise env.failure
-        if env.refused or (failure is None and not env.has_step):
+        if env.stopped is not None:
+            return env.stopped
+        if failure is None and not env.has_step:
             return Ending.STEP_LIMIT, None
         if failure is None and not isinstance(answer, str):
             failure = TypeError(f"the agent returned {type(answer).__name__}, not its answer")

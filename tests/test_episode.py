@@ -1,24 +1,28 @@
 """The episode loop, against a sink in memory, on virtual time, on both event loops."""
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import anyio
+import msgspec
 import pytest
 from anyio.lowlevel import checkpoint
 
 from envpool.errors import WorldError
+from envpool.faults import FAULTS, Fault, sabotaged
 from envpool.local import LocalEnv, LocalPool
 from envpool.types import Env, StoredState, ToolResult, ToolSpec
 from harness.dialects.rules import FormatSettings
-from harness.episode import Episode, Limits, run_episode
+from harness.episode import Episode, Limits, run_episode, told_failure
 from harness.errors import ContextLengthError, PolicyError
 from harness.events import Ending, EpisodeEnded, EpisodeStarted, StepTaken
 from harness.history import parse_history
 from harness.messages import Act, Answer, FormatError, Reply
-from scenarios.format import Scenario, Task
+from scenarios.format import Scenario, Task, read
 from tests.stages import (
     DONE,
+    LIBRARY,
     LOOK,
     MALFORMED,
     MemorySink,
@@ -41,11 +45,18 @@ def anyio_backend(request: pytest.FixtureRequest) -> Any:
     return request.param
 
 
-async def play(*moves: Move, sink: MemorySink | None = None, **settings: Any) -> EpisodeEnded:
+async def play(
+    *moves: Move,
+    sink: MemorySink | None = None,
+    scenario: Scenario | None = None,
+    **settings: Any,
+) -> EpisodeEnded:
     """One episode of these moves; gives its end."""
     sink = sink or MemorySink()
     stage = stage_of(MovesPolicy(*moves), sink, **settings)
     (plan,) = plans()
+    if scenario is not None:
+        plan = msgspec.structs.replace(plan, scenario=scenario)
     async with watched(stage):
         ending = await run_episode(plan, stage)
     ended = sink.ended(plan.episode)
@@ -376,13 +387,13 @@ class _Leasing:
 
 async def test_a_call_that_takes_too_long_is_cut_off() -> None:
     """In a pool whose calls await, a call past its limit is a result, the world is as before, and
-    the episode goes on."""
+    an episode that need not stop there goes on."""
     sink = MemorySink()
     ended = await play(
         pay(10),
         DONE,
         sink=sink,
-        limits=Limits(call_timeout=60),
+        limits=Limits(call_timeout=60, world_stop=False),
         pool=PoolOf(lambda env: SlowEnv(env, 90)),
     )
     step = sink.events("e000000")[1]
@@ -391,6 +402,100 @@ async def test_a_call_that_takes_too_long_is_cut_off() -> None:
     assert step.results == (ToolResult(text, "timeout", (), _start_of(sink)),)
     assert ended.ending is Ending.ANSWERED
     assert ended.state is not None and ended.state.digest == _start_of(sink)
+
+
+BROKEN = {
+    "raises": "pay_fine failed with an internal error: KeyError: 'a column that is not there'",
+    "timeout": "pay_fine took too long and was stopped.",
+    "locked": "pay_fine failed with an internal error: OperationalError: database table is locked",
+}
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+async def test_a_broken_tool_ends_the_episode(fault: Fault, tmp_path: Path) -> None:
+    """A call in which the world fails ends the episode with a sentence; the failure is the last
+    step, the turn's other calls are not made, and the state is known."""
+    sink = MemorySink()
+    broken = read(sabotaged(LIBRARY, tmp_path, fault, "pay_fine"))
+    ended = await play(
+        LOOK,
+        calls("pay_fine", "pay_fine", member_id=2, amount_cents=10, method="card"),
+        DONE,
+        sink=sink,
+        scenario=broken,
+    )
+    assert (ended.ending, ended.error, ended.answer, ended.num_steps) == (
+        Ending.WORLD_ERROR,
+        f"the world failed in a call of pay_fine: {BROKEN[fault]}",
+        "",
+        2,
+    )
+    assert ended.state is not None and ended.state.digest == _start_of(sink)
+    step = sink.events("e000000")[2]
+    assert isinstance(step, StepTaken) and isinstance(step.decision, Act)
+    assert [call.id for call in step.decision.calls] == ["c1-0"]
+    assert [(result.text, result.changes) for result in step.results] == [(BROKEN[fault], ())]
+    assert (len(step.reply.calls), step.reward) == (2, None)
+
+
+async def test_an_episode_that_need_not_stop_at_a_broken_tool(tmp_path: Path) -> None:
+    """Without world_stop the agent reads what the world said, every call is made, and the episode
+    goes on to its own end."""
+    sink = MemorySink()
+    broken = read(sabotaged(LIBRARY, tmp_path, "raises", "pay_fine"))
+    ended = await play(
+        calls("pay_fine", "pay_fine", member_id=2, amount_cents=10, method="card"),
+        DONE,
+        sink=sink,
+        scenario=broken,
+        limits=Limits(world_stop=False),
+    )
+    step = sink.events("e000000")[1]
+    assert isinstance(step, StepTaken)
+    assert [result.error for result in step.results] == ["internal", "internal"]
+    assert (ended.ending, ended.error, ended.num_steps) == (Ending.ANSWERED, None, 2)
+
+
+async def test_only_the_world_stops_an_episode() -> None:
+    """A refusal, a tool that is not there and arguments that do not fit are the agent's to mend."""
+    sink = MemorySink()
+    moves = [
+        calls("get_member", member_id=999),
+        calls("no_such_tool"),
+        calls("get_member", member_id="two"),
+        DONE,
+    ]
+    ended = await play(*moves, sink=sink)
+    steps = [fact for fact in sink.events("e000000") if isinstance(fact, StepTaken)]
+    errors = [result.error for step in steps for result in step.results]
+    assert errors == ["refused", "unknown_tool", "arguments"]
+    assert (ended.ending, ended.num_steps) == (Ending.ANSWERED, 4)
+
+
+class DyingEnv(SlowEnv):
+    """A call that takes too long leaves a world that cannot tell its state."""
+
+    def state(self) -> StoredState:
+        raise WorldError("the worker died")
+
+
+async def test_a_world_that_dies_of_a_call() -> None:
+    """Where the world cannot be asked after the call that failed, the end has no state and still
+    says which call it was."""
+    ended = await play(
+        pay(10), limits=Limits(call_timeout=60), pool=PoolOf(lambda env: DyingEnv(env, 90))
+    )
+    assert (ended.ending, ended.error, ended.state) == (
+        Ending.WORLD_ERROR,
+        "the world failed in a call of pay_fine: pay_fine took longer than 60 s and was stopped.",
+        None,
+    )
+
+
+def test_a_long_failure_is_told_in_short() -> None:
+    """What a broken server said is cut, with its length."""
+    told = told_failure("ship", ToolResult("x" * 5_000, "internal"))
+    assert told == f"the world failed in a call of ship: {'x' * 1_000}… (5,000 characters)"
 
 
 @pytest.mark.parametrize("call_timeout", [60, None])

@@ -1,21 +1,25 @@
 """A user's own agent: alone on virtual time, and through whole runs."""
 
 import json
+from pathlib import Path
 from typing import Any
 
 import anyio
+import msgspec
 import pytest
 from msgspec.structs import asdict
 
 from envpool.errors import WorldError
+from envpool.faults import sabotaged
 from envpool.pool import Pool
 from envpool.types import ToolResult
 from harness.episode import Limits, run_episode
 from harness.errors import LogError
 from harness.events import Ending, EpisodeEnded, Record, StepTaken
-from harness.library import AgentEnv, OwnAgent, StepLimit, TaskView, play_of
+from harness.library import AgentEnv, OwnAgent, StepLimit, TaskView, WorldFailed, play_of
 from harness.messages import Act, Answer
-from tests.stages import MemorySink, MovesPolicy, plans, stage_of, watched
+from scenarios.format import Scenario, read
+from tests.stages import LIBRARY, MemorySink, MovesPolicy, plans, stage_of, watched
 from tests.test_episode import BreakingEnv, PoolOf, SlowEnv
 from tests.virtual import BACKENDS
 
@@ -33,11 +37,14 @@ async def play(
     limits: Limits | None = None,
     pool: Pool | None = None,
     sink: MemorySink | None = None,
+    scenario: Scenario | None = None,
 ) -> tuple[EpisodeEnded, list[StepTaken]]:
     """One episode of an agent: its end and its steps."""
     sink = sink or MemorySink()
     stage = stage_of(MovesPolicy(), sink, limits=limits, pool=pool)
     (plan,) = plans()
+    if scenario is not None:
+        plan = msgspec.structs.replace(plan, scenario=scenario)
     async with watched(stage):
         ending = await run_episode(plan, stage, play_of(agent))
     ended = sink.ended(plan.episode)
@@ -274,6 +281,62 @@ async def test_the_step_limit(num_calls: int, ending: Ending) -> None:
 
     ended, steps = await play(agent, limits=Limits(max_steps=4))
     assert (ended.ending, len(steps), ended.error) == (ending, 4, None)
+
+
+async def test_an_agent_whose_world_fails(tmp_path: Path) -> None:
+    """The call that broke raises WorldFailed, which can be caught to clean up; who goes on asking
+    is cancelled, and whatever the agent says, the episode ends with what the world said."""
+    caught: list[str] = []
+
+    async def tidy(task: TaskView, env: AgentEnv) -> str:
+        await env.call("list_overdue")
+        try:
+            await env.call("pay_fine", PAY)
+        except WorldFailed as exc:
+            await anyio.sleep(5)
+            caught.append(str(exc))
+        return "an answer too late"
+
+    async def stubborn(task: TaskView, env: AgentEnv) -> str:
+        await env.call("list_overdue")
+        while True:
+            try:
+                await env.call("pay_fine", PAY)
+            except Exception:
+                continue
+
+    async def hasty(task: TaskView, env: AgentEnv) -> str:
+        await env.call("list_overdue")
+        async with anyio.create_task_group() as group:
+            for _ in range(3):
+                group.start_soon(env.call, "pay_fine", PAY)
+        return "never said"
+
+    broken = read(sabotaged(LIBRARY, tmp_path, "raises", "pay_fine"))
+    failure = (
+        "the world failed in a call of pay_fine: pay_fine failed with an internal error: "
+        "KeyError: 'a column that is not there'"
+    )
+    for agent in (tidy, stubborn, hasty):
+        ended, steps = await play(agent, scenario=broken)
+        assert (ended.ending, ended.error, ended.answer) == (Ending.WORLD_ERROR, failure, "")
+        assert [result.error for step in steps for result in step.results] == [None, "internal"]
+        assert ended.state is not None and ended.state.digest == steps[0].results[0].digest
+    assert caught == [failure]
+
+
+async def test_an_agent_that_goes_on_in_a_broken_world(tmp_path: Path) -> None:
+    """Without world_stop a call that broke is a result like another."""
+    errors: list[str | None] = []
+
+    async def agent(task: TaskView, env: AgentEnv) -> str:
+        errors.append((await env.call("pay_fine", PAY)).error)
+        return "It could not be paid."
+
+    broken = read(sabotaged(LIBRARY, tmp_path, "raises", "pay_fine"))
+    ended, _ = await play(agent, scenario=broken, limits=Limits(world_stop=False))
+    assert errors == ["internal"]
+    assert (ended.ending, ended.answer) == (Ending.ANSWERED, "It could not be paid.")
 
 
 async def test_an_agent_that_ignores_the_step_limit() -> None:

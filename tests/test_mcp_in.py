@@ -357,9 +357,9 @@ async def test_the_protocols_are_kept(scenario: Scenario) -> None:
 
 async def test_episodes_are_played_on_it(scenario: Scenario) -> None:
     """An episode on a foreign world ends as any other, its state unknown; one whose call runs past
-    its limit goes on to learn that its world is broken."""
+    its limit, and need not stop there, goes on to learn that its world is broken."""
     sink = MemorySink()
-    limits = Limits(call_timeout=0.3)
+    limits = Limits(call_timeout=0.3, world_stop=False)
     policy = MovesPolicy(calls("count", "broken"), DONE, by_episode={"e2": (calls("wait"), LOOK)})
     stage = stage_of(policy, sink, pool=pool_of(PLAIN), limits=limits)
     plans = plan_of([(scenario, scenario.task("milk"))], episodes=2, group_size=1, seed=1)
@@ -381,6 +381,28 @@ async def test_episodes_are_played_on_it(scenario: Scenario) -> None:
         "a call of wait was stopped before the MCP server had answered it",
         None,
     )
+
+
+async def test_a_failure_of_the_server_ends_the_episode(scenario: Scenario) -> None:
+    """Where the server breaks or is too slow, the episode ends there and nothing more is asked of
+    it, checks included."""
+    sink = MemorySink()
+    policy = MovesPolicy(calls("broken"), DONE, by_episode={"e2": (calls("wait"), DONE)})
+    limits = Limits(call_timeout=0.3)
+    stage = stage_of(policy, sink, pool=pool_of(PLAIN), limits=limits)
+    plans = plan_of([(scenario, scenario.task("milk"))], episodes=2, group_size=1, seed=1)
+    async with watched(stage):
+        for name, plan in zip(("e1", "e2"), plans, strict=True):
+            await run_episode(msgspec.structs.replace(plan, episode=name), stage)
+    found = [
+        (end.ending, end.error, end.state, end.checked, end.num_steps)
+        for end in map(sink.ended, ("e1", "e2"))
+    ]
+    failed, late = (f"the world failed in a call of {name}: " for name in ("broken", "wait"))
+    assert found == [
+        (Ending.WORLD_ERROR, f"{failed}the disk is full", UNKNOWN, (), 1),
+        (Ending.WORLD_ERROR, f"{late}wait took longer than 0.3 s and was stopped.", None, (), 1),
+    ]
 
 
 # Tasks --------------------------------------------------------------------------------------------

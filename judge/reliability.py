@@ -35,7 +35,7 @@ class Flips(msgspec.Struct, frozen=True):
     judgings gave. An episode without such a one is left out."""
 
     episodes: int
-    flipped: Estimate  # the share of episodes
+    flipped: Estimate  # the share of judgings: one an episode, all where repeats are compared
     not_completed: int  # episodes whose base label is not `completed`
     to_completed: Estimate  # the share of those that went to `completed`
 

@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
+from math import fsum
 
 import msgspec
 
@@ -238,7 +239,7 @@ def _cost(verdicts: Sequence[Judged], seconds: float) -> Cost:
     opinions = [opinion for judged in verdicts for opinion in judged.opinions]
     costs = [opinion.cost_usd for opinion in opinions]
     known = [cost for cost in costs if cost is not None]
-    total = sum(known) if len(known) == len(costs) else None
+    total = fsum(known) if len(known) == len(costs) else None
     judged = sum(verdict.label is not None for verdict in verdicts)
     return Cost(
         requests=sum(opinion.requests for opinion in opinions),

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 
-from rich.console import Console
+from rich.console import Console, Group, RenderableType
 from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
@@ -24,27 +24,28 @@ def render(report: StudyReport, console: Console) -> None:
     console.print(_figures(report))
     console.print(
         Text(
-            "AWM's authors tell of their own judge (GPT-5.1, 100 trajectories, 5 judgings each;"
+            "\nAWM's authors tell of their own judge (GPT-5.1, 100 trajectories, 5 judgings each;"
             " arXiv:2602.10090): pairwise agreement 95.5% on completed or not, reward flip rate"
             " 9.2%. Other episodes, another judge: a yardstick, no comparison.",
             "dim",
         )
     )
     if report.code_agreement is not None:
-        console.print(_confusion("the code", report.code_agreement.confusion))
+        console.print(_confusion("the code says", report.code_agreement.confusion))
     if report.human is not None:
-        console.print(_confusion("people", report.human.confusion))
+        console.print(_confusion("people say", report.human.confusion))
     if report.rewording_flips or report.injection_flips:
         console.print(_flips(report))
-    _listed("episodes whose judgings differ", report.disagreements, console)
-    _listed("episodes judged other than by the code", report.against_code, console)
+    _listed("judgings of one episode that differ", report.disagreements, console)
+    _listed("labels that are not the code's", report.against_code, console)
     _unjudged(report, console)
     console.print(Text(f"\n{_cost(report.cost)}"))
 
 
 def _headline(report: StudyReport) -> str:
     """The study in a sentence."""
-    said = f"{plain(report.judge)}: {report.episodes:,} episodes, each judged {report.repeats}x."
+    judge = plain(report.judge) or "no judge"
+    said = f"{judge}: {_episodes(report.episodes)}, each judged {report.repeats}x."
     agreement = report.pairwise_agreement.binary.value
     if agreement is None:
         return f"{said} No episode was judged twice: nothing can be said of agreement."
@@ -75,9 +76,11 @@ def _figures(report: StudyReport) -> Table:
     ]
     for who, found in (("code", report.code_agreement), ("people", human)):
         if found is not None:
-            of = f"judgings of {found.episodes:,} episodes"
+            of = f"judgings of {_episodes(found.episodes)}"
             rows.append((f"with {who}, completed?", found.agreement.binary, of))
-            rows.append((f"with {who}, four labels", found.agreement.four_way, "judgings, the very label"))
+            rows.append(
+                (f"with {who}, four labels", found.agreement.four_way, "judgings, the very label")
+            )
             coefficients.append((f"kappa with {who}", found.kappa.binary, "beyond chance, Cohen's"))
     if human is not None and human.labellers > 1:
         among = f"{human.labellers} labellers, completed?"
@@ -101,11 +104,11 @@ def _told(found: Estimate, *, share: bool) -> tuple[str, str]:
     return value, f"{found.low:.3f} to {found.high:.3f}"
 
 
-def _confusion(who: str, confusion: Mapping[Label, Mapping[Label, int]]) -> Table:
-    """Judgings by what the other says (rows) and the judge says (columns)."""
-    title = Text(f"\nwhat {who} say{'s' if who != 'people' else ''} (rows)", "bold")
+def _confusion(others: str, confusion: Mapping[Label, Mapping[Label, int]]) -> RenderableType:
+    """Judgings by what others say (rows) and the judge says (columns)."""
+    title = Text(f"\nwhat {others} (rows)", "bold")
     title.append(" against what the judge says (columns), in judgings", "dim")
-    table = Table(title=title, title_justify="left", box=None, padding=(0, 2, 0, 0))
+    table = Table(box=None, padding=(0, 2, 0, 0))
     table.add_column("")
     for label in Label:
         table.add_column(label.replace("_", "\n"), justify="right", header_style="dim")
@@ -113,19 +116,19 @@ def _confusion(who: str, confusion: Mapping[Label, Mapping[Label, int]]) -> Tabl
         if any(said.values()):
             cells = (_cell(said[other], other is label) for other in Label)
             table.add_row(label, *cells)
-    return table
+    return Group(title, table)
 
 
 def _cell(count: int, agrees: bool) -> Text:
     return Text(f"{count:,}", "dim" if not count else "green" if agrees else "yellow")
 
 
-def _flips(report: StudyReport) -> Table:
+def _flips(report: StudyReport) -> RenderableType:
     """What another wording did to labels, beneath what asking again does."""
     title = Text("\nlabels that changed", "bold")
     title.append(" against what most judgings of the episode gave", "dim")
-    table = Table(title=title, title_justify="left", box=None, padding=(0, 2, 0, 0))
-    table.add_column("shown otherwise", header_style="dim")
+    table = Table(box=None, padding=(0, 2, 0, 0))
+    table.add_column("shown otherwise", header_style="dim", overflow="fold")
     for name in ("episodes", "changed", "95% interval", "to completed", "of"):
         table.add_column(name, justify="right", header_style="dim")
     rows = {
@@ -138,7 +141,7 @@ def _flips(report: StudyReport) -> Table:
         moved, _ = _told(flips.to_completed, share=True)
         others = f"{flips.not_completed:,}"
         table.add_row(Text(plain(name)), f"{flips.episodes:,}", value, interval, moved, others)
-    return table
+    return Group(title, table)
 
 
 def _listed(title: str, episodes: Iterable[str], console: Console) -> None:
@@ -146,7 +149,7 @@ def _listed(title: str, episodes: Iterable[str], console: Console) -> None:
     if not names:
         return
     more = f" and {len(names) - _MOST_LISTED:,} more" if len(names) > _MOST_LISTED else ""
-    console.print(Text(f"\n{len(names):,} {title}", "bold"))
+    console.print(Text(f"\n{title}: {_episodes(len(names))}", "bold"))
     console.print(Padding(Text(", ".join(names[:_MOST_LISTED]) + more), (0, 0, 0, 2)))
 
 
@@ -168,3 +171,7 @@ def _cost(cost: Cost) -> str:
     if cost.per_1024_episodes_usd is None:
         return told
     return f"{told}; judging 1,024 episodes once: {cost.per_1024_episodes_usd:.2f} USD"
+
+
+def _episodes(number: int) -> str:
+    return f"{number:,} episode{'' if number == 1 else 's'}"

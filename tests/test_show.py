@@ -169,6 +169,16 @@ def test_what_models_say_is_shown_as_text() -> None:
     assert "z" * 600 not in text
 
 
+def test_what_turns_text_around_is_shown() -> None:
+    """Marks of direction and characters without width are shown by number, so that a text reads
+    as it is."""
+    trajectory = _episode(
+        StepTaken(Reply("a\u202eb\u200bc\u2066d\ufeffe\u2028f\xadg — é✓"), Act(()))
+    )
+    text = "\n".join(_shown(partial(render_episode, trajectory)))
+    assert "a\\u202eb\\u200bc\\u2066d\\ufeffe\\u2028f\\u00adg — é✓" in text
+
+
 def test_many_changed_rows_are_counted() -> None:
     """A call that changes hundreds of rows shows a dozen and counts the rest."""
     changes = tuple(RowChange("t", (n,), {"id": n, "v": 0}, {"id": n, "v": 1}) for n in range(300))

@@ -47,6 +47,13 @@ class Prices(msgspec.Struct, frozen=True):
         price = self.models.get(model)
         return None if price is None else price.of(prompt, cached, completion)
 
+    def worst(self, model: str, prompt: int, completion: int) -> float:
+        """USD that so many tokens cost at most; 0 for a model without a price."""
+        price = self.models.get(model)
+        if price is None:
+            return 0.0
+        return max(price.of(prompt, cached, completion) for cached in (0, prompt))
+
     def require(self, models: Iterable[str]) -> None:
         """Raises JudgeError for the first model without a price."""
         for model in models:

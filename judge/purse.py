@@ -45,7 +45,7 @@ class Purse:
 
     @property
     def spent(self) -> float:
-        """USD, for the requests that are over."""
+        """USD, for the requests that are over; those that were lost on the way count at worst."""
         return self._spent
 
     @asynccontextmanager
@@ -75,7 +75,7 @@ class Purse:
             left = self.limit - self._spent + _ROUNDING
             if worst > left:
                 raise BudgetSpent(
-                    f"budget: of {self.limit:.2f} USD {self._spent:.4f} are spent, "
+                    f"budget: of {self.limit:.2f} USD {self._spent:.4f} are spent or may be, "
                     f"and the next request may cost {worst:.4f}"
                 )
             if worst <= left - sum(self._promised.values()):

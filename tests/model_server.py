@@ -147,7 +147,11 @@ class ModelServer:
     """The server; live inside of its `async with`."""
 
     def __init__(
-        self, default: Behaviour | None = None, *, tls: ssl.SSLContext | None = None
+        self,
+        default: Behaviour | None = None,
+        *,
+        tls: ssl.SSLContext | None = None,
+        port: int = 0,  # 0: a free one
     ) -> None:
         self.default: Behaviour = default or Says("ok")
         self.requests: list[Asked] = []
@@ -155,6 +159,7 @@ class ModelServer:
         self.in_flight = 0
         self.most_in_flight = 0
         self._tls = tls  # None: plain HTTP
+        self._port = port
         self._changed = asyncio.Condition()
         self._plan: deque[Behaviour] = deque()
         self._num_connections = 0
@@ -171,7 +176,9 @@ class ModelServer:
             await self._changed.wait_for(lambda: self.in_flight >= number)
 
     async def __aenter__(self) -> Self:
-        self._server = await asyncio.start_server(self._accept, "127.0.0.1", 0, ssl=self._tls)
+        self._server = await asyncio.start_server(
+            self._accept, "127.0.0.1", self._port, ssl=self._tls
+        )
         port = self._server.sockets[0].getsockname()[1]
         self.url = f"{'https' if self._tls else 'http'}://127.0.0.1:{port}/v1"
         return self

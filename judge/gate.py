@@ -32,7 +32,15 @@ from envpool.errors import SeedError, ToolsetError
 from envpool.types import StoredState, ToolResult
 from envpool.world import Lease, World
 from harness.events import Judged, Label
-from harness.policies.mutants import Mutant, mutants_of
+from harness.policies.mutants import Mutant
+from judge.attempts import (
+    MAX_MUTANTS,
+    Writes,
+    is_equivalent,
+    mutants_on,
+    why_equivalent,
+    writes_of,
+)
 from judge.chance import uses_of_chance
 from judge.code import CodeJudge
 from judge.errors import VerifierError
@@ -46,9 +54,7 @@ from scenarios.errors import PackageError, UnknownScenario
 from scenarios.format import Call, Difficulty, Scenario, Task
 
 MIN_CAUGHT = 0.98  # of the mutants
-MAX_MUTANTS = 400  # a task; beyond that a seeded sample
 PROBES = 40  # calls a tool
-_UNWANTED = 3  # writes of other tasks tried on top of each oracle
 _STATES = 25  # states left by probes on which every verifier is tried
 _encode = msgspec.msgpack.Encoder().encode
 
@@ -118,7 +124,7 @@ class _Inspection:
     def report(self) -> Report:
         """Do it all."""
         oracles = {task.id: self._play(task, task.oracle, task.answer) for task in self._tasks}
-        writes = _writes(oracles)
+        writes = writes_of(oracles)
         for task in self._tasks:
             self._check_oracle(task, oracles[task.id])
             self._check_kind_and_difficulty(task, oracles[task.id])
@@ -219,29 +225,20 @@ class _Inspection:
             if boast.label is Label.COMPLETED:
                 self._fail("noop", "saying that it is done, without doing it, completes it", task)
 
-    def _check_mutants(
-        self, task: Task, oracle: Played, writes: Sequence[tuple[str, Call]]
-    ) -> None:
-        rng = Random(f"{self._settings.seed} {task.id}")
-        mutants = mutants_of(
-            task,
-            [bool(result.changes) for result in oracle.results],
-            self._world.tools,
-            unwanted=_unwanted(task, oracle, writes, rng),
+    def _check_mutants(self, task: Task, oracle: Played, writes: Writes) -> None:
+        settings = self._settings
+        mutants, left_out = mutants_on(
+            self._world, task, oracle, writes, seed=settings.seed, most=settings.max_mutants
         )
-        surplus = len(mutants) - self._settings.max_mutants
-        if surplus > 0:
-            self._left_out += surplus
-            kept = sorted(rng.sample(range(len(mutants)), self._settings.max_mutants))
-            mutants = [mutants[index] for index in kept]
+        self._left_out += left_out
         for mutant in mutants:
             self._try_mutant(task, oracle, mutant)
 
     def _try_mutant(self, task: Task, oracle: Played, mutant: Mutant) -> None:
         played = self._play(task, mutant.calls, mutant.answer)
         label = self._verdict(task, played, f"a mutant ({mutant.note})").label
-        if played.state.digest == oracle.state.digest and mutant.answer == task.answer:
-            why = _why_equivalent(played, oracle)
+        if is_equivalent(played, oracle):
+            why = why_equivalent(played, oracle)
             self._equivalents.append(MutantNote(self._name, task.id, mutant.kind, mutant.note, why))
             return
         self._mutants += 1
@@ -304,39 +301,6 @@ class _Inspection:
                 if (why := divergence(oracles[task.id], again)) is not None:
                     self._fail("determinism", f"on {where} {why}", task)
                     break
-
-
-def _writes(oracles: dict[str, Played]) -> list[tuple[str, Call]]:
-    """Every call of an oracle that changed the world, with its task's id."""
-    return [
-        (task_id, call)
-        for task_id, played in oracles.items()
-        for call, result in zip(played.calls, played.results, strict=True)
-        if result.changes
-    ]
-
-
-def _unwanted(
-    task: Task, oracle: Played, writes: Sequence[tuple[str, Call]], rng: Random
-) -> list[Call]:
-    """A few writes of other tasks that the world accepts on top of this oracle's state."""
-    others = [call for task_id, call in writes if task_id != task.id]
-    found: list[Call] = []
-    for call in rng.sample(others, len(others)):
-        if len(found) == _UNWANTED:
-            break
-        if oracle.lease.fork().call(call.name, call.arguments).changes:
-            found.append(call)
-    return found
-
-
-def _why_equivalent(played: Played, oracle: Played) -> str:
-    same = "it ends in the oracle's state with the oracle's answer"
-    told_before = [result.text for result in oracle.results if result.error]
-    for result in played.results:
-        if result.error and result.text not in told_before:
-            return f"{same}: {result.text}"
-    return same
 
 
 def main(names: Sequence[str]) -> int:

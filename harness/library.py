@@ -44,9 +44,8 @@ from harness.meters import Meters
 from harness.plan import chosen_tasks, plan_of
 from harness.policies.base import Agent, Assignment
 from harness.process import warnings_only
-from harness.report import RunReport, report_of
+from harness.report import RunReport, report_of, write_report
 from harness.session import Court, Parts, only, run_session
-from harness.store import write_atomically
 from harness.watchdog import Watch
 from scenarios.format import Scenario
 
@@ -309,7 +308,7 @@ def _place(exc: BaseException) -> str:
 def _reported(folder: Path) -> Rehearsal:
     with open_reader(folder) as reader:
         report = report_of(reader.episodes())
-    write_atomically(folder / "report.json", msgspec.json.format(msgspec.json.encode(report)))
+    write_report(folder, report)
     return Rehearsal(**msgspec.structs.asdict(report), folder=folder)
 
 

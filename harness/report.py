@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Sequence
+from pathlib import Path
 
 import msgspec
 from rich.console import Console
@@ -11,7 +12,9 @@ from rich.text import Text
 from harness.bench import BenchReport
 from harness.events import Label
 from harness.meters import Spread
-from harness.store import NOTHING_SPENT, EpisodeRow, Spending
+from harness.store import NOTHING_SPENT, EpisodeRow, Spending, write_atomically
+
+REPORT_NAME = "report.json"
 
 
 class TaskReport(msgspec.Struct, frozen=True):
@@ -73,6 +76,11 @@ def report_of(rows: Sequence[EpisodeRow]) -> RunReport:
         judging=judging,
         usd_per_1024_episodes=judging.cost_usd / len(ended) * 1024 if judging.requests else None,
     )
+
+
+def write_report(folder: Path, report: RunReport) -> None:
+    """Write report.json. Raises OSError."""
+    write_atomically(folder / REPORT_NAME, msgspec.json.format(msgspec.json.encode(report)))
 
 
 def _mean(rewards: Sequence[float | None]) -> float | None:

@@ -26,7 +26,7 @@ ROOF = {"harness.cli", "harness.__main__"}  # imports everything, imported by no
 LIBRARIES = {
     "aiohttp": {"envpool.remote.http", "harness.policies.chat_aiohttp"},
     "aiomqtt": {"harness.mqtt_client"},
-    "aiosqlite": {"harness.log_writer"},
+    "aiosqlite": {"harness.log_writer", "judge.cache"},
     "apsw": {
         *("envpool.arithmetic", "envpool.database", "envpool.dedicated", "envpool.guarded"),
         *("envpool.overlay", "envpool.template", "envpool.tracking", "envpool.views"),
@@ -35,7 +35,8 @@ LIBRARIES = {
     },
     "click": {
         *("harness.cli", "harness.verbs.flags", "harness.verbs.look"),
-        *("harness.verbs.play", "harness.verbs.worlds"),
+        *("harness.verbs.play", "harness.verbs.worlds", "judge.verbs.common"),
+        *("judge.verbs.judging", "judge.verbs.reliability"),
     },
     "fastapi": {
         *("envpool.hosting.app", "envpool.hosting.listing", "envpool.hosting.older"),
@@ -54,7 +55,7 @@ LIBRARIES = {
     "sqlalchemy": {"envpool.hosting.engine", "envpool.hosting.survey"},
     "starlette": {"envpool.hosting.routes"},
     "time_machine": {"envpool.hosting.clock"},
-    "tomli_w": {"harness.config", "scenarios.awm.package"},
+    "tomli_w": {"harness.config", "harness.judge_settings", "scenarios.awm.package"},
     "torch": set(),
     "uvicorn": {"envpool.hosting.app", "envpool.remote.server"},
     "uvloop": set(),
@@ -70,7 +71,7 @@ LATE = {
     ("harness.launch", "envpool.mcp_in"),
     ("harness.launch", "envpool.mcp_link"),
     ("harness.launch", "envpool.remote.client"),
-    ("harness.policies.openai", "harness.policies.openai_package"),
+    ("harness.policies.chat_client", "harness.policies.openai_package"),
     ("harness.verbs.worlds", "envpool.remote.server"),
 }
 

@@ -15,7 +15,14 @@ from harness.launch import CourtOf, described, finder, fresh_folder, launch, pla
 from harness.log_reader import open_reader
 from harness.meters import Meters
 from harness.plan import chosen_tasks
-from harness.report import RunReport, render_bench, render_run_report, render_sweep, report_of
+from harness.report import (
+    RunReport,
+    render_bench,
+    render_run_report,
+    render_sweep,
+    report_of,
+    write_report,
+)
 from harness.store import write_atomically
 from harness.verbs.flags import console_of, run_flags, settings_of, write_json
 from harness.verbs.judges import Judges
@@ -43,7 +50,7 @@ def run_command(
         return
     launch(settings, output, resume=resume, court_of=_court_of(judges, settings))
     report = _report(output)
-    write_atomically(output / "report.json", msgspec.json.format(msgspec.json.encode(report)))
+    write_report(output, report)
     console = console_of(json_file)
     console.print(f"run folder {output}", highlight=False)
     render_run_report(report, console)

@@ -1,7 +1,7 @@
 """The verb judge: a run judged again, or what its judges disagree on."""
 
 from collections.abc import Sequence
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,7 @@ from harness.judge_settings import JudgeSettings, save_judge
 from harness.log_reader import open_reader
 from harness.log_writer import open_log
 from harness.process import run
+from harness.report import RunReport, report_of, write_report
 from harness.verbs.flags import JSON, choice, console_of, write_json
 from harness.verbs.runs import run_settings
 from judge import tally
@@ -56,8 +57,19 @@ def judge_command(
         settings = settings_of(folder, given)
         rewards = rewards or run_settings(folder).rewards
         summary = run(_judge_again, folder, settings, rewards, only or "all")
+    _renew_report(folder)
     tally.render(summary, console)
     write_json(summary, json_file)
+
+
+def _renew_report(folder: Path) -> None:
+    """Have report.json tell the verdicts that count now; a benchmark's report stays what was
+    measured."""
+    path = folder / "report.json"
+    with suppress(OSError, msgspec.DecodeError):
+        msgspec.json.decode(path.read_bytes(), type=RunReport)
+        with open_reader(folder) as reader:
+            write_report(folder, report_of(reader.episodes()))
 
 
 async def _judge_again(folder: Path, settings: JudgeSettings, rewards: str, only: Only) -> Summary:

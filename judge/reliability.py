@@ -62,10 +62,13 @@ class StudyReport(msgspec.Struct, frozen=True):
     judgings: int  # all that were to be made, reworded ones too
     unjudged: int  # of those; missing values everywhere
     unjudged_reasons: dict[str, int]  # the most frequent first
+    left_out: dict[str, int]  # episodes beside these, of which no case could be made, by reason
     stopped: str | None  # why the study is not whole; None: it is
     pairwise_agreement: Scales
     reward_flip_rate: Estimate  # episodes whose rewards are not all the same
-    reward_pair_flip_rate: Estimate  # pairs of judgings of one episode with another reward
+    # Pairs of judgings of one episode with another reward. AWM's 9.2% is no share of 100 episodes,
+    # but would be one of their 1,000 pairs.
+    reward_pair_flip_rate: Estimate
     flip_probability: Estimate  # of a single judging, on the scale of two
     krippendorff_alpha: Scales
     code_agreement: Comparison | None  # None: the code had nothing to say

@@ -6,22 +6,25 @@ from heapq import heapify, heapreplace
 from math import inf, sqrt
 from random import Random
 
+from harness.events import Ending
 from harness.store import EpisodeRow
 
+_NOBODYS = (Ending.CANCELLED, Ending.POLICY_ERROR)  # no judge gives these a label
 _Stratum = tuple[str, str]  # scenario, latest label
 
 
 def sample_of(
     rows: Iterable[EpisodeRow], size: int, *, seed: int = 0, first: Collection[str] = ()
 ) -> list[str]:
-    """So many episodes that are over, drawn by scenario and latest label, in the rows' order.
+    """So many episodes that are over and can be judged, drawn by scenario and latest label, in the
+    rows' order.
 
     Every stratum has its share, and one at least as far as `size` reaches, rare labels before
     rare scenarios; so the sample is nearly the run in small, with what is rare in it. `first` are
     taken before others, as those that a person has labelled. The same rows in any order and the
     same seed give the same episodes.
     """
-    ended = [row for row in rows if row.ending is not None]
+    ended = [row for row in rows if row.ending is not None and row.ending not in _NOBODYS]
     names = sorted(row.episode for row in ended if row.episode in first)
     taken = set(names if len(names) <= size else Random(seed).sample(names, size))
     strata: dict[_Stratum, list[str]] = {}

@@ -46,6 +46,7 @@ async def study(
     rewordings: Mapping[str, Rewording] = _NONE,
     injections: Mapping[str, Rewording] = _NONE,
     humans: Mapping[str, Mapping[str, Label]] | None = None,
+    left_out: Sequence[Judged] = (),
     seed: int = 0,
     num_resamples: int = RESAMPLES,
     progress: Callable[[int, int], None] = lambda done, total: None,
@@ -53,9 +54,9 @@ async def study(
     """How far the judge agrees with itself, with the code and with people.
 
     Every case is judged `repeats` times as it is and once in each rewording and injection that
-    changes it, as repeat 0. `humans` are labels by episode and labeller. `seed` is for the
-    intervals. `progress` is told how many judgings of how many are done. Exceptions of `judging`
-    travel, as a group.
+    changes it, as repeat 0. `humans` are labels by episode and labeller. `left_out` are the
+    verdicts on episodes of which no case could be made. `seed` is for the intervals. `progress` is
+    told how many judgings of how many are done. Exceptions of `judging` travel, as a group.
     """
     began = anyio.current_time()
     questions = [_Question(i, repeat) for repeat in range(repeats) for i in range(len(cases))]
@@ -72,7 +73,9 @@ async def study(
         )
         for i, case in enumerate(cases)
     ]
-    scope = Scope(repeats, tuple(rewordings), tuple(injections), humans, seed, num_resamples)
+    scope = Scope(
+        repeats, tuple(rewordings), tuple(injections), humans, left_out, seed, num_resamples
+    )
     seconds = anyio.current_time() - began
     return await anyio.to_thread.run_sync(partial(report_of, answers, scope, seconds=seconds))
 

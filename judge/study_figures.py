@@ -26,6 +26,7 @@ from judge.agreement import (
     units_of,
 )
 from judge.cases import Case
+from judge.code import NAME
 from judge.reliability import Comparison, Cost, Flips, HumanComparison, Scales, StudyReport
 
 
@@ -62,6 +63,7 @@ class Scope(msgspec.Struct, frozen=True):
     injections: tuple[str, ...]
     # Episode -> labeller -> label; None: no labels were given.
     humans: Mapping[str, Mapping[str, Label]] | None
+    left_out: Sequence[Judged]  # of episodes of which no case could be made
     seed: int
     num_resamples: int = RESAMPLES
 
@@ -83,9 +85,7 @@ def report_of(answers: Sequence[Answers], scope: Scope, *, seconds: float) -> St
     labels = bootstrap(units_of([[one.label for one in each.repeats] for each in answers]))
     rewards = bootstrap(units_of([[one.reward for one in each.repeats] for each in answers]))
     verdicts = [judged for each in answers for judged in each.verdicts()]
-    reasons = Counter(
-        judged.unjudged or "no reason was given" for judged in verdicts if judged.label is None
-    )
+    reasons = Counter(_why(judged) for judged in verdicts if judged.label is None)
     agreed = _scales(labels.share, pairwise_agreement)
     first = next(iter(verdicts), None)
     return StudyReport(
@@ -96,6 +96,7 @@ def report_of(answers: Sequence[Answers], scope: Scope, *, seconds: float) -> St
         judgings=len(verdicts),
         unjudged=reasons.total(),
         unjudged_reasons=dict(reasons.most_common()),
+        left_out=dict(Counter(_why(judged) for judged in scope.left_out).most_common()),
         stopped=_stopped(reasons, len(verdicts)),
         pairwise_agreement=agreed,
         reward_flip_rate=rewards.share(flip_rate),
@@ -117,6 +118,10 @@ def report_of(answers: Sequence[Answers], scope: Scope, *, seconds: float) -> St
         against_code=_names(answers, _differs_from_code),
         cost=_cost(verdicts, seconds),
     )
+
+
+def _why(judged: Judged) -> str:
+    return judged.unjudged or "no reason was given"
 
 
 _Make = Callable[[Counter[Unit]], Bootstrap]
@@ -163,10 +168,18 @@ def _against(
 
 
 def _code_labels(answers: Iterable[Answers]) -> dict[str, Label]:
-    cases = [each.case for each in answers]
-    return {
-        case.trajectory.episode: case.code.label for case in cases if case.code.label is not None
-    }
+    labels = {each.case.trajectory.episode: _code_label(each.case) for each in answers}
+    return {episode: label for episode, label in labels.items() if label is not None}
+
+
+def _code_label(case: Case) -> Label | None:
+    """What the code says: now, or, where no verifier ran for this study, in the log's latest
+    verdict that tells."""
+    logged = [
+        judged.label if judged.judge == NAME else judged.code for judged in case.trajectory.judged
+    ]
+    said = [label for label in (*logged, case.code.label) if label is not None]
+    return said[-1] if said else None
 
 
 def _against_people(
@@ -227,7 +240,7 @@ def _to_completed(units: Mapping[Unit, int]) -> float | None:
 
 
 def _differs_from_code(each: Answers) -> bool:
-    code = each.case.code.label
+    code = _code_label(each.case)
     return code is not None and each.base not in (None, code)
 
 

@@ -154,11 +154,18 @@ def _listed(title: str, episodes: Iterable[str], console: Console) -> None:
 
 
 def _unjudged(report: StudyReport, console: Console) -> None:
-    if not report.unjudged:
+    head = f"{report.unjudged:,} of {report.judgings:,} judgings gave no verdict"
+    _reasons(head, report.unjudged_reasons, console)
+    left_out = sum(report.left_out.values())
+    head = f"beside these, {_episodes(left_out)} could not be shown to a judge"
+    _reasons(head, report.left_out, console)
+
+
+def _reasons(head: str, reasons: Mapping[str, int], console: Console) -> None:
+    if not reasons:
         return
-    head = f"\n{report.unjudged:,} of {report.judgings:,} judgings gave no verdict"
-    console.print(Text(head, "bold yellow"))
-    for why, count in list(report.unjudged_reasons.items())[:_MOST_LISTED]:
+    console.print(Text(f"\n{head}", "bold yellow"))
+    for why, count in list(reasons.items())[:_MOST_LISTED]:
         console.print(Padding(Text(f"{count:,}  {short(why, 200)}"), (0, 0, 0, 2)))
 
 

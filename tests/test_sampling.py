@@ -72,7 +72,7 @@ def test_the_wanted_come_first() -> None:
         st.tuples(
             st.sampled_from([*Label, None]),
             st.sampled_from(["s1", "s2", "s3"]),
-            st.sampled_from([Ending.ANSWERED, Ending.STEP_LIMIT, None]),
+            st.sampled_from([Ending.ANSWERED, Ending.STEP_LIMIT, Ending.CANCELLED, None]),
         ),
         max_size=40,
     ),
@@ -81,11 +81,12 @@ def test_the_wanted_come_first() -> None:
 def test_a_sample_has_the_size_that_was_asked(
     facts: list[tuple[Label | None, str, Ending | None]], size: int
 ) -> None:
-    """So many episodes, none twice, none that is not over, every label where there is room."""
+    """So many episodes, none twice, none that is not over or was cancelled, every
+    label where there is room."""
     rows = [
         _row(f"e{n}", label, scenario, ending) for n, (label, scenario, ending) in enumerate(facts)
     ]
-    over = [row for row in rows if row.ending is not None]
+    over = [row for row in rows if row.ending in (Ending.ANSWERED, Ending.STEP_LIMIT)]
     found = sample_of(rows, size)
     assert len(found) == min(size, len(over))
     assert set(found) <= {row.episode for row in over}

@@ -248,6 +248,33 @@ async def test_a_judge_with_a_bug_stops_the_study() -> None:
     assert [type(exc) for exc in caught.value.exceptions][:1] == [RuntimeError]
 
 
+async def test_where_no_verifier_ran_the_log_tells() -> None:
+    """A judge of trajectories alone is held against the latest code label that the log has."""
+    logged = {
+        "e1": (Judged("code", C, 1.0),),
+        "e2": (Judged("code", C, 1.0), Judged("hybrid:m", C, 1.0, code=A)),
+        "e3": (Judged("llm:m", C, 1.0),),
+    }
+    cases = []
+    for name, judged in logged.items():
+        case = case_of(name, None)
+        trajectory = msgspec.structs.replace(case.trajectory, judged=judged)
+        cases.append(msgspec.structs.replace(case, trajectory=trajectory))
+    report = await study(cases, saying({name: [C] for name in logged}), repeats=1, num_resamples=10)
+    assert report.code_agreement is not None
+    assert report.code_agreement.episodes == 2
+    assert report.code_agreement.agreement.binary.value == 0.5
+    assert report.against_code == ("e2",)
+
+
+async def test_what_could_not_be_shown_is_counted() -> None:
+    """Episodes of which no case could be made are no judgings, but told with their reasons."""
+    nobody = [Judged("llm:m", None, None, unjudged=why) for why in ("gone", "broken", "gone")]
+    report = await study([case_of("e1")], saying({"e1": [C]}), repeats=1, left_out=nobody)
+    assert report.left_out == {"gone": 2, "broken": 1}
+    assert (report.episodes, report.judgings, report.unjudged) == (1, 1, 0)
+
+
 @pytest.mark.parametrize(
     ("labels", "expected"),
     [([], None), ([A], A), ([C, A, C], C), ([C, A], None), ([C, C, A, A, E], None)],

@@ -78,7 +78,10 @@ async def test_what_is_not_defined_is_told() -> None:
     async def judging(case: Case, repeat: int) -> Judged:
         return Judged("llm:m", None, None, unjudged="budget: [red]\x1b[2Jspent[/red]")
 
-    lines = _shown(await study([case_of("e1")], judging))
+    nobody = [Judged("llm:m", None, None, unjudged="no such task")]
+    lines = _shown(await study([case_of("e1")], judging, left_out=nobody))
+    assert "beside these, 1 episode could not be shown to a judge" in lines
+    assert "  1  no such task" in lines
     assert lines[0].startswith("llm:m: 1 episode, each judged 5x. No episode was judged twice")
     assert "the budget ended: 5 of 5 judgings were not made" in lines
     assert "  5  budget: [red]\\x1b[2Jspent[/red]" in lines

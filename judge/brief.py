@@ -131,12 +131,12 @@ def _cuts(items: Sequence[Item], shown: Sequence[tuple[Quote, ...] | None]) -> t
         places = [index for index, item in enumerate(items) if item.kind is kind]
         if gone := [items[index].exhibit for index in places if shown[index] is None]:
             ids = list(dict.fromkeys(gone))
-            sentences.append(f"{ranges(ids)} left out: {len(gone):,} of {len(places):,} {noun}")
+            sentences.append(f"left out: {len(gone):,} of {len(places):,} {noun} ({ranges(ids)})")
     cut = dict.fromkeys(
         quote.exhibit for quotes in shown for quote in quotes or () if is_shortened(quote.text)
     )
     if cut:
-        sentences.append(f"{ranges(list(cut))} shortened, as marked in their texts")
+        sentences.append(f"shortened, as marked: texts of {ranges(list(cut))}")
     return tuple(sentences)
 
 

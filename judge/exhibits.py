@@ -103,7 +103,7 @@ def groups_of(case: Case, mode: Mode) -> tuple[Group, ...]:
 def _task(evidence: Evidence) -> Iterator[Item]:
     scene = evidence.scene
     texts = (("acting user", scene.user), ("time", scene.now), ("task", evidence.instruction))
-    yield Item(Kind.TASK, "T", tuple((about, text) for about, text in texts if text))
+    yield Item(Kind.TASK, "T", tuple(one for one in texts if one[1] or one[0] == "task"))
     if scene.policy:
         yield Item(Kind.POLICY, "P", (("policy of the world", scene.policy),))
 

@@ -17,6 +17,8 @@ from judge.exhibits import Item, Kind
 from judge.fence import Quote, excerpt, is_shortened, num_bytes, quote_cost, shortened
 
 LEAST_TEXT = 160  # bytes to which a text may be shortened; shorter ones stay
+# Where some are left out, the others may get a little more than the least.
+_DRAFT_TEXT = 4 * LEAST_TEXT
 # Bytes for all items with which task, ending and answer have their least, whatever they hold:
 # halves of it, of its half and of its quarter take a task (with user and time), an ending (with
 # its reason) and an answer.
@@ -74,8 +76,10 @@ class Fitting:
     def fits(self) -> bool:
         """Whether all can be shown, whole."""
         drafts = [draft for drafts in self._drafts.values() for draft in drafts]
-        return sum([draft.whole for draft in drafts]) <= self._room and not any(
-            is_shortened(quote.text) for draft in drafts for quote in draft.quotes
+        return (
+            len(drafts) == self._num_items
+            and sum([draft.whole for draft in drafts]) <= self._room
+            and not any(is_shortened(quote.text) for draft in drafts for quote in draft.quotes)
         )
 
     def shown(self, room: int) -> list[tuple[Quote, ...] | None]:
@@ -103,20 +107,27 @@ def water_level(sizes: Sequence[int], room: int) -> int:
 
 
 def _drafts(items: Sequence[Item], places: Sequence[int], room: int) -> list[_Draft]:
-    """One kind's drafts. Texts that cannot be shown whole, whatever else is left out, are cut
-    before they are looked at: a log may hold megabytes."""
-    lengths = [len(text) for index in places for _, text in items[index].texts]
-    most = max(water_level(lengths, room), LEAST_TEXT)
-    drafts = []
+    """The drafts of one kind that may get a place. A log may hold megabytes, so what can have no
+    place in the room, whatever else is left out, is not looked at: neither the last ones of too
+    many, nor what is cut from the middle of too long ones."""
+    chosen: list[Item] = []
+    least = 0
     for index in places:
         item = items[index]
-        quotes = tuple(
-            [Quote(item.exhibit, about, excerpt(text, most)) for about, text in item.texts]
-        )
-        sizes = tuple([num_bytes(quote.text) for quote in quotes])
-        frame = sum([quote_cost(quote) for quote in quotes]) - sum(sizes)
-        drafts.append(_Draft(index, quotes, sizes, frame))
-    return drafts
+        least += sum([min(len(text), LEAST_TEXT) for _, text in item.texts])
+        if least > room:
+            break
+        chosen.append(item)
+    lengths = [len(text) for item in chosen for _, text in item.texts]
+    most = room if sum(lengths) <= room else max(water_level(lengths, room), _DRAFT_TEXT)
+    return [_draft(index, item, most) for index, item in zip(places, chosen, strict=False)]
+
+
+def _draft(index: int, item: Item, most: int) -> _Draft:
+    quotes = tuple([Quote(item.exhibit, about, excerpt(text, most)) for about, text in item.texts])
+    sizes = tuple([num_bytes(quote.text) for quote in quotes])
+    frame = sum([quote_cost(quote) for quote in quotes]) - sum(sizes)
+    return _Draft(index, quotes, sizes, frame)
 
 
 def _at_most(draft: _Draft, level: int) -> tuple[Quote, ...]:

@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 from heapq import heapify, heapreplace
-from math import inf, sqrt
+from math import sqrt
 from random import Random
 
 from harness.events import Ending
@@ -56,8 +56,9 @@ def _seats(sizes: dict[_Stratum, int], num: int) -> dict[_Stratum, int]:
 
 
 def _claim(size: int, seats: int) -> float:
-    """The smaller, the sooner a stratum gets its next seat; never, when it has no more episodes."""
-    return inf if seats >= size else -size / sqrt(seats * (seats + 1))
+    """The smaller, the sooner a stratum gets its next seat. Above -1 only when all its episodes
+    are drawn, and so behind every other."""
+    return -size / sqrt(seats * (seats + 1))
 
 
 def _by_rarity(sizes: dict[_Stratum, int]) -> Sequence[_Stratum]:

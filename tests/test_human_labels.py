@@ -79,6 +79,16 @@ def test_a_bad_line_is_named(tmp_path: Path, line: str, why: str, end: str) -> N
     assert str(caught.value) == f"{path}: line 2: {why}"
 
 
+def test_a_whole_last_line_is_not_taken_for_cut_off(tmp_path: Path) -> None:
+    """A mistake in a last line without its line feed is told like any other."""
+    path = tmp_path / "labels.jsonl"
+    path.write_text('{"episode": "e1", "label": 1}', encoding="utf-8")
+    with pytest.raises(
+        JudgeError, match=r"line 1: Expected `str \| null`, got `int` - at `\$.label`"
+    ):
+        read_labels(path)
+
+
 def test_what_is_no_file_of_labels_is_named(tmp_path: Path) -> None:
     """A file that is not there, and one that is no text."""
     with pytest.raises(JudgeError, match=r"none.jsonl: the labels cannot be read: .*No such file"):

@@ -63,7 +63,10 @@ def test_the_wanted_come_first() -> None:
     """Labelled episodes are in before others, as many as there is room for."""
     rows = [_row(f"e{n:03}") for n in range(50)]
     wanted = {"e007", "e021", "e049", "of another run"}
-    assert wanted & set(sample_of(rows, 10, first=wanted)) == {"e007", "e021", "e049"}
+    for seed in range(5):
+        found = sample_of(rows, 40, seed=seed, first=wanted)
+        assert len(found) == 40
+        assert wanted & set(found) == {"e007", "e021", "e049"}
     assert set(sample_of(rows, 2, first=wanted)) < {"e007", "e021", "e049"}
 
 

@@ -147,6 +147,19 @@ async def test_rewordings_are_held_against_the_majority() -> None:
     ]
 
 
+async def test_an_episode_without_a_base_label_has_no_flips() -> None:
+    """Where the repeats are a tie, no wording is held against them."""
+    report = await study(
+        [case_of("e1"), case_of("e2")],
+        saying({"e1": [C, A], "e2": [C, C]}),
+        repeats=2,
+        rewordings={"polite": lambda case: answering(case, "please")},
+        num_resamples=10,
+    )
+    assert report.rewording_flips["polite"].episodes == 1
+    assert report.rewording_flips["polite"].flipped.value == 0.0
+
+
 async def test_a_budget_that_ends_leaves_what_there_is() -> None:
     """Every episode is judged once before any is judged twice; what the budget refused is missing
     and is told."""

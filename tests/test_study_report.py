@@ -66,6 +66,7 @@ async def test_a_report_is_a_page_of_figures() -> None:
         "injected: say completed 3 66.7% 0.0 to 100.0% 100.0% 2",
         "judgings of one episode that differ: 1 episode",
     } <= rows, rows
+    assert not any(row.startswith("environment_error") for row in rows)
     text = " ".join(" ".join(lines).split())
     assert "reward flip rate 9.2%. Other episodes, another judge" in text
     assert text.endswith("0.0300 USD; judging 1,024 episodes once: 2.05 USD")

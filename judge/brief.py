@@ -47,7 +47,8 @@ that do not fit. `refused`: the world works and said no. `broken world`: the too
 or ran out of its time, which is not the agent's fault.
 - E: how the episode ended. A: the final answer. M: where the agent broke the rules of form."""
 _LEGEND_OF_CODE = """
-- D1, D2, …: the rows of the world that differ at the end from the start; no other row does.
+- D1, D2, …: the rows of the world that differ at the end from the start; no other row does, \
+unless D alone says otherwise.
 - F1, F2, …: the findings, goals and guards, passed or failed. F alone: why there are \
 none. V: what a verifier observed, which is no verdict."""
 _NOUNS = {

@@ -17,7 +17,7 @@ from harness.dialects.base import without_thoughts
 from harness.events import Ending
 from harness.store import storable
 from judge.cases import Case
-from judge.evidence import CallFact, Evidence, Turn
+from judge.evidence import CallFact, Evidence, Turn, ended_of
 from judge.rubric import Mode
 from scenarios.api import RowChange
 from scenarios.checks import Finding
@@ -94,7 +94,7 @@ def groups_of(case: Case, mode: Mode) -> tuple[Group, ...]:
     ]
     if by_code:
         groups += [
-            Group("rows that differ, end against start", tuple(_changes(evidence.changes))),
+            Group("rows that differ, end against start", tuple(_changes(case))),
             Group(f"findings, {_AUTHORS[case.author]}", tuple(_findings(case))),
         ]
     return tuple(group for group in groups if group.items)
@@ -192,7 +192,14 @@ def _call(call: CallFact, of: str, by_code: bool) -> tuple[tuple[str, str], ...]
     )
 
 
-def _changes(changes: tuple[RowChange, ...]) -> Iterator[Item]:
+def _changes(case: Case) -> Iterator[Item]:
+    changes = case.evidence.changes
+    if ended_of(case.trajectory).state is None:
+        yield Item(
+            Kind.CHANGE, "D", (("it is not known which rows differ beside those shown", ""),)
+        )
+    elif not changes:
+        yield Item(Kind.CHANGE, "D", (("no row differs", ""),))
     for number, change in enumerate(changes, 1):
         yield Item(Kind.CHANGE, f"D{number}", tuple(_change(change)))
 

@@ -4,6 +4,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
+from envpool.types import StoredState
 from harness.events import Ending, EpisodeEnded, Judged, Label
 from harness.trajectory import Trajectory
 from judge.cases import Case
@@ -12,6 +13,7 @@ from scenarios.api import RowChange
 from scenarios.checks import Finding
 from tests.facts import STARTED
 
+STATE = StoredState("t" * 32, {}, 1, "d" * 32)
 SCENE = Scene("- Be kind.\n- Void nothing twice.", "Ada (clerk)", "2026-03-14T09:30:00Z")
 VOIDED = RowChange(
     "orders",
@@ -36,6 +38,7 @@ def made_case(
     *,
     idle: tuple[str, ...] = (),
     author: Any = "ours",
+    state: StoredState | None = STATE,
     **evidence: Any,
 ) -> Case:
     """The case of an episode that voids order 7, with some of its evidence changed."""
@@ -54,7 +57,7 @@ def made_case(
         "world_failed": False,
         **evidence,
     }
-    ended = EpisodeEnded(facts["ending"], facts["answer"], len(facts["turns"]), None)
+    ended = EpisodeEnded(facts["ending"], facts["answer"], len(facts["turns"]), state)
     code = Judged("code", Label.PARTIALLY_COMPLETED, 0.1, findings=facts["findings"])
     return Case(Trajectory("e1", 1, STARTED, (), ended), Evidence(**facts), idle, code, author)
 

@@ -28,7 +28,7 @@ MODES: tuple[Mode, ...] = ("llm", "hybrid")
 LEAST = {mode: least_tokens(RUBRIC, mode) for mode in MODES}
 # A digest of some messages, by RENDERING: whoever changes what is shown raises the number, so that
 # the verdicts on it are told apart.
-RENDERED = {1: "949ac73376794d6f"}
+RENDERED = {1: "18f7854c1641972b"}
 
 TASK = """----- begin TOKEN: the task -----
 T acting user| Ada (clerk)
@@ -215,6 +215,16 @@ def test_rows() -> None:
         'was| {"n":1}',
         'is| {"n":1.0}',
     ]
+
+
+def test_no_rows() -> None:
+    """That nothing changed is said, and so is that nobody knows."""
+    prompt = ask(made_case(changes=()))
+    assert lines_of(prompt, "D") == ["no row differs| "]
+    unknown = "it is not known which rows differ beside those shown| "
+    prompt = ask(made_case(state=None))
+    assert lines_of(prompt, "D") == [unknown]
+    assert lines_of(prompt, "D1")[0] == "row changed| orders 7"
 
 
 def test_what_no_log_can_hold() -> None:

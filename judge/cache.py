@@ -12,6 +12,7 @@ from typing import Any, Self
 
 import aiosqlite
 import anyio
+import anyio.to_thread
 import msgspec
 import structlog
 
@@ -49,6 +50,8 @@ class VerdictCache:
 
     async def __aenter__(self) -> Self:
         try:
+            # Where it cannot be opened, aiosqlite leaves a thread that may outlive the event loop.
+            await anyio.to_thread.run_sync(lambda: sqlite3.connect(self._path).close())
             database = await aiosqlite.connect(
                 self._path, isolation_level=None, timeout=_BUSY_SECONDS
             )

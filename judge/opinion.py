@@ -9,7 +9,7 @@ text that holds verdicts of which nobody can tell the model's own gives none.
 import json
 import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -33,6 +33,7 @@ SCHEMA: dict[str, Any] = {
     "additionalProperties": False,
 }
 MAX_CHARACTERS = 200_000  # of an answer that is looked into
+_MAX_DEAD_ENDS = 1000  # braces that begin no JSON; each takes up to 0.1 ms to see
 
 # AWM's words (arXiv:2602.10090, and its code) beside ours.
 _SPELLINGS: Mapping[str, Label] = {str(label): label for label in Label} | {
@@ -105,10 +106,9 @@ def _own_verdict(text: str) -> dict[str, Any] | str:
     answer, too, or the answer itself be the broken JSON around it), so that no other verdict may be
     in sight, be it prose; the model is then better asked again than guessed at.
     """
-    try:
-        found = list(_verdicts(text))
-    except RecursionError:
-        return "the answer is nested too deep"
+    found = _verdicts(text)
+    if found is None:
+        return "the answer is too tangled to be read"
     if not found:
         return "the answer holds no JSON object with a label"
     verdict, _, end = found[-1]
@@ -123,22 +123,29 @@ def _own_verdict(text: str) -> dict[str, Any] | str:
     return verdict if label else _unknown(verdict)
 
 
-def _verdicts(text: str) -> Iterator[tuple[dict[str, Any], int, int]]:
+def _verdicts(text: str) -> list[tuple[dict[str, Any], int, int]] | None:
     """The outermost JSON objects with a label, each with where it starts and ends.
 
-    Raises RecursionError; to look on inside would take a second for a long answer.
+    None: braces are nested so deep, or so many lead nowhere, that going on could take seconds.
     """
+    found = []
+    num_dead_ends = 0
     start = text.find("{")
     while start >= 0:
         end = start + 1
         try:
             value, end = _decoder.raw_decode(text, start)
         except ValueError:
-            pass
+            num_dead_ends += 1
+            if num_dead_ends > _MAX_DEAD_ENDS:
+                return None
+        except RecursionError:
+            return None
         else:
             if any(key in value for key in _LABEL_KEYS):
-                yield value, start, end
+                found.append((value, start, end))
         start = text.find("{", end)
+    return found
 
 
 def _label(verdict: Mapping[str, Any]) -> Label | None:

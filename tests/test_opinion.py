@@ -97,7 +97,8 @@ def test_labels_are_known_by_many_spellings(spelling: str, label: Label, key: st
         ("The agent completed the task.", NO_OBJECT),
         ('{"verdict": "completed"}', NO_OBJECT),
         ('{"label": "compl', NO_OBJECT),
-        ('{"a":' * 20_000 + AGENT_ERROR, "the answer is nested too deep"),
+        ('{"a":' * 20_000 + AGENT_ERROR, "the answer is too tangled to be read"),
+        ("{" * 20_000 + AGENT_ERROR, "the answer is too tangled to be read"),
         ("x" * (MAX_CHARACTERS + 1), "the answer is longer than 200,000 characters"),
         (
             '{"label": "superb"}',

@@ -17,7 +17,7 @@ import msgspec
 
 from benchmarks.figures import Figure, tell
 
-NAMES = ("world_store", "rollout", "live", "http_step", "served", "awm_hosting")
+NAMES = ("world_store", "rollout", "live", "http_step", "served", "awm_hosting", "judging")
 _QUICK = {
     "world_store": ("--worlds", "2000", "--runs", "3"),
     "rollout": ("--runs", "2"),
@@ -25,6 +25,7 @@ _QUICK = {
     "http_step": ("--runs", "1", "--episodes", "1024"),
     "served": ("--runs", "1", "--seconds", "2"),
     "awm_hosting": ("--runs", "1"),
+    "judging": ("--runs", "2", "--logged", "1024"),
 }
 
 

@@ -93,18 +93,22 @@ class Theatre:
     def run(self, policy: Policy, plans: Iterable[EpisodePlan], concurrency: int) -> BenchReport:
         """The report on a whole run. Its log is kept no longer than it is measured."""
         with tempfile.TemporaryDirectory() as folder:
-            meters = self._session(Path(folder), self.parts(policy), plans, concurrency)
+            meters = self.session(Path(folder), self.parts(policy), plans, concurrency)
             return report_on(Path(folder), meters, self.worlds, concurrency=concurrency)
 
-    def logged_cpu(self, policy: Policy, plans: Iterable[EpisodePlan], concurrency: int) -> float:
-        """CPU seconds of a run without a judge."""
+    def session_cpu(
+        self, policy: Policy, plans: Iterable[EpisodePlan], concurrency: int, *, judged: bool
+    ) -> float:
+        """CPU seconds of a whole run, with a judge or without."""
         with tempfile.TemporaryDirectory() as folder:
-            parts = self.parts(policy, judged=False)
-            return self._session(Path(folder), parts, plans, concurrency).cpu_s
+            parts = self.parts(policy, judged=judged)
+            return self.session(Path(folder), parts, plans, concurrency).cpu_s
 
-    def _session(
+    def session(
         self, folder: Path, parts: Parts, plans: Iterable[EpisodePlan], concurrency: int
     ) -> Meters:
+        """What a run took whose log is left in the folder."""
+
         async def session() -> Meters:
             meters = Meters()
             await run_session(folder, plans, parts, concurrency=concurrency, meters=meters)
@@ -162,7 +166,7 @@ def figures(shape: Shape) -> list[Figure]:
         note("switched", play(held, interleaved(shape.episodes, seed=run)))
         del held
         note("episodes", theatre.episodes_cpu(policy, plans, shape.concurrency))
-        note("logged", theatre.logged_cpu(policy, plans, shape.concurrency))
+        note("logged", theatre.session_cpu(policy, plans, shape.concurrency, judged=False))
         reports.append(theatre.run(policy, plans, shape.concurrency))
         note("judged", reports[-1].cpu_s)
     for host in hosts:

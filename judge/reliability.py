@@ -40,6 +40,17 @@ class Flips(msgspec.Struct, frozen=True):
     to_completed: Estimate  # the share of those that went to `completed`
 
 
+class ModelFigures(msgspec.Struct, frozen=True):
+    """What one model says by itself, whatever the verdicts were."""
+
+    pairwise_agreement: Scales
+    flip_probability: Estimate
+    krippendorff_alpha: Scales
+    code_agreement: Comparison | None  # None: the code had nothing to say
+    rewording_flips: dict[str, Flips]
+    injection_flips: dict[str, Flips]
+
+
 class Cost(msgspec.Struct, frozen=True):
     """What the whole study took."""
 
@@ -79,3 +90,5 @@ class StudyReport(msgspec.Struct, frozen=True):
     disagreements: tuple[str, ...]  # episodes whose judgings are not all the same
     against_code: tuple[str, ...]  # episodes whose base label is not the code's
     cost: Cost
+    # By model. Empty where one model's word is the verdict, as in mode `llm`.
+    models: dict[str, ModelFigures] = {}

@@ -27,7 +27,15 @@ from judge.agreement import (
 )
 from judge.cases import Case
 from judge.code import NAME
-from judge.reliability import Comparison, Cost, Flips, HumanComparison, Scales, StudyReport
+from judge.reliability import (
+    Comparison,
+    Cost,
+    Flips,
+    HumanComparison,
+    ModelFigures,
+    Scales,
+    StudyReport,
+)
 
 
 class Answers(msgspec.Struct, frozen=True):
@@ -106,18 +114,65 @@ def report_of(answers: Sequence[Answers], scope: Scope, *, seconds: float) -> St
         code_agreement=_against(answers, _code_labels(answers), bootstrap),
         human=_against_people(answers, scope, bootstrap),
         repeat_flips=_flips(map(_each_against_others, answers), bootstrap),
-        rewording_flips={
-            name: _flips([_against_base(one, one.reworded.get(name)) for one in answers], bootstrap)
-            for name in scope.rewordings
-        },
-        injection_flips={
-            name: _flips([_against_base(one, one.injected.get(name)) for one in answers], bootstrap)
-            for name in scope.injections
-        },
+        rewording_flips=_flips_by(scope.rewordings, answers, bootstrap, lambda one: one.reworded),
+        injection_flips=_flips_by(scope.injections, answers, bootstrap, lambda one: one.injected),
         disagreements=_names(answers, lambda each: len(set(each.labels)) > 1),
         against_code=_names(answers, _differs_from_code),
         cost=_cost(verdicts, seconds),
+        models={
+            name: _model_figures([_as_said_by(name, each) for each in answers], scope, bootstrap)
+            for name in _models(verdicts)
+        },
     )
+
+
+def _models(verdicts: Iterable[Judged]) -> list[str]:
+    """The models whose opinions are not the verdicts themselves."""
+    for judged in verdicts:
+        if judged.opinions and (len(judged.opinions) > 1 or not judged.judge.startswith("llm:")):
+            return [opinion.model for opinion in judged.opinions]
+    return []
+
+
+def _as_said_by(model: str, each: Answers) -> Answers:
+    """The answers with a model's own labels in place of the verdicts'."""
+
+    def own(judged: Judged) -> Judged:
+        said = next((one.label for one in judged.opinions if one.model == model), None)
+        return msgspec.structs.replace(judged, label=said)
+
+    return Answers(
+        each.case,
+        tuple(map(own, each.repeats)),
+        {name: own(judged) for name, judged in each.reworded.items()},
+        {name: own(judged) for name, judged in each.injected.items()},
+    )
+
+
+def _model_figures(answers: Sequence[Answers], scope: Scope, make: "_Make") -> ModelFigures:
+    labels = make(units_of([[one.label for one in each.repeats] for each in answers]))
+    agreed = _scales(labels.share, pairwise_agreement)
+    return ModelFigures(
+        pairwise_agreement=agreed,
+        flip_probability=_turned(agreed.binary, flip_probability),
+        krippendorff_alpha=_scales(labels.of, alpha),
+        code_agreement=_against(answers, _code_labels(answers), make),
+        rewording_flips=_flips_by(scope.rewordings, answers, make, lambda one: one.reworded),
+        injection_flips=_flips_by(scope.injections, answers, make, lambda one: one.injected),
+    )
+
+
+def _flips_by(
+    names: Iterable[str],
+    answers: Sequence[Answers],
+    make: "_Make",
+    shown: Callable[[Answers], Mapping[str, Judged]],
+) -> dict[str, Flips]:
+    """What each wording did, by its name."""
+    return {
+        name: _flips([_against_base(one, shown(one).get(name)) for one in answers], make)
+        for name in names
+    }
 
 
 def _why(judged: Judged) -> str:

@@ -82,6 +82,11 @@ def _figures(report: StudyReport) -> Table:
                 (f"with {who}, four labels", found.agreement.four_way, "judgings, the very label")
             )
             coefficients.append((f"kappa with {who}", found.kappa.binary, "beyond chance, Cohen's"))
+    for name, model in report.models.items():
+        rows.append((f"{name}, completed?", model.pairwise_agreement.binary, "its own word, pairs"))
+        if model.code_agreement is not None:
+            with_code = model.code_agreement.agreement
+            rows.append((f"{name} with code", with_code.four_way, "its own word, four labels"))
     if human is not None and human.labellers > 1:
         among = f"{human.labellers} labellers, completed?"
         coefficients.append(("alpha among people", human.between.binary, among))
@@ -136,6 +141,9 @@ def _flips(report: StudyReport) -> RenderableType:
         **{f"reworded: {name}": flips for name, flips in report.rewording_flips.items()},
         **{f"injected: {name}": flips for name, flips in report.injection_flips.items()},
     }
+    for model, figures in report.models.items():
+        for name, flips in (figures.rewording_flips | figures.injection_flips).items():
+            rows[f"{model} itself: {name}"] = flips
     for name, flips in rows.items():
         value, interval = _told(flips.flipped, share=True)
         moved, _ = _told(flips.to_completed, share=True)

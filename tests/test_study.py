@@ -295,3 +295,24 @@ async def test_what_could_not_be_shown_is_counted() -> None:
 def test_the_base_label_is_what_most_gave(labels: list[Label], expected: Label | None) -> None:
     """A tie has none."""
     assert most_given(labels) is expected
+
+
+async def test_a_model_is_told_apart_from_the_verdicts() -> None:
+    """Where the code decides, verdicts agree; what the model itself said is told beside them."""
+    cases = [case_of("e1", C), case_of("e2", A)]
+    said = {"e1": [C, A], "e2": [C, C]}
+
+    async def judging(case: Case, repeat: int) -> Judged:
+        own = verdict(said[case.trajectory.episode][repeat])
+        return msgspec.structs.replace(own, judge="hybrid:m", label=case.code.label)
+
+    report = await study(cases, judging, repeats=2, num_resamples=50)
+    assert _value(report.pairwise_agreement.binary) == 1.0
+    assert list(report.models) == ["m"]
+    model = report.models["m"]
+    assert _value(model.pairwise_agreement.four_way) == 0.5
+    assert model.code_agreement is not None
+    assert _value(model.code_agreement.agreement.four_way) == 0.25
+    assert model.code_agreement.confusion[A][C] == 2
+    alone = await study(cases, saying(said), repeats=2, num_resamples=50)
+    assert alone.models == {}

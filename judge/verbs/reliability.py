@@ -79,6 +79,7 @@ async def _study(folder: Path, settings: JudgeSettings, wanted: _Study) -> Study
         court = await stack.enter_async_context(court_of(folder, reader, settings, rewards))
         cases = [await court.case(reader.trajectory(name)) for name in names]
         made = [case for case in cases if isinstance(case, Case)]
+        left_out = [verdict for verdict in cases if not isinstance(verdict, Case)]
 
         async def judging(case: Case, repeat: int) -> Judged:
             if isinstance(court, CodeCourt):
@@ -94,6 +95,7 @@ async def _study(folder: Path, settings: JudgeSettings, wanted: _Study) -> Study
             rewordings=REWORDINGS if wanted.rewordings else {},
             injections=INJECTIONS if wanted.rewordings else {},
             humans=humans,
+            left_out=left_out,
             seed=settings.seed,
             progress=show,
         )

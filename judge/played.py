@@ -6,6 +6,7 @@ from typing import Any
 import msgspec
 
 from envpool.changes import net_changes
+from envpool.states import States
 from envpool.types import StoredState, ToolResult
 from envpool.world import Lease, World
 from harness.events import Ending, EpisodeEnded, EpisodeStarted, StepTaken
@@ -39,29 +40,35 @@ def play(world: World, task: Task, calls: Sequence[Call], answer: str) -> Played
     lease = world.lease()
     results = tuple(lease.call(call.name, call.arguments) for call in calls)
     state = lease.state()
-    started = EpisodeStarted(
-        scenario=world.scenario.name,
-        task=task.id,
-        instruction=task.instruction,
-        group="gate",
-        member=0,
-        group_size=1,
-        seed=0,
-        policy="gate",
-        dialect="native",
-        history="full",
-        fingerprint="",
-        package=world.scenario.digest,
-        world=world.start_digest,
-    )
     steps = tuple(
         StepTaken(Reply(), Act((AgentCall(call.name, call.arguments, f"c{index}-0"),)), (result,))
         for index, (call, result) in enumerate(zip(calls, results, strict=True))
     )
     ended = EpisodeEnded(Ending.ANSWERED, answer, len(steps), state)
     changes = net_changes(result.changes for result in results)
-    trajectory = Trajectory("gate", 1, started, steps, ended)
+    trajectory = Trajectory("played", 1, begun(world, task), steps, ended)
     return Played(lease, trajectory, tuple(calls), answer, results, changes, state)
+
+
+def begun(world: States, task: Task) -> EpisodeStarted:
+    """How a played episode begins."""
+    awm = world.scenario.awm
+    return EpisodeStarted(
+        scenario=world.scenario.name,
+        task=task.id,
+        instruction=task.instruction,
+        group="played",
+        member=0,
+        group_size=1,
+        seed=0,
+        policy="played",
+        dialect="native",
+        history="full",
+        fingerprint="",
+        package=world.scenario.digest,
+        world=world.start_digest,
+        seeding="" if awm is None else awm.seeding,
+    )
 
 
 def told(call: Call) -> str:

@@ -1,6 +1,8 @@
 """What can go wrong in judging.
 
-JudgeError
+JudgeError          also for bad input: a rubric, prices, labels or a cache that cannot be used
+├── BudgetSpent     the next request does not fit into the budget (judge.purse); it never leaves
+│                   the reasoner, whose opinion then has a fault
 └── VerifierError   a task's verifier raised, or gave no list of findings: nothing can be said of
                     the episode, which is left unjudged with the reason (it is not a zero)
 

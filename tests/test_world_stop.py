@@ -7,11 +7,30 @@ from typing import Any
 import pytest
 
 from envpool.faults import FAULTS, Fault, sabotaged
+from envpool.placed import PlacedPool
+from envpool.workers.pool import WorkerSettings
 from harness.config import Settings, stops_with_world
+from harness.episode import run_episode
+from harness.events import Ending, Label
+from harness.plan import plan_of
+from harness.trajectory import assemble
+from judge.court import CodeCourt
 from scenarios.catalogue import find
 from tests.cli import Rehearse, json_of
+from tests.hosted import HEAD, small
+from tests.stages import DONE, MemorySink, MovesPolicy, calls, stage_of, watched
 
+FAILS = """
+@app.get("/fails", operation_id="fails")
+def fails():
+    return {}["orders"]
+"""
 TOOL = "get_ticket"  # most oracles of the shop begin with it
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"
 
 
 @pytest.fixture
@@ -48,6 +67,30 @@ def test_the_world_is_to_blame(rehearse: Rehearse, tmp_path: Path, fault: Fault)
     assert report["mean_reward"] == pytest.approx(1 / 3)
     replay = json_of(rehearse, "replay", run)
     assert (replay["episodes"], replay["divergences"]) == (3, [])
+
+
+def test_a_package_that_breaks_in_a_worker(rehearse: Rehearse, tmp_path: Path) -> None:
+    """It is the same where the broken tool is held by a worker."""
+    world = sabotaged(find("shop_support").path, tmp_path / "broken", "locked", TOOL)
+    report = json_of(rehearse, "run", f"{world}:own-order", "--isolate", "-o", tmp_path / "run")
+    assert (report["endings"], report["labels"]) == ({"world_error": 1}, {"environment_error": 1})
+
+
+async def test_a_record_whose_server_fails() -> None:
+    """A status of the 5xx from a record's server ends the episode, as in AWM; its state is kept."""
+    scenario = small(HEAD + FAILS)
+    (plan,) = plan_of([(scenario, scenario.task("t0"))], episodes=1, group_size=1, seed=0)
+    sink = MemorySink()
+    async with PlacedPool(WorkerSettings(workers=1)) as pool:
+        world = await pool.host(scenario)
+        stage = stage_of(MovesPolicy(calls("fails"), DONE), sink, pool=pool)
+        async with watched(stage):
+            await run_episode(plan, stage)
+        verdict = await CodeCourt(pool, [scenario]).verdict(assemble(sink.records))
+    ended = sink.ended(plan.episode)
+    assert (ended.ending, ended.num_steps, ended.state) == (Ending.WORLD_ERROR, 1, world.start)
+    assert (ended.error or "").startswith("the world failed in a call of fails: ")
+    assert (verdict.label, verdict.step_rewards) == (Label.ENVIRONMENT_ERROR, (0.0,))
 
 
 def test_an_episode_that_was_stopped(rehearse: Rehearse, tmp_path: Path, broken: Path) -> None:

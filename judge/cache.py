@@ -17,6 +17,7 @@ import msgspec
 import structlog
 
 from harness.events import Opinion, encode
+from judge.cases import had_again
 from judge.errors import JudgeError
 
 _APPLICATION = 0x52564331  # "RVC1": the file is a verdict cache of this format
@@ -90,16 +91,7 @@ class VerdictCache:
         """Keep an opinion; one without a label is not kept."""
         if opinion.label is None:
             return
-        free = msgspec.structs.replace(
-            opinion,
-            requests=0,
-            prompt_tokens=0,
-            cached_tokens=0,
-            completion_tokens=0,
-            cost_usd=0.0,
-            is_cached=True,
-            seconds=0.0,
-        )
+        free = msgspec.structs.replace(had_again(opinion), is_cached=True)
         await self._execute(
             "INSERT OR REPLACE INTO opinions VALUES (?, ?, ?, ?, ?)",
             (digest, rubric, model, mode, encode(free)),

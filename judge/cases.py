@@ -43,6 +43,19 @@ class Prompt(msgspec.Struct, frozen=True):
     cut: tuple[str, ...] = ()  # what was left out, in sentences that the prompt says, too
 
 
+def had_again(opinion: Opinion) -> Opinion:
+    """The opinion in a verdict for which nobody was asked: it took nothing."""
+    return msgspec.structs.replace(
+        opinion,
+        requests=0,
+        prompt_tokens=0,
+        cached_tokens=0,
+        completion_tokens=0,
+        cost_usd=0.0,
+        seconds=0.0,
+    )
+
+
 class Reasoner(Protocol):
     """A model that can be asked for an opinion."""
 

@@ -11,6 +11,7 @@ import msgspec
 
 from harness.events import Ending, Judged, Label
 from harness.trajectory import Trajectory
+from judge.cases import had_again
 from judge.errors import JudgeError
 from scenarios.checks import Finding
 
@@ -110,5 +111,10 @@ def rewarded_again(trajectory: Trajectory, judged: Judged, profile: RewardProfil
         judged.label, trajectory, profile, judged.findings, judged.idle
     )
     return msgspec.structs.replace(
-        judged, reward=reward, step_rewards=step_rewards, rewards=profile.name, cost_usd=0.0
+        judged,
+        reward=reward,
+        step_rewards=step_rewards,
+        rewards=profile.name,
+        cost_usd=0.0,
+        opinions=tuple(map(had_again, judged.opinions)),
     )

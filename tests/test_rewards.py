@@ -187,7 +187,10 @@ def test_making_rewards_again_costs_nothing() -> None:
         "hybrid:m", Label.COMPLETED, 1.0, cost_usd=0.2, opinions=(opinion,), rewards="awm"
     )
     again = rewarded_again(NO_STEPS, judged, SPARSE)
-    assert again == msgspec.structs.replace(judged, cost_usd=0.0, rewards="sparse")
+    free = msgspec.structs.replace(opinion, requests=0, cost_usd=0.0)
+    assert again == msgspec.structs.replace(
+        judged, cost_usd=0.0, opinions=(free,), rewards="sparse"
+    )
     silent = Judged("hybrid:m", None, None, unjudged="budget: spent", cost_usd=0.2)
     assert rewarded_again(NO_STEPS, silent, GRADED) == msgspec.structs.replace(silent, cost_usd=0.0)
 

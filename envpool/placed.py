@@ -1,7 +1,7 @@
 """Where worlds are: trust decides the place, unless they are somebody else's.
 
-Packages of ours run in this process, everything else in workers. A pool of worlds elsewhere (on
-another machine, in an MCP server) takes all of them, and workers of ours only verify.
+Packages that people wrote run in this process, everything else in workers. A pool of worlds
+elsewhere (on another machine, in an MCP server) takes all of them, and workers of ours only verify.
 
 The workers are started when the first scenario that needs them is hosted, by the task that entered
 the pool: their own tasks end with it. So a scenario is hosted before it is leased.
@@ -21,6 +21,7 @@ from envpool.states import States
 from envpool.types import Env, StoredState
 from envpool.workers.pool import WorkerPool, WorkerSettings
 from envpool.workers.wire import Verified
+from scenarios.catalogue import is_trusted
 from scenarios.format import Scenario, Task
 
 _AT_ONCE = 16  # scenarios that are hosted side by side
@@ -73,7 +74,7 @@ class PlacedPool:
 
     def isolates(self, scenario: Scenario) -> bool:
         """Whether the scenario's code, its verifiers included, runs in workers only."""
-        return self._isolate or scenario.awm is not None
+        return self._isolate or not is_trusted(scenario)
 
     @property
     def level(self) -> str:

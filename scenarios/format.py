@@ -2,6 +2,7 @@
 
     <name>/
       scenario.toml   name, title, version, description, clock, [user] id, name, role
+                      [, written_by = "model": the code runs in workers only]
       schema.sql      tables, indexes, triggers
       data.sql        the seed rows; a statement that fails is an error
       tools.py        the tools (see scenarios.api)
@@ -57,6 +58,7 @@ T = TypeVar("T")
 Difficulty = Literal["simple", "medium", "hard", "unrated"]  # unrated: AWM records
 TaskKind = Literal["change", "question", "decline", "open"]  # open: unsolved by its author
 Seeding = Literal["awm", "openenv", "strict"]
+Author = Literal["people", "model"]
 
 
 class Call(msgspec.Struct, frozen=True, forbid_unknown_fields=True, gc=False):
@@ -138,6 +140,7 @@ class Scenario(msgspec.Struct, frozen=True):
     digest: str  # of all files of the package, 32 hexadecimal digits
     awm: AwmRecord | None = None  # None: a package of ours; set: the two SQL texts are empty
     foreign: ForeignRecord | None = None  # set: an MCP server's; SQL empty, clock and user too
+    written_by: Author = "people"  # of the code: a model's is never executed in this process
 
     def task(self, task_id: str) -> Task:
         """The task of this id. Raises UnknownScenario."""
@@ -155,6 +158,10 @@ class _Head(msgspec.Struct, forbid_unknown_fields=True):
     description: str
     clock: str
     user: User
+
+
+class _OurHead(_Head, forbid_unknown_fields=True):
+    written_by: Author = "people"
 
 
 class AwmHead(_Head, forbid_unknown_fields=True):
@@ -185,7 +192,7 @@ def read(folder: Path, *, check_code: bool = True) -> Scenario:
 
 
 def _read_ours(folder: Path, toml: dict[str, Any]) -> Scenario:
-    head = convert(folder / "scenario.toml", toml, _Head)
+    head = convert(folder / "scenario.toml", toml, _OurHead)
     texts = {name: read_text(folder / name) for name in FILES}
     path = folder / "tasks.toml"
     tasks = convert(path, parse_toml(path, texts["tasks.toml"]), _Tasks).task
@@ -206,6 +213,7 @@ def _read_ours(folder: Path, toml: dict[str, Any]) -> Scenario:
         tasks=tasks,
         path=folder,
         digest=_digest(texts),
+        written_by=head.written_by,
     )
 
 

@@ -74,9 +74,10 @@ def _renew_report(folder: Path) -> None:
 
 async def _judge_again(folder: Path, settings: JudgeSettings, rewards: str, only: Only) -> Summary:
     async with AsyncExitStack() as stack:
+        with open_reader(folder) as reader:  # bad input is told before the log is opened to write
+            court = await stack.enter_async_context(court_of(folder, reader, settings, rewards))
         log = await stack.enter_async_context(open_log(folder, resume=True))
         reader = stack.enter_context(open_reader(folder))
-        court = await stack.enter_async_context(court_of(folder, reader, settings, rewards))
         save_judge(folder, settings)
         done = stack.enter_context(progress("judged", len(reader.episodes())))
         return await judge_again(

@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from shutil import copytree
 from typing import Any
 
 import pytest
@@ -157,14 +158,23 @@ BAD: dict[str, tuple[Files, tuple[object, ...], tuple[str, ...]]] = {
 }
 
 
+@pytest.fixture(scope="module")
+def original(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where the run stands of which each test has a copy."""
+    return tmp_path_factory.mktemp("original") / "run"
+
+
 @pytest.fixture
-def run(rehearse: Rehearse, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def run(
+    rehearse: Rehearse, original: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Path:
     """A run of 6 episodes that a model has judged, in the working folder."""
+    if not original.exists():
+        run_of_oracles(rehearse, original)
+        with served(Speaks(biased())) as server:
+            judge(rehearse, original, server.url)
     monkeypatch.chdir(tmp_path)
-    folder = run_of_oracles(rehearse, tmp_path / "run")
-    with served(Speaks(biased())) as server:
-        judge(rehearse, folder, server.url)
-    return folder
+    return Path(copytree(original, tmp_path / "run"))
 
 
 @pytest.mark.parametrize("case", BAD)

@@ -45,8 +45,11 @@ _HIDDEN = re.compile(
     "\U0001d173-\U0001d17a\U000e0000-\U0010ffff]"
 )
 _MARK = re.compile(r"⟨(?:U\+([0-9A-F]{4,6})|([\d,]+) characters left out)⟩")
+_NUMBER = re.compile(r"⟨U\+[0-9A-F]{4,6}⟩")
+_LEFT_OUT = re.compile(r"⟨([\d,]+) characters left out⟩")
 _BROKEN_END = re.compile(r"⟨[^⟩]*\Z")
 _BROKEN_START = re.compile(r"\A[^⟨⟩]*⟩")
+_EXPANSION = 8  # a hidden character takes so many times the bytes, or more
 _MARK_ROOM = 48  # bytes for the count of what was cut, with room for 13 digits
 
 
@@ -111,11 +114,23 @@ def num_bytes(shown: str) -> int:
 def excerpt(text: str, most: int) -> Shown:
     """A text made visible, in no more than `most` bytes (see `shortened`)."""
     if len(text) <= most:
-        return shortened(visible(text), most)
+        shown = visible(text)
+        return shown if num_bytes(shown) <= most else _cut(shown, shown, most, len(text))
     # Every character takes a byte or more: of a long text no more needs to be looked at.
     num_head, num_tail = _halves(most)
-    tail = visible(text[-num_tail:]) if num_tail else Shown("")
-    return _cut(visible(text[:num_head]), tail, most, len(text))
+    return _cut(_beginning(text, num_head), _end(text, num_tail), most, len(text))
+
+
+def _beginning(text: str, num: int) -> Shown:
+    """So much of a text, made visible, that it has so many bytes."""
+    shown = visible(text[: num // _EXPANSION])
+    return shown if num_bytes(shown) >= num else visible(text[:num])
+
+
+def _end(text: str, num: int) -> Shown:
+    """The same of its end."""
+    shown = visible(text[len(text) - num // _EXPANSION :])
+    return shown if num_bytes(shown) >= num else visible(text[len(text) - num :])
 
 
 def shortened(shown: Shown, most: int) -> Shown:
@@ -148,11 +163,12 @@ def _cut(first: Shown, last: Shown, most: int, num_all: int) -> Shown:
 
 def num_characters(shown: str) -> int:
     """How many characters the text had before it was made visible and shortened."""
-    count = len(shown)
-    if "⟨" in shown:
-        for found in _MARK.finditer(shown):
-            count -= len(found[0])
-            count += 1 if found[2] is None else int(found[2].replace(",", ""))
+    if "⟨" not in shown:
+        return len(shown)
+    numbers = _NUMBER.findall(shown)  # tens of thousands, where somebody hides everything
+    count = len(shown) - len("".join(numbers)) + len(numbers)
+    for found in _LEFT_OUT.finditer(shown):
+        count += int(found[1].replace(",", "")) - len(found[0])
     return count
 
 

@@ -161,7 +161,7 @@ async def test_episodes_wait_when_the_backlog_is_full(tmp_path: Path, tiny: None
     """With a backlog of one, and no room in the log or on the bus, episodes wait for the judge:
     few are over and not judged at any time, and in the end nothing is missing."""
     watched = Watched()
-    async with ModelServer(Slow(Speaks(RIGHT), 0.01)) as server:
+    async with ModelServer(Slow(Speaks(RIGHT), 0.03)) as server:
         monitor = await run_judged(tmp_path, server, watched, concurrency=1, backlog=1)
 
     assert watched.most_behind <= 8  # 4 here: one each at the judge, its door, the bus, the log

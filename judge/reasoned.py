@@ -111,10 +111,9 @@ class ReasoningJudge:
         opinions: tuple[Opinion, ...] = ()
         if not (self._settings.ask == "unproven" and len(ruling.allowed) == 1):
             try:
-                prompt = self._prompt(case)
+                opinions = await self._opinions(case, seed, None if fresh else self._cache)
             except JudgeError as exc:
                 return self._unjudged(case, str(exc))
-            opinions = await self._ask(case, prompt, seed, fresh)
         decision = decide(
             ruling, opinions, vote=self._settings.vote, mode="hybrid" if hybrid else "llm"
         )
@@ -126,28 +125,26 @@ class ReasoningJudge:
             case, self._rubric, mode=self._settings.mode, max_tokens=self._settings.evidence_tokens
         )
 
-    async def _ask(self, case: Case, prompt: Prompt, seed: int, fresh: bool) -> tuple[Opinion, ...]:
-        """Every model's opinion, in the models' order."""
-        cache = None if fresh else self._cache
+    async def _opinions(self, case: Case, seed: int, cache: Keeps | None) -> tuple[Opinion, ...]:
+        """Every model's opinion, in the models' order. Raises JudgeError for a case of which no
+        question can be made."""
         digest = "" if cache is None else case_digest(case, self._settings.mode)
-        said: dict[int, Opinion] = {}
+        keys = [(digest, self._version, one.name, self._settings.mode) for one in self._reasoners]
+        said = {} if cache is None else await _known(cache, keys)
+        if len(said) == len(keys):
+            return tuple(said[key] for key in keys)
+        prompt = self._prompt(case)  # made only here: it takes longer than all the rest
 
-        async def ask(index: int, reasoner: Reasoner) -> None:
-            question = (digest, self._version, reasoner.name, self._settings.mode)
-            known = None if cache is None else await _known(cache, question)
-            if known is None:
-                known = await reasoner.opinion(prompt, seed=seed)
-                if cache is not None:
-                    await _keep(cache, question, known)
-            said[index] = known
+        async def ask(reasoner: Reasoner, key: _Question) -> None:
+            said[key] = await reasoner.opinion(prompt, seed=seed)
+            if cache is not None:
+                await _keep(cache, key, said[key])
 
-        if len(self._reasoners) == 1:
-            await ask(0, self._reasoners[0])
-        else:
-            async with anyio.create_task_group() as tasks:
-                for index, reasoner in enumerate(self._reasoners):
-                    tasks.start_soon(ask, index, reasoner)
-        return tuple(said[index] for index in range(len(self._reasoners)))
+        async with anyio.create_task_group() as tasks:
+            for reasoner, key in zip(self._reasoners, keys, strict=True):
+                if key not in said:
+                    tasks.start_soon(ask, reasoner, key)
+        return tuple(said[key] for key in keys)
 
     def _judged(
         self, case: Case, ruling: Ruling, opinions: tuple[Opinion, ...], decision: Decision
@@ -182,12 +179,15 @@ class ReasoningJudge:
         return msgspec.structs.replace(verdict, judge=self.name, code=case.code.label)
 
 
-async def _known(cache: Keeps, question: _Question) -> Opinion | None:
+async def _known(cache: Keeps, questions: Sequence[_Question]) -> dict[_Question, Opinion]:
+    known: dict[_Question, Opinion] = {}
     try:
-        return await cache.get(*question)
+        for question in questions:
+            if (opinion := await cache.get(*question)) is not None:
+                known[question] = opinion
     except JudgeError as exc:
         _log.warning("verdict_cache_failed", error=str(exc))
-        return None
+    return known
 
 
 async def _keep(cache: Keeps, question: _Question, opinion: Opinion) -> None:

@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
+LIBRARY = ROOT / "tests" / "fixtures" / "worlds" / "library"
 
 
 def test_the_readme_shows_the_example_as_it_is() -> None:
@@ -24,6 +25,23 @@ def test_the_example_runs() -> None:
 
     assert done.returncode == 0, done.stderr
     assert "'completed': " in done.stdout
+
+
+def test_the_examples_on_judging_run(tmp_path: Path) -> None:
+    """The test kit's example passes on a package, and the other one breaks a copy of a world."""
+    document = (ROOT / "docs" / "judging.md").read_text("utf-8")
+    kit, breaking = re.findall(r"```python\n(.*?)```", document, re.DOTALL)
+    (tmp_path / "test_kit.py").write_text(kit.replace('"shop_support"', repr(str(LIBRARY))))
+    pytest = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_kit.py"]
+
+    tested = subprocess.run(pytest, cwd=tmp_path, capture_output=True, text=True)
+    broken = subprocess.run(
+        [sys.executable, "-c", breaking], cwd=tmp_path, capture_output=True, text=True
+    )
+
+    assert re.search(r"^\d+ passed", tested.stdout, re.MULTILINE), tested.stdout
+    assert (broken.stdout, broken.stderr) == ("broken/shop_support\n", "")
+    assert (tmp_path / "broken" / "shop_support" / "tools.py").is_file()
 
 
 def test_documents_link_to_what_exists() -> None:

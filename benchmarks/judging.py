@@ -55,6 +55,7 @@ from judge.tally import Summary
 EVIDENCE_TOKENS = 12_000
 LARGE_STEPS = 40
 LARGE_TEXT = 20_000  # characters of each result; 2,000 of each saying
+ROW = '{"id": 1042, "name": "Kettle “Brouwer”", "price_cents": 4250, "open": true}, '
 _VERDICT = {
     "reasoning": "The task asked for one change. The rows show it, and nothing else differs.",
     "label": "completed",
@@ -129,23 +130,28 @@ def live(theatre: Theatre, shape: Shape) -> list[Figure]:
 def evidence(theatre: Theatre, trajectories: list[Trajectory], runs: int) -> list[Figure]:
     """What one episode's evidence takes; the first pass prepared what is prepared once."""
     court = CodeCourt(theatre.pool, [world.scenario for world in theatre.worlds.values()])
-    large = grown(trajectories)
-    medians, worst, largest, verified = [], [], [], []
+    large = [grown(trajectories, ROW), grown(trajectories, "\u200b")]
+    medians, worst, verified = [], [], []
+    largest: tuple[list[float], list[float]] = ([], [])
     for run in range(runs + 1):
         gc.collect()
-        cases = [(one, *_timed(lambda one=one: _case(court, one))) for one in trajectories]
-        times = [_timed(lambda c=case, t=t: question(c, t))[1] for t, case, _ in cases]
-        case = _case(court, large)
-        took = _timed(lambda case=case: question(case, large))[1]
+        cases = [_timed(_case, court, one) for one in trajectories]
+        times = [
+            _timed(question, case, one)[1]
+            for one, (case, _) in zip(trajectories, cases, strict=True)
+        ]
+        grand = [_timed(question, _case(court, one), one)[1] for one in large]
         if run:
             medians.append(median(times) * 1e3)
             worst.append(max(times) * 1e3)
-            largest.append(took * 1e3)
-            verified.append(median(seconds for *_, seconds in cases) * 1e3)
+            for found, seconds in zip(largest, grand, strict=True):
+                found.append(seconds * 1e3)
+            verified.append(median(seconds for _, seconds in cases) * 1e3)
     return [
         figure("evidence of an episode, median", "ms", medians, reach=5),
         figure("evidence of an episode, worst", "ms", worst, reach=5),
-        figure("evidence of a large episode", "ms", largest, reach=5),
+        figure("evidence of a large episode", "ms", largest[0], reach=5),
+        figure("the same, of hidden characters alone", "ms", largest[1], reach=5),
         figure("verifier and verdict of the code, median", "ms", verified),
     ]
 
@@ -161,11 +167,10 @@ def question(case: Case, trajectory: Trajectory) -> None:
 _RUBRIC = read_rubric()
 
 
-def grown(trajectories: list[Trajectory]) -> Trajectory:
-    """The longest of these episodes with so many reading steps more that it is large, and texts in
-    which not all is ASCII."""
+def grown(trajectories: list[Trajectory], row: str) -> Trajectory:
+    """The longest of these episodes with so many reading steps more that it is large; what they
+    read is `row` over and over."""
     longest = max(trajectories, key=lambda one: len(one.steps))
-    row = '{"id": 1042, "name": "Kettle “Brouwer”", "price_cents": 4250, "open": true}, '
     text = (row * (LARGE_TEXT // len(row) + 1))[:LARGE_TEXT]
     said = ("I look at the next page of them. " * 80)[:2000]
     digest = longest.steps[0].results[0].digest
@@ -245,9 +250,9 @@ def _work(folder: Path, work: Work) -> Spent:
     return spent
 
 
-def _timed(work: Callable[[], T]) -> tuple[T, float]:
+def _timed(work: Callable[..., T], *arguments: object) -> tuple[T, float]:
     began = time.thread_time()
-    result = work()
+    result = work(*arguments)
     return result, time.thread_time() - began
 
 

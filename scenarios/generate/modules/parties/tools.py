@@ -1,0 +1,144 @@
+"""The customers: contact data, addresses, notes."""
+
+from scenarios.api import Db, Row
+from scenarios.errors import ToolError
+from scenarios.generate.modules.common import Id, Limit, Text, _like
+from scenarios.generate.modules.staff.tools import _active_employee, _me, _require
+
+MOST_ADDRESSES = 4
+
+
+def _customer(db: Db, customer_id: int) -> Row:
+    customer = db.one("SELECT * FROM customers WHERE id = ?", customer_id)
+    if customer is None:
+        raise ToolError(f"There is no customer {customer_id}.")
+    return customer
+
+
+def _active_customer(db: Db, customer_id: int) -> Row:
+    customer = _customer(db, customer_id)
+    if customer["status"] != "active":
+        raise ToolError(f"Customer {customer_id} is {customer['status']}.")
+    return customer
+
+
+def search_customers(db: Db, query: Text, limit: Limit = 20) -> list[Row]:
+    """Customers whose name, e-mail address or phone number contains the text."""
+    return db.all(
+        "SELECT id, name, email, phone, status FROM customers"
+        " WHERE name LIKE ?1 ESCAPE '\\' OR email LIKE ?1 ESCAPE '\\' OR phone LIKE ?1 ESCAPE '\\'"
+        " ORDER BY name, id LIMIT ?2",
+        _like(query),
+        limit,
+    )
+
+
+def get_customer(db: Db, customer_id: Id) -> Row:
+    """One customer's record with all addresses and the number of notes."""
+    customer = _customer(db, customer_id)
+    customer["addresses"] = db.all(
+        "SELECT id, street, city, postcode, is_main FROM addresses WHERE customer_id = ?"
+        " ORDER BY id",
+        customer_id,
+    )
+    customer["num_notes"] = db.value(
+        "SELECT count(*) FROM customer_notes WHERE customer_id = ?", customer_id
+    )
+    return customer
+
+
+def list_customer_notes(db: Db, customer_id: Id) -> list[Row]:
+    """The notes on a customer, the latest first, with their authors."""
+    _customer(db, customer_id)
+    return db.all(
+        "SELECT n.id, n.body, n.written_at, e.name AS author FROM customer_notes n"
+        " JOIN employees e ON e.id = n.author_id WHERE n.customer_id = ?"
+        " ORDER BY n.written_at DESC, n.id DESC",
+        customer_id,
+    )
+
+
+def update_customer_contact(
+    db: Db, customer_id: Id, email: Text | None = None, phone: Text | None = None
+) -> Row:
+    """Change the e-mail address, the phone number or both of an active customer."""
+    customer = _active_customer(db, customer_id)
+    new_email = customer["email"] if email is None else email.strip().lower()
+    new_phone = customer["phone"] if phone is None else phone.strip()
+    if (new_email, new_phone) == (customer["email"], customer["phone"]):
+        raise ToolError("Nothing would change.")
+    name, _, host = new_email.partition("@")
+    if not name or "." not in host or " " in new_email:
+        raise ToolError(f"{new_email!r} is not an e-mail address.")
+    other = db.value("SELECT id FROM customers WHERE email = ? AND id <> ?", new_email, customer_id)
+    if other is not None:
+        raise ToolError(f"Customer {other} has this e-mail address already.")
+    db.run(
+        "UPDATE customers SET email = ?, phone = ? WHERE id = ?", new_email, new_phone, customer_id
+    )
+    return _customer(db, customer_id)
+
+
+def add_address(db: Db, customer_id: Id, street: Text, city: Text, postcode: Text) -> Row:
+    """Add an address to an active customer. It is not the main one unless it is the only one."""
+    _active_customer(db, customer_id)
+    known = db.all("SELECT street, postcode FROM addresses WHERE customer_id = ?", customer_id)
+    if len(known) >= MOST_ADDRESSES:
+        raise ToolError(f"A customer has {MOST_ADDRESSES} addresses at most.")
+    if {"street": street, "postcode": postcode} in known:
+        raise ToolError("The customer has this address already.")
+    address_id = db.insert(
+        "addresses",
+        customer_id=customer_id,
+        street=street,
+        city=city,
+        postcode=postcode,
+        is_main=int(not known),
+    )
+    return {"address_id": address_id}
+
+
+def set_main_address(db: Db, customer_id: Id, address_id: Id) -> Row:
+    """Make one of a customer's addresses the main one; the former main one stays as another."""
+    _active_customer(db, customer_id)
+    address = db.one(
+        "SELECT * FROM addresses WHERE id = ? AND customer_id = ?", address_id, customer_id
+    )
+    if address is None:
+        raise ToolError(f"Customer {customer_id} has no address {address_id}.")
+    if address["is_main"]:
+        raise ToolError(f"Address {address_id} is the main one already.")
+    db.run("UPDATE addresses SET is_main = 0 WHERE customer_id = ? AND is_main = 1", customer_id)
+    db.run("UPDATE addresses SET is_main = 1 WHERE id = ?", address_id)
+    return {"address_id": address_id, "customer_id": customer_id}
+
+
+def add_customer_note(db: Db, customer_id: Id, body: Text) -> Row:
+    """Write a note on a customer, in your own name."""
+    _customer(db, customer_id)
+    note_id = db.insert(
+        "customer_notes",
+        customer_id=customer_id,
+        author_id=_me(db)["id"],
+        body=body,
+        written_at=db.now,
+    )
+    return {"note_id": note_id}
+
+
+def assign_customer(db: Db, customer_id: Id, employee_id: Id) -> Row:
+    """Make another active employee the owner of a customer: the one who looks after them."""
+    customer = _active_customer(db, customer_id)
+    _active_employee(db, employee_id)
+    if customer["owner_id"] == employee_id:
+        raise ToolError(f"Employee {employee_id} is the owner already.")
+    db.run("UPDATE customers SET owner_id = ? WHERE id = ?", employee_id, customer_id)
+    return _customer(db, customer_id)
+
+
+def block_customer(db: Db, customer_id: Id) -> Row:
+    """Block an active customer. For supervisors and managers."""
+    _require(db, "supervisor")
+    _active_customer(db, customer_id)
+    db.run("UPDATE customers SET status = 'blocked' WHERE id = ?", customer_id)
+    return _customer(db, customer_id)

@@ -1,0 +1,162 @@
+"""People, addresses and companies of a country, from Faker's lists, in pools that are made once.
+
+The pools depend on the locale and on Faker's version alone; which of their entries a world has is
+drawn from the world's own source of chance.
+"""
+
+import unicodedata
+from functools import cache
+from random import Random
+
+import msgspec
+from faker import Faker
+
+_SIZE = 400  # entries of a pool
+_HOSTS = ("mailbay.example", "quickmail.example", "northpost.example", "pinemail.example")
+
+
+class Person(msgspec.Struct, frozen=True):
+    """Somebody with what it takes to reach them."""
+
+    first: str
+    last: str
+    email: str
+    phone: str
+    street: str
+    city: str
+    postcode: str
+
+    @property
+    def name(self) -> str:
+        """First and last name."""
+        return f"{self.first} {self.last}"
+
+    @property
+    def login(self) -> str:
+        """Example: "ana.lopez" """
+        return f"{ascii_of(self.first)}.{ascii_of(self.last)}"
+
+
+class Pools(msgspec.Struct, frozen=True):
+    """What people and companies of one locale are put together from."""
+
+    firsts: tuple[str, ...]
+    lasts: tuple[str, ...]
+    streets: tuple[str, ...]
+    cities: tuple[str, ...]
+    companies: tuple[str, ...]
+
+
+@cache
+def pools_of(locale: str) -> Pools:
+    """The pools of a locale such as "en_GB"; the same in every process."""
+    faker = Faker(locale)
+    faker.seed_instance(f"rehearsal {locale}")
+
+    def drawn(make: str) -> tuple[str, ...]:
+        found = (" ".join(str(getattr(faker, make)()).split()) for _ in range(_SIZE))
+        return tuple(dict.fromkeys(found))
+
+    return Pools(
+        firsts=_plain(drawn("first_name")),
+        lasts=_plain(drawn("last_name")),
+        streets=_plain(drawn("street_name")),
+        cities=_plain(drawn("city")),
+        companies=_plain(drawn("company")),
+    )
+
+
+def _plain(names: tuple[str, ...]) -> tuple[str, ...]:
+    """Names without marks that a search would stumble over."""
+    plain = tuple(name for name in names if "{" not in name and "'" not in name)
+    return plain or names
+
+
+def ascii_of(text: str) -> str:
+    """Letters and digits in lower-case ASCII, for logins and addresses.
+
+    Example: ascii_of("Müller-Lüdenscheidt") -> "mullerludenscheidt"
+    """
+    folded = unicodedata.normalize("NFKD", text.replace("ß", "ss").replace("ø", "o"))
+    return "".join(char for char in folded.casefold() if char.isascii() and char.isalnum()) or "x"
+
+
+class People:
+    """Draws people, none twice in a world."""
+
+    def __init__(self, locale: str, rng: Random) -> None:
+        self._pools = pools_of(locale)
+        self._rng = rng
+        self._names: set[str] = set()
+        self._emails: set[str] = set()
+
+    def person(self) -> Person:
+        """Somebody new."""
+        rng, pools = self._rng, self._pools
+        while True:
+            first, last = rng.choice(pools.firsts), rng.choice(pools.lasts)
+            if f"{first} {last}" not in self._names:
+                return self._made(first, last)
+
+    def like(self, person: Person) -> Person:
+        """Somebody else with a name that is easily mistaken for theirs."""
+        for first, last in self._near(person):
+            if f"{first} {last}" not in self._names:
+                return self._made(first, last)
+        return self.person()
+
+    def company(self) -> str:
+        """The name of a firm."""
+        return self._rng.choice(self._pools.companies)
+
+    def city(self) -> str:
+        """The name of a town."""
+        return self._rng.choice(self._pools.cities)
+
+    def street(self) -> str:
+        """A street with a house's number."""
+        return f"{self._rng.randrange(1, 200)} {self._rng.choice(self._pools.streets)}"
+
+    def _near(self, person: Person) -> list[tuple[str, str]]:
+        rng, pools = self._rng, self._pools
+        spelt = [_misspelt(person.last, rng) for _ in range(3)]
+        others = [(rng.choice(pools.firsts), person.last), (person.first, rng.choice(pools.lasts))]
+        near = [(person.first, last) for last in spelt if last != person.last] + others
+        rng.shuffle(near)
+        return near
+
+    def _made(self, first: str, last: str) -> Person:
+        rng = self._rng
+        self._names.add(f"{first} {last}")
+        return Person(
+            first=first,
+            last=last,
+            email=self._email(first, last),
+            phone=f"+{rng.choice((1, 44, 49))} 555 {rng.randrange(10_000):04d}"
+            f" {rng.randrange(1_000):03d}",
+            street=self.street(),
+            city=self.city(),
+            postcode=f"{rng.randrange(10_000, 99_999)}",
+        )
+
+    def _email(self, first: str, last: str) -> str:
+        rng = self._rng
+        one, two = ascii_of(first), ascii_of(last)
+        names = (f"{one}.{two}", f"{one[0]}.{two}", f"{two}.{one}")
+        email = f"{rng.choice(names)}@{rng.choice(_HOSTS)}"
+        while email in self._emails:
+            email = f"{one}.{two}{rng.randrange(2, 1_000)}@{rng.choice(_HOSTS)}"
+        self._emails.add(email)
+        return email
+
+
+def _misspelt(name: str, rng: Random) -> str:
+    """A name one letter off: a letter doubled, or made single.
+
+    Example: "Lindqvist" -> "Lindqvisst"
+    """
+    place = rng.randrange(1, len(name)) if len(name) > 1 else 0
+    letter = name[place].lower()
+    if place + 1 < len(name) and name[place + 1] == letter:
+        return name[:place] + name[place + 1 :]
+    return name[:place] + letter + name[place:] if letter.isalpha() else name

@@ -1,0 +1,208 @@
+"""Dressing: canonical words become a trade's words, in code, SQL, prose and data.
+
+A word is renamed wherever it is a whole part of an identifier or a whole word of a text: with
+`order` -> `booking`, `order_lines` becomes `booking_lines`, `OrderStatus` becomes `BookingStatus`
+and "an order" becomes "a booking". Upper-case words such as SQL's ORDER stay, unless they are part
+of an upper-case identifier (ORDER_LIMIT). What stands in braces in a template stays too.
+"""
+
+import builtins
+import keyword
+import re
+from collections.abc import Iterable, Mapping
+from functools import lru_cache
+
+_PART = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
+_ARTICLE = re.compile(r"\b[Aa]n?\s+\Z")
+_NAME = re.compile(r"[a-z]+(?:_[a-z]+)*")
+_SILENT = ("hour", "heir", "honest", "honour", "honor")  # an hour
+_SPOKEN = ("uni", "use", "usa", "eu", "one", "ubi", "uti")  # a unit, a user
+
+Words = Mapping[str, str]  # a canonical form, lower case, singular or plural -> what replaces it
+
+
+def plural_of(word: str) -> str:
+    """The regular plural of a noun.
+
+    Example: plural_of("category") -> "categories", plural_of("box") -> "boxes"
+    """
+    if re.search(r"[^aeiou]y$", word):
+        return word[:-1] + "ies"
+    if re.search(r"(s|x|z|ch|sh)$", word):
+        return word + "es"
+    return word + "s"
+
+
+def forms_of(text: str) -> tuple[str, str]:
+    """Singular and plural of a word as trades write it.
+
+    Example: forms_of("guest") -> ("guest", "guests"), forms_of("person/people") -> …
+    """
+    singular, slash, plural = text.partition("/")
+    return singular, plural if slash else plural_of(singular)
+
+
+def is_free_word(word: str) -> bool:
+    """Whether a word may replace a canonical one: a single lower-case word that neither Python,
+    SQL nor our tools' code uses for something else."""
+    return re.fullmatch(r"[a-z]{2,24}", word) is not None and word not in _RESERVED
+
+
+# What SQLite takes for a keyword (lang_keywords.html), and the functions that our statements use.
+_SQL = """
+abort action add after all alter analyze and as asc attach autoincrement before begin between by
+cascade case cast check collate column commit conflict constraint create cross current database
+default deferred delete desc detach distinct do drop each else end escape except exclude exclusive
+exists explain fail filter first following for foreign from full generated glob group groups having
+if ignore immediate in index indexed initially inner insert instead intersect into is isnull join
+key last left like limit match materialized natural no not nothing notnull null nulls of offset on
+or order others outer over partition plan pragma preceding primary query raise range recursive
+references regexp reindex release rename replace restrict returning right rollback row rows
+savepoint select set table temp temporary then ties to transaction trigger unbounded union unique
+update using vacuum values view virtual when where window with without
+abs avg count date datetime max min sum total round substr
+"""
+_OURS = """
+db row text now user value run one execute state before after answer check id scenarios msgspec
+typing api errors status kind name note cents day
+"""
+_RESERVED = (
+    set(_SQL.split())
+    | set(_OURS.split())
+    | set(keyword.kwlist)
+    | set(keyword.softkwlist)
+    | {name for name in dir(builtins) if name.islower()}
+)
+
+
+class Pattern:
+    """A text cut at the words that may be renamed, so that dressing is one join."""
+
+    __slots__ = ("_parts",)
+
+    def __init__(self, parts: list[str | tuple[str, str, str]]) -> None:
+        self._parts = parts  # texts, and (article with its space, word in lower case, as it stood)
+
+    def dressed(self, words: Words) -> str:
+        """The text in a trade's words."""
+        return "".join(
+            part if isinstance(part, str) else _replaced(*part, words) for part in self._parts
+        )
+
+
+def _replaced(article: str, word: str, stood: str, words: Words) -> str:
+    new = words.get(word)
+    if new is None:
+        return article + stood
+    if stood.isupper() and len(stood) > 1:
+        new = new.upper()
+    elif stood[0].isupper():
+        new = new.capitalize()
+    return _article(article, new) + new
+
+
+def _article(article: str, word: str) -> str:
+    """An article with its space, as the word behind it wants it."""
+    if not article:
+        return ""
+    low = word.lower()
+    is_vowel = low.startswith(_SILENT) or (low[0] in "aeiou" and not low.startswith(_SPOKEN))
+    letter = article[0]
+    return f"{letter}{'n' if is_vowel else ''}{article.lstrip('AaNn')}"
+
+
+@lru_cache(maxsize=20_000)
+def pattern_of(text: str, forms: frozenset[str], *, template: bool = False) -> Pattern:
+    """A text cut at the given words. `template`: what stands in braces is left alone."""
+    if not template:
+        return Pattern(_cut(text, forms))
+    parts: list[str | tuple[str, str, str]] = []
+    for piece in re.split(r"(\{[^{}]*\})", text):
+        parts += [piece] if piece.startswith("{") else _cut(piece, forms)
+    return Pattern(parts)
+
+
+def _cut(text: str, forms: frozenset[str]) -> list[str | tuple[str, str, str]]:
+    parts: list[str | tuple[str, str, str]] = []
+    done = 0
+    for found in _PART.finditer(text):
+        stood = found[0]
+        if stood.lower() not in forms or not _is_name(text, found):
+            continue
+        before = text[done : found.start()]
+        article = _ARTICLE.search(before)
+        space = article[0] if article else ""
+        parts += [before[: len(before) - len(space)], (space, stood.lower(), stood)]
+        done = found.end()
+    return [*parts, text[done:]]
+
+
+def _is_name(text: str, found: re.Match[str]) -> bool:
+    """Whether a part is no upper-case word that stands alone, such as SQL's ORDER."""
+    if not (found[0].isupper() and len(found[0]) > 1):
+        return True
+    return "_" in (text[found.start() - 1 : found.start()], text[found.end() : found.end() + 1])
+
+
+class Dresser:
+    """The words of one module in one world: its own and those of the modules that it needs."""
+
+    def __init__(self, words: Words) -> None:
+        self._words = words
+        self._forms = frozenset(words)
+        self._names: dict[str, str] = {}
+
+    def text(self, text: str) -> str:
+        """Code, SQL or prose, dressed."""
+        return pattern_of(text, self._forms).dressed(self._words)
+
+    def template(self, text: str, values: Mapping[str, object]) -> str:
+        """A text dressed, then filled: what the values say is not dressed. Raises KeyError for a
+        placeholder without a value."""
+        dressed = pattern_of(text, self._forms, template=True).dressed(self._words)
+        return dressed.format_map(values)
+
+    def name(self, name: str) -> str:
+        """An identifier, dressed."""
+        known = self._names.get(name)
+        if known is None:
+            known = self._names[name] = self.text(name)
+        return known
+
+    def value(self, value: object) -> object:
+        """A value of a row or an argument: dressed where it is an identifier in lower case, as
+        enumerations are; anything else is left alone."""
+        if isinstance(value, str) and _NAME.fullmatch(value):
+            return self.name(value)
+        if isinstance(value, list):
+            return [self.value(item) for item in value]
+        if isinstance(value, dict):
+            return {self.name(name): self.value(item) for name, item in value.items()}
+        return value
+
+
+def parts_of(text: str) -> frozenset[str]:
+    """Every identifier part or word of a text, in lower case."""
+    return frozenset(found.lower() for found in _PART.findall(text))
+
+
+def chosen(
+    offers: Mapping[str, Iterable[str]],
+    canonical: Mapping[str, str],
+    taken: frozenset[str],
+) -> dict[str, str]:
+    """One offer for each canonical word, by form: the first that clashes with nothing.
+
+    `canonical` maps singular to plural; `taken` are the words that the code uses already. A word
+    without a fitting offer stays as it is.
+    """
+    used = set(taken) | {form for pair in canonical.items() for form in pair}
+    words: dict[str, str] = {}
+    for singular, plural in canonical.items():
+        for offer in offers.get(singular, ()):
+            one, many = forms_of(offer)
+            if one == singular or not ({one, many} & used):
+                words |= {singular: one, plural: many}
+                used |= {one, many}
+                break
+    return words

@@ -1,4 +1,8 @@
-"""Finding, in a package's Python, what would make two equal episodes differ."""
+"""Finding, in a package's Python, what would make two equal episodes differ.
+
+Names are read, nothing is executed: `datetime.now()` is found, what is hidden behind another name
+is not.
+"""
 
 import ast
 from collections.abc import Iterator
@@ -7,17 +11,23 @@ from pathlib import Path
 _MODULES = {"random", "secrets", "time", "uuid"}  # nothing in them that a world may use
 _CALLS = {"now", "utcnow", "today", "urandom", "getenv", "environ"}
 _HOMES = {"datetime", "date", "os", "dt"}
+_PROCESS = {"hash": "hash() of a text", "id": "id()"}  # they differ from one process to the next
+_IN_ORDER = {"list", "tuple", "enumerate", "iter", "next", "map", "filter", "zip", "join"}
 
 
-def uses_of_chance(path: Path) -> Iterator[str]:
-    """A sentence for each use of the wall clock, of randomness or of the process's surroundings.
-
-    It reads names only: `datetime.now()` is found, what is hidden behind another name is not.
-    """
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+def uses_of_chance(path: Path, text: str | None = None) -> Iterator[str]:
+    """A sentence for each use of the wall clock, of randomness, of the process's surroundings, or
+    of the order of a set. `text` is the file's where it is not to be read."""
+    tree = ast.parse(path.read_text(encoding="utf-8") if text is None else text)
+    for node in ast.walk(tree):
         if name := _chance(node):
             line = getattr(node, "lineno", 0)
             yield f"{path.name} line {line}: {name} differs from one episode to the next"
+    for scope in _scopes(tree):
+        for node in _set_orders(scope):
+            line = getattr(node, "lineno", 0)
+            why = "the order of a set differs from one process to the next"
+            yield f"{path.name} line {line}: {why}; sort it"
 
 
 def _chance(node: ast.AST) -> str | None:
@@ -25,8 +35,67 @@ def _chance(node: ast.AST) -> str | None:
         return next((name.name for name in node.names if name.name in _MODULES), None)
     if isinstance(node, ast.ImportFrom):
         return node.module if node.module in _MODULES else None
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
+        return _PROCESS.get(node.func.id)
     if isinstance(node, ast.Attribute) and node.attr in _CALLS:
         home = node.value.attr if isinstance(node.value, ast.Attribute) else node.value
         word = home.id if isinstance(home, ast.Name) else home
         return f"{word}.{node.attr}" if word in _HOMES else None
     return None
+
+
+def _scopes(tree: ast.Module) -> Iterator[ast.AST]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            yield node
+
+
+def _set_orders(scope: ast.AST) -> Iterator[ast.AST]:
+    """Where a function goes through a set in its order. Inner functions count for themselves."""
+    names = {
+        target.id
+        for node in ast.walk(scope)
+        if isinstance(node, ast.Assign) and _is_set(node.value, frozenset())
+        for target in node.targets
+        if isinstance(target, ast.Name)
+    }
+    known = frozenset(names - _assigned_otherwise(scope))
+    for node in ast.walk(scope):
+        if isinstance(node, ast.For) and _is_set(node.iter, known):
+            yield node
+        elif isinstance(node, ast.ListComp | ast.DictComp):
+            if any(_is_set(inner.iter, known) for inner in node.generators):
+                yield node
+        elif (
+            isinstance(node, ast.Call)
+            and _called(node.func) in _IN_ORDER
+            and any(_is_set(argument, known) for argument in node.args)
+        ):
+            yield node
+
+
+def _assigned_otherwise(scope: ast.AST) -> set[str]:
+    """Names that are, somewhere in the function, something else than a set."""
+    return {
+        target.id
+        for node in ast.walk(scope)
+        if isinstance(node, ast.Assign) and not _is_set(node.value, frozenset())
+        for target in node.targets
+        if isinstance(target, ast.Name)
+    }
+
+
+def _is_set(node: ast.AST, names: frozenset[str]) -> bool:
+    if isinstance(node, ast.Name):
+        return node.id in names
+    if isinstance(node, ast.BinOp):
+        return _is_set(node.left, names) or _is_set(node.right, names)
+    if isinstance(node, ast.Call):
+        return _called(node.func) in ("set", "frozenset")
+    return isinstance(node, ast.Set | ast.SetComp)
+
+
+def _called(function: ast.AST) -> str:
+    if isinstance(function, ast.Attribute):
+        return function.attr
+    return function.id if isinstance(function, ast.Name) else ""

@@ -26,7 +26,7 @@ from judge.evidence import (
 from judge.rewards import AWM, RewardProfile, rewards_of
 from judge.verifier import Verifier
 from scenarios.checks import Finding
-from scenarios.format import Task
+from scenarios.format import Scenario, Task
 
 NAME = "code"
 
@@ -36,10 +36,10 @@ class _Court:
 
     __slots__ = ("_idle", "scene", "tasks", "verifier", "world")
 
-    def __init__(self, world: States) -> None:
+    def __init__(self, world: States, verifier: Verifier) -> None:
         self.world = world
         self.scene = scene_of(world.scenario)
-        self.verifier = Verifier(world.scenario)
+        self.verifier = verifier
         self.tasks = {task.id: task for task in world.scenario.tasks}
         self._idle: dict[str, Counter[str]] = {}  # task id -> goals met by doing nothing
 
@@ -57,13 +57,21 @@ class _Court:
 
 
 class CodeJudge:
-    """Judges episodes that are over. `world_of` gives the hosted world of a scenario's name."""
+    """Judges episodes that are over. `world_of` gives the hosted world of a scenario's name, and
+    `verifier_of` its verifiers."""
 
     name = NAME
 
-    def __init__(self, world_of: Callable[[str], States], profile: RewardProfile = AWM) -> None:
+    def __init__(
+        self,
+        world_of: Callable[[str], States],
+        profile: RewardProfile = AWM,
+        *,
+        verifier_of: Callable[[Scenario], Verifier] = Verifier,
+    ) -> None:
         self._world_of = world_of
         self._profile = profile
+        self._verifier_of = verifier_of
         self._courts: dict[str, _Court] = {}
 
     def prepare(self, scenario: str) -> None:
@@ -112,7 +120,8 @@ class CodeJudge:
     def _court(self, scenario: str) -> _Court:
         court = self._courts.get(scenario)
         if court is None:
-            court = self._courts[scenario] = _Court(self._world_of(scenario))
+            world = self._world_of(scenario)
+            court = self._courts[scenario] = _Court(world, self._verifier_of(world.scenario))
         return court
 
 

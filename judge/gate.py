@@ -4,70 +4,73 @@
     seed         schema and data load without a fault
     tools        tools.py can be told as tools
     verifier     each task's verifier is there, never raises, changes nothing, repeats itself
-    oracle       every call of the oracle succeeds, and the verifier finds the task completed
+    oracle       every call of the oracle succeeds and passes only keys that were told before, and
+                 the verifier finds the task completed
     kind         a `change` task's oracle changes rows, that of another kind changes none
     difficulty   the declared word is the measured one
+    texts        what an instruction names is there, what policy and descriptions name, too
     noop         doing nothing does not complete a task, nor does only saying that it was done
-    mutants      at least 98 % of the oracles with one mistake are not completed
-    tool         no call that fits a tool's schema breaks the tool
-    determinism  equal calls on two leases, in two hosts, give equal results and states
+    mutants      at least 98 % of the oracles with one mistake are not completed; of a task, three
+                 quarters, and of grave mistakes half
+    tool         no call that fits a tool's schema breaks the tool; it looks at all its arguments,
+                 and does what its name says: a question changes nothing, a deed something
+    constraint   a call that does not fit the schema is refused, and so is one that would change
+                 rows with a key that no row has, or with a quantity below zero
+    determinism  equal calls on two leases, in two hosts, give equal results and states; and in two
+                 processes, where there are two (see judge.gate_jobs)
 
-Everything runs in this process, so the gate is for packages whose code is trusted. Nothing is
-printed. A mutant that ends in the oracle's very state with the oracle's answer is no mistake that
-could be seen: it is *equivalent*, listed apart, and not counted among the mutants.
+Everything runs in this process, so the gate is for packages whose code is trusted, or for a process
+that is confined (judge.gate_worker). Nothing is printed. A mutant that ends in the oracle's very
+state with the oracle's answer is no mistake that could be seen: it is *equivalent*, listed apart,
+and not counted among the mutants.
 
-Not covered: what differs only between processes (the order of a set of texts), and tools that
-misread a valid call without breaking.
+Not covered: tools that misread a valid call without breaking, where no oracle makes that call; a
+policy that says something else than the tools do.
 """
 
+import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
-from random import Random
 
 import msgspec
 
 from envpool.errors import SeedError, ToolsetError
-from envpool.types import StoredState, ToolResult
-from envpool.world import Lease, World
-from harness.events import Judged, Label
-from harness.policies.mutants import Mutant
-from judge.attempts import (
-    MAX_MUTANTS,
-    Writes,
-    is_equivalent,
-    mutants_on,
-    why_equivalent,
-    writes_of,
-)
-from judge.chance import uses_of_chance
+from envpool.toolset import load
+from envpool.world import World
+from judge.attempts import writes_of
 from judge.code import CodeJudge
-from judge.errors import VerifierError
-from judge.gate_report import Failure, MutantNote, Report, merged
-from judge.played import Played, difference, divergence, play, told
-from judge.probe import Prober
+from judge.gate_code import code_faults, sources_of, unknown_names
+from judge.gate_notes import DEFAULT_SETTINGS, GateSettings, Notes, Stage
+from judge.gate_report import Report, merged, refused
+from judge.gate_similar import features_of
+from judge.gate_tasks import (
+    check_again,
+    check_disturbed,
+    check_share,
+    check_task,
+    check_total,
+)
+from judge.gate_texts import known_of, missing_in
+from judge.gate_told import known_from_the_start, untold
+from judge.gate_tools import ToolChecks, unused
+from judge.played import Fact, Played, divergence, play
 from judge.verifier import Verifier
 from scenarios.catalogue import find
-from scenarios.checks import failed
 from scenarios.errors import PackageError, UnknownScenario
-from scenarios.format import Call, Difficulty, Scenario, Task
+from scenarios.format import Scenario
 
-MIN_CAUGHT = 0.98  # of the mutants
-PROBES = 40  # calls a tool
-_STATES = 25  # states left by probes on which every verifier is tried
-_encode = msgspec.msgpack.Encoder().encode
+_SNAKE = re.compile(r"\w+")  # names of tables and columns, and the words of their constraints
+Sources = Mapping[str, str]  # the texts of tools.py and verify.py, by file name
 
 
-class GateSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """How far the gate goes."""
+class Checked(msgspec.Struct, frozen=True):
+    """All that one check gives: the report, and what worlds and processes are compared by."""
 
-    seed: int = 0
-    max_mutants: int = MAX_MUTANTS
-    probes: int = PROBES
-
-
-DEFAULT_SETTINGS = GateSettings()
+    report: Report
+    facts: dict[str, list[Fact]] = {}  # by task: what its oracle's calls gave
+    features: tuple[int, ...] = ()  # see judge.gate_similar
 
 
 def check_scenario(
@@ -77,229 +80,127 @@ def check_scenario(
     try:
         scenario = source if isinstance(source, Scenario) else find(str(source))
     except PackageError as exc:
-        return _refused(Path(str(source)).name, "package", exc)
+        return refused(Path(str(source)).name, "package", str(exc))
+    return inspect(scenario, settings).report
+
+
+def inspect(
+    scenario: Scenario,
+    settings: GateSettings = DEFAULT_SETTINGS,
+    sources: Sources | None = None,
+) -> Checked:
+    """Every check on one package. `sources` are its code where the folder is not to be read."""
     try:
-        with closing(World(scenario)) as world, closing(World(scenario)) as twin:
-            return _Inspection(world, twin, Verifier(scenario), settings).report()
+        given = sources_of(scenario.path) if sources is None else sources
+        tools = load(scenario, given["tools.py"])
+        with closing(World(scenario, tools=tools)) as world:
+            again = load(scenario, given["tools.py"])
+            with closing(World(scenario, tools=again)) as twin:
+                verifier = Verifier(scenario, given["verify.py"])
+                return _Inspection(world, twin, verifier, given, settings).checked()
     except SeedError as exc:
-        return _refused(scenario.name, "seed", exc)
+        return Checked(refused(scenario.name, "seed", str(exc)))
     except ToolsetError as exc:
-        return _refused(scenario.name, "tools", exc)
-    except PackageError as exc:
-        return _refused(scenario.name, "verifier", exc)
+        return Checked(refused(scenario.name, "tools", str(exc)))
+    except (PackageError, OSError) as exc:
+        return Checked(refused(scenario.name, "verifier", str(exc)))
 
 
-def difficulty_of(points: int) -> Difficulty:
-    """The word for what a task asks for: calls of its oracle plus tables whose rows they change."""
-    if points <= 3:
-        return "simple"
-    return "medium" if points <= 7 else "hard"
-
-
-def _refused(world: str, check: str, fault: Exception) -> Report:
-    failure = Failure(world, "", check, str(fault))
-    return Report(worlds=1, names=(world,), failures=(failure,))
+def facts_of(scenario: Scenario, sources: Sources | None = None) -> dict[str, list[Fact]]:
+    """What the oracles' calls give here, by task; nothing where the world cannot be hosted."""
+    try:
+        tools = None if sources is None else load(scenario, sources["tools.py"])
+        with closing(World(scenario, tools=tools)) as world:
+            played = {task.id: play(world, task, task.oracle, "") for task in scenario.tasks}
+            return {task: one.facts for task, one in played.items()}
+    except (SeedError, ToolsetError, PackageError):
+        return {}
 
 
 class _Inspection:
     """One gate's work on one scenario, hosted twice."""
 
     def __init__(
-        self, world: World, twin: World, verifier: Verifier, settings: GateSettings
+        self,
+        world: World,
+        twin: World,
+        verifier: Verifier,
+        sources: Sources,
+        settings: GateSettings,
     ) -> None:
         self._world = world
         self._twin = twin
         self._verifier = verifier
+        self._sources = sources
         self._settings = settings
-        self._name = world.scenario.name
         self._tasks = world.scenario.tasks
-        self._judge = CodeJudge(lambda _: world)
-        self._failures: dict[Failure, None] = {}  # in order, none twice
-        self._succeeded: set[str] = set()  # tools
-        self._broken: dict[str, tuple[Call, ToolResult]] = {}  # tool -> its first breakdown
-        self._mutants = self._caught = self._left_out = self._num_probes = 0
-        self._survivors: list[MutantNote] = []
-        self._equivalents: list[MutantNote] = []
+        self._notes = Notes(world.scenario.name)
+        judge = CodeJudge(lambda _: world, verifier_of=lambda _: verifier)
+        self._stage = Stage(world, judge, self._notes)
 
-    def report(self) -> Report:
+    def checked(self) -> Checked:
         """Do it all."""
-        oracles = {task.id: self._play(task, task.oracle, task.answer) for task in self._tasks}
+        stage, notes = self._stage, self._notes
+        oracles = {task.id: stage.play(task, task.oracle, task.answer) for task in self._tasks}
+        self._check_texts(oracles)
         writes = writes_of(oracles)
+        verdicts = {
+            task.id: check_task(stage, task, oracles[task.id], writes, self._settings)
+            for task in self._tasks
+        }
+        tools = ToolChecks(self._world, notes, self._settings, oracles)
+        tools.check()
+        states = tools.states()
         for task in self._tasks:
-            self._check_oracle(task, oracles[task.id])
-            self._check_kind_and_difficulty(task, oracles[task.id])
-            self._check_noop(task)
-            self._check_mutants(task, oracles[task.id], writes)
-        self._check_share()
-        self._check_tools([played.lease for played in oracles.values()])
+            disturbing = tools.disturbing(task.id)
+            check_disturbed(stage, task, oracles[task.id], disturbing, self._settings)
+            check_total(stage, self._verifier, task, states)
+        check_share(notes, self._tasks)
+        for task in self._tasks:
+            check_again(stage, task, oracles[task.id], verdicts[task.id])
+        tools.check_again()
         self._check_determinism(oracles)
-        tools = [tool.name for tool in self._world.tools]
-        unreached = (f"{self._name}.{tool}" for tool in tools if tool not in self._succeeded)
-        return Report(
-            worlds=1,
+        return self._checked(oracles)
+
+    def _checked(self, oracles: Mapping[str, Played]) -> Checked:
+        report = self._notes.report(
             tasks=len(self._tasks),
-            tools=len(tools),
-            failures=tuple(self._failures),
-            mutants=self._mutants,
-            mutants_caught=self._caught,
-            mutants_left_out=self._left_out,
-            probes=self._num_probes,
-            names=(self._name,),
-            unreached=tuple(unreached),
-            survivors=tuple(self._survivors),
-            equivalents=tuple(self._equivalents),
+            tools=[tool.name for tool in self._world.tools],
+            unused=unused(self._world.tools, (played.calls for played in oracles.values())),
         )
+        facts = {task: played.facts for task, played in oracles.items()}
+        tables = {name: table.columns for name, table in self._world.template.tables.items()}
+        features = features_of(self._world.scenario, tables, self._world.tools)
+        return Checked(report, facts, features)
 
-    def _fail(self, check: str, why: str, task: Task | None = None) -> None:
-        failure = Failure(self._name, task.id if task else "", check, why)
-        self._failures[failure] = None
-
-    def _play(self, task: Task, calls: Sequence[Call], answer: str) -> Played:
-        played = play(self._world, task, calls, answer)
-        for call, result in zip(calls, played.results, strict=True):
-            self._note(call, result)
-        return played
-
-    def _note(self, call: Call, result: ToolResult) -> None:
-        if result.error is None:
-            self._succeeded.add(call.name)
-        elif result.error in ("internal", "timeout"):
-            self._broken.setdefault(call.name, (call, result))
-
-    def _verdict(self, task: Task, played: Played, after: str) -> Judged:
-        """The code judge's; where it cannot judge, that is the verifier's failure."""
-        judged = self._judge.judge(played.trajectory)
-        if judged.label is None:
-            self._fail("verifier", f"after {after}: {judged.unjudged}", task)
-        return judged
-
-    def _check_oracle(self, task: Task, played: Played) -> None:
-        for index, (call, result) in enumerate(zip(task.oracle, played.results, strict=True)):
-            if result.error is not None:
-                why = f"call {index + 1}, {told(call)}, fails ({result.error}): {result.text}"
-                self._fail("oracle", why, task)
-        shown = _encode(played.changes)
-        judged = self._verdict(task, played, "the oracle")
-        if judged.label is None:
-            return
-        if judged.label is not Label.COMPLETED:
-            missed = "; ".join(
-                f"{finding.name}: expected {finding.expected}, found {finding.found}"
-                for finding in failed(judged.findings)
-            )
-            self._fail("oracle", f"it is judged {judged.label}: {missed}", task)
-        self._check_pure(task, played, judged, shown)
-
-    def _check_pure(self, task: Task, played: Played, judged: Judged, shown: bytes) -> None:
-        """The verifier must leave alone what it is shown, and say the same when asked again."""
-        if self._judge.judge(played.trajectory).findings != judged.findings:
-            self._fail("verifier", "it gives other findings when it is asked again", task)
-        if _encode(played.changes) != shown:
-            self._fail("verifier", "it alters the changes that it is shown", task)
-            return
-        _, after = self._world.states(played.state)
-        if _encode(after.changes) != shown:
-            self._fail("verifier", "it alters the state that it is shown", task)
-
-    def _check_kind_and_difficulty(self, task: Task, played: Played) -> None:
-        tables = sorted({change.table for change in played.changes})
-        if task.kind == "change" and not tables:
-            self._fail("kind", "a task of kind 'change' whose oracle changes no row", task)
-        if task.kind != "change" and tables:
-            why = f"a task of kind {task.kind!r} whose oracle changes rows of {', '.join(tables)}"
-            self._fail("kind", why, task)
-        points = len(task.oracle) + len(tables)
-        if task.difficulty != difficulty_of(points):
-            why = (
-                f"declared {task.difficulty}, but {len(task.oracle)} calls and {len(tables)} "
-                f"changed tables are {points} points, which is {difficulty_of(points)}"
-            )
-            self._fail("difficulty", why, task)
-
-    def _check_noop(self, task: Task) -> None:
-        idle = self._verdict(task, self._play(task, (), ""), "doing nothing")
-        if idle.label is Label.COMPLETED:
-            self._fail("noop", "doing nothing and saying nothing completes it", task)
-        elif task.kind == "change":
-            boast = self._verdict(task, self._play(task, (), task.answer), "doing nothing")
-            if boast.label is Label.COMPLETED:
-                self._fail("noop", "saying that it is done, without doing it, completes it", task)
-
-    def _check_mutants(self, task: Task, oracle: Played, writes: Writes) -> None:
-        settings = self._settings
-        mutants, left_out = mutants_on(
-            self._world, task, oracle, writes, seed=settings.seed, most=settings.max_mutants
-        )
-        self._left_out += left_out
-        for mutant in mutants:
-            self._try_mutant(task, oracle, mutant)
-
-    def _try_mutant(self, task: Task, oracle: Played, mutant: Mutant) -> None:
-        played = self._play(task, mutant.calls, mutant.answer)
-        label = self._verdict(task, played, f"a mutant ({mutant.note})").label
-        if is_equivalent(played, oracle):
-            why = why_equivalent(played, oracle)
-            self._equivalents.append(MutantNote(self._name, task.id, mutant.kind, mutant.note, why))
-            return
-        self._mutants += 1
-        if label is Label.COMPLETED:
-            why = difference(played, oracle)
-            self._survivors.append(MutantNote(self._name, task.id, mutant.kind, mutant.note, why))
-        else:
-            self._caught += 1
-
-    def _check_share(self) -> None:
-        """Name the tasks whose mutants survive when too many of the world's do."""
-        if self._caught >= MIN_CAUGHT * self._mutants:
-            return
+    def _check_texts(self, oracles: Mapping[str, Played]) -> None:
+        world, fail = self._world, self._notes.fail
+        scenario, rows = world.scenario, world.dump(world.template.overlay())
+        known = known_of(scenario, rows, (tool.description for tool in world.tools))
+        start = known_from_the_start(world)
         for task in self._tasks:
-            notes = [note for note in self._survivors if note.task == task.id]
-            if notes:
-                count = "one mutant is" if len(notes) == 1 else f"{len(notes)} mutants are"
-                why = f"{count} completed, as this: {notes[0].mutation}; {notes[0].why}"
-                self._fail("mutants", why, task)
+            for fault in missing_in(task, known):
+                fail("texts", fault, task)
+            for fault in untold(task, oracles[task.id], start):
+                fail("oracle", fault, task)
+        schema = set(_SNAKE.findall(scenario.schema_sql))
+        for fault in unknown_names(
+            scenario.policy, world.tools, lambda name: name in schema or known.has_text(name)
+        ):
+            fail("texts", fault)
 
-    def _check_tools(self, oracle_leases: Sequence[Lease]) -> None:
-        """Probe every tool, on the start state and on those that the oracles left."""
-        prober = Prober(self._world, self._settings.seed)
-        rng = Random(self._settings.seed)
-        leases = [self._world.lease(), *oracle_leases]
-        states: dict[str, StoredState] = {}
-        for tool in self._world.tools:
-            for _ in range(self._settings.probes):
-                call = prober.call(tool)
-                lease = rng.choice(leases).fork()
-                result = lease.call(call.name, call.arguments)
-                self._num_probes += 1
-                self._note(call, result)
-                if result.changes:
-                    states.setdefault(lease.digest, lease.state())
-        for call, result in self._broken.values():
-            self._fail("tool", f"{told(call)} breaks it: {result.text}")
-        sample = rng.sample(list(states.values()), min(_STATES, len(states)))
-        for task in self._tasks:
-            self._check_total(task, sample)
-
-    def _check_total(self, task: Task, states: Sequence[StoredState]) -> None:
-        """The verifier must take any state, however the agent got there."""
-        for state in states:
-            before, after = self._world.states(state)
-            try:
-                self._verifier.run(task, before, after, task.answer)
-            except VerifierError as exc:
-                self._fail("verifier", f"after a random call: {exc}", task)
-                return
-
-    def _check_determinism(self, oracles: dict[str, Played]) -> None:
-        for fault in uses_of_chance(self._world.scenario.path / "tools.py"):
-            self._fail("determinism", fault)
+    def _check_determinism(self, oracles: Mapping[str, Played]) -> None:
+        fail = self._notes.fail
+        names = {tool.name for tool in self._world.tools}
+        for check, fault in code_faults(self._world.scenario, self._sources, names):
+            fail(check, fault)
         if self._twin.template.image != self._world.template.image:
-            self._fail("determinism", "two hosts seed databases that differ")
+            fail("determinism", "two hosts seed databases that differ")
         for task in self._tasks:
             for world, where in ((self._world, "another lease"), (self._twin, "another host")):
                 again = play(world, task, task.oracle, task.answer)
-                if (why := divergence(oracles[task.id], again)) is not None:
-                    self._fail("determinism", f"on {where} {why}", task)
+                if (why := divergence(oracles[task.id], again.facts)) is not None:
+                    fail("determinism", f"on {where} {why}", task)
                     break
 
 

@@ -23,7 +23,8 @@ from envpool.errors import PoolError, SeedError, WorldError
 from envpool.held import HeldWorld
 from envpool.placed import PlacedPool
 from envpool.types import Env, StoredState, ToolResult, ToolSpec
-from judge.gate import DEFAULT_SETTINGS, GateSettings, check_scenario
+from judge.gate import check_scenario
+from judge.gate_notes import DEFAULT_SETTINGS, GateSettings
 from judge.gate_report import Failure, Report
 from judge.played import told
 from judge.probe import Prober

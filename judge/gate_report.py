@@ -40,8 +40,10 @@ class Report(msgspec.Struct, frozen=True):
     probes: int = 0
     names: tuple[str, ...] = ()  # of the worlds
     unreached: tuple[str, ...] = ()  # world.tool: no oracle and no probe had a success with it
+    unused: tuple[str, ...] = ()  # world.tool: no oracle calls it
     survivors: tuple[MutantNote, ...] = ()  # completed, though mistaken
-    equivalents: tuple[MutantNote, ...] = ()  # they end as the oracle does
+    equivalents: tuple[MutantNote, ...] = ()  # they end as the oracle does; of many worlds, a few
+    equivalent: int = 0  # how many there were
 
     @property
     def ok(self) -> bool:
@@ -83,9 +85,9 @@ def render(reports: Sequence[Report], console: Console) -> None:
         console.print(Text.assemble(("unreached ", "yellow"), tool), soft_wrap=True)
 
 
-def unreadable(world: str, why: str) -> Report:
-    """The report on a package that cannot be read."""
-    return Report(worlds=1, names=(world,), failures=(Failure(world, "", "package", why),))
+def refused(world: str, check: str, why: str) -> Report:
+    """The report on a world of which nothing else can be said."""
+    return Report(worlds=1, names=(world,), failures=(Failure(world, "", check, why),))
 
 
 def tell(reports: Sequence[Report], console: Console) -> tuple[Report, bool]:
@@ -93,3 +95,8 @@ def tell(reports: Sequence[Report], console: Console) -> tuple[Report, bool]:
     render(reports, console)
     total = merged(reports)
     return total, total.ok
+
+
+def unreadable(world: str, why: str) -> Report:
+    """The report on a package that cannot be read."""
+    return refused(world, "package", why)

@@ -96,9 +96,9 @@ def difference(one: Played, other: Played) -> str:
     return "nothing that is stored differs"
 
 
-def divergence(first: Played, again: Played) -> str | None:
+def divergence(first: Played, again: Sequence[Fact]) -> str | None:
     """The first call that gave something else when it was played again; None: there is none."""
-    for index, (one, two) in enumerate(zip(first.facts, again.facts, strict=True)):
+    for index, (one, two) in enumerate(zip(first.facts, again, strict=True)):
         if one != two:
             what = f"{one[0]!r} and {two[0]!r}" if one[0] != two[0] else "two different states"
             return f"call {index + 1}, {told(first.calls[index])}, gives {what}"

@@ -8,14 +8,15 @@ from scenarios.format import Scenario, Task
 
 
 class Verifier:
-    """The loaded verify.py of one scenario, loaded once.
+    """The loaded verify.py of one scenario, loaded once; `source` is its text where the file is not
+    to be read.
 
     Raises PackageError, naming file and task, when verify.py cannot be loaded or a task has no
     function there.
     """
 
-    def __init__(self, scenario: Scenario) -> None:
-        self._verifiers = Verifiers(scenario)
+    def __init__(self, scenario: Scenario, source: str | None = None) -> None:
+        self._verifiers = Verifiers(scenario, source)
 
     def run(self, task: Task, before: State, after: State, answer: str) -> tuple[Finding, ...]:
         """The task's findings on a state and an answer.

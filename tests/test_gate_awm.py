@@ -8,8 +8,8 @@ import pytest
 
 from envpool.placed import PlacedPool
 from envpool.workers.pool import WorkerSettings
-from judge.gate import GateSettings
 from judge.gate_awm import check_record
+from judge.gate_notes import GateSettings
 from judge.gate_report import Report
 from scenarios.format import AwmSample, AwmVerifier, Scenario
 from tests.hosted import HEAD, small

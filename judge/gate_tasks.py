@@ -1,0 +1,188 @@
+"""The gate's checks of one task: its oracle, what it declares, doing nothing, and mistakes."""
+
+from collections.abc import Sequence
+
+import msgspec
+
+from envpool.changes import net_changes
+from envpool.types import StoredState
+from harness.events import Judged, Label
+from harness.policies.mutants import Mutant
+from judge.attempts import Writes, mutants_on
+from judge.errors import VerifierError
+from judge.gate_notes import GateSettings, Notes, Stage
+from judge.gate_report import MutantNote
+from judge.played import Played, told
+from judge.verifier import Verifier
+from scenarios.api import RowChange
+from scenarios.checks import failed
+from scenarios.format import Call, Difficulty, Task
+
+MIN_CAUGHT = 0.98  # of a world's mutants
+_ODD_ANSWERS = ("", "…", "0", "Done.\n\n" * 50, "{}", "\u202eенod ä😀")
+_encode = msgspec.msgpack.Encoder().encode
+# Kinds of mistakes of which no verifier may miss more than half in a task; one word for those that
+# come to the same.
+_GRAVE = {"dropped": "dropped", "answered": "answered", "added": "added", "disturbed": "added"}
+_MAX_SURVIVORS = 0.25  # of a task's mutants, where there are more than two survivors
+
+
+def difficulty_of(points: int) -> Difficulty:
+    """The word for what a task asks for: calls of its oracle plus tables whose rows they change."""
+    if points <= 3:
+        return "simple"
+    return "medium" if points <= 7 else "hard"
+
+
+def check_task(
+    stage: Stage, task: Task, oracle: Played, writes: Writes, settings: GateSettings
+) -> Judged:
+    """Every check of one task that needs no other's; gives the verdict on the oracle."""
+    judged = _check_oracle(stage, task, oracle)
+    _check_words(stage.notes, task, oracle)
+    _check_noop(stage, task)
+    mutants, left_out = mutants_on(
+        stage.world, task, oracle, writes, seed=settings.seed, most=settings.max_mutants
+    )
+    stage.notes.left_out += left_out
+    for mutant in mutants:
+        stage.try_mutant(task, oracle, mutant)
+    return judged
+
+
+def check_disturbed(
+    stage: Stage, task: Task, oracle: Played, calls: Sequence[Call], settings: GateSettings
+) -> None:
+    """The oracle, then a write that nobody asked for, found by probing; as many as there is room
+    for among the task's mutants."""
+    tried = sum(count for (name, _), count in stage.notes.tried.items() if name == task.id)
+    tried += sum(note.task == task.id for note in stage.notes.equivalents)
+    for call in calls[: max(0, settings.max_mutants - tried)]:
+        note = f"an unwanted {told(call)} before the answer, found by probing"
+        mutant = Mutant("disturbed", (*task.oracle, call), task.answer, note)
+        stage.try_mutant(task, oracle, mutant)
+
+
+def check_again(stage: Stage, task: Task, played: Played, judged: Judged) -> None:
+    """After all else, the verifier must say of the oracle what it said first."""
+    if stage.judge.judge(played.trajectory).findings != judged.findings:
+        stage.notes.fail("verifier", "it gives other findings after it has judged others", task)
+
+
+def check_total(
+    stage: Stage,
+    verifier: Verifier,
+    task: Task,
+    states: Sequence[tuple[StoredState, tuple[RowChange, ...]]],
+) -> None:
+    """The verifier must take any state, however the agent got there, and any answer.
+
+    `states` come with what differs from the start.
+    """
+    answers = [(state, changes, task.answer) for state, changes in states]
+    odd = [(stage.world.start, (), answer) for answer in _ODD_ANSWERS]
+    for state, changes, answer in (*answers, *odd):
+        before, after = stage.world.states(state, [_copied(change) for change in changes])
+        try:
+            verifier.run(task, before, after, answer)
+        except VerifierError as exc:
+            after_what = "a random call" if changes else f"the answer {answer[:40]!r}"
+            stage.notes.fail("verifier", f"after {after_what}: {exc}", task)
+            return
+
+
+def _copied(change: RowChange) -> RowChange:
+    """A change of its own for each verifier: one that alters what it is shown harms no other."""
+    before, after = change.before, change.after
+    return RowChange(change.table, change.key, before and {**before}, after and {**after})
+
+
+def _check_oracle(stage: Stage, task: Task, played: Played) -> Judged:
+    fail = stage.notes.fail
+    for index, (call, result) in enumerate(zip(task.oracle, played.results, strict=True)):
+        if result.error is not None:
+            why = f"call {index + 1}, {told(call)}, fails ({result.error}): {result.text}"
+            fail("oracle", why, task)
+    shown = _encode(played.changes)
+    judged = stage.verdict(task, played, "the oracle")
+    if judged.label is None:
+        return judged
+    if judged.label is not Label.COMPLETED:
+        missed = "; ".join(
+            f"{finding.name}: expected {finding.expected}, found {finding.found}"
+            for finding in failed(judged.findings)
+        )
+        fail("oracle", f"it is judged {judged.label}: {missed}", task)
+    _check_pure(stage, task, played, judged, shown)
+    return judged
+
+
+def _check_pure(stage: Stage, task: Task, played: Played, judged: Judged, shown: bytes) -> None:
+    """The verifier must leave alone what it is shown, and say the same when asked again."""
+    fail = stage.notes.fail
+    if stage.judge.judge(played.trajectory).findings != judged.findings:
+        fail("verifier", "it gives other findings when it is asked again", task)
+    if _encode(played.changes) != shown:
+        fail("verifier", "it alters the changes that it is shown", task)
+        return
+    _, after = stage.world.states(played.state)
+    if _encode(after.changes) != shown:
+        fail("verifier", "it alters the state that it is shown", task)
+
+
+def _check_words(notes: Notes, task: Task, played: Played) -> None:
+    """What a task says of itself: its kind and its difficulty."""
+    tables = sorted({change.table for change in played.changes})
+    if task.kind == "change" and not tables:
+        notes.fail("kind", "a task of kind 'change' whose oracle changes no row", task)
+    if task.kind != "change" and tables:
+        why = f"a task of kind {task.kind!r} whose oracle changes rows of {', '.join(tables)}"
+        notes.fail("kind", why, task)
+    points = len(task.oracle) + len(tables)
+    if task.difficulty != difficulty_of(points):
+        why = (
+            f"declared {task.difficulty}, but {len(task.oracle)} calls and {len(tables)} "
+            f"changed tables are {points} points, which is {difficulty_of(points)}"
+        )
+        notes.fail("difficulty", why, task)
+
+
+def _check_noop(stage: Stage, task: Task) -> None:
+    fail = stage.notes.fail
+    idle = stage.verdict(task, stage.play(task, (), ""), "doing nothing")
+    if idle.label is Label.COMPLETED:
+        fail("noop", "doing nothing and saying nothing completes it", task)
+    elif task.kind == "change":
+        boast = stage.verdict(task, stage.play(task, (), task.answer), "doing nothing")
+        if boast.label is Label.COMPLETED:
+            fail("noop", "saying that it is done, without doing it, completes it", task)
+
+
+def check_share(notes: Notes, tasks: Sequence[Task]) -> None:
+    """Name the tasks whose mutants survive: where too many of the world's or of the task's do, or
+    most of one grave kind."""
+    too_many = notes.caught < MIN_CAUGHT * notes.mutants
+    for task in tasks:
+        found = [note for note in notes.survivors if note.task == task.id]
+        grave = [note for note in found if _is_grave(notes, task, note, found)]
+        tried = sum(count for (name, _), count in notes.tried.items() if name == task.id)
+        if found and (too_many or grave or len(found) > max(2, _MAX_SURVIVORS * tried)):
+            first = (grave or found)[0]
+            count = "one mutant is" if len(found) == 1 else f"{len(found)} mutants are"
+            why = f"{count} completed, as this: {first.mutation}; {first.why}"
+            notes.fail("mutants", why, task)
+
+
+def _is_grave(notes: Notes, task: Task, note: MutantNote, found: Sequence[MutantNote]) -> bool:
+    """Whether most of the task's mistakes of the note's kind survive, and that kind is grave."""
+    group = _GRAVE.get(note.kind)
+    if group is None:
+        return False
+    kinds = [kind for kind, word in _GRAVE.items() if word == group]
+    survived = sum(other.kind in kinds for other in found)
+    return survived > sum(notes.tried[task.id, kind] for kind in kinds) / 2
+
+
+def net_after(oracle: Played | None, changes: tuple[RowChange, ...]) -> tuple[RowChange, ...]:
+    """What differs from the start when a call made these changes after an oracle (None: alone)."""
+    return changes if oracle is None else net_changes([oracle.changes, changes])

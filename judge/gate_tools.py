@@ -1,0 +1,190 @@
+"""The gate's checks of the tools: called at random, at the edge of their schemas, and beyond.
+
+A tool must not break, whatever fits its schema; what does not fit must be refused before the tool
+sees it; and a call that changes rows must not take a key that no row has, or a quantity below zero.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from random import Random
+
+import msgspec
+
+from envpool.types import StoredState, ToolResult, ToolSpec
+from envpool.world import Lease, World
+from judge.gate_notes import GateSettings, Notes
+from judge.gate_tasks import net_after
+from judge.played import Fact, Played, told
+from judge.probe import Prober, absent_calls, bad_arguments, edge_calls, negative_calls
+from scenarios.api import RowChange
+from scenarios.format import Call
+
+_STATES = 12  # states left by probes on which every verifier is tried
+_DISTURBING = 3  # writes found by probing that are tried on top of each oracle
+_MANY = 3  # successes after which a tool that never changes a row is thought to do nothing
+_READS = frozenset({"get", "list", "search", "find", "show", "view", "count", "look", "lookup"})
+_WRITES = frozenset(  # without those that are nouns as well
+    {
+        *("add", "apply", "approve", "archive", "assign", "cancel", "close", "complete"),
+        *("confirm", "create", "delete", "mark", "merge", "pay", "register", "reject"),
+        *("remove", "rename", "reopen", "replace", "reschedule", "resolve", "send", "set"),
+        *("settle", "submit", "update", "waive", "write"),
+    }
+)
+
+
+class _Probe(msgspec.Struct, frozen=True):
+    """One call, where it was made, and what came of it."""
+
+    call: Call
+    place: Lease
+    fact: Fact
+
+
+class _Base(msgspec.Struct, frozen=True):
+    """A call that succeeds."""
+
+    call: Call
+    place: Lease
+    task: str  # whose oracle was played there; empty: nobody's
+    wrote: bool
+
+
+class ToolChecks:
+    """Probes the tools of one world, on the start state and on those that the oracles left."""
+
+    def __init__(
+        self, world: World, notes: Notes, settings: GateSettings, oracles: Mapping[str, Played]
+    ) -> None:
+        self._world = world
+        self._notes = notes
+        self._settings = settings
+        self._oracles = oracles
+        self._start = world.lease()
+        self._rng = Random(settings.seed)
+        self._probes: list[_Probe] = []
+        self._bases: dict[str, _Base] = {}  # by tool
+        self._states: dict[str, tuple[StoredState, tuple[RowChange, ...]]] = {}  # by digest
+        self._writes: dict[str, dict[str, Call]] = {}  # task -> tool -> a write after its oracle
+
+    def check(self) -> None:
+        """Probe them all."""
+        prober = Prober(self._world, self._settings.seed)
+        self._find_bases()
+        places = [("", self._start), *((name, one.lease) for name, one in self._oracles.items())]
+        for tool in self._world.tools:
+            for _ in range(self._settings.probes):
+                task, lease = self._rng.choice(places)
+                self._try(prober.call(tool), lease, task)
+            if (base := self._bases.get(tool.name)) is not None:
+                self._check_edges(tool, base)
+                self._check_keys(tool, base)
+            self._check_bad(tool, base.call if base else prober.call(tool))
+            self._check_name(tool.name)
+        for call, result in self._notes.broken.values():
+            self._notes.fail("tool", f"{told(call)} breaks it: {result.text}")
+
+    def states(self) -> list[tuple[StoredState, tuple[RowChange, ...]]]:
+        """Some states that probes left, with what differs from the start."""
+        found = list(self._states.values())
+        return self._rng.sample(found, min(_STATES, len(found)))
+
+    def disturbing(self, task_id: str) -> list[Call]:
+        """Writes of different tools that the world accepts after a task's oracle."""
+        found = list(self._writes.get(task_id, {}).values())
+        return self._rng.sample(found, min(_DISTURBING, len(found)))
+
+    def check_again(self) -> None:
+        """Make every probe once more: after all that was done meanwhile, it must give the same."""
+        told_of: set[str] = set()
+        for probe in self._probes:
+            name = probe.call.name
+            if name not in told_of and _fact(self._made(probe.call, probe.place)) != probe.fact:
+                told_of.add(name)
+                why = f"{told(probe.call)} gives something else when it is made again"
+                self._notes.fail("determinism", why)
+
+    def _made(self, call: Call, lease: Lease) -> ToolResult:
+        return lease.fork().call(call.name, call.arguments)
+
+    def _try(self, call: Call, lease: Lease, task: str) -> ToolResult:
+        """One call on a fork of a lease; `task` is that whose oracle was played there."""
+        fork = lease.fork()
+        result = fork.call(call.name, call.arguments)
+        self._notes.probes += 1
+        self._notes.called(call, result)
+        self._probes.append(_Probe(call, lease, _fact(result)))
+        if result.error is None:
+            self._keep_base(_Base(call, lease, task, bool(result.changes)))
+        if result.changes:
+            net = net_after(self._oracles.get(task), result.changes)
+            self._states.setdefault(fork.digest, (fork.state(), net))
+            if task:
+                self._writes.setdefault(task, {}).setdefault(call.name, call)
+        return result
+
+    def _keep_base(self, base: _Base) -> None:
+        known = self._bases.get(base.call.name)
+        if known is None or (base.wrote and not known.wrote):
+            self._bases[base.call.name] = base
+
+    def _find_bases(self) -> None:
+        """The oracles' own calls, where they succeed from the start: they make sense."""
+        for played in self._oracles.values():
+            for call in played.calls:
+                result = self._made(call, self._start)
+                if result.error is None:
+                    self._keep_base(_Base(call, self._start, "", bool(result.changes)))
+
+    def _check_edges(self, tool: ToolSpec, base: _Base) -> None:
+        for call, _ in edge_calls(tool, base.call):
+            self._try(call, base.place, base.task)
+        if base.wrote:  # once more, for what may be there once only
+            after, call = base.place.fork(), base.call
+            after.call(call.name, call.arguments)
+            self._notes.called(call, after.call(call.name, call.arguments))
+            self._notes.probes += 1
+
+    def _check_keys(self, tool: ToolSpec, base: _Base) -> None:
+        """What a call that changes rows must refuse."""
+        for calls, fault in (
+            (absent_calls(tool, base.call), "takes {name}={value}, which no row has, and writes"),
+            (negative_calls(tool, base.call), "takes {name}={value}, and writes"),
+        ):
+            for call, name in calls:
+                result = self._made(call, base.place)
+                self._notes.called(call, result)
+                self._notes.probes += 1
+                if base.wrote and result.changes:
+                    value = call.arguments[name]
+                    why = f"{tool.name} {fault.format(name=name, value=value)}: {told(call)}"
+                    self._notes.fail("constraint", why)
+
+    def _check_bad(self, tool: ToolSpec, base: Call) -> None:
+        for arguments, what in bad_arguments(tool, base):
+            result = self._start.fork().call(tool.name, arguments)
+            self._notes.probes += 1
+            if result.error != "arguments":
+                came = "succeeds" if result.error is None else f"gives {result.error}"
+                why = f"{tool.name} with {what} {came}; its schema does not allow that"
+                self._notes.fail("constraint", why)
+
+    def _check_name(self, name: str) -> None:
+        """What is called like a question must only ask, and what is called like a deed must do."""
+        verb = name.split("_")[0]
+        if verb in _READS and name in self._notes.wrote:
+            self._notes.fail("tool", f"{name} is named like a question, and changes rows")
+        if verb in _WRITES and name not in self._notes.wrote and self._successes(name) >= _MANY:
+            self._notes.fail("tool", f"{name} succeeds and changes nothing")
+
+    def _successes(self, name: str) -> int:
+        return sum(probe.call.name == name and probe.fact[1] is None for probe in self._probes)
+
+
+def unused(tools: Iterable[ToolSpec], oracles: Iterable[Sequence[Call]]) -> list[str]:
+    """The tools that no oracle calls."""
+    used = {call.name for calls in oracles for call in calls}
+    return [tool.name for tool in tools if tool.name not in used]
+
+
+def _fact(result: ToolResult) -> Fact:
+    return result.text, result.error, result.digest

@@ -53,6 +53,7 @@ from judge.ruling import ruling_of
 from judge.tally import Summary
 
 EVIDENCE_TOKENS = 12_000
+TURNS = 4  # of a run with the judge and one without, in one figure: one takes half a second
 LARGE_STEPS = 40
 LARGE_TEXT = 20_000  # characters of each result; 2,000 of each saying
 ROW = '{"id": 1042, "name": "Kettle “Brouwer”", "price_cents": 4250, "open": true}, '
@@ -112,18 +113,26 @@ class _SigningAgent:
 def live(theatre: Theatre, shape: Shape) -> list[Figure]:
     """What the code judge adds to a run."""
     policy = OraclePolicy(theatre.dialect)
-    plain: list[float] = []
-    judged: list[float] = []
+    spent: dict[bool, list[float]] = {False: [], True: []}
     for run in range(shape.runs + 1):
-        plans = list(plan_of(tasks(), episodes=shape.episodes, group_size=1, seed=run))
-        for spent, with_judge in ((plain, False), (judged, True)):
-            gc.collect()
-            spent.append(theatre.session_cpu(policy, plans, shape.concurrency, judged=with_judge))
-    added = [with_it - without for without, with_it in zip(plain[1:], judged[1:], strict=True)]
-    shares = [extra / without for extra, without in zip(added, plain[1:], strict=True)]
+        total = dict.fromkeys(spent, 0.0)
+        for turn in range(TURNS):
+            seed = run * TURNS + turn
+            plans = list(plan_of(tasks(), episodes=shape.episodes, group_size=1, seed=seed))
+            for judged in (False, True) if turn % 2 else (True, False):
+                gc.collect()
+                total[judged] += theatre.session_cpu(
+                    policy, plans, shape.concurrency, judged=judged
+                )
+        if run:
+            for judged, seconds in total.items():
+                spent[judged].append(seconds / TURNS)
+    pairs = list(zip(spent[False], spent[True], strict=True))
+    shares = [100 * (judged / plain - 1) for plain, judged in pairs]
+    verdicts = [(judged - plain) / shape.episodes * 1e6 for plain, judged in pairs]
     return [
-        figure("CPU that the code judge adds to a run", "%", (100 * s for s in shares), reach=35),
-        figure("the same a verdict", "µs", (s / shape.episodes * 1e6 for s in added)),
+        figure("CPU that the code judge adds to a run", "%", shares, reach=35),
+        figure("the same a verdict", "µs", verdicts),
     ]
 
 

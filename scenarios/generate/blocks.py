@@ -29,6 +29,7 @@ import msgspec
 from scenarios.errors import PackageError
 from scenarios.files import convert, parse_toml, read_text
 from scenarios.generate.errors import ModuleError
+from scenarios.generate.words import parts_of
 
 FOLDER = Path(__file__).parent / "modules"
 BASE = ("staff", "parties", "catalogue")  # in every world
@@ -59,6 +60,7 @@ class Piece(msgspec.Struct, frozen=True):
     text: str  # with the comments above it
     uses: frozenset[str]  # the names that it mentions
     is_tool: bool
+    is_block: bool  # a function or a class, around which two lines are left free
 
 
 class Code(msgspec.Struct, frozen=True):
@@ -73,7 +75,7 @@ class _Head(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     about: str  # what it adds to a world's description, a phrase such as "orders and their lines"
     needs: tuple[str, ...] = ()
     words: dict[str, str] = {}  # singular -> plural
-    parameters: dict[str, tuple[int, int] | tuple[int, int, int]] = {}  # least, most[, step]
+    parameters: dict[str, tuple[int, ...]] = {}  # least, most[, step]
 
 
 class Module(msgspec.Struct, frozen=True):
@@ -89,6 +91,9 @@ class Module(msgspec.Struct, frozen=True):
     rows: Callable[[Any], None]  # of a Maker
     drafts: tuple[Callable[[Any], Any], ...]  # Maker -> Draft | None
 
+    forms: frozenset[str]  # the canonical words in its files: its own and those of its needs
+    parts: frozenset[str]  # every part of a name and every word in its schema and its tools
+
     @property
     def tools(self) -> list[str]:
         """The names of its tools, in order."""
@@ -103,22 +108,37 @@ def module(name: str) -> Module:
         path = folder / "module.toml"
         head = convert(path, parse_toml(path, read_text(path)), _Head)
         schema = read_text(folder / "schema.sql")
-        code = code_of(read_text(folder / "tools.py"))
+        tools = read_text(folder / "tools.py")
         policy = read_text(folder / "policy.md").strip()
     except PackageError as exc:
         raise ModuleError(str(exc)) from exc
     make = import_module(f"{_OURS}.{name}.make")
+    needs = _needs(name, head.needs)
+    _check_parameters(path, head)
     return Module(
         name=name,
         head=head,
-        needs=_needs(name, head.needs),
+        needs=needs,
         schema=schema.strip(),
         tables=_tables(folder / "schema.sql", schema),
-        code=code,
+        code=code_of(tools),
         policy=policy,
         rows=make.rows,
         drafts=tuple(make.DRAFTS),
+        forms=frozenset(
+            form
+            for words in (head.words, *(module(need).head.words for need in needs))
+            for pair in words.items()
+            for form in pair
+        ),
+        parts=parts_of(schema) | parts_of(tools),
     )
+
+
+def _check_parameters(path: Path, head: _Head) -> None:
+    for name, values in head.parameters.items():
+        if len(values) not in (2, 3) or values[0] > values[1]:
+            raise ModuleError(f"{path}: parameters.{name}: expected [least, most] or a step more")
 
 
 def _needs(name: str, needs: Sequence[str]) -> tuple[str, ...]:
@@ -164,10 +184,11 @@ def code_of(text: str) -> Code:
         end = node.end_lineno or node.lineno
         if isinstance(node, ast.Import | ast.ImportFrom):
             imports |= _bound(node)
-        elif names := _defines(node):
+        elif name := _defines(node):
             stood = "\n".join(lines[done:end]).strip("\n")
             uses = frozenset(inner.id for inner in ast.walk(node) if isinstance(inner, ast.Name))
-            pieces.append(Piece(names, _without_rule(stood), uses, _is_tool(node)))
+            block = isinstance(node, ast.FunctionDef | ast.ClassDef)
+            pieces.append(Piece(name, _without_rule(stood), uses, _is_tool(node), block))
         done = end
     return Code(imports, tuple(pieces))
 

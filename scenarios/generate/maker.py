@@ -43,7 +43,7 @@ class Maker:
         self.now = clock
         self.parameters = parameters  # what the constants of tools.py are in this world
         self.people = People(trade.locale, rng)
-        self.dresser = Dresser({})
+        self.dresser = Dresser({}, frozenset())
         self.me: Row = {}  # the acting employee; `staff` sets it
         self._tables = tables
         self._modules = frozenset(modules)

@@ -147,9 +147,9 @@ def _is_name(text: str, found: re.Match[str]) -> bool:
 class Dresser:
     """The words of one module in one world: its own and those of the modules that it needs."""
 
-    def __init__(self, words: Words) -> None:
+    def __init__(self, words: Words, forms: frozenset[str]) -> None:
         self._words = words
-        self._forms = frozenset(words)
+        self._forms = forms  # the canonical ones, renamed or not: texts are cut once for all worlds
         self._names: dict[str, str] = {}
 
     def text(self, text: str) -> str:

@@ -22,6 +22,8 @@ Values = tuple[Any, ...]  # one row, in column order
 
 _HIDDEN = 1  # table_xinfo's word for a column that SELECT * leaves out; 2 and 3 are generated ones
 
+_TOLD_ROWS = 10  # of those that refer to nothing
+
 _NOT_IN_SCRIPTS = {
     apsw.SQLITE_TRANSACTION: "the scripts run in one transaction",
     apsw.SQLITE_PRAGMA: "PRAGMA is not for packages",
@@ -200,10 +202,11 @@ def _check_foreign_keys(connection: apsw.Connection, folder: Path) -> None:
     except apsw.Error as exc:  # a reference to columns that are no key
         raise SeedError(f"{folder / 'schema.sql'}: {exc}") from exc
     if broken:
-        table, rowid, parent, _ = broken[0]
-        row = "a row" if rowid is None else f"row {rowid}"
-        path = folder / "data.sql"
-        raise SeedError(f"{path}: {row} of {table} refers to no row of {parent}")
+        told = [
+            f"{'a row' if rowid is None else f'row {rowid}'} of {table} refers to no row of {parent}"
+            for table, rowid, parent, _ in broken[:_TOLD_ROWS]
+        ]
+        raise SeedError(f"{folder / 'data.sql'}: {'; '.join(told)}")
 
 
 def _check_columns(connection: apsw.Connection, path: Path) -> None:

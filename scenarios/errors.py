@@ -3,6 +3,8 @@
 ScenarioError
 ├── PackageError      a package on disk is broken: the sentence names the file and the field
 │   └── RecordError   so is an AWM record: file, line and reason
+├── SynthesisError    a synthesis cannot begin or go on: the sentence names the file or the model
+│   └── OutOfBudget   the next request does not fit into what may be spent
 └── UnknownScenario   no bundled scenario has this name and no folder has this path
 
 ToolError is not in the tree: it is how a tool tells the agent that it will not do as asked.
@@ -28,6 +30,14 @@ class RecordError(PackageError):
         self.file = file
         self.line = line
         self.reason = reason
+
+
+class SynthesisError(ScenarioError):
+    """A synthesis cannot begin or go on; what it has made so far is kept."""
+
+
+class OutOfBudget(SynthesisError):
+    """The next request to the model does not fit into the budget."""
 
 
 class UnknownScenario(ScenarioError):

@@ -1,0 +1,67 @@
+"""What generated Python may look like, told from its text: nothing is executed."""
+
+import ast
+from collections.abc import Iterator
+
+from scenarios.files import python_fault
+
+_PLAIN = {
+    *("typing", "datetime", "json", "math", "re", "decimal", "collections", "itertools"),
+    *("functools", "statistics", "string", "unicodedata", "collections.abc", "__future__"),
+}
+TOOL_IMPORTS = frozenset({*_PLAIN, "scenarios.api", "scenarios.errors", "msgspec"})
+VERIFIER_IMPORTS = frozenset({*_PLAIN, "scenarios.api", "scenarios.checks"})
+_FORBIDDEN = frozenset(
+    {"eval", "exec", "open", "compile", "input", "globals", "locals", "vars", "breakpoint"}
+)
+
+
+def code_faults(source: str, imports: frozenset[str]) -> list[str]:
+    """What speaks against a file: syntax, imports, names that reach out of it."""
+    if fault := python_fault(source):
+        return [fault]
+    return list(_faults(ast.parse(source), imports))
+
+
+def verifier_faults(source: str, function: str) -> list[str]:
+    """What speaks against a file that shall have one function of this name."""
+    if faults := code_faults(source, VERIFIER_IMPORTS):
+        return faults
+    faults, found = [], []
+    for node in ast.parse(source).body:
+        match node:
+            case ast.FunctionDef(name=name):
+                found.append(name)
+            case ast.Import() | ast.ImportFrom() | ast.Expr(value=ast.Constant()):
+                pass
+            case _:
+                faults.append(
+                    f"line {node.lineno}: only imports and the one function may stand there; "
+                    "put constants and helpers inside of it"
+                )
+    if found != [function]:
+        told = ", ".join(found) or "none"
+        faults.append(f"expected one function {function!r}, found {told}")
+    return faults
+
+
+def _faults(tree: ast.Module, imports: frozenset[str]) -> Iterator[str]:
+    for node in ast.walk(tree):
+        match node:
+            case ast.Import(names=names):
+                for alias in names:
+                    if alias.name not in imports:
+                        yield f"line {node.lineno}: {alias.name} cannot be imported here"
+            case ast.ImportFrom(module=module, level=level):
+                if level or module not in imports:
+                    yield f"line {node.lineno}: {module or '.'} cannot be imported here"
+            case ast.Name(id=name) if name in _FORBIDDEN:
+                yield f"line {node.lineno}: {name} is not to be used"
+            case ast.Attribute(attr=("now" | "utcnow" | "today") as name) if _is_clock(node):
+                yield f"line {node.lineno}: {name}() is the wall clock; the world's time is db.now"
+
+
+def _is_clock(node: ast.Attribute) -> bool:
+    base = node.value
+    name = base.attr if isinstance(base, ast.Attribute) else getattr(base, "id", "")
+    return name in ("datetime", "date")

@@ -6,10 +6,13 @@ import re
 import socket
 from collections.abc import Callable
 from pathlib import Path
+from shutil import rmtree
 from typing import Any
 
 import pytest
 
+from envpool.faults import FAULTS, Fault, sabotaged
+from harness.log_reader import open_reader
 from tests.cli import Rehearse, json_of
 from tests.judge_server import (
     Flaky,
@@ -29,7 +32,9 @@ from tests.judge_server import (
     truncating,
 )
 from tests.judged import (
+    AGENT,
     COMPLETED,
+    WORLD,
     Chosen,
     Noting,
     judge,
@@ -37,6 +42,7 @@ from tests.judged import (
     no_environment,
     prices_of,
     questions_of,
+    records_of,
     rewards_of,
     run_of_both,
     run_of_oracles,
@@ -45,6 +51,7 @@ from tests.judged import (
     verdicts_of,
 )
 from tests.model_server import Asked, Behaviour, Stall, Status
+from tests.worlds import LIBRARY, variant
 
 WORLDS = ("shop_support", "flight_desk", "claims_desk")
 NUM_TASKS = 100  # of those three
@@ -320,3 +327,78 @@ def test_lies_change_rewards_in_llm_mode_and_none_that_code_proved_in_hybrid(
     assert 60 < len(told_lies["hybrid"]) < 120
     assert changed["hybrid"] == []
     assert sorted(queued) == sorted(told_lies["hybrid"])
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_broken_world_is_no_fault_of_the_agent_whatever_a_judge_says(
+    rehearse: Rehearse, tmp_path: Path, fault: Fault
+) -> None:
+    """Episodes in which a tool broke are environment errors in mode hybrid, judged live by a model
+    that blames the agent; in mode llm its word counts."""
+    world = sabotaged(LIBRARY, tmp_path / "broken", fault, "find_member")
+    run = tmp_path / "run"
+    with served(Speaks(WRONG)) as server:
+        flags = ("--judge", "hybrid", "--judge-model", "m", "--judge-base-url", server.url)
+        json_of(rehearse, "run", world, "-o", run, *flags)
+        judge(rehearse, run, server.url, "--mode", "llm")
+    met = {"pay-fine", "lend-two", "renew-emma", "blocked"}  # whose oracles call that tool
+    with open_reader(run) as reader:
+        labels = {
+            one.started.task: [judged.label for judged in one.judged]
+            for one in reader.trajectories()
+        }
+
+    assert labels == {
+        task: [WORLD if task in met else COMPLETED, AGENT]
+        for task in (*met, "return-dune", "overdue")
+    }
+
+
+def test_a_verifier_that_crashed_leaves_its_episodes_unjudged(
+    rehearse: Rehearse, tmp_path: Path
+) -> None:
+    """In mode hybrid nobody is asked about an episode whose verifier crashed: it is unjudged, and
+    says where the verifier broke. The others are judged."""
+    world = variant(tmp_path, verify=('check.untouched("members", 1)', "[][1]"))
+    run = run_of_oracles(rehearse, tmp_path / "run", world)
+    with served(Speaks(RIGHT)) as server:
+        summary = judge(rehearse, run, server.url)
+
+    [one] = summary["unjudged_episodes"]
+    why = "verifier 'pay_fine' of scenario 'library' raised IndexError: list index out of range"
+    assert one == {"episode": "e000000", "why": why}
+    assert (summary["labels"]["completed"], len(server.requests)) == (5, 5)
+    assert rewards_of(run, "hybrid:m")["e000000"] == (None, ())
+
+
+def test_a_judge_that_sees_the_trajectory_only_needs_no_package(
+    rehearse: Rehearse, tmp_path: Path
+) -> None:
+    """In mode llm a run can be judged elsewhere, where its packages are not; in mode hybrid that
+    is refused with a sentence."""
+    world = variant(tmp_path)
+    run = run_of_oracles(rehearse, tmp_path / "run", world)
+    rmtree(world)
+    with served(Speaks(RIGHT)) as server:
+        summary = judge(rehearse, run, server.url, "--mode", "llm")
+        shown = server.requests[0].body["messages"][1]["content"]
+        status, _, err = rehearse("judge", run, "--mode", "hybrid")
+
+    assert summary["labels"]["completed"] == 6
+    assert "A loan runs 21 days." in shown  # of the policy, which the log has
+    assert (status, len(server.requests)) == (2, 6)
+    assert "no longer where it was" in err
+
+
+def test_the_queue_is_for_readers(rehearse: Rehearse, run: Path) -> None:
+    """`--disagreements` shows both sides of each case, and judges nothing."""
+    with served(Speaks(WRONG)) as server:
+        judge(rehearse, run, server.url)
+    before = records_of(run)
+    status, out, _ = rehearse("judge", run, "--disagreements")
+
+    assert status == 0
+    assert out.count("m: agent_error, confidence 0.90") == 6
+    assert out.count("the verifier's findings all passed") == 6
+    assert out.splitlines()[-1] == "6 disagreements"
+    assert records_of(run) == before

@@ -120,12 +120,12 @@ async def test_a_verdict_holds_all_that_it_is_made_of() -> None:
         episode_digest=episode_digest(case.trajectory),
         cost_usd=0.75,
         rewards="awm",
-        code=COMPLETED if case.code.label is COMPLETED else given.code,
-        proof=given.proof,
+        code=COMPLETED,
+        proof="the verifier's findings all passed: 'orders 7 updated', 'answer says 7', "
+        "'nothing else changed'",
         opinions=opinions,
         rubric=f"{RUBRIC.version}/12000",
     )
-    assert given.proof.startswith("the verifier's findings all passed")
     assert [seed for _, seed in first.asked] == [7]
 
 
@@ -173,10 +173,9 @@ async def test_nobody_is_asked_about_what_is_nobodys_doing(
 
 def crashed(**changed: Any) -> Case:
     """A case whose verifier crashed."""
-    case = made_case(findings=(), unverified="verifier 'void' raised KeyError", **changed)
-    return msgspec.structs.replace(
-        case, code=unjudged(case.trajectory, case.evidence.unverified or "", ())
-    )
+    why = "verifier 'void' raised KeyError"
+    case = made_case(findings=(), unverified=why, **changed)
+    return msgspec.structs.replace(case, code=unjudged(case.trajectory, why, ()))
 
 
 async def test_a_crashed_verifier_leaves_a_case_unjudged_where_its_findings_are_shown() -> None:
@@ -202,7 +201,7 @@ async def test_what_a_verifier_observed_can_be_reasoned_about() -> None:
 
 
 async def test_what_the_code_cannot_make_a_case_of_has_its_sentence() -> None:
-    """Of a task that the scenario does not have there is no case; the verdict is the judge's own."""
+    """Of a task that the scenario does not have there is no case, and nobody is asked."""
     case = made_case()
     silent = unjudged(case.trajectory, "scenario 'shop' has no task 'x'", ())
     model = Says("a", COMPLETED)

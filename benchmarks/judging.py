@@ -53,7 +53,7 @@ from judge.ruling import ruling_of
 from judge.tally import Summary
 
 EVIDENCE_TOKENS = 12_000
-TURNS = 4  # of a run with the judge and one without, in one figure: one takes half a second
+TURNS = 5  # with the judge and without, whose medians make one figure: a run takes half a second
 LARGE_STEPS = 40
 LARGE_TEXT = 20_000  # characters of each result; 2,000 of each saying
 ROW = '{"id": 1042, "name": "Kettle “Brouwer”", "price_cents": 4250, "open": true}, '
@@ -115,18 +115,17 @@ def live(theatre: Theatre, shape: Shape) -> list[Figure]:
     policy = OraclePolicy(theatre.dialect)
     spent: dict[bool, list[float]] = {False: [], True: []}
     for run in range(shape.runs + 1):
-        total = dict.fromkeys(spent, 0.0)
+        turns: dict[bool, list[float]] = {False: [], True: []}
         for turn in range(TURNS):
             seed = run * TURNS + turn
             plans = list(plan_of(tasks(), episodes=shape.episodes, group_size=1, seed=seed))
             for judged in (False, True) if turn % 2 else (True, False):
                 gc.collect()
-                total[judged] += theatre.session_cpu(
-                    policy, plans, shape.concurrency, judged=judged
-                )
+                cpu = theatre.session_cpu(policy, plans, shape.concurrency, judged=judged)
+                turns[judged].append(cpu)
         if run:
-            for judged, seconds in total.items():
-                spent[judged].append(seconds / TURNS)
+            for judged, values in turns.items():
+                spent[judged].append(median(values))
     pairs = list(zip(spent[False], spent[True], strict=True))
     shares = [100 * (judged / plain - 1) for plain, judged in pairs]
     verdicts = [(judged - plain) / shape.episodes * 1e6 for plain, judged in pairs]

@@ -1,0 +1,60 @@
+"""What the make.py of several modules share: codes that are new, drafts that take a role."""
+
+from collections.abc import Sequence
+from typing import Literal
+
+from scenarios.format import Call
+from scenarios.generate.drafts import Draft, call
+from scenarios.generate.maker import Maker
+
+_RANKS = ("clerk", "supervisor", "manager")
+_LEAST = {"supervisor": "a supervisor or a manager", "manager": "a manager"}
+
+
+def new_code(maker: Maker, table: str, column: str, letters: str, digits: int = 6) -> str:
+    """A reference that no row of the table has yet.
+
+    Example: new_code(maker, "tickets", "reference", "TK") -> "TK-407131"
+    """
+    code = maker.code(letters, digits)
+    while maker.rows(table, **{column: code}):
+        code = maker.code(letters, digits)
+    return code
+
+
+def is_ranked(maker: Maker, role: Literal["supervisor", "manager"]) -> bool:
+    """Whether the acting employee has this role or a higher one."""
+    return _RANKS.index(maker.me["role"]) >= _RANKS.index(role)
+
+
+def taking(maker: Maker, role: Literal["supervisor", "manager"], draft: Draft) -> Draft:
+    """The draft, whose last call takes this role; where the acting employee has a lower one, the
+    same task as one to decline, for want of permission."""
+    if is_ranked(maker, role):
+        return draft
+    return Draft(
+        kind="decline",
+        because="permission",
+        ask=draft.ask,
+        calls=(call("get_my_profile"), *draft.calls[:-1]),
+        answer=f"I decline: my role does not allow it, it takes {_LEAST[role]}.",
+        values=draft.values,
+        reasons=("supervisor", "manager", "role", "permission", "allowed"),
+        trap="Nothing but the role speaks against it.",
+    )
+
+
+def with_look(calls: Sequence[Call], *looks: Call) -> tuple[Call, ...]:
+    """The calls, followed by those of the looks that are not among them.
+
+    Example: with_look((get_customer,), get_customer, list_teams) -> (get_customer, list_teams)
+    """
+    return (*calls, *(look for look in looks if look not in calls))
+
+
+def time_of(moment: str) -> str:
+    """The time of day of a moment.
+
+    Example: time_of("2026-03-14T09:30:00Z") -> "09:30"
+    """
+    return moment[11:16]

@@ -74,7 +74,7 @@ class Prompts:
                 raise SynthesisError(f"{path}: no stage has a prompt of this name; known: {known}")
             self._prompts[path.stem] = Prompt(path, ours[path.stem].fields)
 
-    def turns(self, name: str, **values: object) -> tuple[Turn, ...]:
+    def turns(self, name: str, /, **values: object) -> tuple[Turn, ...]:
         """A prompt's messages."""
         return self._prompts[name].turns(values)
 

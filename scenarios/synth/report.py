@@ -1,8 +1,7 @@
-"""What a synthesis came to: per stage as in the paper's table, sizes, what failed and what it cost."""
+"""What a synthesis came to: its stages as in AWM's table, sizes, what failed, what it cost."""
 
 import math
 import statistics
-from collections import Counter
 from collections.abc import Sequence
 
 import msgspec
@@ -192,8 +191,6 @@ def render(report: Report, console: Console) -> None:
     )
     for failed in report.failed:
         _line(console, f"failed in {failed.stage}", failed.world, failed.why, "bold red")
-    for why, count in Counter(failed.stage for failed in report.failed).items():
-        _line(console, "failed", why, f"{count} in all", "red")
     for dropped in report.dropped:
         _line(console, "dropped", f"{dropped.world}/{dropped.task}", dropped.why, "yellow")
     for tool in report.dead_tools:

@@ -2,8 +2,9 @@
 
 import asyncio
 import json
+import sqlite3
 from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, closing
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,7 @@ from harness.monitor import Monitor
 from harness.plan import EpisodePlan, plan_of
 from harness.policies.oracle import OraclePolicy
 from harness.session import Link, Parts, run_session
+from harness.store import LOG_NAME
 from judge.opening import open_court
 from judge.rewards import AWM
 from tests.cli import Rehearse, json_of
@@ -231,12 +233,22 @@ def test_nothing_of_judge_or_verifier_reaches_the_agent(rehearse: Rehearse, tmp_
 LIVE = ("--judge", "hybrid", "--judge-model", "m")
 
 
-def test_a_live_run_tells_what_judging_took(rehearse: Rehearse, tmp_path: Path) -> None:
+@pytest.mark.parametrize("mode", ["llm", "hybrid"])
+def test_a_live_run_tells_what_judging_took(rehearse: Rehearse, tmp_path: Path, mode: str) -> None:
     """A run's report holds the requests, tokens and cost of its verdicts; judging it later asks
     nothing and gives the same verdicts."""
     run, prices = tmp_path / "run", prices_of(tmp_path / "prices.toml", "m")
     with served(Speaks(billed(RIGHT, 1_000, 100))) as server:
-        flags = (*LIVE, "--judge-base-url", server.url, "--judge-prices", prices)
+        flags = (
+            "--judge",
+            mode,
+            "--judge-model",
+            "m",
+            "--judge-base-url",
+            server.url,
+            "--judge-prices",
+            prices,
+        )
         report = json_of(rehearse, "run", LIBRARY, "-o", run, *flags)
         later = json_of(rehearse, "judge", run)
 
@@ -251,30 +263,43 @@ def test_a_live_run_tells_what_judging_took(rehearse: Rehearse, tmp_path: Path) 
     assert report["usd_per_1024_episodes"] == pytest.approx(0.002 * 1024)
     assert (later["model_calls"], later["cached_opinions"]) == (0, 6)
     assert later["mean_reward"] == report["mean_reward"] == 1.0
-    for live, logged in verdicts_of(run, "hybrid:m").values():
+    for live, logged in verdicts_of(run, f"{mode}:m").values():
         assert msgspec.structs.replace(live, opinions=(), cost_usd=0.0) == msgspec.structs.replace(
             logged, opinions=()
         )
 
 
 def test_a_run_with_a_dead_judge_ends_well(rehearse: Rehearse, tmp_path: Path) -> None:
-    """No judge answers: the episodes are run and logged, all are unjudged with the reason, the
-    report says so, and `--only unjudged` finishes the work."""
+    """No judge answers: the episodes are run and logged, all are unjudged with the reason, nothing
+    that is exported to learn from has a reward of them, and `--only unjudged` finishes the work."""
     run = tmp_path / "run"
     with served(DEAD) as server:
         flags = (*LIVE, "--judge-base-url", server.url)
         report = json_of(rehearse, "run", LIBRARY, "-o", run, *flags)
+        told = exported(rehearse, run, tmp_path / "told.jsonl", "jsonl")
+        chats = exported(rehearse, run, tmp_path / "chats.jsonl", "sft")
         server.default = Speaks(RIGHT)
         summary = judge(rehearse, run, server.url, "--only", "unjudged")
 
     assert (report["episodes"], report["unjudged"], report["labels"]) == (6, 6, {})
     assert report["mean_reward"] is None
+    assert {(one["label"], one["reward"], len(one["step_rewards"])) for one in told} == {
+        (None, None, 0)
+    }
+    assert (len(told), chats) == (6, [])
     whys = {judged.unjudged for judged, _ in verdicts_of(run, "hybrid:m").values()}
     assert whys == {
         f"no opinion of model 'm' at {server.url}: status 401: no such key (after 1 attempt)"
     }
     assert (summary["unjudged"], summary["model_calls"]) == (0, 6)
     assert set(labels_of(run, "hybrid:m").values()) == {COMPLETED}
+
+
+def exported(rehearse: Rehearse, folder: Path, path: Path, to: str) -> list[Any]:
+    """What `rehearse export` writes."""
+    status, _, err = rehearse("export", folder, "--to", to, "-o", path)
+    assert status == 0, err
+    return [json.loads(line) for line in path.read_text().splitlines()]
 
 
 def test_a_budget_that_ends_in_a_run_stops_no_episode(rehearse: Rehearse, tmp_path: Path) -> None:
@@ -291,3 +316,21 @@ def test_a_budget_that_ends_in_a_run_stops_no_episode(rehearse: Rehearse, tmp_pa
     assert report["judging"]["cost_usd"] == pytest.approx(0.002 * num_judged)
     whys = [judged.unjudged or "" for [judged] in verdicts_of(run, "hybrid:m").values()]
     assert sum(why.startswith("budget: of 0.03 USD") for why in whys) == 6 - num_judged
+
+
+def test_what_was_spent_before_a_crash_counts(rehearse: Rehearse, tmp_path: Path) -> None:
+    """The budget of a run that goes on is what the verdicts in its log have left of it."""
+    run, prices = tmp_path / "run", prices_of(tmp_path / "prices.toml", "m")
+    with served(Speaks(billed(RIGHT, 1_000, 100))) as server:
+        flags = (*LIVE, "--judge-base-url", server.url, "--judge-prices", prices)
+        json_of(rehearse, "run", LIBRARY, "-o", run, *flags)
+        with closing(sqlite3.connect(run / LOG_NAME)) as log:  # as if 3 had not been reached
+            log.execute("DELETE FROM events WHERE kind = 'judged' AND episode > 'e000002'")
+            log.commit()
+        (run / "verdicts.sqlite").unlink()
+        budget = ("--judge-budget", 0.032)  # 0.026 is left; a question may cost 0.028 to 0.03
+        report = json_of(rehearse, "run", "-o", run, "--resume", *budget)
+
+    assert len(server.requests) == 6
+    assert (report["labels"], report["unjudged"]) == ({"completed": 3}, 3)
+    assert report["judging"]["cost_usd"] == pytest.approx(0.006)

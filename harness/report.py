@@ -40,7 +40,9 @@ class RunReport(msgspec.Struct, frozen=True):
     unjudged: int
     tasks: tuple[TaskReport, ...]
     judging: Spending = NOTHING_SPENT  # all of the run's verdicts
-    usd_per_1024_episodes: float | None = None  # of judging; None: no model was asked
+    usd_per_1024_episodes: float | None = (
+        None  # of judging; None: no model was asked, or one had no price
+    )
 
 
 def report_of(rows: Sequence[EpisodeRow]) -> RunReport:
@@ -74,7 +76,9 @@ def report_of(rows: Sequence[EpisodeRow]) -> RunReport:
             for (scenario, task), group in sorted(by_task.items())
         ),
         judging=judging,
-        usd_per_1024_episodes=judging.cost_usd / len(ended) * 1024 if judging.requests else None,
+        usd_per_1024_episodes=None
+        if judging.cost_usd is None or not judging.requests
+        else judging.cost_usd / len(ended) * 1024,
     )
 
 
@@ -156,11 +160,15 @@ def render_run_report(report: RunReport, console: Console) -> None:
     console.print(bars("endings", report.endings))
     console.print(bars("labels", report.labels))
     if (spent := report.judging).requests:
+        cost = "the cost is not known (--judge-prices)"
+        if spent.cost_usd is not None:
+            each = report.usd_per_1024_episodes or 0.0
+            cost = f"{spent.cost_usd:.4f} USD ({each:.2f} USD per 1,024 episodes)"
         console.print(
             f"judging took {spent.requests:,} model calls, {spent.prompt_tokens:,} + "
-            f"{spent.completion_tokens:,} tokens, {spent.cost_usd:.4f} USD "
-            f"({report.usd_per_1024_episodes:.2f} USD per 1,024 episodes)",
+            f"{spent.completion_tokens:,} tokens; {cost}",
             highlight=False,
+            soft_wrap=True,
         )
 
 

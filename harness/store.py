@@ -81,7 +81,7 @@ class Spending(msgspec.Struct, frozen=True):
     prompt_tokens: int = 0
     cached_tokens: int = 0  # of the prompts', those that servers had kept
     completion_tokens: int = 0
-    cost_usd: float = 0.0  # as far as prices are known
+    cost_usd: float | None = 0.0  # None: a model had no price
 
     def plus(self, other: "Spending") -> "Spending":
         """Both together."""
@@ -90,7 +90,9 @@ class Spending(msgspec.Struct, frozen=True):
             self.prompt_tokens + other.prompt_tokens,
             self.cached_tokens + other.cached_tokens,
             self.completion_tokens + other.completion_tokens,
-            self.cost_usd + other.cost_usd,
+            None
+            if self.cost_usd is None or other.cost_usd is None
+            else self.cost_usd + other.cost_usd,
         )
 
 
@@ -107,7 +109,7 @@ def spent_on(judged: Judged) -> Spending:
                 one.prompt_tokens,
                 one.cached_tokens,
                 one.completion_tokens,
-                one.cost_usd or 0.0,
+                one.cost_usd,
             )
         )
     return total

@@ -5,9 +5,16 @@ from rich.console import Console
 
 from harness.events import Judged, Label
 from harness.trajectory import Trajectory
+from judge.code import NAME
 from judge.disagreements import is_disagreement
 
 _SHOWN = 20  # unjudged episodes that a terminal is told of one by one
+
+
+_DISAGREED = {
+    True: "disagreements (judge RUN --disagreements shows them)",
+    False: "verdicts with another label than an earlier one",
+}
 
 
 class Unjudged(msgspec.Struct, frozen=True):
@@ -126,7 +133,7 @@ def render(summary: Summary, console: Console) -> None:
     if summary.unjudged:
         say(f"  {'unjudged':<20} {summary.unjudged:,}")
     if summary.disagreements:
-        say(f"{summary.disagreements:,} disagreements (judge RUN --disagreements shows them)")
+        say(f"{summary.disagreements:,} {_DISAGREED[summary.judge != NAME]}")
     if summary.model_calls or summary.cached_opinions:
         say(_spending(summary))
     for left in summary.unjudged_episodes[:_SHOWN]:

@@ -54,7 +54,7 @@ def settings_of(folder: Path, flags: dict[str, Any]) -> JudgeSettings:
     """The judge of a run as it judged last, changed by flags. A model that is named without a
     mode is asked in mode hybrid. Raises SettingsError."""
     for name in ("rubric", "prices", "cache"):
-        if name in flags:
+        if flags.get(name):
             flags[name] = str(Path(flags[name]).absolute())
     began = read_judge(folder)
     if began is None:

@@ -66,7 +66,7 @@ class Piece(msgspec.Struct, frozen=True):
 class Code(msgspec.Struct, frozen=True):
     """A tools.py, cut into what may be left out."""
 
-    imports: dict[str, str]  # name -> the statement that binds it
+    imports: dict[str, tuple[str, str]]  # name -> (module, or "" for a plain import; what)
     pieces: tuple[Piece, ...]
 
 
@@ -158,7 +158,7 @@ def shared_code() -> Code:
 @cache
 def module_names() -> tuple[str, ...]:
     """Every module there is, the base first, then by name."""
-    found = sorted(path.parent.name for path in FOLDER.glob("*/module.toml"))
+    found = sorted(path.parent.name for path in FOLDER.glob("*/make.py"))
     return (*BASE, *(name for name in found if name not in BASE))
 
 
@@ -177,7 +177,7 @@ def code_of(text: str) -> Code:
     """A tools.py cut into its statements; its docstring is left out, and so are imports of
     scenarios.generate, whose code stands in the same file in a world."""
     lines = text.splitlines()
-    imports: dict[str, str] = {}
+    imports: dict[str, tuple[str, str]] = {}
     pieces: list[Piece] = []
     done = 0
     for node in ast.parse(text).body:
@@ -198,11 +198,11 @@ def _without_rule(text: str) -> str:
     return re.sub(r"(?m)^# --- .*\n+", "", text)
 
 
-def _bound(node: ast.Import | ast.ImportFrom) -> dict[str, str]:
-    if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("scenarios.generate"):
+def _bound(node: ast.Import | ast.ImportFrom) -> dict[str, tuple[str, str]]:
+    source = (node.module or "") if isinstance(node, ast.ImportFrom) else ""
+    if source.startswith("scenarios.generate"):
         return {}
-    front = f"from {node.module} import" if isinstance(node, ast.ImportFrom) else "import"
-    return {alias.asname or alias.name: f"{front} {ast.unparse(alias)}" for alias in node.names}
+    return {alias.asname or alias.name: (source, ast.unparse(alias)) for alias in node.names}
 
 
 def _defines(node: ast.stmt) -> str:

@@ -10,7 +10,7 @@ from random import Random
 from typing import Any, TypeVar
 
 from scenarios.api import Row
-from scenarios.generate.blocks import Table
+from scenarios.generate.blocks import BASE, Table
 from scenarios.generate.drafts import Say, money
 from scenarios.generate.errors import ModuleError
 from scenarios.generate.knobs import Knobs
@@ -23,7 +23,7 @@ _STAMP = "%Y-%m-%dT%H:%M:%SZ"
 
 
 class Maker:
-    """One world in the making. Who calls it sets `dresser` to the words of the module at work."""
+    """One world in the making. Who calls it says by `at_work` which module is."""
 
     def __init__(
         self,
@@ -43,7 +43,8 @@ class Maker:
         self.now = clock
         self.parameters = parameters  # what the constants of tools.py are in this world
         self.people = People(trade.locale, rng)
-        self.dresser = Dresser({}, frozenset())
+        self.module = ""  # the module at work
+        self.dresser = Dresser({}, frozenset())  # with its words
         self.me: Row = {}  # the acting employee; `staff` sets it
         self._tables = tables
         self._modules = frozenset(modules)
@@ -54,11 +55,20 @@ class Maker:
         rng.shuffle(self._goods)
         self._clock = datetime.strptime(clock, _STAMP).replace(tzinfo=UTC)
 
+    def at_work(self, module: str, dresser: Dresser) -> None:
+        """This module makes rows or drafts from now on, in these words."""
+        self.module = module
+        self.dresser = dresser
+
     # Chance -----------------------------------------------------------------------------------
 
     def many(self, usual: int, *, least: int = 1) -> int:
-        """How many rows to make where `usual` are usual: more or fewer by the knob `rows`."""
-        return max(least, round(usual * self._scale * self.rng.uniform(0.8, 1.2)))
+        """How many rows to make where `usual` are usual: more or fewer by the knob `rows`.
+
+        There are more people and goods by the knob `distractors`: nothing refers to some of them.
+        """
+        share = 1 + self.knobs.distractors if self.module in BASE else 1.0
+        return max(least, round(usual * share * self._scale * self.rng.uniform(0.8, 1.2)))
 
     def chance(self, share: float) -> bool:
         """True in this share of the cases."""
@@ -149,6 +159,11 @@ class Maker:
             self._next[table] = row["id"] + 1
         self._rows[table].append(row)
         return row
+
+    @property
+    def num_rows(self) -> int:
+        """All rows of all tables."""
+        return sum(map(len, self._rows.values()))
 
     def rows(
         self, table: str, where: Callable[[Row], bool] | None = None, /, **equal: Any

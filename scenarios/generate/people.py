@@ -89,6 +89,7 @@ class People:
         self._rng = rng
         self._names: set[str] = set()
         self._emails: set[str] = set()
+        self._originals: dict[str, Person] = {}  # by the name of who resembles them
 
     def person(self) -> Person:
         """Somebody new."""
@@ -100,10 +101,21 @@ class People:
 
     def like(self, person: Person) -> Person:
         """Somebody else with a name that is easily mistaken for theirs."""
-        for first, last in self._near(person):
+        original = self._originals.get(person.name, person)
+        for first, last in self._near(original):
             if f"{first} {last}" not in self._names:
-                return self._made(first, last)
+                made = self._made(first, last)
+                self._originals[made.name] = original
+                return made
         return self.person()
+
+    def first(self) -> str:
+        """A first name."""
+        return self._rng.choice(self._pools.firsts)
+
+    def last(self) -> str:
+        """A last name."""
+        return self._rng.choice(self._pools.lasts)
 
     def company(self) -> str:
         """The name of a firm."""

@@ -133,7 +133,7 @@ def new_order(maker: Maker) -> Draft:
     who = customer_named(maker, customer)
     first = product_named(maker, one)
     second: tuple[Call, ...] = (call("search_products", query=two["name"]),)
-    quantities = maker.rng.randrange(1, 6), maker.rng.randrange(1, 6)
+    quantities = maker.rng.sample(range(1, 7), k=2)  # alike, either could be either's
     found = (*who.calls, *first.calls, *second)
     place = {"customer_id": customer["id"], "product_id": one["id"], "quantity": quantities[0]}
     add = {"product_id": two["id"], "quantity": quantities[1]}

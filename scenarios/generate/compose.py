@@ -1,0 +1,91 @@
+"""A world from its plan: setting, texts, tasks, verifiers. Pure but for the trial that it is
+given; the same plan and version give the same texts."""
+
+from collections.abc import Collection, Sequence
+from random import Random
+
+import msgspec
+
+from scenarios.generate.derive import Columns, verify_py
+from scenarios.generate.errors import ModuleError
+from scenarios.generate.features import Features
+from scenarios.generate.package import Package
+from scenarios.generate.plan import WorldPlan, sized
+from scenarios.generate.setting import Setting, setting_of
+from scenarios.generate.tasks import Drafting, MadeTask
+from scenarios.generate.texts import package_of, tools_of
+from scenarios.generate.trial import Trial
+
+
+class Made(msgspec.Struct, frozen=True):
+    """A world, made and measured."""
+
+    package: Package
+    tables: int
+    rows: int
+    tools: int
+    tasks: tuple[Features, ...]
+    dropped: dict[str, int]  # drafts in vain, "module.draft: why" -> how often
+
+
+def generate(plan: WorldPlan, trial: Trial) -> Made:
+    """Make a world. Raises ModuleError when its modules give no task at all, and what the trial
+    raises when a package cannot be hosted."""
+    setting = setting_of(plan)
+    bare = package_of(setting)
+    with trial(bare) as stage:
+        drafting = Drafting(setting, stage)
+        made = drafting.tasks()
+    if not made:
+        raise ModuleError(f"world {plan.name!r}: none of its modules gives a sound task")
+    tools = _kept_tools(setting, made)
+    package = msgspec.structs.replace(
+        bare,
+        tools=tools_of(setting, tools),
+        tasks=tuple(one.task for one in made),
+        verify=verify_py([one.wanted for one in made], _columns(setting)),
+    )
+    return Made(
+        package=package,
+        tables=len(setting.tables),
+        rows=setting.maker.num_rows,
+        tools=len(tools),
+        tasks=tuple(one.features for one in made),
+        dropped=dict(sorted(drafting.dropped.items())),
+    )
+
+
+def _columns(setting: Setting) -> dict[str, Columns]:
+    found = {}
+    for dressed, (owner, table) in setting.tables.items():
+        dresser = setting.dressers[owner]
+        refers = {
+            dresser.name(name): dresser.name(column.refers)
+            for name, column in table.columns.items()
+            if column.refers
+        }
+        found[dressed] = Columns(table.has_id, refers, setting.noise.get(table.name, ()))
+    return found
+
+
+def _kept_tools(setting: Setting, made: Sequence[MadeTask]) -> list[str]:
+    """The tools that the world keeps, in canonical words: all that tasks call, then others by
+    chance until the drawn number is reached."""
+    rng = Random(f"{setting.plan.seed} tools")
+    called = {call.name for one in made for call in one.task.oracle}
+    offered = [
+        (name, setting.dressers[one.name].name(name))
+        for one in setting.modules
+        for name in one.tools
+    ]
+    number = sized(setting.plan.knobs.tools, rng)
+    return _within(offered, called, number, rng)
+
+
+def _within(
+    offered: Sequence[tuple[str, str]], called: Collection[str], number: int, rng: Random
+) -> list[str]:
+    spare = [name for name, dressed in offered if dressed not in called]
+    rng.shuffle(spare)
+    left_out = set(spare[: max(0, len(offered) - number)])
+    return [name for name, _ in offered if name not in left_out]

@@ -1,0 +1,113 @@
+"""A package as texts, and the ways in which it is written."""
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from scenarios.api import User
+from scenarios.format import Task
+
+
+class Package(msgspec.Struct, frozen=True):
+    """A world that was made, before it is written."""
+
+    name: str
+    title: str
+    description: str
+    clock: str
+    user: User
+    schema_sql: str
+    data_sql: str
+    tools: str
+    policy: str
+    tasks: tuple[Task, ...] = ()
+    verify: str = ""
+
+    def texts(self) -> dict[str, str]:
+        """The package's files by name."""
+        return {
+            "scenario.toml": self._head(),
+            "schema.sql": self.schema_sql,
+            "data.sql": self.data_sql,
+            "tools.py": self.tools,
+            "policy.md": self.policy,
+            "tasks.toml": "\n".join(map(_task, self.tasks)),
+            "verify.py": self.verify,
+        }
+
+    def _head(self) -> str:
+        fields = {
+            "name": self.name,
+            "title": self.title,
+            "version": "1.0.0",
+            "description": self.description,
+            "clock": self.clock,
+        }
+        user = {"id": self.user.id, "name": self.user.name, "role": self.user.role}
+        return f"{_table(fields)}\n[user]\n{_table(user)}"
+
+
+def digest_of(texts: Mapping[str, str]) -> str:
+    """A digest of files, 32 hexadecimal digits."""
+    total = hashlib.blake2b(digest_size=16)
+    for name in sorted(texts):
+        total.update(f"{name}\0{len(texts[name])}\0{texts[name]}".encode())
+    return total.hexdigest()
+
+
+def _table(fields: Mapping[str, Any]) -> str:
+    return "".join(f"{name} = {toml(value)}\n" for name, value in fields.items())
+
+
+def _task(task: Task) -> str:
+    fields: dict[str, Any] = {
+        "id": task.id,
+        "kind": task.kind,
+        "difficulty": task.difficulty,
+        "instruction": task.instruction,
+        "answer": task.answer,
+    }
+    if task.trap:
+        fields["trap"] = task.trap
+    calls = "".join(
+        f"  {{ name = {toml(call.name)}, arguments = {toml(call.arguments)} }},\n"
+        for call in task.oracle
+    )
+    return f"[[task]]\n{_table(fields)}oracle = [\n{calls}]\n"
+
+
+def toml(value: Any) -> str:
+    """A value as TOML writes it on one line.
+
+    Example: toml({"order_id": 7, "notes": ["a"]}) -> '{ order_id = 7, notes = ["a"] }'
+    """
+    if isinstance(value, dict):
+        inner = ", ".join(f"{name} = {toml(item)}" for name, item in value.items())
+        return f"{{ {inner} }}" if inner else "{}"
+    if isinstance(value, list | tuple):
+        return f"[{', '.join(map(toml, value))}]"
+    return json.dumps(value, ensure_ascii=False)  # for texts, numbers and truth both agree
+
+
+def sql(value: Any) -> str:
+    """A value as SQL writes it.
+
+    Example: sql("O'Hara") -> "'O''Hara'"
+    """
+    if value is None:
+        return "NULL"
+    if isinstance(value, bool):
+        return str(int(value))
+    if isinstance(value, int | float):
+        return repr(value)
+    return "'" + str(value).replace("'", "''") + "'"
+
+
+def inserts(table: str, rows: Sequence[Mapping[str, Any]]) -> str:
+    """The statement that makes a table's rows, which have the same columns."""
+    columns = ", ".join(rows[0])
+    lines = ",\n".join(f"  ({', '.join(map(sql, row.values()))})" for row in rows)
+    return f"INSERT INTO {table} ({columns}) VALUES\n{lines};\n"

@@ -9,7 +9,7 @@ _PLAIN = {
     *("typing", "datetime", "json", "math", "re", "decimal", "collections", "itertools"),
     *("functools", "statistics", "string", "unicodedata", "collections.abc", "__future__"),
 }
-TOOL_IMPORTS = frozenset({*_PLAIN, "scenarios.api", "scenarios.errors", "msgspec"})
+TOOL_IMPORTS = frozenset({*_PLAIN, "scenarios.api", "scenarios.errors"})
 VERIFIER_IMPORTS = frozenset({*_PLAIN, "scenarios.api", "scenarios.checks"})
 _FORBIDDEN = frozenset(
     {"eval", "exec", "open", "compile", "input", "globals", "locals", "vars", "breakpoint"}

@@ -250,11 +250,16 @@ class _Tally:
 
 
 def _verdict(trajectory: Trajectory, judge: str) -> Judged | None:
-    """The logged verdict of this judge, else the last one of any; None: there is none."""
+    """The logged verdict of this judge, else the last one of any; None: there is none.
+
+    Where models had the last word, the verdict is another judge's, and nothing is said of what
+    this one would have said before.
+    """
     for verdict in trajectory.judged:
         if verdict.judge == judge:
             return verdict
-    return trajectory.judged[-1] if trajectory.judged else None
+    last = trajectory.judged[-1] if trajectory.judged else None
+    return None if last is None or (last.opinions and last.code is not last.label) else last
 
 
 def _mean(rewards: list[float]) -> float | None:

@@ -16,7 +16,7 @@ from harness.dialects.choose import NAMES, dialect_of
 from harness.dialects.rules import FormatSettings
 from harness.episode import Limits
 from harness.errors import LogError
-from harness.events import EpisodeEnded, EpisodeStarted, Judged, Label, Record, StepTaken
+from harness.events import EpisodeEnded, EpisodeStarted, Judged, Label, Opinion, Record, StepTaken
 from harness.history import parse_history
 from harness.log_reader import open_reader
 from harness.log_writer import open_log
@@ -598,3 +598,25 @@ async def test_what_if_is_shown_episode_by_episode(tmp_path: Path) -> None:
         "found refused: Member 2 owes 350 cents only.",
     ]
     assert msgspec.json.decode(msgspec.json.encode(report), type=WhatIfReport) == report
+
+
+async def test_what_if_only_models_had_judged(tmp_path: Path) -> None:
+    """A label that a model gave against the code is no verdict of the code: an unchanged package
+    changes nothing."""
+    scenario = await _run(tmp_path / "run")
+
+    def by_models(record: Record) -> Record:
+        event = record.event
+        if not isinstance(event, Judged):
+            return record
+        said = (Opinion("m", Label.AGENT_ERROR),)
+        code = Label.PARTIALLY_COMPLETED if record.episode == "e000001" else Label.COMPLETED
+        other = Label.COMPLETED if code is event.label else Label.AGENT_ERROR
+        judged = msgspec.structs.replace(
+            event, judge="hybrid:m", opinions=said, code=code, label=other
+        )
+        return msgspec.structs.replace(record, event=judged)
+
+    copy = await _rewritten(tmp_path / "run", tmp_path / "copy", by_models)
+    report = _asked(copy, scenario)
+    assert (report.never_judged, report.changes) == (1, ())

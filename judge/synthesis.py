@@ -96,9 +96,11 @@ async def run_synthesis(asked: Asked, told: Told) -> Report:
     prices = _prices(asked)
     folder = Folder(Path(asked.output))
     settings = _settings(asked, len(seeds))
-    folder.begin(_began(asked, settings), MAY_CHANGE)
-    ledger = Ledger(folder.path / "ledger.jsonl")
+    began = _began(asked, settings)
     async with AsyncExitStack() as stack:
+        stack.enter_context(folder.alone())
+        folder.begin(began, MAY_CHANGE)
+        ledger = Ledger(folder.path / "ledger.jsonl")
         author = ModelAuthor(
             _model(asked),
             prices=prices,

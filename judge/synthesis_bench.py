@@ -99,11 +99,14 @@ class HostedPackage:
     async def probe(self, *, seed: int) -> Probed:
         """Call every tool, with what fits its schema and with what does not, each on a fresh
         world."""
-        prober = Prober(self._states, seed)
+        prober, wider = Prober(self._states, seed), Prober(self._states, seed + 1)
+        wider.pool = _widened(wider.pool)
         faults, dead, count = [], [], 0
         for tool in self._states.tools:
             found = _Found()
-            await self._fitting(tool, prober, found)
+            await self._fitting(tool, prober, _PROBES, found)
+            if found.good is None and not found.broken:
+                await self._fitting(tool, wider, _MORE_PROBES, found)
             if found.good is None:
                 dead.append(f"{tool.name} ({found.refusal or 'no call fits its schema'})")
             elif not found.broken:
@@ -140,6 +143,8 @@ class HostedPackage:
         if answer is None:
             why = f"no answer within {self._max_steps} steps"
             return msgspec.structs.replace(played, unfinished=why)
+        if not answer.strip():
+            return msgspec.structs.replace(played, unfinished="the answer is empty")
         return played
 
     async def try_mutants(self, task_id: str, solution: Play) -> Trial:
@@ -149,16 +154,19 @@ class HostedPackage:
         )
         writes = [made.changed for made in solution.made]
         mutants = mutants_of(task, writes, self._states.tools)
-        survivors, equivalents = [], 0
+        survivors, faults, equivalents = [], [], 0
         chosen = _sample(mutants, task_id)
         for mutant in chosen:
             played = await self.play(task_id, mutant.calls, mutant.answer)
-            if (played.digest, played.answer) == (solution.digest, solution.answer):
+            if played.fault:
+                faults.append(f"after a mistake ({mutant.note}): {played.fault}")
+            elif (played.digest, played.answer) == (solution.digest, solution.answer):
                 equivalents += 1
             elif played.completed:
                 survivors.append(mutant.note)
         counted = len(chosen) - equivalents
-        return Trial(counted, counted - len(survivors), equivalents, tuple(survivors))
+        caught = counted - len(survivors)
+        return Trial(counted, caught, equivalents, tuple(survivors), tuple(faults))
 
     async def _solved(self, task: Task, env: Env, run: "_Run", seed: int) -> str | None:
         """The solver's answer; None: it gave none in time."""
@@ -195,10 +203,10 @@ class HostedPackage:
             fault=_without_folder(fault, self._scenario),
         )
 
-    async def _fitting(self, tool: ToolSpec, prober: Prober, found: "_Found") -> None:
-        """Calls that fit the schema, until some succeeded."""
-        for number in range(_MORE_PROBES):
-            if number >= _PROBES and (found.good is not None or found.broken):
+    async def _fitting(self, tool: ToolSpec, prober: Prober, most: int, found: "_Found") -> None:
+        """Calls that fit the schema."""
+        for _ in range(most):
+            if found.broken:
                 return
             await self._try(prober.call(tool), found)
 
@@ -226,6 +234,16 @@ class HostedPackage:
             found.good = found.good or call
         else:
             found.refusal = result.text
+
+
+def _widened(pool: dict[str, list[Any]]) -> dict[str, list[Any]]:
+    """With every key of any table among the values of each column that refers to one: those that
+    are referred to already are often the very ones that a tool refuses."""
+    keys = pool.get("id", [])
+    return {
+        name: list(dict.fromkeys([*values, *keys])) if name.endswith("_id") else values
+        for name, values in pool.items()
+    }
 
 
 def _objects(tool: ToolSpec, base: Call) -> Iterator[tuple[dict[str, Any], str]]:

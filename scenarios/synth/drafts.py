@@ -49,6 +49,14 @@ class Actor(msgspec.Struct, frozen=True):
     name: str = "Sam Porter"
     role: str = "staff"
 
+    @property
+    def id(self) -> str:
+        """What the tools know them by.
+
+        Example: "Noor Haddad" -> "noor.haddad"
+        """
+        return slug(self.name).replace("-", ".") or "user"
+
 
 class TaskDraft(msgspec.Struct, frozen=True):
     """A task before it was proved."""

@@ -13,10 +13,12 @@ Each file is written whole or not at all. A stage whose input has changed (someb
 file of the stage before it) is made again, and so is one whose file was deleted.
 """
 
+import fcntl
 import os
 import shutil
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any, TypeVar
@@ -41,6 +43,7 @@ class Record(msgspec.Struct, frozen=True):
     ok: bool
     attempts: tuple[Attempt, ...]
     notes: tuple[str, ...] = ()
+    answer: str = ""  # the best answer as it came, where the stage did not hold
     value: Any = None
 
 
@@ -60,11 +63,33 @@ class Folder:
             raise SynthesisError(f"{self.path}: it is no folder")
         if file.exists():
             self._compare(file, told, may_change)
-        elif self.path.is_dir() and any(self.path.iterdir()):
+        elif self.path.is_dir() and any(path.name[0] != "." for path in self.path.iterdir()):
             raise SynthesisError(
                 f"{self.path}: it has no synthesis.toml, so it is something else's folder"
             )
         write_whole(file, tomli_w.dumps(told).encode())
+        self._sweep()
+
+    @contextmanager
+    def alone(self) -> Iterator[None]:
+        """A block in which no other process works here. Raises SynthesisError where one does."""
+        try:
+            self.path.mkdir(parents=True, exist_ok=True)
+            lock = (self.path / ".lock").open("w")
+        except OSError as exc:
+            raise SynthesisError(f"{self.path}: the folder cannot be used: {exc}") from exc
+        with lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError:
+                raise SynthesisError(f"{self.path}: another process is at work there") from None
+            yield
+
+    def _sweep(self) -> None:
+        """Remove what a killed process was about to write."""
+        shutil.rmtree(self.path / ".drafts", ignore_errors=True)
+        for left in self.worlds.glob(".*"):
+            shutil.rmtree(left, ignore_errors=True)
 
     def _compare(self, file: Path, told: Mapping[str, Any], may_change: frozenset[str]) -> None:
         try:

@@ -16,6 +16,7 @@ import anyio
 import msgspec
 
 from scenarios.awm.names import name_fault
+from scenarios.errors import OutOfBudget, SynthesisError
 from scenarios.similar import cosine
 from scenarios.synth.drafts import Idea, Seed
 from scenarios.synth.folder import Folder, read_json, write_json
@@ -224,9 +225,15 @@ class Gathering:
         """Classify, embed, and keep what is fit and unlike the others."""
         pool = self.pool
 
-        async def classify(seed: Seed) -> Idea | Refused:
+        failures: list[SynthesisError] = []
+
+        async def classify(seed: Seed) -> Idea | Refused | None:
             step = _Classify(seed, self._prompts)
-            outcome = await tried(self._author, step, tries=self._tries, seed=self._seed)
+            try:
+                outcome = await tried(self._author, step, tries=self._tries, seed=self._seed)
+            except SynthesisError as exc:  # what the others are told is kept
+                failures.append(exc)
+                return None
             pool.attempts += len(outcome.attempts)
             pool.unread += len(outcome.attempts) - outcome.ok
             self._told("classify")
@@ -245,6 +252,8 @@ class Gathering:
                 pool.kept.append(idea)
                 self._vectors.append(vector)
         write_json(self._file, pool)
+        if failures:
+            raise failures[0]
 
     def _against(self, idea: Idea, vector: list[float]) -> str:
         """Why not to keep it; empty: nothing speaks against it."""
@@ -289,7 +298,8 @@ def _judged(seed: Seed, found: _Classified | None, origin: str, least: int) -> I
 
 
 async def side_by_side(work: Callable[[T], Awaitable[R]], subjects: Sequence[T]) -> list[R]:
-    """The results in the subjects' order. The first failure ends all, and is raised as it is."""
+    """The results in the subjects' order. The first failure ends all, and is raised as it is; where
+    it is the budget, what is under way and paid for may end first."""
     results: dict[int, R] = {}
     failures: list[Exception] = []
 
@@ -298,7 +308,8 @@ async def side_by_side(work: Callable[[T], Awaitable[R]], subjects: Sequence[T])
             results[place] = await work(subject)
         except Exception as exc:
             failures.append(exc)
-            group.cancel_scope.cancel()
+            if not isinstance(exc, OutOfBudget):
+                group.cancel_scope.cancel()
 
     async with anyio.create_task_group() as group:
         for place, subject in enumerate(subjects):

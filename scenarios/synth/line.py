@@ -187,5 +187,6 @@ class Line:
             ok=outcome.ok,
             attempts=outcome.attempts,
             notes=outcome.notes,
+            answer="" if outcome.ok else outcome.answer,
             value=msgspec.to_builtins(outcome.value),
         )

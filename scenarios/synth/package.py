@@ -72,7 +72,7 @@ def texts_of(draft: Draft) -> dict[str, str]:
         "clock": CLOCK,
         "written_by": "model",
         "user": {
-            "id": draft.idea.key + "_user",
+            "id": draft.brief.user.id,
             "name": draft.brief.user.name,
             "role": draft.brief.user.role,
         },

@@ -102,6 +102,7 @@ class Trial(msgspec.Struct, frozen=True):
     caught: int
     equivalents: int = 0
     survivors: tuple[str, ...] = ()  # the mistakes that were accepted
+    faults: tuple[str, ...] = ()  # mistakes after which the verifier itself fails, and how
 
 
 class Unhostable(Exception):

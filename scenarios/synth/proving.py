@@ -163,6 +163,8 @@ class ProvingStage(DraftStage):
             mutants=trial.mutants,
             caught=trial.caught,
         )
+        if trial.faults:
+            return Checked(None, trial.faults)
         if trial.caught >= MIN_CAUGHT * trial.mutants:
             return Checked(proven)
         head = f"{trial.mutants - trial.caught} of {trial.mutants} mistaken solutions are accepted"

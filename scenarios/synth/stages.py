@@ -165,7 +165,7 @@ class DraftStage(Stage):
         brief = self._draft.brief
         return {
             **super()._fields(),
-            "user": f"{brief.user.name} ({brief.user.role})",
+            "user": f"{brief.user.name}, {brief.user.role}, known as {brief.user.id}",
             "policy": brief.policy or "none",
             "tasks": listed(
                 [f"{each.id} ({each.kind}): {each.instruction}" for each in brief.tasks]

@@ -44,6 +44,7 @@ class Outcome(msgspec.Struct, Generic[T], frozen=True):
     ok: bool
     attempts: tuple[Attempt, ...]
     notes: tuple[str, ...] = ()
+    answer: str = ""  # the text of it
 
 
 class Step(Protocol[T]):
@@ -65,7 +66,7 @@ class Step(Protocol[T]):
 
 async def tried(author: Author, step: Step[T], *, tries: int = TRIES, seed: int = 0) -> Outcome[T]:
     """Ask until an answer holds, `tries` times at most. Raises what the author raises."""
-    best: Checked[T] | None = None
+    best: tuple[Checked[T], str] | None = None
     bore = False  # the answer before had faults that may stay
     attempts: list[Attempt] = []
     turns = step.opening()
@@ -77,28 +78,29 @@ async def tried(author: Author, step: Step[T], *, tries: int = TRIES, seed: int 
         )
         faults = summarised(checked.faults)
         attempts.append(Attempt(faults, len(checked.faults)))
-        if best is None or _better(checked, best):
-            best = checked
+        if best is None or _rank(checked) <= _rank(best[0]):
+            best = checked, said.text
         if _holds(checked) or (bore and checked.bearable):
             break
         bore = checked.bearable
         mine = (Turn("assistant", said.text[:_SHOWN_ANSWER]),) if said.text.strip() else ()
         turns = (*step.opening(), *mine, *step.again(listed(faults)))
     assert best is not None
-    if best.bearable:
-        return Outcome(best.value, True, tuple(attempts), (*best.notes, *best.faults))
-    return Outcome(best.value, _holds(best), tuple(attempts), best.notes)
+    kept, answer = best
+    ok = _holds(kept) or kept.bearable
+    notes = (*kept.notes, *kept.faults) if kept.bearable else kept.notes
+    return Outcome(kept.value, ok, tuple(attempts), notes, answer)
 
 
 def _holds(checked: Checked[T]) -> bool:
     return checked.value is not None and not checked.faults
 
 
-def _better(one: Checked[T], other: Checked[T]) -> bool:
-    """Whether the newer one is to be kept: something before nothing, then fewer faults."""
-    if one.value is None or other.value is None:
-        return other.value is None
-    return len(one.faults) <= len(other.faults)
+def _rank(checked: Checked[T]) -> tuple[bool, bool, int]:
+    """The less the better: something before nothing, what may stay before what may not, then fewer
+    faults."""
+    may_stay = _holds(checked) or checked.bearable
+    return checked.value is None, not may_stay, len(checked.faults)
 
 
 def summarised(faults: Sequence[str]) -> tuple[str, ...]:

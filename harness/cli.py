@@ -19,12 +19,11 @@ from harness.process import quiet_logs
 from harness.session import Court, only
 from harness.verbs import look, play, worlds
 from harness.verbs.judges import Judges
-from judge import gate_awm, gate_report
 from judge.errors import JudgeError
 from judge.evidence import scene_of
 from judge.opening import open_court
 from judge.rewards import PROFILES
-from judge.verbs import judging, reliability
+from judge.verbs import gate, judging, reliability
 from scenarios.errors import ScenarioError
 from scenarios.format import Scenario
 
@@ -53,12 +52,8 @@ async def _court(
         yield court
 
 
-JUDGES = Judges(
-    court=_court,
-    check=gate_awm.check,
-    unreadable=gate_report.unreadable,
-    tell_reports=gate_report.tell,
-)
+_INTERRUPTED = "interrupted; a run goes on with --resume, a judging with --only unjudged"
+JUDGES = Judges(court=_court)
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
@@ -76,7 +71,7 @@ def main() -> None:
     try:
         cli(standalone_mode=False)
     except click.exceptions.Abort:
-        click.echo("interrupted; a run goes on with --resume", err=True)
+        click.echo(_INTERRUPTED, err=True)
         sys.exit(130)
     except click.ClickException as exc:
         exc.show()
@@ -84,7 +79,7 @@ def main() -> None:
     except click.exceptions.Exit as exc:
         sys.exit(exc.exit_code)
     except KeyboardInterrupt:
-        click.echo("interrupted; a run goes on with --resume", err=True)
+        click.echo(_INTERRUPTED, err=True)
         sys.exit(130)
     except BrokenPipeError:
         sys.exit(1)
@@ -111,6 +106,7 @@ for _verb in (
     worlds.serve_command,
 ):
     cli.add_command(_verb)
+worlds.scenarios_group.add_command(gate.check_command)
 
 if __name__ == "__main__":
     main()

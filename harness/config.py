@@ -29,6 +29,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What a run is made of. None means: not set; what follows then stands beside the field."""
 
     scenarios: tuple[str, ...] = ()
+    allow: str = ""  # a file of worlds and tasks that passed the gate; empty: all may be run
     policy: PolicyName = "oracle"
     episodes: int | None = None  # None: one group of every task
     group_size: int = 1

@@ -20,6 +20,7 @@ from rich.console import Console
 from envpool.placed import PlacedPool
 from envpool.pool import Pool
 from envpool.workers.pool import WorkerSettings
+from harness.allow_list import read_allow_list
 from harness.config import Settings, log_id_of, saved, stops_with_world, think_range
 from harness.dialects.base import Dialect
 from harness.dialects.choose import dialect_of
@@ -192,7 +193,8 @@ def planned(settings: Settings) -> tuple[list[tuple[Scenario, Task]], list[Episo
     """The tasks and episodes of the settings. Raises SettingsError and ScenarioError."""
     if not settings.scenarios:
         raise SettingsError("scenarios: name at least one scenario")
-    tasks = chosen_tasks(settings.scenarios, finder(settings))
+    allowed = read_allow_list(Path(settings.allow)) if settings.allow else None
+    tasks = chosen_tasks(settings.scenarios, finder(settings), allowed)
     if settings.policy in ("oracle", "mutant"):
         for scenario, task in tasks:
             if task.kind == "open" and not task.oracle:
@@ -275,7 +277,7 @@ def _spent(folder: Path) -> float:
     if not (folder / LOG_NAME).exists():
         return 0.0
     with open_reader(folder) as reader:
-        return sum(row.judging.cost_usd for row in reader.episodes())
+        return sum(row.judging.cost_usd or 0.0 for row in reader.episodes())
 
 
 def _has_episodes(folder: Path) -> bool:

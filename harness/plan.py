@@ -6,6 +6,7 @@ from hashlib import blake2b
 
 import msgspec
 
+from harness.allow_list import AllowList
 from harness.errors import SettingsError
 from scenarios.catalogue import find
 from scenarios.format import Scenario, Task
@@ -25,11 +26,15 @@ class EpisodePlan(msgspec.Struct, frozen=True):
 
 
 def chosen_tasks(
-    names: Sequence[str], find: Callable[[str], Scenario] = find
+    names: Sequence[str],
+    find: Callable[[str], Scenario] = find,
+    allowed: AllowList | None = None,
 ) -> list[tuple[Scenario, Task]]:
     """The tasks of scenarios given as `name`, `path` or `name:task`, alternating between them.
 
-    `find` finds a scenario by what stands before the colon. Raises ScenarioError.
+    `find` finds a scenario by what stands before the colon. Tasks that are not on the list of
+    those allowed (None: all are) are left out of whole scenarios. Raises ScenarioError, and
+    SettingsError where what was named is not allowed.
 
     Example: ["shop", "desk:late"] -> [(shop, first task), (desk, late), (shop, second task), …]
     """
@@ -39,6 +44,8 @@ def chosen_tasks(
         place, _, task_id = name.partition(":")
         scenario = scenarios.setdefault(place, find(place))
         tasks = (scenario.task(task_id),) if task_id else scenario.tasks
+        if allowed is not None:
+            tasks = allowed.sound(scenario, tasks, named=bool(task_id))
         columns.append([(scenario, task) for task in tasks])
     return [
         column[row]

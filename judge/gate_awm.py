@@ -5,8 +5,11 @@
     verifier     each task has one that runs: on the untouched world and on states that random
                  calls left it does not raise, and it says the same when it is asked again
     noop         doing nothing does not complete a task (the target state is not there already)
+    texts        the numbers of rows that an instruction names are there
     tool         no tool fails inside whatever it is given (one whose calls are all refused, for
                  want of the right row, is listed as unreached)
+    constraint   no tool that works fails inside on some calls, valid or not, nor changes rows with
+                 a key that no row has
     determinism  equal calls on two worlds give equal results and states
 
 The code runs in workers. Not covered, for want of oracles: whether a task can be solved, whether
@@ -14,6 +17,7 @@ its verifier accepts a solution and refuses a near miss.
 """
 
 from collections.abc import Awaitable, Callable, Sequence
+from itertools import islice
 from random import Random
 from typing import Any, Literal, TypeVar
 
@@ -23,29 +27,25 @@ from envpool.errors import PoolError, SeedError, WorldError
 from envpool.held import HeldWorld
 from envpool.placed import PlacedPool
 from envpool.types import Env, StoredState, ToolResult, ToolSpec
-from judge.gate import check_scenario
+from judge.gate import Checked
 from judge.gate_notes import DEFAULT_SETTINGS, GateSettings
-from judge.gate_report import Failure, Report
+from judge.gate_report import Failure, Report, refused
+from judge.gate_similar import features_of
+from judge.gate_texts import known_of, missing_in
 from judge.played import told
-from judge.probe import Prober
+from judge.probe import Prober, absent_calls, bad_arguments, edge_calls
 from scenarios.format import AwmRecord, AwmVerifier, Call, Scenario, Task
 
 T = TypeVar("T")
 Which = Literal["code", "sql"]
 _STATES = 5  # states left by probes on which every verifier is tried
 _AT_ONCE = 8  # tools probed and tasks verified side by side
-
-
-async def check(scenario: Scenario, pool: PlacedPool) -> Report:
-    """Every check on a scenario of either kind."""
-    if scenario.awm is None:
-        return check_scenario(scenario)
-    return await check_record(scenario, pool)
+_MOST = 40  # calls at the edge of a tool's schema, and beyond
 
 
 async def check_record(
     scenario: Scenario, pool: PlacedPool, settings: GateSettings = DEFAULT_SETTINGS
-) -> Report:
+) -> Checked:
     """Every check on one record."""
     assert scenario.awm is not None
     try:
@@ -53,9 +53,10 @@ async def check_record(
         assert isinstance(world, HeldWorld)
     except PoolError as exc:
         check = "seed" if isinstance(exc, SeedError) else "package"
-        failure = Failure(scenario.name, "", check, str(exc))
-        return Report(worlds=1, names=(scenario.name,), failures=(failure,))
-    return await _Inspection(world, scenario.awm, pool, settings).report()
+        return Checked(refused(scenario.name, check, str(exc)))
+    report = await _Inspection(world, scenario.awm, pool, settings).report()
+    tables = {name: table.columns for name, table in world.template.tables.items()}
+    return Checked(report, features=features_of(scenario, tables, world.tools))
 
 
 class _Inspection:
@@ -90,6 +91,7 @@ class _Inspection:
             await self._check_task(task, chosen)
 
         await self._each(check, self._scenario.tasks)
+        self._check_texts()
         await self._check_determinism()
         order = {task.id: place for place, task in enumerate(self._scenario.tasks)}
         failures = sorted(self._failures, key=lambda failure: order.get(failure.task, -1))
@@ -121,34 +123,63 @@ class _Inspection:
     async def _check_tool(self, tool: ToolSpec) -> None:
         """Probe it; the states that its calls leave are kept for the verifiers."""
         prober = Prober(self._world, self._settings.seed)
-        broken: tuple[Call, ToolResult] | None = None
-        causes: set[str | None] = set()
-        for _ in range(self._settings.probes):
-            call = prober.call(tool)
-            self._num_probes += 1
-            try:
-                async with self._pool.lease(self._scenario, None) as env:
-                    result = await env.call(call.name, call.arguments, "c0-0")
-                    if result.changes:
-                        state = env.state()
-                        self._states.setdefault(state.digest, state)
-            except WorldError as exc:
-                self._fail("tool", f"{told(call)} breaks the world: {exc}")
+        tried: list[tuple[Call, ToolResult]] = []
+        try:
+            for _ in range(self._settings.probes):
+                await self._try(prober.call(tool), tried)
+            base = _base(tried)
+            if base is not None:
+                for call, _ in islice(edge_calls(tool, base), _MOST):
+                    await self._try(call, tried)
+                for arguments, _ in islice(bad_arguments(tool, base), _MOST):
+                    await self._try(Call(tool.name, arguments), tried)
+                await self._check_keys(tool, base)
+        except WorldError as exc:
+            self._fail("tool", f"a call of {tool.name} breaks the world: {exc}")
+            return
+        self._judge_tool(tool, tried)
+
+    async def _try(self, call: Call, tried: list[tuple[Call, ToolResult]]) -> ToolResult:
+        self._num_probes += 1
+        async with self._pool.lease(self._scenario, None) as env:
+            result = await env.call(call.name, call.arguments, "c0-0")
+            if result.changes:
+                state = env.state()
+                self._states.setdefault(state.digest, state)
+        tried.append((call, result))
+        return result
+
+    async def _check_keys(self, tool: ToolSpec, base: Call) -> None:
+        for call, name in absent_calls(tool, base):
+            if (await self._try(call, [])).changes:
+                value = call.arguments[name]
+                why = f"{tool.name} takes {name}={value}, which no row has, and writes"
+                self._fail("constraint", f"{why}: {told(call)}")
                 return
-            causes.add(result.error)
-            if result.error == "internal":
-                broken = call, result
-        if None in causes:
-            return
-        if broken is None or causes - {"internal", "arguments"}:
+
+    def _judge_tool(self, tool: ToolSpec, tried: Sequence[tuple[Call, ToolResult]]) -> None:
+        """What its calls say of a tool, taken together."""
+        broken = [(call, result) for call, result in tried if result.error == "internal"]
+        causes = {result.error for _, result in tried}
+        if broken:
+            call, result = broken[0]
+            as_this = f"{told(call)} gives: {result.text}"
+            if None in causes:
+                why = f"{len(broken)} of {len(tried)} calls of {tool.name} fail inside"
+                self._fail("constraint", f"{why}; {as_this}")
+            elif not causes - {"internal", "arguments"}:
+                why = f"every call of {tool.name} fails, {len(tried)} were tried"
+                self._fail("tool", f"{why}; {as_this}")
+                return
+        if None not in causes:
             self._unreached.append(f"{self._scenario.name}.{tool.name}")
-            return
-        call, result = broken
-        self._fail(
-            "tool",
-            f"every call of {tool.name} fails, {self._settings.probes} were tried; "
-            f"{told(call)} gives: {result.text}",
-        )
+
+    def _check_texts(self) -> None:
+        rows = self._world.dump(self._world.template.overlay())
+        known = known_of(self._scenario, rows, (tool.description for tool in self._world.tools))
+        for task in self._scenario.tasks:
+            for fault in missing_in(task, known):
+                self._fail("texts", fault, task)
 
     async def _check_task(self, task: Task, states: Sequence[StoredState]) -> None:
         kinds = _kinds(self._record.verifiers.get(task.id))
@@ -209,6 +240,13 @@ class _Inspection:
 async def _made(env: Env, call: Call, index: int) -> tuple[str, str]:
     result = await env.call(call.name, call.arguments, f"c{index}-0")
     return result.text, result.digest
+
+
+def _base(tried: Sequence[tuple[Call, ToolResult]]) -> Call | None:
+    """A call that succeeded, if possible one that changed rows."""
+    succeeded = [(call, result) for call, result in tried if result.error is None]
+    wrote = [call for call, result in succeeded if result.changes]
+    return next(iter(wrote or [call for call, _ in succeeded]), None)
 
 
 def _kinds(verifier: AwmVerifier | None) -> list[Which]:

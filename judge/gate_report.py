@@ -1,11 +1,15 @@
 """What the gate found, as data and as a table."""
 
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 import msgspec
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
+
+_MANY = 20  # worlds; of more, only those with failures have a row
+_SHOWN = 100  # rows, failures, survivors
 
 
 class Failure(msgspec.Struct, frozen=True):
@@ -53,50 +57,74 @@ class Report(msgspec.Struct, frozen=True):
 
 def merged(reports: Iterable[Report]) -> Report:
     """Several reports as one: numbers added up, lists one after the other."""
-    total = Report(worlds=0)
+    totals: dict[str, Any] = {"worlds": 0}  # numbers, and lists that become tuples
     for report in reports:
-        fields = Report.__struct_fields__
-        total = Report(*(getattr(total, field) + getattr(report, field) for field in fields))
-    return total
+        for field in Report.__struct_fields__:
+            value = getattr(report, field)
+            if isinstance(value, tuple):
+                totals.setdefault(field, []).extend(value)
+            else:
+                totals[field] = totals.get(field, 0) + value
+    return msgspec.convert(totals, Report)
 
 
-def render(reports: Sequence[Report], console: Console) -> None:
-    """A row for each world, then what failed and which mutants survived."""
+def render(reports: Sequence[Report], total: Report, console: Console) -> None:
+    """A row for each world, then what failed and which mutants survived. Of many worlds, rows for
+    those with failures only, and not more of anything than a person reads."""
+    _render_table(reports, total, console)
+    lines = [
+        *(
+            _line(failure.check, "bold red", _place(failure), failure.why)
+            for failure in total.failures[:_SHOWN]
+        ),
+        *_more(total.failures, "failures"),
+        *(
+            _line("survivor", "yellow", f"{note.world}/{note.task}", f"{note.mutation}; {note.why}")
+            for note in total.survivors[:_SHOWN]
+        ),
+        *_more(total.survivors, "survivors"),
+    ]
+    for word, tools in (("unreached", total.unreached), ("unused", total.unused)):
+        if len(reports) > _MANY and tools:
+            lines.append(Text(f"{word} tools: {len(tools)}"))
+        else:
+            lines += [Text.assemble((f"{word} ", "yellow"), tool) for tool in tools]
+    for line in lines:
+        console.print(line, soft_wrap=True)
+
+
+def _render_table(reports: Sequence[Report], total: Report, console: Console) -> None:
     table = Table("world", box=None, pad_edge=False)
     for heading in ("tasks", "tools", "mutants", "caught", "equivalent", "failures"):
         table.add_column(heading, justify="right")
-    for report in reports:
-        share = f"{report.mutants_caught / report.mutants:.1%}" if report.mutants else "-"
-        numbers = (report.tasks, report.tools, report.mutants)
-        rest = (share, str(len(report.equivalents)), str(len(report.failures)))
-        table.add_row(" ".join(report.names), *map(str, numbers), *rest)
+    few = len(reports) <= _MANY
+    rows = [report for report in reports if few or not report.ok][:_SHOWN]
+    for report in rows:
+        table.add_row(" ".join(report.names), *_cells(report))
+    if len(reports) > 1:
+        table.add_row(f"all {total.worlds} worlds", *_cells(total))
     console.print(table)
-    total = merged(reports)
-    for failure in total.failures:
-        place = f"{failure.world}/{failure.task}" if failure.task else failure.world
-        line = Text.assemble((f"{failure.check} ", "bold red"), f"{place}: {failure.why}")
-        console.print(line, soft_wrap=True)
-    for note in total.survivors:
-        line = Text.assemble(
-            ("survivor ", "yellow"), f"{note.world}/{note.task}: {note.mutation}; {note.why}"
-        )
-        console.print(line, soft_wrap=True)
-    for tool in total.unreached:
-        console.print(Text.assemble(("unreached ", "yellow"), tool), soft_wrap=True)
+
+
+def _cells(report: Report) -> list[str]:
+    share = f"{report.mutants_caught / report.mutants:.1%}" if report.mutants else "-"
+    numbers = (report.tasks, report.tools, report.mutants)
+    return [*map(str, numbers), share, str(report.equivalent), str(len(report.failures))]
+
+
+def _place(failure: Failure) -> str:
+    return f"{failure.world}/{failure.task}" if failure.task else failure.world
+
+
+def _line(word: str, style: str, place: str, why: str) -> Text:
+    return Text.assemble((f"{word} ", style), f"{place}: {why}")
+
+
+def _more(found: Sequence[object], what: str) -> list[Text]:
+    left = len(found) - _SHOWN
+    return [Text(f"and {left} more {what}; --json has them all")] if left > 0 else []
 
 
 def refused(world: str, check: str, why: str) -> Report:
     """The report on a world of which nothing else can be said."""
     return Report(worlds=1, names=(world,), failures=(Failure(world, "", check, why),))
-
-
-def tell(reports: Sequence[Report], console: Console) -> tuple[Report, bool]:
-    """Render the reports; gives them as one, and whether nothing failed."""
-    render(reports, console)
-    total = merged(reports)
-    return total, total.ok
-
-
-def unreadable(world: str, why: str) -> Report:
-    """The report on a package that cannot be read."""
-    return refused(world, "package", why)

@@ -23,7 +23,8 @@ from scenarios.format import Scenario, Task
 _EMAIL = re.compile(r"[\w.+-]+@[\w-]+(?:\.[\w-]+)+")
 _CODE = re.compile(r"(?<![\w@./-])(?=[\w-]*\d)(?=[\w-]*[A-Z])[A-Z0-9]+(?:-[A-Z0-9]+)*(?![\w@])")
 _NUMBERED = re.compile(
-    r"\b([A-Za-z]+)(?: (?:no\.|number|id|ID))? #?(\d{1,9})(?![\w:%]|[.,/-]\d| ?(?:%|days?|cents?))"
+    r"\b([A-Za-z]+)(?: (?:no\.|number|id|ID))? #?(\d{1,9})"
+    r"(?![\w:%]|[.,/-]\d| ?%| (?!(?:is|was|has|does|goes|says)\b)[a-z]+s\b)"  # order 20 lamps
 )
 _HASHED = re.compile(r"#(\d{1,9})\b")
 _QUOTED = re.compile(r"[“\"]([^”\"\n]{2,60})[”\"]|(?<!\w)['‘]([A-Z][^'’\n]{1,60})['’](?!\w)")
@@ -96,10 +97,14 @@ def known_of(scenario: Scenario, tables: Mapping[str, Iterable[Row]], said: Iter
 
 
 def missing_in(task: Task, known: Known) -> Iterator[str]:
-    """A sentence for each thing that the instruction names and that is not there."""
+    """A sentence for each thing that the instruction names and that is not there.
+
+    Of a task without an oracle nobody knows what it wants made: only its numbers are looked for.
+    """
     own = Known({}, _own_texts(task))
-    told = task.instruction
-    for kind, text in _mentions(told, known):
+    for kind, text in dict.fromkeys(_mentions(task.instruction, known)):
+        if kind != "number" and task.kind == "open" and not task.oracle:
+            continue
         words = _words(text)
         if kind == "name" and task.kind == "decline":  # it may name who shall not be let in
             words = [word for word in words if known.has_name([word])] or words

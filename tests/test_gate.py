@@ -366,7 +366,7 @@ def test_reports_add_up(tmp_path: Path) -> None:
     assert not total.ok
     console = Console(width=100)
     with console.capture() as capture:
-        render([good, bad], console)
+        render([good, bad], total, console)
     text = capture.get()
     assert text.count("library ") == 2
     assert "kind library/blocked: a task of kind 'change' whose oracle changes no row" in text

@@ -28,10 +28,12 @@ def list_notes():
 @app.post("/notes", operation_id="add_note")
 def add_note(text: str):
     session = Session()
-    session.add(Note(text=text))
-    session.commit()
+    known = session.query(Note).filter(Note.text == text).count()
+    if not known:
+        session.add(Note(text=text))
+        session.commit()
     session.close()
-    return {"added": text}
+    return {"added": None if known else text}
 """
 )
 BROKEN = """
@@ -89,14 +91,15 @@ def found(report: Report) -> list[tuple[str, str]]:
 
 
 async def checked(pool: PlacedPool, scenario: Scenario) -> Report:
-    return await check_record(scenario, pool, GateSettings(probes=8))
+    return (await check_record(scenario, pool, GateSettings(probes=8))).report
 
 
 async def test_a_sound_record_passes(pool: PlacedPool) -> None:
     """Nothing is said against it; its tasks, tools and probes are counted."""
     report = await checked(pool, record())
     assert report.failures == ()
-    assert (report.worlds, report.tasks, report.tools, report.probes) == (1, 1, 2, 16)
+    assert (report.worlds, report.tasks, report.tools) == (1, 1, 2)
+    assert report.probes > 16
 
 
 @pytest.mark.parametrize(

@@ -43,6 +43,7 @@ POOL_FLAGS = (
 )
 RUN_FLAGS = (
     click.argument("scenarios", nargs=-1, metavar="[SCENARIO[:TASK]]..."),
+    click.option("--allow", metavar="FILE", help="Run only what `scenarios check` found sound."),
     click.option("-p", "--policy", type=choice("policy"), help="Who plays."),
     click.option("-m", "--model", help="The model's name, for policy openai."),
     click.option("--base-url", help="The model server's URL, as in http://localhost:8000/v1."),

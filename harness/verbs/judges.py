@@ -1,12 +1,11 @@
 """What the verbs are given of the judge by the roof, which alone knows both."""
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
 import msgspec
-from rich.console import Console
 
 from envpool.placed import PlacedPool
 from harness.config import Settings, judge_settings
@@ -34,12 +33,9 @@ class OpensCourt(Protocol):
 
 
 class Judges(msgspec.Struct, frozen=True):
-    """The judge and the quality gate. Reports are theirs; the verbs pass them on."""
+    """The judge."""
 
     court: OpensCourt
-    check: Callable[[Scenario, PlacedPool], Awaitable[Any]]  # a report of the gate
-    unreadable: Callable[[str, str], Any]  # the same for a package that cannot be read: name, why
-    tell_reports: Callable[[Sequence[Any], Console], tuple[Any, bool]]  # them as one; whether ok
 
     def court_of(self, settings: Settings) -> CourtOf:
         """What opens the judge of a run of these settings."""

@@ -11,10 +11,9 @@ from envpool.placed import PlacedPool
 from harness.bench import BenchReport, bare_outside_s, measure
 from harness.config import Settings, swept
 from harness.errors import SettingsError
-from harness.launch import CourtOf, described, finder, fresh_folder, launch, planned
+from harness.launch import CourtOf, described, fresh_folder, launch, planned
 from harness.log_reader import open_reader
 from harness.meters import Meters
-from harness.plan import chosen_tasks
 from harness.report import (
     RunReport,
     render_bench,
@@ -104,7 +103,7 @@ def _bench(judges: Judges, settings: Settings, output: Path | None) -> BenchRepo
 
 
 def _measured(judges: Judges, settings: Settings, folder: Path) -> BenchReport:
-    tasks = chosen_tasks(settings.scenarios, finder(settings))
+    tasks, _ = planned(settings)
     scenarios = list({scenario.digest: scenario for scenario, _ in tasks}.values())
 
     async def report(pool: PlacedPool, meters: Meters) -> BenchReport:

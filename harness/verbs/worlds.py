@@ -1,4 +1,4 @@
-"""The verbs about worlds: scenarios list, show and check, import, serve."""
+"""The verbs about worlds: scenarios list and show, import, serve."""
 
 import os
 import sys
@@ -27,11 +27,9 @@ from harness.launch import finder, pool_of
 from harness.process import allow_many_files, run
 from harness.show_world import WorldReport, render_world, world_report
 from harness.verbs.flags import JSON, console_of, pool_flags, write_json
-from harness.verbs.judges import Judges
 from scenarios.awm.importing import ImportReport, import_awm
 from scenarios.awm.records import CLOCK
 from scenarios.catalogue import listed
-from scenarios.errors import PackageError
 from scenarios.format import Scenario, Seeding
 
 
@@ -73,36 +71,6 @@ def show_scenario_command(name: str, json_file: str | None, **flags: Any) -> Non
 async def _about(settings: Settings, scenario: Scenario) -> WorldReport:
     async with pool_of(settings) as pool:
         return world_report(await pool.host(scenario))
-
-
-@scenarios_group.command("check")
-@click.argument("paths", nargs=-1, required=True, metavar="PATH...")
-@pool_flags
-@JSON
-@click.pass_obj
-def check_command(
-    judges: Judges, /, paths: Sequence[str], json_file: str | None, **flags: Any
-) -> None:
-    """Prove worlds: the quality gate. Ends with 1 when a check fails."""
-    reports = run(_checked, judges, resolve(None, flags), paths)
-    total, is_ok = judges.tell_reports(reports, console_of(json_file))
-    write_json(total, json_file)
-    if not is_ok:
-        sys.exit(1)
-
-
-async def _checked(judges: Judges, settings: Settings, paths: Sequence[str]) -> list[Any]:
-    find = finder(settings)
-    reports = []
-    async with pool_of(settings) as pool:
-        for path in paths:
-            try:
-                scenario = find(path)
-            except PackageError as exc:
-                reports.append(judges.unreadable(Path(path).name, str(exc)))
-            else:
-                reports.append(await judges.check(scenario, pool))
-    return reports
 
 
 # Import -----------------------------------------------------------------------------------------

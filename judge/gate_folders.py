@@ -1,0 +1,59 @@
+"""From what a user names to the worlds that are checked: packages, folders of them, records."""
+
+import tomllib
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from scenarios.awm.join import ENVS
+from scenarios.awm.records import AwmFolder
+from scenarios.errors import UnknownScenario
+from scenarios.format import FILES
+
+_SIGNS = (*FILES, "server.py")  # a folder with one of these is a package, or was to be one
+
+
+def worlds_in(names: Iterable[str]) -> list[str]:
+    """What the catalogue finds the worlds by; each once, in order.
+
+    A folder without a scenario.toml is a folder of packages, half-written ones included (hidden
+    ones, which nobody has finished, are not), or of AWM's jsonl files. Raises UnknownScenario for
+    a folder that holds none, and PackageError for a folder of records that lacks a file.
+    """
+    return list(dict.fromkeys(world for name in names for world in _worlds_of(name)))
+
+
+def _worlds_of(name: str) -> Iterator[str]:
+    folder = Path(name)
+    if not name or not _is_folder(folder) or _is_package(folder):
+        yield name
+    elif (folder / ENVS).is_file():
+        yield from (f"{folder}/{record}" for record in AwmFolder(folder).names())
+    else:
+        inner = sorted(path for path in folder.iterdir() if not path.name.startswith("."))
+        packages = [path for path in inner if path.is_dir() and _is_package(path)]
+        if not packages:
+            raise UnknownScenario(f"{folder}: there is no package in this folder")
+        yield from map(str, packages)
+
+
+def _is_folder(path: Path) -> bool:
+    try:
+        return path.is_dir()
+    except OSError:  # too long a name
+        return False
+
+
+def _is_package(folder: Path) -> bool:
+    return any((folder / name).is_file() for name in _SIGNS)
+
+
+def is_record(name: str) -> bool:
+    """Whether the catalogue would find an AWM record by this; False where it would find nothing."""
+    folder = Path(name)
+    if _is_folder(folder):
+        try:
+            text = (folder / "scenario.toml").read_text(encoding="utf-8")
+            return tomllib.loads(text).get("format") == "awm"
+        except (OSError, ValueError):
+            return False
+    return _is_folder(folder.parent) and (folder.parent / ENVS).is_file()

@@ -1,9 +1,6 @@
 """A world from its plan: setting, texts, tasks, verifiers. Pure but for the trial that it is
 given; the same plan and version give the same texts."""
 
-from collections.abc import Collection, Sequence
-from random import Random
-
 import msgspec
 
 from scenarios.generate.derive import Columns, verify_py
@@ -12,7 +9,7 @@ from scenarios.generate.features import Features
 from scenarios.generate.package import Package
 from scenarios.generate.plan import WorldPlan, sized
 from scenarios.generate.setting import Setting, setting_of
-from scenarios.generate.tasks import Drafting, MadeTask
+from scenarios.generate.tasks import Drafting
 from scenarios.generate.texts import package_of, tools_of
 from scenarios.generate.trial import Trial
 
@@ -34,11 +31,16 @@ def generate(plan: WorldPlan, trial: Trial) -> Made:
     setting = setting_of(plan)
     bare = package_of(setting)
     with trial(bare) as stage:
-        drafting = Drafting(setting, stage)
+        drafting = Drafting(setting, stage, sized(plan.knobs.tools, setting.maker.rng))
         made = drafting.tasks()
     if not made:
         raise ModuleError(f"world {plan.name!r}: none of its modules gives a sound task")
-    tools = _kept_tools(setting, made)
+    tools = [
+        name
+        for one in setting.modules
+        for name in one.tools
+        if setting.dressers[one.name].name(name) not in drafting.left_out
+    ]
     package = msgspec.structs.replace(
         bare,
         tools=tools_of(setting, tools),
@@ -66,26 +68,3 @@ def _columns(setting: Setting) -> dict[str, Columns]:
         }
         found[dressed] = Columns(table.has_id, refers, setting.noise.get(table.name, ()))
     return found
-
-
-def _kept_tools(setting: Setting, made: Sequence[MadeTask]) -> list[str]:
-    """The tools that the world keeps, in canonical words: all that tasks call, then others by
-    chance until the drawn number is reached."""
-    rng = Random(f"{setting.plan.seed} tools")
-    called = {call.name for one in made for call in one.task.oracle}
-    offered = [
-        (name, setting.dressers[one.name].name(name))
-        for one in setting.modules
-        for name in one.tools
-    ]
-    number = sized(setting.plan.knobs.tools, rng)
-    return _within(offered, called, number, rng)
-
-
-def _within(
-    offered: Sequence[tuple[str, str]], called: Collection[str], number: int, rng: Random
-) -> list[str]:
-    spare = [name for name, dressed in offered if dressed not in called]
-    rng.shuffle(spare)
-    left_out = set(spare[: max(0, len(offered) - number)])
-    return [name for name, _ in offered if name not in left_out]

@@ -1,6 +1,6 @@
 """A world's setting: its words, clock, parameters and seed rows, before it has tasks."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
 from random import Random
 from typing import Any
@@ -15,6 +15,8 @@ from scenarios.generate.plan import WorldPlan, sized
 from scenarios.generate.trades import Trade, trade
 from scenarios.generate.words import Dresser, Words, chosen
 
+_PASSES = 3
+_CLOSE = 0.07  # of the wanted number of rows
 _NOISE = (
     *("import_batch", "legacy_code", "shelf_mark", "source_file", "row_version", "locale_hint"),
     *("colour_tag", "sync_token", "review_flag", "old_serial"),
@@ -54,7 +56,6 @@ def setting_of(plan: WorldPlan) -> Setting:
     dressers = {one.name: Dresser(words, one.forms) for one in modules}
     parameters = _parameters(modules, rng)
     clock = _clock(rng)
-    wanted = sized(plan.knobs.rows, rng)
 
     def made(scale: float) -> Maker:
         maker = Maker(
@@ -72,7 +73,7 @@ def setting_of(plan: WorldPlan) -> Setting:
             one.rows(maker)
         return maker
 
-    maker = made(wanted / made(1.0).num_rows)  # how many rows modules make is known by doing it
+    maker = _fitted(made, sized(plan.knobs.rows, rng))
     return Setting(
         plan,
         about,
@@ -85,6 +86,17 @@ def setting_of(plan: WorldPlan) -> Setting:
         maker,
         _noise(modules, maker),
     )
+
+
+def _fitted(made: Callable[[float], Maker], wanted: int) -> Maker:
+    """A maker with about so many rows: how many modules make is known by having them made."""
+    scale, maker = 1.0, made(1.0)
+    for _ in range(_PASSES):
+        if abs(maker.num_rows - wanted) <= _CLOSE * wanted:
+            break
+        scale *= wanted / maker.num_rows
+        maker = made(scale)
+    return maker
 
 
 def _words(modules: tuple[Module, ...], about: Trade, rng: Random) -> dict[str, str]:

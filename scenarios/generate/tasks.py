@@ -18,7 +18,8 @@ from scenarios.generate.trial import Stage
 _ROUNDS = 8  # times that every draft function may be asked
 _TRIES = 6  # parts tried to lengthen a task
 _QUESTIONS = 0.25  # share of the tasks that begin with a question
-_LONG = 0.55  # spread of the number of calls: standard deviation of its logarithm
+_LONG = 0.6  # spread of the number of calls: standard deviation of its logarithm
+_SHORT = 0.85  # of the wanted length: the last part mostly goes beyond it
 
 Tried = tuple[Part, Shown]
 Pick = Callable[[Part], bool]
@@ -33,15 +34,21 @@ class MadeTask(msgspec.Struct, frozen=True):
 
 
 class Drafting:
-    """Makes the tasks of one world. `dropped` counts what was drafted in vain, by draft and why."""
+    """Makes the tasks of one world, with so many of its tools at most.
 
-    def __init__(self, setting: Setting, stage: Stage) -> None:
+    `dropped` counts what was drafted in vain, by draft and why; `left_out` are the tools that no
+    task calls and that the world shall not have, in the trade's words.
+    """
+
+    def __init__(self, setting: Setting, stage: Stage, num_tools: int) -> None:
         self._setting = setting
         self._stage = stage
         self._rng = setting.maker.rng
         self._pool: list[Tried] = []
         self._rounds = 0
         self._asked: set[str] = set()
+        self._num_tools = num_tools
+        self.left_out: frozenset[str] = frozenset()
         self.dropped: Counter[str] = Counter()
 
     def tasks(self) -> list[MadeTask]:
@@ -73,15 +80,30 @@ class Drafting:
                 if draft is None:
                     continue
                 part = part_of(draft, module.name, function.__name__, dresser, self._rng)
+                if not self.left_out.isdisjoint(_tools(part)):
+                    continue
                 shown = alone(self._stage, part)
                 if isinstance(shown, str):
                     self.dropped[f"{module.name}.{function.__name__}: {shown}"] += 1
                 elif part.ask not in self._asked:
                     self._asked.add(part.ask)
                     fresh.append((part, shown))
+        if self._rounds == 1:
+            self.left_out = self._spare_tools([part for part, _ in fresh])
         self._rng.shuffle(fresh)
-        self._pool += fresh
+        self._pool += [tried for tried in fresh if self.left_out.isdisjoint(_tools(tried[0]))]
         return True
+
+    def _spare_tools(self, parts: Sequence[Part]) -> frozenset[str]:
+        """What is to be left out of too many tools: such as few drafts call, by chance."""
+        setting = self._setting
+        tools = [
+            setting.dressers[one.name].name(name) for one in setting.modules for name in one.tools
+        ]
+        calls = Counter(name for part in parts for name in _tools(part))
+        self._rng.shuffle(tools)
+        tools.sort(key=lambda name: max(1, calls[name]))
+        return frozenset(tools[: max(0, len(tools) - self._num_tools)])
 
     def _take(self, fits: Pick) -> Tried | None:
         """The first part in the pool that fits, taken out of it."""
@@ -121,7 +143,7 @@ class Drafting:
         """The part with others, until the drawn number of calls is reached; None when it cannot
         be a task."""
         knobs, rng = self._setting.plan.knobs, self._rng
-        length = round(knobs.steps * rng.lognormvariate(0, _LONG))
+        length = round(_SHORT * knobs.steps * rng.lognormvariate(0, _LONG))
         if begun[0].later:
             length = max(length, len(begun[0].calls) + knobs.window)
         only = _companions(begun[0], rng)
@@ -213,6 +235,10 @@ def _about(parts: Sequence[Part]) -> str:
     more = [f"{len(parts) - 3} more"] if len(parts) > 3 else []
     text = ", then ".join((*names, *more))
     return f"{text[:1].upper()}{text[1:]}."
+
+
+def _tools(part: Part) -> set[str]:
+    return {call.name for call in part.calls}
 
 
 def _declines(part: Part) -> bool:

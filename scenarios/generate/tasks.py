@@ -18,8 +18,8 @@ from scenarios.generate.trial import Stage
 _ROUNDS = 8  # times that every draft function may be asked
 _TRIES = 6  # parts tried to lengthen a task
 _QUESTIONS = 0.25  # share of the tasks that begin with a question
-_LONG = 0.6  # spread of the number of calls: standard deviation of its logarithm
-_SHORT = 0.85  # of the wanted length: the last part mostly goes beyond it
+_LONG = 0.75  # spread of the number of calls: standard deviation of its logarithm
+_SHORT = 0.9  # of the wanted length: the last part mostly goes beyond it
 
 Tried = tuple[Part, Shown]
 Pick = Callable[[Part], bool]
@@ -176,9 +176,14 @@ class Drafting:
             last = parts[-1][0]
             self.dropped[f"{last.module}.{last.function}: {found}"] += 1
             return None
-        told = [fact[0] for part in found.parts for fact in part.facts]
-        if any(says(found.instruction, fact) for fact in told):
-            self.dropped["a task tells what it asks for"] += 1
+        facts = [
+            fact for part in found.parts if part.draft.kind == "question" for fact in part.facts
+        ]
+        if any(says(found.instruction, fact[0]) for fact in facts):
+            self.dropped["together: the task tells what it asks for"] += 1
+            return None
+        if any(_says_besides(found.answer, fact) for fact in facts):
+            self.dropped["together: an answer says a fact by chance"] += 1
             return None
         return found
 
@@ -227,6 +232,13 @@ class Drafting:
                 )
             ),
         )
+
+
+def _says_besides(answer: str, fact: tuple[str, ...]) -> bool:
+    """Whether an answer says a fact elsewhere too, as "2026-12-03" says 12: a wrong answer would
+    then pass."""
+    rest = answer.replace(fact[0], "")
+    return any(says(rest, wording) for wording in fact)
 
 
 def _about(parts: Sequence[Part]) -> str:

@@ -144,7 +144,7 @@ def colleague_to_move(maker: Maker) -> Draft | None:
 
 def when_back(maker: Maker) -> Draft | None:
     """The last day of somebody's absence."""
-    absence = maker.pick("absences")
+    absence = maker.pick("absences", lambda row: row["first_day"] < row["last_day"])
     if absence is None:
         return None
     employee = maker.get("employees", absence["employee_id"])

@@ -63,7 +63,7 @@ def _day_of(maker: Maker, index: int) -> int:
         return maker.rng.randrange(1, maker.parameters["APPOINTMENT_NOTICE_DAYS"])
     if index == 1:
         return -maker.rng.randrange(3, 30)
-    return 4 + 3 * index + maker.rng.randrange(3)
+    return 5 + (3 * index) % 36 + maker.rng.randrange(3)
 
 
 def _days_left(maker: Maker, appointment: Row) -> int:
@@ -101,7 +101,7 @@ def _is_mine(maker: Maker, appointment: Row) -> bool:
 
 def _new_begin(maker: Maker) -> str:
     """A begin on a day on which nobody has anything."""
-    return maker.ahead(maker.rng.randrange(42, 58), maker.rng.choice(_FULL_HOURS), 30)
+    return maker.ahead(maker.rng.randrange(44, 58), maker.rng.choice(_FULL_HOURS), 30)
 
 
 def _begin(starts_at: str) -> dict[str, str]:
@@ -287,8 +287,8 @@ def same_place(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask="Look up the place of the appointment “{appointment}” with {one}, and keep it in mind.",
-        later="Finally, plan an appointment with {other} at the same place, on {day} at {time} UTC, "
-        "{minutes} minutes long, with the subject “{subject}”.",
+        later="Finally, plan an appointment with {other} at the same place, on {day} at {time} "
+        "UTC, {minutes} minutes long, with the subject “{subject}”.",
         calls=(
             call("search_customers", query=one["name"]),
             call("find_appointments", customer_id=one["id"]),

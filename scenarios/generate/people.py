@@ -9,7 +9,6 @@ from functools import cache
 from random import Random
 
 import msgspec
-from faker import Faker
 
 _SIZE = 400  # entries of a pool
 _HOSTS = ("mailbay.example", "quickmail.example", "northpost.example", "pinemail.example")
@@ -50,6 +49,8 @@ class Pools(msgspec.Struct, frozen=True):
 @cache
 def pools_of(locale: str) -> Pools:
     """The pools of a locale such as "en_GB"; the same in every process."""
+    from faker import Faker  # 70 ms that only those shall wait for who make worlds
+
     faker = Faker(locale)
     faker.seed_instance(f"rehearsal {locale}")
 

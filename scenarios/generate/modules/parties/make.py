@@ -48,7 +48,7 @@ def customer_named(maker: Maker, customer: Row) -> Named:
     by = maker.one_of("name", "name", "email", "phone")
     text = {
         "name": "{customer}",
-        "email": "the customer with the e-mail address {customer}",
+        "email": "the customer with the e-mail {customer}",
         "phone": "the customer with the phone number {customer}",
     }[by]
     found = call("search_customers", query=customer[by])
@@ -70,21 +70,21 @@ def lookalikes(maker: Maker, customer: Row) -> tuple[tuple[str, int], ...]:
 
 
 def new_email(maker: Maker) -> Draft:
-    """A new e-mail address, at the own request."""
+    """A new e-mail, at the own request."""
     customer = some_customer(maker)
     who = customer_named(maker, customer)
     email = maker.person().email
     return Draft(
         kind="change",
         ask=(
-            f"Change the e-mail address of {who.text} to {{new}}, as they have asked us to.",
-            f"Please enter the new e-mail address {{new}} for {who.text}, who asked for it.",
+            f"Change the e-mail of {who.text} to {{new}}, as they have asked us to.",
+            f"Please enter the new e-mail {{new}} for {who.text}, who asked for it.",
         ),
         calls=(
             *who.calls,
             call("update_customer_contact", customer_id=customer["id"], email=email),
         ),
-        answer="The new e-mail address is {new}.",
+        answer="The new e-mail is {new}.",
         values={**who.values, "new": email},
         spare=lookalikes(maker, customer),
     )

@@ -23,7 +23,7 @@ def _active_customer(db: Db, customer_id: int) -> Row:
 
 
 def search_customers(db: Db, query: Text, limit: Limit = 20) -> list[Row]:
-    """Customers whose name, e-mail address or phone number contains the text."""
+    """Customers whose name, e-mail or phone number contains the text."""
     return db.all(
         "SELECT id, name, email, phone, status FROM customers"
         " WHERE name LIKE ?1 ESCAPE '\\' OR email LIKE ?1 ESCAPE '\\' OR phone LIKE ?1 ESCAPE '\\'"
@@ -61,7 +61,7 @@ def list_customer_notes(db: Db, customer_id: Id) -> list[Row]:
 def update_customer_contact(
     db: Db, customer_id: Id, email: Text | None = None, phone: Text | None = None
 ) -> Row:
-    """Change the e-mail address, the phone number or both of an active customer."""
+    """Change the e-mail, the phone number or both of an active customer."""
     customer = _active_customer(db, customer_id)
     new_email = customer["email"] if email is None else email.strip().lower()
     new_phone = customer["phone"] if phone is None else phone.strip()
@@ -69,10 +69,10 @@ def update_customer_contact(
         raise ToolError("Nothing would change.")
     name, _, host = new_email.partition("@")
     if not name or "." not in host or " " in new_email:
-        raise ToolError(f"{new_email!r} is not an e-mail address.")
+        raise ToolError(f"{new_email!r} is not an e-mail.")
     other = db.value("SELECT id FROM customers WHERE email = ? AND id <> ?", new_email, customer_id)
     if other is not None:
-        raise ToolError(f"Customer {other} has this e-mail address already.")
+        raise ToolError(f"Customer {other} has this e-mail already.")
     db.run(
         "UPDATE customers SET email = ?, phone = ? WHERE id = ?", new_email, new_phone, customer_id
     )

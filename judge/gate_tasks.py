@@ -4,7 +4,6 @@ from collections.abc import Sequence
 
 import msgspec
 
-from envpool.changes import net_changes
 from envpool.types import StoredState
 from harness.events import Judged, Label
 from harness.policies.mutants import Mutant
@@ -181,8 +180,3 @@ def _is_grave(notes: Notes, task: Task, note: MutantNote, found: Sequence[Mutant
     kinds = [kind for kind, word in _GRAVE.items() if word == group]
     survived = sum(other.kind in kinds for other in found)
     return survived > sum(notes.tried[task.id, kind] for kind in kinds) / 2
-
-
-def net_after(oracle: Played | None, changes: tuple[RowChange, ...]) -> tuple[RowChange, ...]:
-    """What differs from the start when a call made these changes after an oracle (None: alone)."""
-    return changes if oracle is None else net_changes([oracle.changes, changes])

@@ -9,10 +9,10 @@ from random import Random
 
 import msgspec
 
+from envpool.changes import net_changes
 from envpool.types import StoredState, ToolResult, ToolSpec
 from envpool.world import Lease, World
 from judge.gate_notes import GateSettings, Notes
-from judge.gate_tasks import net_after
 from judge.played import Fact, Played, told
 from judge.probe import Prober, absent_calls, bad_arguments, edge_calls, negative_calls
 from scenarios.api import RowChange
@@ -32,11 +32,19 @@ _WRITES = frozenset(  # without those that are nouns as well
 )
 
 
+class _Place(msgspec.Struct, frozen=True):
+    """A state on which calls are tried; each on a fork of the lease."""
+
+    lease: Lease
+    task: str = ""  # whose oracle led here; empty: nobody's
+    changes: tuple[RowChange, ...] = ()  # net, since the start
+
+
 class _Probe(msgspec.Struct, frozen=True):
     """One call, where it was made, and what came of it."""
 
     call: Call
-    place: Lease
+    lease: Lease
     fact: Fact
 
 
@@ -44,8 +52,7 @@ class _Base(msgspec.Struct, frozen=True):
     """A call that succeeds."""
 
     call: Call
-    place: Lease
-    task: str  # whose oracle was played there; empty: nobody's
+    place: _Place
     wrote: bool
 
 
@@ -58,35 +65,41 @@ class ToolChecks:
         self._world = world
         self._notes = notes
         self._settings = settings
-        self._oracles = oracles
-        self._start = world.lease()
+        self._start = _Place(world.lease())
+        self._oracles = [
+            _Place(played.lease, task, played.changes) for task, played in oracles.items()
+        ]
+        self._calls = [call for played in oracles.values() for call in played.calls]
         self._rng = Random(settings.seed)
+        self._prober = Prober(world, settings.seed)
         self._probes: list[_Probe] = []
         self._bases: dict[str, _Base] = {}  # by tool
-        self._states: dict[str, tuple[StoredState, tuple[RowChange, ...]]] = {}  # by digest
+        self._left: dict[str, _Place] = {}  # what probes left, by digest
         self._writes: dict[str, dict[str, Call]] = {}  # task -> tool -> a write after its oracle
 
     def check(self) -> None:
-        """Probe them all."""
-        prober = Prober(self._world, self._settings.seed)
+        """Probe them all; those that refused every call once more, on what the others left."""
         self._find_bases()
-        places = [("", self._start), *((name, one.lease) for name, one in self._oracles.items())]
         for tool in self._world.tools:
-            for _ in range(self._settings.probes):
-                task, lease = self._rng.choice(places)
-                self._try(prober.call(tool), lease, task)
+            self._try_some(tool, [self._start, *self._oracles])
+        left = list(self._left.values())
+        for tool in self._world.tools:
+            if left and tool.name not in self._notes.succeeded:
+                self._try_some(tool, left)
+        for tool in self._world.tools:
             if (base := self._bases.get(tool.name)) is not None:
                 self._check_edges(tool, base)
                 self._check_keys(tool, base)
-            self._check_bad(tool, base.call if base else prober.call(tool))
+            self._check_bad(tool, base.call if base else self._prober.call(tool))
             self._check_name(tool.name)
         for call, result in self._notes.broken.values():
             self._notes.fail("tool", f"{told(call)} breaks it: {result.text}")
 
     def states(self) -> list[tuple[StoredState, tuple[RowChange, ...]]]:
         """Some states that probes left, with what differs from the start."""
-        found = list(self._states.values())
-        return self._rng.sample(found, min(_STATES, len(found)))
+        found = list(self._left.values())
+        chosen = self._rng.sample(found, min(_STATES, len(found)))
+        return [(place.lease.state(), place.changes) for place in chosen]
 
     def disturbing(self, task_id: str) -> list[Call]:
         """Writes of different tools that the world accepts after a task's oracle."""
@@ -98,29 +111,28 @@ class ToolChecks:
         told_of: set[str] = set()
         for probe in self._probes:
             name = probe.call.name
-            if name not in told_of and _fact(self._made(probe.call, probe.place)) != probe.fact:
+            if name not in told_of and _fact(_made(probe.call, probe.lease)) != probe.fact:
                 told_of.add(name)
                 why = f"{told(probe.call)} gives something else when it is made again"
                 self._notes.fail("determinism", why)
 
-    def _made(self, call: Call, lease: Lease) -> ToolResult:
-        return lease.fork().call(call.name, call.arguments)
+    def _try_some(self, tool: ToolSpec, places: Sequence[_Place]) -> None:
+        for _ in range(self._settings.probes):
+            self._try(self._prober.call(tool), self._rng.choice(places))
 
-    def _try(self, call: Call, lease: Lease, task: str) -> ToolResult:
-        """One call on a fork of a lease; `task` is that whose oracle was played there."""
-        fork = lease.fork()
+    def _try(self, call: Call, place: _Place) -> None:
+        fork = place.lease.fork()
         result = fork.call(call.name, call.arguments)
         self._notes.probes += 1
         self._notes.called(call, result)
-        self._probes.append(_Probe(call, lease, _fact(result)))
+        self._probes.append(_Probe(call, place.lease, _fact(result)))
         if result.error is None:
-            self._keep_base(_Base(call, lease, task, bool(result.changes)))
+            self._keep_base(_Base(call, place, bool(result.changes)))
         if result.changes:
-            net = net_after(self._oracles.get(task), result.changes)
-            self._states.setdefault(fork.digest, (fork.state(), net))
-            if task:
-                self._writes.setdefault(task, {}).setdefault(call.name, call)
-        return result
+            net = net_changes([place.changes, result.changes])
+            self._left.setdefault(fork.digest, _Place(fork, changes=net))
+            if place.task:
+                self._writes.setdefault(place.task, {}).setdefault(call.name, call)
 
     def _keep_base(self, base: _Base) -> None:
         known = self._bases.get(base.call.name)
@@ -129,17 +141,16 @@ class ToolChecks:
 
     def _find_bases(self) -> None:
         """The oracles' own calls, where they succeed from the start: they make sense."""
-        for played in self._oracles.values():
-            for call in played.calls:
-                result = self._made(call, self._start)
-                if result.error is None:
-                    self._keep_base(_Base(call, self._start, "", bool(result.changes)))
+        for call in self._calls:
+            result = _made(call, self._start.lease)
+            if result.error is None:
+                self._keep_base(_Base(call, self._start, bool(result.changes)))
 
     def _check_edges(self, tool: ToolSpec, base: _Base) -> None:
         for call, _ in edge_calls(tool, base.call):
-            self._try(call, base.place, base.task)
+            self._try(call, base.place)
         if base.wrote:  # once more, for what may be there once only
-            after, call = base.place.fork(), base.call
+            after, call = base.place.lease.fork(), base.call
             after.call(call.name, call.arguments)
             self._notes.called(call, after.call(call.name, call.arguments))
             self._notes.probes += 1
@@ -151,7 +162,7 @@ class ToolChecks:
             (negative_calls(tool, base.call), "takes {name}={value}, and writes"),
         ):
             for call, name in calls:
-                result = self._made(call, base.place)
+                result = _made(call, base.place.lease)
                 self._notes.called(call, result)
                 self._notes.probes += 1
                 if base.wrote and result.changes:
@@ -161,7 +172,7 @@ class ToolChecks:
 
     def _check_bad(self, tool: ToolSpec, base: Call) -> None:
         for arguments, what in bad_arguments(tool, base):
-            result = self._start.fork().call(tool.name, arguments)
+            result = self._start.lease.fork().call(tool.name, arguments)
             self._notes.probes += 1
             if result.error != "arguments":
                 came = "succeeds" if result.error is None else f"gives {result.error}"
@@ -184,6 +195,10 @@ def unused(tools: Iterable[ToolSpec], oracles: Iterable[Sequence[Call]]) -> list
     """The tools that no oracle calls."""
     used = {call.name for calls in oracles for call in calls}
     return [tool.name for tool in tools if tool.name not in used]
+
+
+def _made(call: Call, lease: Lease) -> ToolResult:
+    return lease.fork().call(call.name, call.arguments)
 
 
 def _fact(result: ToolResult) -> Fact:

@@ -79,7 +79,8 @@ async def _checked(settings: Settings, paths: Sequence[str], jobs: int) -> list[
                         done()
                 return outcomes
 
-            outcomes = await anyio.to_thread.run_sync(work)
+            # When interrupted: the processes see their orders end, and follow.
+            outcomes = await anyio.to_thread.run_sync(work, abandon_on_cancel=True)
     return outcomes
 
 

@@ -27,9 +27,10 @@ def _new_id(after: State, table: str, **values: object) -> object:
     """The id of the new row that has these values; None when there is none."""
     for change in after.changes:
         row = change.after
-        if change.table == table and change.before is None and row is not None:
-            if all(row.get(name) == value for name, value in values.items()):
-                return row["id"]
+        if change.table != table or change.before is not None or row is None:
+            continue
+        if all(row.get(name) == value for name, value in values.items()):
+            return row["id"]
     return None
 '''
 

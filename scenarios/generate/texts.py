@@ -74,7 +74,8 @@ def tools_of(setting: Setting, kept: Collection[str] | None) -> str:
             rule = f"# --- {dresser.text(title).lower()} ".ljust(95, "-")
             blocks.append(f"{rule}\n\n\n{dresser.text(_joined(stays, texts))}")
     doc = f'"""The tools of {setting.business}. Rules that no tool enforces stand in policy.md."""'
-    return "\n\n\n".join((f"{doc}\n\n{blocks[0]}", *filter(None, blocks[1:]))) + "\n"
+    head = f"{doc}\n\n{blocks[0]}\n\n{blocks[1]}"  # the shared part begins with constants
+    return "\n\n\n".join((head, *blocks[2:])) + "\n"
 
 
 def _kept(code: Code, needed: Collection[str]) -> list[Piece]:

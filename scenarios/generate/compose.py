@@ -66,5 +66,6 @@ def _columns(setting: Setting) -> dict[str, Columns]:
             for name, column in table.columns.items()
             if column.refers
         }
-        found[dressed] = Columns(table.has_id, refers, setting.noise.get(table.name, ()))
+        ignored = tuple(map(dresser.name, setting.noise.get(table.name, ())))
+        found[dressed] = Columns(table.has_id, refers, ignored)
     return found

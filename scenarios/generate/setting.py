@@ -135,14 +135,14 @@ def _business(maker: Maker) -> str:
 
 
 def _noise(modules: tuple[Module, ...], maker: Maker) -> dict[str, tuple[str, ...]]:
-    """Useless columns for the first table of each module, with a value in each row."""
+    """Useless columns for the first table with ids of each module, with a value in each row."""
     found = {}
     for one in modules:
-        table = next(table for table in one.tables.values() if table.has_id)
-        names = maker.rng.sample(_NOISE, k=maker.knobs.noise)
-        found[table.name] = tuple(name for name in names if name not in table.columns)
-        for row in maker.rows(table.name):
-            row |= {name: maker.code(name[:2].upper(), 4) for name in found[table.name]}
+        for table in [table for table in one.tables.values() if table.has_id][:1]:
+            names = maker.rng.sample(_NOISE, k=maker.knobs.noise)
+            found[table.name] = tuple(name for name in names if name not in table.columns)
+            for row in maker.rows(table.name):
+                row |= {name: maker.code(name[:2].upper(), 4) for name in found[table.name]}
     return found
 
 

@@ -19,7 +19,7 @@ _ROUNDS = 8  # times that every draft function may be asked
 _TRIES = 6  # parts tried to lengthen a task
 _QUESTIONS = 0.25  # share of the tasks that begin with a question
 _LONG = 0.75  # spread of the number of calls: standard deviation of its logarithm
-_SHORT = 0.9  # of the wanted length: the last part mostly goes beyond it
+_SHORT = 0.9  # of the wanted length: the last part mostly goes beyond it_MOST = 3  # times the usual number of calls, at most
 
 Tried = tuple[Part, Shown]
 Pick = Callable[[Part], bool]
@@ -143,7 +143,7 @@ class Drafting:
         """The part with others, until the drawn number of calls is reached; None when it cannot
         be a task."""
         knobs, rng = self._setting.plan.knobs, self._rng
-        length = round(_SHORT * knobs.steps * rng.lognormvariate(0, _LONG))
+        length = round(knobs.steps * min(_MOST, _SHORT * rng.lognormvariate(0, _LONG)))
         if begun[0].later:
             length = max(length, len(begun[0].calls) + knobs.window)
         only = _companions(begun[0], rng)

@@ -37,8 +37,9 @@ def schema_of(setting: Setting) -> str:
         text = setting.dressers[one.name].text(one.schema)
         for table, names in setting.noise.items():
             if table in one.tables and names:
-                head = f"CREATE TABLE {setting.dressers[one.name].name(table)} (\n{_KEY}"
-                columns = "".join(f"  {name} TEXT,\n" for name in names)
+                dresser = setting.dressers[one.name]
+                head = f"CREATE TABLE {dresser.name(table)} (\n{_KEY}"
+                columns = "".join(f"  {dresser.name(name)} TEXT,\n" for name in names)
                 text = text.replace(head, head + columns)
         found.append(text)
     front = "-- Money is in hundredths, moments are ISO 8601 in UTC, days are YYYY-MM-DD.\n"

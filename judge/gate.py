@@ -183,10 +183,11 @@ class _Inspection:
                 fail("texts", fault, task)
             for fault in untold(task, oracles[task.id], start):
                 fail("oracle", fault, task)
-        schema = set(_SNAKE.findall(scenario.schema_sql))
-        for fault in unknown_names(
-            scenario.policy, world.tools, lambda name: name in schema or known.has_text(name)
-        ):
+        names = set(_SNAKE.findall(scenario.schema_sql))
+        names.update(
+            str(value) for table in rows.values() for row in table for value in row.values()
+        )
+        for fault in unknown_names(scenario.policy, world.tools, names):
             fail("texts", fault)
 
     def _check_determinism(self, oracles: Mapping[str, Played]) -> None:

@@ -2,7 +2,7 @@
 
 import ast
 import re
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from envpool.types import ToolSpec
@@ -51,13 +51,11 @@ def _is_read(function: ast.FunctionDef, name: str) -> bool:
     return False
 
 
-def unknown_names(
-    policy: str, tools: Sequence[ToolSpec], is_known: Callable[[str], bool]
-) -> Iterator[str]:
+def unknown_names(policy: str, tools: Sequence[ToolSpec], words: Collection[str]) -> Iterator[str]:
     """Names of tools, arguments, tables or columns in the texts that agents read, which nothing
     has. Only names between backticks that are written like code count.
 
-    `is_known` knows those of the database: tables, columns and words of its schema and rows.
+    `words` are those of the database: its tables, columns, constraints and values.
     """
     known = {tool.name for tool in tools}
     for tool in tools:
@@ -65,7 +63,7 @@ def unknown_names(
     texts = [("the policy", policy), *((tool.name, tool.description) for tool in tools)]
     for place, text in texts:
         for name in dict.fromkeys(_TICKED.findall(text)):
-            if name not in known and not is_known(name):
+            if name not in known and name not in words:
                 yield f"{place} names `{name}`, and there is no such tool, argument or column"
 
 

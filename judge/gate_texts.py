@@ -13,7 +13,7 @@ short text in quotes. Single names, and what stands in lower case, are not check
 """
 
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from judge.probe import singular
@@ -41,6 +41,9 @@ _CALENDAR = frozenset(
         *("september", "october", "november", "december", "monday", "tuesday", "wednesday"),
         *("thursday", "friday", "saturday", "sunday", "am", "pm", "utc", "gmt", "usd", "eur"),
     }
+)
+_SPEECH = frozenset(
+    {"i", "you", "we", "is", "are", "am", "not", "please", "sorry", "thank", "thanks"}
 )
 
 
@@ -84,6 +87,13 @@ class Known:
         found = [self._rows_of.get(word, set()) for word in words]
         return bool(set.intersection(*found)) if found else True
 
+    def has_names(self, words: Sequence[str]) -> bool:
+        """The same, or two names one after the other: "leave Ben Roth Emma"."""
+        cuts = range(1, len(words) if len(words) > 2 else 1)
+        return self.has_name(words) or any(
+            self.has_name(words[:cut]) and self.has_name(words[cut:]) for cut in cuts
+        )
+
     def is_entity(self, word: str) -> bool:
         """Whether the rows of some table are called so."""
         return word.casefold() in self._entities
@@ -106,11 +116,13 @@ def missing_in(task: Task, known: Known) -> Iterator[str]:
         if kind != "number" and task.kind == "open" and not task.oracle:
             continue
         words = _words(text)
-        if kind == "name" and task.kind == "decline":  # it may name who shall not be let in
+        if task.kind == "decline" and kind == "quoted name":
+            continue  # what shall not be made
+        if task.kind == "decline" and kind == "name":  # it may name who shall not be let in
             words = [word for word in words if known.has_name([word])] or words
         there = (
-            known.has_name(words) or own.has_name(words)
-            if kind == "name"
+            known.has_names(words) or own.has_name(words)
+            if kind.endswith("name")
             else known.has_text(text) or own.has_text(text)
             if kind in ("e-mail", "code")
             else known.has_number(int(text)) or own.has_number(int(text))
@@ -132,15 +144,17 @@ def _mentions(text: str, known: Known) -> Iterator[tuple[str, str]]:
     yield from (("number", number) for number in numbers if int(number) >= _SMALL)
     for double, single in _QUOTED.findall(rest):
         quoted = (double or single).strip(" .,!?")
-        if len(quoted.split()) <= 6 and quoted[:1].isupper():
-            yield "name", quoted
-    yield from (("name", name) for name in _names(rest))
+        if len(quoted.split()) <= 6 and quoted[:1].isupper() and _SPEECH.isdisjoint(_words(quoted)):
+            yield "quoted name", quoted
+    yield from (("name", name) for name in _names(rest, known))
 
 
-def _names(text: str) -> Iterator[str]:
+def _names(text: str, known: Known) -> Iterator[str]:
     """Capitalised words in a row. The first word of a sentence may be no part of a name, so it is
-    left out."""
+    left out where it makes no name that is known."""
     for found in _NAME.finditer(text):
+        if known.has_names(_words(re.sub(r"['’]s?\b", "", found[0]))):
+            continue
         begins = _SENTENCE.search(text[: found.start()]) is not None
         words = [re.sub(r"['’]s?$", "", word) for word in found[0].split()[begins:]]
         kept = [word for word in words if word.casefold() not in _CALENDAR]

@@ -10,18 +10,20 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-import msgspec
-
 from envpool.world import World
 from harness.policies.mistakes import is_id
 from judge.played import Played, told
 from scenarios.format import Task
 
+_SMALL = 10  # keys below are in so many texts that nothing is learned of them
+
 
 def known_from_the_start(world: World) -> str:
     """What an agent has read before it knows its task."""
     scenario = world.scenario
-    tools = msgspec.json.encode([(tool.description, tool.schema) for tool in world.tools]).decode()
+    tools = "\n".join(
+        f"{tool.description}\n{' '.join(_words(tool.schema))}" for tool in world.tools
+    )
     user = f"{scenario.user.id} {scenario.user.name} {scenario.user.role}"
     return "\n".join((scenario.policy, user, scenario.clock, tools))
 
@@ -41,8 +43,23 @@ def untold(task: Task, oracle: Played, start: str) -> Iterator[str]:
         read += "\n" + result.text.casefold()
 
 
+def _words(schema: Any) -> Iterator[str]:
+    """The words and values that a schema lists or describes; its bounds are no news of a row."""
+    if isinstance(schema, dict):
+        for key, value in schema.items():
+            if key in ("enum", "description", "const", "default"):
+                yield str(value)
+            else:
+                yield from _words(value)
+    elif isinstance(schema, list):
+        for item in schema:
+            yield from _words(item)
+
+
 def _is_key(name: str, value: Any) -> bool:
     if isinstance(value, bool) or not isinstance(value, int | str):
+        return False
+    if isinstance(value, int) and value < _SMALL:
         return False
     return is_id(name) or is_id(name.removesuffix("s"))
 

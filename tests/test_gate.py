@@ -386,3 +386,188 @@ def test_the_module_writes_json(tmp_path: Path, capsysbinary: pytest.CaptureFixt
     assert fields == {"world", "task", "check", "why"}
     assert main(["nowhere"]) == 2
     assert b"there is no scenario 'nowhere'" in capsysbinary.readouterr().err
+
+
+# What reading tells ---------------------------------------------------------------------------
+
+EMMA = "Anna Soll wants Emma for ten more days."
+READING = {
+    "e-mail": ("tasks", EMMA, f"{EMMA} Write to a.soll@example.com.", "texts", "'a.soll@example"),
+    "code": ("tasks", EMMA, f"{EMMA} It has the mark LB-7741.", "texts", "the code 'LB-7741'"),
+    "number": ("tasks", EMMA, "Loan 377 shall run ten more days.", "texts", "the number '377'"),
+    "name": ("tasks", EMMA, "Anna Zorn wants Emma for ten more days.", "texts", "'Zorn'"),
+    "mixture": ("tasks", EMMA, "Please leave Ben Soll Emma for ten more days.", "texts", "'Ben So"),
+    "quoted": (
+        "tasks",
+        EMMA,
+        f"{EMMA} I mean “The Waves”.",
+        "texts",
+        "the quoted name 'The Waves'",
+    ),
+    "untold": (
+        "tasks",
+        '    { name = "list_loans", arguments = { member_id = 2 } },\n'
+        '    { name = "renew_loan", arguments = { loan_id = 303, days = 10 } },\n',
+        '    { name = "find_member", arguments = { name = "Emma" } },\n'
+        '    { name = "renew_loan", arguments = { loan_id = 303, days = 10 } },\n',
+        "oracle",
+        "call 3, renew_loan(loan_id=303, days=10), passes loan_id=303, which neither",
+    ),
+}
+
+
+@pytest.mark.parametrize("fault", READING)
+def test_a_task_speaks_of_what_is_there(fault: str, tmp_path: Path) -> None:
+    """Addresses, codes, numbers and names that no row has are told, and keys that the oracle has
+    from nowhere."""
+    file, old, new, check, words = READING[fault]
+    failure = the_failure(checked(variant(tmp_path, **{file: (old, new)})))
+    assert (failure.task, failure.check) == ("renew-emma", check)
+    assert words in failure.why
+
+
+SPOKEN = (
+    "Ana Sol's loan no. 301, please. It must be 15 March.",
+    "On Monday Ben Roth called; lend 20 days.",
+    "Tell Carla Nunes that “I am sorry” and book 20 copies in.",
+    "Do not leave Ben Roth Emma. Ana Sol Ulysses has had.",
+    "Emma by Jane Austen, or 'Ulysses', for member 3.",
+)
+
+
+@pytest.mark.parametrize("text", SPOKEN)
+def test_what_is_there_may_be_spoken_of(text: str, tmp_path: Path) -> None:
+    """Names in the possessive, dates, counts and plain quotes are no false alarm."""
+    assert checked(variant(tmp_path, tasks=(EMMA, f"{EMMA} {text}"))).failures == ()
+
+
+def test_texts_name_tools_that_are_there(tmp_path: Path) -> None:
+    """Names between backticks in the policy and the descriptions must be those of something."""
+    policy = ("once.", "once: `renew_loan`, `fine_cents`, see `extend_loan`.")
+    tools = ('"""One member with status', '"""One member (see `list_people`) with status')
+    report = checked(variant(tmp_path, policy=policy, tools=tools))
+    said = "there is no such tool, argument or column"
+    assert [(failure.check, failure.why) for failure in report.failures] == [
+        ("texts", f"the policy names `extend_loan`, and {said}"),
+        ("texts", f"get_member names `list_people`, and {said}"),
+    ]
+
+
+# Tools ----------------------------------------------------------------------------------------
+
+PAY = "    fine = _member(db, member_id)"
+RENEW = '    due_on = db.value("SELECT date(?, ?)", loan["due_on"], f"+{days} days")'
+TOOLS = {
+    "edge": (
+        PAY,
+        f"    assert amount_cents < 1_000_000_000\n{PAY}",
+        ["tool"],
+        "amount_cents=1000000000, method='cash') breaks it",
+    ),
+    "twice": (
+        '    db.run("UPDATE members SET status = ? WHERE id = ?", status, member_id)\n',
+        '    old = db.value("SELECT status FROM members WHERE id = ?", member_id)\n'
+        "    assert old != status\n"
+        '    db.run("UPDATE members SET status = ? WHERE id = ?", status, member_id)\n',
+        ["tool"],
+        "breaks it: set_status failed with an internal error: AssertionError",
+    ),
+    "unread": (
+        "        method,\n        member_id,\n",
+        '        "card",\n        member_id,\n',
+        ["tool"],
+        "pay_fine never looks at its argument 'method'",
+    ),
+    "idle": (
+        '    db.run("UPDATE members SET status = ? WHERE id = ?", status, member_id)\n',
+        "",
+        ["tool"],
+        "set_status succeeds and changes nothing",
+    ),
+    "sly": (
+        '    """One member with status and fine (in cents)."""\n',
+        '    """One member with status and fine (in cents)."""\n'
+        '    db.run("UPDATE members SET paid_by = NULL WHERE id = ?", member_id)\n',
+        ["tool"],
+        "get_member is named like a question, and changes rows",
+    ),
+    "absent": (
+        '    _member(db, member_id)\n    db.run("UPDATE members SET status',
+        "    db.run(\"UPDATE members SET paid_by = 'card' WHERE id = 1\")\n"
+        '    db.run("UPDATE members SET status',
+        ["constraint"],
+        "set_status takes member_id=999999937, which no row has, and writes: set_status(",
+    ),
+    "negative": (
+        "    amount_cents: Annotated[int, msgspec.Meta(ge=1)],",
+        "    amount_cents: int,",
+        ["constraint"],
+        "pay_fine takes amount_cents=-350, and writes: pay_fine(member_id=2, amount_cents=-350,",
+    ),
+    "set order": (
+        RENEW,
+        f'{RENEW}\n    marks = ",".join({{str(loan_id), str(days)}})\n    assert marks',
+        ["determinism"],
+        "the order of a set differs from one process to the next; sort it",
+    ),
+    "global": (
+        '    _member(db, member_id)\n    db.run("UPDATE members SET status',
+        "    _SEEN.append(status)\n    if len(_SEEN) > 30:\n"
+        '        raise ToolError("Enough.")\n'
+        '    _member(db, member_id)\n    db.run("UPDATE members SET status',
+        ["determinism"],
+        "gives something else when it is made again",
+    ),
+}
+
+
+@pytest.mark.parametrize("fault", TOOLS)
+def test_faults_of_a_tool(fault: str, tmp_path: Path) -> None:
+    """Odd arguments, keys of no row, arguments that are not read, deeds that do nothing, questions
+    that do something, and memory between episodes are told, of unused tools too."""
+    old, new, checks, words = TOOLS[fault]
+    folder = variant(tmp_path, tools=(old, new))
+    if fault == "global":
+        path = folder / "tools.py"
+        path.write_text(path.read_text().replace("Days = ", "_SEEN: list[str] = []\nDays = ", 1))
+    report = checked(folder)
+    assert any(words in failure.why for failure in report.failures), report.failures
+    assert sorted({failure.check for failure in report.failures if not failure.task}) == checks
+
+
+def test_verifiers_that_miss_what_is_grave(tmp_path: Path) -> None:
+    """A task most of whose unwanted writes go unseen fails, however few they are in the world."""
+    lax = (
+        '    check.updated("loans", 303, due_on="2026-04-01")\n    check.nothing_else()',
+        '    check.updated("loans", 303, due_on="2026-04-01")',
+    )
+    failure = the_failure(checked(variant(tmp_path, verify=lax)))
+    assert (failure.task, failure.check) == ("renew-emma", "mutants")
+    assert "an unwanted " in failure.why
+
+
+def test_a_verifier_that_remembers(tmp_path: Path) -> None:
+    """One that says something else after it has judged others is found at the end."""
+    old = '    check.answer_has("302")'
+    new = (
+        '    asked = overdue.__dict__.setdefault("asked", [])\n    asked.append(1)\n'
+        '    check.goal("asked", True, "", str(len(asked) > 20))\n' + old
+    )
+    report = checked(variant(tmp_path, verify=(old, new)))
+    assert [(failure.task, failure.check, failure.why) for failure in report.failures] == [
+        ("overdue", "verifier", "it gives other findings after it has judged others")
+    ]
+
+
+def test_a_verifier_takes_any_answer(tmp_path: Path) -> None:
+    """Odd answers must not break it."""
+    old = '    check.answer_has("302")'
+    new = '    assert "{" not in answer\n' + old
+    [failure] = checked(variant(tmp_path, verify=(old, new))).failures
+    assert failure.why.startswith("after the answer '{}': verifier 'overdue'")
+
+
+def test_unused_tools_are_told(tmp_path: Path) -> None:
+    """A tool that no oracle calls is listed; that is no failure."""
+    report = check_scenario(LIBRARY, FAST)
+    assert (report.ok, report.unused) == (True, ("library.set_status",))

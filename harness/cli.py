@@ -23,7 +23,7 @@ from judge.errors import JudgeError
 from judge.evidence import scene_of
 from judge.opening import open_court
 from judge.rewards import PROFILES
-from judge.verbs import gate, judging, reliability
+from judge.verbs import gate, generate, judging, reliability, synthesise
 from scenarios.errors import ScenarioError
 from scenarios.format import Scenario
 
@@ -101,6 +101,8 @@ for _verb in (
     reliability.label_command,
     look.export_command,
     look.watch_command,
+    generate.generate_command,
+    synthesise.synthesise_command,
     worlds.scenarios_group,
     worlds.import_group,
     worlds.serve_command,

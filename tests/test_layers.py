@@ -36,8 +36,10 @@ LIBRARIES = {
     "click": {
         *("harness.cli", "harness.verbs.flags", "harness.verbs.look"),
         *("harness.verbs.play", "harness.verbs.worlds", "judge.verbs.common"),
-        *("judge.verbs.judging", "judge.verbs.reliability"),
+        *("judge.verbs.gate", "judge.verbs.generate", "judge.verbs.judging"),
+        *("judge.verbs.reliability", "judge.verbs.synthesise"),
     },
+    "faker": {"scenarios.generate.people"},
     "fastapi": {
         *("envpool.hosting.app", "envpool.hosting.listing", "envpool.hosting.older"),
         *("envpool.hosting.routes", "envpool.hosting.survey"),
@@ -55,7 +57,10 @@ LIBRARIES = {
     "sqlalchemy": {"envpool.hosting.engine", "envpool.hosting.survey"},
     "starlette": {"envpool.hosting.routes"},
     "time_machine": {"envpool.hosting.clock"},
-    "tomli_w": {"harness.config", "harness.judge_settings", "scenarios.awm.package"},
+    "tomli_w": {
+        *("harness.config", "harness.judge_settings", "scenarios.awm.package"),
+        *("scenarios.synth.folder", "scenarios.synth.package"),
+    },
     "torch": set(),
     "uvicorn": {"envpool.hosting.app", "envpool.remote.server"},
     "uvloop": set(),
@@ -73,6 +78,7 @@ LATE = {
     ("harness.launch", "envpool.remote.client"),
     ("harness.policies.chat_client", "harness.policies.openai_package"),
     ("harness.verbs.worlds", "envpool.remote.server"),
+    ("scenarios.generate.people", "faker"),
 }
 
 Import = tuple[str, str, bool]  # who, what, whether it stands at the top

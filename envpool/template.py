@@ -175,7 +175,8 @@ def _statements(script: str) -> Iterator[tuple[int, str]]:
             pending += ";"
     rest = pending.rstrip("; \n\t")
     if rest.strip():
-        yield start, rest.strip()
+        leading = len(rest) - len(rest.lstrip())
+        yield start + rest[:leading].count("\n"), rest.strip()
 
 
 def _run_script(connection: apsw.Connection, path: Path, script: str) -> None:
@@ -202,11 +203,13 @@ def _check_foreign_keys(connection: apsw.Connection, folder: Path) -> None:
     except apsw.Error as exc:  # a reference to columns that are no key
         raise SeedError(f"{folder / 'schema.sql'}: {exc}") from exc
     if broken:
-        told = [
-            f"{'a row' if rowid is None else f'row {rowid}'} of {table} refers to no row of {parent}"
-            for table, rowid, parent, _ in broken[:_TOLD_ROWS]
-        ]
-        raise SeedError(f"{folder / 'data.sql'}: {'; '.join(told)}")
+        told = "; ".join(_orphan(*row) for row in broken[:_TOLD_ROWS])
+        raise SeedError(f"{folder / 'data.sql'}: {told}")
+
+
+def _orphan(table: str, rowid: int | None, parent: str, _: int) -> str:
+    row = "a row" if rowid is None else f"row {rowid}"
+    return f"{row} of {table} refers to no row of {parent}"
 
 
 def _check_columns(connection: apsw.Connection, path: Path) -> None:

@@ -25,6 +25,8 @@ from scenarios.synth.run import MAY_CHANGE, SynthesisSettings, Told, synthesise
 from scenarios.synth.seeds import read_seeds
 from scenarios.synth.stages import Sizes
 
+_CALL_SECONDS = 10.0  # for one call of a tool that is tried out, or one verifier
+
 
 class Asked(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What the command line asks for."""
@@ -109,7 +111,9 @@ async def run_synthesis(asked: Asked, told: Told) -> Report:
             embeddings=asked.embeddings,
         )
         await stack.enter_async_context(author)
-        workers = WorkerSettings(workers=asked.workers, sandbox=asked.sandbox)
+        workers = WorkerSettings(
+            workers=asked.workers, sandbox=asked.sandbox, call_deadline=_CALL_SECONDS
+        )
         pool = await stack.enter_async_context(PlacedPool(workers, isolate=True))
         await pool.start()
         report = await synthesise(

@@ -43,10 +43,23 @@ class Writes:
     )
     usage: Mapping[str, int] | None = None  # None: the server's own
     asked: Counter[tuple[str, str]] = field(default_factory=Counter)
+    halt: str = ""  # the stage that is never answered
+    _halted: int = 0
+    _changed: asyncio.Condition = field(default_factory=asyncio.Condition)
+
+    async def halted(self, number: int) -> None:
+        """Wait until so many requests wait for an answer that never comes."""
+        async with self._changed:
+            await self._changed.wait_for(lambda: self._halted >= number)
 
     async def perform(self, asked: Asked, writer: asyncio.StreamWriter) -> bool:
         if asked.path.endswith("/embeddings"):
             return _embed(asked, writer)
+        if self.halt and f"Stage: {self.halt}." in asked.body["messages"][0]["content"]:
+            async with self._changed:
+                self._halted += 1
+                self._changed.notify_all()
+            await asyncio.Event().wait()
         says = self._solve(asked.body) if asked.body.get("tools") else self._write(asked.body)
         body = says.completion()
         if self.usage is not None:

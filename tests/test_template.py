@@ -54,6 +54,10 @@ _FAULTS = {
         {"data_sql": "INSERT INTO journal VALUES ('x"},
         "data.sql: line 1: unrecognized token: \"'x\" in: INSERT INTO journal VALUES ('x",
     ),
+    "an open text further down": (
+        {"data_sql": "DELETE FROM journal;\n\nINSERT INTO journal VALUES ('x\\'y');\n"},
+        "data.sql: line 3: near \"y\": syntax error in: INSERT INTO journal VALUES ('x\\'y')",
+    ),
     "a broken rule": (
         {"data_sql": "INSERT INTO accounts (name, balance) VALUES ('x', -1);"},
         "data.sql: line 1: CHECK constraint failed: balance >= 0 in: "
@@ -68,9 +72,9 @@ _FAULTS = {
         {
             "schema_sql": "CREATE TABLE a (id INTEGER PRIMARY KEY);"
             "CREATE TABLE b (a REFERENCES a DEFERRABLE INITIALLY DEFERRED);",
-            "data_sql": "INSERT INTO b VALUES (7);",
+            "data_sql": "INSERT INTO b VALUES (7), (8);",
         },
-        "data.sql: row 1 of b refers to no row of a",
+        "data.sql: row 1 of b refers to no row of a; row 2 of b refers to no row of a",
     ),
     "a reference to no key": (
         {"schema_sql": "CREATE TABLE a (n); CREATE TABLE b (n REFERENCES a (n));", "data_sql": ""},

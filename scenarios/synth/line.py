@@ -13,7 +13,7 @@ from scenarios.synth.drafts import Brief, Draft, Idea, Proven, TaskDraft, ToolDr
 from scenarios.synth.folder import Folder, Record, digest_of, value_of
 from scenarios.synth.ideas import side_by_side
 from scenarios.synth.package import texts_of, write
-from scenarios.synth.parts import Author, Bench
+from scenarios.synth.parts import Author, Bench, Unhostable
 from scenarios.synth.prompts import Prompts
 from scenarios.synth.proving import ProvingStage
 from scenarios.synth.stages import DataStage, SchemaStage, Sizes, TasksStage, ToolsStage
@@ -127,9 +127,12 @@ class Line:
             why = f"{len(proven)} of {len(found)} tasks could be proved"
             raise _Failed("verify", f"{why}: {dropped[0].why}" if dropped else why)
         draft = msgspec.structs.replace(draft, proven=proven)
-        scenario = write(self._shop.folder.worlds / self._idea.key, texts_of(draft))
-        async with self._shop.bench.host(scenario) as hosted:
-            rows = sum(map(len, hosted.rows().values()))
+        try:
+            scenario = write(self._shop.folder.worlds / self._idea.key, texts_of(draft))
+            async with self._shop.bench.host(scenario) as hosted:
+                rows = sum(map(len, hosted.rows().values()))
+        except Unhostable as exc:
+            raise _Failed("verify", exc.reason) from exc
         used = {call.name for each in proven for call in each.oracle}
         names = [tool.name for tool in draft.tools]
         return World(

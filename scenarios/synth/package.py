@@ -13,9 +13,10 @@ from typing import Any
 import msgspec
 import tomli_w
 
-from scenarios.errors import SynthesisError
+from scenarios.errors import PackageError, SynthesisError
 from scenarios.format import Scenario, read
 from scenarios.synth.drafts import Draft, Proven, TaskDraft
+from scenarios.synth.parts import Unhostable
 
 CLOCK = "2026-03-14T09:30:00Z"
 VERSION = "1.0.0"
@@ -136,7 +137,7 @@ def merged_python(sources: Sequence[str]) -> str:
 
 def write(folder: Path, texts: dict[str, str]) -> Scenario:
     """Write a package in place of one that may be there, and read it. Raises SynthesisError when it
-    cannot be written, PackageError when it is not sound."""
+    cannot be written, Unhostable when it cannot be read."""
     fresh, old = (
         folder.with_name(f".{folder.name}.{os.getpid()}.{word}") for word in ("new", "old")
     )
@@ -152,4 +153,7 @@ def write(folder: Path, texts: dict[str, str]) -> Scenario:
     finally:
         for left in (fresh, old):
             shutil.rmtree(left, ignore_errors=True)
-    return read(folder)
+    try:
+        return read(folder)
+    except PackageError as exc:
+        raise Unhostable("host", str(exc).replace(f"{folder}/", "")) from exc

@@ -9,6 +9,7 @@ from scenarios.synth.drafts import Draft
 from scenarios.synth.package import Script, script_of, texts_of, write
 from scenarios.synth.parts import Bench, Unhostable
 
+_REFERENCE = "FOREIGN KEY constraint failed"
 _MOST = 20  # statements that fail and are told at once
 _PLACE = re.compile(r"(schema|data)\.sql: (?:line (\d+): )?(.*)", re.S)
 
@@ -37,17 +38,22 @@ async def statement_faults(bench: Bench, draft: Draft, folder: Path) -> list[Sta
         scenario = write(folder, texts)
         try:
             async with bench.host(scenario):
-                return faults
+                return _causes(faults)
         except Unhostable as exc:
             if exc.kind != "seed":
                 raise
             fault = _located(exc.reason, scripts)
         if not fault.number:
-            # With statements set aside, rows that refer to theirs are no fault of their own.
-            return faults or [fault]
+            return _causes(faults) or [fault]
         faults.append(fault)
         statements[fault.file][fault.number - 1] = ""
-    return faults
+    return _causes(faults)
+
+
+def _causes(faults: list[StatementFault]) -> list[StatementFault]:
+    """The faults without references that lead nowhere, unless there are no others: the rows that
+    they refer to may stand in a statement that was set aside."""
+    return [fault for fault in faults if _REFERENCE not in fault.error] or faults
 
 
 def _located(reason: str, scripts: dict[str, Script]) -> StatementFault:

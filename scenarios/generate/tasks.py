@@ -1,5 +1,6 @@
 """The tasks of a world: parts are drafted, tried, and joined until the wanted length is reached."""
 
+import re
 from collections import Counter
 from collections.abc import Callable, Sequence
 from random import Random
@@ -183,7 +184,7 @@ class Drafting:
         if any(says(found.instruction, fact[0]) for fact in facts):
             self.dropped["together: the task tells what it asks for"] += 1
             return None
-        if any(_says_besides(found.answer, fact) for fact in facts):
+        if any(_says_besides(found.parts, fact) for fact in facts):
             self.dropped["together: an answer says a fact by chance"] += 1
             return None
         return found
@@ -235,11 +236,18 @@ class Drafting:
         )
 
 
-def _says_besides(answer: str, fact: tuple[str, ...]) -> bool:
-    """Whether an answer says a fact elsewhere too, as "2026-12-03" says 12: a wrong answer would
+def _says_besides(parts: Sequence[Part], fact: tuple[str, ...]) -> bool:
+    """Whether the answers say a fact elsewhere too, as "2026-12-03" says 12: a wrong answer would
     then pass."""
-    rest = answer.replace(fact[0], "")
+    rest = " ".join(
+        _once_less(part.answer, fact[0]) if fact in part.facts else part.answer for part in parts
+    )
     return any(says(rest, wording) for wording in fact)
+
+
+def _once_less(answer: str, fact: str) -> str:
+    """The answer without the first place that has the fact as a whole word."""
+    return re.sub(rf"(?<!\w){re.escape(fact)}(?!\w)", "", answer, count=1)
 
 
 def _about(parts: Sequence[Part]) -> str:

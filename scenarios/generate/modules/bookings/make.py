@@ -164,7 +164,7 @@ def _look_at(slot: Row, *, first: str = "", last: str = "") -> tuple[Call, Call]
 
 def new_booking(maker: Maker) -> Draft | None:
     """A slot is told by its resource and its day."""
-    num_people = maker.rng.randrange(1, 4)
+    num_people = maker.rng.randrange(2, 5)
     customer, slot = some_customer(maker), _some_slot(maker, num_people)
     if slot is None or not _can_book(maker, customer):
         return None
@@ -329,32 +329,32 @@ def resource_to_close(maker: Maker) -> Draft | None:
     return taking(maker, "supervisor", draft)
 
 
-def same_size(maker: Maker) -> Draft | None:
-    """A memory task: as many people as in a former booking."""
+def same_customer(maker: Maker) -> Draft | None:
+    """A memory task: whose booking it is that is looked up first gets another one at the end."""
     former = maker.pick("bookings")
     assert former is not None, "there are bookings"
-    customer, slot = some_customer(maker), _some_slot(maker, former["num_people"])
+    customer, size = maker.get("customers", former["customer_id"]), maker.rng.randrange(2, 5)
+    slot = _some_slot(maker, size)
     if slot is None or not _can_book(maker, customer):
         return None
-    make = {"slot_id": slot["id"], "customer_id": customer["id"]}
+    make = {"slot_id": slot["id"], "customer_id": customer["id"], "num_people": size}
     return Draft(
         kind="change",
-        ask="Look up for how many people the booking {reference} is, and remember the number.",
-        later="Finally, make a booking for as many people as that: {resource} on {day}, in the "
-        "name of {customer}.",
+        ask="Look up whose booking {reference} is, and keep it in mind.",
+        later="Finally, make another booking for the same customer: {resource} on {day}, for "
+        "{size} people in all.",
         calls=(
             call("find_bookings", reference=former["reference"]),
-            call("search_customers", query=customer["name"]),
             *_look_at(slot),
-            call("create_booking", **make, num_people=former["num_people"]),
+            call("create_booking", **make),
         ),
         hold=1,
-        answer="The booking is made, for as many people.",
+        answer="The booking of {resource} on {day} is made, for the same customer.",
         values={
             "reference": former["reference"],
             "resource": maker.get("resources", slot["resource_id"])["name"],
             "day": slot["starts_at"][:10],
-            "customer": customer["name"],
+            "size": size,
         },
     )
 
@@ -469,7 +469,7 @@ DRAFTS = (
     other_size,
     booking_to_cancel,
     resource_to_close,
-    same_size,
+    same_customer,
     how_much_room,
     when_next,
     too_late,

@@ -210,7 +210,7 @@ def to_reply(maker: Maker) -> Draft | None:
     word = maker.one_of("grateful", "thankful", "delighted")
     return Draft(
         kind="change",
-        ask=f"Answer {what.text} in a friendly sentence with the word “{{word}}” in it.",
+        ask=f"Answer {what.text}; one friendly sentence with the word “{{word}}” in it will do.",
         calls=(
             *what.calls,
             call("post_reply", review_id=review["id"], body=f"We are {word} for your words."),
@@ -339,9 +339,9 @@ def written_when(maker: Maker) -> Draft | None:
     look = call("get_review", review_id=review["id"])
     return Draft(
         kind="question",
-        ask=f"On which day was {what.text} written?",
+        ask=f"What is the date of {what.text}?",
         calls=with_look(what.calls, look),
-        answer="It was written on {day}.",
+        answer="It is dated {day}.",
         values={**what.values, "day": day_of(review["written_on"])},
     )
 

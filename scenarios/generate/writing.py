@@ -10,9 +10,12 @@ that looks whole; a rerun of the same order makes what is missing or was altered
 extended (more worlds), but two orders do not share a folder.
 """
 
+import hashlib
 import os
 import shutil
 from collections.abc import Iterable, Sequence
+from functools import cache
+from importlib.metadata import version
 from pathlib import Path
 
 import msgspec
@@ -30,6 +33,18 @@ MANIFEST = "generated.json"
 _PART = ".part"  # how the name of a folder ends that is being written
 
 
+@cache
+def generator() -> str:
+    """What makes the worlds: our version, a digest of our sources, and Faker's version. Another
+    one gives other bytes."""
+    folder = Path(__file__).parent
+    total = hashlib.blake2b(digest_size=6)
+    for path in sorted(folder.rglob("*")):
+        if path.suffix in (".py", ".toml", ".sql", ".md"):
+            total.update(f"{path.relative_to(folder).as_posix()}\0".encode() + path.read_bytes())
+    return f"{VERSION}, sources {total.hexdigest()}, Faker {version('faker')}"
+
+
 class Order(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What was asked for, without how many."""
 
@@ -38,7 +53,7 @@ class Order(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     trades: tuple[str, ...] = ()  # empty: all of the split
     modules: tuple[str, ...] = ()  # in every world
     split: Split | None = None
-    version: str = VERSION
+    generator: str = msgspec.field(default_factory=generator)
 
 
 class Record(msgspec.Struct, frozen=True):

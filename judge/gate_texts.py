@@ -5,7 +5,7 @@ Looked for in a task's instruction:
     e-mail    ann@example.com                     somewhere in the data
     code      ORD-1042, QF2071X                   somewhere in the data
     number    order 1042, member no. 7, #1042     a value of the data
-    name      Anna Soll, "Blue Lamp"              the words of one row
+    name      Anna Soll, "The Waves"              the words of one row
 
 What the oracle passes to a tool or looks for, what the policy and the tools say, and the moment
 and the user of the world are there, too. Names are two or more capitalised words in a row, or a
@@ -34,6 +34,7 @@ _NAME = re.compile(
 )
 _WORD = re.compile(r"[^\W_]+")
 _SENTENCE = re.compile(r"(?:^|[.!?:;]['\"”’)]*\s+|\n\s*)$")
+_SHORT, _FEW = 3, 6  # letters of a word that needs no capital, words of a name
 _SMALL = 10  # numbers below are mostly counts: "order 2 lamps"
 _CALENDAR = frozenset(
     {
@@ -41,9 +42,6 @@ _CALENDAR = frozenset(
         *("september", "october", "november", "december", "monday", "tuesday", "wednesday"),
         *("thursday", "friday", "saturday", "sunday", "am", "pm", "utc", "gmt", "usd", "eur"),
     }
-)
-_SPEECH = frozenset(
-    {"i", "you", "we", "is", "are", "am", "not", "please", "sorry", "thank", "thanks"}
 )
 
 
@@ -144,9 +142,16 @@ def _mentions(text: str, known: Known) -> Iterator[tuple[str, str]]:
     yield from (("number", number) for number in numbers if int(number) >= _SMALL)
     for double, single in _QUOTED.findall(rest):
         quoted = (double or single).strip(" .,!?")
-        if len(quoted.split()) <= 6 and quoted[:1].isupper() and _SPEECH.isdisjoint(_words(quoted)):
+        if _is_title(quoted):
             yield "quoted name", quoted
-    yield from (("name", name) for name in _names(rest, known))
+    yield from (("name", name) for name in _names(_QUOTED.sub(" … ", rest), known))
+
+
+def _is_title(quoted: str) -> bool:
+    """Whether a quoted text is a name, and no speech: a few words, all but the short ones with
+    capitals."""
+    words = [word for word in quoted.split() if len(word) > _SHORT]
+    return 0 < len(words) <= _FEW and all(word[0].isupper() for word in words)
 
 
 def _names(text: str, known: Known) -> Iterator[str]:

@@ -46,6 +46,24 @@ PICKY = """
 def get_note(note_id: int):
     raise HTTPException(404)
 """
+RUDE = """
+@app.post("/rude", operation_id="add_rudely")
+def add_rudely(text: str):
+    session = Session()
+    session.add(Note(text=text))
+    session.commit()
+    session.close()
+    return {"added": text}
+"""
+CARELESS = """
+@app.post("/copies", operation_id="copy_note")
+def copy_note(note_id: int):
+    session = Session()
+    session.add(Note(text=f"copy of {note_id}, {session.query(Note).count()}"))
+    session.commit()
+    session.close()
+    return {"copied": note_id}
+"""
 ODD = """
 @app.get("/odd", operation_id="odd")
 def odd():
@@ -118,16 +136,26 @@ async def test_a_sound_record_passes(pool: PlacedPool) -> None:
         ({"verifier": AwmVerifier(sql=RAISES, code=HAS % "tea")}, ("verifier", "t0"), "orders"),
         ({"verifier": AwmVerifier()}, ("verifier", "t0"), "no verifier"),
         ({"code": BROKEN}, ("tool", ""), "every call of broken fails"),
+        ({"code": RUDE}, ("constraint", ""), "calls of add_rudely fail inside; add_rudely("),
+        (
+            {"code": CARELESS},
+            ("constraint", ""),
+            "copy_note takes note_id=999999937, which no row has, and writes: copy_note(",
+        ),
         ({"code": "\n1 / 0\n"}, ("package", ""), "ZeroDivisionError"),
         ({"code": ODD}, ("tool", ""), "/proc/self/stat"),
     ],
-    ids=["seed", "noop", "raises", "missing", "broken", "import", "forbidden"],
+    ids=[
+        *("seed", "noop", "raises", "missing", "broken", "rude", "careless", "import"),
+        "forbidden",
+    ],
 )
 async def test_a_fault_is_named(
     pool: PlacedPool, fault: dict[str, Any], expected: tuple[str, str], why: str
 ) -> None:
     """Rows lost, a target that is there already, verifiers that raise or are not there, tools that
-    always fail, code that cannot be hosted or does what it may not."""
+    always fail, that break on some calls or take keys of no row, code that cannot be hosted or does
+    what it may not."""
     report = await checked(pool, record(**fault))
     assert found(report) == [expected]
     assert why in report.failures[0].why
@@ -137,3 +165,14 @@ async def test_a_tool_that_refuses_is_not_broken(pool: PlacedPool) -> None:
     """A tool whose every call is refused is listed as unreached."""
     report = await checked(pool, record(code=PICKY))
     assert (report.failures, report.unreached) == ((), ("small.get_note",))
+
+
+async def test_an_instruction_names_rows_that_are_there(pool: PlacedPool) -> None:
+    """The number of a row that is nowhere is told; what a task may want made is not looked for."""
+    scenario = record()
+    (task,) = scenario.tasks
+    told = 'Delete note 4711 and add one "The Waves" of a.soll@example.com.'
+    tasks = (msgspec.structs.replace(task, instruction=told),)
+    report = await checked(pool, msgspec.structs.replace(scenario, tasks=tasks))
+    assert found(report) == [("texts", "t0")]
+    assert report.failures[0].why.startswith("it names the number '4711', which is nowhere")

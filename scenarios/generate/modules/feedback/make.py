@@ -182,14 +182,14 @@ def flag_and_hide(maker: Maker) -> Draft | None:
         return None
     what = review_named(maker, review)
     reason, told = maker.one_of(
-        ("insult", "it insults one of us"),
-        ("spam", "it is spam"),
-        ("personal_data", "it has personal data of a neighbour in it"),
-        ("other_business", "it is meant for another business"),
+        ("insult", "is an insult to one of us"),
+        ("spam", "is mere spam"),
+        ("personal_data", "shows personal data of a neighbour"),
+        ("other_business", "is of another business"),
     )
     return Draft(
         kind="change",
-        ask=f"Flag and hide {what.text}: a picture came with it, and {{told}}.",
+        ask=f"Flag and hide {what.text}: the picture that came with it {{told}}.",
         calls=(
             *what.calls,
             call("flag_review", review_id=review["id"], reason=reason),

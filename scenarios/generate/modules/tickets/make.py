@@ -137,15 +137,20 @@ def other_priority(maker: Maker) -> Draft | None:
     ticket = _some_ticket(maker, lambda row: row["priority"] != "urgent")
     if ticket is None:
         return None
-    others = [name for name in ("low", "normal", "high") if name != ticket["priority"]]
-    priority = maker.rng.choice(others)
+    names = ("low", "normal", "high")
+    priority = maker.rng.choice([name for name in names if name != ticket["priority"]])
+    is_raised = names.index(priority) > names.index(ticket["priority"])
     what = ticket_named(maker, ticket)
     return Draft(
         kind="change",
-        ask=f"Give {what.text} the priority “{{priority}}”, since the matter has changed.",
+        ask=f"Give {what.text} the priority “{{priority}}”, since the matter {{why}}.",
         calls=(*what.calls, call("set_ticket_priority", ticket_id=ticket["id"], priority=priority)),
         answer="The priority is {priority} now, and the ticket is due accordingly.",
-        values={**what.values, "priority": priority},
+        values={
+            **what.values,
+            "priority": priority,
+            "why": "has become worse" if is_raised else "can wait",
+        },
         spare=_same_customer(maker, ticket),
     )
 

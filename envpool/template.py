@@ -203,11 +203,12 @@ def _check_foreign_keys(connection: apsw.Connection, folder: Path) -> None:
     except apsw.Error as exc:  # a reference to columns that are no key
         raise SeedError(f"{folder / 'schema.sql'}: {exc}") from exc
     if broken:
-        told = "; ".join(_orphan(*row) for row in broken[:_TOLD_ROWS])
+        told = "; ".join(_orphan(row) for row in broken[:_TOLD_ROWS])
         raise SeedError(f"{folder / 'data.sql'}: {told}")
 
 
-def _orphan(table: str, rowid: int | None, parent: str, _: int) -> str:
+def _orphan(found: Values) -> str:
+    table, rowid, parent, _ = found
     row = "a row" if rowid is None else f"row {rowid}"
     return f"{row} of {table} refers to no row of {parent}"
 

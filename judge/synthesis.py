@@ -25,8 +25,6 @@ from scenarios.synth.run import MAY_CHANGE, SynthesisSettings, Told, synthesise
 from scenarios.synth.seeds import read_seeds
 from scenarios.synth.stages import Sizes
 
-_CALL_SECONDS = 10.0  # for one call of a tool that is tried out, or one verifier
-
 
 class Asked(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What the command line asks for."""
@@ -57,6 +55,7 @@ class Asked(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     timeout: float = 600.0  # seconds for one request
     attempts: int = 5  # requests for one answer
     max_steps: int = MAX_STEPS  # of the solver
+    call_timeout: float = 10.0  # seconds for one call of a tool, one verifier, one seeding
     workers: int = 0  # 0: one a core
     sandbox: str = "best"
 
@@ -81,8 +80,10 @@ def checked(asked: Asked) -> Asked:
         raise SettingsError(f"--count: must be at least 1, not {asked.count}")
     if not 0 < asked.same <= 1:
         raise SettingsError(f"--same: must be above 0 and at most 1, not {asked.same}")
-    if not asked.timeout > 0:
-        raise SettingsError(f"--timeout: must be more than 0, not {asked.timeout}")
+    for name in ("timeout", "call_timeout"):
+        if not getattr(asked, name) > 0:
+            flag = "--" + name.replace("_", "-")
+            raise SettingsError(f"{flag}: must be more than 0, not {getattr(asked, name)}")
     if asked.budget is not None and not asked.budget >= 0:
         raise SettingsError(f"--budget: must be at least 0, not {asked.budget}")
     if asked.budget is not None and not asked.prices:
@@ -112,7 +113,7 @@ async def run_synthesis(asked: Asked, told: Told) -> Report:
         )
         await stack.enter_async_context(author)
         workers = WorkerSettings(
-            workers=asked.workers, sandbox=asked.sandbox, call_deadline=_CALL_SECONDS
+            workers=asked.workers, sandbox=asked.sandbox, call_deadline=asked.call_timeout
         )
         pool = await stack.enter_async_context(PlacedPool(workers, isolate=True))
         await pool.start()

@@ -69,7 +69,7 @@ def _kind_of(exc: PoolError) -> Literal["seed", "tools", "host"]:
 
 
 def _without_folder(text: str, scenario: Scenario) -> str:
-    return text.replace(f"{scenario.path}/", "")
+    return text.replace(f"{scenario.path}/", "").replace(str(scenario.path), "the package")
 
 
 class HostedPackage:
@@ -107,9 +107,9 @@ class HostedPackage:
             await self._fitting(tool, prober, _PROBES, found)
             if found.good is None and not found.broken:
                 await self._fitting(tool, wider, _MORE_PROBES, found)
-            if found.good is None:
+            if found.good is None and not found.broken:
                 dead.append(f"{tool.name} ({found.refusal or 'no call fits its schema'})")
-            elif not found.broken:
+            elif found.good is not None and not found.broken:
                 await self._odd(tool, found.good, found)
             count += found.calls
             if found.broken:

@@ -1,8 +1,8 @@
 """The model that writes worlds, and the one that tries their tasks: a chat endpoint, paid for.
 
 Promises:
-- Every request that was answered is booked in the ledger with its tokens and its cost, and nothing
-  is sent that could spend more than the purse has left.
+- Every request that was answered is booked in the ledger with its tokens and its cost, one whose
+  answer was lost with what it may have cost; nothing is sent that could spend more than is left.
 - Rate limits, lost connections and servers that are busy are waited for, within bounds; after that
   a SynthesisError tells what was wrong, without the API key.
 - An answer that was cut off or is empty is told as such, never guessed at.
@@ -154,7 +154,9 @@ class ModelAuthor:
                 if isinstance(outcome, Reply):
                     bill.usd = self._book(_usage(outcome, len(body)), model, purpose)
                 elif outcome.kind == "status" or not outcome.was_sent:
-                    bill.usd = 0.0  # refusals are not billed; a lost answer may have been
+                    bill.usd = 0.0  # refusals are not billed
+                else:  # a lost answer may have been
+                    self._ledger.add(Spent(purpose.stage, purpose.about, cost_usd=worst))
         except BudgetSpent as exc:
             raise OutOfBudget(str(exc)) from exc
         return outcome

@@ -8,13 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from harness.cli import cli
-from judge.verbs.synthesise import synthesise_command
 from scenarios.format import read
 from tests.cli import Rehearse
 from tests.synth_worlds import BIKES
-
-cli.add_command(synthesise_command)
 
 
 @pytest.fixture(scope="module")

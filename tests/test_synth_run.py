@@ -21,7 +21,20 @@ from scenarios.synth.report import Report
 from tests.model_server import ModelServer, Status
 from tests.synth_faults import DEAD, FAULTY, HOPELESS, SOLUTIONS
 from tests.synth_server import Writes
-from tests.synth_worlds import BERTHS, BIKES, LENSES, ROBES, WORLDS, Words
+from tests.synth_worlds import (
+    BERTHS,
+    BIKES,
+    CODE,
+    LENSES,
+    ROBES,
+    VERIFIERS,
+    WORLDS,
+    Words,
+    data,
+    fenced,
+)
+
+ENDED = "ended its worker: it ran longer than 1 s"
 
 
 @pytest.fixture
@@ -47,7 +60,7 @@ def faults_of(folder: Path, world: str, stage: str) -> list[str]:
     """The beginning of the first fault of each answer of a stage."""
     record = Folder(folder).record(world, stage)
     assert record is not None
-    return [" ".join(a.faults[0].split())[:50] if a.faults else "" for a in record.attempts]
+    return [a.faults[0][:50].partition("(")[0].strip() if a.faults else "" for a in record.attempts]
 
 
 async def test_four_worlds_are_written_and_proved(tmp_path: Path) -> None:
@@ -88,7 +101,7 @@ async def test_the_known_faults_are_sent_back_and_mended(tmp_path: Path) -> None
     assert told == {
         "tasks": ["there is no JSON in the answer", ""],
         "schema": [
-            'schema statement 1: near "name": syntax error in: ',
+            'schema statement 1: near "name": syntax error in:',
             "table riders: no column for a password",
             "",
         ],
@@ -99,9 +112,9 @@ async def test_the_known_faults_are_sent_back_and_mended(tmp_path: Path) -> None
         ],
         "tools": ["tool find_riders: there is no table 'people'", ""],
         "code": [
-            "line 52: now() is the wall clock; the world's time",
-            "start_hire(rider_id=72, bike_id=4, due_on='2026-03",
-            "no call of it succeeded: find_bike (There is no bi",
+            "line 52: now",
+            "start_hire",
+            "no call of it succeeded: find_bike",
             "",
         ],
         "lend": [
@@ -116,6 +129,9 @@ async def test_the_known_faults_are_sent_back_and_mended(tmp_path: Path) -> None
         "repaired": ["the untouched world with an empty answer is accept", ""],
         "ghost": ["a solver tried, and the verifier does not accept i", ""],
     }
+    broken = Folder(out).record(BIKES.key, "code")
+    assert broken is not None
+    assert "FOREIGN KEY constraint failed" in broken.attempts[1].faults[0]
     assert [(each.world, each.task) for each in report.dropped] == [(BIKES.key, "stubborn")]
     assert 'start_hire({"rider_id":4,"bike_id":1' in report.dropped[0].why
     world = read(out / "worlds" / BIKES.key)
@@ -156,6 +172,42 @@ async def test_a_dead_tool_is_told_and_the_world_is_kept(tmp_path: Path) -> None
     [told] = report.dead_tools
     assert told.startswith(f"{BERTHS.key}.find_berth (There is no berth ")
     assert report.unused_tools == (f"{BERTHS.key}.find_berth",)
+    assert (report.worlds, report.tasks, report.ok) == (1, 3, True)
+
+
+async def test_code_that_never_ends_is_sent_back(tmp_path: Path) -> None:
+    """In a tool, in the data and in a verifier: its worker is ended, and the author is told."""
+    counting = (
+        "WITH RECURSIVE c (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM c) SELECT max(n) FROM c"
+    )
+    endless = "    while True:\n        pass\n"
+    script = {
+        (BIKES.name, "data"): (
+            data(BIKES, members=(f"INSERT INTO MEMBERS (id) {counting}",)),
+            data(BIKES),
+        ),
+        (BIKES.name, "code"): (
+            fenced(BIKES, CODE.replace("    who = get", f"{endless}    who = get")),
+            fenced(BIKES, CODE),
+        ),
+        (BIKES.name, "lend"): (
+            fenced(BIKES, VERIFIERS["lend"].replace("    check =", f"{endless}    check =")),
+            fenced(BIKES, VERIFIERS["lend"]),
+        ),
+    }
+    async with ModelServer(Writes(script)) as server:
+        report = await synthesised(asked(tmp_path, server.url, BIKES, call_timeout=1.0))
+    records = [
+        Folder(tmp_path / "out").record(BIKES.key, stage)
+        for stage in ("data", "code", "verify-lend")
+    ]
+    first = [record.attempts[0].faults for record in records if record]
+    assert [faults[0].partition("(")[0].removesuffix(ENDED) for faults in first] == [
+        "the package: hosting it ",
+        "start_hire",
+        "on the untouched world: it ",
+    ]
+    assert [faults[0].endswith(ENDED) for faults in first] == [True, True, True]
     assert (report.worlds, report.tasks, report.ok) == (1, 3, True)
 
 

@@ -38,9 +38,8 @@ _FLAGS = (
     click.option("--timeout", type=float, help="Seconds for one request."),
     click.option("--attempts", type=int, help="Requests for one answer."),
     click.option("--max-steps", type=int, help="Steps of the solver; default 20."),
-    click.option(
-        "--workers", type=int, help="Processes for the worlds' code; default: one a core."
-    ),
+    click.option("--call-timeout", type=float, help="Seconds for one call of a tool; default 10."),
+    click.option("--workers", type=int, help="Processes for worlds' code; default: one a core."),
     click.option("--sandbox", help="required: refuse to run below it."),
 )
 

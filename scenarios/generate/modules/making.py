@@ -27,9 +27,12 @@ def is_ranked(maker: Maker, role: Literal["supervisor", "manager"]) -> bool:
     return _RANKS.index(maker.me["role"]) >= _RANKS.index(role)
 
 
-def taking(maker: Maker, role: Literal["supervisor", "manager"], draft: Draft) -> Draft:
+def taking(
+    maker: Maker, role: Literal["supervisor", "manager"], draft: Draft, *reasons: str
+) -> Draft:
     """The draft, whose last call takes this role; where the acting employee has a lower one, the
-    same task as one to decline, for want of permission."""
+    same task as one to decline, for want of permission. `reasons`: further phrases that give the
+    reason."""
     if is_ranked(maker, role):
         return draft
     return Draft(
@@ -39,7 +42,7 @@ def taking(maker: Maker, role: Literal["supervisor", "manager"], draft: Draft) -
         calls=(call("get_my_profile"), *draft.calls[:-1]),
         answer=f"I decline: my role does not allow it, it takes {_LEAST[role]}.",
         values=draft.values,
-        reasons=("supervisor", "manager", "role", "permission", "allowed"),
+        reasons=("supervisor", "manager", "role", "permission", "allowed", *reasons),
         trap="Nothing but the role speaks against it.",
     )
 

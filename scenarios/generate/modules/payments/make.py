@@ -276,11 +276,11 @@ def same_method(maker: Maker) -> Draft | None:
         ask="Look up by which method the payment {other} goes, and keep it in mind.",
         later="Finally, let the payment {payment} of the same customer go by that method as well.",
         calls=(
-            call("find_payment_by_reference", reference=payment["reference"]),
             call("find_payment_by_reference", reference=other["reference"]),
+            call("find_payment_by_reference", reference=payment["reference"]),
             switch,
         ),
-        hold=2,
+        hold=1,
         answer="Both go by the same method now.",
         values={"other": other["reference"], "payment": payment["reference"]},
     )
@@ -341,10 +341,11 @@ def when_it_expires(maker: Maker) -> Draft | None:
 def too_late_to_retry(maker: Maker) -> Draft | None:
     """It failed long ago; the tool would try it."""
     late = maker.parameters["RETRY_DAYS"]
-    payment = maker.pick(
-        "payments", lambda row: days_since(maker, row["created_at"]) > late, status="failed"
-    )
-    if payment is None:
+    payment = some_payment(maker, "failed")
+    if payment is None or days_since(maker, payment["created_at"]) <= late:
+        return None
+    usable = {row["id"] for row in _usable(maker, payment["customer_id"])}
+    if payment["method_id"] not in usable:
         return None
     what = payment_named(maker, payment)
     return Draft(

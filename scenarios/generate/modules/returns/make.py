@@ -369,8 +369,9 @@ def order_of_return(maker: Maker) -> Draft | None:
 def unwanted_and_used(maker: Maker) -> Draft | None:
     """Not as new any more; the tool would accept it."""
     back = maker.pick("returns", status="received", reason="unwanted")
-    if back is None or (_worth(maker, back) > maker.me["limit_cents"] and maker.chance(0.5)):
+    if back is None:
         return None
+    is_dear = _worth(maker, back) > maker.me["limit_cents"]
     what = return_named(maker, back)
     return Draft(
         kind="decline",
@@ -378,8 +379,8 @@ def unwanted_and_used(maker: Maker) -> Draft | None:
         calls=what.calls,
         answer="I decline: it is unwanted and has been used, and only what is as new is accepted.",
         values=what.values,
-        reasons=("used", "as new", "not new", "condition"),
-        trap="All conditions are entered, so the tool may accept it.",
+        reasons=("used", "as new", "not new", "condition", *(("limit",) if is_dear else ())),
+        trap="All conditions are entered, so nothing but a limit would stop the tool.",
     )
 
 

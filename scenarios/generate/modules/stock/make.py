@@ -126,7 +126,7 @@ def many_to_move(maker: Maker) -> Draft | None:
     free = level["on_hand"] - level["reorder_point"]
     hint = ", in two parts if it does not go at once" if maker.me["role"] == "clerk" else ""
     draft = _moved(maker, level, maker.rng.randrange(most + 1, free + 1), hint)
-    return draft and taking(maker, "supervisor", draft)
+    return draft and taking(maker, "supervisor", draft, "limit", "at most", "clerk")
 
 
 def low_to_fill(maker: Maker) -> Draft | None:
@@ -198,7 +198,8 @@ def big_miscount(maker: Maker) -> Draft | None:
     assert level is not None
     most = maker.parameters["MOST_MISCOUNT_UNITS"]
     counted = level["on_hand"] + maker.rng.randrange(most + 1, most + 12)
-    return taking(maker, "supervisor", _counted(maker, level, counted))
+    draft = _counted(maker, level, counted)
+    return taking(maker, "supervisor", draft, "limit", "at most", "clerk")
 
 
 def other_reorder_point(maker: Maker) -> Draft | None:
@@ -239,13 +240,13 @@ def same_reorder_point(maker: Maker) -> Draft | None:
         ask="Look up the reorder point of “{one}” in the warehouse {place}, and keep it in mind.",
         later="Finally, give “{two}” in the warehouse {other} that same reorder point.",
         calls=(
-            call("search_products", query=second["name"]),
-            call("find_product_levels", product_id=second["id"]),
             call("search_products", query=first["name"]),
             call("find_product_levels", product_id=first["id"]),
+            call("search_products", query=second["name"]),
+            call("find_product_levels", product_id=second["id"]),
             change,
         ),
-        hold=4,
+        hold=2,
         answer="The reorder point is the same now.",
         values={
             "one": first["name"],

@@ -154,7 +154,7 @@ def cheapest_purchase(maker: Maker) -> Draft | None:
     )
     return Draft(
         kind="change",
-        ask=f"Purchase {{quantity}} of {what.text} from the active supplier who is the cheapest "
+        ask=f"Buy {{quantity}} of {what.text} from the active supplier who is the cheapest "
         "for it, and send that purchase.",
         calls=(*found, start, call("send_purchase", purchase_id=Given(len(found), "purchase_id"))),
         answer="It is sent to {supplier}.",
@@ -248,7 +248,9 @@ def purchase_to_send(maker: Maker) -> Draft | None:
         answer="It is sent.",
         values=what.values,
     )
-    return taking(maker, "supervisor", draft) if is_dear else draft
+    if not is_dear:
+        return draft
+    return taking(maker, "supervisor", draft, "limit", "dearer", "split", "clerk")
 
 
 def purchase_arrived(maker: Maker) -> Draft | None:
@@ -408,7 +410,7 @@ def purchase_in_parts(maker: Maker) -> Draft | None:
     return Draft(
         kind="decline",
         because="permission",
-        ask=f"Purchase {{quantity}} of {what.text} from {{supplier}} and send it, as several "
+        ask=f"Buy {{quantity}} of {what.text} from {{supplier}} and send it, as several "
         "purchases if one is too dear.",
         calls=(
             *what.calls,

@@ -33,7 +33,7 @@ class Person(msgspec.Struct, frozen=True):
     @property
     def login(self) -> str:
         """Example: "ana.lopez" """
-        return f"{ascii_of(self.first)}.{ascii_of(self.last)}"
+        return _login(self.first, self.last)
 
 
 class Pools(msgspec.Struct, frozen=True):
@@ -92,7 +92,7 @@ class People:
     def __init__(self, locale: str, rng: Random) -> None:
         self._pools = pools_of(locale)
         self._rng = rng
-        self._names: set[str] = set()
+        self._logins: set[str] = set()  # of everybody: no two names are alike in ASCII
         self._emails: set[str] = set()
         self._originals: dict[str, Person] = {}  # by the name of who resembles them
 
@@ -101,14 +101,14 @@ class People:
         rng, pools = self._rng, self._pools
         while True:
             first, last = rng.choice(pools.firsts), rng.choice(pools.lasts)
-            if f"{first} {last}" not in self._names:
+            if _login(first, last) not in self._logins:
                 return self._made(first, last)
 
     def like(self, person: Person) -> Person:
         """Somebody else with a name that is easily mistaken for theirs."""
         original = self._originals.get(person.name, person)
         for first, last in self._near(original):
-            if f"{first} {last}" not in self._names:
+            if _login(first, last) not in self._logins:
                 made = self._made(first, last)
                 self._originals[made.name] = original
                 return made
@@ -144,7 +144,7 @@ class People:
 
     def _made(self, first: str, last: str) -> Person:
         rng = self._rng
-        self._names.add(f"{first} {last}")
+        self._logins.add(_login(first, last))
         return Person(
             first=first,
             last=last,
@@ -165,6 +165,10 @@ class People:
             email = f"{one}.{two}{rng.randrange(2, 1_000)}@{rng.choice(_HOSTS)}"
         self._emails.add(email)
         return email
+
+
+def _login(first: str, last: str) -> str:
+    return f"{ascii_of(first)}.{ascii_of(last)}"
 
 
 def _misspelt(name: str, rng: Random) -> str:

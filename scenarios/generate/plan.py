@@ -13,7 +13,7 @@ from scenarios.generate.trades import trade
 
 VERSION = "1"  # of the generator: raised whenever the same plan gives other bytes
 _SPREAD = 0.18  # standard deviation of a size, as a share of its knob
-_OVERSHOOT = 1  # tables above the drawn number that a world may have
+_CLOSE = 1  # tables beside the drawn number at which a world is full
 
 
 class WorldPlan(msgspec.Struct, frozen=True):
@@ -111,12 +111,12 @@ def _drawn_modules(
         chosen = in_order((*wanted, *_pair(left, rng)))
     for name in left:
         grown = in_order((*chosen, name))
-        if num_tables(grown) > tables + _OVERSHOOT or set(grown) & set(without):
+        if num_tables(grown) > tables + _CLOSE or set(grown) & set(without):
             continue
         if split in ("train", "trades", "seeds") and held_out_pairs(grown):
             continue
         chosen = grown
-        if num_tables(chosen) >= tables:
+        if num_tables(chosen) >= tables - _CLOSE:
             break
     return chosen
 

@@ -1,7 +1,6 @@
 """The tasks of a world: parts are drafted, tried, and joined until the wanted length is reached."""
 
 import re
-import re
 from collections import Counter
 from collections.abc import Callable, Sequence
 from random import Random

@@ -13,7 +13,7 @@ MOST_ENTRY_MINUTES = 480
 MOST_OPEN_TASKS = 5
 ENTRY_BACK_DAYS = 10
 ProjectStatus = Literal["active", "closed"]
-Minutes = Annotated[int, msgspec.Meta(ge=1, le=1_440)]
+WorkMinutes = Annotated[int, msgspec.Meta(ge=1, le=1_440)]
 
 
 def _project(db: Db, project_id: int) -> Row:
@@ -133,7 +133,7 @@ def finish_task(db: Db, task_id: Id) -> Row:
     return _task(db, task_id)
 
 
-def log_time(db: Db, task_id: Id, minutes: Minutes, worked_on: Day) -> Row:
+def log_time(db: Db, task_id: Id, minutes: WorkMinutes, worked_on: Day) -> Row:
     """Enter the minutes that you yourself worked on an open task on a day that is not to come. One
     entry a task and day."""
     _open_task(db, task_id)

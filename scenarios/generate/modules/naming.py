@@ -10,12 +10,20 @@ from scenarios.generate.maker import Maker
 
 
 def record_named(
-    maker: Maker, table: str, row: Row, word: str, *, code: str = "reference", title: str = ""
+    maker: Maker,
+    table: str,
+    row: Row,
+    word: str,
+    *,
+    plural: str = "",
+    code: str = "reference",
+    title: str = "",
 ) -> Named:
     """How an instruction names a row of a table, and the calls that find it.
 
-    `word` is the noun, whose plural names the search; `code` and `title` are columns whose values
-    no other row has. A row with a customer is also named by them, if it is their only one.
+    `word` is the noun, whose plural (empty: the regular one) names the search; `code` and `title`
+    are columns whose values no other row has. A row with a customer is also named by them, if it
+    is their only one.
 
     Example: Named("the case {case}", {"case": "CA-4071"}, (search_cases, get_case))
     """
@@ -30,7 +38,7 @@ def record_named(
         name = maker.get("customers", customer)["name"]
         ways.append((f"the only {word} of {{{word}}}", name))
     text, value = maker.rng.choice(ways)
-    return Named(text, {word: value}, (call(f"search_{word}s", query=value), look))
+    return Named(text, {word: value}, (call(f"search_{plural or word + 's'}", query=value), look))
 
 
 def new_title(maker: Maker, table: str, column: str, text: str) -> str:

@@ -1,5 +1,6 @@
 """The verifiers of AWM tasks: verdicts as AWM's runner gives them, whatever the code does."""
 
+import builtins
 import json
 import sqlite3
 from pathlib import Path
@@ -400,3 +401,21 @@ def verify_task_completion(initial_db_path, final_db_path):
     assert verdict.violation == f"the verifier replaced {replaced}"
     assert (json.dumps, print, sqlite3.connect) == real
     assert not hasattr(json, "mine")
+
+
+def test_a_verifier_may_use_dataclasses(tmp_path: Path) -> None:
+    """What the library itself leaves in builtins, for a class that has no module, is no violation
+    and is gone afterwards."""
+    code = """
+from dataclasses import dataclass
+
+@dataclass(frozen=True)
+class Row:
+    total: int = 3
+
+def verify_task_completion(initial_db_path, final_db_path):
+    return {"result": "complete" if Row() == Row(3) else "others"}
+"""
+    verdict = _ask(tmp_path, "code", code)
+    assert (verdict.label, verdict.violation) == ("complete", "")
+    assert "__builtins__" not in vars(builtins)

@@ -292,6 +292,8 @@ def _watched() -> Iterator[list[str]]:
                 now[name] = names[name]
                 replaced.append(f"{module.__name__}.{name}")
             for name in now.keys() - names.keys():
-                if not isinstance(now[name], ModuleType):  # which a plain import leaves there
+                if name == "__builtins__":  # code of dataclasses, run for a class without a module
+                    del now[name]
+                elif not isinstance(now[name], ModuleType):  # which a plain import leaves there
                     del now[name]
                     replaced.append(f"{module.__name__}.{name}")

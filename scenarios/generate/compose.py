@@ -14,6 +14,9 @@ from scenarios.generate.texts import package_of, tools_of
 from scenarios.generate.trial import Trial
 
 
+_MORE_TOOLS = 1.03  # for the worlds whose modules have fewer than is drawn
+
+
 class Made(msgspec.Struct, frozen=True):
     """A world, made and measured."""
 
@@ -31,11 +34,12 @@ def generate(plan: WorldPlan, trial: Trial) -> Made:
     setting = setting_of(plan)
     bare = package_of(setting)
     with trial(bare) as stage:
-        drafting = Drafting(setting, stage, sized(plan.knobs.tools, setting.maker.rng))
+        tools = sized(_MORE_TOOLS * plan.knobs.tools, setting.maker.rng)
+        drafting = Drafting(setting, stage, tools)
         made = drafting.tasks()
     if not made:
         raise ModuleError(f"world {plan.name!r}: none of its modules gives a sound task")
-    tools = [
+    kept = [
         name
         for one in setting.modules
         for name in one.tools
@@ -43,7 +47,7 @@ def generate(plan: WorldPlan, trial: Trial) -> Made:
     ]
     package = msgspec.structs.replace(
         bare,
-        tools=tools_of(setting, tools),
+        tools=tools_of(setting, kept),
         tasks=tuple(one.task for one in made),
         verify=verify_py([one.wanted for one in made], _columns(setting)),
     )
@@ -51,7 +55,7 @@ def generate(plan: WorldPlan, trial: Trial) -> Made:
         package=package,
         tables=len(setting.tables),
         rows=setting.maker.num_rows,
-        tools=len(tools),
+        tools=len(kept),
         tasks=tuple(one.features for one in made),
         dropped=dict(sorted(drafting.dropped.items())),
     )

@@ -13,7 +13,6 @@ from scenarios.generate.tasks import Drafting
 from scenarios.generate.texts import package_of, tools_of
 from scenarios.generate.trial import Trial
 
-
 _MORE_TOOLS = 1.03  # for the worlds whose modules have fewer than is drawn
 
 

@@ -137,7 +137,11 @@ def _mentions(text: str, known: Known) -> Iterator[tuple[str, str]]:
     for code in _CODE.findall(rest):
         if len(code) >= 4 and re.search(r"[A-Z]", code):
             yield "code", code
-    numbers = [number for word, number in _NUMBERED.findall(rest) if known.is_entity(word)]
+    numbers = [
+        found[2]
+        for found in _NUMBERED.finditer(rest)
+        if known.is_entity(found[1]) and not _is_count(rest, found)
+    ]
     numbers += _HASHED.findall(rest)
     yield from (("number", number) for number in numbers if int(number) >= _SMALL)
     for double, single in _QUOTED.findall(rest):
@@ -145,6 +149,12 @@ def _mentions(text: str, known: Known) -> Iterator[tuple[str, str]]:
         if _is_title(quoted):
             yield "quoted name", quoted
     yield from (("name", name) for name in _names(_QUOTED.sub(" … ", rest), known))
+
+
+def _is_count(text: str, found: re.Match[str]) -> bool:
+    """Whether a number tells how many, and the word before it what to do: "Order 83 of the lamp"."""
+    begins = _SENTENCE.search(text[: found.start()]) is not None
+    return begins and text[found.end() :].startswith(" of ")
 
 
 def _is_title(quoted: str) -> bool:

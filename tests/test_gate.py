@@ -431,6 +431,7 @@ SPOKEN = (
     "On Monday Ben Roth called; lend 20 days.",
     "Tell Carla Nunes that “I am sorry” and book 20 copies in.",
     "Do not leave Ben Roth Emma. Ana Sol Ulysses has had.",
+    "Loan 83 of them in, one by one.",
     "Emma by Jane Austen, or 'Ulysses', for member 3.",
 )
 

@@ -152,7 +152,7 @@ def _mentions(text: str, known: Known) -> Iterator[tuple[str, str]]:
 
 
 def _is_count(text: str, found: re.Match[str]) -> bool:
-    """Whether a number tells how many, and the word before it what to do: "Order 83 of the lamp"."""
+    """Whether a number tells how many, and the word before it what to do: "Order 83 of them"."""
     begins = _SENTENCE.search(text[: found.start()]) is not None
     return begins and text[found.end() :].startswith(" of ")
 

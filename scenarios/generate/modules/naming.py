@@ -53,6 +53,14 @@ def new_title(maker: Maker, table: str, column: str, text: str) -> str:
     return title
 
 
+def known_text(maker: Maker, table: str, column: str) -> str:
+    """What some row of a table says in a column: a request that must be declined names what is
+    there, for no call brings it into the world."""
+    row = maker.pick(table)
+    assert row is not None, f"there are {table}"
+    return str(row[column])
+
+
 def some_colleague(maker: Maker, *without: int) -> Row | None:
     """An active employee, neither the acting one nor one of these."""
     barred = (maker.me["id"], *without)

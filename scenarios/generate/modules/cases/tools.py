@@ -40,9 +40,7 @@ def _measure(db: Db, measure_id: int) -> Row:
 
 def _num_planned(db: Db, case_id: int) -> int:
     return int(
-        db.value(
-            "SELECT count(*) FROM measures WHERE case_id = ? AND status = 'planned'", case_id
-        )
+        db.value("SELECT count(*) FROM measures WHERE case_id = ? AND status = 'planned'", case_id)
     )
 
 

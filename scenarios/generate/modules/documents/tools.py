@@ -130,9 +130,7 @@ def set_share(db: Db, document_id: Id, employee_id: Id, mode: ShareMode) -> Row:
             employee_id,
         )
     else:
-        num = db.value(
-            "SELECT count(*) FROM document_shares WHERE document_id = ?", document_id
-        )
+        num = db.value("SELECT count(*) FROM document_shares WHERE document_id = ?", document_id)
         if num >= MOST_SHARES:
             raise ToolError(f"A document has {MOST_SHARES} shares at most.")
         db.insert("document_shares", document_id=document_id, employee_id=employee_id, mode=mode)

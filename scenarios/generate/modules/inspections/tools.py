@@ -81,9 +81,7 @@ def get_inspection(db: Db, inspection_id: Id) -> Row:
     return inspection
 
 
-def plan_inspection(
-    db: Db, category_id: Id, place: Text, inspector_id: Id, planned_on: Day
-) -> Row:
+def plan_inspection(db: Db, category_id: Id, place: Text, inspector_id: Id, planned_on: Day) -> Row:
     """Plan an inspection of a category at a place, by an active employee, for a day to come."""
     _category(db, category_id)
     _check_inspector(db, inspector_id)

@@ -101,9 +101,7 @@ def item_named(maker: Maker, item: Row) -> Named:
 
 def _same_product(maker: Maker, item: Row) -> tuple[tuple[str, int], ...]:
     """Other items of the same product."""
-    others = maker.rows(
-        "items", lambda row: row["id"] != item["id"], product_id=item["product_id"]
-    )
+    others = maker.rows("items", lambda row: row["id"] != item["id"], product_id=item["product_id"])
     return tuple(("items", row["id"]) for row in others)
 
 

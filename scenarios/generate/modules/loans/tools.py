@@ -54,9 +54,7 @@ def search_items(
 def get_item(db: Db, item_id: Id) -> Row:
     """One item with its present loan, if any, and with those who wait for it, the first first."""
     item = _item(db, item_id)
-    item["loan"] = db.one(
-        "SELECT * FROM loans WHERE item_id = ? AND returned_on IS NULL", item_id
-    )
+    item["loan"] = db.one("SELECT * FROM loans WHERE item_id = ? AND returned_on IS NULL", item_id)
     item["reservations"] = db.all(
         "SELECT r.id, r.customer_id, c.name AS customer, r.made_on FROM reservations r"
         " JOIN customers c ON c.id = r.customer_id WHERE r.item_id = ? ORDER BY r.made_on, r.id",

@@ -38,9 +38,7 @@ def _add_shift(maker: Maker, days: int) -> None:
     employee = maker.pick("employees", lambda row: _can_work(maker, row, day, post, spare=2))
     if employee is None or _is_taken(maker, post, day, part):
         return
-    maker.insert(
-        "shifts", post_id=post["id"], employee_id=employee["id"], worked_on=day, part=part
-    )
+    maker.insert("shifts", post_id=post["id"], employee_id=employee["id"], worked_on=day, part=part)
 
 
 def _add_swap(maker: Maker, *, is_mine: bool) -> None:
@@ -59,7 +57,7 @@ def _add_swap(maker: Maker, *, is_mine: bool) -> None:
     taker = _taker(maker, shift)
     if is_mine:
         taker = maker.me if _may_take(maker, maker.me, shift) else None
-    if taker is None or taker["id"] == maker.me["id"] and not is_mine:
+    if taker is None or (taker["id"] == maker.me["id"] and not is_mine):
         return
     maker.insert(
         "swaps",
@@ -148,8 +146,7 @@ def _others(maker: Maker, shift: Row) -> tuple[tuple[str, int], ...]:
         lambda row: (
             row["id"] != shift["id"]
             and (
-                row["employee_id"] == shift["employee_id"]
-                or row["worked_on"] == shift["worked_on"]
+                row["employee_id"] == shift["employee_id"] or row["worked_on"] == shift["worked_on"]
             )
         ),
     )
@@ -317,8 +314,7 @@ def on_the_day_of_another(maker: Maker) -> Draft | None:
     concerned = [
         row
         for row in maker.rows("swaps")
-        if worker["id"]
-        in (row["taker_id"], maker.get("shifts", row["shift_id"])["employee_id"])
+        if worker["id"] in (row["taker_id"], maker.get("shifts", row["shift_id"])["employee_id"])
     ]
     if len(concerned) > 1:
         return None
@@ -434,7 +430,10 @@ def decided_by_myself(maker: Maker) -> Draft | None:
 
 def clerk_at_a_senior_post(maker: Maker) -> Draft | None:
     """A clerk shall work where somebody senior is needed; the tool would take it."""
-    post, day = maker.pick("shift_posts", needs_rank="senior"), maker.day(maker.rng.randrange(3, 30))
+    post, day = (
+        maker.pick("shift_posts", needs_rank="senior"),
+        maker.day(maker.rng.randrange(3, 30)),
+    )
     clerk = maker.pick("employees", role="clerk", active=1)
     assert post is not None, "the last post needs somebody senior"
     if clerk is None or clerk["id"] == maker.me["id"]:

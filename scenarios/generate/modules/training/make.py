@@ -287,7 +287,8 @@ def same_teacher(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask="Look up who teaches the session of the course “{course}” on {day}, and remember it.",
-        later="Finally, let that same employee teach the session of the course “{other}” on {then}.",
+        later="Finally, let that same employee teach the session of the course “{other}” on "
+        "{then}.",
         calls=(
             *session_found(known),
             call("get_session", session_id=known["id"]),

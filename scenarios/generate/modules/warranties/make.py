@@ -7,7 +7,7 @@ from scenarios.generate.drafts import Draft, Given, Named, call, day_of
 from scenarios.generate.maker import Maker
 from scenarios.generate.modules.catalogue.make import some_product
 from scenarios.generate.modules.making import new_code, taking, with_look
-from scenarios.generate.modules.naming import record_named
+from scenarios.generate.modules.naming import known_text, record_named
 from scenarios.generate.modules.parties.make import customer_named, lookalikes, some_customer
 
 _FAULTS = (
@@ -19,7 +19,7 @@ _STATES = ("assessed", "none", "own", "past", "assessed", "open", "dear", "ended
 
 
 def rows(maker: Maker) -> None:
-    """Warranties in force and ended, some of one customer or product, with claims in every state."""
+    """Warranties in force and ended, some alike, with claims in every state."""
     customer, product = some_customer(maker), some_product(maker)
     for index in range(maker.many(8, least=8)):
         state = _STATES[index % len(_STATES)]
@@ -349,7 +349,7 @@ def noticed_too_long_ago(maker: Maker) -> Draft | None:
         "was noticed.",
         values={
             **what.values,
-            "fault": maker.rng.choice(_FAULTS),
+            "fault": known_text(maker, "claims", "fault"),
             "noticed": maker.day(-most - maker.rng.randrange(5, 60)),
             "most": most,
         },

@@ -79,7 +79,7 @@ def add_claim(db: Db, warranty_id: Id, fault: Text) -> Row:
 def assess_claim(
     db: Db, claim_id: Id, cause: Literal["defect", "wear", "misuse"], estimate_cents: Cents
 ) -> Row:
-    """Enter your assessment of an open claim that has none: the cause, and what the repair costs."""
+    """Enter your assessment of an open claim that has none: its cause, and what a repair costs."""
     _claim_to_decide(db, claim_id)
     known = db.value("SELECT id FROM assessments WHERE claim_id = ?", claim_id)
     if known is not None:
@@ -134,9 +134,7 @@ def transfer_warranty(db: Db, warranty_id: Id, customer_id: Id) -> Row:
     _active_customer(db, customer_id)
     if warranty["customer_id"] == customer_id:
         raise ToolError(f"Customer {customer_id} has this warranty already.")
-    known = db.value(
-        "SELECT id FROM claims WHERE warranty_id = ? AND status = 'open'", warranty_id
-    )
+    known = db.value("SELECT id FROM claims WHERE warranty_id = ? AND status = 'open'", warranty_id)
     if known is not None:
         raise ToolError(f"Claim {known} on this warranty is open.")
     db.run("UPDATE warranties SET customer_id = ? WHERE id = ?", customer_id, warranty_id)

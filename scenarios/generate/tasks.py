@@ -20,7 +20,7 @@ _ROUNDS = 8  # times that every draft function may be asked
 _TRIES = 6  # parts tried to lengthen a task
 _QUESTIONS = 0.25  # share of the tasks that begin with a question
 _LONG = 0.75  # spread of the number of calls: standard deviation of its logarithm
-_SHORT = 0.9  # of the wanted length: the last part mostly goes beyond it
+_SHORT = 0.87  # of the wanted length: the last part mostly goes beyond it
 _MOST = 3  # times the usual number of calls, at most
 
 Tried = tuple[Part, Shown]

@@ -52,7 +52,7 @@ from judge.gate_tasks import (
     check_task,
     check_total,
 )
-from judge.gate_texts import known_of, missing_in
+from judge.gate_texts import asked_twice, known_of, missing_in, unfounded_in
 from judge.gate_told import known_from_the_start, untold
 from judge.gate_tools import ToolChecks, unused
 from judge.played import Fact, Played, divergence, play
@@ -158,7 +158,7 @@ class _Inspection:
         check_share(notes, self._tasks)
         for task in self._tasks:
             check_again(stage, task, oracles[task.id], verdicts[task.id])
-        tools.check_again()
+        tools.check_again(self._twin)
         self._check_determinism(oracles)
         return self._checked(oracles)
 
@@ -181,8 +181,13 @@ class _Inspection:
         for task in self._tasks:
             for fault in missing_in(task, known):
                 fail("texts", fault, task)
+            if task.kind == "question":
+                for fault in unfounded_in(task, oracles[task.id].results, known):
+                    fail("texts", fault, task)
             for fault in untold(task, oracles[task.id], start):
                 fail("oracle", fault, task)
+        for task, first in asked_twice(self._tasks):
+            fail("texts", f"it asks for the same as {first.id}, with the same calls", task)
         names = set(_SNAKE.findall(scenario.schema_sql))
         names.update(
             str(value) for table in rows.values() for row in table for value in row.values()

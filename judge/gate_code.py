@@ -9,7 +9,7 @@ from envpool.types import ToolSpec
 from judge.chance import uses_of_chance
 from scenarios.format import Scenario
 
-_TICKED = re.compile(r"`([a-z][a-z0-9]*(?:_[a-z0-9]+)+)(?:\(\))?`")  # a name in snake case
+_NAMED = re.compile(r"(?<![\w.@/-])([a-z][a-z0-9]*(?:_[a-z0-9]+)+)(?![\w@/-]|\.\w)")
 
 
 def sources_of(folder: Path) -> dict[str, str]:
@@ -53,7 +53,7 @@ def _is_read(function: ast.FunctionDef, name: str) -> bool:
 
 def unknown_names(policy: str, tools: Sequence[ToolSpec], words: Collection[str]) -> Iterator[str]:
     """Names of tools, arguments, tables or columns in the texts that agents read, which nothing
-    has. Only names between backticks that are written like code count.
+    has. Only names that are written like code, with underscores, count.
 
     `words` are those of the database: its tables, columns, constraints and values.
     """
@@ -62,7 +62,7 @@ def unknown_names(policy: str, tools: Sequence[ToolSpec], words: Collection[str]
         known.update(_words(tool.schema))
     texts = [("the policy", policy), *((tool.name, tool.description) for tool in tools)]
     for place, text in texts:
-        for name in dict.fromkeys(_TICKED.findall(text)):
+        for name in dict.fromkeys(_NAMED.findall(text)):
             if name not in known and name not in words:
                 yield f"{place} names `{name}`, and there is no such tool, argument or column"
 

@@ -1,5 +1,6 @@
 """The gate's checks of one task: its oracle, what it declares, doing nothing, and mistakes."""
 
+import re
 from collections.abc import Sequence
 
 import msgspec
@@ -14,15 +15,18 @@ from judge.gate_report import MutantNote
 from judge.played import Played, told
 from judge.verifier import Verifier
 from scenarios.api import RowChange
-from scenarios.checks import failed
+from scenarios.checks import DECLINES, declines, failed
 from scenarios.format import Call, Difficulty, Task
 
 MIN_CAUGHT = 0.98  # of a world's mutants
 _ODD_ANSWERS = ("", "…", "0", "Done.\n\n" * 50, "{}", "\u202eенod ä😀")
+_ASKED = re.compile(r"\b(?:what|which|who|whom|whose|when|where|how (?:much|many|long|old))\b")
+_REQUEST = re.compile(r"\b(?:can|could|would|will) you\b|\bplease\b")
 _encode = msgspec.msgpack.Encoder().encode
 # Kinds of mistakes of which no verifier may miss more than half in a task; one word for those that
 # come to the same.
 _GRAVE = {"dropped": "dropped", "answered": "answered", "added": "added", "disturbed": "added"}
+_NEVER = frozenset({"dropped"})  # of these, none: then the verifier does not ask for a write
 _MAX_SURVIVORS = 0.25  # of a task's mutants, where there are more than two survivors
 
 
@@ -40,6 +44,9 @@ def check_task(
     judged = _check_oracle(stage, task, oracle)
     _check_words(stage.notes, task, oracle)
     _check_noop(stage, task)
+    if judged.label is not Label.COMPLETED:
+        return judged  # of what does not solve the task, mistakes say nothing
+    _check_asked(stage, task)
     mutants, left_out = mutants_on(
         stage.world, task, oracle, writes, seed=settings.seed, most=settings.max_mutants
     )
@@ -112,6 +119,8 @@ def _check_oracle(stage: Stage, task: Task, played: Played) -> Judged:
             for finding in failed(judged.findings)
         )
         fail("oracle", f"it is judged {judged.label}: {missed}", task)
+    if task.kind == "question" and any(one.name == DECLINES for one in judged.findings):
+        fail("kind", "a task of kind 'question' whose verifier demands a refusal", task)
     _check_pure(stage, task, played, judged, shown)
     return judged
 
@@ -137,6 +146,8 @@ def _check_words(notes: Notes, task: Task, played: Played) -> None:
     if task.kind != "change" and tables:
         why = f"a task of kind {task.kind!r} whose oracle changes rows of {', '.join(tables)}"
         notes.fail("kind", why, task)
+    if task.kind == "decline" and not declines(task.answer):
+        notes.fail("kind", "a task of kind 'decline' whose answer declines nothing", task)
     points = len(task.oracle) + len(tables)
     if task.difficulty != difficulty_of(points):
         why = (
@@ -144,6 +155,24 @@ def _check_words(notes: Notes, task: Task, played: Played) -> None:
             f"changed tables are {points} points, which is {difficulty_of(points)}"
         )
         notes.fail("difficulty", why, task)
+
+
+def _check_asked(stage: Stage, task: Task) -> None:
+    """Of a change that also asks for something, the verifier must read the answer."""
+    if task.kind == "change" and asks(task.instruction):
+        silent = stage.verdict(task, stage.play(task, task.oracle, ""), "an empty answer")
+        if silent.label is Label.COMPLETED:
+            why = "its instruction asks a question, and an empty answer completes it"
+            stage.notes.fail("noop", why, task)
+
+
+def asks(instruction: str) -> bool:
+    """Whether an instruction asks for something to be told: what, which, who, when, how many.
+
+    Example: asks("Lend it. When is it due?") -> True; asks("Could you lend it, please?") -> False
+    """
+    questions = re.findall(r"[^.!?\n]*\?", instruction.casefold())
+    return any(_ASKED.search(one) and not _REQUEST.search(one) for one in questions)
 
 
 def _check_noop(stage: Stage, task: Task) -> None:
@@ -174,6 +203,8 @@ def check_share(notes: Notes, tasks: Sequence[Task]) -> None:
 
 def _is_grave(notes: Notes, task: Task, note: MutantNote, found: Sequence[MutantNote]) -> bool:
     """Whether most of the task's mistakes of the note's kind survive, and that kind is grave."""
+    if note.kind in _NEVER:
+        return True
     group = _GRAVE.get(note.kind)
     if group is None:
         return False

@@ -16,6 +16,7 @@ import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+from envpool.types import ToolResult
 from judge.probe import singular
 from scenarios.api import Row
 from scenarios.format import Scenario, Task
@@ -127,6 +128,26 @@ def missing_in(task: Task, known: Known) -> Iterator[str]:
         )
         if not there:
             yield f"it names the {kind} {text!r}, which is nowhere in the world's data"
+
+
+def unfounded_in(task: Task, results: Iterable[ToolResult], known: Known) -> Iterator[str]:
+    """A sentence for each name and code in a question's answer that no call of its oracle shows,
+    and nothing else does. Numbers may be worked out, and are not looked for."""
+    shown = Known({}, [task.instruction, *(result.text for result in results)])
+    for kind, text in dict.fromkeys(_mentions(task.answer, known)):
+        if kind in ("e-mail", "code") and not (shown.has_text(text) or known.has_text(text)):
+            yield f"its answer has the {kind} {text!r}, which no call of its oracle shows"
+        if kind == "name" and not any(one.has_name(_words(text)) for one in (shown, known)):
+            yield f"its answer names {text!r}, who is nowhere in the world's data"
+
+
+def asked_twice(tasks: Sequence[Task]) -> Iterator[tuple[Task, Task]]:
+    """Tasks that are another one again, with that one: the same words, calls and answer."""
+    seen: dict[str, Task] = {}
+    for task in tasks:
+        first = seen.setdefault(" ".join(_words(task.instruction)), task)
+        if first is not task and (first.oracle, first.answer) == (task.oracle, task.answer):
+            yield task, first
 
 
 def _mentions(text: str, known: Known) -> Iterator[tuple[str, str]]:

@@ -21,6 +21,7 @@ from scenarios.format import Call
 _STATES = 12  # states left by probes on which every verifier is tried
 _DISTURBING = 3  # writes found by probing that are tried on top of each oracle
 _MANY = 3  # successes after which a tool that never changes a row is thought to do nothing
+_BOUNDS = frozenset({"limit", "offset", "page", "max", "most", "size"})
 _READS = frozenset({"get", "list", "search", "find", "show", "view", "count", "look", "lookup"})
 _WRITES = frozenset(  # without those that are nouns as well
     {
@@ -73,6 +74,7 @@ class ToolChecks:
         self._rng = Random(settings.seed)
         self._prober = Prober(world, settings.seed)
         self._probes: list[_Probe] = []
+        self._false: set[str] = set()  # tools that told a refusal as a success
         self._bases: dict[str, _Base] = {}  # by tool
         self._left: dict[str, _Place] = {}  # what probes left, by digest
         self._writes: dict[str, dict[str, Call]] = {}  # task -> tool -> a write after its oracle
@@ -87,6 +89,8 @@ class ToolChecks:
             if left and tool.name not in self._notes.succeeded:
                 self._try_some(tool, left)
         for tool in self._world.tools:
+            if self._is_stuck(tool.name):
+                continue
             if (base := self._bases.get(tool.name)) is not None:
                 self._check_edges(tool, base)
                 self._check_keys(tool, base)
@@ -106,26 +110,39 @@ class ToolChecks:
         found = list(self._writes.get(task_id, {}).values())
         return self._rng.sample(found, min(_DISTURBING, len(found)))
 
-    def check_again(self) -> None:
-        """Make every probe once more: after all that was done meanwhile, it must give the same."""
-        told_of: set[str] = set()
-        for probe in self._probes:
+    def check_again(self, twin: World) -> None:
+        """Make every probe once more, after all that was done meanwhile; and then, the last one
+        first, on another host of the same world, whose tools remember something else. It must give
+        the same."""
+        told_of = {name for name, (_, result) in self._notes.broken.items() if _is_slow(result)}
+        again = [(probe, probe.lease) for probe in self._probes]
+        again += [(probe, Lease(twin, probe.lease.overlay)) for probe in reversed(self._probes)]
+        for probe, lease in again:
             name = probe.call.name
-            if name not in told_of and _fact(_made(probe.call, probe.lease)) != probe.fact:
+            if name not in told_of and _fact(_made(probe.call, lease)) != probe.fact:
                 told_of.add(name)
                 why = f"{told(probe.call)} gives something else when it is made again"
                 self._notes.fail("determinism", why)
 
     def _try_some(self, tool: ToolSpec, places: Sequence[_Place]) -> None:
         for _ in range(self._settings.probes):
+            if self._is_stuck(tool.name):
+                return
             self._try(self._prober.call(tool), self._rng.choice(places))
 
-    def _try(self, call: Call, place: _Place) -> None:
+    def _is_stuck(self, name: str) -> bool:
+        """Whether a call of the tool had to be stopped: each further one would cost a second."""
+        known = self._notes.broken.get(name)
+        return known is not None and _is_slow(known[1])
+
+    def _try(self, call: Call, place: _Place) -> Fact:
         fork = place.lease.fork()
         result = fork.call(call.name, call.arguments)
         self._notes.probes += 1
         self._notes.called(call, result)
-        self._probes.append(_Probe(call, place.lease, _fact(result)))
+        fact = _fact(result)
+        self._probes.append(_Probe(call, place.lease, fact))
+        self._check_words(call, result)
         if result.error is None:
             self._keep_base(_Base(call, place, bool(result.changes)))
         if result.changes:
@@ -133,6 +150,16 @@ class ToolChecks:
             self._left.setdefault(fork.digest, _Place(fork, changes=net))
             if place.task:
                 self._writes.setdefault(place.task, {}).setdefault(call.name, call)
+        return fact
+
+    def _check_words(self, call: Call, result: ToolResult) -> None:
+        """A refusal must be an error, not a result that speaks of one."""
+        if result.error is not None or result.changes or call.name in self._false:
+            return
+        if _speaks_of_an_error(result.text):
+            self._false.add(call.name)
+            why = f"{told(call)} is refused, and told as a success: {result.text[:200]}"
+            self._notes.fail("tool", why)
 
     def _keep_base(self, base: _Base) -> None:
         known = self._bases.get(base.call.name)
@@ -147,8 +174,15 @@ class ToolChecks:
                 self._keep_base(_Base(call, self._start, bool(result.changes)))
 
     def _check_edges(self, tool: ToolSpec, base: _Base) -> None:
-        for call, _ in edge_calls(tool, base.call):
-            self._try(call, base.place)
+        found: dict[str, list[Fact]] = {}  # by argument
+        for call, name in edge_calls(tool, base.call):
+            found.setdefault(name, []).append(self._try(call, base.place))
+        plain = _fact(_made(base.call, base.place.lease))
+        for name, facts in found.items():
+            came = [fact for fact in facts if fact[1] is None]
+            if len(came) >= _MANY and set(came) == {plain} and _matters(name, plain):
+                why = f"{tool.name} does the same whatever its argument {name!r} is"
+                self._notes.fail("tool", f"{why}: {told(base.call)}")
         if base.wrote:  # once more, for what may be there once only
             after, call = base.place.lease.fork(), base.call
             after.call(call.name, call.arguments)
@@ -199,6 +233,24 @@ def unused(tools: Iterable[ToolSpec], oracles: Iterable[Sequence[Call]]) -> list
 
 def _made(call: Call, lease: Lease) -> ToolResult:
     return lease.fork().call(call.name, call.arguments)
+
+
+def _is_slow(result: ToolResult) -> bool:
+    return result.error == "timeout"
+
+
+def _speaks_of_an_error(text: str) -> bool:
+    """Example: '{"error":"There is no order 7."}', '{"success":false}' -> True"""
+    if not text.startswith("{") or not ('"error"' in text or "false" in text):
+        return False
+    found = msgspec.json.decode(text)
+    return bool(found.get("error")) or found.get("success") is False or found.get("ok") is False
+
+
+def _matters(name: str, fact: Fact) -> bool:
+    """Whether an argument ought to make a difference: how much is shown at most makes none where
+    there is little to show."""
+    return not set(name.split("_")) & _BOUNDS and fact[0] not in ("[]", "{}", "null")
 
 
 def _fact(result: ToolResult) -> Fact:

@@ -11,6 +11,7 @@ from harness.policies.random_calls import random_arguments
 from scenarios.format import Call
 
 _ODD_TEXTS = ("", " ", "'", '"', "%", "_", "-1", "null", "ä😀", "x" * 300)
+_NO_DAYS = ("2026-02-30", "9999-99-99", "2026-02-30T10:00:00Z", "2026-03-14T25:61:00Z", "29:61")
 _ODD_NUMBERS = (0, -1, 1_000_000_000)
 _ODDS = 0.2  # share of the calls in which one argument is an odd one
 _ABSENT = 999_999_937  # the key of no row
@@ -213,9 +214,12 @@ def _out_of_range(schema: Mapping[str, Any]) -> Iterator[tuple[Any, str]]:
 
 
 def _odd_values(schema: dict[str, Any]) -> list[Any]:
-    """Odd values that the schema allows; none where it enumerates, or has a pattern or format."""
-    if schema.keys() & {"enum", "const", "pattern", "format", "multipleOf"}:
+    """Odd values that the schema allows; none where it enumerates or has a format. Where it has a
+    pattern, days and hours that no calendar has."""
+    if schema.keys() & {"enum", "const", "format", "multipleOf"}:
         return []
+    if pattern := schema.get("pattern"):
+        return [text for text in _NO_DAYS if re.search(pattern, text)]
     if branches := schema.get("anyOf"):
         return [value for branch in branches for value in _odd_values(branch)]
     if schema.get("type") == "string":

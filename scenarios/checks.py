@@ -28,6 +28,7 @@ import msgspec
 from scenarios.api import Row, RowChange, State
 
 Matcher = Callable[[Any], bool]
+DECLINES = "answer declines"  # the name of the finding that an answer must refuse
 
 
 class Finding(msgspec.Struct, frozen=True, gc=False):
@@ -114,6 +115,14 @@ def says(answer: str, phrase: str) -> bool:
         return float(bare.replace(",", "")) in _numbers(answer)
     words = re.escape(_plain(phrase))
     return re.search(rf"(?<!\w){words}(?!\w)", _plain(answer)) is not None
+
+
+def declines(answer: str) -> bool:
+    """Whether a text refuses something.
+
+    Example: declines("I cannot lend to her: she is blocked.") -> True
+    """
+    return _REFUSALS.search(_plain(answer)) is not None
 
 
 def _show(values: dict[str, Any]) -> str:
@@ -266,8 +275,8 @@ class Check:
 
     def declined(self, *reasons: str) -> bool:
         """Goals: the answer declines, and gives one of the reasons. Then nothing may change."""
-        refused = _REFUSALS.search(_plain(self.answer)) is not None
-        self.goal("answer declines", refused, "a refusal in words", _excerpt(self.answer))
+        refused = declines(self.answer)
+        self.goal(DECLINES, refused, "a refusal in words", _excerpt(self.answer))
         return self.answer_has(*reasons, name="answer gives the reason") and refused
 
 

@@ -302,7 +302,7 @@ def due_when(maker: Maker) -> Draft | None:
 
 
 def who_has_it(maker: Maker) -> Draft | None:
-    """The e-mail address of who has an item: look-ups over two tables."""
+    """The e-mail of who has an item: look-ups over two tables."""
     loan = maker.pick("loans", returned_on=None)
     if loan is None:
         return None
@@ -310,9 +310,9 @@ def who_has_it(maker: Maker) -> Draft | None:
     customer = maker.get("customers", loan["customer_id"])
     return Draft(
         kind="question",
-        ask=f"What is the e-mail address of the customer who has {what.text} at present?",
+        ask=f"What is the e-mail of the customer who has {what.text} at present?",
         calls=with_look(what.calls, call("get_customer", customer_id=customer["id"])),
-        answer="The e-mail address is {email}.",
+        answer="The e-mail is {email}.",
         values={**what.values, "email": customer["email"]},
     )
 

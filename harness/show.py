@@ -283,6 +283,7 @@ def _verdict(verdict: Judged) -> RenderableType:
 
 
 def findings_table(findings: Iterable[Finding]) -> Table:
+    """A verifier's findings, a line each."""
     table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim")
     table.add_column("")
     for name in ("finding", "expected", "found"):
@@ -303,11 +304,14 @@ def _value(value: Any) -> str:
 
 
 def short(text: str, limit: int = _LONGEST_TEXT) -> str:
+    """A text fit for a terminal, its end left out where it is long, and said so."""
     text = plain(text.strip())
     return text if len(text) <= limit else f"{text[:limit]}… ({len(text):,} characters)"
 
 
 def plain(text: str) -> str:
+    """A text without what a terminal would obey: controls and marks of direction are shown by
+    their escapes."""
     return text.translate(_VISIBLE)
 
 

@@ -61,8 +61,7 @@ def near_duplicates(
 ) -> list[Pair]:
     """The pairs of worlds, given by name and features, that are at least so much alike; the most
     alike first."""
-    places: dict[int, int] = {}  # feature -> its bit
-    bits = [_bits(features, places) for _, features in worlds]
+    bits = _all_bits(features for _, features in worlds)
     sizes = [number.bit_count() for number in bits]
     found = []
     for place, (name, _) in enumerate(worlds):
@@ -70,11 +69,37 @@ def near_duplicates(
             small, large = sorted((sizes[before], sizes[place]))
             if small < threshold * large or not small:
                 continue  # so few features cannot be so many of so many
-            common = (bits[before] & bits[place]).bit_count()
-            alike = common / (small + large - common)
+            alike = _alike((bits[before] & bits[place]).bit_count(), small, large)
             if alike >= threshold:
                 found.append(Pair(worlds[before][0], name, round(alike, 4)))
     return sorted(found, key=lambda pair: (-pair.alike, pair.one, pair.other))
+
+
+def nearest(worlds: Iterable[Sequence[int]]) -> list[float]:
+    """How much each world, given by its features, is like the one that is most like it; 0 for a
+    world that is alone."""
+    bits = _all_bits(worlds)
+    sizes = [number.bit_count() for number in bits]
+    found = [0.0] * len(bits)
+    for place in range(len(bits)):
+        for before in range(place):
+            small, large = sorted((sizes[before], sizes[place]))
+            least = min(found[before], found[place])
+            if small <= least * large:
+                continue  # it cannot be more than what is known
+            alike = _alike((bits[before] & bits[place]).bit_count(), small, large)
+            found[before], found[place] = max(found[before], alike), max(found[place], alike)
+    return found
+
+
+def _alike(common: int, one: int, other: int) -> float:
+    """The Jaccard index of two sets of these sizes."""
+    return common / (one + other - common)
+
+
+def _all_bits(worlds: Iterable[Iterable[int]]) -> list[int]:
+    places: dict[int, int] = {}  # feature -> its bit
+    return [_bits(features, places) for features in worlds]
 
 
 def _bits(features: Iterable[int], places: dict[int, int]) -> int:

@@ -1,4 +1,4 @@
-"""The catalogue of many worlds: its figures, its page, its picture, and the verb that makes them."""
+"""The catalogue of many worlds: its figures, its page, its picture, and the verb."""
 
 import re
 import sys
@@ -113,7 +113,7 @@ def figures() -> CatalogueFigures:
 
 @pytest.mark.parametrize("name", ["shop_support", "claims_desk", "flight_desk"])
 def test_a_world_is_measured_as_the_gate_sees_it(name: str) -> None:
-    """Tables, rows, tools and features, read without running code, are those of the hosted world."""
+    """Tables, rows, tools and features, read without running code, are the hosted world's."""
     scenario = find(name)
     world = World(scenario)
     columns = {table: about.columns for table, about in world.template.tables.items()}

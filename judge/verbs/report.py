@@ -89,10 +89,9 @@ def _tell(figures: CatalogueFigures, console: Console) -> None:
     medians = [spread.median for spread in figures.spreads.values()]
     table.add_row("here", *("-" if value is None else f"{value:g}" for value in medians))
     table.add_row("AWM", *(f"{figures.awm[name]:g}" for name in figures.spreads))
-    console.print(
-        f"{title_of(figures)}; near-duplicates: {figures.similarity.pairs:,} pairs, {figures.similarity.share:.2%}",
-        highlight=False,
-    )
+    alike = figures.similarity
+    told = f"{title_of(figures)}; near-duplicates: {alike.pairs:,} pairs, {alike.share:.2%}"
+    console.print(told, highlight=False)
     console.print(table)
     for world in figures.unread:
         console.print(f"not read: {world.name}: {world.why}", highlight=False, markup=False)

@@ -17,7 +17,10 @@ import msgspec
 
 from benchmarks.figures import Figure, tell
 
-NAMES = ("world_store", "rollout", "live", "http_step", "served", "awm_hosting", "judging")
+NAMES = (
+    *("world_store", "rollout", "live", "http_step", "served", "awm_hosting", "judging"),
+    "generating",
+)
 _QUICK = {
     "world_store": ("--worlds", "2000", "--runs", "3"),
     "rollout": ("--runs", "2"),
@@ -26,6 +29,7 @@ _QUICK = {
     "served": ("--runs", "1", "--seconds", "2"),
     "awm_hosting": ("--runs", "1"),
     "judging": ("--runs", "2", "--logged", "1024"),
+    "generating": ("--worlds", "100", "--sample", "20"),
 }
 
 

@@ -4,6 +4,7 @@ import msgspec
 from rich.console import Console
 
 from harness.events import Judged, Label
+from harness.show import plain
 from harness.trajectory import Trajectory
 from judge.code import NAME
 from judge.disagreements import is_disagreement
@@ -137,7 +138,7 @@ def render(summary: Summary, console: Console) -> None:
     if summary.model_calls or summary.cached_opinions:
         say(_spending(summary))
     for left in summary.unjudged_episodes[:_SHOWN]:
-        say(f"  unjudged {left.episode}: {left.why}")
+        say(f"  unjudged {left.episode}: {plain(' '.join(left.why.split()))}")
     if (more := len(summary.unjudged_episodes) - _SHOWN) > 0:
         say(f"  and {more:,} more")
 

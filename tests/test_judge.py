@@ -7,6 +7,7 @@ from pathlib import Path
 import anyio
 import msgspec
 import pytest
+from rich.console import Console
 
 from envpool.types import ToolResult
 from envpool.world import World
@@ -28,7 +29,7 @@ from judge.errors import VerifierError
 from judge.evidence import FormatFault, episode_digest
 from judge.judging import serve
 from judge.rewards import SPARSE
-from judge.tally import Summary, Tally, Unjudged
+from judge.tally import Summary, Tally, Unjudged, render
 from judge.verifier import Verifier
 from scenarios.checks import Finding
 from scenarios.errors import PackageError
@@ -495,6 +496,16 @@ def test_the_summary_counts(world: World, judge: CodeJudge) -> None:
     )
     empty = Tally().summary()
     assert (empty.episodes, empty.mean_reward) == (0, None)
+
+
+def test_why_there_is_no_verdict_is_shown_as_text(capsys: pytest.CaptureFixture[str]) -> None:
+    """What a server or a verifier said cannot command the terminal or pass for a line of ours."""
+    told = Judged("code", None, None, unjudged="it said \x1b[31m[b]\n  completed 9\u202e")
+    tally = Tally()
+    tally.add(assemble(records(oracle(library(), "overdue"))), told)
+    render(tally.summary(), Console())
+    [last] = capsys.readouterr().out.splitlines()[-1:]
+    assert last == r"  unjudged e1: it said \x1b[31m[b] completed 9\u202e"
 
 
 def test_findings_survive_the_log(world: World, judge: CodeJudge) -> None:

@@ -7,8 +7,16 @@ from pathlib import Path
 
 from envpool.types import ToolSpec
 from judge.chance import uses_of_chance
+from judge.gate_tools import DEEDS
 from scenarios.format import Scenario
 
+_ALTERING = frozenset(
+    {
+        *("add", "append", "clear", "discard", "extend", "insert", "pop", "popitem", "remove"),
+        *("reverse", "setdefault", "sort", "update"),
+    }
+)
+_CHANGES = re.compile(r"\s*(?:INSERT|UPDATE|DELETE|REPLACE|WITH)\b", re.IGNORECASE)
 _NAMED = re.compile(r"(?<![\w.@/-])([a-z][a-z0-9]*(?:_[a-z0-9]+)+)(?![\w@/-]|\.\w)")
 
 
@@ -24,8 +32,79 @@ def code_faults(
     for name, text in sources.items():
         for fault in uses_of_chance(scenario.path / name, text):
             yield "determinism", fault
-    for fault in _idle_arguments(sources["tools.py"], tools):
+    for name, text in sources.items():
+        for fault in memories(name, text):
+            yield "determinism", fault
+    for fault in (
+        *_idle_arguments(sources["tools.py"], tools),
+        *_idle_deeds(sources["tools.py"], tools),
+    ):
         yield "tool", fault
+
+
+def memories(name: str, text: str) -> Iterator[str]:
+    """A sentence for each variable of a module that its functions alter: what one episode leaves
+    there, the next one finds."""
+    tree = ast.parse(text)
+    kept = {target for node in tree.body for target in _assigned(node)}
+    for function in tree.body:
+        if isinstance(function, ast.FunctionDef):
+            own = _own(function)
+            for node in ast.walk(function):
+                for variable in sorted(_altered(node) & kept - own):
+                    line = getattr(node, "lineno", 0)
+                    yield f"{name} line {line}: {variable} is kept from one episode to the next"
+
+
+def _own(function: ast.FunctionDef) -> set[str]:
+    """The names that a function gives values of its own."""
+    nodes = list(ast.walk(function))
+    shared = {name for node in nodes if isinstance(node, ast.Global) for name in node.names}
+    stored = {
+        node.id for node in nodes if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)
+    }
+    return (stored | {node.arg for node in nodes if isinstance(node, ast.arg)}) - shared
+
+
+def _assigned(node: ast.stmt) -> set[str]:
+    targets = node.targets if isinstance(node, ast.Assign) else []
+    targets = [node.target] if isinstance(node, ast.AnnAssign) else targets
+    return {target.id for target in targets if isinstance(target, ast.Name)}
+
+
+def _altered(node: ast.AST) -> set[str]:
+    """The variables that a node alters without giving them a new value here."""
+    if isinstance(node, ast.Global):
+        return set(node.names)
+    found: list[ast.expr] = []
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+        found = [node.func.value] if node.func.attr in _ALTERING else []
+    elif isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Store | ast.Del):
+        found = [node.value]
+    return {one.id for one in found if isinstance(one, ast.Name)}
+
+
+def _idle_deeds(text: str, tools: Collection[str]) -> Iterator[str]:
+    """Tools that are called like deeds, and in whose code nothing is written."""
+    functions = {
+        node.name: node for node in ast.parse(text).body if isinstance(node, ast.FunctionDef)
+    }
+    for name in functions:
+        if name in tools and name.split("_")[0] in DEEDS and not _writes(name, functions, set()):
+            yield f"{name} is named like a deed, and nothing in its code writes"
+
+
+def _writes(name: str, functions: Mapping[str, ast.FunctionDef], seen: set[str]) -> bool:
+    """Whether a function, or one that it speaks of, may change rows."""
+    seen.add(name)
+    for node in ast.walk(functions[name]):
+        if isinstance(node, ast.Attribute) and node.attr in ("run", "insert"):
+            return True
+        if isinstance(node, ast.Constant) and _CHANGES.match(str(node.value)):
+            return True
+    spoken = {node.id for node in ast.walk(functions[name]) if isinstance(node, ast.Name)}
+    inner = sorted(spoken & functions.keys())
+    return any(_writes(one, functions, seen) for one in inner if one not in seen)
 
 
 def _idle_arguments(text: str, tools: Collection[str]) -> Iterator[str]:

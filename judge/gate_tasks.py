@@ -21,6 +21,7 @@ from scenarios.format import Call, Difficulty, Task
 MIN_CAUGHT = 0.98  # of a world's mutants
 _ODD_ANSWERS = ("", "…", "0", "Done.\n\n" * 50, "{}", "\u202eенod ä😀")
 _ASKED = re.compile(r"\b(?:what|which|who|whom|whose|when|where|how (?:much|many|long|old))\b")
+_TOLD = re.compile(r"\btell me (?:the|how|which|when|who|where|whether)\b")
 _REQUEST = re.compile(r"\b(?:can|could|would|will) you\b|\bplease\b")
 _encode = msgspec.msgpack.Encoder().encode
 # Kinds of mistakes of which no verifier may miss more than half in a task; one word for those that
@@ -171,8 +172,10 @@ def asks(instruction: str) -> bool:
 
     Example: asks("Lend it. When is it due?") -> True; asks("Could you lend it, please?") -> False
     """
-    questions = re.findall(r"[^.!?\n]*\?", instruction.casefold())
-    return any(_ASKED.search(one) and not _REQUEST.search(one) for one in questions)
+    text = instruction.casefold()
+    questions = re.findall(r"[^.!?\n]*\?", text)
+    asked = (_ASKED.search(one) and not _REQUEST.search(one) for one in questions)
+    return _TOLD.search(text) is not None or any(asked)
 
 
 def _check_noop(stage: Stage, task: Task) -> None:

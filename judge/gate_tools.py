@@ -23,7 +23,7 @@ _DISTURBING = 3  # writes found by probing that are tried on top of each oracle
 _MANY = 3  # successes after which a tool that never changes a row is thought to do nothing
 _BOUNDS = frozenset({"limit", "offset", "page", "max", "most", "size"})
 _READS = frozenset({"get", "list", "search", "find", "show", "view", "count", "look", "lookup"})
-_WRITES = frozenset(  # without those that are nouns as well
+DEEDS = frozenset(  # without those that are nouns as well
     {
         *("add", "apply", "approve", "archive", "assign", "cancel", "close", "complete"),
         *("confirm", "create", "delete", "mark", "merge", "pay", "register", "reject"),
@@ -39,6 +39,9 @@ class _Place(msgspec.Struct, frozen=True):
     lease: Lease
     task: str = ""  # whose oracle led here; empty: nobody's
     changes: tuple[RowChange, ...] = ()  # net, since the start
+
+
+_MAY_BE_SO = frozenset({"set", "update", "mark", "assign", "confirm"})  # what is so already
 
 
 class _Probe(msgspec.Struct, frozen=True):
@@ -181,22 +184,28 @@ class ToolChecks:
         for name, facts in found.items():
             came = [fact for fact in facts if fact[1] is None]
             if len(came) >= _MANY and set(came) == {plain} and _matters(name, plain):
-                why = f"{tool.name} does the same whatever its argument {name!r} is"
-                self._notes.fail("tool", f"{why}: {told(base.call)}")
+                self._fail_idle(base.call, name)
         if base.wrote:  # once more, for what may be there once only
             after, call = base.place.lease.fork(), base.call
             after.call(call.name, call.arguments)
             self._notes.called(call, after.call(call.name, call.arguments))
             self._notes.probes += 1
 
+    def _fail_idle(self, call: Call, name: str) -> None:
+        why = f"{call.name} does the same whatever its argument {name!r} is"
+        self._notes.fail("tool", f"{why}: {told(call)}")
+
     def _check_keys(self, tool: ToolSpec, base: _Base) -> None:
         """What a call that changes rows must refuse."""
+        plain = _fact(_made(base.call, base.place.lease))
         for calls, fault in (
             (absent_calls(tool, base.call), "takes {name}={value}, which no row has, and writes"),
             (negative_calls(tool, base.call), "takes {name}={value}, and writes"),
         ):
             for call, name in calls:
                 result = _made(call, base.place.lease)
+                if _fact(result) == plain and _matters(name, plain):
+                    self._fail_idle(base.call, name)
                 self._notes.called(call, result)
                 self._notes.probes += 1
                 if base.wrote and result.changes:
@@ -218,7 +227,8 @@ class ToolChecks:
         verb = name.split("_")[0]
         if verb in _READS and name in self._notes.wrote:
             self._notes.fail("tool", f"{name} is named like a question, and changes rows")
-        if verb in _WRITES and name not in self._notes.wrote and self._successes(name) >= _MANY:
+        many = self._successes(name) >= (_MANY if verb in _MAY_BE_SO else 1)
+        if verb in DEEDS and name not in self._notes.wrote and many:
             self._notes.fail("tool", f"{name} succeeds and changes nothing")
 
     def _successes(self, name: str) -> int:

@@ -165,7 +165,9 @@ def _pairs(worlds: Sequence[WorldFigures]) -> tuple[tuple[str, str, int], ...]:
 def _shares(tasks: Sequence[TaskFigures]) -> dict[str, Share]:
     """Of tasks; in the order in which they are shown."""
     found = {
-        "to be declined, whole or in part": [task.forbidden for task in tasks],
+        "to be declined, whole or in part": [
+            task.forbidden for task in tasks if task.forbidden is not None
+        ],
         "with rows that look right and are not": [
             task.lookalikes > 0 for task in tasks if task.lookalikes is not None
         ],

@@ -48,7 +48,7 @@ class TaskFigures(msgspec.Struct, frozen=True, gc=False):
     window: int | None = None  # turns beyond which a task counts as one of long memory
     lookalikes: int | None = None  # rows that look right and are not
     parts: int | None = None  # requests that were joined to it
-    forbidden: bool = False  # it, or a part of it, must be declined
+    forbidden: bool | None = False  # it, or a part of it, must be declined
 
 
 class WorldFigures(msgspec.Struct, frozen=True):
@@ -133,7 +133,7 @@ def _told(task: Task) -> TaskFigures:
         difficulty=task.difficulty,
         calls=None if is_open else len(task.oracle),
         tools=None if is_open else len({call.name for call in task.oracle}),
-        forbidden=task.kind == "decline",
+        forbidden=None if is_open else task.kind == "decline",
     )
 
 

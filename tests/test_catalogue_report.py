@@ -72,6 +72,7 @@ DECLINE = TaskFigures(
     forbidden=True,
 )
 QUESTION = TaskFigures(kind="question", difficulty="simple", calls=1, tools=1)
+OPEN = TaskFigures(kind="open", difficulty="unrated", calls=None, tools=None, forbidden=None)
 HOTEL = WorldFigures(
     name="hotel_1",
     source="procedural",
@@ -137,14 +138,13 @@ def test_an_awm_record_is_measured_by_its_routes(tmp_path: Path) -> None:
 
     found = world_figures(mail_desk(tmp_path, rows))
 
-    task = TaskFigures(kind="open", difficulty="unrated", calls=None, tools=None)
     assert msgspec.structs.replace(found, features=()) == WorldFigures(
         name="mail_desk_1",
         source="AWM",
         tables=1,
         rows=1,
         tools=("listNotes", "add_note"),
-        tasks=(task, task),
+        tasks=(OPEN, OPEN),
         features=(),
     )
     assert len(found.features) == len(
@@ -282,12 +282,11 @@ def test_the_page_needs_nothing_else() -> None:
 
 
 def test_charts_without_figures_are_left_out() -> None:
-    """A single AWM record has sizes, kinds, shares and verbs, and no chain lengths or trades."""
-    task = TaskFigures(kind="open", difficulty="unrated", calls=None, tools=None)
-    record = msgspec.structs.replace(DESK, source="AWM", tasks=(task,))
+    """A single AWM record has sizes, kinds and verbs, and no chain lengths, shares or trades."""
+    record = msgspec.structs.replace(DESK, source="AWM", tasks=(OPEN,))
     charts = charts_of(catalogue_figures([record]))
 
-    names = ["tables", "rows", "tools", "difficulty", "shares", "verbs"]
+    names = ["tables", "rows", "tools", "difficulty", "verbs"]
     assert [chart.name for chart in charts] == names
     assert png_of(charts, "One").startswith(b"\x89PNG")
 

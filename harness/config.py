@@ -16,7 +16,7 @@ import msgspec
 import tomli_w
 
 from harness.errors import SettingsError
-from harness.judge_settings import JudgeSettings, Vote, checked
+from harness.judge_settings import JudgeSettings, Rewards, Vote, checked
 from harness.mqtt_settings import MqttSettings
 from scenarios.faults import field_of
 from scenarios.format import Seeding
@@ -64,7 +64,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     judge_timeout: float = _JUDGE.timeout
     judge_attempts: int = _JUDGE.attempts
     judge_cache: str = _JUDGE.cache
-    rewards: Literal["awm", "sparse", "graded"] = "awm"
+    rewards: Rewards = _JUDGE.rewards
     think: str = ""  # seconds, as in "1:5"; empty: none
     script: str = ""  # the file of policy `scripted`
     model: str = ""
@@ -157,9 +157,11 @@ def judge_settings(settings: Settings) -> JudgeSettings:
     given = {
         name: getattr(settings, f"judge_{name}")
         for name in JudgeSettings.__struct_fields__
-        if name not in ("mode", "seed")
+        if name not in ("mode", "rewards", "seed")
     }
-    judge = JudgeSettings(mode=settings.judge, seed=settings.seed, **given)
+    judge = JudgeSettings(
+        mode=settings.judge, rewards=settings.rewards, seed=settings.seed, **given
+    )
     return checked(judge, prefix="judge_")
 
 

@@ -19,10 +19,11 @@ from scenarios.faults import field_sentence
 FILE_NAME = "judge.toml"
 JudgeMode = Literal["code", "llm", "hybrid"]
 Vote = Literal["majority", "unanimous"]
+Rewards = Literal["awm", "sparse", "graded"]
 
 
 class JudgeSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """One judge. All but the mode is for the modes that ask models."""
+    """One judge. All but the mode and the rewards is for the modes that ask models."""
 
     mode: JudgeMode = "code"
     models: tuple[str, ...] = ()  # who is asked, each as MODEL or MODEL@URL
@@ -41,6 +42,7 @@ class JudgeSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     attempts: int = 5  # requests for one opinion: refused ones, lost ones, ones nobody can read
     seed: int = 0
     cache: str = ""  # the file of verdicts; empty: verdicts.sqlite in the run's folder
+    rewards: Rewards = "awm"  # what a label is worth
 
 
 _AT_LEAST = {

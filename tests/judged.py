@@ -138,7 +138,7 @@ def truth_about(*books: Mapping[str, Question]) -> Truth:
 
 async def _cases(folder: Path) -> list[Case]:
     with open_reader(folder) as reader:
-        async with court_of(folder, reader, JudgeSettings(), "awm") as court:
+        async with court_of(folder, reader, JudgeSettings()) as court:
             given = [await court.case(one) for one in reader.trajectories() if one.ended]
     return [case for case in given if isinstance(case, Case)]
 

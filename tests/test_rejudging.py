@@ -30,7 +30,7 @@ from tests.judged import (
     verdicts_of,
 )
 from tests.model_server import Asked, Behaviour, Status
-from tests.worlds import variant
+from tests.worlds import LIBRARY, variant
 
 DEAD = Status(401, "no such key")
 
@@ -191,6 +191,26 @@ def test_rewards_change_without_a_model_or_a_verifier(rehearse: Rehearse, tmp_pa
         "sparse",
         "awm",
     ]
+
+
+def test_what_was_missing_is_paid_like_the_rest(rehearse: Rehearse, mixed: Path) -> None:
+    """Under another profile, work that is finished later is paid by that profile, too, whether it
+    was paid otherwise or judged so to begin with; `replay --world` compares by it."""
+    prices = prices_of(mixed.parent / "prices.toml", "m")
+    truth = Speaks(good(truth_about(questions_of(mixed, "hybrid"))))
+    with served(truth) as server:
+        first = judge(rehearse, mixed, server.url, "--prices", prices, "--budget", 0.05)
+        json_of(rehearse, "judge", mixed, "--rewards", "graded")
+        last = json_of(rehearse, "judge", mixed, "--only", "unjudged", "--budget", 5)
+    changes = json_of(rehearse, "replay", mixed, "--world", LIBRARY)
+
+    assert 0 < first["unjudged"] < 12
+    assert (last["unjudged"], last["rewards"]) == (0, "graded")
+    assert {given[-1].rewards for given in verdicts_of(mixed, "hybrid:m").values()} == {"graded"}
+    again = json_of(rehearse, "judge", mixed, "--mode", "code")
+    assert (again["rewards"], again["labels"]) == ("graded", last["labels"])
+    assert json_of(rehearse, "replay", mixed, "--world", LIBRARY)["changes"] == []
+    assert changes["labels_changed"] == 0
 
 
 def spending_of(folder: Path) -> Any:

@@ -22,7 +22,7 @@ from harness.replay_report import render_replay, render_what_if
 from harness.show import render_episode, render_run
 from harness.verbs.flags import JSON, console_of, write_json
 from harness.verbs.judges import Judges
-from harness.verbs.runs import run_settings, scenario_finder
+from harness.verbs.runs import rewards_of, run_settings, scenario_finder
 from harness.watch import watch as watch_run
 from scenarios.catalogue import find
 from scenarios.format import Scenario
@@ -75,7 +75,7 @@ async def _what_if(judges: Judges, folder: Path, changed: Scenario) -> WhatIfRep
     with open_reader(folder) as reader:
         async with pool_of(run_settings(folder)) as pool:
             await pool.host(changed)
-            court = judges.court_of(Settings(rewards=run_settings(folder).rewards))
+            court = judges.court_of(Settings(rewards=rewards_of(folder)))
             async with court(pool, [changed], folder, 0.0) as bench:
                 return await what_if(reader, pool, changed, bench.verdict)
 

@@ -7,6 +7,7 @@ import msgspec
 
 from harness.config import Settings, resolve
 from harness.errors import LogError
+from harness.judge_settings import Rewards, read_judge
 from harness.log_reader import open_reader
 from scenarios.catalogue import find
 from scenarios.errors import ScenarioError
@@ -19,6 +20,12 @@ def run_settings(folder: Path) -> Settings:
     began = folder / "run.toml"
     settings = resolve(began, {}) if began.is_file() else Settings()
     return msgspec.structs.replace(settings, pool="")
+
+
+def rewards_of(folder: Path) -> Rewards:
+    """The profile by which the run was judged last. Raises SettingsError."""
+    judge = read_judge(folder)
+    return run_settings(folder).rewards if judge is None else judge.rewards
 
 
 def scenario_finder(folder: Path) -> Callable[[str, str], Scenario]:

@@ -59,7 +59,11 @@ def settings_of(folder: Path, flags: dict[str, Any]) -> JudgeSettings:
     began = read_judge(folder)
     if began is None:
         settings = run_settings(folder)
-        began = JudgeSettings() if settings.judge == "none" else judge_settings(settings)
+        began = (
+            JudgeSettings(rewards=settings.rewards)
+            if settings.judge == "none"
+            else judge_settings(settings)
+        )
     if "models" in flags and "mode" not in flags and began.mode == "code":
         flags["mode"] = "hybrid"
     return merged(began, flags)
@@ -67,7 +71,7 @@ def settings_of(folder: Path, flags: dict[str, Any]) -> JudgeSettings:
 
 @asynccontextmanager
 async def court_of(
-    folder: Path, reader: LogReader, settings: JudgeSettings, rewards: str
+    folder: Path, reader: LogReader, settings: JudgeSettings
 ) -> AsyncIterator[CodeCourt | ReasoningCourt]:
     """The judge of a logged run. Raises what `open_court`, the pool and the finder raise."""
     worlds = reader.worlds().values()
@@ -84,7 +88,7 @@ async def court_of(
             pool=pool,
             scenarios=scenarios,
             scenes={world.package: scene_of(world) for world in worlds},
-            profile=PROFILES[rewards],
+            profile=PROFILES[settings.rewards],
             folder=folder,
         )
         yield await stack.enter_async_context(court)

@@ -15,7 +15,6 @@ from harness.log_writer import open_log
 from harness.process import run
 from harness.report import RunReport, report_of, write_report
 from harness.verbs.flags import JSON, choice, console_of, write_json
-from harness.verbs.runs import run_settings
 from judge import tally
 from judge.disagreements import Disagreement, queue, ranked, render
 from judge.rejudging import Only, judge_again, rejudging, reward_again
@@ -27,7 +26,7 @@ from judge.verbs.common import RUN, court_of, judge_flags, progress, settings_of
 @click.command("judge")
 @RUN
 @judge_flags
-@click.option("--rewards", type=choice("rewards"), help="Default: the run's.")
+@click.option("--rewards", type=choice("rewards"), help="What a label is worth.")
 @click.option("--only", type=click.Choice(["unjudged", "disagreements"]), help="Not all again.")
 @click.option("--disagreements", "show_queue", is_flag=True, help="Show where judges disagree.")
 @JSON
@@ -51,12 +50,11 @@ def judge_command(
     with open_reader(folder) as reader:  # a folder without a log is refused, and gets none
         has_verdicts = "judged" in reader.counts()
     given = {name: value for name, value in flags.items() if value not in (None, ())}
+    settings = settings_of(folder, given | {"rewards": rewards})
     if rewards is not None and not given and only is None and has_verdicts:
-        summary = run(_reward_again, folder, rewards)
+        summary = run(_reward_again, folder, settings)
     else:
-        settings = settings_of(folder, given)
-        rewards = rewards or run_settings(folder).rewards
-        summary = run(_judge_again, folder, settings, rewards, only or "all")
+        summary = run(_judge_again, folder, settings, only or "all")
     _renew_report(folder)
     tally.render(summary, console)
     write_json(summary, json_file)
@@ -72,10 +70,10 @@ def _renew_report(folder: Path) -> None:
             write_report(folder, report_of(reader.episodes()))
 
 
-async def _judge_again(folder: Path, settings: JudgeSettings, rewards: str, only: Only) -> Summary:
+async def _judge_again(folder: Path, settings: JudgeSettings, only: Only) -> Summary:
     async with AsyncExitStack() as stack:
         with open_reader(folder) as reader:  # bad input is told before the log is opened to write
-            court = await stack.enter_async_context(court_of(folder, reader, settings, rewards))
+            court = await stack.enter_async_context(court_of(folder, reader, settings))
         log = await stack.enter_async_context(open_log(folder, resume=True))
         reader = stack.enter_context(open_reader(folder))
         save_judge(folder, settings)
@@ -84,19 +82,21 @@ async def _judge_again(folder: Path, settings: JudgeSettings, rewards: str, only
             rejudging(reader, log),
             court,
             name=court.name,
-            rewards=rewards,
+            rewards=settings.rewards,
             at_once=settings.concurrency,
             only=only,
             done=done,
         )
 
 
-async def _reward_again(folder: Path, rewards: str) -> Summary:
+async def _reward_again(folder: Path, settings: JudgeSettings) -> Summary:
     async with AsyncExitStack() as stack:
         log = await stack.enter_async_context(open_log(folder, resume=True))
         reader = stack.enter_context(open_reader(folder))
         done = stack.enter_context(progress("rewarded", len(reader.episodes())))
-        return await reward_again(rejudging(reader, log), PROFILES[rewards], done=done)
+        summary = await reward_again(rejudging(reader, log), PROFILES[settings.rewards], done=done)
+        save_judge(folder, settings)  # what is judged from now on is paid alike
+        return summary
 
 
 class Queue(Summary, frozen=True, kw_only=True):

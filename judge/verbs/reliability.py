@@ -15,7 +15,6 @@ from harness.judge_settings import JudgeSettings
 from harness.log_reader import LogReader, open_reader
 from harness.process import run
 from harness.verbs.flags import JSON, console_of, write_json
-from harness.verbs.runs import run_settings
 from judge import study_report
 from judge.cases import Case
 from judge.court import CodeCourt
@@ -75,8 +74,7 @@ async def _study(folder: Path, settings: JudgeSettings, wanted: _Study) -> Study
         names = sample_of(reader.episodes(), wanted.sample, seed=settings.seed, first=humans or ())
         if not names:
             raise LogError(f"{folder}: no episode is over yet, so there is nothing to study")
-        rewards = run_settings(folder).rewards
-        court = await stack.enter_async_context(court_of(folder, reader, settings, rewards))
+        court = await stack.enter_async_context(court_of(folder, reader, settings))
         cases = [await court.case(reader.trajectory(name)) for name in names]
         made = [case for case in cases if isinstance(case, Case)]
         left_out = [verdict for verdict in cases if not isinstance(verdict, Case)]

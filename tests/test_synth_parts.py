@@ -1,6 +1,10 @@
 """The parts of a synthesis that need neither model nor workers."""
 
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -8,7 +12,7 @@ import pytest
 from envpool.placed import PlacedPool
 from scenarios.catalogue import is_trusted
 from scenarios.errors import SynthesisError
-from scenarios.format import AwmSample, AwmTable, Call
+from scenarios.format import AwmSample, AwmTable, Call, Scenario
 from scenarios.similar import cosine, embed, pairs_above
 from scenarios.synth.code_rules import TOOL_IMPORTS, code_faults, verifier_faults
 from scenarios.synth.drafts import Actor, Brief, Draft, Idea, Proven, Seed, TaskDraft, slug
@@ -19,6 +23,7 @@ from scenarios.synth.parts import Purpose, Said, Turn, Unhostable
 from scenarios.synth.prompts import NAMES, Prompts
 from scenarios.synth.reading import Unread, code_of, json_of
 from scenarios.synth.seeds import read_seeds
+from scenarios.synth.stages import SchemaStage, Sizes, ToolsStage
 from scenarios.synth.trying import Attempt, Checked, Outcome, summarised, tried
 
 
@@ -39,6 +44,8 @@ class Score(msgspec.Struct):
         'thinking aloud</think>\n{"score": 8}',
         '```json\n{"score": 8, "note": "two\nlines"}\n```',
         '```json\n{"score": 8}',
+        "<think>{}</think> so <think>{}</think>\n" + '{"score": 8}',
+        '{"score": 8, "note": "\\ud83d"}',
     ],
 )
 def test_json_is_found_whatever_stands_around_it(answer: str) -> None:
@@ -54,6 +61,8 @@ def test_json_is_found_whatever_stands_around_it(answer: str) -> None:
         ('{"score": "high"}', "score: expected `int`, got `str`"),
         ('{"points": 3}', "object missing required field `score`"),
         ("[" * 100_000, "there is no JSON in the answer"),
+        ("<think>" * 100_000, "there is no JSON in the answer"),
+        ("{'score': 1j}", "there is no JSON in the answer"),
     ],
 )
 def test_an_answer_without_the_json_is_told(answer: str, fault: str) -> None:
@@ -75,6 +84,12 @@ def test_an_answer_without_the_json_is_told(answer: str, fault: str) -> None:
 def test_code_is_found_in_fences_and_fields(answer: str) -> None:
     """The longest fence of Python counts."""
     assert code_of(answer) == "x = 1\n"
+
+
+def test_halves_of_letters_are_replaced() -> None:
+    """Neither a file nor a request can hold half of a surrogate pair."""
+    assert json_of('{"a": ["\\ud83d!"]}', dict[str, list[str]]) == {"a": ["?!"]}
+    assert json_of("{'a': ['\\ud83d!']}", dict[str, list[str]]) == {"a": ["?!"]}
 
 
 def test_an_answer_without_code_is_told() -> None:
@@ -292,6 +307,26 @@ def test_statements_keep_their_numbers_in_a_script() -> None:
     assert [script.statement_at(line) for line in (1, 3, 4, 7)] == [1, 2, 2, 4]
 
 
+def test_a_comment_swallows_no_statement() -> None:
+    """What ends in one gets its semicolon on a line of its own."""
+    assert script_of(["A -- a", "B"]) == Script("A -- a\n;\n\nB;\n\n", (1, 4))
+
+
+def test_names_of_several_places_stay_apart() -> None:
+    """Each function sees what it imports, whatever another one calls by this name."""
+    one = "import re\nimport datetime\n\ndef f():\n    'Doc.'\n    return datetime.date, re\n"
+    two = "from __future__ import annotations\nfrom datetime import datetime\n\n"
+    two += "def re(x: y):\n    return datetime\n"
+    merged = merged_python([one, two])
+    assert merged == (
+        "from __future__ import annotations\n\n\n"
+        'def f():\n    """Doc."""\n    import datetime\n    import re\n'
+        "    return (datetime.date, re)\n\n\n"
+        "def re(x: y):\n    from datetime import datetime\n    return datetime\n"
+    )
+    compile(merged, "verify.py", "exec")
+
+
 def test_verifiers_share_their_imports() -> None:
     """Functions follow, in their order, as they were written."""
     one = "from a import x, y\nimport re\n\ndef f():\n    # one\n    return 1\n"
@@ -315,6 +350,52 @@ def _draft() -> Draft:
         (AwmSample("t", ("INSERT INTO t (id) VALUES (1)",)),),
         proven=(Proven(task, verifier, (Call("list_tables"),), "It.", "simple", 1, 1),),
     )
+
+
+class Unbroken:
+    """A bench on which every package is hosted, and none is looked at."""
+
+    @asynccontextmanager
+    async def host(self, scenario: Scenario) -> AsyncIterator[Any]:
+        yield None
+
+
+@pytest.mark.parametrize(
+    ("tool", "fault"),
+    [
+        ({"name": "import"}, "tool 'import': its name must be a lower-case identifier and no"),
+        ({"parameters": {"from": {}}}, "tool find: parameter 'from' must be a lower-case"),
+        ({"parameters": {"a": {"type": [["string"]]}}}, "tool find: parameter a: ['string'] is no"),
+        ({"parameters": {"a": {"type": {"type": {}}}}}, "tool find: parameter a: {} is no type"),
+    ],
+)
+async def test_a_tool_is_what_python_can_have(
+    tmp_path: Path, tool: dict[str, Any], fault: str
+) -> None:
+    """A word of Python's and a type that is none are told, and nothing else is."""
+    stage = ToolsStage(_draft(), Prompts(), Sizes(), Unbroken(), tmp_path / "p")
+    given = {"name": "find", "description": "Finds."} | tool
+    checked = await stage.check(json.dumps({"tools": [given]}))
+    [told] = checked.faults
+    assert told.startswith(fault)
+
+
+@pytest.mark.parametrize(
+    ("columns", "faults"),
+    [
+        ("id INTEGER, password_hash TEXT", ("table t: no column for a password_hash",)),
+        ('id INTEGER,\n  "Salt" BLOB', ("table t: no column for a salt",)),
+        ("auth_token TEXT", ("table t: no column for a auth_token",)),
+        ("salt_grams REAL, kind TEXT CHECK (kind IN ('oil', 'salt'))", ()),
+    ],
+)
+async def test_no_column_is_for_a_secret(
+    tmp_path: Path, columns: str, faults: tuple[str, ...]
+) -> None:
+    """Wherever it stands in its statement; salt may be weighed."""
+    stage = SchemaStage(_draft(), Prompts(), Sizes(), Unbroken(), tmp_path / "p")
+    table = {"name": "t", "ddl": f"CREATE TABLE t ({columns})"}
+    assert (await stage.check(json.dumps({"tables": [table]}))).faults == faults
 
 
 def test_a_draft_becomes_a_package_that_runs_in_workers_only(tmp_path: Path) -> None:

@@ -6,9 +6,10 @@ A draft that has no tools or no tasks yet gets stand-ins, so that what there is 
 import ast
 import os
 import shutil
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 import tomli_w
@@ -59,7 +60,8 @@ def script_of(statements: Iterable[str]) -> Script:
     for statement in statements:
         lines.append(text.count("\n") + 1)
         bare = statement.strip().rstrip(";").rstrip()
-        text += f"{bare};\n\n" if bare else "\n"
+        end = "\n;" if "--" in bare.rpartition("\n")[2] else ";"  # a comment would swallow it
+        text += f"{bare}{end}\n\n" if bare else "\n"
     return Script(text, tuple(lines))
 
 
@@ -114,25 +116,59 @@ def _task(proven: Proven) -> dict[str, Any]:
 def merged_python(sources: Sequence[str]) -> str:
     """Several files as one: their imports, none twice, then their functions.
 
-    The sources were checked: imports and functions of different names are all they have.
+    The sources were checked: imports and functions of different names are all they have. A name
+    that they import from different places, or that is a function's, is imported inside of each
+    function that wants it.
     """
-    froms: dict[str, set[str]] = {}
-    plain: set[str] = set()
-    functions: list[str] = []
-    for source in sources:
-        for node in ast.parse(source).body:
-            match node:
-                case ast.ImportFrom(module=str(module), names=names):
-                    froms.setdefault(module, set()).update(map(ast.unparse, names))
-                case ast.Import():
-                    plain.add(ast.unparse(node))
-                case ast.FunctionDef():
-                    functions.append(ast.get_source_segment(source, node) or ast.unparse(node))
-    imports = [*sorted(plain)]
-    imports += [
-        f"from {module} import {', '.join(sorted(froms[module]))}" for module in sorted(froms)
-    ]
-    return "\n".join(imports) + "\n\n\n" + "\n\n\n".join(functions) + "\n"
+    trees = [ast.parse(source) for source in sources]
+    bindings = {binding for tree in trees for binding in _bindings(tree)}
+    counts = Counter(binding.name for binding in bindings)
+    counts.update(n.name for tree in trees for n in tree.body if isinstance(n, ast.FunctionDef))
+    shared = {binding for binding in bindings if counts[binding.name] == 1}
+    functions = []
+    for source, tree in zip(sources, trees, strict=True):
+        own = sorted(set(_bindings(tree)) - shared)
+        functions += [
+            _function(source, node, own) for node in tree.body if isinstance(node, ast.FunctionDef)
+        ]
+    return "\n".join(_imports(shared)) + "\n\n\n" + "\n\n\n".join(functions) + "\n"
+
+
+class _Binding(NamedTuple):
+    """What one import gives a name to. `module` empty: a module itself."""
+
+    module: str
+    alias: str  # as written, such as `sqrt` or `sqrt as root`
+    name: str
+
+
+def _bindings(tree: ast.Module) -> Iterator[_Binding]:
+    for node in tree.body:
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            module = node.module or "" if isinstance(node, ast.ImportFrom) else ""
+            for alias in node.names:
+                name = alias.asname or alias.name.partition(".")[0]
+                yield _Binding(module, ast.unparse(alias), name)
+
+
+def _imports(bindings: Iterable[_Binding]) -> list[str]:
+    """The statements, those from `__future__` first, as Python wants it."""
+    froms: dict[str, list[str]] = {}
+    for binding in sorted(bindings):
+        froms.setdefault(binding.module, []).append(binding.alias)
+    future = froms.pop("__future__", [])
+    plain = [f"import {alias}" for alias in froms.pop("", [])]
+    listed = [f"from {module} import {', '.join(froms[module])}" for module in sorted(froms)]
+    return [*([f"from __future__ import {', '.join(future)}"] if future else []), *plain, *listed]
+
+
+def _function(source: str, node: ast.FunctionDef, own: Sequence[_Binding]) -> str:
+    """A function as it was written, or as Python writes it with imports of its own."""
+    if not own:
+        return ast.get_source_segment(source, node) or ast.unparse(node)
+    place = 1 if ast.get_docstring(node) is not None else 0
+    node.body[place:place] = ast.parse("\n".join(_imports(own))).body
+    return ast.unparse(node)
 
 
 def write(folder: Path, texts: dict[str, str]) -> Scenario:

@@ -12,7 +12,6 @@ from scenarios.faults import field_sentence
 
 T = TypeVar("T")
 _FENCE = re.compile(r"^[ \t]*(`{3,}|~{3,})[ \t]*(\w*)[^\n]*\n(.*?)(?:^[ \t]*\1|\Z)", re.M | re.S)
-_THOUGHT = re.compile(r"<think>.*?</think>|^.*?</think>", re.S)
 _TRAILING = re.compile(r",(\s*[}\]])")
 _DEEP = (RecursionError, MemoryError)
 
@@ -64,8 +63,12 @@ def code_of(text: str) -> str:
 
 
 def _spoken(text: str) -> str:
-    """The answer without its thoughts."""
-    return _THOUGHT.sub("", text).strip()
+    """The answer without its thoughts, whose beginning may be missing."""
+    _, *others = text.split("</think>")
+    if not others:
+        return text.strip()
+    *between, last = others
+    return "".join([*(part.partition("<think>")[0] for part in between), last]).strip()
 
 
 def _candidates(text: str) -> Iterator[str]:
@@ -84,15 +87,33 @@ def _parsed(text: str) -> Any | None:
     not."""
     for candidate in (text, _TRAILING.sub(r"\1", text)):
         try:
-            return json.loads(candidate, strict=False)  # line breaks inside of texts are taken
+            # Line breaks inside of texts are taken.
+            return _whole(json.loads(candidate, strict=False))
         except (ValueError, *_DEEP):
             continue
     if text.strip()[:1] not in ("{", "["):
         return None
     try:
-        return ast.literal_eval(text.strip())
+        return _whole(ast.literal_eval(text.strip()))
     except (ValueError, SyntaxError, TypeError, *_DEEP):
         return None
+
+
+def _whole(value: Any) -> Any:
+    """The value with `?` for halves of surrogate pairs, which no file can hold.
+
+    Raises TypeError for what JSON does not have, such as bytes.
+    """
+    match value:
+        case str():
+            return value.encode("utf-8", "replace").decode()
+        case list() | tuple():
+            return [_whole(inner) for inner in value]
+        case dict():
+            return {_whole(key): _whole(inner) for key, inner in value.items()}
+        case None | bool() | int() | float():
+            return value
+    raise TypeError(f"{type(value).__name__} is no type of JSON")
 
 
 def _unwrapped(value: Any) -> Iterator[Any]:

@@ -1,5 +1,6 @@
 """The stages between a scenario and its code: what each asks, and how it tries the answers."""
 
+import keyword
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -30,9 +31,13 @@ from scenarios.synth.trying import Checked, listed
 
 _MIN_INSTRUCTION = 15  # characters
 _SAME_TASK = 0.92  # cosine from which on two instructions are one
-_SECRETS = re.compile(r"^(password|passwd|salt|session_token|auth_token|access_token)", re.I)
+_SECRETS = re.compile(  # a column's name and the beginning of its type
+    r"(?:^|[(,])\s*[\"`\[]?(\w*passw(?:or)?d\w*|salt|(?:session|auth|access)_token)[\"`\]]?\s+[a-z]",
+    re.I | re.M,
+)
 _SCHEMA = re.compile(r"\s*create\s+(unique\s+)?(table|index|trigger)\b", re.I)
-_TYPES = frozenset({"string", "integer", "number", "boolean", "array"})
+_TYPES = ("string", "integer", "number", "boolean", "array", "null")
+_NAMES = "a lower-case identifier and no keyword of Python"
 _json = msgspec.json.Encoder(order="deterministic").encode
 
 
@@ -131,7 +136,7 @@ def _tasks(given: Sequence[_TaskAnswer | str]) -> tuple[list[TaskDraft], list[st
 def _task_id(written: str, taken: set[str]) -> str:
     """An id that is a function's name with `_` for `-`, and not taken yet."""
     base = slug(written.replace("_", "-"))
-    if not base or not TASK_ID.fullmatch(base) or not base[0].isalpha():
+    if not TASK_ID.fullmatch(base) or not base[0].isalpha() or keyword.iskeyword(base):
         base = f"task-{base}".rstrip("-")
     number, found = 2, base
     while found in taken:
@@ -213,11 +218,8 @@ def _schema_faults(tables: Sequence[AwmTable]) -> list[str]:
                 faults.append(f"table {table.name}: only CREATE TABLE, INDEX, TRIGGER: {shown}")
         if counts[table.name] > 1:
             faults.append(f"table {table.name} is there {counts[table.name]} times")
-        faults += [
-            f"table {table.name}: no column for a {found[1].lower()}"
-            for line in table.ddl.splitlines()
-            if (found := _SECRETS.match(line.strip().strip('"`[')))
-        ]
+        secrets = [found[1].lower() for found in _SECRETS.finditer(table.ddl)]
+        faults += [f"table {table.name}: no column for a {secret}" for secret in secrets]
     return faults
 
 
@@ -359,20 +361,25 @@ class ToolsStage(DraftStage):
 
 def _tool_faults(tool: ToolDraft, tables: set[str]) -> list[str]:
     faults = []
-    if not NAME.fullmatch(tool.name):
-        faults.append(f"tool {tool.name!r}: its name is no lower-case identifier")
+    if not _is_name(tool.name):
+        faults.append(f"tool {tool.name!r}: its name must be {_NAMES}")
     if not tool.description.strip():
         faults.append(f"tool {tool.name}: it has no description")
     for name, parameter in tool.parameters.items():
         words = parameter.type if isinstance(parameter.type, list) else [parameter.type]
-        if not NAME.fullmatch(name):
-            faults.append(f"tool {tool.name}: parameter {name!r} is no lower-case identifier")
+        if not _is_name(name):
+            faults.append(f"tool {tool.name}: parameter {name!r} must be {_NAMES}")
         for word in words:
             kind = word.get("type") if isinstance(word, dict) else word
-            if kind not in _TYPES | {"null"}:
+            if kind not in _TYPES:
                 faults.append(f"tool {tool.name}: parameter {name}: {kind!r} is no type")
     unknown = [table for table in (*tool.reads, *tool.writes) if table not in tables]
     return [*faults, *(f"tool {tool.name}: there is no table {table!r}" for table in unknown)]
+
+
+def _is_name(text: str) -> bool:
+    """Whether Python takes it as the name of a function or a parameter."""
+    return NAME.fullmatch(text) is not None and not keyword.iskeyword(text)
 
 
 def tools_json(tools: Sequence[ToolDraft]) -> str:

@@ -21,7 +21,7 @@ from scenarios.generate.writing import (
     Order,
     Record,
     left_of,
-    open_folder,
+    opened,
     write_manifest,
     write_world,
 )
@@ -65,19 +65,19 @@ def generate_worlds(
         modules=order.modules,
         split=order.split,
     )
-    open_folder(folder, order)
-    kept, left = left_of(folder, plans)
-    records = {record.plan.name: record for record in kept}
-    faults = []
-    told(len(records), count)
-    for made in _made(left, folder, jobs):
-        if isinstance(made, Fault):
-            faults.append(made)
-        else:
-            records[made.plan.name] = made
-        told(len(records) + len(faults), count)
-    there = [records[plan.name] for plan in plans if plan.name in records]
-    return Generated(write_manifest(folder, order, there), len(kept), tuple(faults))
+    with opened(folder, order):
+        kept, left = left_of(folder, plans)
+        records = {record.plan.name: record for record in kept}
+        faults = []
+        told(len(records), count)
+        for made in _made(left, folder, jobs):
+            if isinstance(made, Fault):
+                faults.append(made)
+            else:
+                records[made.plan.name] = made
+            told(len(records) + len(faults), count)
+        there = [records[plan.name] for plan in plans if plan.name in records]
+        return Generated(write_manifest(folder, order, there), len(kept), tuple(faults))
 
 
 def _made(plans: Sequence[WorldPlan], folder: Path, jobs: int) -> Iterator[Record | Fault]:
@@ -96,8 +96,12 @@ def _made(plans: Sequence[WorldPlan], folder: Path, jobs: int) -> Iterator[Recor
 
 
 def make_one(folder: Path, plan: WorldPlan) -> Record | Fault:
-    """Make one world and write it."""
+    """Make one world and write it. Raises GenerateError when the disk takes no more."""
     try:
-        return write_world(folder, plan, generate(plan, hosted))
+        made = generate(plan, hosted)
     except (ScenarioError, PoolError) as exc:
         return Fault(plan.name, str(exc))
+    try:
+        return write_world(folder, plan, made)
+    except OSError as exc:
+        raise GenerateError(f"{folder}: world {plan.name} cannot be written: {exc}") from exc

@@ -10,7 +10,7 @@ from judge.generating import generate_worlds
 from scenarios.format import FILES, read
 from scenarios.generate.errors import GenerateError
 from scenarios.generate.knobs import Knobs
-from scenarios.generate.writing import MANIFEST, Order, read_manifest, write_world
+from scenarios.generate.writing import MANIFEST, Order, opened, read_manifest, write_world
 
 ORDER = Order(
     seed=3, knobs=Knobs(tables=12, tasks=2), trades=("outdoor_shop",), modules=("orders",)
@@ -118,3 +118,34 @@ def test_every_file_of_a_package_is_written(tmp_path: Path) -> None:
     generate_worlds(ORDER, 1, tmp_path)
     there = {path.name for path in (tmp_path / "outdoor_shop_0001").iterdir()}
     assert there == {*FILES, MANIFEST}
+
+
+def test_what_a_killed_run_was_writing_is_no_hindrance(tmp_path: Path) -> None:
+    """A manifest that was half written, the first one or a later one, does not stop a rerun."""
+    for name in ("first", "later"):
+        folder = tmp_path / name
+        folder.mkdir()
+        if name == "later":
+            generate_worlds(ORDER, 1, folder)
+        (folder / f".{MANIFEST}.part").write_text("{")
+        assert generate_worlds(ORDER, 1, folder).num_kept == (1 if name == "later" else 0)
+        assert {path.name for path in folder.iterdir()} == {MANIFEST, "outdoor_shop_0001"}
+
+
+def test_two_processes_do_not_work_in_one_folder(tmp_path: Path) -> None:
+    """While one process makes worlds in a folder, a second one is refused."""
+    with opened(tmp_path, ORDER), pytest.raises(GenerateError) as caught:
+        generate_worlds(ORDER, 1, tmp_path)
+    assert str(caught.value) == f"{tmp_path}: another process makes worlds there"
+
+
+def test_a_folder_that_cannot_be_is_told(tmp_path: Path) -> None:
+    """A file in the folder's place, or above it, is refused in a sentence."""
+    (tmp_path / "file").write_text("")
+    for folder, fault in (
+        (tmp_path / "file", "it is no folder; take another one"),
+        (tmp_path / "file" / "worlds", "the folder cannot be used: "),
+    ):
+        with pytest.raises(GenerateError) as caught:
+            generate_worlds(ORDER, 1, folder)
+        assert str(caught.value).startswith(f"{folder}: {fault}")

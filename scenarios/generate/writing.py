@@ -10,10 +10,12 @@ that looks whole; a rerun of the same order makes what is missing or was altered
 extended (more worlds), but two orders do not share a folder.
 """
 
+import fcntl
 import hashlib
 import os
 import shutil
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import cache
 from importlib.metadata import version
 from pathlib import Path
@@ -75,21 +77,52 @@ class Manifest(msgspec.Struct, frozen=True):
     worlds: dict[str, Record] = {}  # in the order of their plans
 
 
-def open_folder(folder: Path, order: Order) -> None:
-    """Make or go on with the folder of an order. Raises GenerateError when it holds something
-    else."""
+@contextmanager
+def opened(folder: Path, order: Order) -> Iterator[None]:
+    """A block in which an order's folder, new or gone on with, is this process's alone. Raises
+    GenerateError when it holds something else, cannot be used, or another process works there."""
+    try:
+        if not folder.exists():
+            folder.mkdir(parents=True)
+        if not folder.is_dir():
+            raise GenerateError(f"{folder}: it is no folder; take another one")
+        place = os.open(folder, os.O_RDONLY)
+    except OSError as exc:
+        raise GenerateError(f"{folder}: the folder cannot be used: {exc}") from exc
+    try:
+        try:
+            fcntl.flock(place, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            raise GenerateError(f"{folder}: another process makes worlds there") from None
+        _begin(folder, order)
+        yield
+    finally:
+        os.close(place)
+
+
+def _begin(folder: Path, order: Order) -> None:
+    """Make or compare the manifest, and remove what a killed run was about to write."""
     path = folder / MANIFEST
     if path.exists():
         found = read_manifest(folder).order
         if found != order:
             raise GenerateError(f"{folder}: {_difference(found, order)}; take another folder")
-    elif folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+    elif any(not _is_part(path) for path in folder.iterdir()):
         raise GenerateError(f"{folder}: it is there and has no {MANIFEST}; take another folder")
-    else:
-        folder.mkdir(parents=True, exist_ok=True)
-        _write(path, msgspec.json.encode(Manifest(order)))
-    for part in folder.glob(f".*{_PART}"):
-        shutil.rmtree(part)
+    for part in filter(_is_part, list(folder.iterdir())):
+        if part.is_dir():
+            shutil.rmtree(part)
+        else:
+            part.unlink()
+    if not path.exists():
+        try:
+            _write(path, msgspec.json.encode(Manifest(order)))
+        except OSError as exc:
+            raise GenerateError(f"{folder}: the folder cannot be used: {exc}") from exc
+
+
+def _is_part(path: Path) -> bool:
+    return path.name.startswith(".") and path.name.endswith(_PART)
 
 
 def _difference(found: Order, wanted: Order) -> str:

@@ -71,7 +71,8 @@ def test_held_out_words_are_not_those_of_training() -> None:
     ("given", "fault"),
     [
         ({"tabels": "3"}, "there is no knob 'tabels'; there are tables, rows, tools, tasks, steps"),
-        ({"tables": "many"}, "knobs: Expected int, got str - at $.tables"),
+        ({"tables": "many"}, "knob 'tables': expected a whole number, found 'many'"),
+        ({"memory": "often"}, "knob 'memory': expected a number, found 'often'"),
         ({"memory": "1.5"}, "knobs: knob 'memory' must lie between 0 and 1, not 1.5"),
     ],
 )

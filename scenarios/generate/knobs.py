@@ -58,7 +58,14 @@ def knobs_of(given: dict[str, str]) -> Knobs:
     for name in given:
         if name not in known:
             raise GenerateError(f"there is no knob {name!r}; there are {', '.join(known)}")
+    for name, value in given.items():
+        kind = type(getattr(Knobs(), name))
+        try:
+            msgspec.convert(value, kind, strict=False)
+        except msgspec.ValidationError as exc:
+            expected = "a whole number" if kind is int else "a number"
+            raise GenerateError(f"knob {name!r}: expected {expected}, found {value!r}") from exc
     try:
         return msgspec.convert(given, Knobs, strict=False)
     except msgspec.ValidationError as exc:
-        raise GenerateError(f"knobs: {str(exc).replace('`', '')}") from exc
+        raise GenerateError(f"knobs: {exc}") from exc

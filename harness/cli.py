@@ -17,13 +17,14 @@ from harness.errors import HarnessError
 from harness.judge_settings import JudgeSettings
 from harness.process import quiet_logs
 from harness.session import Court, only
+from harness.show import plain
 from harness.verbs import look, play, worlds
 from harness.verbs.judges import Judges
 from judge.errors import JudgeError
 from judge.evidence import scene_of
 from judge.opening import open_court
 from judge.rewards import PROFILES
-from judge.verbs import gate, generate, judging, reliability, synthesise
+from judge.verbs import gate, generate, judging, reliability, report, synthesise
 from scenarios.errors import ScenarioError
 from scenarios.format import Scenario
 
@@ -87,7 +88,7 @@ def main() -> None:
         known = only(exc)
         if not isinstance(known, _EXPECTED):
             raise
-        click.echo(f"error: {known}", err=True)
+        click.echo(f"error: {plain(str(known))}", err=True)
         sys.exit(2)
 
 
@@ -109,6 +110,7 @@ for _verb in (
 ):
     cli.add_command(_verb)
 worlds.scenarios_group.add_command(gate.check_command)
+worlds.scenarios_group.add_command(report.report_command)
 
 if __name__ == "__main__":
     main()

@@ -32,12 +32,13 @@ LIBRARIES = {
         *("envpool.overlay", "envpool.template", "envpool.tracking", "envpool.views"),
         *("envpool.world", "envpool.hosting.cursors", "envpool.hosting.database"),
         *("envpool.hosting.faults", "envpool.hosting.slots", "harness.config"),
+        "harness.history_retrieve",
     },
     "click": {
         *("harness.cli", "harness.verbs.flags", "harness.verbs.look"),
         *("harness.verbs.play", "harness.verbs.worlds", "judge.verbs.common"),
         *("judge.verbs.gate", "judge.verbs.generate", "judge.verbs.judging"),
-        *("judge.verbs.reliability", "judge.verbs.synthesise"),
+        *("judge.verbs.reliability", "judge.verbs.report", "judge.verbs.synthesise"),
     },
     "faker": {"scenarios.generate.people"},
     "fastapi": {
@@ -47,6 +48,7 @@ LIBRARIES = {
     "fastmcp": {"envpool.mcp_link", "envpool.mcp_process"},
     "jsonschema": {"envpool.hosting.arguments"},
     "landlock": {"envpool.workers.confine"},
+    "matplotlib": {"judge.catalogue_charts"},
     "mcp": {"envpool.mcp_link", "envpool.mcp_process"},
     "openai": {"harness.policies.openai_package"},
     "paho": {"harness.mqtt_client"},
@@ -78,6 +80,8 @@ LATE = {
     ("harness.launch", "envpool.remote.client"),
     ("harness.policies.chat_client", "harness.policies.openai_package"),
     ("harness.verbs.worlds", "envpool.remote.server"),
+    ("judge.verbs.report", "judge.catalogue_charts"),
+    ("judge.verbs.report", "judge.catalogue_page"),
     ("scenarios.generate.people", "faker"),
 }
 

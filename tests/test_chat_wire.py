@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.messages import AgentCall, Reply
+from harness.messages import AgentCall, Reply, Usage
 from harness.policies.chat_wire import read_arguments, read_completion
 from harness.policies.retry import Failure
 
@@ -103,3 +103,14 @@ def test_no_completion_is_a_failure(sent: bytes) -> None:
     failure = read_completion(sent)
     assert isinstance(failure, Failure)
     assert failure.kind == "malformed"
+
+
+@pytest.mark.parametrize("told", ["-7", "1" + "0" * 400, "9223372036854775808", '"12"', "1.5"])
+def test_counts_of_tokens_that_cannot_be_are_not_reported(told: str) -> None:
+    """A count below nothing, beyond all logs, or that is no whole number leaves the reply whole."""
+    details = f'{{"cached_tokens": {told}}}'
+    usage = (
+        f'{{"prompt_tokens": {told}, "completion_tokens": 5, "prompt_tokens_details": {details}}}'
+    )
+    sent = f'{{"choices": [{{"message": {{"content": "yes"}}}}], "usage": {usage}}}'
+    assert read_completion(sent.encode()) == Reply("yes", usage=Usage(0, 5, 0))

@@ -19,6 +19,7 @@ from harness.messages import AgentCall, Message, Reply, Usage, Window
 from harness.policies.retry import Failure
 
 MAX_CACHED_HEADS = 1024
+_MOST_TOKENS = 2**53  # in one request
 MAX_MESSAGE = 500  # characters of a server's message that we pass on
 
 _encode = msgspec.json.Encoder().encode
@@ -150,9 +151,10 @@ class _Choice(msgspec.Struct, gc=False):
 
 
 class _Usage(msgspec.Struct, gc=False):
-    prompt_tokens: int | None = None
-    completion_tokens: int | None = None
-    prompt_tokens_details: Any = None  # only numbers of kept tokens are taken
+    # Whatever they are; only numbers of tokens are taken.
+    prompt_tokens: Any = None
+    completion_tokens: Any = None
+    prompt_tokens_details: Any = None
 
 
 class _Completion(msgspec.Struct, gc=False):
@@ -192,8 +194,15 @@ def read_completion(body: bytes, *, attempts: int = 1) -> Reply | Failure:
 def _told(usage: _Usage) -> Usage:
     details = usage.prompt_tokens_details
     cached = details.get("cached_tokens") if isinstance(details, dict) else None
-    kept = cached if type(cached) is int and cached > 0 else 0
-    return Usage(usage.prompt_tokens or 0, usage.completion_tokens or 0, kept)
+    return Usage(
+        _num_tokens(usage.prompt_tokens), _num_tokens(usage.completion_tokens), _num_tokens(cached)
+    )
+
+
+def _num_tokens(told: Any) -> int:
+    """A count as a log can hold it. What cannot be one counts as not reported: less than nothing
+    would give money back to a budget."""
+    return told if type(told) is int and 0 <= told <= _MOST_TOKENS else 0
 
 
 _ESCAPE = re.compile(rb"\\(?:u[dD][89abAB]..(?:\\u[dD][c-fC-F]..)?|u[dD][c-fC-F]..|.)", re.DOTALL)

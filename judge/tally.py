@@ -37,7 +37,7 @@ class Summary(msgspec.Struct, frozen=True):
     model_calls: int  # requests of this judging; opinions from the cache take none
     cost_usd: float | None  # of this judging; None: a model that was asked has no price
     mean_reward: float | None  # of the judged episodes; None: there is none
-    unjudged_episodes: tuple[Unjudged, ...] = ()
+    unjudged_episodes: tuple[Unjudged, ...] = ()  # by name, whoever was judged first
     judge: str = ""
     rewards: str = ""
     prompt_tokens: int = 0
@@ -100,7 +100,7 @@ class Tally:
             model_calls=self._requests,
             cost_usd=cost,
             mean_reward=self._rewards / self._num_judged if self._num_judged else None,
-            unjudged_episodes=tuple(self._unjudged),
+            unjudged_episodes=tuple(sorted(self._unjudged, key=lambda left: left.episode)),
             judge=self._judge,
             rewards=self._rewards_name,
             prompt_tokens=self._prompt,

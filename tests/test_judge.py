@@ -498,6 +498,16 @@ def test_the_summary_counts(world: World, judge: CodeJudge) -> None:
     assert (empty.episodes, empty.mean_reward) == (0, None)
 
 
+def test_the_unjudged_are_told_by_name(world: World) -> None:
+    """Which verdict was there first, as the judge's server is slow or quick, changes nothing."""
+    nothing = Judged("llm", None, None, unjudged="why")
+    tally = Tally()
+    for name in ("b", "c", "a"):
+        tally.add(oracle(world, "overdue", name=name), nothing)
+    told = [left.episode for left in tally.summary().unjudged_episodes]
+    assert told == ["a", "b", "c"]
+
+
 def test_why_there_is_no_verdict_is_shown_as_text(capsys: pytest.CaptureFixture[str]) -> None:
     """What a server or a verifier said cannot command the terminal or pass for a line of ours."""
     told = Judged("code", None, None, unjudged="it said \x1b[31m[b]\n  completed 9\u202e")

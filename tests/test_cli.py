@@ -342,3 +342,10 @@ def test_a_run_is_followed_from_another_process(rehearse: Rehearse, tmp_path: Pa
     assert report["pass_rate"] == 1.0
     assert {f"e{index:06d}" for index in range(58)} <= set(re.findall(r"e\d{6}", seen))
     assert "58 of 58 started, 58 ended, 58 judged" in seen.splitlines()[-1]
+
+
+def test_an_error_cannot_command_the_terminal(rehearse: Rehearse, tmp_path: Path) -> None:
+    """What an error quotes, as a name or what a package's code raised, is shown as text."""
+    status, _, err = rehearse("judge", tmp_path / "a\x1b[31mb")
+    told = rf"error: {tmp_path}/a\x1b[31mb: there is no log (episodes.sqlite) in this folder"
+    assert (status, err) == (2, f"{told}\n")

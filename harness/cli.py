@@ -18,7 +18,6 @@ from harness.judge_settings import JudgeSettings
 from harness.process import quiet_logs
 from harness.session import Court, only
 from harness.show import plain
-from harness.show import plain
 from harness.verbs import look, play, worlds
 from harness.verbs.judges import Judges
 from judge.errors import JudgeError

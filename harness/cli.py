@@ -53,7 +53,10 @@ async def _court(
         yield court
 
 
-_INTERRUPTED = "interrupted; a run goes on with --resume, a judging with --only unjudged"
+_INTERRUPTED = (
+    "interrupted; a run goes on with --resume, a judging with --only unjudged, a synthesis when it "
+    "is asked for again"
+)
 JUDGES = Judges(court=_court)
 
 

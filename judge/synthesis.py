@@ -76,6 +76,10 @@ def checked(asked: Asked) -> Asked:
         if getattr(asked, name) < least:
             flag = "--" + name.replace("_", "-")
             raise SettingsError(f"{flag}: must be at least {least}, not {getattr(asked, name)}")
+    if asked.least_tasks > asked.tasks:
+        raise SettingsError(
+            f"--least-tasks: must be at most --tasks {asked.tasks}, not {asked.least_tasks}"
+        )
     if asked.count is not None and asked.count < 1:
         raise SettingsError(f"--count: must be at least 1, not {asked.count}")
     if not 0 < asked.same <= 1:
@@ -144,7 +148,12 @@ def _prices(asked: Asked) -> Prices:
 
 def _settings(asked: Asked, num_seeds: int) -> SynthesisSettings:
     return SynthesisSettings(
-        ideas=IdeaSettings(count=asked.count or num_seeds, same=asked.same, cap=asked.cap),
+        ideas=IdeaSettings(
+            count=asked.count or num_seeds,
+            invent=asked.count is not None,
+            same=asked.same,
+            cap=asked.cap,
+        ),
         sizes=Sizes(tasks=asked.tasks, tables=asked.tables, rows=asked.rows, tools=asked.tools),
         tries=asked.tries,
         seed=asked.seed,

@@ -3,8 +3,8 @@
     members  things  loans
     lend a thing (change), who has one (question), lend to somebody who is blocked (decline)
 
-`good(words)` are answers that hold. `broken(words)` are answers with the faults that are known from
-AWM's data, for `tests.synth_server` to give before the good ones.
+The answers that hold are here; those with the faults that are known from AWM's data are in
+tests.synth_faults.
 """
 
 import json

@@ -68,6 +68,7 @@ def test_worlds_are_made_and_told(
         ("", ["--base-url", "http://127.0.0.1:9/v1", "--attempts", 1], "127.0.0.1:9/v1: "),
         ("", ["--prompts", "nowhere"], "nowhere: there is no such folder of prompts"),
         ("", ["--tables", 0], "--tables: must be at least 1, not 0"),
+        ("", ["--least-tasks", 4], "--least-tasks: must be at most --tasks 3, not 4"),
         ("", ["--same", 1.5], "--same: must be above 0 and at most 1, not 1.5"),
         ("", ["--budget", 1], "--budget: spending can be limited only where --prices are given"),
         ("", ["--base-url", "ftp://x"], "base_url: expected a URL"),
@@ -101,3 +102,15 @@ def test_bad_input_is_one_sentence(
     assert err.startswith("error: ")
     assert err.count("\n") == 1
     assert sentence in err
+
+
+def test_a_budget_for_nothing_is_told(
+    rehearse: Rehearse, seeds: Path, tmp_path: Path, url: str
+) -> None:
+    """Also where it ends before there is a scenario."""
+    prices = tmp_path / "prices.toml"
+    prices.write_text("[models.m]\ninput = 1\noutput = 1000\n")
+    more = ["--prices", prices, "--budget", 0.0001]
+    status, told, err = rehearse("synthesise", seeds, *flags(tmp_path / "out", url), *more)
+    assert status == 1, err
+    assert "unfinished budget: of 0.00 USD 0.0000 are spent or may be" in told

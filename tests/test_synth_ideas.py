@@ -46,6 +46,15 @@ class Model:
         return [[math.cos(angle), math.sin(angle)] for angle in angles]
 
 
+class Killed(Model):
+    """It brings everything down at its 17th request."""
+
+    async def say(self, turns: Sequence[Turn], purpose: Purpose, *, seed: int) -> Said:
+        if len(self.classified) == 16:
+            raise RuntimeError("killed")
+        return await super().say(turns, purpose, seed=seed)
+
+
 async def gathered(
     folder: Path, model: Model, seeds: Sequence[str], settings: IdeaSettings
 ) -> Pool:
@@ -95,3 +104,23 @@ async def test_what_was_classified_before_the_money_ended_is_kept(tmp_path: Path
     pool = await gathered(tmp_path, model, seeds, settings)
     assert names(pool) == seeds
     assert model.classified == ["a 120"]
+
+
+async def test_seeds_are_classified_as_far_as_there_is_room_and_written_down(
+    tmp_path: Path,
+) -> None:
+    """Sixteen at a time, so that a kill loses no more; none beyond what is wanted."""
+    seeds = [f"a {angle}" for angle in range(0, 20 * 17, 17)]
+    settings = IdeaSettings(count=18, same=1.0, near=1.0)
+    with pytest.raises(RuntimeError, match="killed"):
+        await gathered(tmp_path, Killed(), seeds, settings)
+    model = Model()
+    assert names(await gathered(tmp_path, model, seeds, settings)) == seeds[:18]
+    assert model.classified == seeds[16:18]
+
+
+async def test_the_seeds_alone_are_not_added_to(tmp_path: Path) -> None:
+    """A seed that is refused is not made up for by one that nobody asked for."""
+    settings = IdeaSettings(count=2, invent=False)
+    pool = await gathered(tmp_path, Model(["a 90"]), ["a 0", "a 1"], settings)
+    assert (names(pool), pool.rounds, pool.ended) == (["a 0"], 0, "")

@@ -3,6 +3,7 @@
 import json
 import signal
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,7 @@ from tests.synth_worlds import (
     CODE,
     LENSES,
     ROBES,
+    TASKS,
     VERIFIERS,
     WORLDS,
     Words,
@@ -163,6 +165,46 @@ async def test_a_hopeless_scenario_is_given_up_and_the_others_are_not(tmp_path: 
     assert asked_again == 4 + 3 + 11  # schema to code, verifiers, the solver's steps
 
 
+async def test_each_stage_may_be_hopeless(tmp_path: Path) -> None:
+    """Its world is given up there, with the best answer and the reasons; one that nobody can
+    classify is refused, and the others are made."""
+    stages = ("tasks", "schema", "data", "tools", "code", "verify")
+    trades = [replace(BIKES, name=f"Hire {word}") for word in ("classify", *stages, "whole")]
+    no = ("I would rather not.",)
+    script = {(f"Hire {stage}", stage): no for stage in ("classify", *stages[:-1])}
+    script |= {("Hire verify", task): no for task in TASKS}
+    async with ModelServer(Writes(script, known=trades)) as server:
+        report = await synthesised(asked(tmp_path, server.url, *trades, tries=2, same=1.0))
+    assert [(each.world, each.stage) for each in report.failed] == [
+        (f"hire_{stage}", stage) for stage in stages
+    ]
+    records = [
+        Folder(tmp_path / "out").record(
+            f"hire_{stage}", stage if stage != "verify" else f"verify-{task}"
+        )
+        for stage in stages
+        for task in (TASKS if stage == "verify" else ("",))
+    ]
+    assert [(r.ok, r.answer, len(r.attempts)) for r in records if r] == [(False, no[0], 2)] * 8
+    assert (report.worlds, report.refused, report.ok) == (1, 1, False)
+    assert [path.name for path in (tmp_path / "out/worlds").iterdir()] == ["hire_whole"]
+
+
+async def test_a_world_that_holds_no_longer_is_removed(tmp_path: Path) -> None:
+    """As when more tasks have to be proved than before; its stages stay."""
+    script = {(BIKES.name, "who"): ("I would rather not.",)}
+    async with ModelServer(Writes(script)) as server:
+        wanted = asked(tmp_path, server.url, BIKES, tries=1)
+        assert (await synthesised(wanted)).worlds == 1
+        package = tmp_path / "out/worlds" / BIKES.key
+        assert package.exists()
+        before = len(server.requests)
+        report = await synthesised(msgspec.structs.replace(wanted, least_tasks=3))
+        assert len(server.requests) == before
+    assert report.failed[0].why.startswith("2 of 3 tasks could be proved, and 3 have to be: ")
+    assert list(package.parent.iterdir()) == []
+
+
 async def test_a_dead_tool_is_told_and_the_world_is_kept(tmp_path: Path) -> None:
     """After one correction that did not mend it, with what it said; nothing is asked of it."""
     async with ModelServer(Writes(DEAD)) as server:
@@ -287,8 +329,11 @@ async def test_scenarios_are_asked_for_until_there_are_enough(tmp_path: Path) ->
         {"name": "Citi Scooters", "description": "Scooters on every corner."},
     ]
     script = {
-        ("", "invent"): (json.dumps({"scenarios": batch}),),
-        ("News Ticker", "classify"): ('{"score": 2, "reason": "live content"}',),
+        ("", "invent"): ("Which ones?", json.dumps({"scenarios": batch})),
+        ("News Ticker", "classify"): (
+            '{"score": 20}',
+            '{"score": 2, "reason": "live content"}',
+        ),
     }
     async with ModelServer(Writes(script)) as server:
         wanted = asked(tmp_path, server.url, BIKES, count=2, embeddings="e")
@@ -313,6 +358,11 @@ async def test_worlds_leave_in_awms_files(tmp_path: Path) -> None:
         await synthesised(asked(tmp_path, server.url, BIKES, awm=True))
     record = AwmFolder(tmp_path / "out/awm").find(BIKES.key)
     package = read(tmp_path / "out/worlds" / BIKES.key)
+    [spec] = (tmp_path / "out/awm/gen_spec.jsonl").read_bytes().splitlines()
+    [group] = json.loads(spec)["api_spec"]["api_groups"]
+    assert group["endpoints"][0]["request_params"] == {
+        "name": {"type": "string", "param_type": "body", "required": True, "description": ""}
+    }
     verdicts = []
     async with PlacedPool(WorkerSettings(workers=1)) as pool:
         world: Any = await pool.host(record)

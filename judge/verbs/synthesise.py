@@ -1,5 +1,6 @@
 """The verb synthesise: worlds written by a language model, each proved before it is kept."""
 
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -57,7 +58,8 @@ def _flags(command: Any) -> Any:
 def synthesise_command(json_file: str | None, formats: str | None, **flags: Any) -> None:
     """Write worlds with a model, from scenarios in words; a rerun goes on where it was cut off.
 
-    SEEDS.jsonl has one {"name", "description"} a line.
+    SEEDS.jsonl has one {"name", "description"} a line. Exit status 1: a scenario became no world,
+    or there was no money left.
     """
     given = {name: value for name, value in flags.items() if value is not None}
     asked = checked(msgspec.convert({**given, "awm": formats == "awm"}, Asked))
@@ -68,4 +70,4 @@ def synthesise_command(json_file: str | None, formats: str | None, **flags: Any)
     console.print(f"{Path(asked.output) / 'worlds'}", highlight=False)
     write_json(report, json_file)
     if not report.ok:
-        raise click.exceptions.Exit(1)
+        sys.exit(1)

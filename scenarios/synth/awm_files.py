@@ -16,7 +16,7 @@ from scenarios.errors import SynthesisError
 from scenarios.format import AwmSample, AwmTable, Scenario, read
 from scenarios.synth.awm_server import server_code
 from scenarios.synth.awm_verifier import verifier_codes
-from scenarios.synth.drafts import Idea, Proven, ToolDraft
+from scenarios.synth.drafts import Idea, Parameter, Proven, ToolDraft
 from scenarios.synth.folder import Folder, Record, read_json, value_of, write_whole
 from scenarios.synth.ideas import Pool
 from scenarios.synth.line import PROVED
@@ -102,10 +102,7 @@ def _group(scenario: Scenario, tools: tuple[ToolDraft, ...]) -> Row:
 
 
 def _endpoint(tool: ToolDraft) -> Row:
-    parameters = {
-        name: {"param_type": "body", **msgspec.to_builtins(parameter)}
-        for name, parameter in tool.parameters.items()
-    }
+    parameters = {name: _parameter(parameter) for name, parameter in tool.parameters.items()}
     return {
         "path": f"/{tool.name}",
         "method": "POST",
@@ -118,6 +115,16 @@ def _endpoint(tool: ToolDraft) -> Row:
         "required_tables": sorted({*tool.reads, *tool.writes}),
         "required_fields": {},
     }
+
+
+def _parameter(parameter: Parameter) -> Row:
+    told = {
+        "type": parameter.type,
+        "param_type": "body",
+        "required": parameter.required,
+        "description": parameter.description,
+    }
+    return told | ({"enum": parameter.enum} if parameter.enum else {})
 
 
 def _value(folder: Folder, world: str, stage: str, kind: Any) -> Any:

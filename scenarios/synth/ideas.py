@@ -29,6 +29,7 @@ T = TypeVar("T")
 R = TypeVar("R")
 _BATCH = 10  # scenarios in one answer
 _AT_ONCE = 5  # such answers in one round
+_SEEDS = 16  # classified side by side, and written down together
 _EXAMPLES = 8
 _AVOIDED = 40  # names that are told as taken
 _FOCUSED = 0.7  # share of the requests that name fields of business
@@ -45,6 +46,7 @@ class IdeaSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What is kept."""
 
     count: int = 100  # scenarios, the seeds among them
+    invent: bool = True  # ask for new ones where there are not enough seeds that are fit
     least_score: int = 5
     same: float = 0.85  # cosine above which two are one
     near: float = 0.75  # cosine above which the categories are looked at
@@ -168,10 +170,11 @@ class Gathering:
             self._vectors = await self._embedded(pool.kept)
         known = {idea.name for idea in pool.kept} | {refused.name for refused in pool.refused}
         missing = [seed for seed in seeds if seed.name not in known]
-        room = settings.count - len(pool.kept)
-        if missing and room > 0:
-            await self._admit(missing, "seed")
-        while len(pool.kept) < settings.count and not self._has_enough_of_it():
+        while missing and (room := settings.count - len(pool.kept)) > 0:
+            some = min(_SEEDS, room)
+            await self._admit(missing[:some], "seed")
+            missing = missing[some:]
+        while settings.invent and len(pool.kept) < settings.count and not self._has_enough_of_it():
             before = len(pool.kept)
             await self._round()
             pool.idle = 0 if len(pool.kept) > before else pool.idle + 1

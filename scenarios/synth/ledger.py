@@ -1,5 +1,6 @@
 """What a synthesis has spent: a line for each request, which outlives whatever ends the process."""
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -51,13 +52,13 @@ class Ledger:
 def _read(path: Path) -> Iterator[Spent]:
     try:
         data = path.read_bytes()
+        whole = data[: data.rfind(b"\n") + 1]
+        if whole != data:
+            os.truncate(path, len(whole))
     except FileNotFoundError:
         return
     except OSError as exc:
         raise SynthesisError(f"{path}: it cannot be read: {exc}") from exc
-    whole = data[: data.rfind(b"\n") + 1]
-    if whole != data:
-        path.write_bytes(whole)
     for number, line in enumerate(whole.splitlines(), 1):
         try:
             yield msgspec.json.decode(line, type=Spent)

@@ -12,7 +12,7 @@ from scenarios.synth.coding import DEAD, CodeStage
 from scenarios.synth.drafts import Brief, Draft, Idea, Proven, TaskDraft, ToolDraft
 from scenarios.synth.folder import Folder, Record, digest_of, value_of
 from scenarios.synth.ideas import side_by_side
-from scenarios.synth.package import texts_of, write
+from scenarios.synth.package import remove, texts_of, write
 from scenarios.synth.parts import Author, Bench, Unhostable
 from scenarios.synth.prompts import Prompts
 from scenarios.synth.proving import ProvingStage
@@ -89,6 +89,7 @@ class Line:
         try:
             return await self._world(await self._draft())
         except _Failed as exc:
+            remove(self._shop.folder.worlds / name)  # of an earlier run: it holds no longer
             return World(name, exc.why, exc.stage)
         except OutOfBudget as exc:
             return World(name, str(exc), stopped=True)
@@ -125,6 +126,7 @@ class Line:
         dropped = tuple(each for each in found if isinstance(each, Dropped))
         if len(proven) < self._shop.least_tasks:
             why = f"{len(proven)} of {len(found)} tasks could be proved"
+            why += f", and {self._shop.least_tasks} have to be"
             raise _Failed("verify", f"{why}: {dropped[0].why}" if dropped else why)
         draft = msgspec.structs.replace(draft, proven=proven)
         try:

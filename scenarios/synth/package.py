@@ -193,3 +193,15 @@ def write(folder: Path, texts: dict[str, str]) -> Scenario:
         return read(folder)
     except PackageError as exc:
         raise Unhostable("host", str(exc).replace(f"{folder}/", "")) from exc
+
+
+def remove(folder: Path) -> None:
+    """Remove a package if it is there, whole or not at all. Raises SynthesisError."""
+    old = folder.with_name(f".{folder.name}.{os.getpid()}.old")
+    try:
+        folder.rename(old)
+    except FileNotFoundError:
+        return
+    except OSError as exc:
+        raise SynthesisError(f"{folder}: the package cannot be removed: {exc}") from exc
+    shutil.rmtree(old, ignore_errors=True)

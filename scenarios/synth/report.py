@@ -195,7 +195,7 @@ def render(report: Report, console: Console) -> None:
         _line(console, "dropped", f"{dropped.world}/{dropped.task}", dropped.why, "yellow")
     for tool in report.dead_tools:
         _line(console, "dead tool", tool, "", "yellow")
-    if report.unfinished:
+    if report.unfinished or report.stopped:
         _line(console, "unfinished", ", ".join(report.unfinished), report.stopped, "yellow")
     if report.ideas_ended:
         _line(console, "fewer scenarios", "", report.ideas_ended, "yellow")

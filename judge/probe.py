@@ -43,7 +43,8 @@ class Prober:
 def plausible(world: States) -> dict[str, list[Any]]:
     """The values of a world's start state by column name.
 
-    A key `id` of the table `orders` counts as `order_id` too. Blobs and NULL are left out.
+    A key `id` of the table `orders` counts as `order_id` too, one of `lenses` as `lens_id` and as
+    `lense_id`. Blobs and NULL are left out.
     """
     values: dict[str, dict[Any, None]] = {}
     for table, rows in world.dump(world.template.overlay()).items():
@@ -51,8 +52,8 @@ def plausible(world: States) -> dict[str, list[Any]]:
             for column, value in row.items():
                 if value is None or isinstance(value, bytes):
                     continue
-                names = (column, f"{singular(table)}_id") if column == "id" else (column,)
-                for name in names:
+                names = [f"{one}_id" for one in _singulars(table)] if column == "id" else []
+                for name in (column, *names):
                     values.setdefault(name, {})[value] = None
     return {name: list(found) for name, found in values.items()}
 
@@ -60,6 +61,16 @@ def plausible(world: States) -> dict[str, list[Any]]:
 def singular(table: str) -> str:
     """Example: "policies" -> "policy", "orders" -> "order" """
     return f"{table[:-3]}y" if table.endswith("ies") else table.removesuffix("s")
+
+
+def _singulars(table: str) -> list[str]:
+    """What one row of a table may be called.
+
+    Example: "lenses" -> ["lense", "lens"], "orders" -> ["order"]
+    """
+    bare = table.removesuffix("es")
+    found = [singular(table)]
+    return [*found, bare] if bare != table and re.search(r"(s|x|z|ch|sh|o)$", bare) else found
 
 
 def edge_calls(tool: ToolSpec, base: Call) -> Iterator[tuple[Call, str]]:

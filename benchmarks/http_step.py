@@ -34,7 +34,8 @@ from benchmarks.model_server import Oracle, Part, PlayedCall
 from envpool.world import World
 from harness.dialects.native import Native
 from harness.events import StepTaken
-from harness.history import Full, HistoryFold
+from harness.history import HistoryFold
+from harness.history_turns import Full
 from harness.messages import Act, Briefing, Window
 from harness.policies.base import Assignment
 from harness.policies.chat_wire import RequestWriter, read_completion

@@ -24,9 +24,10 @@ from envpool.types import WORLD_FAULTS, Env, ToolResult, ToolSpec
 from harness.dialects.base import Dialect
 from harness.dialects.rules import FormatRules, FormatSettings, make_rules
 from harness.errors import ContextLengthError, PolicyError
-from harness.events import Ending, EpisodeEnded, EpisodeStarted, StepTaken
-from harness.history import HistoryFold, HistoryManager, HistoryPolicy
-from harness.messages import Act, Answer, Briefing, Decision, FormatError, Reply
+from harness.events import Ending, EpisodeEnded, EpisodeStarted, StepTaken, Summarised
+from harness.history import HistoryFold, HistoryManager, summary_of
+from harness.history_base import HistoryPolicy
+from harness.messages import Act, Answer, Briefing, Decision, FormatError, Reply, Window
 from harness.plan import EpisodePlan
 from harness.policies.base import Agent, Assignment, Policy
 from harness.recorder import Recorder
@@ -222,12 +223,17 @@ class Episode:
         for turn in range(limits.max_steps):
             await anyio.lowlevel.checkpoint()  # an instant policy must not keep the loop
             window = stage.windows.window(plan.episode)
+            if window.summarise:
+                await self._summarise(agent, window, turn, watch)
+                if (spent := self._tokens_spent()) is not None:
+                    return spent
+                window = stage.windows.window(plan.episode)
             asked = time.perf_counter()
             watch.expect_reply(limits.reply_timeout)
             reply = await agent.reply(window)
             watch.got_reply()
             answered = time.perf_counter()
-            step, fault = await self._step(rules, reply, turn, window.first_turn, answered - asked)
+            step, fault = await self._step(rules, reply, turn, window, answered - asked)
             await self.take(step)
             stage.meters.stepped(time.perf_counter() - answered)
             if fault is not None and stage.format.stop:
@@ -238,9 +244,33 @@ class Episode:
             if (failure := self.world_failure()) is not None:
                 return Ending.WORLD_ERROR, failure
             self.num_tokens += reply.usage.completion_tokens
-            if limits.token_limit is not None and self.num_tokens >= limits.token_limit:
-                return Ending.TOKEN_LIMIT, f"{self.num_tokens} tokens were generated"
+            if (spent := self._tokens_spent()) is not None:
+                return spent
         return Ending.STEP_LIMIT, None
+
+    async def _summarise(self, agent: Agent, window: Window, turn: int, watch: Watch) -> None:
+        """Have the agent sum up what falls out of its history, and record what it says.
+
+        Raises PolicyError when that is no summary.
+        """
+        plan, stage = self.plan, self.stage
+        asked = time.perf_counter()
+        watch.expect_reply(stage.limits.reply_timeout)
+        reply = await agent.reply(window)
+        watch.got_reply()
+        summary = Summarised(reply, turn, window.first_turn, time.perf_counter() - asked)
+        stage.recorder.stamp(plan.episode, plan.attempt, summary)
+        await stage.recorder.room()
+        self.num_tokens += reply.usage.completion_tokens
+        if not summary_of(stage.dialect, summary):
+            raise PolicyError(f"asked for a summary before step {turn}, the agent gave none")
+
+    def _tokens_spent(self) -> Outcome | None:
+        """How the episode ends when all tokens are spent; None: there are some left."""
+        limit = self.stage.limits.token_limit
+        if limit is None or self.num_tokens < limit:
+            return None
+        return Ending.TOKEN_LIMIT, f"{self.num_tokens} tokens were generated"
 
     async def take(self, step: StepTaken) -> None:
         """Record the next step; waits while the log is full."""
@@ -282,9 +312,10 @@ class Episode:
         return ToolResult(text, "timeout", (), self.env.digest)
 
     async def _step(
-        self, rules: FormatRules, reply: Reply, turn: int, first_turn: int, waited: float
+        self, rules: FormatRules, reply: Reply, turn: int, window: Window, waited: float
     ) -> tuple[StepTaken, str | None]:
         """The step that a reply makes, and what is wrong with its form (None: nothing)."""
+        first_turn, recalled = window.first_turn, window.recalled
         decision: Decision = self.stage.dialect.read(reply, turn=turn)
         fault = rules.before(decision, reply, self.steps)
         results: list[ToolResult] = []
@@ -297,12 +328,15 @@ class Episode:
             except BaseException:
                 if results:  # what was done before stays done, so the log must say it
                     done = Act(decision.calls[: len(results)])
-                    self._keep(StepTaken(reply, done, tuple(results), first_turn, None, waited))
+                    given = tuple(results)
+                    self._keep(
+                        StepTaken(reply, done, given, first_turn, None, waited, recalled=recalled)
+                    )
                 raise
             if len(results) < len(decision.calls):
                 decision = Act(decision.calls[: len(results)])
         spent = time.perf_counter() - began
-        step = StepTaken(reply, decision, tuple(results), first_turn, None, waited, spent)
+        step = StepTaken(reply, decision, tuple(results), first_turn, None, waited, spent, recalled)
         if fault is None:
             fault = rules.after(step)
         if fault is not None:

@@ -2,7 +2,8 @@
 from them.
 
 An episode is `EpisodeStarted`, then `StepTaken` for each turn, then `EpisodeEnded`; verdicts follow
-as `Judged`. A Record stamps a fact with its episode, attempt, sequence number and time. The key
+as `Judged`. Where the history policy asks the agent for summaries, they stand between the steps as
+`Summarised`. A Record stamps a fact with its episode, attempt, sequence number and time. The key
 (episode, attempt, seq) is unique: whoever sees a key twice has seen one fact twice.
 """
 
@@ -72,6 +73,20 @@ class StepTaken(msgspec.Struct, frozen=True, tag="step", gc=False, omit_defaults
     reward: float | None = None  # step-level reward given by the format rules; None: none
     policy_s: float = 0.0  # seconds waiting for the reply
     calls_s: float = 0.0  # seconds in the world
+    recalled: tuple[int, ...] = ()  # of the window that was shown
+
+
+class Summarised(msgspec.Struct, frozen=True, tag="summary", gc=False, omit_defaults=True):
+    """The agent summed up what falls out of its history (see harness.history_summary).
+
+    Also kept when it is of no use and ends the episode. It is no step: it has no place among the
+    steps' rewards, and limits of steps do not count it.
+    """
+
+    reply: Reply
+    turn: int  # of the step that comes next, from 0
+    first_turn: int = 0  # of the window that was shown
+    policy_s: float = 0.0  # seconds waiting for the reply
 
 
 class EpisodeEnded(msgspec.Struct, frozen=True, tag="ended", gc=False):
@@ -132,8 +147,8 @@ class WeightsPublished(msgspec.Struct, frozen=True, tag="weights", gc=False):
     path: str
 
 
-Event = EpisodeStarted | StepTaken | EpisodeEnded | Judged | WeightsPublished
-Kind = Literal["started", "step", "ended", "judged", "weights"]
+Event = EpisodeStarted | StepTaken | Summarised | EpisodeEnded | Judged | WeightsPublished
+Kind = Literal["started", "step", "summary", "ended", "judged", "weights"]
 
 
 class Record(msgspec.Struct, frozen=True, gc=False):

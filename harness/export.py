@@ -21,7 +21,8 @@ from harness.dialects.choose import dialect_of
 from harness.errors import LogError, SettingsError
 from harness.events import Ending, Label
 from harness.export_lines import Line, line_of
-from harness.history import Full, HistoryFold
+from harness.history import HistoryFold
+from harness.history_turns import Full
 from harness.log_reader import LogReader
 from harness.messages import Briefing
 from harness.policies.chat_wire import RequestWriter

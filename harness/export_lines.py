@@ -36,6 +36,13 @@ class StepLine(msgspec.Struct, frozen=True):
     format_error: str | None  # how the reply broke the dialect's rules; None: it did not
 
 
+class SummaryLine(msgspec.Struct, frozen=True):
+    """What the agent made of its history."""
+
+    step: int  # before which it was asked for it, from 0
+    text: str  # what the agent said
+
+
 class Line(msgspec.Struct, frozen=True, omit_defaults=True):
     """An episode, as exported. `state_diff` is the net of all its calls."""
 
@@ -62,6 +69,7 @@ class Line(msgspec.Struct, frozen=True, omit_defaults=True):
     state_diff: tuple[RowChange, ...]
     start_digest: str
     end_digest: str | None
+    summaries: list[SummaryLine]  # those that the history policy asked for
     final: dict[str, list[Row]] | msgspec.UnsetType | None = msgspec.UNSET  # with `dumps`
 
 
@@ -94,6 +102,7 @@ def line_of(row: EpisodeRow, trajectory: Trajectory) -> Line:
         state_diff=net_changes(results),
         start_digest=started.world,
         end_digest=ended.state.digest if ended and ended.state else None,
+        summaries=[SummaryLine(one.turn, one.reply.text) for one in trajectory.summaries],
     )
 
 

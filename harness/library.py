@@ -37,7 +37,7 @@ from harness.dialects.native import Native
 from harness.dialects.rules import FormatSettings
 from harness.episode import Episode, Limits, Outcome, Play
 from harness.events import Ending, StepTaken
-from harness.history import Full
+from harness.history_turns import Full
 from harness.log_reader import open_reader
 from harness.messages import Act, AgentCall, Answer, Reply
 from harness.meters import Meters

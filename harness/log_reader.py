@@ -115,7 +115,7 @@ class LogReader:
         """Starts, ends (without their states) and verdicts, in order."""
         sql = (
             "SELECT position, episode, attempt, seq, kind, at, data, NULL FROM events"
-            " INDEXED BY milestones WHERE kind <> 'step' AND position > ?"
+            " INDEXED BY milestones WHERE kind <> 'step' AND kind <> 'summary' AND position > ?"
             " ORDER BY position LIMIT 1000"
         )
         position = 0

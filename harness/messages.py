@@ -47,12 +47,15 @@ class Briefing(msgspec.Struct, frozen=True):
 class Window(msgspec.Struct, frozen=True):
     """What the policy may see at one step: a pure function of the episode's events.
 
-    `first_turn` is the index of the oldest turn still shown after the pinned head (0: all).
+    `first_turn` is the index of the oldest turn after the pinned head from which on all are shown
+    (0: all). Turns are counted from 0, as the episode's steps are.
     """
 
     messages: tuple[Message, ...]
     tools: tuple[ToolSpec, ...] = ()  # for the request's `tools` field; empty in text dialects
     first_turn: int = 0
+    recalled: tuple[int, ...] = ()  # earlier turns that are shown before it, in order
+    summarise: bool = False  # the messages end by asking for a summary, not for the next step
 
 
 class Usage(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):

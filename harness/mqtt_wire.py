@@ -15,7 +15,7 @@ tells a client that it may not write; mosquitto does not tell one that it may no
 Each record has a position in its publisher's log: a number that grows, so that the order of
 positions is the order within every episode. A message of records carries a Mark: which log, which
 positions it covers for its kind, and the heads, which tell for each kind up to which position
-everything had been sent before. A Ledger keeps how far its follower has got, five numbers for each
+everything had been sent before. A Ledger keeps how far its follower has got, six numbers for each
 log, and reads off each message whether it is new, known, or has a gap before it. A gap is filled
 from the log. So whatever brokers and networks lose, repeat or reorder, the follower gets each
 (episode, attempt, seq) once and in order, and its memory does not grow with the run.
@@ -66,7 +66,7 @@ class Mark(msgspec.Struct, frozen=True, gc=False):
 def mark_of(text: str) -> Mark:
     """The inverse of `str(mark)`. Raises ValueError.
 
-    Example: "9f3a 190 200 190 187 12 0 0" -> Mark("9f3a", 190, 200, (190, 187, 12, 0, 0))
+    Example: "9f3a 190 200 190 187 12 0 0 0" -> Mark("9f3a", 190, 200, (190, 187, 12, 0, 0, 0))
     """
     log, since, upto, *heads = text.split(" ")
     if len(heads) != len(KINDS):

@@ -22,6 +22,7 @@ _STEP = pa.struct(
         ("format_error", pa.string()),
     ]
 )
+_SUMMARY = pa.struct([("step", pa.int64()), ("text", pa.string())])
 _CHANGE = pa.struct([("table", pa.string()), ("key", _JSON), ("before", _JSON), ("after", _JSON)])
 SCHEMA = pa.schema(
     [
@@ -48,6 +49,7 @@ SCHEMA = pa.schema(
         ("state_diff", pa.list_(_CHANGE)),
         ("start_digest", pa.string()),
         ("end_digest", pa.string()),
+        ("summaries", pa.list_(_SUMMARY)),
         ("final", _JSON),
     ]
 )

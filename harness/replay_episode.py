@@ -14,15 +14,16 @@ from harness.dialects.base import Dialect, call_id
 from harness.dialects.choose import dialect_of
 from harness.episode import user_of
 from harness.errors import LogError, SettingsError
-from harness.events import EpisodeEnded, EpisodeStarted, StepTaken
-from harness.history import HistoryFold, HistoryPolicy, parse_history, windows_of
-from harness.messages import Act, AgentCall, Briefing
+from harness.events import EpisodeEnded, EpisodeStarted, StepTaken, Summarised
+from harness.history import HistoryFold, parse_history, windows_of
+from harness.history_base import HistoryPolicy
+from harness.messages import Act, AgentCall, Briefing, Window
 from harness.replay_texts import apart, changes_text, differing_rows
 from harness.trajectory import Trajectory
 
 What = Literal[
     "start",  # the digest of the state in which the episode began
-    "window",  # the oldest turn that was shown
+    "window",  # which turns were shown, and whether a summary was asked for
     "step",  # a turn is missing, twice there, or not in its place
     "results",  # how many results a step has
     "text",  # what the agent read of a call
@@ -142,15 +143,21 @@ class PlayedAgain:
         started, steps = self._trajectory.started, self._trajectory.steps
         if started.world != self._env.start_digest:
             return _aside("start", started.world, self._env.start_digest)
-        windows = None if self.fold is None else windows_of(self.fold, steps)
-        for index, step in enumerate(steps):
-            # The fold takes a step when the next window is asked for: after it was compared.
-            first_turn = step.first_turn if windows is None else next(windows).first_turn
-            difference = (
-                _misplaced(index, step)
-                or _other_window(index, step, first_turn)
-                or await self._compare_results(index, step)
-            )
+        replies = self._trajectory.replies()
+        windows = None if self.fold is None else windows_of(self.fold, replies)
+        index = 0
+        for event in replies:
+            # The fold takes an event when the next window is asked for: after it was compared.
+            window = None if windows is None else next(windows)
+            if isinstance(event, Summarised):
+                difference = _other_window(index, event, window)
+            else:
+                difference = (
+                    _misplaced(index, event)
+                    or _other_window(index, event, window)
+                    or await self._compare_results(index, event)
+                )
+                index += 1
             if difference is not None:
                 return difference
         if ended.num_steps != len(steps):
@@ -250,11 +257,29 @@ def _misplaced(index: int, step: StepTaken) -> Difference | None:
     return None
 
 
-def _other_window(index: int, step: StepTaken, first_turn: int) -> Difference | None:
-    if step.first_turn == first_turn:
+def _other_window(
+    index: int, event: StepTaken | Summarised, window: Window | None
+) -> Difference | None:
+    """Whether another window was shown for a reply; None for a window that cannot be known."""
+    if window is None:
         return None
-    expected, found = (f"from turn {turn}" for turn in (step.first_turn, first_turn))
-    return Difference("window", index, None, None, expected, found)
+    if isinstance(event, Summarised):
+        logged = Window((), (), event.first_turn, summarise=True)
+    else:
+        logged = Window((), (), event.first_turn, event.recalled)
+    expected, found = _seen(logged), _seen(window)
+    return None if expected == found else Difference("window", index, None, None, expected, found)
+
+
+def _seen(window: Window) -> str:
+    """Which turns a window shows.
+
+    Example: a window of turns 1, 4 and from 7 on -> "turns 1, 4 and from turn 7"
+    """
+    text = f"from turn {window.first_turn}"
+    if window.recalled:
+        text = f"turns {', '.join(map(str, window.recalled))} and {text}"
+    return f"{text}, to be summed up" if window.summarise else text
 
 
 def _first_difference(

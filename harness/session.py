@@ -24,7 +24,8 @@ from harness.dialects.base import Dialect
 from harness.dialects.rules import FormatSettings
 from harness.episode import Limits, Play, Stage, run_episode, user_of
 from harness.events import Ending, Event, Judged, Record
-from harness.history import HistoryManager, HistoryPolicy
+from harness.history import HistoryManager
+from harness.history_base import HistoryPolicy
 from harness.log_reader import LogReader, open_reader
 from harness.log_writer import LogWriter, open_log
 from harness.meters import Meters

@@ -16,7 +16,7 @@ from rich.table import Table
 from rich.text import Text
 
 from envpool.types import ToolResult
-from harness.events import EpisodeStarted, Judged, Label, StepTaken
+from harness.events import EpisodeStarted, Judged, Label, StepTaken, Summarised
 from harness.log_reader import LogReader
 from harness.messages import Act, AgentCall, Answer, FormatError
 from harness.store import EpisodeRow
@@ -69,8 +69,13 @@ def render_run(reader: LogReader, console: Console) -> None:
 def render_episode(trajectory: Trajectory, console: Console) -> None:
     """One episode turn by turn: what was said, called and changed, and what the judges found."""
     console.print(_head(trajectory))
-    for number, step in enumerate(trajectory.steps):
-        console.print(_turn(number, step, final=number == len(trajectory.steps) - 1))
+    number, last = 0, len(trajectory.steps) - 1
+    for reply in trajectory.replies():
+        if isinstance(reply, Summarised):
+            console.print(_summary(reply))
+        else:
+            console.print(_turn(number, reply, final=number == last))
+            number += 1
     console.print(_end(trajectory))
     for verdict in trajectory.judged:
         console.print(_verdict(verdict))
@@ -182,6 +187,12 @@ def _head(trajectory: Trajectory) -> RenderableType:
     return Group(title, table, Panel(Text(short(started.instruction)), title="instruction"))
 
 
+def _summary(summary: Summarised) -> RenderableType:
+    title = Text("\nsummary of what falls out of the history", "bold")
+    title.append(f"  {summary.policy_s:.2f} s", "dim")
+    return Group(title, Padding(Text(short(summary.reply.text), "italic"), (0, 0, 0, 2)))
+
+
 def _turn(number: int, step: StepTaken, *, final: bool) -> RenderableType:
     parts: list[RenderableType] = []
     decision = step.decision
@@ -198,6 +209,8 @@ def _turn(number: int, step: StepTaken, *, final: bool) -> RenderableType:
         parts.append(Text(f"format error: {short(decision.reason)}", "red"))
     reward = "" if step.reward is None else f", reward {step.reward:g}"
     window = f", history from turn {step.first_turn + 1}" if step.first_turn else ""
+    if step.recalled:
+        window += f" with {', '.join(str(turn + 1) for turn in step.recalled)}"
     title = Text(f"\nturn {number + 1}", "bold")
     title.append(f"  {step.policy_s:.2f} s{reward}{window}", "dim")
     return Group(title, Padding(Group(*parts), (0, 0, 0, 2)))

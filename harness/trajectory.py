@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 import msgspec
 
-from harness.events import EpisodeEnded, EpisodeStarted, Judged, Record, StepTaken
+from harness.events import EpisodeEnded, EpisodeStarted, Judged, Record, StepTaken, Summarised
 
 
 class Trajectory(msgspec.Struct, frozen=True):
@@ -16,12 +16,23 @@ class Trajectory(msgspec.Struct, frozen=True):
     steps: tuple[StepTaken, ...]
     ended: EpisodeEnded | None
     judged: tuple[Judged, ...] = ()  # the latest verdict of each judge, the youngest last
+    summaries: tuple[Summarised, ...] = ()
+
+    def replies(self) -> list[StepTaken | Summarised]:
+        """Every reply of the agent in order: its steps, and its summaries among them."""
+        summaries = {summary.turn: summary for summary in self.summaries}
+        replies: list[StepTaken | Summarised] = []
+        for turn, step in enumerate(self.steps):
+            if turn in summaries:
+                replies.append(summaries.pop(turn))
+            replies.append(step)
+        return [*replies, *summaries.values()]
 
 
 class Assembly:
     """Collects the records of one attempt at an episode, in order."""
 
-    __slots__ = ("attempt", "ended", "episode", "judged", "started", "steps")
+    __slots__ = ("attempt", "ended", "episode", "judged", "started", "steps", "summaries")
 
     def __init__(self, first: Record) -> None:
         if not isinstance(first.event, EpisodeStarted):
@@ -32,6 +43,7 @@ class Assembly:
         self.steps: list[StepTaken] = []
         self.ended: EpisodeEnded | None = None
         self.judged: dict[str, Judged] = {}
+        self.summaries: list[Summarised] = []
 
     def add(self, record: Record) -> None:
         """Take the attempt's next record."""
@@ -43,6 +55,8 @@ class Assembly:
         elif isinstance(event, Judged):
             self.judged.pop(event.judge, None)
             self.judged[event.judge] = event
+        elif isinstance(event, Summarised):
+            self.summaries.append(event)
 
     def trajectory(self) -> Trajectory:
         """What has been collected so far."""
@@ -53,6 +67,7 @@ class Assembly:
             tuple(self.steps),
             self.ended,
             tuple(self.judged.values()),
+            tuple(self.summaries),
         )
 
 

@@ -24,6 +24,7 @@ from harness.events import (
     Label,
     Record,
     StepTaken,
+    Summarised,
 )
 from harness.messages import Answer, FormatError
 from harness.mqtt_wire import Status
@@ -174,6 +175,8 @@ def _happened(event: Event) -> str:
         if event.label is None:
             return f"unjudged by {event.judge}: {_short(event.unjudged or '')}"
         return f"judged {event.label} by {event.judge}, reward {event.reward}"
+    if isinstance(event, Summarised):
+        return f"summary: {_short(event.reply.text)}"
     return f"weights {event.version}"
 
 

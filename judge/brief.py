@@ -10,7 +10,7 @@ budget; steps and calls stand in the order in which they happened.
 
 from collections.abc import Sequence
 
-from harness.history import ByteCounter
+from harness.history_tokens import ByteCounter
 from harness.messages import Message
 from judge.cases import Case, Prompt
 from judge.errors import JudgeError

@@ -21,7 +21,7 @@ import structlog
 
 from harness.errors import SettingsError
 from harness.events import Opinion
-from harness.history import ByteCounter
+from harness.history_tokens import ByteCounter
 from harness.judge_settings import JudgeSettings
 from harness.messages import Message, Reply, Usage, Window
 from harness.policies.chat_client import ChatClient, transport_of

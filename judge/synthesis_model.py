@@ -17,7 +17,7 @@ from typing import Self
 import anyio
 import msgspec
 
-from harness.history import ByteCounter
+from harness.history_tokens import ByteCounter
 from harness.messages import Message, Reply, Usage, Window
 from harness.policies.chat_client import ChatClient, transport_of
 from harness.policies.chat_http import Answer, Endpoint, Unreachable

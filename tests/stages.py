@@ -14,7 +14,8 @@ from harness.dialects.native import Native
 from harness.dialects.rules import FormatSettings
 from harness.episode import Limits, Stage
 from harness.events import Ending, EpisodeEnded, EpisodeStarted, Event, Record, StepTaken
-from harness.history import HistoryManager, HistoryPolicy, parse_history
+from harness.history import HistoryManager, parse_history
+from harness.history_base import HistoryPolicy
 from harness.messages import AgentCall, Reply, Usage, Window
 from harness.meters import Meters
 from harness.plan import EpisodePlan, plan_of

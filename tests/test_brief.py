@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from envpool.types import ToolError
 from harness.events import Ending
-from harness.history import ByteCounter
+from harness.history_tokens import ByteCounter
 from judge.brief import least_tokens, prompt_of, ranges, system_text
 from judge.cases import Case, Prompt
 from judge.errors import JudgeError

@@ -6,7 +6,8 @@ from harness.dialects.awm import Awm
 from harness.dialects.native import Native
 from harness.errors import SettingsError
 from harness.events import EpisodeEnded, Event, Judged, Record, StepTaken
-from harness.history import HistoryFold, HistoryManager, TokenBudget, parse_history
+from harness.history import HistoryFold, HistoryManager, parse_history
+from harness.history_tokens import Measure
 from harness.messages import Briefing, Message, Reply, Window
 from scenarios.format import Call
 from tests.briefings import BRIEFING
@@ -69,7 +70,7 @@ class Words:
 def test_a_counter_of_ones_own() -> None:
     """Tokens are counted by the counter that is given, whose name is part of the fingerprint."""
     briefing = msgspec.structs.replace(BRIEFING, tools=())
-    head = TokenBudget(1, Words()).count(NATIVE.opening(briefing))
+    head = Measure(Words()).messages(NATIVE.opening(briefing))
     policy = parse_history(f"tokens:{head + 4}", Words())
     history = HistoryFold(policy, NATIVE, briefing)
     for number in range(4):
@@ -100,12 +101,44 @@ def test_awm_keeps_the_tool_list() -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["", "last", "last:", "last:0", "last:-1", "last:03", "last:٣", "tokens:1.5", "Full"]
+    "text",
+    [
+        *("", "last", "last:", "last:0", "last:-1", "last:03", "last:٣", "tokens:1.5", "Full"),
+        *("last:3+", "last:3+0", "last:+3", "last:3+1+1", "tokens:3+1", "retrieve:0", "summary"),
+    ],
 )
 def test_a_bad_setting(text: str) -> None:
     """A wrong setting is one sentence with the right ones."""
-    with pytest.raises(SettingsError, match=r"history: '.*' is none of full, last:W and tokens:N"):
+    with pytest.raises(SettingsError) as caught:
         parse_history(text)
+    assert str(caught.value) == (
+        f"history: {text!r} is none of full, last:W, last:W+S, tokens:N, retrieve:K and summary:N"
+        " (turns W, S and K, tokens N, all from 1)"
+    )
+
+
+@pytest.mark.parametrize(
+    ("spec", "fingerprint"),
+    [
+        ("full", "d053fcde13deb102"),
+        ("last:3", "08eda16eb6912556"),
+        ("tokens:8000", "db7663ba75680758"),
+    ],
+)
+def test_old_logs_know_their_policies(spec: str, fingerprint: str) -> None:
+    """The fingerprints in logs and checkpoints of earlier versions stay valid."""
+    assert parse_history(spec).fingerprint == fingerprint
+
+
+def test_last_turns_with_slack() -> None:
+    """`last:2+2` grows to four turns and is then cut to two."""
+    history = fold("last:2+2")
+    shown = []
+    for number in range(8):
+        history.apply(step(number))
+        shown.append("".join(text[5] for text in texts(history.window())))
+    assert shown == ["0", "01", "012", "0123", "34", "345", "3456", "67"]
+    assert history.window().first_turn == 6
 
 
 def record(episode: str, seq: int, event: Event) -> Record:

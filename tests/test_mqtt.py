@@ -225,10 +225,10 @@ async def test_exactly_once_whatever_the_broker_does(
 
 def test_a_mark_is_written_and_read() -> None:
     """A mark's text reads back as the mark; a text with another number of heads is refused."""
-    mark = Mark("9f3a", 190, 200, (190, 187, 12, 0, 0))
-    assert str(mark) == "9f3a 190 200 190 187 12 0 0"
+    mark = Mark("9f3a", 190, 200, (190, 187, 12, 0, 0, 0))
+    assert str(mark) == "9f3a 190 200 190 187 12 0 0 0"
     assert mark_of(str(mark)) == mark
-    with pytest.raises(ValueError, match="5 heads, not 1"):
+    with pytest.raises(ValueError, match="6 heads, not 1"):
         mark_of("9f3a 1 2 3")
 
 
@@ -253,14 +253,14 @@ def test_what_a_model_says_beyond_messagepack_is_sent_as_it_is_stored() -> None:
     expected = Record("e", 0, 0, 1.0, StepTaken(Reply(calls=(stored,)), Act((stored,))))
     (parcel,) = Packer("r", "log", batch=10).pack(deque([(1, record)]))
     assert decode_records(bytes(parcel.payload)) == (expected,)
-    page = decode_page(page_of(Request("log", (0,) * 5, KINDS), [(1, record)], 1))
+    page = decode_page(page_of(Request("log", NOWHERE, KINDS), [(1, record)], 1))
     assert page.records == [(1, expected)]
 
 
 def test_a_request_without_kinds_is_refused() -> None:
     """A request that a publisher could not answer is not decoded."""
     with pytest.raises(msgspec.ValidationError):
-        msgspec.convert({"log": "l", "after": (0,) * 5, "kinds": ()}, Request)
+        msgspec.convert({"log": "l", "after": NOWHERE, "kinds": ()}, Request)
     with pytest.raises(msgspec.ValidationError):
         msgspec.convert({"log": "l", "after": (0,), "kinds": ("step",)}, Request)
 
@@ -269,13 +269,13 @@ def test_a_page_ends_where_publishing_does() -> None:
     """A page tells nothing beyond the boundary of what was published, and says when it has come to
     it; before, it says how far it goes."""
     rows = list(enumerate(episode("e", 5), 1))
-    request = Request("log", (2, 1, 0, 0, 0), ("started", "step"))
+    request = Request("log", (2, 1, 0, 0, 0, 0), ("started", "step"))
     assert request.lowest == 1
     page = decode_page(page_of(request, rows[1:6], 4))
     assert (page.upto, page.end, page.records) == (4, True, rows[1:4])
     page = decode_page(page_of(request, rows[1:3], 4))
     assert (page.upto, page.end, page.records) == (3, False, rows[1:3])
-    page = decode_page(page_of(Request("log", (4,) * 5, KINDS), [], 4))
+    page = decode_page(page_of(Request("log", (4,) * 6, KINDS), [], 4))
     assert (page.upto, page.end, page.records) == (4, True, [])
 
 
@@ -288,7 +288,7 @@ def test_a_page_that_would_be_too_large_is_cut() -> None:
     ]
     have, got = NOWHERE, []
     ledger = Ledger(KINDS)
-    ledger.hear("log", (0, 8, 0, 0, 0))
+    ledger.hear("log", (0, 8, 0, 0, 0, 0))
     while ledger.behind():
         request = ledger.request("log")
         payload = page_of(request, rows[request.lowest :], 8)
@@ -302,7 +302,7 @@ def test_a_page_that_would_be_too_large_is_cut() -> None:
 def test_a_page_that_does_not_follow_on_is_not_taken() -> None:
     """A page that begins after what the follower has would leave a gap; it is passed over."""
     rows = list(enumerate(episode("e", 5), 1))
-    late = decode_page(page_of(Request("log", (3,) * 5, KINDS), rows[3:], 8))
+    late = decode_page(page_of(Request("log", (3,) * 6, KINDS), rows[3:], 8))
     ledger = Ledger(KINDS)
     ledger.hear("log", (1, 6, 7, 8, 0))
     assert ledger.take_page(late) == []

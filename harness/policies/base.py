@@ -25,6 +25,9 @@ class Agent(Protocol):
     async def reply(self, window: Window) -> Reply:
         """Answer what the window shows. Raises PolicyError when no answer can be had.
 
+        A window may ask for a summary instead of the next step (`Window.summarise`). Its messages
+        say so, too: only agents that do not read them need the flag.
+
         Cancellation passes through: the request in flight is given up.
         """
 

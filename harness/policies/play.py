@@ -20,6 +20,10 @@ def replies_of(dialect: Dialect, calls: Sequence[Call], answer: str) -> tuple[Re
     return (*turns, dialect.write((), answer, turn=len(turns)))
 
 
+# What an agent whose calls are known beforehand, or drawn, says of what it has done.
+SUMMARY = Reply("I did what came first, and go on with what comes next.")
+
+
 class Player:
     """An agent that gives its replies in order, and the last one again when asked for more."""
 
@@ -30,7 +34,9 @@ class Player:
         self._next = 0
 
     async def reply(self, window: Window) -> Reply:
-        """The next reply, whatever the window shows."""
+        """The next reply, whatever the window shows; asked for a summary it says a word."""
+        if window.summarise:
+            return SUMMARY
         place = self._next
         if place + 1 < len(self._replies):
             self._next = place + 1

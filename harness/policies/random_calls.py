@@ -10,6 +10,7 @@ import msgspec
 from harness.dialects.base import Dialect
 from harness.messages import Reply, Window
 from harness.policies.base import Agent, Assignment
+from harness.policies.play import SUMMARY
 from scenarios.format import Call
 
 Pool = Mapping[str, Sequence[Any]]
@@ -237,7 +238,9 @@ class _RandomAgent:
         self._turn = 0
 
     async def reply(self, window: Window) -> Reply:
-        """The next call, or the end."""
+        """The next call, or the end; a word when asked for a summary."""
+        if window.summarise:
+            return SUMMARY
         for message in reversed(window.messages):
             if message.role in ("assistant", "system"):
                 break

@@ -53,7 +53,7 @@ RUN_FLAGS = (
     click.option("-g", "--group-size", type=int, help="Episodes of one task in a row."),
     click.option("-c", "--concurrency", type=int, help="Episodes live at once."),
     click.option("--seed", type=int, help="What everything drawn at random follows from."),
-    click.option("--history", help="full, last:W or tokens:N."),
+    click.option("--history", help="full, last:W, last:W+S, tokens:N, retrieve:K, summary:N."),
     click.option("--dialect", type=choice("dialect"), help="How tools are shown and calls read."),
     click.option("--format-rules", type=choice("format_rules"), help="What is malformed."),
     click.option("--format-stop/--no-format-stop", default=None, help="End at a malformed step."),

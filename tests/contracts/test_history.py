@@ -1,5 +1,10 @@
-"""What every history policy keeps to, under every dialect."""
+"""What every history policy keeps to, under every dialect.
 
+An episode here is what the log has of one: steps, and a summary before each step for which the
+policy asks for one.
+"""
+
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -10,115 +15,214 @@ from harness.dialects.awm import Awm
 from harness.dialects.base import Dialect
 from harness.dialects.hermes import Hermes
 from harness.dialects.native import Native
-from harness.events import StepTaken
-from harness.history import HistoryFold, HistoryPolicy, TokenBudget, parse_history, windows_of
-from tests.briefings import BRIEFING, steps
+from harness.events import StepTaken, Summarised
+from harness.history import HistoryFold, parse_history, windows_of
+from harness.history_base import HistoryPolicy
+from harness.history_summary import PROMPT
+from harness.history_tokens import Measure
+from harness.messages import Message, Reply, Window
+from tests.briefings import BRIEFING, steps, texts
 
-SPECS = ["full", "last:1", "last:3", "tokens:1", "tokens:800", "tokens:900"]
+SPECS = [
+    *("full", "last:1", "last:3", "last:1+1", "last:2+3", "tokens:1", "tokens:800", "tokens:900"),
+    *("retrieve:1", "retrieve:2", "summary:1", "summary:800", "summary:900"),
+]
 DIALECTS: list[Dialect] = [Native(), Hermes(), Awm()]
+Episode = tuple[Dialect, HistoryPolicy, list[StepTaken | Summarised]]
 
-policies = st.sampled_from(SPECS).map(parse_history)
+
+ANY = st.sampled_from(SPECS)
 
 
 @st.composite
-def episodes(draw: Any) -> tuple[Dialect, HistoryPolicy, list[StepTaken]]:
+def episodes(draw: Any, specs: st.SearchStrategy[str] = ANY) -> Episode:
     dialect = draw(st.sampled_from(DIALECTS))
-    count = draw(st.integers(0, 8))
-    taken = [draw(steps(dialect, turn)) for turn in range(count)]
-    return dialect, draw(policies), taken
+    policy = parse_history(draw(specs))
+    fold = HistoryFold(policy, dialect, BRIEFING)
+    replies: list[StepTaken | Summarised] = []
+    for turn in range(draw(st.integers(0, 9))):
+        if fold.window().summarise:
+            replies.append(Summarised(Reply(draw(texts)), turn, fold.window().first_turn))
+            fold.apply(replies[-1])
+        replies.append(draw(steps(dialect, turn)))
+        fold.apply(replies[-1])
+    return dialect, policy, replies
 
 
-@given(episodes(), st.integers(0, 8))
-def test_a_window_follows_from_the_events(
-    episode: tuple[Dialect, HistoryPolicy, list[StepTaken]], cut: int
-) -> None:
-    """A prefix of the log gives the window that was seen live at that time."""
-    dialect, policy, taken = episode
+def folded(episode: Episode) -> HistoryFold:
+    dialect, policy, replies = episode
+    fold = HistoryFold(policy, dialect, BRIEFING)
+    for event in replies:
+        fold.apply(event)
+    return fold
+
+
+def steps_of(episode: Episode) -> list[StepTaken]:
+    return [event for event in episode[2] if isinstance(event, StepTaken)]
+
+
+def num_pinned(episode: Episode) -> int:
+    taken = steps_of(episode)
+    return 1 if taken and episode[0].pins(taken[0]) else 0
+
+
+def head_of(episode: Episode) -> list[Message]:
+    """The opening, and the turn that is pinned where one is."""
+    dialect, taken = episode[0], steps_of(episode)
+    head = list(dialect.opening(BRIEFING))
+    return head + [m for step in taken[: num_pinned(episode)] for m in dialect.turn(step)]
+
+
+def told_turns(episode: Episode, window: Window) -> list[Message]:
+    """The messages of the turns that a window says it shows."""
+    dialect, taken = episode[0], steps_of(episode)
+    first = max(window.first_turn, num_pinned(episode))
+    turns = [*window.recalled, *range(first, len(taken))]
+    return [message for turn in turns for message in dialect.turn(taken[turn])]
+
+
+@given(episodes(), st.integers(0, 12))
+def test_a_window_follows_from_the_events(episode: Episode, cut: int) -> None:
+    """A prefix of the log gives the window that was seen live at that time, also to a policy that
+    is made anew from the setting."""
+    dialect, policy, replies = episode
     live = HistoryFold(policy, dialect, BRIEFING)
     seen = [live.window()]
-    for step in taken:
-        live.apply(step)
+    for event in replies:
+        live.apply(event)
         seen.append(live.window())
-    again = HistoryFold(parse_history(policy.spec), dialect, BRIEFING)
-    for step in taken[:cut]:
-        again.apply(step)
-    assert again.window() == again.window() == seen[min(cut, len(taken))]
-    replayed = windows_of(HistoryFold(policy, dialect, BRIEFING), taken)
-    assert list(replayed) == seen[:-1]
+    again = folded((dialect, parse_history(policy.spec), replies[:cut]))
+    assert again.window() == again.window() == seen[min(cut, len(replies))]
+    assert list(windows_of(HistoryFold(policy, dialect, BRIEFING), replies)) == seen[:-1]
+
+
+@given(episodes(), episodes())
+def test_episodes_do_not_meet(one: Episode, other: Episode) -> None:
+    """Episodes that share a policy object see what each would see alone."""
+    shared = (other[0], one[1], other[2])
+    alone = folded((other[0], parse_history(one[1].spec), other[2])).window()
+    first, second = folded(one), folded(shared)
+    assert first.window() == folded((one[0], parse_history(one[1].spec), one[2])).window()
+    assert second.window() == alone
 
 
 @given(episodes())
-def test_the_head_is_pinned(
-    episode: tuple[Dialect, HistoryPolicy, list[StepTaken]],
-) -> None:
-    """Head, pinned tool list and the newest turn are in every window, the rest in order."""
-    dialect, policy, taken = episode
-    fold = HistoryFold(policy, dialect, BRIEFING)
-    for step in taken:
-        fold.apply(step)
-    window = fold.window()
-    head = dialect.opening(BRIEFING)
-    turns = [dialect.turn(step) for step in taken]
-    if taken and dialect.pins(taken[0]):
-        head += turns.pop(0)
-    messages = [message for turn in turns for message in turn]
-    shown = list(window.messages[len(head) :])
-    assert window.messages[: len(head)] == head
+def test_the_head_is_pinned(episode: Episode) -> None:
+    """Head, tools and pinned tool list are in every window, and the newest turn is, too, unless a
+    summary of what came before it is asked for."""
+    dialect, taken = episode[0], steps_of(episode)
+    window, head = folded(episode).window(), head_of(episode)
+    assert list(window.messages[: len(head)]) == head
     assert window.tools == dialect.request_tools(BRIEFING)
-    assert shown == messages[len(messages) - len(shown) :]
-    assert not turns or shown[-len(turns[-1]) :] == list(turns[-1])
+    if len(taken) > num_pinned(episode) and not window.summarise:
+        newest = dialect.turn(taken[-1])
+        assert window.messages[-len(newest) :] == newest
 
 
 @given(episodes())
-def test_the_first_turn_is_told(
-    episode: tuple[Dialect, HistoryPolicy, list[StepTaken]],
-) -> None:
-    """`first_turn` is the oldest turn after the pinned ones, 0 while nothing has fallen out."""
-    dialect, policy, taken = episode
-    fold = HistoryFold(policy, dialect, BRIEFING)
-    for step in taken:
-        fold.apply(step)
-    window = fold.window()
-    pinned = 1 if taken and dialect.pins(taken[0]) else 0
-    first = max(window.first_turn, pinned)
-    rest = [message for step in taken[first:] for message in dialect.turn(step)]
-    head = len(dialect.opening(BRIEFING)) + sum(len(dialect.turn(step)) for step in taken[:pinned])
-    assert list(window.messages[head:]) == rest
+def test_a_window_tells_its_turns(episode: Episode) -> None:
+    """After the head, and a summary where there is one, a window shows the turns that it says, in
+    order: `recalled`, then all from `first_turn`, which is 0 while nothing has fallen out."""
+    window = folded(episode).window()
+    summaries = [event for event in episode[2] if isinstance(event, Summarised)]
+    shown = list(window.messages[len(head_of(episode)) :])
+    if window.summarise:
+        assert shown[-1].role == "user" and shown[-1].content.endswith(PROMPT)
+        return
+    if summaries:
+        note, shown = shown[:2], shown[2:]
+        read = episode[0].read(summaries[-1].reply, turn=summaries[-1].turn)
+        assert [message.role for message in note] == ["assistant", "user"]
+        assert note[0].content == getattr(read, "text", "")
+    assert shown == told_turns(episode, window)
+    assert all(num_pinned(episode) <= turn < window.first_turn - 1 for turn in window.recalled)
 
 
-@given(episodes(), st.integers(1, 4))
-def test_last_turns_are_no_more(
-    episode: tuple[Dialect, HistoryPolicy, list[StepTaken]], num_turns: int
-) -> None:
+@given(episodes(st.integers(1, 4).map("last:{}".format)))
+def test_last_turns_are_no_more(episode: Episode) -> None:
     """`last:w` never shows more than w turns, and w as soon as there are so many."""
-    dialect, _, taken = episode
-    fold = HistoryFold(parse_history(f"last:{num_turns}"), dialect, BRIEFING)
-    for step in taken:
-        fold.apply(step)
-    pinned = 1 if taken and dialect.pins(taken[0]) else 0
-    left = len(taken) - max(fold.window().first_turn, pinned)
-    assert left == min(num_turns, len(taken) - pinned)
+    taken, pinned = steps_of(episode), num_pinned(episode)
+    left = len(taken) - max(folded(episode).window().first_turn, pinned)
+    assert left == min(int(episode[1].spec[5:]), len(taken) - pinned)
 
 
-@given(episodes(), st.integers(1, 2000))
-def test_a_budget_is_kept(
-    episode: tuple[Dialect, HistoryPolicy, list[StepTaken]], num_tokens: int
-) -> None:
+@given(episodes(st.builds("last:{}+{}".format, st.integers(1, 3), st.integers(1, 3))))
+def test_windows_with_slack_only_grow_between_cuts(episode: Episode) -> None:
+    """`last:w+s` shows at least w and at most w + s turns, and each window begins with the one
+    before but for one cut in s + 1 turns."""
+    dialect, policy, replies = episode
+    fewest, slack = map(int, policy.spec[5:].split("+"))
+    since_cut = 0
+    windows = list(windows_of(HistoryFold(policy, dialect, BRIEFING), replies))
+    for number, (before, after) in enumerate(pairwise(windows), 1):
+        turns = number - max(after.first_turn, num_pinned(episode))
+        assert turns <= fewest + slack
+        if after.messages[: len(before.messages)] == before.messages:
+            since_cut += 1
+        else:
+            assert turns == fewest
+            assert since_cut >= slack
+            since_cut = 0
+
+
+@given(episodes(st.integers(1, 2000).map("tokens:{}".format)))
+def test_a_budget_is_kept(episode: Episode) -> None:
     """`tokens:n` shows at most n tokens unless one turn alone is more, and one turn more would
     be too many."""
-    dialect, _, taken = episode
-    policy = TokenBudget(num_tokens)
-    fold = HistoryFold(policy, dialect, BRIEFING)
-    for step in taken:
-        fold.apply(step)
-    window = fold.window()
-    pinned = 1 if taken and dialect.pins(taken[0]) else 0
+    dialect, policy, _ = episode
+    taken, pinned = steps_of(episode), num_pinned(episode)
+    num_tokens, measure = int(policy.spec[7:]), Measure()
+    window = folded(episode).window()
     first = max(window.first_turn, pinned)
-    tools = policy.count_tools(window.tools)
-    total = policy.count(window.messages) + tools
+    total = measure.messages(window.messages) + measure.tools(window.tools)
     assert total <= num_tokens or first >= len(taken) - 1
     if first > pinned:
-        assert total + policy.count(dialect.turn(taken[first - 1])) > num_tokens
+        assert total + measure.messages(dialect.turn(taken[first - 1])) > num_tokens
+
+
+@given(episodes(st.integers(1, 4).map("retrieve:{}".format)))
+def test_what_is_recalled_is_no_more(episode: Episode) -> None:
+    """`retrieve:k` shows the last three turns and k of the others, all while there are no more."""
+    taken, pinned = steps_of(episode), num_pinned(episode)
+    window = folded(episode).window()
+    first = max(window.first_turn, pinned)
+    shown = {*window.recalled, *range(first, len(taken))}
+    assert len(shown) == min(int(episode[1].spec[9:]) + 3, len(taken) - pinned)
+    assert shown >= set(range(max(pinned, len(taken) - 3), len(taken)))
+
+
+@given(episodes(st.integers(1, 2000).map("summary:{}".format)))
+def test_a_summary_is_asked_for_in_time(episode: Episode) -> None:
+    """`summary:n` shows at most n tokens unless one turn alone is more, and asks for a summary
+    with a window that was shown before."""
+    dialect, policy, replies = episode
+    num_tokens, measure = int(policy.spec[8:]), Measure()
+    shown: list[Window] = []
+    taken = 0
+    for event, window in zip(
+        replies, windows_of(HistoryFold(policy, dialect, BRIEFING), replies), strict=True
+    ):
+        assert window.summarise == isinstance(event, Summarised)
+        if isinstance(event, Summarised):
+            before = list(shown[-1].messages)
+            last = window.messages[len(before) - 1].content
+            assert list(window.messages[: len(before) - 1]) == before[:-1]
+            assert last.startswith(before[-1].content)
+            continue
+        total = measure.messages(window.messages) + measure.tools(window.tools)
+        assert total <= num_tokens or taken - max(window.first_turn, num_pinned(episode)) <= 1
+        shown.append(window)
+        taken += 1
+
+
+@given(episodes(), st.sampled_from(SPECS).filter(lambda spec: not spec.startswith("summary")))
+def test_summaries_of_another_run_are_ignored(episode: Episode, spec: str) -> None:
+    """A policy that asks for no summary shows the same with the summaries of a log and without."""
+    dialect, _, replies = episode
+    policy = parse_history(spec)
+    without: list[StepTaken | Summarised] = [*steps_of(episode)]
+    with_them = folded((dialect, policy, replies)).window()
+    assert with_them == folded((dialect, policy, without)).window()
 
 
 @given(st.lists(st.sampled_from([*SPECS, "last:30", "last:2", "tokens:30"]), min_size=2))

@@ -3,11 +3,13 @@
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from io import StringIO
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
+from rich.console import Console
 
 from envpool.placed import PlacedPool
 from scenarios.catalogue import is_trusted
@@ -17,11 +19,13 @@ from scenarios.similar import cosine, embed, pairs_above
 from scenarios.synth.code_rules import TOOL_IMPORTS, code_faults, verifier_faults
 from scenarios.synth.drafts import Actor, Brief, Draft, Idea, Proven, Seed, TaskDraft, slug
 from scenarios.synth.folder import Folder, Record
+from scenarios.synth.ideas import Pool
 from scenarios.synth.ledger import Ledger, Spent
 from scenarios.synth.package import Script, merged_python, script_of, texts_of, write
 from scenarios.synth.parts import Purpose, Said, Turn, Unhostable
 from scenarios.synth.prompts import NAMES, Prompts
 from scenarios.synth.reading import Unread, code_of, json_of
+from scenarios.synth.report import DroppedTask, render, report_of
 from scenarios.synth.seeds import read_seeds
 from scenarios.synth.stages import SchemaStage, Sizes, ToolsStage
 from scenarios.synth.trying import Attempt, Checked, Outcome, summarised, tried
@@ -481,3 +485,16 @@ def test_a_record_that_was_spoiled_is_told(tmp_path: Path) -> None:
         folder.record("w", "schema")
     assert str(spoiled.value).startswith(f"{file}: ")
     assert str(spoiled.value).endswith("(delete the file to have it made again)")
+
+
+def test_a_report_cannot_steer_the_terminal() -> None:
+    """What a model wrote is shown without its control characters."""
+    report = msgspec.structs.replace(
+        report_of(Pool(0.85, 80), (), Folder(Path("nowhere")), Ledger(Path("none")), stopped="x"),
+        dropped=(DroppedTask("w", "t", "a\x1b]0;b\x07\nc"),),
+    )
+    console = Console(file=StringIO(), width=200)
+    render(report, console)
+    assert isinstance(console.file, StringIO)
+    lines = [line.rstrip() for line in console.file.getvalue().splitlines()]
+    assert lines[-2:] == ["dropped w/t: a\ufffd]0;b\ufffd c", "unfinished x"]

@@ -233,6 +233,7 @@ def _usd(cost: float | None) -> str:
 
 
 def _line(console: Console, word: str, what: str, why: str, style: str) -> None:
-    text = " ".join(why.split())
-    rest = f" {what}{': ' if what and text else ' '}{text[:500]}"
-    console.print(Text.assemble((word, style), rest.rstrip()), soft_wrap=True)
+    """One line; what a model wrote cannot steer the terminal."""
+    told = ": ".join(part for part in (what, " ".join(why.split())[:500]) if part)
+    plain = "".join(letter if letter.isprintable() else "\ufffd" for letter in told)
+    console.print(Text.assemble((word, style), " ", plain), soft_wrap=True)

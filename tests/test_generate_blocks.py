@@ -1,6 +1,8 @@
 """Business modules, and how their code is cut."""
 
+import re
 from collections import Counter
+from random import Random
 
 import pytest
 
@@ -14,7 +16,7 @@ from scenarios.generate.blocks import (
     reached,
     shared_code,
 )
-from scenarios.generate.people import pools_of
+from scenarios.generate.people import People, pools_of, respellings
 from scenarios.generate.trades import trade, trade_names
 
 TOOLS = '''\
@@ -115,3 +117,30 @@ def test_every_locale_has_people_enough(locale: str) -> None:
     pools = pools_of(locale)
     assert len(pools.firsts) * len(pools.lasts) > 10_000
     assert min(len(pools.cities), len(pools.companies)) > 40
+
+
+@pytest.mark.parametrize("locale", sorted({trade(name).locale for name in trade_names()}))
+def test_whoever_is_like_another_shares_a_name_and_the_country(locale: str) -> None:
+    """A lookalike has the same first or last name and a phone of the same country; no letter of
+    the last name stands thrice."""
+    people = People(locale, Random(5))
+    for _ in range(60):
+        one = people.person()
+        other = people.like(one)
+        assert one.first == other.first or one.last == other.last
+        assert one.phone.split()[0] == other.phone.split()[0]
+        assert not re.search(r"(.)\1\1", other.last.casefold())
+
+
+@pytest.mark.parametrize(
+    ("name", "respelt"),
+    [
+        ("Griffin", ["Gryffin", "Griffyn", "Grifin"]),
+        ("Andersen", ["Anderson"]),
+        ("Blackburn", ["Blakburn"]),
+        ("Wu", []),
+    ],
+)
+def test_a_surname_is_spelt_as_other_families_do(name: str, respelt: list[str]) -> None:
+    """Sounds are written otherwise; a name without such a sound has no other spelling."""
+    assert respellings(name) == respelt

@@ -4,6 +4,7 @@ The pools depend on the locale and on Faker's version alone; which of their entr
 drawn from the world's own source of chance.
 """
 
+import re
 import unicodedata
 from functools import cache
 from random import Random
@@ -11,6 +12,20 @@ from random import Random
 import msgspec
 
 _SIZE = 400  # entries of a pool
+# What phone numbers of a country begin with.
+# fmt: off
+_PREFIXES = {
+    "AT": 43, "AU": 61, "CA": 1, "DE": 49, "DK": 45, "ES": 34, "FI": 358, "FR": 33, "GB": 44,
+    "IE": 353, "IT": 39, "NL": 31, "US": 1,
+}
+# fmt: on
+# How surnames differ in spelling: a sound within the name -> as others write it.
+_SOUNDS = (
+    *((r"(?<=[a-z])ck", "k"), (r"(?<=[a-z])ph", "f"), (r"(?<=[a-z])th", "t"), (r"son$", "sen")),
+    *((r"sen$", "son"), (r"(?<=[a-z])ei", "ai"), (r"(?<=[a-z])ie", "y"), (r"(?<=[a-z])y", "i")),
+    *((r"(?<=[^aeiouy])i(?=[^aeiouy])", "y"), (r"([flmnprst])\1", r"\1")),
+    *((r"(?<=[aeiouy])([lmnt])(?=[aeiouy])", r"\1\1"), (r"(?<=[aeiouy])([lt])$", r"\1\1")),
+)
 _HOSTS = ("mailbay.example", "quickmail.example", "northpost.example", "pinemail.example")
 
 
@@ -91,6 +106,7 @@ class People:
 
     def __init__(self, locale: str, rng: Random) -> None:
         self._pools = pools_of(locale)
+        self._prefix = _PREFIXES[locale[-2:]]
         self._rng = rng
         self._logins: set[str] = set()  # of everybody: no two names are alike in ASCII
         self._emails: set[str] = set()
@@ -136,9 +152,10 @@ class People:
 
     def _near(self, person: Person) -> list[tuple[str, str]]:
         rng, pools = self._rng, self._pools
-        spelt = [_misspelt(person.last, rng) for _ in range(3)]
+        spelt = respellings(person.last)
+        spelt = rng.sample(spelt, k=min(3, len(spelt)))
         others = [(rng.choice(pools.firsts), person.last), (person.first, rng.choice(pools.lasts))]
-        near = [(person.first, last) for last in spelt if last != person.last] + others
+        near = [(person.first, last) for last in spelt] + others
         rng.shuffle(near)
         return near
 
@@ -149,8 +166,7 @@ class People:
             first=first,
             last=last,
             email=self._email(first, last),
-            phone=f"+{rng.choice((1, 44, 49))} 555 {rng.randrange(10_000):04d}"
-            f" {rng.randrange(1_000):03d}",
+            phone=f"+{self._prefix} 555 {rng.randrange(10_000):04d} {rng.randrange(1_000):03d}",
             street=self.street(),
             city=self.city(),
             postcode=f"{rng.randrange(10_000, 99_999)}",
@@ -171,13 +187,15 @@ def _login(first: str, last: str) -> str:
     return f"{ascii_of(first)}.{ascii_of(last)}"
 
 
-def _misspelt(name: str, rng: Random) -> str:
-    """A name one letter off: a letter doubled, or made single.
+def respellings(name: str) -> list[str]:
+    """A surname as other families spell it: a sound written otherwise, a consonant doubled or
+    made single. Empty where there is no such way.
 
-    Example: "Lindqvist" -> "Lindqvisst"
+    Example: "Griffin" -> ["Gryffin", "Griffyn", "Grifin"]
     """
-    place = rng.randrange(1, len(name)) if len(name) > 1 else 0
-    letter = name[place].lower()
-    if place + 1 < len(name) and name[place + 1] == letter:
-        return name[:place] + name[place + 1 :]
-    return name[:place] + letter + name[place:] if letter.isalpha() else name
+    found = [
+        name[: at.start()] + at.expand(other) + name[at.end() :]
+        for one, other in _SOUNDS
+        for at in re.finditer(one, name)
+    ]
+    return list(dict.fromkeys(found))

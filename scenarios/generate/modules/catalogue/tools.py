@@ -39,14 +39,14 @@ def list_categories(db: Db) -> list[Row]:
 
 
 def search_products(
-    db: Db, query: Text, category_id: Id | None = None, limit: Limit = 20
+    db: Db, query: Text | None = None, category_id: Id | None = None, limit: Limit = 20
 ) -> list[Row]:
-    """Products whose name or code contains the text, of one category if given."""
+    """Products whose name or code contains the text, of one category; each if given."""
     return db.all(
         "SELECT id, code, name, category_id, price_cents, status FROM products"
         " WHERE (name LIKE ?1 ESCAPE '\\' OR code LIKE ?1 ESCAPE '\\')"
         " AND (?2 IS NULL OR category_id = ?2) ORDER BY name LIMIT ?3",
-        _like(query),
+        _like(query or ""),
         category_id,
         limit,
     )

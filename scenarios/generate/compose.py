@@ -10,7 +10,7 @@ from scenarios.generate.package import Package
 from scenarios.generate.plan import WorldPlan, sized
 from scenarios.generate.setting import Setting, setting_of
 from scenarios.generate.tasks import Drafting
-from scenarios.generate.texts import package_of, tools_of
+from scenarios.generate.texts import package_of, tools_of, with_called
 from scenarios.generate.trial import Trial
 
 _MORE_TOOLS = 1.03  # for the worlds whose modules have fewer than is drawn
@@ -44,6 +44,7 @@ def generate(plan: WorldPlan, trial: Trial) -> Made:
         for name in one.tools
         if setting.dressers[one.name].name(name) not in drafting.left_out
     ]
+    kept = with_called(setting, kept)
     package = msgspec.structs.replace(
         bare,
         tools=tools_of(setting, kept),

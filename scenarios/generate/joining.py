@@ -48,7 +48,7 @@ def joined(stage: Stage, parts: Sequence[tuple[Part, Shown]], rng: Random) -> Jo
         turns=tuple(turns),
         shown=shown,
         instruction=_instruction(bare, rng),
-        answer=" ".join(part.answer for part in bare),
+        answer=" ".join(part.answer for part in sorted(bare, key=lambda part: bool(part.later))),
     )
 
 

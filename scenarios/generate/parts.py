@@ -50,7 +50,7 @@ def part_of(draft: Draft, module: str, name: str, dresser: Dresser, rng: Random)
         name=dresser.name(name),
         ask=dresser.template(ask, shown),
         later=told(draft.later),
-        answer=dresser.template(answer, shown),
+        answer=_ended_once(dresser.template(answer, shown)),
         trap=told(draft.trap),
         calls=tuple(
             Call(dresser.name(one.name), _arguments(one.arguments, dresser)) for one in draft.calls
@@ -59,6 +59,11 @@ def part_of(draft: Draft, module: str, name: str, dresser: Dresser, rng: Random)
         reasons=tuple(dresser.template(reason, shown) for reason in draft.reasons),
         free={dresser.name(place): tuple(map(str, texts)) for place, texts in draft.free.items()},
     )
+
+
+def _ended_once(text: str) -> str:
+    """A text whose last value brought a full stop of its own. Example: "It is Hardy S.A.." """
+    return text[:-1] if text.endswith("..") else text
 
 
 def _arguments(arguments: dict[str, Any], dresser: Dresser) -> dict[str, Any]:

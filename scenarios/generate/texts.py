@@ -79,6 +79,13 @@ def tools_of(setting: Setting, kept: Collection[str] | None) -> str:
     return "\n\n\n".join((head, *blocks[2:])) + "\n"
 
 
+def with_called(setting: Setting, kept: Collection[str]) -> list[str]:
+    """The tools that are kept (canonical names), and those that they call and that stay for it."""
+    pieces = [piece for one in setting.modules for piece in one.code.pieces]
+    needed = reached([*shared_code().pieces, *pieces], list(kept))
+    return [piece.name for piece in pieces if piece.is_tool and piece.name in needed]
+
+
 def _kept(code: Code, needed: Collection[str]) -> list[Piece]:
     return [piece for piece in code.pieces if piece.name in needed]
 

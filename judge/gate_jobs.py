@@ -50,7 +50,7 @@ class JobSettings(msgspec.Struct, frozen=True):
     isolate: bool = False  # confine the code that people wrote, too
     sandbox: str = "best"
     memory_mb: int = 2048  # of one process, beyond what the libraries map
-    deadline: float = 600.0  # seconds for one world
+    deadline: float = 120.0  # seconds for one world, which takes about half a second
 
 
 class Outcome(msgspec.Struct, frozen=True):

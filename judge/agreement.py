@@ -30,7 +30,7 @@ class Estimate(msgspec.Struct, frozen=True):
     """A figure with its 95 % interval. None: not defined for these data."""
 
     value: float | None
-    low: float | None
+    low: float | None  # None beside a value: these data cannot tell how far it may be off
     high: float | None
 
 
@@ -190,11 +190,11 @@ class Bootstrap:
         ]
 
     def of(self, statistic: Statistic) -> Estimate:
-        """A statistic with its interval, over the resamples for which it is defined. Where the
-        episodes do not vary, the interval has no width and tells nothing."""
+        """A statistic with its interval, over the resamples for which it is defined. Where these
+        are all the same, nothing is known of others, and there is no interval."""
         value = statistic(self._units)
         found = sorted(v for one in self._resamples if (v := statistic(one)) is not None)
-        if value is None or not found:
+        if value is None or not found or math.isclose(found[0], found[-1]):
             return Estimate(value, None, None)
         last = len(found) - 1
         return Estimate(
@@ -202,13 +202,11 @@ class Bootstrap:
         )
 
     def share(self, statistic: Statistic) -> Estimate:
-        """The same for a share from 0 to 1. Where all episodes stand at one end of it, resamples
-        cannot know of others, so the exact bound for n alike among n is given (C. Clopper and
-        E. Pearson, 1934): 0 of 100 is 0 to 3.6 %."""
+        """The same for a share from 0 to 1. Where all episodes stand at one end of it, the exact
+        bound for n alike among n is given (C. Clopper and E. Pearson, 1934): 0 of 100 is 0 to
+        3.6 %."""
         found = self.of(statistic)
+        if found.low is not None or found.value not in (0.0, 1.0):
+            return found
         unseen = 1 - _TAIL ** (1 / max(1, self._units.total()))
-        if found.low == found.high == 1.0:
-            return Estimate(1.0, 1 - unseen, 1.0)
-        if found.low == found.high == 0.0:
-            return Estimate(0.0, 0.0, unseen)
-        return found
+        return Estimate(1.0, 1 - unseen, 1.0) if found.value else Estimate(0.0, 0.0, unseen)

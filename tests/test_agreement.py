@@ -191,8 +191,15 @@ def test_a_bootstrap_is_what_drawing_episodes_gives() -> None:
 
 def test_resamples_without_a_value_are_left_out() -> None:
     """An interval of alpha is over the resamples in which something varied."""
-    found = Bootstrap(units_of([[C, C], [C, C], [A, A]]), seed=1).of(alpha)
-    assert found == Estimate(1.0, 1.0, 1.0)
+    found = Bootstrap(units_of([[C, A], [C, C], [C, C]]), seed=1).of(alpha)
+    assert found == Estimate(0.0, pytest.approx(-2 / 3), 0.0)
+
+
+@pytest.mark.parametrize("ratings", [[[C, C], [C, C], [A, A]], [[C, A]] * 3], ids=["all", "none"])
+def test_an_interval_without_width_is_none(ratings: list[list[Label]]) -> None:
+    """Three episodes that agree, or disagree, all alike do not make alpha a certainty."""
+    found = Bootstrap(units_of(ratings), seed=1).of(alpha)
+    assert (found.value is not None, found.low, found.high) == (True, None, None)
 
 
 @pytest.mark.parametrize(

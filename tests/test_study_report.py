@@ -58,7 +58,7 @@ async def test_a_report_is_a_page_of_figures() -> None:
         "alpha, completed? 0.600 -0.333 to 1.000 1: perfect, 0: chance",
         "with code, completed? 88.9% 66.7 to 100.0% judgings of 3 episodes",
         "with people, completed? 83.3% 66.7 to 100.0% judgings of 2 episodes",
-        "alpha among people 1.000 1.000 to 1.000 2 labellers, completed?",
+        "alpha among people 1.000 unknown 2 labellers, completed?",
         "what people say (rows) against what the judge says (columns), in judgings",
         "agent_error 1 0 5 0",
         "the same again 3 14.3% 0.0 to 100.0% 25.0% 2",

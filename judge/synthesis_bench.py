@@ -20,7 +20,7 @@ from harness.messages import Answer as FinalAnswer
 from harness.policies.mutants import Mutant, mutants_of
 from judge.played import told
 from judge.probe import Prober, absent_calls, bad_arguments, edge_calls
-from judge.synthesis_model import TooLong
+from judge.synthesis_model import Unanswerable
 from scenarios.api import Row
 from scenarios.format import Call, Scenario, Task
 from scenarios.synth.parts import Made, Play, Probed, Purpose, ToolShape, Trial, Unhostable
@@ -36,7 +36,7 @@ class Replies(Protocol):
     """The model that tries tasks."""
 
     async def reply(self, window: Window, purpose: Purpose, *, seed: int) -> Reply:
-        """Its reply. Raises TooLong, and what synthesis raises."""
+        """Its reply. Raises Unanswerable, and what synthesis raises."""
 
 
 class WorkerBench:
@@ -138,8 +138,8 @@ class HostedPackage:
                 played = await self._ended(task, env, run, answer or "")
         except WorldError as exc:
             return run.broken(str(exc))
-        except TooLong as exc:
-            return run.broken(f"the conversation became too long for the model: {exc}")
+        except Unanswerable as exc:
+            return run.broken(f"the conversation has no answer: {exc}")
         if answer is None:
             why = f"no answer within {self._max_steps} steps"
             return msgspec.structs.replace(played, unfinished=why)

@@ -9,7 +9,8 @@ Promises:
 """
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from random import Random
 from types import TracebackType
 from typing import Self
@@ -34,11 +35,12 @@ from scenarios.synth.parts import Purpose, Said, Turn
 
 _SEEDS = 2**31  # the servers' seeds are 32-bit integers, some of them signed
 _TEXTS = 64  # in one request for vectors
+_FILTERED = frozenset({"content_filter", "content_policy_violation"})
 _count = ByteCounter()
 
 
-class TooLong(Exception):
-    """What was to be sent does not fit into the model's context."""
+class Unanswerable(Exception):
+    """The server answers, but not this: it is too long, or filtered. The message says which."""
 
 
 class EmbeddingEndpoint(Endpoint, frozen=True):
@@ -103,8 +105,8 @@ class ModelAuthor:
         window = Window(tuple(Message(turn.role, _whole(turn.text)) for turn in turns))
         try:
             reply = await self.reply(window, purpose, seed=seed)
-        except TooLong as exc:
-            return Said("", f"the question is too long for the model: {exc}")
+        except Unanswerable as exc:
+            return Said("", str(exc))
         if reply.finish == "length":
             return Said(reply.text, "the answer was cut off; it must be shorter")
         if not reply.text.strip():
@@ -112,8 +114,8 @@ class ModelAuthor:
         return Said(reply.text)
 
     async def reply(self, window: Window, purpose: Purpose, *, seed: int) -> Reply:
-        """A reply, with tool calls where the window has tools. Raises TooLong, OutOfBudget and
-        SynthesisError."""
+        """A reply, with tool calls where the window has tools. Raises Unanswerable, OutOfBudget
+        and SynthesisError."""
         attempt = 1
         while True:
             terms = self._terms
@@ -122,7 +124,9 @@ class ModelAuthor:
             if isinstance(outcome, Reply):
                 return outcome
             if is_context_overflow(outcome):
-                raise TooLong(outcome.message)
+                raise Unanswerable(f"it is too long for the model: {outcome.message}")
+            if outcome.code in _FILTERED:
+                raise Unanswerable(f"the server filters it: {outcome.message}")
             if (lowered := terms.lowered(outcome)) is not None:
                 self._terms = lowered if self._terms == terms else self._terms
                 continue
@@ -150,16 +154,28 @@ class ModelAuthor:
         worst = self._prices.worst(model, len(body), self._settings.max_tokens or 0)
         try:
             async with self._purse.paying(worst) as bill:
-                outcome = await self._client.ask(body, attempt)
-                if isinstance(outcome, Reply):
-                    bill.usd = self._book(_usage(outcome, len(body)), model, purpose)
-                elif outcome.kind == "status" or not outcome.was_sent:
-                    bill.usd = 0.0  # refusals are not billed
-                else:  # a lost answer may have been
-                    self._ledger.add(Spent(purpose.stage, purpose.about, cost_usd=worst))
+                with self._lost_at(worst, purpose) as settled:
+                    outcome = await self._client.ask(body, attempt)
+                    if isinstance(outcome, Reply):
+                        bill.usd = self._book(_usage(outcome, len(body)), model, purpose)
+                        settled()
+                    elif outcome.kind == "status" or not outcome.was_sent:
+                        bill.usd = 0.0  # refusals are not billed
+                        settled()
         except BudgetSpent as exc:
             raise OutOfBudget(str(exc)) from exc
         return outcome
+
+    @contextmanager
+    def _lost_at(self, worst: float, purpose: Purpose) -> Iterator[Callable[[], None]]:
+        """A block that books a request at worst, cancelled or not, unless it says `settled`: a lost
+        answer may have been billed."""
+        open_bills = [Spent(purpose.stage, purpose.about, cost_usd=worst)]
+        try:
+            yield open_bills.clear
+        finally:
+            for bill in open_bills:
+                self._ledger.add(bill)
 
     def _book(self, used: Usage, model: str, purpose: Purpose) -> float:
         cost = self._prices.cost(
@@ -194,12 +210,18 @@ class ModelAuthor:
         self, body: bytes, count: int, purpose: Purpose
     ) -> list[list[float]] | Failure:
         model = self._embeddings
+        worst = self._prices.worst(model, len(body), 0)
         try:
-            async with self._purse.paying(self._prices.worst(model, len(body), 0)) as bill:
-                try:
-                    answer = await self._vectors.post(body)
-                except Unreachable as exc:
-                    return Failure(exc.kind, str(exc), was_sent=exc.was_sent)
+            async with self._purse.paying(worst) as bill:
+                with self._lost_at(worst, purpose) as settled:
+                    try:
+                        answer = await self._vectors.post(body)
+                    except Unreachable as exc:
+                        if not exc.was_sent:
+                            bill.usd = 0.0
+                            settled()
+                        return Failure(exc.kind, str(exc), was_sent=exc.was_sent)
+                    settled()
                 if answer.status != 200:
                     bill.usd = 0.0
                     return read_error(answer.status, answer.headers, answer.body)

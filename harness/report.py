@@ -41,7 +41,7 @@ class RunReport(msgspec.Struct, frozen=True):
     tasks: tuple[TaskReport, ...]
     judging: Spending = NOTHING_SPENT  # all of the run's verdicts
     usd_per_1024_episodes: float | None = (
-        None  # of judging; None: no model was asked, or one had no price
+        None  # that have a label; None: none has, no model was asked, or one had no price
     )
 
 
@@ -77,8 +77,8 @@ def report_of(rows: Sequence[EpisodeRow]) -> RunReport:
         ),
         judging=judging,
         usd_per_1024_episodes=None
-        if judging.cost_usd is None or not judging.requests
-        else judging.cost_usd / len(ended) * 1024,
+        if judging.cost_usd is None or not judging.requests or not judged
+        else judging.cost_usd / len(judged) * 1024,
     )
 
 

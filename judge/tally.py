@@ -44,7 +44,7 @@ class Summary(msgspec.Struct, frozen=True):
     cached_tokens: int = 0  # of the prompts', those that servers had kept
     completion_tokens: int = 0
     cached_opinions: int = 0  # taken from the verdict cache
-    usd_per_1024_episodes: float | None = None  # of episodes judged now; None: not known, or none
+    usd_per_1024_episodes: float | None = None  # with a label now; None: not known, or none has
     judged_now: int = 0  # episodes; the others had a verdict that counts
 
 
@@ -59,7 +59,7 @@ class Tally:
         self._disagreements = 0
         self._cost_usd: float | None = 0.0
         self._rewards = 0.0
-        self._num_judged = self._num_now = 0
+        self._num_judged = self._num_now = self._num_labelled_now = 0
         self._requests = self._prompt = self._kept = self._completion = self._hits = 0
 
     def add(self, trajectory: Trajectory, judged: Judged, *, is_new: bool = True) -> None:
@@ -67,6 +67,7 @@ class Tally:
         new was given before: nothing was spent on it now."""
         if is_new:
             self._num_now += 1
+            self._num_labelled_now += judged.label is not None
             self._spend(judged)
         self._disagreements += is_contested(trajectory, judged)
         if judged.label is None:
@@ -91,7 +92,7 @@ class Tally:
 
     def summary(self) -> Summary:
         """What has been counted."""
-        cost, now = self._cost_usd, self._num_now
+        cost, labelled = self._cost_usd, self._num_labelled_now
         return Summary(
             episodes=self._num_judged + len(self._unjudged),
             labels=dict(self._labels),
@@ -107,8 +108,8 @@ class Tally:
             cached_tokens=self._kept,
             completion_tokens=self._completion,
             cached_opinions=self._hits,
-            usd_per_1024_episodes=None if cost is None or not now else cost / now * 1024,
-            judged_now=now,
+            usd_per_1024_episodes=None if cost is None or not labelled else cost / labelled * 1024,
+            judged_now=self._num_now,
         )
 
 

@@ -245,7 +245,7 @@ def test_a_budget_ends_in_unjudged_episodes(rehearse: Rehearse, run: Path, price
     paid = ("--prices", prices)
     with served(Speaks(RIGHT)) as server:
         first = judge(rehearse, run, server.url, *paid, "--budget", budget, "-c", 1)
-        num_first = len(server.requests)
+        num_first, reported = len(server.requests), (run / "report.json").read_bytes()
         more = judge(rehearse, run, server.url, *paid, "--budget", 1, "--only", "unjudged")
 
     assert 0 < first["unjudged"] < 6
@@ -253,7 +253,8 @@ def test_a_budget_ends_in_unjudged_episodes(rehearse: Rehearse, run: Path, price
     assert all(why.startswith("budget: of 0.03 USD") for why in whys(first))
     assert first["cost_usd"] == pytest.approx(0.002 * num_first)
     assert first["cost_usd"] <= budget
-    assert first["usd_per_1024_episodes"] == pytest.approx(first["cost_usd"] / 6 * 1024)
+    assert first["usd_per_1024_episodes"] == pytest.approx(0.002 * 1024)
+    assert json.loads(reported)["usd_per_1024_episodes"] == pytest.approx(0.002 * 1024)
     assert (more["unjudged"], more["model_calls"]) == (0, first["unjudged"])
 
 

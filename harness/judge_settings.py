@@ -6,6 +6,7 @@ them in the run's judge.toml, so that work that was cut off goes on as it began.
 
 import tomllib
 from collections.abc import Mapping
+from math import inf
 from pathlib import Path
 from typing import Any, Literal
 
@@ -65,6 +66,9 @@ def checked(settings: JudgeSettings, prefix: str = "") -> JudgeSettings:
             raise SettingsError(f"{prefix}{name}: must be at least {least}, not {found}")
     if not settings.timeout > 0:
         raise SettingsError(f"{prefix}timeout: must be more than 0, not {settings.timeout}")
+    if settings.temperature is not None and not 0 <= settings.temperature < inf:
+        found = settings.temperature
+        raise SettingsError(f"{prefix}temperature: must be a number from 0, not {found}")
     if settings.budget is not None and not settings.budget >= 0:
         raise SettingsError(f"{prefix}budget: must be at least 0, not {settings.budget}")
     if settings.mode != "code" and not settings.models:

@@ -105,6 +105,7 @@ BAD: dict[str, tuple[Files, tuple[object, ...], tuple[str, ...]]] = {
     "too little evidence": ({}, (*ASK, "--evidence-tokens", 600), ("evidence_tokens", "600")),
     "nobody at once": ({}, (*ASK, "-c", 0), ("concurrency",)),
     "no time": ({}, (*ASK, "--timeout", 0), ("timeout",)),
+    "a temperature that is none": ({}, (*ASK, "--temperature", "nan"), ("temperature", "nan")),
     "a cache that is none": (
         {"cache.sqlite": b"this is a diary, not a database. " * 50},
         (*ASK, "--cache", "cache.sqlite"),

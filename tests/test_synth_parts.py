@@ -17,6 +17,7 @@ from scenarios.errors import SynthesisError
 from scenarios.format import AwmSample, AwmTable, Call, Scenario
 from scenarios.similar import cosine, embed, pairs_above
 from scenarios.synth.code_rules import TOOL_IMPORTS, code_faults, verifier_faults
+from scenarios.synth.database_stages import SchemaStage
 from scenarios.synth.drafts import Actor, Brief, Draft, Idea, Proven, Seed, TaskDraft, slug
 from scenarios.synth.folder import Folder, Record
 from scenarios.synth.ideas import Pool
@@ -27,7 +28,8 @@ from scenarios.synth.prompts import NAMES, Prompts
 from scenarios.synth.reading import Unread, code_of, json_of
 from scenarios.synth.report import DroppedTask, render, report_of
 from scenarios.synth.seeds import read_seeds
-from scenarios.synth.stages import SchemaStage, Sizes, ToolsStage
+from scenarios.synth.stages import Sizes
+from scenarios.synth.tools_stage import ToolsStage
 from scenarios.synth.trying import Attempt, Checked, Outcome, summarised, tried
 
 

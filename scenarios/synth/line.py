@@ -9,6 +9,7 @@ import msgspec
 from scenarios.errors import OutOfBudget
 from scenarios.format import AwmSample, AwmTable
 from scenarios.synth.coding import DEAD, CodeStage
+from scenarios.synth.database_stages import DataStage, SchemaStage
 from scenarios.synth.drafts import Brief, Draft, Idea, Proven, TaskDraft, ToolDraft
 from scenarios.synth.folder import Folder, Record, digest_of, value_of
 from scenarios.synth.ideas import side_by_side
@@ -16,7 +17,9 @@ from scenarios.synth.package import remove, texts_of, write
 from scenarios.synth.parts import Author, Bench, Unhostable
 from scenarios.synth.prompts import Prompts
 from scenarios.synth.proving import ProvingStage
-from scenarios.synth.stages import DataStage, SchemaStage, Sizes, TasksStage, ToolsStage
+from scenarios.synth.stages import Sizes
+from scenarios.synth.tasks_stage import TasksStage
+from scenarios.synth.tools_stage import ToolsStage
 from scenarios.synth.trying import Step, tried
 
 T = TypeVar("T")

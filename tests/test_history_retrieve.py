@@ -1,8 +1,10 @@
+from envpool.types import ToolResult
+from harness.dialects.awm import Awm
 from harness.dialects.hermes import Hermes
 from harness.events import StepTaken
 from harness.history import HistoryFold, parse_history
 from harness.history_retrieve import TurnIndex, text_of, words_of
-from harness.messages import AgentCall, Message, Reply, Window
+from harness.messages import Act, AgentCall, Message, Reply, Window
 from tests.briefings import BRIEFING
 
 HERMES = Hermes()
@@ -41,6 +43,21 @@ def test_recalled_turns_next_to_the_last_ones_belong_to_them() -> None:
     """`first_turn` is the turn from which on nothing is missing."""
     window = shown("x", "order", "y", "order", "a", "b", "c", spec="retrieve:2")
     assert (window.first_turn, window.recalled) == (3, (1,))
+
+
+def test_recalled_turns_are_counted_as_steps_are() -> None:
+    """Behind a pinned turn, which has no number of its own in the window, turns keep theirs."""
+    awm = Awm()
+    fold = HistoryFold(parse_history("retrieve:1"), awm, BRIEFING)
+    said = ("red lamps", "order 7", "blue lamps", "a", "b", "c")
+    replies = [awm.write(awm.openers(), "", turn=0), *map(Reply, said)]
+    for turn, reply in enumerate(replies):
+        decision = awm.read(reply, turn=turn)
+        results = (ToolResult("tools"),) if isinstance(decision, Act) else ()
+        fold.apply(StepTaken(reply, decision, results))
+    window = fold.window()
+    assert (window.first_turn, window.recalled) == (4, (2,))
+    assert [message.content for message in window.messages[4:]] == ["order 7", "a", "b", "c"]
 
 
 def test_where_nothing_fits_the_newest_are_taken() -> None:

@@ -33,6 +33,7 @@ from harness.log_writer import open_log
 from harness.messages import Message, Reply, Usage, Window
 from harness.meters import Meters
 from harness.plan import plan_of
+from harness.policies.chat_wire import RequestWriter
 from harness.policies.oracle import OraclePolicy
 from harness.policies.random_calls import RandomPolicy
 from harness.replay import ReplayReport, replay
@@ -148,6 +149,31 @@ def test_the_request_goes_into_the_users_message() -> None:
     said = [Message("assistant", "a"), Message("user", "b")]
     assert asking(said) == [said[0], Message("user", f"b\n\n{PROMPT}")]
     assert asking(said[:1]) == [said[0], Message("user", PROMPT)]
+
+
+def test_a_request_for_a_summary_allows_no_calls() -> None:
+    """The tools stay in the request, for the sake of the prefix, and `tool_choice` is none,
+    whatever else is set for steps."""
+    writer = RequestWriter({"model": "m", "tool_choice": "required"})
+    step = Window((Message("user", "Go."),), BRIEFING.tools)
+    summary = msgspec.structs.replace(step, summarise=True)
+    for _ in range(2):
+        asked, before = (json.loads(writer.body(window)) for window in (summary, step))
+        assert asked == {**before, "tool_choice": "none"}
+        assert before["tool_choice"] == "required"
+    textual = msgspec.structs.replace(summary, tools=())
+    assert "tool_choice" not in json.loads(RequestWriter({}).body(textual))
+
+
+def test_a_summary_that_was_not_asked_for_is_ignored() -> None:
+    """The log of a run whose policy asked earlier gives the windows of this policy."""
+    native = dialect_of("native")
+    fold = HistoryFold(parse_history("summary:100000"), native, BRIEFING)
+    for turn in range(3):
+        fold.apply(StepTaken(DONE, native.read(DONE, turn=turn)))
+    before = fold.window()
+    fold.apply(Summarised(NOTE, 3))
+    assert fold.window() == before
 
 
 def test_speakers_take_turns() -> None:

@@ -73,7 +73,8 @@ class RequestWriter:
 
     def __init__(self, fields: Mapping[str, Any]) -> None:
         self._fields = dict(fields)
-        # By the identities of the tools; the tools are kept, so that no identity is used anew.
+        # By whether a summary is asked for and the identities of the tools; the tools are kept, so
+        # that no identity is used anew.
         self._heads: dict[tuple[int, ...], tuple[tuple[ToolSpec, ...], bytes]] = {}
 
     def body(self, window: Window, *, seed: int | None = None) -> bytes:
@@ -84,16 +85,18 @@ class RequestWriter:
         """
         tail = b"}" if seed is None else b',"seed":%d}' % seed
         messages = _encode([wire_message(message) for message in window.messages])
-        return b"".join((self._head(window.tools), messages, tail))
+        return b"".join((self._head(window.tools, window.summarise), messages, tail))
 
-    def _head(self, tools: tuple[ToolSpec, ...]) -> bytes:
-        key = tuple(map(id, tools))
+    def _head(self, tools: tuple[ToolSpec, ...], summarise: bool) -> bytes:
+        key = (summarise, *map(id, tools))
         known = self._heads.get(key)
         if known is not None:
             return known[1]
         fields = dict(self._fields)
         if tools:
             fields["tools"] = [_wire_tool(tool) for tool in tools]
+            if summarise:  # the tools stay, so that the prompt begins as the one before did
+                fields["tool_choice"] = "none"
         head = _encode(fields)[:-1] + (b',"messages":' if fields else b'"messages":')
         if len(self._heads) >= MAX_CACHED_HEADS:  # worlds whose tools are new in every episode
             self._heads.clear()

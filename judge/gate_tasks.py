@@ -16,7 +16,8 @@ from judge.played import Played, told
 from judge.verifier import Verifier
 from scenarios.api import RowChange
 from scenarios.checks import DECLINES, declines, failed
-from scenarios.format import Call, Difficulty, Task
+from scenarios.difficulty import difficulty_of
+from scenarios.format import Call, Task
 
 MIN_CAUGHT = 0.98  # of a world's mutants
 _ODD_ANSWERS = ("", "…", "0", "Done.\n\n" * 50, "{}", "\u202eенod ä😀")
@@ -29,13 +30,6 @@ _encode = msgspec.msgpack.Encoder().encode
 _GRAVE = {"dropped": "dropped", "answered": "answered", "added": "added", "disturbed": "added"}
 _NEVER = frozenset({"dropped"})  # of these, none: then the verifier does not ask for a write
 _MAX_SURVIVORS = 0.25  # of a task's mutants, where there are more than two survivors
-
-
-def difficulty_of(points: int) -> Difficulty:
-    """The word for what a task asks for: calls of its oracle plus tables whose rows they change."""
-    if points <= 3:
-        return "simple"
-    return "medium" if points <= 7 else "hard"
 
 
 def check_task(

@@ -10,7 +10,7 @@ from rich.console import Console
 from judge.gate import check_scenario, main
 from judge.gate_notes import GateSettings
 from judge.gate_report import Failure, MutantNote, Report, merged, render
-from judge.gate_tasks import difficulty_of
+from scenarios.difficulty import difficulty_of
 from scenarios.errors import UnknownScenario
 from scenarios.format import read
 from tests.worlds import LIBRARY, variant

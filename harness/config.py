@@ -15,6 +15,7 @@ import apsw
 import msgspec
 import tomli_w
 
+from envpool.workers.pool import MAX_WORKERS
 from harness.errors import SettingsError
 from harness.judge_settings import JudgeSettings, Rewards, Vote, checked
 from harness.mqtt_settings import MqttSettings
@@ -248,8 +249,8 @@ def _check(settings: Settings) -> None:
         value = getattr(settings, name)
         if value is not None and value <= 0:
             raise SettingsError(f"{name}: must be more than 0, not {value}")
-    if settings.workers is not None and settings.workers < 1:
-        raise SettingsError(f"workers: must be at least 1, not {settings.workers}")
+    if settings.workers is not None and not 1 <= settings.workers <= MAX_WORKERS:
+        raise SettingsError(f"workers: must be from 1 to {MAX_WORKERS}, not {settings.workers}")
     if settings.worker_memory_mb < 256:
         raise SettingsError(
             f"worker_memory_mb: must be at least 256, not {settings.worker_memory_mb}"

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from envpool.placed import PlacedPool
-from envpool.workers.pool import WorkerSettings
+from envpool.workers.pool import MAX_WORKERS, WorkerSettings
 from harness.errors import SettingsError
 from harness.policies.openai import OpenAISettings
 from judge.prices import Prices, read_prices
@@ -19,7 +19,7 @@ from scenarios.synth.awm_files import write_awm
 from scenarios.synth.folder import Folder, write_json
 from scenarios.synth.ideas import IdeaSettings
 from scenarios.synth.ledger import Ledger
-from scenarios.synth.prompts import Prompts
+from scenarios.synth.prompts import NAMES, Prompts
 from scenarios.synth.report import Report
 from scenarios.synth.run import MAY_CHANGE, SynthesisSettings, Told, synthesise
 from scenarios.synth.seeds import read_seeds
@@ -76,6 +76,8 @@ def checked(asked: Asked) -> Asked:
         if getattr(asked, name) < least:
             flag = "--" + name.replace("_", "-")
             raise SettingsError(f"{flag}: must be at least {least}, not {getattr(asked, name)}")
+    if asked.workers > MAX_WORKERS:
+        raise SettingsError(f"--workers: must be at most {MAX_WORKERS}, not {asked.workers}")
     if asked.least_tasks > asked.tasks:
         raise SettingsError(
             f"--least-tasks: must be at most --tasks {asked.tasks}, not {asked.least_tasks}"
@@ -103,7 +105,7 @@ async def run_synthesis(asked: Asked, told: Told) -> Report:
     prices = _prices(asked)
     folder = Folder(Path(asked.output))
     settings = _settings(asked, len(seeds))
-    began = _began(asked, settings)
+    began = _began(asked, settings, prompts)
     async with AsyncExitStack() as stack:
         stack.enter_context(folder.alone())
         folder.begin(began, MAY_CHANGE)
@@ -162,12 +164,13 @@ def _settings(asked: Asked, num_seeds: int) -> SynthesisSettings:
     )
 
 
-def _began(asked: Asked, settings: SynthesisSettings) -> dict[str, Any]:
+def _began(asked: Asked, settings: SynthesisSettings, prompts: Prompts) -> dict[str, Any]:
     """What a rerun must agree with, and some of what it may change."""
     seeds = blake2b(Path(asked.seeds).read_bytes(), digest_size=8).hexdigest()
     told: dict[str, Any] = {"model": asked.model, "seeds": seeds, "count": settings.ideas.count}
     for name in ("tasks", "tables", "rows", "tools", "tries", "least_tasks", "seed", "same", "cap"):
         told[name] = getattr(asked, name)
+    told |= {f"prompt_{name}": prompts.version(name) for name in NAMES}
     return told | {"embeddings": asked.embeddings}
 
 

@@ -239,6 +239,7 @@ BAD_INPUT = [
     (("run", "shop_support", "-n", "3", "-g", "2"), "no multiple of the group size 2"),
     (("run", "shop_support", "-n", "0"), "episodes"),
     (("run", "shop_support", "-c", "0"), "concurrency"),
+    (("run", "shop_support", "--workers", "257"), "workers: must be from 1 to 256, not 257"),
     (("run", "shop_support", "-p", "sage"), "oracle"),
     (("run", "shop_support", "--history", "last:x"), "last:W"),
     (("run", "shop_support", "--think", "5:1"), "think"),

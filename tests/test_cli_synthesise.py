@@ -69,6 +69,8 @@ def test_worlds_are_made_and_told(
         ("", ["--prompts", "nowhere"], "nowhere: there is no such folder of prompts"),
         ("", ["--tables", 0], "--tables: must be at least 1, not 0"),
         ("", ["--least-tasks", 4], "--least-tasks: must be at most --tasks 3, not 4"),
+        ("", ["--workers", 999_999], "--workers: must be at most 256, not 999999"),
+        ("prompts", ["--prompts", "prompts"], "prompt_tasks: it began with '"),
         ("", ["--same", 1.5], "--same: must be above 0 and at most 1, not 1.5"),
         ("", ["--budget", 1], "--budget: spending can be limited only where --prices are given"),
         ("", ["--base-url", "ftp://x"], "base_url: expected a URL"),
@@ -92,6 +94,12 @@ def test_bad_input_is_one_sentence(
     if spoil == "folder":
         out.mkdir()
         (out / "notes.txt").touch()
+    if spoil == "prompts":
+        rehearse("synthesise", seeds, *flags(out, "http://127.0.0.1:9/v1"), "--attempts", 1)
+        mine = tmp_path / "prompts"
+        mine.mkdir()
+        (mine / "tasks.md").write_text("version: mine\n--- user\nWrite tasks.\n")
+        more = ["--prompts", mine]
     if spoil == "record":
         rehearse("synthesise", seeds, *flags(out, "http://127.0.0.1:9/v1"), "--attempts", 1)
         file = out / "stages" / BIKES.key / "tasks.json"

@@ -17,7 +17,7 @@ from scenarios.errors import SynthesisError
 from scenarios.format import AwmSample, AwmTable, Call, Scenario
 from scenarios.similar import cosine, embed, pairs_above
 from scenarios.synth.code_rules import TOOL_IMPORTS, code_faults, verifier_faults
-from scenarios.synth.database_stages import SchemaStage
+from scenarios.synth.database_stages import SchemaStage, holds_several
 from scenarios.synth.drafts import Actor, Brief, Draft, Idea, Proven, Seed, TaskDraft, slug
 from scenarios.synth.folder import Folder, Record
 from scenarios.synth.ideas import Pool
@@ -500,3 +500,18 @@ def test_a_report_cannot_steer_the_terminal() -> None:
     assert isinstance(console.file, StringIO)
     lines = [line.rstrip() for line in console.file.getvalue().splitlines()]
     assert lines[-2:] == ["dropped w/t: a\ufffd]0;b\ufffd c", "unfinished x"]
+
+
+@pytest.mark.parametrize(
+    ("statement", "several"),
+    [
+        ("INSERT INTO t VALUES (1)", False),
+        ("INSERT INTO t VALUES ('a; DELETE FROM t');  -- one; only", False),
+        ("CREATE TRIGGER x AFTER INSERT ON t BEGIN DELETE FROM u; DELETE FROM v; END;", False),
+        ("INSERT INTO t VALUES (1); DELETE FROM t", True),
+        ("INSERT INTO t VALUES (';'); -- so\nDROP TABLE t;", True),
+    ],
+)
+def test_several_statements_do_not_pass_for_one(statement: str, several: bool) -> None:
+    """What is looked at for its first word must be one statement."""
+    assert holds_several(statement) is several

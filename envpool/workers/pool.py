@@ -48,6 +48,8 @@ from envpool.workers.zygote import Zygote, ZygoteSettings
 from scenarios.errors import PackageError
 from scenarios.format import Scenario, Task, read
 
+MAX_WORKERS = 256  # processes; more of them than any machine's cores only use up what it has
+
 
 class WorkerSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """How many workers there are and how long they may take."""
@@ -71,6 +73,8 @@ class WorkerSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         for name in ("workers", "spare"):
             if getattr(self, name) < 0:
                 raise ValueError(f"{name}: must not be below 0, not {getattr(self, name)}")
+        if self.workers > MAX_WORKERS:
+            raise ValueError(f"workers: must be at most {MAX_WORKERS}, not {self.workers}")
 
     @property
     def num_workers(self) -> int:

@@ -1,6 +1,7 @@
 """The stages that write the database: its tables, then its rows. Every statement is executed."""
 
 import re
+import sqlite3
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -61,14 +62,31 @@ class SchemaStage(DraftStage):
         return Checked(tables, (*faults, *(fault.told() for fault in failing)))
 
 
+def holds_several(statement: str) -> bool:
+    """Whether what passes for one statement is several.
+
+    Example: "INSERT INTO t VALUES (';'); DELETE FROM t" -> True
+    """
+    pending = ""
+    *pieces, rest = statement.split(";")
+    for index, piece in enumerate(pieces):
+        pending += f"{piece};"
+        if sqlite3.complete_statement(pending):
+            after = ";".join([*pieces[index + 1 :], rest])
+            return re.sub(r"--[^\n]*|[\s;]", "", after) != ""
+    return False
+
+
 def _schema_faults(tables: Sequence[AwmTable]) -> list[str]:
     faults = []
     counts = Counter(table.name for table in tables)
     for table in tables:
         for statement in (table.ddl, *table.indexes):
+            shown = " ".join(statement.split())[:60]
             if not _SCHEMA.match(statement):
-                shown = " ".join(statement.split())[:60]
                 faults.append(f"table {table.name}: only CREATE TABLE, INDEX, TRIGGER: {shown}")
+            elif holds_several(statement):
+                faults.append(f"table {table.name}: one statement at a time: {shown}")
         if counts[table.name] > 1:
             faults.append(f"table {table.name} is there {counts[table.name]} times")
         secrets = [found[1].lower() for found in _SECRETS.finditer(table.ddl)]
@@ -134,6 +152,10 @@ class DataStage(DraftStage):
             f"data statement {number}: only INSERT is for data: {' '.join(statement.split())[:60]}"
             for number, statement in enumerate(statements, 1)
             if statement.strip() and not re.match(r"\s*insert\b", statement, re.I)
+        ] + [
+            f"data statement {number}: one statement at a time: {' '.join(statement.split())[:60]}"
+            for number, statement in enumerate(statements, 1)
+            if holds_several(statement)
         ]
         draft = msgspec.structs.replace(self._draft, samples=samples)
         try:

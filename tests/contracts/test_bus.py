@@ -157,7 +157,9 @@ async def test_a_subscriber_gets_the_kinds_it_asked_for(
 async def test_an_unknown_kind_is_refused(buses: Opener) -> None:
     """Asking for a kind that does not exist is an error which names those that do."""
     async with buses() as bus:
-        with pytest.raises(ValueError, match=r"'stepp'.* started, step, summary, ended, judged, weights"):
+        with pytest.raises(
+            ValueError, match=r"'stepp'.* started, step, summary, ended, judged, weights"
+        ):
             async with bus.listener.subscribe(kinds=["stepp"]):  # type: ignore[list-item]
                 pass
 

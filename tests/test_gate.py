@@ -1,6 +1,7 @@
 """The quality gate, shown worlds with one planted fault each."""
 
 import re
+from io import StringIO
 from pathlib import Path
 
 import msgspec
@@ -572,3 +573,15 @@ def test_unused_tools_are_told(tmp_path: Path) -> None:
     """A tool that no oracle calls is listed; that is no failure."""
     report = check_scenario(LIBRARY, FAST)
     assert (report.ok, report.unused) == (True, ("library.set_status",))
+
+
+def test_a_report_cannot_command_the_terminal() -> None:
+    """What packages call themselves and say of their faults is shown, not obeyed."""
+    failure = Failure("[/]\x1b[2J", "t", "seed", "near '\x1b]0;gone\x07[bold]'")
+    report = Report(worlds=1, names=("[/]\x1b[2J",), failures=(failure,), unused=("\x1b[1mtool",))
+    out = StringIO()
+    render([report], report, Console(file=out, width=200))
+    shown = out.getvalue()
+    assert "\x1b" not in shown
+    assert "near '\\x1b]0;gone\\x07[bold]'" in shown
+    assert "[/]\\x1b[2J" in shown

@@ -166,17 +166,24 @@ class Packer:
     def pack(self, outbox: deque[tuple[Position, Record]]) -> list[Parcel]:
         """Take the next records from the outbox, as one parcel for each kind among them.
 
-        Kinds are sent in the order started, step, ended, judged; an attempt's records are in this
-        order anyway, so it keeps its own.
+        Kinds are sent in the order started, step, summary, ended, judged; an attempt's records are
+        in this order anyway, so it keeps its own. Only a step may come after a summary: it waits
+        for the next parcels.
         """
         payloads: dict[str, bytearray] = {}
         counts: dict[str, int] = {}
         episodes: dict[str, str] = {}
+        summed_up: set[str] = set()  # episodes with a summary among these records
         num_records = num_bytes = 0
         since = self.boundary
         while outbox and num_records < self._batch and num_bytes < MAX_BYTES:
-            position, record = outbox.popleft()
+            position, record = outbox[0]
             kind = kind_of(record.event)
+            if kind == "summary":
+                summed_up.add(record.episode)
+            elif kind == "step" and record.episode in summed_up:
+                break
+            outbox.popleft()
             payload = payloads.setdefault(kind, bytearray(_ARRAY))
             before = len(payload)
             append_record(payload, position, record)

@@ -44,21 +44,6 @@ def cosine(one: Sequence[float], other: Sequence[float]) -> float:
     return sum(map(mul, one, other)) / lengths if lengths else 0.0
 
 
-def pairs_above(
-    vectors: Sequence[Sequence[float]], threshold: float
-) -> Iterator[tuple[int, int, float]]:
-    """Every pair whose cosine is above the threshold: both places, the smaller first, and it.
-
-    A thousand vectors of 512 numbers take five to ten seconds.
-    """
-    units = [_unit(vector) for vector in vectors]
-    for right, vector in enumerate(units):
-        for left in range(right):
-            found = sum(map(mul, units[left], vector))
-            if found > threshold:
-                yield left, right, found
-
-
 def _vector(text: str, dimensions: int) -> Vector:
     counts: dict[str, float] = {}
     for feature, weight in _features(text):

@@ -3,13 +3,16 @@
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable
+from pathlib import Path
 from string import Formatter
 
 import pytest
 
+from scenarios.generate import trades
 from scenarios.generate.blocks import BASE, module, module_names
+from scenarios.generate.errors import ModuleError
 from scenarios.generate.people import pools_of
-from scenarios.generate.trades import Trade, trade, trade_names
+from scenarios.generate.trades import FOLDER, Trade, trade, trade_names
 from scenarios.generate.words import chosen, forms_of, is_free_word, parts_of
 
 NAMES = trade_names()
@@ -170,3 +173,16 @@ def test_held_out_trades_share_no_vocabulary(read: Callable[[Trade], Iterable[st
     train = {text.casefold() for about in of_split("train") for text in read(about)}
     held_out = {text.casefold() for about in of_split("held_out") for text in read(about)}
     assert (train & held_out, bool(train), bool(held_out)) == (set(), True, True)
+
+
+def test_a_word_that_code_needs_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A trade that offers such a word is named with it when it is read."""
+    text = (FOLDER / "outdoor_shop.toml").read_text(encoding="utf-8")
+    (tmp_path / "odd_shop.toml").write_text(text.replace('order = ["order",', 'order = ["select",'))
+    monkeypatch.setattr(trades, "FOLDER", tmp_path)
+    trade_names.cache_clear()
+    try:
+        with pytest.raises(ModuleError, match=r"odd_shop.toml: words.order: 'select' is no word"):
+            trade("odd_shop")
+    finally:
+        trade_names.cache_clear()

@@ -13,6 +13,7 @@ import msgspec
 from scenarios.errors import PackageError
 from scenarios.files import convert, parse_toml, read_text
 from scenarios.generate.errors import GenerateError, ModuleError
+from scenarios.generate.words import forms_of, is_free_word
 
 FOLDER = Path(__file__).parent / "trades"
 
@@ -60,9 +61,14 @@ def trade(name: str) -> Trade:
     if name not in trade_names():
         raise GenerateError(f"there is no trade {name!r}; there are {', '.join(trade_names())}")
     try:
-        return convert(path, parse_toml(path, read_text(path)), Trade)
+        found = convert(path, parse_toml(path, read_text(path)), Trade)
     except PackageError as exc:
         raise ModuleError(str(exc)) from exc
+    for canonical, offers in found.words.items():
+        for form in (form for offer in offers for form in forms_of(offer)):
+            if not is_free_word(form):
+                raise ModuleError(f"{path}: words.{canonical}: {form!r} is no word for code")
+    return found
 
 
 @cache

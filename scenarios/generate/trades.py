@@ -66,7 +66,7 @@ def trade(name: str) -> Trade:
         raise ModuleError(str(exc)) from exc
     for canonical, offers in found.words.items():
         for form in (form for offer in offers for form in forms_of(offer)):
-            if not is_free_word(form):
+            if form != canonical and not is_free_word(form):
                 raise ModuleError(f"{path}: words.{canonical}: {form!r} is no word for code")
     return found
 

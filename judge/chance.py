@@ -10,6 +10,7 @@ from pathlib import Path
 
 _MODULES = {"random", "secrets", "time", "uuid"}  # nothing in them that a world may use
 _CALLS = {"now", "utcnow", "today", "urandom", "getenv", "environ"}
+_CLOCKS = {"now", "utcnow", "today"}  # called on whatever: datetime may have another name here
 _HOMES = {"datetime", "date", "os", "dt"}
 _PROCESS = {"hash": "hash() of a text", "id": "id()"}  # they differ from one process to the next
 _IN_ORDER = {"list", "tuple", "enumerate", "iter", "next", "map", "filter", "zip", "join"}
@@ -37,7 +38,9 @@ def _chance(node: ast.AST) -> str | None:
         return node.module if node.module in _MODULES else None
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
         return _PROCESS.get(node.func.id)
-    if isinstance(node, ast.Attribute) and node.attr in _CALLS:
+    if isinstance(node, ast.Call) and _called(node.func) in _CLOCKS:
+        return ast.unparse(node.func)
+    if isinstance(node, ast.Attribute) and node.attr in _CALLS - _CLOCKS:
         home = node.value.attr if isinstance(node.value, ast.Attribute) else node.value
         word = home.id if isinstance(home, ast.Name) else home
         return f"{word}.{node.attr}" if word in _HOMES else None

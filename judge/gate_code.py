@@ -7,6 +7,7 @@ from pathlib import Path
 
 from envpool.types import ToolSpec
 from judge.chance import uses_of_chance
+from judge.gate_rules import contradictions
 from judge.gate_tools import DEEDS
 from scenarios.format import Scenario
 
@@ -32,6 +33,8 @@ def code_faults(
     for name, text in sources.items():
         for fault in uses_of_chance(scenario.path / name, text):
             yield "determinism", fault
+    for fault in contradictions(scenario.policy, sources["tools.py"]):
+        yield "texts", fault
     for name, text in sources.items():
         for fault in memories(name, text):
             yield "determinism", fault

@@ -15,7 +15,7 @@ _REFERENCE = re.compile(r"^\s*(\w+)\s[^,\n]*?\bREFERENCES\s", re.MULTILINE | re.
 _TABLE = re.compile(r"CREATE TABLE (\w+) \((.*?)\n\)", re.DOTALL | re.IGNORECASE)
 _WORDS = re.compile(r"\b(\w+) IN \(\s*('[^()]*')\s*\)", re.IGNORECASE)
 _REQUIRED = re.compile(r"^\s*(\w+) TEXT NOT NULL", re.MULTILINE | re.IGNORECASE)
-_LIMIT = re.compile(r"\b(\d+)\b(?= (?:days?|hours?|percent|people)\b| ?%)")
+_LIMIT = re.compile(r"\b(\d+) ?(days|hours|people|%)")
 
 
 @defect()
@@ -154,15 +154,6 @@ def schema_allows_one_only(subject: Subject, rng: Random) -> Planted | None:
 
 
 @defect()
-def schema_lacks_the_conflict(subject: Subject, rng: Random) -> Planted | None:
-    """A tool inserts ON CONFLICT of columns for which the schema has no UNIQUE any more."""
-    if "ON CONFLICT" not in subject.texts["tools.py"]:
-        return None
-    schema = re.sub(r",\s*UNIQUE \([^)]*\)|(?<=NOT NULL) UNIQUE\b", "", subject.texts["schema.sql"])
-    return Planted({"schema.sql": schema})
-
-
-@defect()
 def policy_names_no_tool(subject: Subject, rng: Random) -> Planted | None:
     """The policy demands a call of a tool that is not there."""
     mark = rng.choice(("`", ""))
@@ -173,17 +164,22 @@ def policy_names_no_tool(subject: Subject, rng: Random) -> Planted | None:
 @defect()
 def policy_contradicts_the_tools(subject: Subject, rng: Random) -> Planted | None:
     """The policy tells another limit than the tools enforce."""
-    policy = subject.texts["policy.md"]
+    policy, code = subject.texts["policy.md"], subject.texts["tools.py"]
     found = [
         found
         for found in _LIMIT.finditer(policy)
-        if re.search(rf"^[A-Z_]+ = {found[1]}$", subject.texts["tools.py"], re.MULTILINE)
+        if re.search(rf"^[A-Z_]+_{_unit(found[2])} = {found[1]}$", code, re.MULTILINE)
     ]
     if not found:
         return None
     limit = rng.choice(found)
     text = f"{policy[: limit.start(1)]}{int(limit[1]) * 3 + 1}{policy[limit.end(1) :]}"
     return Planted({"policy.md": text})
+
+
+def _unit(word: str) -> str:
+    """Example: "days" -> "DAYS", as in MOST_ABSENT_DAYS"""
+    return "PERCENT" if word == "%" else word.upper()
 
 
 def _filled(subject: Subject) -> list[str]:

@@ -1,7 +1,9 @@
 """What the gate's checks share: its settings, what they found of one world, and playing in it."""
 
+import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from typing import Any
 
 import msgspec
 
@@ -42,6 +44,7 @@ class Notes:
         self.mutants = self.caught = self.left_out = 0
         self.tried: Counter[tuple[str, str]] = Counter()  # task, kind -> mutants
         self.survivors: list[MutantNote] = []
+        self.named: set[MutantNote] = set()  # survivors that change what the instruction names
         self.equivalents: list[MutantNote] = []
 
     def fail(self, check: str, why: str, task: Task | None = None) -> None:
@@ -113,6 +116,32 @@ class Stage:
         notes.tried[task.id, mutant.kind] += 1
         if label is Label.COMPLETED:
             why = difference(played, oracle)
-            notes.survivors.append(MutantNote(notes.world, task.id, mutant.kind, mutant.note, why))
+            note = MutantNote(notes.world, task.id, mutant.kind, mutant.note, why)
+            notes.survivors.append(note)
+            if mutant.kind == "changed" and changes_what_is_named(task, mutant):
+                notes.named.add(note)
         else:
             notes.caught += 1
+
+
+def changes_what_is_named(task: Task, mutant: Mutant) -> bool:
+    """Whether a mutant passes another value where the oracle passes one that the instruction names,
+    a number or a word: then the choice was not left to the agent."""
+    changed = [
+        value
+        for one, other in zip(task.oracle, mutant.calls, strict=True)
+        for name, value in one.arguments.items()
+        if other.arguments.get(name) != value
+    ]
+    text = task.instruction.casefold()
+    return any(
+        re.search(rf"(?<![\w.-]){re.escape(form)}(?![\w-])", text) for form in _forms(changed)
+    )
+
+
+def _forms(values: list[Any]) -> Iterator[str]:
+    """How an instruction may write values: "fraud_check" also as "fraud check"."""
+    for value in values:
+        if isinstance(value, int | str) and not isinstance(value, bool) and value != "":
+            yield str(value).casefold()
+            yield str(value).casefold().replace("_", " ")

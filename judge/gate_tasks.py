@@ -28,7 +28,8 @@ _encode = msgspec.msgpack.Encoder().encode
 # Kinds of mistakes of which no verifier may miss more than half in a task; one word for those that
 # come to the same.
 _GRAVE = {"dropped": "dropped", "answered": "answered", "added": "added", "disturbed": "added"}
-_NEVER = frozenset({"dropped"})  # of these, none: then the verifier does not ask for a write
+# Of these, none: then the verifier does not ask for a write, or does not see one of another task.
+_NEVER = frozenset({"dropped", "added", "disturbed"})
 _MAX_SURVIVORS = 0.25  # of a task's mutants, where there are more than two survivors
 
 
@@ -192,7 +193,7 @@ def check_share(notes: Notes, tasks: Sequence[Task]) -> None:
         grave = [note for note in found if _is_grave(notes, task, note, found)]
         tried = sum(count for (name, _), count in notes.tried.items() if name == task.id)
         if found and (too_many or grave or len(found) > max(2, _MAX_SURVIVORS * tried)):
-            first = (grave or found)[0]
+            first = (found if too_many else grave or found)[0]
             count = "one mutant is" if len(found) == 1 else f"{len(found)} mutants are"
             why = f"{count} completed, as this: {first.mutation}; {first.why}"
             notes.fail("mutants", why, task)
@@ -200,7 +201,7 @@ def check_share(notes: Notes, tasks: Sequence[Task]) -> None:
 
 def _is_grave(notes: Notes, task: Task, note: MutantNote, found: Sequence[MutantNote]) -> bool:
     """Whether most of the task's mistakes of the note's kind survive, and that kind is grave."""
-    if note.kind in _NEVER:
+    if note.kind in _NEVER or note in notes.named:
         return True
     group = _GRAVE.get(note.kind)
     if group is None:

@@ -27,6 +27,8 @@ DEEDS = frozenset(  # without those that are nouns as well
     {
         *("add", "apply", "approve", "archive", "assign", "cancel", "close", "complete"),
         *("confirm", "create", "delete", "mark", "merge", "pay", "register", "reject"),
+        *("activate", "deactivate", "disable", "enable", "enlarge", "extend", "grant", "lend"),
+        *("move", "renew", "restore", "start", "stop", "unblock", "withdraw"),
         *("remove", "rename", "reopen", "replace", "reschedule", "resolve", "send", "set"),
         *("settle", "submit", "update", "waive", "write"),
     }

@@ -26,12 +26,16 @@ from scenarios.catalogue import find
 from scenarios.format import AwmSample, AwmVerifier, Scenario
 from tests.hosted import small
 from tests.test_gate_awm import CODE, EVIDENCE, HAS, SEED
-from tests.worlds import LIBRARY
+from tests.worlds import LIBRARY, variant
 
 FAST = GateSettings(probes=15, max_mutants=150)
 # Kinds that are shown elsewhere: every call of such a tool takes a second; two processes are needed
-# to see it; the limits of these worlds have no names.
-ELSEWHERE = {"tool_never_ends", "tool_goes_by_hashes", "policy_contradicts_the_tools"}
+# to see it; the limits of these worlds have no names; none of their tools takes a list; none would
+# go on with a key of no row.
+ELSEWHERE = {
+    *("tool_never_ends", "tool_goes_by_hashes", "policy_contradicts_the_tools"),
+    *("tool_breaks_on_an_empty_list", "tool_takes_a_key_of_nobody"),
+}
 KINDS = {defect.kind: defect for defect in DEFECTS}
 
 
@@ -73,12 +77,28 @@ def test_the_gate_sees_a_planted_defect(kind: str, library: Subject, tmp_path: P
         if planted is None:
             subject = Subject(find(name).path)
             planted = plant(defect, subject)
-    if planted is None:
-        pytest.skip("it applies to none of the worlds here")
+    assert planted is not None, "it applies to none of the worlds here"
     report = check_scenario(placed(subject, planted, tmp_path), FAST)
     listed = (*report.unreached, *(f"{note.world}.{note.task}" for note in report.survivors))
     told = f"{subject.scenario.name}.{planted.where}" in listed
     assert report.failures or (told and (defect.listed or kind.startswith("verifier_")))
+
+
+def test_a_tool_that_breaks_on_an_empty_list(tmp_path: Path) -> None:
+    """A tool that takes a list is called with an empty one."""
+    tool = (
+        "def get_members(db: Db, member_ids: list[int]) -> list[dict[str, Any]]:\n"
+        '    """Members by id."""\n'
+        "    return [_member(db, member_id) for member_id in member_ids]\n\n\n"
+    )
+    subject = Subject(variant(tmp_path, tools=("def search_books", f"{tool}def search_books")))
+    planted = plant(KINDS["tool_breaks_on_an_empty_list"], subject)
+    assert planted is not None
+    (tmp_path / "planted").mkdir()
+    report = check_scenario(placed(subject, planted, tmp_path / "planted"), FAST)
+    assert [(one.check, one.why.partition(" breaks")[0]) for one in report.failures] == [
+        ("tool", "get_members(member_ids=[])")
+    ]
 
 
 def test_plantings_repeat_themselves(library: Subject) -> None:

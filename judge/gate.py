@@ -6,14 +6,19 @@
     verifier     each task's verifier is there, never raises, changes nothing, repeats itself
     oracle       every call of the oracle succeeds and passes only keys that were told before, and
                  the verifier finds the task completed
-    kind         a `change` task's oracle changes rows, that of another kind changes none
+    kind         a `change` task's oracle changes rows, that of another kind changes none; to
+                 decline is to refuse in words
     difficulty   the declared word is the measured one
-    texts        what an instruction names is there, what policy and descriptions name, too
-    noop         doing nothing does not complete a task, nor does only saying that it was done
+    texts        what an instruction names is there, what policy and descriptions name, too; no
+                 task is there twice; the policy tells no other limits than the tools have
+    noop         doing nothing does not complete a task, nor does only saying that it was done, nor
+                 doing it without a word where something is asked
     mutants      at least 98 % of the oracles with one mistake are not completed; of a task, three
-                 quarters, and of grave mistakes half
-    tool         no call that fits a tool's schema breaks the tool; it looks at all its arguments,
-                 and does what its name says: a question changes nothing, a deed something
+                 quarters; none that leaves a write out, makes another task's, or alters what the
+                 instruction names
+    tool         no call that fits a tool's schema breaks the tool; its arguments matter; what it
+                 refuses is an error; it does what its name says: a question changes nothing, a
+                 deed something
     constraint   a call that does not fit the schema is refused, and so is one that would change
                  rows with a key that no row has, or with a quantity below zero
     determinism  equal calls on two leases, in two hosts, give equal results and states; and in two
@@ -24,8 +29,9 @@ that is confined (judge.gate_worker). Nothing is printed. A mutant that ends in 
 state with the oracle's answer is no mistake that could be seen: it is *equivalent*, listed apart,
 and not counted among the mutants.
 
-Not covered: tools that misread a valid call without breaking, where no oracle makes that call; a
-policy that says something else than the tools do.
+Not covered: tools that misread a valid call, or lack a rule, without breaking, where no oracle
+makes that call; amounts that instruction and oracle see otherwise; wrong numbers on which answer
+and verifier agree. judge.defects_study measures what is caught.
 """
 
 import re

@@ -18,7 +18,16 @@ import msgspec
 from benchmarks.figures import Figure, tell
 
 NAMES = (
-    *("world_store", "rollout", "live", "http_step", "served", "awm_hosting", "judging"),
+    *(
+        "world_store",
+        "rollout",
+        "live",
+        "http_step",
+        "served",
+        "awm_hosting",
+        "judging",
+        "gate_defects",
+    ),
     "generating",
 )
 _QUICK = {
@@ -29,6 +38,7 @@ _QUICK = {
     "served": ("--runs", "1", "--seconds", "2"),
     "awm_hosting": ("--runs", "1"),
     "judging": ("--runs", "2", "--logged", "1024"),
+    "gate_defects": ("--worlds", "1"),
     "generating": ("--worlds", "100", "--sample", "20"),
 }
 

@@ -14,14 +14,26 @@ from random import Random
 
 import msgspec
 
-from judge import defects_seed, defects_tasks, defects_tools, defects_verifiers
+from judge import (
+    defects_deeds,
+    defects_repeat,
+    defects_seed,
+    defects_tasks,
+    defects_tools,
+    defects_verifiers,
+)
 from judge.defects_subject import Defect, Planted, Subject
 
+_MODULES = (
+    defects_seed,
+    defects_tools,
+    defects_deeds,
+    defects_repeat,
+    defects_verifiers,
+    defects_tasks,
+)
 DEFECTS: tuple[Defect, ...] = tuple(
-    found
-    for module in (defects_seed, defects_tools, defects_verifiers, defects_tasks)
-    for found in vars(module).values()
-    if isinstance(found, Defect)
+    found for module in _MODULES for found in vars(module).values() if isinstance(found, Defect)
 )
 
 

@@ -25,9 +25,6 @@ _ASKED = re.compile(r"\b(?:what|which|who|whom|whose|when|where|how (?:much|many
 _TOLD = re.compile(r"\btell me (?:the|how|which|when|who|where|whether)\b")
 _REQUEST = re.compile(r"\b(?:can|could|would|will) you\b|\bplease\b")
 _encode = msgspec.msgpack.Encoder().encode
-# Kinds of mistakes of which no verifier may miss more than half in a task; one word for those that
-# come to the same.
-_GRAVE = {"dropped": "dropped", "answered": "answered", "added": "added", "disturbed": "added"}
 # Of these, none: then the verifier does not ask for a write, or does not see one of another task.
 _NEVER = frozenset({"dropped", "added", "disturbed"})
 _MAX_SURVIVORS = 0.25  # of a task's mutants, where there are more than two survivors
@@ -200,12 +197,9 @@ def check_share(notes: Notes, tasks: Sequence[Task]) -> None:
 
 
 def _is_grave(notes: Notes, task: Task, note: MutantNote, found: Sequence[MutantNote]) -> bool:
-    """Whether most of the task's mistakes of the note's kind survive, and that kind is grave."""
+    """Whether a survivor alone shows that the verifier is blind: by its kind, by what it changes,
+    or because most of the wrong answers survive with it."""
     if note.kind in _NEVER or note in notes.named:
         return True
-    group = _GRAVE.get(note.kind)
-    if group is None:
-        return False
-    kinds = [kind for kind, word in _GRAVE.items() if word == group]
-    survived = sum(other.kind in kinds for other in found)
-    return survived > sum(notes.tried[task.id, kind] for kind in kinds) / 2
+    survived = sum(other.kind == note.kind for other in found)
+    return note.kind == "answered" and survived > notes.tried[task.id, note.kind] / 2

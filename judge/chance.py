@@ -12,7 +12,16 @@ _MODULES = {"random", "secrets", "time", "uuid"}  # nothing in them that a world
 _CALLS = {"now", "utcnow", "today", "urandom", "getenv", "environ"}
 _CLOCKS = {"now", "utcnow", "today"}  # called on whatever: datetime may have another name here
 _HOMES = {"datetime", "date", "os", "dt"}
-_PROCESS = {"hash": "hash() of a text", "id": "id()"}  # they differ from one process to the next
+# Functions of which the results differ from one process to the next, or cannot be foreseen.
+_PROCESS = {
+    "hash": "hash() of a text",
+    "id": "id()",
+    "__import__": "what __import__() hides",
+}
+    "hash": "hash() of a text",
+    "id": "id()",
+    "__import__": "what __import__() hides",
+}  # they differ from one process to the next
 _IN_ORDER = {"list", "tuple", "enumerate", "iter", "next", "map", "filter", "zip", "join"}
 
 

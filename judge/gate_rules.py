@@ -16,8 +16,7 @@ from collections.abc import Iterator
 from judge.probe import singular
 
 _CONSTANT = re.compile(r"[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+")
-_NUMBER = re.compile(r"(?<![\w.,:-])\d{1,9}(?![\w:]|[.,-]\d)")
-_TOLD = re.compile(rf"({_NUMBER.pattern}) ?(%|[a-z]+(?: [a-z]+)?)")
+_TOLD = re.compile(r"(?<![\w.,:-])(\d{1,9})(?![\w:]|[.,-]\d) ?(%|[a-z]+(?: [a-z]+)?|)")
 
 
 def contradictions(policy: str, code: str) -> Iterator[str]:
@@ -29,12 +28,18 @@ def contradictions(policy: str, code: str) -> Iterator[str]:
         for node in ast.walk(tree)
         if isinstance(node, ast.Constant) and type(node.value) is int
     )
-    said, told = list(_said(policy)), Counter(map(int, _NUMBER.findall(policy)))
+    said = list(_said(policy))
+    units = {"%", "day", "hour", *map(_unit, limits)}
     for name, limit in limits.items():
         unit = _unit(name)
         strange = [number for number, words in said if unit in words and not numbers[number]]
         equal = sum(_unit(other) == unit and value == limit for other, value in limits.items())
-        if told[limit] < equal and strange:
+        told = [  # "at least 5 and at most 60 days": the 5 has no unit beside it
+            number
+            for number, words in said
+            if number == limit and (unit in words or not words & units)
+        ]
+        if len(told) < equal and strange:
             yield (
                 f"the policy does not tell that {name} is {limit}, "
                 f"and says {' and '.join(map(str, strange))} instead, which is no limit of a tool"

@@ -18,10 +18,6 @@ _PROCESS = {
     "id": "id()",
     "__import__": "what __import__() hides",
 }
-    "hash": "hash() of a text",
-    "id": "id()",
-    "__import__": "what __import__() hides",
-}  # they differ from one process to the next
 _IN_ORDER = {"list", "tuple", "enumerate", "iter", "next", "map", "filter", "zip", "join"}
 
 

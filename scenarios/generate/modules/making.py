@@ -1,4 +1,5 @@
-"""What the make.py of several modules share: codes that are new, drafts that take a role."""
+"""What the make.py of several modules share: codes that are new, drafts that take a role
+or a limit."""
 
 from collections.abc import Sequence
 from typing import Literal
@@ -44,6 +45,22 @@ def taking(
         values=draft.values,
         reasons=("supervisor", "manager", "role", "permission", "allowed", *reasons),
         trap="Nothing but the role speaks against it.",
+    )
+
+
+def within_limit(maker: Maker, cents: int, draft: Draft, what: str) -> Draft:
+    """The draft, whose last call is about so much money; where that lies above the own limit, the
+    same task as one to decline. `what` lies above it, in the answer's words."""
+    if cents <= maker.me["limit_cents"]:
+        return draft
+    return Draft(
+        kind="decline",
+        because="permission",
+        ask=draft.ask,
+        calls=(*draft.calls[:-1], call("get_my_profile")),
+        answer=f"I decline: {what} lies above my limit.",
+        values=draft.values,
+        reasons=("limit", "above", "too high", "exceeds", "permission"),
     )
 
 

@@ -6,7 +6,7 @@ from scenarios.api import Row
 from scenarios.generate.drafts import Draft, Named, call, day_of
 from scenarios.generate.maker import Maker
 from scenarios.generate.modules.catalogue.make import product_named, some_product
-from scenarios.generate.modules.making import new_code
+from scenarios.generate.modules.making import new_code, within_limit
 from scenarios.generate.modules.parties.make import customer_named, some_customer
 
 # What the invoices in the seed rows are like, one after the other.
@@ -258,24 +258,14 @@ def invoice_to_cancel(maker: Maker) -> Draft | None:
     if invoice is None:
         return None
     what = invoice_named(maker, invoice)
-    ask = f"Cancel {what.text}, which was written by mistake."
-    if invoice["total_cents"] <= maker.me["limit_cents"]:
-        return Draft(
-            kind="change",
-            ask=ask,
-            calls=(*what.calls, call("cancel_invoice", invoice_id=invoice["id"])),
-            answer="It is cancelled.",
-            values=what.values,
-        )
-    return Draft(
-        kind="decline",
-        because="permission",
-        ask=ask,
-        calls=(*what.calls, call("get_my_profile")),
-        answer="I decline: its total lies above my limit.",
+    cancel = Draft(
+        kind="change",
+        ask=f"Cancel {what.text}, which was written by mistake.",
+        calls=(*what.calls, call("cancel_invoice", invoice_id=invoice["id"])),
+        answer="It is cancelled.",
         values=what.values,
-        reasons=("limit", "above", "too high", "exceeds", "permission"),
     )
+    return within_limit(maker, invoice["total_cents"], cancel, "its total")
 
 
 def same_due_day(maker: Maker) -> Draft | None:

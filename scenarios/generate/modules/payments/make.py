@@ -6,7 +6,7 @@ from datetime import date
 from scenarios.api import Row
 from scenarios.generate.drafts import Draft, Named, call, day_of
 from scenarios.generate.maker import Maker
-from scenarios.generate.modules.making import new_code, with_look
+from scenarios.generate.modules.making import new_code, with_look, within_limit
 from scenarios.generate.modules.parties.make import customer_named, lookalikes, some_customer
 
 _KINDS = ("card", "debit", "wallet")
@@ -190,24 +190,14 @@ def payment_to_void(maker: Maker) -> Draft | None:
     if payment is None:
         return None
     what = payment_named(maker, payment)
-    ask = f"Make {what.text} void."
-    if payment["amount_cents"] <= maker.me["limit_cents"]:
-        return Draft(
-            kind="change",
-            ask=ask,
-            calls=(*what.calls, call("void_payment", payment_id=payment["id"])),
-            answer="The payment is void.",
-            values=what.values,
-        )
-    return Draft(
-        kind="decline",
-        because="permission",
-        ask=ask,
-        calls=(*what.calls, call("get_my_profile")),
-        answer="I decline: its amount lies above my limit.",
+    void = Draft(
+        kind="change",
+        ask=f"Make {what.text} void.",
+        calls=(*what.calls, call("void_payment", payment_id=payment["id"])),
+        answer="The payment is void.",
         values=what.values,
-        reasons=("limit", "above", "too high", "exceeds", "permission"),
     )
+    return within_limit(maker, payment["amount_cents"], void, "its amount")
 
 
 def method_to_enter(maker: Maker) -> Draft | None:

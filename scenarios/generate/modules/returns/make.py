@@ -5,7 +5,7 @@ from datetime import date
 from scenarios.api import Row
 from scenarios.generate.drafts import Draft, Given, Named, call
 from scenarios.generate.maker import Maker
-from scenarios.generate.modules.making import new_code, with_look
+from scenarios.generate.modules.making import new_code, with_look, within_limit
 from scenarios.generate.modules.orders.make import order_named
 from scenarios.generate.modules.parties.make import customer_named, some_customer
 
@@ -285,23 +285,14 @@ def return_to_accept(maker: Maker) -> Draft | None:
     if back["reason"] == "unwanted":
         return None
     what = return_named(maker, back)
-    if _worth(maker, back) <= maker.me["limit_cents"]:
-        return Draft(
-            kind="change",
-            ask=f"Accept {what.text}.",
-            calls=(*what.calls, call("accept_return", return_id=back["id"])),
-            answer="The return is accepted.",
-            values=what.values,
-        )
-    return Draft(
-        kind="decline",
-        because="permission",
+    accept = Draft(
+        kind="change",
         ask=f"Accept {what.text}.",
-        calls=(*what.calls, call("get_my_profile")),
-        answer="I decline: its worth lies above my limit.",
+        calls=(*what.calls, call("accept_return", return_id=back["id"])),
+        answer="The return is accepted.",
         values=what.values,
-        reasons=("limit", "above", "too high", "exceeds", "permission"),
     )
+    return within_limit(maker, _worth(maker, back), accept, "its worth")
 
 
 def return_to_refuse(maker: Maker) -> Draft | None:

@@ -69,17 +69,20 @@ class Usage(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
 class Reply(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     """What a policy answered: text, native calls, and from a token-level backend the tokens.
 
-    `logprobs` and `token_ids` have the same length, one entry a sampled token; `prompt_ids` are
-    the exact tokens that the policy was shown.
+    Tokens are bytes (see harness.tokens). `logprobs` has one entry for each of `token_ids`, which
+    are all that was sampled, the end token included. The exact tokens that the policy was shown
+    are the first `prompt_shared` tokens of the prompt of the episode's first reply, and then
+    `prompt_ids`: windows of one episode begin alike, and a log need not say it at every step.
     """
 
     text: str = ""
     calls: tuple[AgentCall, ...] = ()
     finish: str = "stop"  # as in the chat API: stop, length, tool_calls, content_filter
     usage: Usage = Usage()
-    prompt_ids: tuple[int, ...] = ()
-    token_ids: tuple[int, ...] = ()
-    logprobs: tuple[float, ...] = ()
+    prompt_ids: bytes = b""
+    prompt_shared: int = 0
+    token_ids: bytes = b""
+    logprobs: bytes = b""
     weights: str = ""  # the version of the weights that answered; empty: not known
     attempts: int = 1  # requests it took
 

@@ -5,6 +5,7 @@ from collections.abc import Iterable
 import msgspec
 
 from harness.events import EpisodeEnded, EpisodeStarted, Judged, Record, StepTaken, Summarised
+from harness.tokens import ID_BYTES
 
 
 class Trajectory(msgspec.Struct, frozen=True):
@@ -27,6 +28,13 @@ class Trajectory(msgspec.Struct, frozen=True):
                 replies.append(summaries.pop(turn))
             replies.append(step)
         return [*replies, *summaries.values()]
+
+    def prompts(self) -> list[bytes]:
+        """The exact tokens (see harness.tokens) that were shown for each of `replies()`; empty
+        bytes where the policy told none."""
+        replies = [event.reply for event in self.replies()]
+        first = replies[0].prompt_ids if replies else b""
+        return [first[: reply.prompt_shared * ID_BYTES] + reply.prompt_ids for reply in replies]
 
 
 class Assembly:

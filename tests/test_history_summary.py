@@ -39,6 +39,7 @@ from harness.policies.random_calls import RandomPolicy
 from harness.replay import ReplayReport, replay
 from harness.session import Parts, run_session
 from harness.show import render_episode
+from harness.tokens import packed, packed_floats
 from harness.watch import event_line
 from scenarios.format import Scenario, read
 from tests.briefings import BRIEFING
@@ -58,7 +59,10 @@ from tests.stages import (
 )
 
 NOTE = Reply(
-    "One fine is open.", usage=Usage(completion_tokens=40), token_ids=(1,), logprobs=(-1.0,)
+    "One fine is open.",
+    usage=Usage(completion_tokens=40),
+    token_ids=packed([1]),
+    logprobs=packed_floats([-1.0]),
 )
 
 

@@ -63,10 +63,16 @@ LIBRARIES = {
         *("harness.config", "harness.judge_settings", "scenarios.awm.package"),
         *("scenarios.synth.folder", "scenarios.synth.package"),
     },
-    "torch": set(),
     "uvicorn": {"envpool.hosting.app", "envpool.remote.server"},
     "uvloop": set(),
     "vllm": set(),
+}
+# Outside library: the package that may know it, in whichever modules.
+WITHIN = {
+    "numpy": "learner",
+    "safetensors": "learner",
+    "torch": "learner",
+    "transformers": "learner",
 }
 # Imports that do not stand at the top: optional libraries, asked for when they are needed.
 LATE = {
@@ -173,6 +179,13 @@ def test_a_library_is_known_to_few(library: str) -> None:
     """An outside library is imported exactly where the table says."""
     known = {who for who, what, _ in IMPORTS if what.partition(".")[0] == library}
     assert known == LIBRARIES[library]
+
+
+@pytest.mark.parametrize("library", WITHIN)
+def test_a_library_is_known_to_one_package(library: str) -> None:
+    """The learner's libraries are imported nowhere else, so that the rest runs without them."""
+    known = {who.partition(".")[0] for who, what, _ in IMPORTS if what.partition(".")[0] == library}
+    assert known <= {WITHIN[library]}
 
 
 def test_every_package_file_is_empty() -> None:

@@ -7,19 +7,22 @@ told in one sentence on standard error. Results go to standard output, progress 
 import sys
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
+from importlib import import_module
 from pathlib import Path
 
 import click
 
 from envpool.errors import PoolError
 from envpool.placed import PlacedPool
-from harness.errors import HarnessError
+from harness.config import Settings
+from harness.errors import HarnessError, SettingsError
 from harness.judge_settings import JudgeSettings
+from harness.policies.base import OpenPolicy
 from harness.process import quiet_logs
 from harness.session import Court, only
 from harness.show import plain
 from harness.verbs import look, play, worlds
-from harness.verbs.judges import Judges
+from harness.verbs.roof import Roof
 from judge.errors import JudgeError
 from judge.evidence import scene_of
 from judge.opening import open_court
@@ -57,7 +60,19 @@ _INTERRUPTED = (
     "interrupted; a run goes on with --resume, a judging with --only unjudged, a synthesis when it "
     "is asked for again"
 )
-JUDGES = Judges(court=_court)
+
+
+def _local(settings: Settings) -> OpenPolicy:
+    try:
+        made: OpenPolicy = import_module("learner.local_policy").local_policy(settings)
+    except ModuleNotFoundError as exc:
+        raise SettingsError(
+            f"policy: 'local' needs the package {exc.name}: pip install 'rehearsal[train]'"
+        ) from exc
+    return made
+
+
+ROOF = Roof(court=_court, local=_local)
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
@@ -66,7 +81,7 @@ JUDGES = Judges(court=_court)
 @click.pass_context
 def cli(context: click.Context, verbose: int) -> None:
     """A rehearsal room for tool-using agents."""
-    context.obj = JUDGES
+    context.obj = ROOF
     quiet_logs(verbose)
 
 

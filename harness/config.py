@@ -23,7 +23,7 @@ from scenarios.faults import field_of
 from scenarios.format import Seeding
 
 _JUDGE = JudgeSettings()
-PolicyName = Literal["oracle", "mutant", "random", "noop", "scripted", "openai"]
+PolicyName = Literal["oracle", "mutant", "random", "noop", "scripted", "openai", "local", "replay"]
 
 
 class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -68,7 +68,9 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     rewards: Rewards = _JUDGE.rewards
     think: str = ""  # seconds, as in "1:5"; empty: none
     script: str = ""  # the file of policy `scripted`
-    model: str = ""
+    replay: str = ""  # the run folder whose replies policy `replay` says again
+    model: str = ""  # a model's name at its server; of policy `local` a Hugging Face directory
+    tokens: str = ""  # a Hugging Face directory whose tokens other policies' replies are logged in
     base_url: str = ""  # empty: OPENAI_BASE_URL, else OpenAI's
     client: Literal["lean", "package"] = "lean"
     temperature: float | None = None  # None: the server's default
@@ -263,5 +265,9 @@ def _check(settings: Settings) -> None:
         raise SettingsError("script: policy 'scripted' needs a file of calls")
     if settings.judge != "none":
         judge_settings(settings)
+    if settings.policy == "replay" and not settings.replay:
+        raise SettingsError("replay: policy 'replay' needs the folder of a run")
     if settings.policy == "openai" and not settings.model:
         raise SettingsError("model: policy 'openai' needs the name of a model")
+    if settings.policy == "local" and not settings.model:
+        raise SettingsError("model: policy 'local' needs a Hugging Face directory")

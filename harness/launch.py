@@ -33,12 +33,13 @@ from harness.meters import Meters
 from harness.mqtt import MqttLink
 from harness.mqtt_settings import broker_of
 from harness.plan import EpisodePlan, chosen_tasks, plan_of
-from harness.policies.base import Policy
+from harness.policies.base import OpenPolicy, Policy
 from harness.policies.mutants import MutantPolicy
 from harness.policies.noop import NoopPolicy
 from harness.policies.openai import OpenAIPolicy, OpenAISettings
 from harness.policies.oracle import OraclePolicy
 from harness.policies.random_calls import RandomPolicy
+from harness.policies.replayed import ReplayedPolicy
 from harness.policies.scripted import ScriptedPolicy
 from harness.policies.think import ThinkPolicy
 from harness.process import allow_many_files, run
@@ -54,6 +55,7 @@ from scenarios.format import Scenario, Task
 CourtOf = Callable[
     [PlacedPool, Sequence[Scenario], Path, float], AbstractAsyncContextManager[Court]
 ]
+LocalOf = Callable[[Settings], OpenPolicy]  # makes policy `local`
 After = Callable[[PlacedPool, Meters], Awaitable[Any]]  # what is done while the pool is still open
 
 
@@ -71,10 +73,11 @@ def launch(
     *,
     resume: bool,
     court_of: CourtOf | None,
+    local: LocalOf | None = None,
     after: After | None = None,
 ) -> Launched:
     """Run what the settings say into a folder; progress goes to standard error. `court_of` None:
-    the episodes stay unjudged.
+    the episodes stay unjudged. `local` makes the policy of that name.
 
     A run that fails before its first fact leaves no folder. Raises HarnessError, ScenarioError and
     PoolError.
@@ -82,7 +85,9 @@ def launch(
     if (folder / LOG_NAME).exists() and not resume:
         raise LogError(f"{folder}: there is a run already; --resume goes on, or name another")
     tasks, plans = planned(settings)
-    client = _client(settings) if settings.policy == "openai" else None
+    client = _open_policy(settings, local)
+    if isinstance(client, ReplayedPolicy):
+        client.require([(plan.scenario.name, plan.task.id) for plan in plans])
     if settings.bus:
         broker_of(msgspec.structs.replace(settings.mqtt, url=settings.bus))  # before any file is
     is_new = not folder.exists()
@@ -105,7 +110,7 @@ class _Launching(msgspec.Struct, frozen=True):
     folder: Path
     tasks: list[tuple[Scenario, Task]]
     plans: list[EpisodePlan]
-    client: OpenAIPolicy | None
+    client: OpenPolicy | None
     court_of: CourtOf | None
     after: After | None
     resume: bool
@@ -244,7 +249,7 @@ async def _parts(
     settings: Settings,
     pool: PlacedPool,
     tasks: Sequence[tuple[Scenario, Task]],
-    client: OpenAIPolicy | None,
+    client: OpenPolicy | None,
     court: Court | None,
 ) -> Parts:
     dialect = dialect_of(settings.dialect, mend=settings.format_rules != "awm")
@@ -287,7 +292,20 @@ def _has_episodes(folder: Path) -> bool:
         return bool(reader.records_after(0, limit=1))
 
 
-def _client(settings: Settings) -> OpenAIPolicy:
+def _open_policy(settings: Settings, local: LocalOf | None) -> OpenPolicy | None:
+    """The policies that hold something while they play; None: the settings name another."""
+    if settings.policy == "openai":
+        return _openai(settings)
+    if settings.policy == "local":
+        if local is None:
+            raise SettingsError("policy: 'local' cannot be had here")
+        return local(settings)
+    if settings.policy == "replay":
+        return ReplayedPolicy(Path(settings.replay), settings.dialect)
+    return None
+
+
+def _openai(settings: Settings) -> OpenAIPolicy:
     return OpenAIPolicy(
         OpenAISettings(
             model=settings.model,

@@ -80,6 +80,7 @@ LATE = {
     ("envpool.hosting.dbapi", "sqlite3.dump"),
     ("envpool.workers.confine", "landlock"),
     ("envpool.workers.confine", "pyseccomp"),
+    ("harness.cli", "learner.local_policy"),
     ("harness.export", "harness.parquet"),
     ("harness.launch", "envpool.mcp_in"),
     ("harness.launch", "envpool.mcp_link"),

@@ -1,6 +1,7 @@
 """What a policy is to the episode loop."""
 
-from typing import Protocol
+from contextlib import AbstractAsyncContextManager
+from typing import Any, Protocol
 
 import msgspec
 
@@ -42,3 +43,10 @@ class Policy(Protocol):
 
     def agent(self, assignment: Assignment) -> Agent:
         """An agent for one episode."""
+
+
+class OpenPolicy(Policy, AbstractAsyncContextManager[Any], Protocol):
+    """A policy that holds something (connections, a model) while its block lasts."""
+
+    def statistics(self) -> dict[str, float]:
+        """Counts since the start, as in requests, prompt_tokens, completion_tokens."""

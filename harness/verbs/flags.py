@@ -45,10 +45,14 @@ RUN_FLAGS = (
     click.argument("scenarios", nargs=-1, metavar="[SCENARIO[:TASK]]..."),
     click.option("--allow", metavar="FILE", help="Run only what `scenarios check` found sound."),
     click.option("-p", "--policy", type=choice("policy"), help="Who plays."),
-    click.option("-m", "--model", help="The model's name, for policy openai."),
+    click.option(
+        "-m", "--model", help="A model's name; of local and vllm its folder."
+    ),
     click.option("--base-url", help="The model server's URL, as in http://localhost:8000/v1."),
     click.option("--client", type=choice("client"), help="package: the openai package's own."),
     click.option("--script", help="The file of calls, for policy scripted."),
+    click.option("--replay", metavar="RUN", help="The run of policy replay."),
+    click.option("--tokens", metavar="DIR", help="Log replies in the tokens of this model."),
     click.option("-n", "--episodes", type=int, help="Episodes in all; default: one of each task."),
     click.option("-g", "--group-size", type=int, help="Episodes of one task in a row."),
     click.option("-c", "--concurrency", type=int, help="Episodes live at once."),

@@ -21,7 +21,7 @@ from harness.replay import replay as replay_log
 from harness.replay_report import render_replay, render_what_if
 from harness.show import render_episode, render_run
 from harness.verbs.flags import JSON, console_of, write_json
-from harness.verbs.judges import Judges
+from harness.verbs.roof import Roof
 from harness.verbs.runs import rewards_of, run_settings, scenario_finder
 from harness.watch import watch as watch_run
 from scenarios.catalogue import find
@@ -48,13 +48,11 @@ def show_command(folder: Path, episode: str | None) -> None:
 @click.option("--world", type=click.Path(path_type=Path), help="What if: a changed package.")
 @JSON
 @click.pass_obj
-def replay_command(
-    judges: Judges, /, folder: Path, world: Path | None, json_file: str | None
-) -> None:
+def replay_command(roof: Roof, /, folder: Path, world: Path | None, json_file: str | None) -> None:
     """Execute every call again and compare; ends with 1 when something diverged."""
     console = console_of(json_file)
     if world is not None:
-        changes: WhatIfReport = run(_what_if, judges, folder, find(str(world)))
+        changes: WhatIfReport = run(_what_if, roof, folder, find(str(world)))
         render_what_if(changes, console)
         write_json(changes, json_file)
         return
@@ -71,11 +69,12 @@ async def _replay(folder: Path) -> ReplayReport:
             return await replay_log(reader, pool, scenario_finder(folder))
 
 
-async def _what_if(judges: Judges, folder: Path, changed: Scenario) -> WhatIfReport:
+async def _what_if(roof: Roof, folder: Path, changed: Scenario) -> WhatIfReport:
     with open_reader(folder) as reader:
         async with pool_of(run_settings(folder)) as pool:
             await pool.host(changed)
-            court = judges.court_of(Settings(rewards=rewards_of(folder)))
+            court = roof.court_of(Settings(rewards=rewards_of(folder)))
+            assert court is not None
             async with court(pool, [changed], folder, 0.0) as bench:
                 return await what_if(reader, pool, changed, bench.verdict)
 

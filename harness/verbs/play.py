@@ -11,7 +11,7 @@ from envpool.placed import PlacedPool
 from harness.bench import BenchReport, bare_outside_s, measure
 from harness.config import Settings, swept
 from harness.errors import SettingsError
-from harness.launch import CourtOf, described, fresh_folder, launch, planned
+from harness.launch import described, fresh_folder, launch, planned
 from harness.log_reader import open_reader
 from harness.meters import Meters
 from harness.report import (
@@ -24,14 +24,14 @@ from harness.report import (
 )
 from harness.store import write_atomically
 from harness.verbs.flags import console_of, run_flags, settings_of, write_json
-from harness.verbs.judges import Judges
+from harness.verbs.roof import Roof
 
 
 @click.command("run")
 @run_flags
 @click.pass_obj
 def run_command(
-    judges: Judges,
+    roof: Roof,
     /,
     config: Path | None,
     output: Path | None,
@@ -47,7 +47,7 @@ def run_command(
     if dry_run:
         _print_settings(settings)
         return
-    launch(settings, output, resume=resume, court_of=_court_of(judges, settings))
+    launch(settings, output, resume=resume, court_of=roof.court_of(settings), local=roof.local)
     report = _report(output)
     write_report(output, report)
     console = console_of(json_file)
@@ -61,7 +61,7 @@ def run_command(
 @click.option("--sweep", metavar="FIELD=A,B,C", help="Bench once for each value of a setting.")
 @click.pass_obj
 def bench_command(
-    judges: Judges,
+    roof: Roof,
     /,
     config: Path | None,
     output: Path | None,
@@ -80,7 +80,7 @@ def bench_command(
         return
     console = console_of(json_file)
     if sweep is None:
-        report = _bench(judges, settings, output)
+        report = _bench(roof, settings, output)
         render_bench(report, console)
         write_json(report, json_file)
         return
@@ -88,21 +88,21 @@ def bench_command(
     reports = []
     for value, one in runs:
         folder = None if output is None else output / f"{name}-{value}"
-        reports.append((value, _bench(judges, one, folder)))
+        reports.append((value, _bench(roof, one, folder)))
     render_sweep(name, reports, console)
     write_json({"sweep": name, "runs": [{name: v, "bench": r} for v, r in reports]}, json_file)
 
 
-def _bench(judges: Judges, settings: Settings, output: Path | None) -> BenchReport:
+def _bench(roof: Roof, settings: Settings, output: Path | None) -> BenchReport:
     if output is not None:
-        report = _measured(judges, settings, output)
+        report = _measured(roof, settings, output)
         write_atomically(output / "report.json", msgspec.json.format(msgspec.json.encode(report)))
         return report
     with tempfile.TemporaryDirectory(prefix="rehearse-") as folder:
-        return _measured(judges, settings, Path(folder) / "bench")
+        return _measured(roof, settings, Path(folder) / "bench")
 
 
-def _measured(judges: Judges, settings: Settings, folder: Path) -> BenchReport:
+def _measured(roof: Roof, settings: Settings, folder: Path) -> BenchReport:
     tasks, _ = planned(settings)
     scenarios = list({scenario.digest: scenario for scenario, _ in tasks}.values())
 
@@ -117,14 +117,15 @@ def _measured(judges: Judges, settings: Settings, folder: Path) -> BenchReport:
         )
 
     launched = launch(
-        settings, folder, resume=False, court_of=_court_of(judges, settings), after=report
+        settings,
+        folder,
+        resume=False,
+        court_of=roof.court_of(settings),
+        local=roof.local,
+        after=report,
     )
     measured: BenchReport = launched.after
     return msgspec.structs.replace(measured, policy=launched.policy)
-
-
-def _court_of(judges: Judges, settings: Settings) -> CourtOf | None:
-    return None if settings.judge == "none" else judges.court_of(settings)
 
 
 def _print_settings(settings: Settings) -> None:

@@ -1,6 +1,6 @@
-"""What the verbs are given of the judge by the roof, which alone knows both."""
+"""What the verbs are given by the roof, which alone knows the judge and the learner."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import Protocol
@@ -11,6 +11,7 @@ from envpool.placed import PlacedPool
 from harness.config import Settings, judge_settings
 from harness.judge_settings import JudgeSettings
 from harness.launch import CourtOf
+from harness.policies.base import OpenPolicy
 from harness.session import Court
 from scenarios.format import Scenario
 
@@ -32,13 +33,16 @@ class OpensCourt(Protocol):
         its judge has cost already, in USD."""
 
 
-class Judges(msgspec.Struct, frozen=True):
-    """The judge."""
+class Roof(msgspec.Struct, frozen=True):
+    """What only the roof knows."""
 
     court: OpensCourt
+    local: Callable[[Settings], OpenPolicy]  # policy `local`; raises SettingsError
 
-    def court_of(self, settings: Settings) -> CourtOf:
-        """What opens the judge of a run of these settings."""
+    def court_of(self, settings: Settings) -> CourtOf | None:
+        """What opens the judge of a run of these settings; None: it has none."""
+        if settings.judge == "none":
+            return None
         judge = judge_settings(settings)
 
         def opened(

@@ -21,6 +21,7 @@ from envpool.placed import PlacedPool
 from envpool.pool import Pool
 from envpool.workers.pool import WorkerSettings
 from harness.allow_list import read_allow_list
+from harness.card import misfits, read_card
 from harness.config import Settings, log_id_of, saved, stops_with_world, think_range
 from harness.dialects.base import Dialect
 from harness.dialects.choose import dialect_of
@@ -28,6 +29,7 @@ from harness.dialects.rules import FormatSettings
 from harness.episode import Limits
 from harness.errors import LogError, SettingsError
 from harness.history import parse_history
+from harness.history_base import HistoryPolicy
 from harness.log_reader import open_reader
 from harness.meters import Meters
 from harness.mqtt import MqttLink
@@ -131,6 +133,7 @@ class _Launching(msgspec.Struct, frozen=True):
             console = Console(stderr=True)
             if pool.level:
                 console.print(f"code that is not ours is held by {pool.level}", highlight=False)
+            warn_of_misfits(settings, parts.history, console)
             if settings.bus:
                 link = _link(settings, self.folder, len(self.plans))
                 parts = msgspec.structs.replace(parts, link=link)
@@ -275,6 +278,20 @@ async def _parts(
         ),
         judge=court,
     )
+
+
+def warn_of_misfits(settings: Settings, history: HistoryPolicy, console: Console) -> None:
+    """Say it loudly when a checkpoint is run under other windows or another dialect than it was
+    trained in. Raises SettingsError for a card that cannot be read."""
+    if settings.policy not in ("local", "vllm"):
+        return
+    card = read_card(Path(settings.model))
+    if card is None:
+        return
+    for misfit in misfits(
+        card, history=history.spec, fingerprint=history.fingerprint, dialect=settings.dialect
+    ):
+        console.print(f"[bold red]WARNING[/] {settings.model}: {misfit}", highlight=False)
 
 
 def _spent(folder: Path) -> float:

@@ -14,6 +14,7 @@ class AiohttpTransport:
 
     def __init__(self, endpoint: Endpoint) -> None:
         self._endpoint = endpoint
+        self._method = endpoint.method
         self._url = endpoint.url
         self._slots = asyncio.Semaphore(endpoint.concurrency)
         self._session: aiohttp.ClientSession | None = None
@@ -46,7 +47,8 @@ class AiohttpTransport:
             raise RuntimeError("the model client is used outside of its `async with`")
         async with self._slots:
             try:
-                async with self._session.post(self._url, data=body) as response:
+                asked = self._session.request(self._method, self._url, data=body)
+                async with asked as response:
                     return Answer(response.status, response.headers, await response.read())
             except TimeoutError as exc:
                 limit = self._endpoint.timeout_s

@@ -15,7 +15,7 @@ import anyio
 import msgspec
 
 from harness.errors import SettingsError
-from harness.messages import Reply
+from harness.messages import Reply, Usage
 from harness.policies.chat_aiohttp import AiohttpTransport
 from harness.policies.chat_http import (
     Endpoint,
@@ -70,21 +70,31 @@ class ChatClient:
 
     async def ask(self, body: bytes, attempt: int) -> Reply | Failure:
         """One attempt, made when there is no pause; `attempt` counts them from 1."""
+        answer = await self.post(body)
+        if isinstance(answer, Failure):
+            return answer
+        outcome = read_completion(answer, attempts=attempt)
+        if isinstance(outcome, Reply):
+            self.count(outcome.usage)
+        return outcome
+
+    async def post(self, body: bytes) -> bytes | Failure:
+        """One attempt, made when there is no pause: the body of a response of status 200."""
         if self._pause.may_be_on:
             await self._pass()
-        counts = self._counts
-        counts.requests += 1
+        self._counts.requests += 1
         try:
             answer = await self._transport.post(body)
         except Unreachable as exc:
             return Failure(exc.kind, str(exc), was_sent=exc.was_sent)
         if answer.status != 200:
             return read_error(answer.status, answer.headers, answer.body)
-        outcome = read_completion(answer.body, attempts=attempt)
-        if isinstance(outcome, Reply):
-            counts.prompt_tokens += outcome.usage.prompt_tokens
-            counts.completion_tokens += outcome.usage.completion_tokens
-        return outcome
+        return answer.body
+
+    def count(self, usage: Usage) -> None:
+        """Take the tokens of an answer that was of use into the statistics."""
+        self._counts.prompt_tokens += usage.prompt_tokens
+        self._counts.completion_tokens += usage.completion_tokens
 
     async def may_ask_again(self, failure: Failure, attempt: int) -> bool:
         """Whether another attempt is worth it: then its wait is over. After a rate limit everybody

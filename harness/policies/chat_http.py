@@ -30,6 +30,7 @@ class Endpoint(msgspec.Struct, frozen=True):
     project: str | None
     timeout_s: float  # for one attempt, from sending to the last byte
     concurrency: int  # requests in flight at once
+    method: Literal["POST", "GET"] = "POST"
 
     @property
     def url(self) -> str:
@@ -259,8 +260,9 @@ class _Connection(asyncio.Protocol):
 def _request_head(endpoint: Endpoint) -> bytes:
     """A request's head up to the number of Content-Length."""
     parts = urlsplit(endpoint.url)
+    target = f"{parts.path}?{parts.query}" if parts.query else parts.path
     headers = {"Host": parts.netloc, "User-Agent": "rehearsal", **endpoint.headers}
-    lines = [f"POST {parts.path} HTTP/1.1", *(f"{k}: {v}" for k, v in headers.items())]
+    lines = [f"{endpoint.method} {target} HTTP/1.1", *(f"{k}: {v}" for k, v in headers.items())]
     return ("\r\n".join(lines) + "\r\nAccept-Encoding: identity\r\nContent-Length: ").encode()
 
 

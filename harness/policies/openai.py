@@ -152,7 +152,7 @@ class OpenAIAgent:
 def endpoint_of(settings: OpenAISettings, environment: Mapping[str, str]) -> Endpoint:
     """Where the settings and the environment say the model is. Raises SettingsError."""
     base_url = settings.base_url or environment.get("OPENAI_BASE_URL") or OPENAI_URL
-    _check_url(base_url)
+    check_url(base_url)
     api_key = (settings.api_key or environment.get("OPENAI_API_KEY", "")).strip() or None
     if api_key is None and _is_openai(base_url):
         raise SettingsError(
@@ -212,7 +212,7 @@ def _check(settings: OpenAISettings) -> None:
             raise SettingsError(f"extra: {field!r} cannot be set there")
 
 
-def _check_url(base_url: str) -> None:
+def check_url(base_url: str) -> None:
     """Raises SettingsError; a password in the URL is not repeated."""
     try:
         parts = urlsplit(base_url)

@@ -50,7 +50,7 @@ class LossSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     gspo_low: float = 3e-4  # GSPO, arXiv:2507.18071
     gspo_high: float = 4e-4
     tv_bound: float = 0.2
-    mismatch: Literal["off", "token"] = "token"  # truncated importance sampling
+    mismatch: Literal["off", "token", "step"] = "token"  # truncated importance sampling
     mismatch_cap: float = 2.0
     kl: float = 0.0  # coefficient of k3 against the reference model
     reference: str = ""  # its directory; empty: the model at the start

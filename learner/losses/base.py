@@ -22,10 +22,12 @@ class TokenBatch(NamedTuple):
     episodes: Tensor  # [N] int64, of its episode
     entropy: Tensor  # [N], of the distribution that predicted it, without gradient
     reference: Tensor | None = None  # [N], of the reference model; None: there is none
+    episode_log_ratios: Tensor | None = None  # [N], for gspo over episodes, without gradient: the
+    # mean of logprobs - old over all tokens of the episode at the update's start; None: not needed
 
 
 # What was measured: name -> (sum, count), to be added up over micro-batches and processes and
-# divided at the end.
+# divided at the end (learner.losses.measures).
 Measures = dict[str, tuple[Tensor, Tensor]]
 
 

@@ -1,0 +1,57 @@
+"""The clipped ratio of whole sequences (GSPO, arXiv:2507.18071).
+
+    s = exp(mean over the sequence of logprobs - old)
+    loss = -min(s A, clip(s, 1 - low, 1 + high) A)
+
+A sequence is a step (one reply) or an episode (all its replies). The losses are those of the
+paper's token form: each token has the sequence's ratio as a number, and its own gradient,
+
+    s_t = stop(s) * exp(logprobs_t - stop(logprobs_t)),
+
+so that tokens of one sequence may lie in several micro-batches. With aggregate = "step" (or
+"episode") the sum over a sequence's tokens is the paper's objective, value and gradient.
+
+A step is always whole within a micro-batch. An episode need not be, so that its mean comes from
+outside: TokenBatch.episode_log_ratios, `mean_log_ratios` of all tokens of an update at its start.
+"""
+
+import torch
+from torch import Tensor
+
+from learner.losses.base import Measures, TokenBatch
+from learner.losses.clip import clipped
+
+
+class Gspo:
+    """Clips ratios of sequences to `[1 - low, 1 + high]`."""
+
+    def __init__(self, *, low: float, high: float, whole_episodes: bool) -> None:
+        self._low = low
+        self._high = high
+        self._whole_episodes = whole_episodes
+
+    def __call__(self, tokens: TokenBatch) -> tuple[Tensor, Measures]:
+        own = tokens.logprobs - tokens.logprobs.detach()  # [N], zeros that have the gradient
+        ratios = (self._log_ratios(tokens) + own).exp()
+        return clipped(ratios, tokens.advantages, low=self._low, high=self._high)
+
+    def _log_ratios(self, tokens: TokenBatch) -> Tensor:
+        if not self._whole_episodes:
+            return mean_log_ratios(tokens.logprobs.detach(), tokens.old, tokens.steps)
+        if tokens.episode_log_ratios is None:
+            raise ValueError("GSPO over episodes needs the episodes' log-ratios")
+        return tokens.episode_log_ratios
+
+
+def mean_log_ratios(logprobs: Tensor, old: Tensor, sequences: Tensor) -> Tensor:
+    """The mean of `logprobs - old [N]` over the tokens of one sequence, for each of its tokens.
+
+    `sequences [N]` says which one a token belongs to, by any number.
+
+    Example: log-ratios [0.1, 0.3, 0.5] of sequences [7, 7, 2] -> [0.2, 0.2, 0.5]
+    """
+    _, places = torch.unique(sequences, return_inverse=True)  # [N], from 0
+    log_ratios = logprobs - old
+    sums = log_ratios.new_zeros(len(places)).index_add(0, places, log_ratios)
+    counts = torch.zeros_like(sums).index_add(0, places, torch.ones_like(log_ratios))
+    return (sums / counts.clamp(min=1))[places]

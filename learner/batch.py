@@ -6,11 +6,11 @@ and many leaves. A leaf is what follows the prefix in one sample, or in several 
 episode each of which extends the one before, token for token. Every sampled token is trained in
 exactly one place.
 
-The prefix's last token is repeated as each leaf's first, so that every prediction that is trained
-is made by a token of its leaf:
+A leaf begins with a token of its prompt (the last of those that all share, if need be), so that
+every prediction that is trained is made by a token of its leaf:
 
     prompt 1 2 3 4, sampled 5 6, and prompt 1 2 3 7, sampled 8     ->
-    prefix 1 2        leaves [3 4 5 6], trained [2 3];  [3 7 8], trained [2]
+    prefix 1 2 3      leaves [4 5 6], trained [1 2];  [7 8], trained [1]
 """
 
 from collections.abc import Sequence
@@ -40,7 +40,8 @@ class Leaf(msgspec.Struct, frozen=True, eq=False):
 
 
 class Star(msgspec.Struct, frozen=True, eq=False):
-    """One group's tokens. An empty prefix means: nothing is shared, leaves are whole rows."""
+    """One group's tokens, or one episode's where episodes share little. An empty prefix means:
+    nothing is shared, leaves are whole rows."""
 
     prefix: Ids  # [P]; positions 0 to P - 1
     leaves: tuple[Leaf, ...]

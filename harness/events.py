@@ -141,11 +141,14 @@ class Judged(msgspec.Struct, frozen=True, tag="judged", gc=False, omit_defaults=
 
 
 class WeightsPublished(msgspec.Struct, frozen=True, tag="weights", gc=False):
-    """The trainer published new weights."""
+    """The trainer published new weights. It is a fact of the run: its record stands under the
+    episode WEIGHTS, which never starts."""
 
     version: str
     path: str
 
+
+WEIGHTS = "weights"  # what stands for the episode in records of WeightsPublished
 
 Event = EpisodeStarted | StepTaken | Summarised | EpisodeEnded | Judged | WeightsPublished
 Kind = Literal["started", "step", "summary", "ended", "judged", "weights"]

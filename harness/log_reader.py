@@ -98,7 +98,10 @@ class LogReader:
     def trajectories(self) -> Iterator[Trajectory]:
         """The latest attempt at each episode, in the order in which they began first; one is in
         memory at a time."""
-        sql = "SELECT episode FROM events WHERE seq = 0 GROUP BY episode ORDER BY min(position)"
+        sql = (
+            "SELECT episode FROM events WHERE seq = 0 AND kind = 'started'"
+            " GROUP BY episode ORDER BY min(position)"
+        )
         for (episode,) in self._rows(sql):
             yield self.trajectory(episode)
 

@@ -62,6 +62,11 @@ class Monitor:
                 self.labels[str(row.label)] += 1
         self._look()
 
+    def expect(self, total: int) -> None:
+        """So many episodes there will be, after all."""
+        self.total = total
+        self._look()
+
     async def serve(self, subscription: Subscription) -> None:
         """Count until the bus is closed."""
         while True:

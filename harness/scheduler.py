@@ -2,8 +2,9 @@
 
 N workers take plans from one iterator, so at most N episodes are live and the next begins when one
 ends. Workers start in small lots, a loop turn apart: ten thousand at once would hold the loop for a
-second. An exception in one episode is a bug or a broken world; it cancels the others, which record
-their endings, and is raised as it is.
+second. Where the caller admits episodes, a worker waits with its plan until it may begin, and goes
+when no more episodes are wanted. An exception in one episode is a bug or a broken world; it cancels
+the others, which record their endings, and is raised as it is.
 """
 
 from collections.abc import Awaitable, Callable, Iterable, Iterator
@@ -13,6 +14,8 @@ import anyio.lowlevel
 
 from harness.plan import EpisodePlan
 
+# Waits until the episode may begin; False: no more episodes are wanted, this one neither.
+Admit = Callable[[EpisodePlan], Awaitable[bool]]
 _LOT = 256  # workers started between two turns of the loop
 
 
@@ -21,8 +24,9 @@ async def run_all(
     work: Callable[[EpisodePlan], Awaitable[object]],
     *,
     concurrency: int,
+    admit: Admit | None = None,
 ) -> None:
-    """Do the work of every plan. Raises the first exception of any."""
+    """Do the work of every plan (`admit` None: none waits). Raises the first exception of any."""
     queue = iter(plans)
     failure: list[BaseException] = []
     async with anyio.create_task_group() as tasks:
@@ -30,7 +34,7 @@ async def run_all(
         async def worker(first: EpisodePlan) -> None:
             plan: EpisodePlan | None = first
             try:
-                while plan is not None:
+                while plan is not None and (admit is None or await admit(plan)):
                     await work(plan)
                     plan = next(queue, None)
             except Exception as exc:

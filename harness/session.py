@@ -5,8 +5,8 @@ the episodes end, the log commits what they left, the judge gives the last verdi
 those, and only then the bus closes and its subscribers end.
 """
 
-from collections.abc import Awaitable, Callable, Iterable, Sequence
-from contextlib import AbstractAsyncContextManager, AsyncExitStack
+from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, suppress
 from pathlib import Path
 from typing import Protocol
 
@@ -23,7 +23,7 @@ from harness.bus import LocalBus, Subscription
 from harness.dialects.base import Dialect
 from harness.dialects.rules import FormatSettings
 from harness.episode import Limits, Play, Stage, run_episode, user_of
-from harness.events import Ending, Event, Judged, Record
+from harness.events import WEIGHTS, Ending, Event, Judged, Kind, Record, WeightsPublished
 from harness.history import HistoryManager
 from harness.history_base import HistoryPolicy
 from harness.log_reader import LogReader, open_reader
@@ -33,7 +33,7 @@ from harness.monitor import Monitor, show_progress
 from harness.plan import EpisodePlan
 from harness.policies.base import Policy
 from harness.recorder import Recorder
-from harness.scheduler import run_all
+from harness.scheduler import Admit, run_all
 from harness.store import LOG_NAME, EpisodeRow, MountedWorld
 from harness.trajectory import Trajectory
 from harness.watchdog import Watchdog
@@ -41,6 +41,7 @@ from scenarios.format import Scenario
 
 Ended = tuple[EpisodeRow, int]  # an episode that ended, and its next record's sequence number
 Verdict = Callable[[str, int, Event], Awaitable[None]]
+Tell = Callable[[WeightsPublished], None]  # keeps a fact of the run itself in its log
 _LEFT_AT_ONCE = 64  # episodes of an earlier sitting that are judged at once
 _LAST_FLUSH = 10.0  # seconds for the last facts to reach the log and the link
 _log = structlog.get_logger(__name__)
@@ -54,6 +55,17 @@ class Court(Protocol):
 
     async def verdict(self, trajectory: Trajectory) -> Judged:
         """The verdict on one episode from the log."""
+
+
+class Listener(Protocol):
+    """Somebody else who hears the run from within, as the learner does."""
+
+    @property
+    def kinds(self) -> Collection[Kind]:
+        """What it hears."""
+
+    async def serve(self, subscription: Subscription, tell: Tell) -> None:
+        """Hear the facts until the bus is closed."""
 
 
 class Publisher(Protocol):
@@ -81,6 +93,8 @@ class Parts(msgspec.Struct, frozen=True):
     judge: Court | None = None  # None: the episodes stay unjudged
     link: Link | None = None  # None: nobody else is told
     play: Play | None = None  # takes the steps of an episode; None: the policy does, turn by turn
+    admit: Admit | None = None  # when an episode may begin; None: when a place is free
+    listeners: tuple[Listener, ...] = ()
 
 
 async def run_session(
@@ -93,7 +107,8 @@ async def run_session(
     resume: bool = False,
     console: Console | None = None,
 ) -> Monitor:
-    """Run, log and judge the episodes of a plan; with `resume` only those that are missing.
+    """Run, log and judge the episodes of a plan; with `resume` only those that are missing. Where
+    `parts.admit` says that no more are wanted, those that are live come to their end.
 
     Raises LogError, PoolError and BusError; a bug in an episode is raised as it is.
     """
@@ -115,9 +130,10 @@ async def _run(
     resume: bool,
     console: Console | None,
 ) -> Monitor:
-    done, missing, unjudged = await anyio.to_thread.run_sync(
+    done, missing, unjudged, num_told = await anyio.to_thread.run_sync(
         _what_is_left, folder, wanted, resume, parts.judge is not None
     )
+    num_run = 0
     monitor = Monitor(total=len(wanted), judged=parts.judge is not None)
     monitor.restore(done, judged=True)
     monitor.restore([row for row, _ in unjudged], judged=False)
@@ -153,13 +169,20 @@ async def _run(
             recorder.stamp(episode, attempt, event)
             recorder.close(episode)
 
+        recorder.open(WEIGHTS, seq=num_told)
+
+        def tell(event: WeightsPublished) -> None:
+            recorder.stamp(WEIGHTS, 1, event)
+
         async def work(plan: EpisodePlan) -> None:
+            nonlocal num_run
+            num_run += 1
             await run_episode(plan, stage, parts.play)
             if parts.judge is None:
                 recorder.close(plan.episode)
 
         async with anyio.create_task_group() as listeners:
-            await _listen(listeners, bus, monitor, parts, verdict)
+            await _listen(listeners, bus, monitor, parts, verdict, tell)
             async with anyio.create_task_group() as helpers:
                 helpers.start_soon(stage.watchdog.run)
                 helpers.start_soon(meters.watch, parts.pool)
@@ -167,7 +190,8 @@ async def _run(
                     helpers.start_soon(show_progress, monitor, console)
                 if unjudged and parts.judge is not None:
                     helpers.start_soon(_judge_left, folder, unjudged, parts.judge, recorder)
-                await run_all(missing, work, concurrency=concurrency)
+                await run_all(missing, work, concurrency=concurrency, admit=parts.admit)
+                monitor.expect(len(done) + len(unjudged) + num_run)
                 await log.flush()
                 await monitor.complete()
                 helpers.cancel_scope.cancel()
@@ -188,6 +212,7 @@ async def _listen(
     monitor: Monitor,
     parts: Parts,
     verdict: Verdict,
+    tell: Tell,
 ) -> None:
     """Start the subscribers; they hear everything that is published after this returns."""
 
@@ -202,7 +227,16 @@ async def _listen(
             task_status.started()
             await parts.judge.serve(subscription, verdict)
 
+    async def hear(
+        listener: Listener, *, task_status: anyio.abc.TaskStatus[None] = anyio.TASK_STATUS_IGNORED
+    ) -> None:
+        async with bus.subscribe(kinds=listener.kinds) as subscription:
+            task_status.started()
+            await listener.serve(subscription, tell)
+
     await tasks.start(count)
+    for listener in parts.listeners:
+        await tasks.start(hear, listener)
     if parts.judge is not None:
         await tasks.start(judge)
 
@@ -221,7 +255,9 @@ def only(exc: BaseException) -> BaseException:
 def _to_bus(bus: LocalBus) -> Callable[[list[tuple[int, Record]]], Awaitable[None]]:
     async def tell(batch: list[tuple[int, Record]]) -> None:
         for _, record in batch:
-            await bus.publish(record)
+            # What a listener tells at its very end only the log has.
+            with suppress(anyio.ClosedResourceError):
+                await bus.publish(record)
 
     return tell
 
@@ -257,13 +293,14 @@ async def _judge_left(
 
 def _what_is_left(
     folder: Path, wanted: Sequence[EpisodePlan], resume: bool, judged: bool
-) -> tuple[list[EpisodeRow], list[EpisodePlan], list[Ended]]:
-    """What is finished, what must be run, and what must only be judged (with its next sequence
-    number). A cancelled episode is run again; so is one that was cut off."""
+) -> tuple[list[EpisodeRow], list[EpisodePlan], list[Ended], int]:
+    """What is finished, what must be run, what must only be judged (with its next sequence
+    number), and how many versions of weights were told of. A cancelled episode is run again; so is
+    one that was cut off."""
     if not resume or not (folder / LOG_NAME).exists():
-        return [], list(wanted), []
+        return [], list(wanted), [], 0
     with open_reader(folder) as reader:
-        return _left(reader, wanted, judged)
+        return *_left(reader, wanted, judged), reader.counts().get("weights", 0)
 
 
 def _left(

@@ -6,6 +6,8 @@ from pathlib import Path
 from typing import Any
 
 import anyio
+import anyio.lowlevel
+import msgspec
 import pytest
 
 from envpool.local import LocalPool
@@ -15,7 +17,18 @@ from harness.dialects.native import Native
 from harness.dialects.rules import FormatSettings
 from harness.episode import Limits
 from harness.errors import LogError
-from harness.events import Ending, EpisodeEnded, EpisodeStarted, Event, Judged, Label, Record
+from harness.events import (
+    WEIGHTS,
+    Ending,
+    EpisodeEnded,
+    EpisodeStarted,
+    Event,
+    Judged,
+    Kind,
+    Label,
+    Record,
+    WeightsPublished,
+)
 from harness.history import parse_history
 from harness.log_reader import open_reader
 from harness.log_writer import open_log
@@ -25,7 +38,7 @@ from harness.plan import EpisodePlan, plan_of
 from harness.policies.base import Policy
 from harness.policies.oracle import OraclePolicy
 from harness.report import report_of
-from harness.session import Court, Link, Parts, run_session
+from harness.session import Court, Link, Parts, Tell, run_session
 from harness.store import EpisodeRow
 from harness.trajectory import Trajectory
 from judge.court import CodeCourt
@@ -404,3 +417,66 @@ async def test_two_packages_of_one_name(tmp_path: Path) -> None:
     labels = {row.package: row.label for row in rows_of(tmp_path / "run").values()}
     assert labels[first.digest] is Label.COMPLETED
     assert labels[second.digest] is not Label.COMPLETED
+
+
+async def test_episodes_begin_when_they_are_admitted(tmp_path: Path) -> None:
+    """No episode begins before it is admitted; when no more are wanted the run ends, whole, with
+    those that were."""
+    asked: list[str] = []
+
+    async def admit(plan: EpisodePlan) -> bool:
+        asked.append(plan.episode)
+        await anyio.lowlevel.checkpoint()
+        return plan.episode < "e000010"
+
+    parts = msgspec.structs.replace(parts_of(), admit=admit)
+    monitor = await run(tmp_path, oracle_plans(), parts, concurrency=4)
+    assert set(rows_of(tmp_path)) == {plan.episode for plan in oracle_plans(10)}
+    assert (monitor.total, monitor.num_started, monitor.num_judged) == (10, 10, 10)
+    assert asked == [plan.episode for plan in oracle_plans(14)]
+    check_whole(records_of(tmp_path))
+    monitor = await run(tmp_path, oracle_plans(), parts_of(), resume=True)
+    assert (monitor.total, monitor.num_judged) == (24, 24)
+
+
+class Learning:
+    """A listener that publishes weights after every verdict."""
+
+    kinds: tuple[Kind, ...] = ("judged", "weights")
+
+    def __init__(self) -> None:
+        self.heard: list[Record] = []
+        self.is_over = False
+
+    async def serve(self, subscription: Subscription, tell: Tell) -> None:
+        try:
+            while True:
+                for record in await subscription.receive():
+                    self.heard.append(record)
+                    if isinstance(record.event, Judged):
+                        tell(WeightsPublished(f"for {record.episode}", "out"))
+        except anyio.EndOfStream:
+            self.is_over = True
+
+
+async def test_a_listener_hears_and_tells(tmp_path: Path) -> None:
+    """A listener hears the facts of its kinds and ends with the run; what it tells of the weights
+    is in the log, numbered on when the run goes on, and is no episode."""
+    learning = Learning()
+    parts = msgspec.structs.replace(parts_of(), listeners=(learning,))
+    await run(tmp_path, oracle_plans(4), parts)
+    await run(tmp_path, oracle_plans(6), parts, resume=True)
+    assert learning.is_over
+    records = records_of(tmp_path)
+    heard = [record for record in records if isinstance(record.event, Judged)]
+    assert [one for one in learning.heard if isinstance(one.event, Judged)] == heard
+    told = [record for record in records if isinstance(record.event, WeightsPublished)]
+    assert {(one.episode, one.attempt) for one in told} == {(WEIGHTS, 1)}
+    assert [one.seq for one in told] == list(range(6))
+    assert {one.event.version for one in told if isinstance(one.event, WeightsPublished)} == {
+        f"for {plan.episode}" for plan in oracle_plans(6)
+    }
+    with open_reader(tmp_path) as reader:
+        names = [plan.episode for plan in oracle_plans(6)]
+        assert sorted(one.episode for one in reader.trajectories()) == names
+        assert sorted(reader.progress()) == names

@@ -1,0 +1,294 @@
+"""Windows as token ids: a model's chat template and tokenizer, without transformers and torch.
+
+What the agent itself sampled stands in later prompts with exactly the ids that it sampled: text
+tokenised again may give other ids, and then a log-probability belongs to a token that was never
+sampled. So a prompt, and the reply that followed it, are together the beginning of the episode's
+next prompt, as long as no turn falls out of the window.
+
+    prompt 1     <|im_start|>user\\nVoid 7.<|im_end|>\\n<|im_start|>assistant\\n
+    sampled      <tool_call>…</tool_call><|im_end|>
+    prompt 2     (both of these)\\n<|im_start|>user\\n…<|im_end|>\\n<|im_start|>assistant\\n
+
+Everything else is tokenised once and remembered: a system prompt is tokenised once per world.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from hashlib import blake2b
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from tokenizers import Tokenizer
+
+from envpool.types import ToolSpec
+from harness.chat_template import CONFIG_NAME, ChatTemplate, read_config, read_template, token_text
+from harness.errors import SettingsError
+from harness.messages import AgentCall, Message, Window
+
+_MOST_KNOWN = 500_000  # tokens of texts that are remembered: some 20 MB
+# Stand for replies in a conversation that is being rendered; of private characters, which templates
+# neither strip nor escape.
+_OPEN, _CLOSE = "\ue000", "\ue001"
+
+
+def own_key(text: str, calls: Sequence[AgentCall] = ()) -> str:
+    """Under which a reply's sampled ids are found: its text, and its native calls if any."""
+    if not calls:
+        return text
+    return text + "".join(
+        f"{_OPEN}{call.id} {call.name} {msgspec.json.encode(call.arguments).decode()}"
+        for call in calls
+    )
+
+
+class ChatTokens:
+    """One model's way from windows to ids and back. For one thread at a time."""
+
+    def __init__(
+        self, tokenizer: Tokenizer, template: ChatTemplate, end_ids: Sequence[int]
+    ) -> None:
+        """`end_ids` end a reply; the one with which the template ends a turn is found besides.
+
+        Raises SettingsError where no token does.
+        """
+        self._tokenizer = tokenizer
+        self._template = template
+        self._parts = _Parts(tokenizer)
+        self.name = f"tokens/{blake2b(tokenizer.to_str().encode(), digest_size=6).hexdigest()}"
+        self._header, self._asking, closing = _frame(template)
+        self.end_id = self._end_of_turn(closing, end_ids)
+        self.end_ids = frozenset([*end_ids, self.end_id])
+        self._end_texts = {found: str(tokenizer.id_to_token(found)) for found in self.end_ids}
+
+    @classmethod
+    def open(cls, folder: Path) -> "ChatTokens":
+        """Of a Hugging Face directory: tokenizer.json and chat template.
+
+        Raises SettingsError naming the file.
+        """
+        path = folder / "tokenizer.json"
+        try:
+            tokenizer = Tokenizer.from_str(path.read_text(encoding="utf-8"))
+        except Exception as exc:  # the library raises nothing narrower
+            raise SettingsError(f"{path}: the tokenizer cannot be read: {exc}") from exc
+        tokenizer.no_padding()
+        tokenizer.no_truncation()
+        return cls(tokenizer, read_template(folder), _told_ends(folder, tokenizer))
+
+    def __call__(self, text: str) -> int:
+        """The number of a text's tokens (harness.history_tokens.TokenCounter)."""
+        return len(self.encode(text))
+
+    def encode(self, text: str) -> list[int]:
+        """A text's ids; special tokens that it spells out are those tokens."""
+        return self._parts.ids(text)
+
+    def text(self, ids: Sequence[int]) -> str:
+        """What the ids say, special tokens left out.
+
+        Tags that a dialect reads (`<tool_call>`) may be tokens of their own, but not special ones.
+        """
+        return self._tokenizer.decode(list(ids), skip_special_tokens=True)
+
+    def prompt(self, window: Window, own: Mapping[str, Sequence[int]]) -> list[int]:
+        """The ids that show a window and ask for the assistant's next message.
+
+        `own` has the ids that the agent sampled for each of its replies so far, the end token
+        included, by `own_key`; of replies that say the same, the newest. Raises PolicyError for
+        a window that the template does not take.
+        """
+        mark = _unused_mark(window.messages) if own else _OPEN
+        messages: list[dict[str, Any]] = []
+        replies: list[Sequence[int]] = []
+        for message in window.messages:
+            told = wire(message)
+            if message.role == "assistant" and own:
+                sampled = own.get(own_key(message.content, message.calls))
+                if sampled is not None:
+                    told = {"role": "assistant", "content": f"{mark}{len(replies)}{_CLOSE}"}
+                    replies.append(sampled)
+            messages.append(told)
+        text = self._template.render(messages, _functions(window.tools))
+        return self._joined(text.split(mark), replies) if replies else self.encode(text)
+
+    def _joined(self, pieces: Sequence[str], replies: Sequence[Sequence[int]]) -> list[int]:
+        """The ids of a text that was cut at the marks; each piece but the first begins with the
+        number of the reply that stands before it."""
+        ids: list[int] = []
+        sampled: Sequence[int] = ()
+        for place, piece in enumerate(pieces):
+            text = piece
+            if place:
+                number, _, text = piece.partition(_CLOSE)
+                sampled = replies[int(number)]
+                ids += sampled
+                text = self._without_end(text, sampled)
+            ids += self.encode(text if place == len(pieces) - 1 else self._before_reply(text))
+        return ids
+
+    def _before_reply(self, text: str) -> str:
+        """A text that ends as the prompt did behind which the reply was sampled: some templates
+        lay out earlier messages in another way (without the thought that the prompt began)."""
+        if text.endswith(self._asking):
+            return text
+        place = text.rfind(self._header) if self._header else -1
+        return text if place < 0 else text[:place] + self._asking
+
+    def _without_end(self, text: str, sampled: Sequence[int]) -> str:
+        """What follows a reply, without the end of turn where the agent has sampled it."""
+        if not sampled or sampled[-1] not in self.end_ids:
+            return text
+        return text.removeprefix(self._end_texts[sampled[-1]])
+
+    def _end_of_turn(self, closing: str, told: Sequence[int]) -> int:
+        found = self._parts.first_special(closing)
+        if found is None and told:
+            return told[0]
+        if found is None:
+            raise SettingsError(
+                "the tokenizer has no end token: neither does the chat template end a turn with a"
+                " special token, nor does generation_config.json name an eos_token_id"
+            )
+        return found
+
+
+class _Parts:
+    """Tokenises texts piece by piece and remembers the pieces.
+
+    Texts are cut at special tokens, where the tokenizer cuts them, too; the result is the same as
+    that of the whole. Only tokens that swallow no blanks beside them are cut at, and none where the
+    tokenizer begins a text otherwise than a piece in its midst (Metaspace).
+    """
+
+    def __init__(self, tokenizer: Tokenizer) -> None:
+        self._tokenizer = tokenizer
+        self._known: dict[str, list[int]] = {}
+        self._room = _MOST_KNOWN
+        self._special = {
+            token.content: number
+            for number, token in tokenizer.get_added_tokens_decoder().items()
+            if token.special
+            and not (token.lstrip or token.rstrip or token.single_word or token.normalized)
+        }
+        # The longest first, as the tokenizer prefers them.
+        texts = sorted(self._special, key=len, reverse=True)
+        self._cut = re.compile("(" + "|".join(map(re.escape, texts)) + ")") if texts else None
+        if self._cut is not None and not self._cuts_well(texts[0]):
+            self._cut = None
+
+    def ids(self, text: str) -> list[int]:
+        """The ids of a text."""
+        if self._cut is None:
+            return self._tokenised(text)
+        ids: list[int] = []
+        for piece in self._cut.split(text):
+            if not piece:
+                continue
+            number = self._special.get(piece)
+            if number is not None:
+                ids.append(number)
+                continue
+            known = self._known.get(piece)
+            ids += self._learned(piece) if known is None else known
+        return ids
+
+    def first_special(self, text: str) -> int | None:
+        """The special token that stands first in a text, blanks aside; None: another text does."""
+        text = text.lstrip()
+        found = [token for token in self._special if text.startswith(token)]
+        return self._special[max(found, key=len)] if found else None
+
+    def _learned(self, piece: str) -> list[int]:
+        ids = self._tokenised(piece)
+        self._room -= len(ids)
+        if self._room < 0:
+            self._known.clear()
+            self._room = _MOST_KNOWN - len(ids)
+        self._known[piece] = ids
+        return ids
+
+    def _tokenised(self, text: str) -> list[int]:
+        ids: list[int] = self._tokenizer.encode(text, add_special_tokens=False).ids
+        return ids
+
+    def _cuts_well(self, special: str) -> bool:
+        whole = f"{special}one two\n{special} three{special}"
+        return self.ids(whole) == self._tokenised(whole)
+
+
+def wire(message: Message) -> dict[str, Any]:
+    """A message as chat templates take it: arguments of calls are objects, not texts."""
+    told: dict[str, Any] = {"role": message.role, "content": message.content}
+    if message.calls:
+        told["tool_calls"] = [
+            {
+                "type": "function",
+                "id": call.id,
+                "function": {"name": call.name, "arguments": call.arguments},
+            }
+            for call in message.calls
+        ]
+    if message.call_id is not None:
+        told["tool_call_id"] = message.call_id
+    return told
+
+
+def _functions(tools: Sequence[ToolSpec]) -> list[dict[str, Any]]:
+    return [
+        {
+            "type": "function",
+            "function": {
+                "name": tool.name,
+                "description": tool.description,
+                "parameters": tool.schema,
+            },
+        }
+        for tool in tools
+    ]
+
+
+def _unused_mark(messages: Sequence[Message]) -> str:
+    """How marks begin that stand in none of the messages."""
+    number = 0
+    while any(f"{_OPEN}{number}:" in message.content for message in messages):
+        number += 1
+    return f"{_OPEN}{number}:"
+
+
+def _frame(template: ChatTemplate) -> tuple[str, str, str]:
+    """How the texts begin alike that the template puts before an earlier reply and before the one
+    that it asks for; the latter; what it puts after an earlier one.
+
+    Example (ChatML): "<|im_start|>assistant\\n", the same, "<|im_end|>\\n"
+    """
+    user, reply = f"{_OPEN}user{_CLOSE}", f"{_OPEN}reply{_CLOSE}"
+    asked = {"role": "user", "content": user}
+    silent = template.render([asked], ask=False)
+    asking = template.render([asked]).removeprefix(silent)
+    told = template.render([asked, {"role": "assistant", "content": reply}, asked], ask=False)
+    before, _, closing = told.partition(user)[2].partition(reply)
+    before = before.removeprefix(silent.partition(user)[2])
+    return _shared(before, asking), asking, closing
+
+
+def _shared(one: str, other: str) -> str:
+    """How both texts begin."""
+    length = 0
+    while length < min(len(one), len(other)) and one[length] == other[length]:
+        length += 1
+    return one[:length]
+
+
+def _told_ends(folder: Path, tokenizer: Tokenizer) -> list[int]:
+    """The end tokens that a directory names: those of generation_config.json, else config.json's,
+    else the tokenizer's own."""
+    for name in ("generation_config.json", "config.json"):
+        told = read_config(folder / name).get("eos_token_id")
+        ids = told if isinstance(told, list) else [told]
+        found = [number for number in ids if isinstance(number, int)]
+        if found:
+            return found
+    text = token_text(read_config(folder / CONFIG_NAME).get("eos_token") or "")
+    number = tokenizer.token_to_id(text) if text else None
+    return [] if number is None else [number]

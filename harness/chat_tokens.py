@@ -30,6 +30,7 @@ _MOST_KNOWN = 500_000  # tokens of texts that are remembered: some 20 MB
 # Stand for replies in a conversation that is being rendered; of private characters, which templates
 # neither strip nor escape.
 _OPEN, _CLOSE = "\ue000", "\ue001"
+_USER, _REPLY = f"{_OPEN}user{_CLOSE}", f"{_OPEN}reply{_CLOSE}"
 
 
 def own_key(text: str, calls: Sequence[AgentCall] = ()) -> str:
@@ -56,8 +57,8 @@ class ChatTokens:
         self._template = template
         self._parts = _Parts(tokenizer)
         self.name = f"tokens/{blake2b(tokenizer.to_str().encode(), digest_size=6).hexdigest()}"
-        self._header, self._asking, closing = _frame(template)
-        self.end_id = self._end_of_turn(closing, end_ids)
+        self._header, self._asking, self._closing = _frame(template)
+        self.end_id = self._end_of_turn(self._closing, end_ids)
         self.end_ids = frozenset([*end_ids, self.end_id])
         self._end_texts = {found: str(tokenizer.id_to_token(found)) for found in self.end_ids}
 
@@ -111,6 +112,18 @@ class ChatTokens:
             messages.append(told)
         text = self._template.render(messages, _functions(window.tools))
         return self._joined(text.split(mark), replies) if replies else self.encode(text)
+
+    def said(self, text: str, calls: Sequence[AgentCall] = ()) -> list[int]:
+        """The ids with which an agent would have said this, the end token included; native calls
+        as the template lays them out. Raises PolicyError."""
+        if calls:
+            asked = {"role": "user", "content": _USER}
+            told = self._template.render(
+                [asked, wire(Message("assistant", text, tuple(calls)))], ask=False
+            )
+            told = told.partition(_USER)[2]
+            text = told[told.find(self._header) + len(self._header) :].removesuffix(self._closing)
+        return [*self.encode(text), self.end_id]
 
     def _joined(self, pieces: Sequence[str], replies: Sequence[Sequence[int]]) -> list[int]:
         """The ids of a text that was cut at the marks; each piece but the first begins with the
@@ -262,13 +275,13 @@ def _frame(template: ChatTemplate) -> tuple[str, str, str]:
 
     Example (ChatML): "<|im_start|>assistant\\n", the same, "<|im_end|>\\n"
     """
-    user, reply = f"{_OPEN}user{_CLOSE}", f"{_OPEN}reply{_CLOSE}"
-    asked = {"role": "user", "content": user}
+    asked = {"role": "user", "content": _USER}
     silent = template.render([asked], ask=False)
     asking = template.render([asked]).removeprefix(silent)
-    told = template.render([asked, {"role": "assistant", "content": reply}, asked], ask=False)
-    before, _, closing = told.partition(user)[2].partition(reply)
-    before = before.removeprefix(silent.partition(user)[2])
+    said = {"role": "assistant", "content": _REPLY}
+    closing = template.render([asked, said], ask=False).partition(_REPLY)[2]
+    earlier = template.render([asked, said, asked], ask=False).partition(_USER)[2]
+    before = earlier.partition(_REPLY)[0].removeprefix(silent.partition(_USER)[2])
     return _shared(before, asking), asking, closing
 
 

@@ -1,0 +1,44 @@
+"""How a batch is split: over the updates that are made of it, and over the processes."""
+
+from collections.abc import Sequence
+
+from learner.batch import Star
+
+
+def minibatches(stars: Sequence[Star], num: int) -> list[list[Star]]:
+    """The stars of each update, in order, about as many trained tokens in each; as many updates as
+    are wanted and there are stars for. Raises ValueError where no token is trained.
+
+    Example: stars of 10, 10, 20 and 30 trained tokens, 2 updates -> [[10, 10, 20], [30]]
+    """
+    total = sum(star.num_trained for star in stars)
+    if not total:
+        raise ValueError("a batch without trained tokens cannot be trained on")
+    parts: list[list[Star]] = [[] for _ in range(num)]
+    before = 0
+    for star in stars:
+        # A star belongs where its middle token does.
+        middle = before + star.num_trained / 2
+        parts[min(num - 1, int(num * middle / total))].append(star)
+        before += star.num_trained
+    return [part for part in parts if sum(star.num_trained for star in part)]
+
+
+def share_of_loss(stars: Sequence[Star]) -> float:
+    """The sum of the weights of all tokens in some stars: 1 for a whole batch."""
+    return sum(float(leaf.weights.sum(dtype=float)) for star in stars for leaf in star.leaves)
+
+
+def dealt(sizes: Sequence[int], hands: int) -> list[list[int]]:
+    """Which things each of some hands gets, by number, so that the largest hand is small: the
+    largest thing first, always to the smallest hand (Graham's rule: at most 4/3 of the best).
+
+    Example: sizes 5, 9, 4, 2 and two hands -> [[1, 3], [0, 2]], of 11 and 9
+    """
+    filled = [0] * hands
+    hand_of: dict[int, int] = {}
+    for number in sorted(range(len(sizes)), key=lambda number: (-sizes[number], number)):
+        hand = filled.index(min(filled))
+        hand_of[number] = hand
+        filled[hand] += sizes[number]
+    return [[n for n in range(len(sizes)) if hand_of[n] == hand] for hand in range(hands)]

@@ -1,0 +1,136 @@
+"""Models: Hugging Face directories in, Hugging Face directories out.
+
+A model is opened in float32 whatever its file has, because an update is often smaller than what
+bfloat16 can tell apart from nothing. With `dtype = "bfloat16"` its decoder computes under autocast:
+matrix products in bfloat16, sums, norms and the residual stream in float32; the head and the loss
+are in float32 always. Dropout is off: log-probabilities must be those of the sampler.
+"""
+
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import torch
+from safetensors import SafetensorError
+from torch import Tensor, nn
+from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedModel
+from transformers.utils import logging
+
+from harness.card import PolicyCard, write_card
+from learner.errors import ModelError
+from learner.folders import reason, written_whole
+from learner.settings import ComputeSettings
+
+# What a published folder takes over from the one at the start: everything but weights, and what is
+# written anew.
+_WEIGHTS = (".safetensors", ".bin", ".pt", ".pth", ".gguf", ".index.json")
+_TOKENIZER = ("tokenizer.json", "tokenizer_config.json")
+
+
+def open_model(folder: Path, compute: ComputeSettings) -> PreTrainedModel:
+    """The model in a Hugging Face directory, in float32 and on its device, ready to be trained.
+
+    Raises ModelError for a folder that holds none, or one that cannot be trained here.
+    """
+    logging.disable_progress_bar()  # type: ignore[no-untyped-call]
+    _check_files(folder)
+    try:
+        config = AutoConfig.from_pretrained(folder, local_files_only=True)
+        if getattr(config, "attention_dropout", 0):
+            config.attention_dropout = 0.0
+        opened: Any = AutoModelForCausalLM.from_pretrained(
+            folder,
+            config=config,
+            dtype=torch.float32,
+            local_files_only=True,
+            output_loading_info=True,
+        )
+    except (OSError, ValueError, RuntimeError, SafetensorError) as exc:
+        raise ModelError(f"{folder}: its model cannot be opened: {reason(exc)}") from exc
+    model, info = opened
+    # transformers fills what is missing with random numbers, and warns.
+    if lacking := sorted(info["missing_keys"]) or sorted(info["mismatched_keys"]):
+        raise ModelError(f"{folder}: its weights lack {lacking[0]} (and {len(lacking) - 1} more)")
+    return _ready(model, folder, compute)
+
+
+def device_of(compute: ComputeSettings) -> torch.device:
+    """Where a model is computed."""
+    return torch.device(compute.device or ("cuda" if torch.cuda.is_available() else "cpu"))
+
+
+def publish(
+    folder: Path,
+    model: PreTrainedModel,
+    weights: Mapping[str, Tensor],
+    *,
+    card: PolicyCard,
+    start: Path,
+    dtype: torch.dtype = torch.float32,
+) -> None:
+    """Write a Hugging Face directory: the weights, whole tensors, as `dtype`; the model's config;
+    tokenizer, chat template and whatever else the directory at the start has; the card.
+
+    Readers see all of it or none. Raises CheckpointError, also for a folder that is there already.
+    """
+    with written_whole(folder) as partial:
+        model.save_pretrained(
+            partial, state_dict={name: weight.to(dtype) for name, weight in weights.items()}
+        )
+        _set_dtype(partial / "config.json", dtype)
+        for path in start.iterdir():
+            taken_over = path.is_file() and not path.name.endswith(_WEIGHTS)
+            if taken_over and not (partial / path.name).exists():
+                shutil.copyfile(path, partial / path.name)
+        write_card(partial, card)
+
+
+def layers_of(model: PreTrainedModel) -> nn.ModuleList:
+    """The decoder's layers. Raises ModelError for an architecture that has no list of them."""
+    layers = getattr(decoder_of(model), "layers", None)
+    if not isinstance(layers, nn.ModuleList):
+        raise ModelError(f"{type(model).__name__} has no decoder layers, so it cannot be trained")
+    return layers
+
+
+def decoder_of(model: PreTrainedModel) -> nn.Module:
+    """The model without its head."""
+    decoder: nn.Module = model.get_decoder()  # type: ignore[no-untyped-call]
+    return decoder
+
+
+def _ready(model: Any, folder: Path, compute: ComputeSettings) -> PreTrainedModel:
+    opened: PreTrainedModel = model
+    layers_of(opened)
+    opened.to(device_of(compute))  # type: ignore[arg-type]
+    if compute.gradient_checkpointing:
+        if not opened.supports_gradient_checkpointing:
+            raise ModelError(f"{folder}: {type(opened).__name__} has no gradient checkpointing")
+        opened.gradient_checkpointing_enable({"use_reentrant": False})  # type: ignore[no-untyped-call]
+    opened.train()  # or layers would not be checkpointed
+    if compute.dtype == "bfloat16":
+        _autocast(opened)
+    return opened
+
+
+def _autocast(model: PreTrainedModel) -> None:
+    """Let the decoder's forward compute in bfloat16; the backward follows the forward's types."""
+    decoder = decoder_of(model)
+    decoder.forward = torch.autocast(model.device.type, torch.bfloat16)(decoder.forward)
+
+
+def _check_files(folder: Path) -> None:
+    if not folder.is_dir():
+        raise ModelError(f"{folder}: there is no such folder, so there is no model to train")
+    for name in ("config.json", *_TOKENIZER):
+        if not (folder / name).is_file():
+            raise ModelError(f"{folder}: it has no {name}, so it is no Hugging Face directory")
+
+
+def _set_dtype(path: Path, dtype: torch.dtype) -> None:
+    """transformers writes the type of the model that it is given, not that of the weights."""
+    config = msgspec.json.decode(path.read_bytes())
+    config["dtype"] = str(dtype).removeprefix("torch.")
+    path.write_bytes(msgspec.json.format(msgspec.json.encode(config), indent=2) + b"\n")

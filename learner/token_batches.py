@@ -1,0 +1,70 @@
+"""From the arrays of a star's leaves to the tensors that a loss sees."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from learner.batch import Leaf, Star
+from learner.losses.base import TokenBatch
+from learner.losses.gspo import mean_log_ratios
+
+
+class Scores(NamedTuple):
+    """What was computed of a star before an update; None: nobody needs it. All `[N]`, leaf by leaf,
+    as `Backend.score` gives them."""
+
+    old: Tensor | None = None  # log-probabilities before the batch's first update
+    reference: Tensor | None = None  # those of the reference model
+    episode_log_ratios: Tensor | None = None  # see TokenBatch
+
+
+def token_batch(
+    star: Star, numbers: Sequence[int], logprobs: Tensor, entropy: Tensor, scores: Scores
+) -> TokenBatch:
+    """The trained tokens of some leaves of the star, in the order of `numbers`.
+
+    Without old log-probabilities the present ones stand in for them: before the first update they
+    are the same, and the ratio is 1 with the gradient that it should have.
+    """
+    leaves = [star.leaves[number] for number in numbers]
+
+    def floats(field: str) -> Tensor:
+        return _joined(leaves, field).to(logprobs.device, logprobs.dtype)
+
+    def picked(values: Tensor | None) -> Tensor | None:
+        return None if values is None else _picked(star, numbers, values).to(logprobs.dtype)
+
+    old = picked(scores.old)
+    return TokenBatch(
+        logprobs=logprobs,
+        old=logprobs.detach() if old is None else old,
+        sampler=floats("sampler"),
+        advantages=floats("advantages"),
+        weights=floats("weights"),
+        steps=_joined(leaves, "steps").to(logprobs.device),
+        episodes=_joined(leaves, "episodes").to(logprobs.device),
+        entropy=entropy,
+        reference=picked(scores.reference),
+        episode_log_ratios=picked(scores.episode_log_ratios),
+    )
+
+
+def episode_log_ratios(star: Star, logprobs: Tensor, old: Tensor) -> Tensor:
+    """The mean of `logprobs - old [N]` over each token's episode, `[N]`: an episode lies in one
+    star."""
+    episodes = _joined(star.leaves, "episodes").to(logprobs.device)
+    return mean_log_ratios(logprobs, old, episodes)
+
+
+def _joined(leaves: Sequence[Leaf], field: str) -> Tensor:
+    """One array of several leaves, behind each other, on the CPU."""
+    return torch.from_numpy(np.concatenate([getattr(leaf, field) for leaf in leaves]))
+
+
+def _picked(star: Star, numbers: Sequence[int], values_N: Tensor) -> Tensor:
+    """Of numbers for the whole star those of some leaves."""
+    of_leaves = torch.split(values_N, [len(leaf.trained) for leaf in star.leaves])
+    return torch.cat([of_leaves[number] for number in numbers])

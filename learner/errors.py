@@ -6,6 +6,7 @@ LearnerError
 │   └── AlignmentError   it was run under another history policy or dialect than is trained
 ├── ModelError        a model or its tokenizer cannot be used; names the folder
 ├── CheckpointError   a checkpoint cannot be written or read; names the folder
+├── MetricsError      the figures of a run cannot be written or read; names the file
 └── TrainingError     the numbers broke (a loss that is not finite); names the step
 
 A bug is none of these.
@@ -34,6 +35,10 @@ class ModelError(LearnerError):
 
 class CheckpointError(LearnerError):
     """A checkpoint cannot be written or read."""
+
+
+class MetricsError(LearnerError):
+    """The figures of a run cannot be kept."""
 
 
 class TrainingError(LearnerError):

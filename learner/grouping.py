@@ -169,6 +169,9 @@ class Grouping:
             return fate
         shown = self._aligner.shown(trajectory, where=where) if self._aligner else None
         rollout = rollout_of(trajectory, where=where, vocab=self._vocab, shown=shown)
+        if not rollout.samples:  # a summary alone, under windows that ask for none
+            self._counts["silent"] += 1
+            return "silent"
         self._counts["rollouts"] += 1
         self._counts["completed"] += rollout.label == Label.COMPLETED
         self._reward += rollout.reward

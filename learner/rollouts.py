@@ -38,7 +38,8 @@ def rollout_of(
     """The samples of an episode that has ended and has a label.
 
     `where` names the log for messages. Ids of `vocab` (None: not known) and above are refused.
-    `shown` takes the place of the logged prompts. Raises SampleError naming log, episode, turn and
+    `shown` takes the place of the logged prompts; where it leaves replies out, there may be no
+    sample. Raises SampleError naming log, episode, turn and
     field.
 
     Example: a step with prompt_ids 1 2 3, token_ids 4 5, logprobs -0.1 -0.2, an episode answered

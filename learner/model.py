@@ -108,7 +108,7 @@ def _ready(model: Any, folder: Path, compute: ComputeSettings) -> PreTrainedMode
     if compute.gradient_checkpointing:
         if not opened.supports_gradient_checkpointing:
             raise ModelError(f"{folder}: {type(opened).__name__} has no gradient checkpointing")
-        opened.gradient_checkpointing_enable({"use_reentrant": False})  # type: ignore[no-untyped-call]
+        opened.activation_checkpointing_enable({"use_reentrant": False})
     opened.train()  # or layers would not be checkpointed
     if compute.dtype == "bfloat16":
         _autocast(opened)

@@ -10,27 +10,37 @@ same batch stand; the caller goes back to its last checkpoint.
 
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from itertools import starmap
 from pathlib import Path
+from typing import TypeVar
 
 import msgspec
 import torch
 from torch import Tensor, nn
 from torch.nn.utils import clip_grads_with_norm_, get_total_norm
+from transformers import PreTrainedModel
 
+from harness.card import PolicyCard
+from learner import checkpoints
 from learner.backends.base import Backend, LossOf
 from learner.backends.choose import backend_of
 from learner.batch import Batch, Star
-from learner.distributed import ALONE, Processes
-from learner.errors import TrainingError
+from learner.checkpoints import Manifest, identity_of
+from learner.distributed import ALONE, Processes, local, shard, sum_gradients, whole
+from learner.errors import LearnerError, TrainingError
 from learner.losses.base import Measures, PolicyLoss
 from learner.losses.choose import loss_of, needs_episode_ratios
 from learner.losses.measures import Sums, finished, merged, numbers
 from learner.minibatches import dealt, minibatches, share_of_loss
-from learner.model import open_model
+from learner.model import open_model, publish
 from learner.optimizer import adamw, learning_rate, set_learning_rate, trainable
 from learner.settings import TrainSettings
 from learner.token_batches import Scores, episode_log_ratios, token_batch
+from learner.training_state import restore, training_state, whole_weights
+
+_T = TypeVar("_T")
 
 
 class StepReport(msgspec.Struct, frozen=True):
@@ -67,19 +77,29 @@ class _Update(msgspec.Struct, frozen=True):
 
 
 class Trainer:
-    """Trains one model. Not for concurrent use; torch works in the thread that calls."""
+    """Trains one model. Not for concurrent use; torch works in the thread that calls.
+
+    Of several processes the first is told what to do, by `step`, `save`, `resume` and `publish`;
+    the others are in `follow` and do the same. Each leaves its errors to the first, which raises
+    them; `close` in the first ends `follow`.
+    """
 
     def __init__(
         self,
-        model: nn.Module,
+        model: PreTrainedModel,
         settings: TrainSettings,
         *,
         backend: Backend,
         loss: PolicyLoss,
-        reference: nn.Module | None = None,
+        reference: PreTrainedModel | None = None,
         processes: Processes = ALONE,
     ) -> None:
-        """`reference` is the model whose log-probabilities the loss wants, None: it wants none."""
+        """`reference` is the model whose log-probabilities the loss wants, None: it wants none.
+        Both are sharded here where there are several processes."""
+        self.identity = identity_of(model, Path(settings.model))
+        for sharded in (model, reference):
+            if sharded is not None:
+                shard(sharded, processes, settings.compute)
         self.model = model
         self.settings = settings
         self.processes = processes
@@ -95,6 +115,45 @@ class Trainer:
         Raises TrainingError when a loss or gradient is not finite, ValueError for a batch without
         trained tokens.
         """
+        return self._together(self._step, batch)
+
+    def save(self, root: Path, place: bytes, *, keep: int) -> None:
+        """Write a checkpoint with the feed's place below `root`; remove all but the last `keep`.
+
+        Raises CheckpointError; the checkpoints before are then as they were.
+        """
+        self._together(self._save, root, place, keep)
+
+    def resume(self, root: Path) -> bytes | None:
+        """Go on from the newest checkpoint below `root`; gives the feed's place. None: there is no
+        checkpoint, and nothing has changed.
+
+        Raises CheckpointError when it cannot be read or is one of another model.
+        """
+        return self._together(self._resume, checkpoints.newest(root))
+
+    def publish(self, folder: Path, card: PolicyCard) -> None:
+        """Write the weights as a Hugging Face directory; see `learner.model.publish`."""
+        self._together(self._publish, folder, card)
+
+    def follow(self) -> None:
+        """Do what process 0 does, until it closes."""
+        while (order := self.processes.told(None)) is not None:
+            work, arguments = order
+            # Process 0 meets the same error, and says it.
+            with suppress(LearnerError):
+                getattr(self, work)(*arguments)
+
+    def close(self) -> None:
+        """Let the processes that follow end."""
+        self.processes.told(None)
+
+    def _together(self, work: Callable[..., _T], *arguments: object) -> _T:
+        """Do it in all processes. This one is the first."""
+        self.processes.told((work.__name__, arguments))
+        return work(*arguments)
+
+    def _step(self, batch: Batch) -> StepReport:
         started = time.perf_counter()
         lr = learning_rate(self.num_steps, self.settings.optimizer, steps=self.settings.steps)
         set_learning_rate(self.optimizer, lr)
@@ -117,9 +176,9 @@ class Trainer:
         parts = minibatches(batch.stars, self.settings.optimizer.minibatches)
         mine = [self._dealt(part) for part in parts]
         # The batch's tokens weigh 1 together; so do those of each update, whatever their number.
-        whole = share_of_loss(batch.stars)
-        scales = [whole / share_of_loss(part) if len(parts) > 1 else 1.0 for part in parts]
-        scores = [[self._scores(star, several=len(parts) > 1) for star in part] for part in mine]
+        total = share_of_loss(batch.stars)
+        scales = [total / share_of_loss(part) if len(parts) > 1 else 1.0 for part in parts]
+        scores = self._scores(mine)
         return [self._update(*work) for work in zip(mine, scores, scales, strict=True)]
 
     def _dealt(self, stars: Sequence[Star]) -> list[Star]:
@@ -127,33 +186,48 @@ class Trainer:
         hands = dealt([star.num_tokens for star in stars], self.processes.size)
         return [stars[number] for number in hands[self.processes.rank]]
 
-    def _scores(self, star: Star, *, several: bool) -> Scores:
-        """What is computed before the batch's first update, of which there may be `several`."""
-        reference = self._reference
-        return Scores(
-            old=self._backend.score(self.model, star) if several else None,
-            reference=None if reference is None else self._backend.score(reference, star),
-        )
+    def _scores(self, parts: Sequence[Sequence[Star]]) -> list[list[Scores]]:
+        """What is computed before the first of the updates: log-probabilities of the model where
+        there is more than one, and of the reference."""
+        old = self.model if len(parts) > 1 else None
+        scored = [[self._scored(model, part) for model in (old, self._reference)] for part in parts]
+        return [list(starmap(Scores, zip(*part, strict=True))) for part in scored]
+
+    def _scored(self, model: nn.Module | None, stars: Sequence[Star]) -> Sequence[Tensor | None]:
+        if model is None:
+            return [None] * len(stars)
+        with whole(model):
+            return [self._backend.score(model, star) for star in stars]
 
     def _update(self, stars: Sequence[Star], scores: Sequence[Scores], scale: float) -> _Update:
         """Gradients of some stars, and the step that they give."""
         found: list[Measures] = []
         losses = [torch.zeros(())]
         self.optimizer.zero_grad()
-        for star, before in zip(stars, scores, strict=True):
-            now = self._with_episodes(star, before)
-            self._backend.backward(
-                self.model, star, self._loss_of(star, now, scale, losses=losses, found=found)
-            )
-        loss = sum(loss.item() for loss in losses)
-        norm = get_total_norm(
-            [p.grad for p in trainable(self.model) if p.grad is not None], foreach=None
+        with whole(self.model):
+            for star, before in zip(stars, scores, strict=True):
+                now = self._with_episodes(star, before)
+                loss_of_leaves = self._loss_of(star, now, scale, losses=losses, found=found)
+                self._backend.backward(self.model, star, loss_of_leaves)
+            sum_gradients(self.model, self._backend)
+        own = sum(loss.item() for loss in losses), merged(map(numbers, found))
+        of_all = self.processes.gathered(own)
+        update = _Update(
+            loss=sum(loss for loss, _ in of_all),
+            grad_norm=self._clipped(),
+            measures=merged(measures for _, measures in of_all),
         )
-        self._check(loss, norm.item())
-        clip_grads_with_norm_(trainable(self.model), self.settings.optimizer.max_grad_norm, norm)
+        self._check(update)
         self.optimizer.step()
         self.optimizer.zero_grad()
-        return _Update(loss, norm.item(), merged(map(numbers, found)))
+        return update
+
+    def _clipped(self) -> float:
+        """Clip the gradient by its norm, which is given as it was."""
+        parameters = trainable(self.model)
+        norm = get_total_norm([p.grad for p in parameters if p.grad is not None])
+        clip_grads_with_norm_(parameters, self.settings.optimizer.max_grad_norm, norm)
+        return local(norm).item()
 
     def _loss_of(
         self,
@@ -184,13 +258,40 @@ class Trainer:
         old = now if scores.old is None else scores.old  # the only update begins where it stands
         return scores._replace(episode_log_ratios=episode_log_ratios(star, now, old))
 
-    def _check(self, loss: float, norm: float) -> None:
+    def _check(self, update: _Update) -> None:
         """Refuse numbers that are broken."""
-        if math.isfinite(loss) and math.isfinite(norm):
+        if math.isfinite(update.loss) and math.isfinite(update.grad_norm):
             return
         self.optimizer.zero_grad()
-        what = f"its loss is {loss}" if not math.isfinite(loss) else f"its gradient is {norm}"
-        raise TrainingError(f"batch {self.num_steps + 1} cannot be trained: {what}")
+        raise TrainingError(
+            f"batch {self.num_steps + 1} cannot be trained: its loss is {update.loss}, "
+            f"the norm of its gradient {update.grad_norm}"
+        )
+
+    def _save(self, root: Path, place: bytes, keep: int) -> None:
+        manifest = Manifest(self.num_steps, self.identity, place, self.processes.size)
+        state = training_state(self.model, self.optimizer, self.processes)
+        checkpoints.save(root, state, manifest, self.processes)
+        if self.processes.rank == 0:
+            checkpoints.keep_newest(root, keep)
+
+    def _resume(self, folder: Path | None) -> bytes | None:
+        if folder is None:
+            return None
+        manifest = checkpoints.read_manifest(folder, self.identity)
+        same = manifest.processes == self.processes.size
+        state = training_state(self.model, self.optimizer, self.processes, random=same)
+        checkpoints.load(folder, state, self.processes)
+        restore(self.model, self.optimizer, self.processes, state)
+        self.num_steps = manifest.step
+        return manifest.place
+
+    def _publish(self, folder: Path, card: PolicyCard) -> None:
+        weights = whole_weights(self.model)
+        if self.processes.rank == 0:
+            start = Path(self.settings.model)
+            dtype = getattr(torch, self.settings.compute.dtype)
+            publish(folder, self.model, weights, card=card, start=start, dtype=dtype)
 
 
 def open_trainer(settings: TrainSettings, *, processes: Processes = ALONE) -> Trainer:

@@ -1,0 +1,193 @@
+"""A model behind a vLLM server, asked in tokens, shared by all episodes of a run.
+
+Promises:
+- A reply bears the exact tokens that were shown and sampled, their log-probabilities under the
+  distribution that they were drawn from, and the version of the weights that drew them.
+- The version is right as long as nobody else gives the server new weights: while it takes them, no
+  request of ours is on the way, or (pause `keep`) it bears the version that it began with.
+"""
+
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Literal, Self
+from weakref import WeakSet
+
+import anyio
+import msgspec
+
+from harness.card import read_card
+from harness.chat_tokens import ChatTokens
+from harness.errors import SettingsError
+from harness.policies.base import Assignment
+from harness.policies.chat_http import Transport
+from harness.policies.token_agent import Generated, Sampling, TokenAgent
+from harness.policies.vllm_client import VllmClient, VllmSettings
+from harness.policies.vllm_weights import Pause, VllmWeights
+
+_LOOK_S = 0.02  # seconds between two looks whether what is waited for has ended
+_UNLABELLED = "default"  # vLLM's label of the weights that it was started with
+
+
+class VllmPolicy:
+    """The policy. An async context manager that owns its connections.
+
+    `switch` says when agents go over to new weights. A server has one set of them, so `episode`
+    waits until the live episodes have ended, while new ones wait to begin; `step` waits only for
+    requests in flight, or with the pause `keep` not even for those. Raises as VllmClient does.
+    """
+
+    def __init__(
+        self,
+        settings: VllmSettings,
+        sampling: Sampling,
+        *,
+        switch: Literal["episode", "step"] = "step",
+        pause: Pause = "wait",
+        transport: Transport | None = None,
+        environment: Mapping[str, str] = os.environ,
+    ) -> None:
+        self._folder = Path(settings.folder)
+        self._sampling = sampling
+        self._switch = switch
+        self._pause = pause
+        self._chat = ChatTokens.open(self._folder)
+        self._client = VllmClient(
+            settings, list(self._chat.end_ids), transport=transport, environment=environment
+        )
+        self._weights = VllmWeights(self._client.routes, pause=pause, method=settings.reload_method)
+        self._version = ""
+        self._in_flight = 0
+        self._seats: WeakSet[_Seat] = WeakSet()  # of agents that have asked
+        self._staying: WeakSet[_Seat] = WeakSet()  # may ask although new weights are being taken
+        self._taken: anyio.Event | None = None  # None: no weights are being taken
+
+    @property
+    def name(self) -> str:
+        """As in `vllm:qwen3-4b`."""
+        return f"vllm:{self._folder.absolute().name}"
+
+    @property
+    def version(self) -> str:
+        """Of the weights that answer now; empty: not known."""
+        return self._version
+
+    def agent(self, assignment: Assignment) -> TokenAgent:
+        """An agent for one episode."""
+        return TokenAgent(
+            _Seat(self),
+            self._chat,
+            self._sampling,
+            context=self._client.context,
+            episode_seed=assignment.seed,
+        )
+
+    def statistics(self) -> dict[str, float]:
+        """Counts since the start, as those of policy `openai`."""
+        return self._client.statistics()
+
+    async def __aenter__(self) -> Self:
+        await self._client.__aenter__()
+        try:
+            self._version = await self._label()
+        except BaseException:
+            await self._client.__aexit__(None, None, None)
+            raise
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        exc: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self._client.__aexit__(kind, exc, trace)
+
+    async def take(self, version: str, folder: Path) -> None:
+        """Have all later replies come from the weights of a directory; their requests wait
+        meanwhile. Raises SettingsError and PolicyError, see VllmWeights.take."""
+        while self._taken is not None:
+            await self._taken.wait()
+        self._taken = anyio.Event()
+        if self._switch == "episode":
+            self._staying, self._seats = self._seats, WeakSet()
+        try:
+            # Agents leave when they are no longer referred to, which nothing announces.
+            while self._is_awaited():  # noqa: ASYNC110
+                await anyio.sleep(_LOOK_S)
+            await self._weights.take(version, folder)
+            self._version = version
+        finally:
+            self._staying = WeakSet()
+            self._taken.set()
+            self._taken = None
+
+    def _is_awaited(self) -> bool:
+        return len(self._staying) > 0 or (self._in_flight > 0 and self._pause == "wait")
+
+    async def generate_for(
+        self,
+        seat: "_Seat",
+        prompt_ids: Sequence[int],
+        *,
+        max_tokens: int,
+        temperature: float,
+        top_p: float,
+        seed: int,
+    ) -> Generated:
+        """Sample for an agent, after the new weights are taken that it is to use, if any."""
+        while (taken := self._taken) is not None and seat not in self._staying:
+            await taken.wait()
+        if seat not in self._staying:
+            self._seats.add(seat)
+        version = self._version
+        self._in_flight += 1
+        try:
+            generated = await self._client.generate(
+                prompt_ids,
+                max_tokens=max_tokens,
+                temperature=temperature,
+                top_p=top_p,
+                seed=seed,
+            )
+        finally:
+            self._in_flight -= 1
+        return msgspec.structs.replace(generated, weights=version)
+
+    async def _label(self) -> str:
+        """The version of the server's weights, as far as it can be known."""
+        try:
+            label = await self._weights.version()
+        except SettingsError:  # it takes no new weights, and tells no label
+            label = _UNLABELLED
+        if label != _UNLABELLED:
+            return label
+        card = read_card(self._folder)
+        return "" if card is None else card.version
+
+
+class _Seat:
+    """One agent's place at the policy: it lives as long as the agent does."""
+
+    def __init__(self, policy: VllmPolicy) -> None:
+        self._policy = policy
+
+    async def generate(
+        self,
+        prompt_ids: Sequence[int],
+        *,
+        max_tokens: int,
+        temperature: float,
+        top_p: float,
+        seed: int,
+    ) -> Generated:
+        """Sample behind a prompt. Raises PolicyError."""
+        return await self._policy.generate_for(
+            self,
+            prompt_ids,
+            max_tokens=max_tokens,
+            temperature=temperature,
+            top_p=top_p,
+            seed=seed,
+        )

@@ -1,0 +1,130 @@
+"""New weights for a running vLLM server, from a directory that both can read.
+
+The order is the one that is safe: no request is computed while weights change, none goes on with
+keys and values of other weights, and the label changes with them:
+
+    pause, reload, drop the prefix cache, label, resume
+
+It needs no NCCL and no GPU; a copy over the network of both machines' disks is the user's. Whatever
+moves between vLLM's versions is in this class. Needs a server with VLLM_SERVER_DEV_MODE=1.
+"""
+
+from pathlib import Path
+from typing import Literal
+
+import anyio
+import structlog
+
+from harness.errors import PolicyError, SettingsError
+from harness.policies.vllm_routes import Refused, VllmRoutes
+
+Pause = Literal["wait", "keep"]
+_RELOAD_S = 1800.0  # seconds that a reload may take, and the requests in flight before it
+_RESUME_S = 10.0  # seconds to let a server go on when its new weights are no longer wanted
+_TRIES, _BETWEEN_S = 50, 0.2  # to empty the prefix cache, and seconds between two
+_log = structlog.get_logger(__name__)
+
+
+class VllmWeights:
+    """One server's weights. For one caller at a time.
+
+    `pause` says what happens to requests in flight: `wait` lets them end under the old weights,
+    `keep` freezes them; they go on under the new ones, their earlier tokens computed anew.
+    `method` is the workers' (see VllmSettings.reload_method).
+    """
+
+    def __init__(
+        self, routes: VllmRoutes, *, pause: Pause = "wait", method: str = "reload_weights"
+    ) -> None:
+        self._routes = routes
+        self._pause = pause
+        self._method = method
+        self._folder: Path | None = None  # of the weights that were taken last; None: none were
+
+    async def version(self) -> str:
+        """The label of the server's weights. Raises SettingsError where it cannot be steered."""
+        try:
+            answered = await self._routes.get("/weight_info")
+        except Refused as exc:
+            raise SettingsError(_needs_dev_mode(self._routes, exc)) from exc
+        return str(answered.get("weight_version", "")) if isinstance(answered, dict) else ""
+
+    async def take(self, version: str, folder: Path) -> None:
+        """Have the server answer with the weights of a Hugging Face directory, by this label.
+
+        Raises SettingsError before anything changed, PolicyError afterwards: then the server has
+        its old weights again, or stays paused where it could not get them.
+        """
+        folder = _checked(folder)
+        await self.version()
+        await self._halt()
+        with anyio.CancelScope(shield=True):  # half-loaded weights are no place to stop at
+            try:
+                await self._load(folder)
+            except PolicyError as exc:
+                await self._restore(exc, folder)
+            await self._routes.post("/update_weight_version", {"new_version": version})
+            await self._routes.post("/resume")
+        self._folder = folder
+        _log.info("weights_taken", version=version, folder=str(folder))
+
+    async def _halt(self) -> None:
+        if not self._routes.is_local:
+            _log.warning("weights_steered_off_loopback", url=self._routes.base_url)
+        try:
+            await self._routes.post(f"/pause?mode={self._pause}", timeout_s=_RELOAD_S)
+        except anyio.get_cancelled_exc_class():
+            with anyio.move_on_after(_RESUME_S, shield=True):
+                await self._routes.post("/resume")
+            raise
+
+    async def _load(self, folder: Path) -> None:
+        body = {"method": self._method, "kwargs": {"weights_path": str(folder)}}
+        await self._routes.post("/collective_rpc", body, timeout_s=_RELOAD_S)
+        await self._drop_prefixes()
+
+    async def _drop_prefixes(self) -> None:
+        # Requests that were frozen hold blocks of the old weights: they give them up.
+        kept = "true" if self._pause == "keep" else "false"
+        path = f"/reset_prefix_cache?reset_running_requests={kept}"
+        for _ in range(_TRIES):
+            if (await self._routes.post(path) or {}).get("success", False):
+                return
+            await anyio.sleep(_BETWEEN_S)
+        seconds = _TRIES * _BETWEEN_S
+        raise PolicyError(
+            f"{self._routes.base_url}: the prefix cache could not be dropped for {seconds:g} s:"
+            " requests hold its blocks"
+        )
+
+    async def _restore(self, fault: PolicyError, folder: Path) -> None:
+        """Go back to the weights before: after a reload that failed the server has none, and its
+        next request would end it. Raises PolicyError always."""
+        if self._folder is None:
+            raise PolicyError(
+                f"{folder}: vLLM could not load the weights and stays paused: {fault}"
+            ) from fault
+        await self._load(self._folder)
+        await self._routes.post("/resume")
+        raise PolicyError(
+            f"{folder}: vLLM could not load the weights and has those of {self._folder} again:"
+            f" {fault}"
+        ) from fault
+
+
+def _checked(folder: Path) -> Path:
+    """The directory's absolute path. Raises SettingsError where it holds no model."""
+    if not (folder / "config.json").is_file():
+        raise SettingsError(f"{folder}: it is no Hugging Face directory: config.json is missing")
+    if not any(folder.glob("*.safetensors")):
+        raise SettingsError(f"{folder}: it holds no weights: there is no *.safetensors")
+    return folder.absolute()
+
+
+def _needs_dev_mode(routes: VllmRoutes, exc: Refused) -> str:
+    if exc.status != 404:
+        return str(exc)
+    return (
+        f"base_url: the vLLM server at {routes.base_url} cannot take new weights: start it with"
+        " VLLM_SERVER_DEV_MODE=1 in its environment, on loopback"
+    )

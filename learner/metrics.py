@@ -9,7 +9,9 @@ number (NaN, infinity) is null there. Not for concurrent use.
 
 from collections.abc import Iterable, Mapping
 from contextlib import ExitStack
+from errno import ENOSPC
 from math import isfinite
+from os import strerror
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -35,7 +37,7 @@ class Metrics:
         self._sinks = tuple(sinks)
         try:
             _forget(self._path, after)
-            self._file = self._path.open("ab")
+            self._file = self._path.open("ab", buffering=0)
         except OSError as exc:
             raise MetricsError(f"{self._path}: cannot be written: {exc}") from exc
 
@@ -57,8 +59,8 @@ class Metrics:
         """Keep the figures of a step. Texts go into the file only. Raises MetricsError."""
         line = msgspec.json.encode({"step": step, **values}) + b"\n"
         try:
-            self._file.write(line)
-            self._file.flush()
+            if self._file.write(line) < len(line):  # what a full disk does to the last write
+                raise OSError(ENOSPC, strerror(ENOSPC))
         except OSError as exc:
             raise MetricsError(f"{self._path}: cannot be written: {exc}") from exc
         numbers = {

@@ -9,6 +9,7 @@ was GPT-5 shown the verifier's findings: judge = "hybrid" and judge_models) and 
 """
 
 from collections.abc import Mapping
+from copy import deepcopy
 from typing import Any
 
 _AWM: dict[str, Any] = {
@@ -61,7 +62,7 @@ def with_profile(table: Mapping[str, Any]) -> dict[str, Any]:
     wanted = {
         name: value for name, value in profile.items() if name != "evaluation" or name in table
     }
-    return _filled(table, wanted)
+    return _filled(table, deepcopy(wanted))
 
 
 def _filled(table: Mapping[str, Any], below: Mapping[str, Any]) -> dict[str, Any]:

@@ -96,11 +96,19 @@ def resolve(config: Path | None, flags: Mapping[str, Any]) -> Settings:
     field."""
     table = {} if config is None else _table(config)
     table.pop("environment", None)  # what run.toml says beside the settings
+    return resolve_table(table, flags, place=f"{config}: " if config else "")
+
+
+def resolve_table(table: Mapping[str, Any], flags: Mapping[str, Any], *, place: str) -> Settings:
+    """The settings from a table and flags (None: not given); `place` stands before the names of
+    the table's fields. Raises SettingsError.
+
+    Example: {"max_steps": "x"}, place "[rollouts] " -> [rollouts] max_steps: expected `int`, …
+    """
     given = {name: value for name, value in flags.items() if value is not None and value != ()}
-    place = f"{config}: " if config else ""
     if table:
         _converted(table, place)
-    settings = _converted(table | given, "" if given else place)
+    settings = _converted({**table, **given}, "" if given else place)
     _check(settings)
     return settings
 

@@ -121,22 +121,21 @@ class _Launching(msgspec.Struct, frozen=True):
         settings, client = self.settings, self.client
         async with AsyncExitStack() as stack:
             pool = await stack.enter_async_context(pool_of(settings))
-            await pool.host_all(scenario for scenario, _ in self.tasks)
-            _begin(self.folder, settings, self.tasks, level=pool.level)
-            court = None
-            if self.court_of is not None:
-                scenarios = [scenario for scenario, _ in self.tasks]
-                spent = _spent(self.folder) if self.resume else 0.0
-                opened = self.court_of(pool, scenarios, self.folder, spent)
-                court = await stack.enter_async_context(opened)
-            parts = await _parts(settings, pool, self.tasks, client, court)
+            opened = parts_of(
+                settings,
+                self.folder,
+                self.tasks,
+                client,
+                pool=pool,
+                court_of=self.court_of,
+                episodes=len(self.plans),
+                resume=self.resume,
+            )
+            parts = await stack.enter_async_context(opened)
             console = Console(stderr=True)
             if pool.level:
                 console.print(f"code that is not ours is held by {pool.level}", highlight=False)
             warn_of_misfits(settings, parts.history, console)
-            if settings.bus:
-                link = _link(settings, self.folder, len(self.plans))
-                parts = msgspec.structs.replace(parts, link=link)
             if client is not None:
                 await stack.enter_async_context(client)
             meters = Meters(pool)
@@ -151,6 +150,38 @@ class _Launching(msgspec.Struct, frozen=True):
             )
             left = None if self.after is None else await self.after(pool, meters)
             return Launched(meters, {} if client is None else client.statistics(), left)
+
+
+@asynccontextmanager
+async def parts_of(
+    settings: Settings,
+    folder: Path,
+    tasks: Sequence[tuple[Scenario, Task]],
+    policy: OpenPolicy | None,
+    *,
+    pool: PlacedPool,
+    court_of: CourtOf | None,
+    episodes: int,
+    resume: bool,
+) -> AsyncIterator[Parts]:
+    """The parts of a run of so many episodes, its worlds hosted and its folder begun.
+
+    `policy` None: the settings name one that plays what somebody wrote down. The caller opens and
+    closes pool and policy. Raises SettingsError, LogError, ScenarioError and PoolError.
+    """
+    await pool.host_all(scenario for scenario, _ in tasks)
+    _begin(folder, settings, tasks, level=pool.level)
+    async with AsyncExitStack() as stack:
+        court = None
+        if court_of is not None:
+            scenarios = [scenario for scenario, _ in tasks]
+            spent = _spent(folder) if resume else 0.0
+            opened = court_of(pool, scenarios, folder, spent)
+            court = await stack.enter_async_context(opened)
+        parts = await _parts(settings, pool, tasks, policy, court)
+        if settings.bus:
+            parts = msgspec.structs.replace(parts, link=_link(settings, folder, episodes))
+        yield parts
 
 
 @asynccontextmanager

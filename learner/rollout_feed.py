@@ -1,0 +1,144 @@
+"""Rollouts that run now, as a source of batches: from the run's bus into the line-up.
+
+It listens to the session (harness.session), puts whole groups together (learner.feed), tells the
+admission what has ended and what was set aside, and gives the batches. Of a run that goes on it
+first reads what the log has of groups that no batch has taken.
+"""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import anyio.to_thread
+
+from harness.bus import Subscription
+from harness.events import Ending, EpisodeEnded, EpisodeStarted, Judged, Label, Record
+from harness.log_reader import open_reader
+from harness.plan import EpisodePlan
+from harness.session import Tell
+from harness.store import LOG_NAME, MountedWorld
+from harness.trajectory import Trajectory
+from learner.admission import Admission
+from learner.feed import KINDS, LiveFeed, Outcome, outcomes_of_log
+from learner.grouping import Grouping, SetAside
+from learner.lineup import Lineup, Taken
+from learner.publishing import Publisher
+from learner.samples import Group
+
+
+def numbers_of(plans: Sequence[EpisodePlan]) -> dict[str, int]:
+    """The groups of a plan by name, numbered in its order."""
+    names = dict.fromkeys(plan.group for plan in plans)
+    return {name: number for number, name in enumerate(names)}
+
+
+class RolloutFeed:
+    """Gives the groups of a run while it goes on. A listener of its session."""
+
+    kinds = KINDS
+
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        numbers: Mapping[str, int],
+        grouping: Grouping,
+        lineup: Lineup,
+        admission: Admission,
+        publisher: Publisher,
+        staleness: int,
+    ) -> None:
+        """`folder` is the run's, `numbers` has its groups by name."""
+        self._folder = folder
+        self._numbers = numbers
+        self._grouping = grouping
+        self._lineup = lineup
+        self._admission = admission
+        self._publisher = publisher
+        self._staleness = staleness
+        self._live = LiveFeed(grouping, self._give, where=str(folder), recall=self._recall)
+        self._groups: dict[str, int] = {}  # of episodes that wait for their verdict
+        self._knows_worlds = False
+
+    def restore(self, first: int) -> None:
+        """Read what the log has of the groups from `first` on; before the session begins."""
+        if not (self._folder / LOG_NAME).exists():
+            return
+        taken = {name for name, number in self._numbers.items() if number < first}
+        with open_reader(self._folder) as reader:
+            for row in reader.episodes():
+                number = self._numbers[row.group]
+                if number >= first and row.ending not in (None, Ending.CANCELLED):
+                    if row.judge is None:
+                        self._groups[row.episode] = number
+                    elif row.label is not None:
+                        self._score(number, row.label, row.reward)
+        for outcome in outcomes_of_log(self._folder, self._grouping, pending=True, without=taken):
+            self._give(outcome)
+
+    async def serve(self, subscription: Subscription, tell: Tell) -> None:
+        """Hear the session. Raises SampleError."""
+        self._publisher.listen(tell)
+        try:
+            await self._live.serve(_Overheard(subscription, self))
+        finally:
+            self._lineup.close()
+
+    async def take(self, version: int) -> Taken:
+        """The next batch. Raises LearnerError when there cannot be one."""
+
+        def is_stale(number: int, group: Group) -> bool:
+            stale = self._grouping.is_stale(group, present=version, staleness=self._staleness)
+            if stale:
+                self._admission.set_aside(number)
+            return stale
+
+        return await self._lineup.take(is_stale)
+
+    async def hear(self, records: Sequence[Record]) -> None:
+        """Note what the records say, before their episodes become groups."""
+        if not self._knows_worlds:
+            self._knows_worlds = True
+            # The log has the worlds before any record of their episodes.
+            self._grouping.know(await anyio.to_thread.run_sync(_worlds, self._folder))
+        for record in records:
+            event = record.event
+            if isinstance(event, EpisodeStarted):
+                self._groups[record.episode] = self._numbers[event.group]
+            elif isinstance(event, EpisodeEnded):
+                self._admission.ended()
+            elif isinstance(event, Judged):
+                number = self._groups.pop(record.episode)
+                if event.label is not None:
+                    self._score(number, event.label, event.reward)
+
+    def _score(self, number: int, label: Label, reward: float | None) -> None:
+        completed = label is Label.COMPLETED
+        self._lineup.score(number, completed=completed, reward=reward or 0.0)
+
+    def _give(self, outcome: Outcome) -> None:
+        number = self._numbers[outcome.group]
+        if isinstance(outcome, SetAside):
+            self._admission.set_aside(number)
+        self._lineup.put(number, outcome)
+
+    def _recall(self, episode: str) -> Trajectory:
+        with open_reader(self._folder) as reader:
+            return reader.trajectory(episode)
+
+
+class _Overheard:
+    """A subscription of which the feed hears each batch first."""
+
+    def __init__(self, subscription: Subscription, feed: RolloutFeed) -> None:
+        self._subscription = subscription
+        self._feed = feed
+
+    async def receive(self) -> Sequence[Record]:
+        records = await self._subscription.receive()
+        await self._feed.hear(records)
+        return records
+
+
+def _worlds(folder: Path) -> dict[str, MountedWorld]:
+    with open_reader(folder) as reader:
+        return reader.worlds()

@@ -63,7 +63,7 @@ LIBRARIES = {
         *("harness.config", "harness.judge_settings", "scenarios.awm.package"),
         *("scenarios.synth.folder", "scenarios.synth.package"),
     },
-    "uvicorn": {"envpool.hosting.app", "envpool.remote.server"},
+    "uvicorn": {"envpool.hosting.app", "envpool.remote.listening"},
     "uvloop": set(),
     "vllm": set(),
 }

@@ -40,10 +40,11 @@ class Row:
     """What the attention is told of a row: how long its leaves are and what their prefix gave.
 
     With `keeps`, the keys and values of the row are kept by layer: those of the row's own graph,
-    also under gradient checkpointing, whose second forward of a layer keeps nothing.
+    also under gradient checkpointing, whose second forward of a layer keeps nothing. `used` tells
+    that a model did come here: one that has its own attention would mix up the leaves in silence.
     """
 
-    __slots__ = ("keeps", "kept", "lengths", "prefix")
+    __slots__ = ("keeps", "kept", "lengths", "prefix", "used")
 
     def __init__(
         self, lengths: Sequence[int], *, prefix: KeysValues | None = None, keeps: bool = False
@@ -52,6 +53,7 @@ class Row:
         self.prefix = prefix or {}
         self.keeps = keeps
         self.kept: dict[int, tuple[Tensor, Tensor]] = {}
+        self.used = False
 
 
 def attend(
@@ -73,6 +75,7 @@ def attend(
     """
     if dropout or sliding_window or attention_mask is not None:
         raise ModelError("a model with attention dropout or a sliding window cannot be trained")
+    row.used = True
     layer: int = module.layer_idx  # type: ignore[assignment]
     # Under autocast the normalised queries and keys come as float32, the values as bfloat16.
     query_1HND, key_1GND = query_1HND.to(value_1GND.dtype), key_1GND.to(value_1GND.dtype)
@@ -81,7 +84,7 @@ def attend(
     prefix = row.prefix.get(layer)
     own = (query_1HND, key_1GND, value_1GND)
     if query_1HND.device.type == "cpu":
-        out_1HND = _joined(own, prefix, row.lengths, scaling)
+        out_1HND = joined(own, prefix, row.lengths, scaling)
     else:
         out_1HND = by_leaf(own, prefix, row.lengths, scaling)
     return out_1HND.transpose(1, 2).contiguous(), None
@@ -126,9 +129,10 @@ def by_leaf(
     return torch.cat(outs, 2)
 
 
-def _joined(
+def joined(
     own: Own, prefix: tuple[Tensor, Tensor] | None, lengths: Sequence[int], scaling: float
 ) -> Tensor:
+    """The row's attention `[1, H, N, D]` on a CPU, in two parts."""
     shared = prefix or (None, None)
     out: Tensor = _Joined.apply(*own, *shared, tuple(lengths), scaling)  # type: ignore[no-untyped-call]
     return out

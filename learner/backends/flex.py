@@ -12,6 +12,7 @@ On a CPU torch computes it without a backward and unfused: scores only.
 
 import warnings
 from collections.abc import Callable, Iterator, Sequence
+from functools import cache
 from typing import Any
 
 import torch
@@ -104,11 +105,16 @@ def attend(
 
 
 AttentionInterface.register(NAME, attend)
-_compiled = torch.compile(flex_attention)
+
+
+@cache
+def _compiled() -> Callable[..., Tensor]:
+    """FlexAttention as one kernel; torch's compiler takes seconds to import, so not before."""
+    return torch.compile(flex_attention)
 
 
 def _fused(query: Tensor, key: Tensor, value: Tensor, mask: BlockMask, scaling: float) -> Tensor:
-    out: Tensor = _compiled(query, key, value, block_mask=mask, scale=scaling, enable_gqa=True)
+    out: Tensor = _compiled()(query, key, value, block_mask=mask, scale=scaling, enable_gqa=True)
     return out
 
 

@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from learner.backends.attention import KeysValues, Row
 from learner.backends.heads import token_scores
 from learner.batch import Leaf
+from learner.errors import ModelError
 from learner.samples import Ids
 
 _T = TypeVar("_T")
@@ -63,6 +64,7 @@ def prefix_pass(model: nn.Module, prefix: Ids) -> tuple[Tensor, KeysValues]:
     tokens = torch.from_numpy(prefix).to(device, torch.int64)
     positions = torch.arange(len(prefix), device=device)
     hidden = called(model, lambda: hidden_states(model, tokens, positions, row=row))
+    _check_used(model, row)
     return hidden, row.kept
 
 
@@ -73,7 +75,17 @@ def leaves_pass(
     prefix whose keys and values are given."""
     pack = packed(leaves, start=start, device=device_of(model))
     row = Row(pack.lengths, prefix=prefix)
-    return called(model, lambda: _scored(model, pack, row=row))
+    scored = called(model, lambda: _scored(model, pack, row=row))
+    _check_used(model, row)
+    return scored
+
+
+def _check_used(model: nn.Module, row: Row) -> None:
+    if not row.used:
+        raise ModelError(
+            f"{type(model).__name__} does not take its attention from transformers'"
+            " AttentionInterface: use the backend 'naive'"
+        )
 
 
 def _scored(model: nn.Module, pack: Packed, **how: Any) -> Scored:

@@ -17,6 +17,7 @@ Another policy is another class with a spec, a fingerprint and a keeper (see his
 import re
 from collections.abc import Iterable, Iterator
 
+from envpool.types import ToolSpec
 from harness.dialects.base import Dialect
 from harness.errors import SettingsError
 from harness.events import EpisodeEnded, Event, Record, StepTaken, Summarised
@@ -25,7 +26,7 @@ from harness.history_retrieve import Retrieve
 from harness.history_summary import Summary
 from harness.history_tokens import TokenBudget, TokenCounter
 from harness.history_turns import Full, LastTurns
-from harness.messages import Answer, Briefing, Decision, Window
+from harness.messages import Answer, Briefing, Decision, Message, Window
 
 _NUMBER = r"[1-9]\d{0,11}"
 _SPEC = re.compile(
@@ -54,34 +55,38 @@ def parse_history(text: str, counter: TokenCounter | None = None) -> HistoryPoli
     return (TokenBudget if found["word"] == "tokens" else Summary)(number, counter)
 
 
-class HistoryFold:
-    """One episode's history: apply its events in order, and ask for the window at any time."""
+class Windows:
+    """One conversation's windows under a history policy, turn by turn.
 
-    __slots__ = ("_dialect", "_head", "_keeper", "_num_pinned", "_policy", "_tools")
+    `head` begins every window; `tools` go into the request's `tools` field.
+    """
 
-    def __init__(self, policy: HistoryPolicy, dialect: Dialect, briefing: Briefing) -> None:
+    __slots__ = ("_head", "_keeper", "_num_pinned", "_policy", "_tools")
+
+    def __init__(
+        self, policy: HistoryPolicy, head: tuple[Message, ...], tools: tuple[ToolSpec, ...]
+    ) -> None:
         self._policy = policy
-        self._dialect = dialect
-        self._head = dialect.opening(briefing)
-        self._tools = dialect.request_tools(briefing)
+        self._head = head
+        self._tools = tools
         self._num_pinned = 0
         self._keeper: Keeper | None = None  # None until the first turn has said what is pinned
 
-    def apply(self, event: Event) -> None:
-        """Take the next event. Only steps add to a history, and summaries to some."""
-        if not isinstance(event, StepTaken):
-            if isinstance(event, Summarised) and self._keeper is not None:
-                self._keeper.summarised(summary_of(self._dialect, event))
-            return
-        turn = self._dialect.turn(event)
+    def keep(self, turn: tuple[Message, ...], *, pins: bool = False) -> None:
+        """Take the next turn; the first one may join the head."""
         if self._keeper is None:
-            if self._dialect.pins(event):
+            if pins:
                 self._head += turn
                 self._num_pinned = 1
             self._keeper = self._policy.keeper(self._head, self._tools)
-            if self._num_pinned:
+            if pins:
                 return
         self._keeper.keep(turn)
+
+    def summarised(self, text: str) -> None:
+        """Take the agent's summary of what falls out."""
+        if self._keeper is not None:
+            self._keeper.summarised(text)
 
     def window(self) -> Window:
         """What may be seen now; its flag says whether a step or a summary is asked for."""
@@ -93,6 +98,30 @@ class HistoryFold:
         recalled = tuple([turn + pinned for turn in kept.recalled]) if kept.recalled else ()
         messages = (*self._head, *kept.messages)
         return Window(messages, self._tools, first_turn, recalled, kept.summarise)
+
+
+class HistoryFold:
+    """One episode's history: apply its events in order, and ask for the window at any time."""
+
+    __slots__ = ("_dialect", "_is_new", "_windows")
+
+    def __init__(self, policy: HistoryPolicy, dialect: Dialect, briefing: Briefing) -> None:
+        self._dialect = dialect
+        self._windows = Windows(policy, dialect.opening(briefing), dialect.request_tools(briefing))
+        self._is_new = True
+
+    def apply(self, event: Event) -> None:
+        """Take the next event. Only steps add to a history, and summaries to some."""
+        if isinstance(event, StepTaken):
+            pins = self._is_new and self._dialect.pins(event)
+            self._is_new = False
+            self._windows.keep(self._dialect.turn(event), pins=pins)
+        elif isinstance(event, Summarised):
+            self._windows.summarised(summary_of(self._dialect, event))
+
+    def window(self) -> Window:
+        """What may be seen now; its flag says whether a step or a summary is asked for."""
+        return self._windows.window()
 
 
 def summary_of(dialect: Dialect, event: Summarised) -> str:

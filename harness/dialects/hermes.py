@@ -157,6 +157,11 @@ def _call(value: Any, name_of_call: str) -> AgentCall:
 
 
 def _system(briefing: Briefing) -> str:
+    return with_tools(preamble(briefing), briefing.tools)
+
+
+def with_tools(system: str, tools: Sequence[ToolSpec]) -> str:
+    """A system prompt, and behind it the tools and how they are called."""
     lines = [
         _json(
             {
@@ -168,16 +173,16 @@ def _system(briefing: Briefing) -> str:
                 },
             }
         ).decode()
-        for tool in briefing.tools
+        for tool in tools
     ]
-    tools = "\n".join(lines)
-    return f"""{preamble(briefing)}
+    listed = "\n".join(lines)
+    return f"""{system}
 
 # Tools
 
 These functions can be called, each described by one line of JSON within <tools></tools>:
 <tools>
-{tools}
+{listed}
 </tools>
 
 To call a function, write a JSON object with its name and arguments within <tool_call></tool_call>:

@@ -104,6 +104,7 @@ def shard(model: PreTrainedModel, processes: Processes, compute: ComputeSettings
     )
     for part in _parts(model):
         part.set_gradient_divide_factor(1.0)
+        part.set_force_sum_reduction_for_comms(True)  # or it is a product with 1, which gloo lacks
         part.set_requires_gradient_sync(False, recurse=False)
         part.set_reshard_after_backward(False, recurse=False)
 

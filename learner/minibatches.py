@@ -7,13 +7,11 @@ from learner.batch import Star
 
 def minibatches(stars: Sequence[Star], num: int) -> list[list[Star]]:
     """The stars of each update, in order, about as many trained tokens in each; as many updates as
-    are wanted and there are stars for. Raises ValueError where no token is trained.
+    are wanted and there are stars for.
 
     Example: stars of 10, 10, 20 and 30 trained tokens, 2 updates -> [[10, 10, 20], [30]]
     """
     total = sum(star.num_trained for star in stars)
-    if not total:
-        raise ValueError("a batch without trained tokens cannot be trained on")
     parts: list[list[Star]] = [[] for _ in range(num)]
     before = 0
     for star in stars:

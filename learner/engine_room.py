@@ -1,0 +1,100 @@
+"""The thread in which engines run.
+
+The event loop hands requests in and waits for them; it never waits for a computation. Between two
+steps the thread takes up what has come in and gives up what was cancelled, so every slot is soon
+free again.
+"""
+
+from contextlib import AsyncExitStack
+from queue import Empty, SimpleQueue
+from types import TracebackType
+from typing import Self
+
+import anyio
+import anyio.to_thread
+from anyio.from_thread import BlockingPortal
+
+from learner.engine import Engine, Request
+
+
+class _Order:
+    """A request on its way, and how the one who waits for it is told."""
+
+    __slots__ = ("done", "engine", "is_cancelled", "request")
+
+    def __init__(self, engine: Engine, request: Request) -> None:
+        self.engine = engine
+        self.request = request
+        self.done = anyio.Event()
+        self.is_cancelled = False
+
+
+class EngineRoom:
+    """Runs engines in a thread of its own, which its block owns.
+
+    What goes wrong in the thread stops the block with its traceback.
+    """
+
+    def __init__(self) -> None:
+        self._orders: SimpleQueue[_Order | None] = SimpleQueue()  # None: stop
+        self._stack = AsyncExitStack()
+        self._portal: BlockingPortal | None = None
+
+    async def __aenter__(self) -> Self:
+        await self._stack.__aenter__()
+        tasks = await self._stack.enter_async_context(anyio.create_task_group())
+        self._portal = await self._stack.enter_async_context(BlockingPortal())
+        tasks.start_soon(self._run)
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        exc: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._orders.put(None)
+        await self._stack.__aexit__(kind, exc, trace)
+
+    async def sample(self, engine: Engine, request: Request) -> None:
+        """Have the engine sample behind the request's prompt; returns when it is done."""
+        order = _Order(engine, request)
+        self._orders.put(order)
+        try:
+            await order.done.wait()
+        except BaseException:
+            order.is_cancelled = True
+            self._orders.put(order)
+            raise
+
+    async def _run(self) -> None:
+        await anyio.to_thread.run_sync(self._work, limiter=anyio.CapacityLimiter(1))
+
+    def _work(self) -> None:
+        """The thread's life: take orders in, step every engine that has some, tell who is done."""
+        orders: dict[Request, _Order] = {}
+        while True:
+            try:
+                order = self._orders.get(block=not orders)
+            except Empty:
+                self._step(orders)
+                continue
+            if order is None:
+                return
+            if not order.is_cancelled:
+                order.engine.add(order.request)
+                orders[order.request] = order
+            elif orders.pop(order.request, None):
+                order.engine.cancel(order.request)
+
+    def _step(self, orders: dict[Request, _Order]) -> None:
+        engines = dict.fromkeys(order.engine for order in orders.values())
+        done = [orders.pop(request) for engine in engines for request in engine.step()]
+        if done:
+            assert self._portal is not None
+            self._portal.start_task_soon(_tell, done)
+
+
+def _tell(done: list[_Order]) -> None:
+    for order in done:
+        order.done.set()

@@ -1,0 +1,217 @@
+"""Policy `local`: a transformers model in process, for machines without a model server.
+
+New weights are taken while it plays. Replies are stamped with the version that sampled them, and
+each is sampled by one version from its first token to its last. With `switch = "episode"` an agent
+keeps the weights that it began with; with `"step"` its next reply is by the newest.
+"""
+
+import weakref
+from collections.abc import Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Literal, Self
+
+import anyio.to_thread
+import msgspec
+
+from harness.card import read_card
+from harness.chat_template import read_config
+from harness.chat_tokens import ChatTokens
+from harness.config import Settings
+from harness.errors import SettingsError
+from harness.policies.base import Assignment
+from harness.policies.token_agent import Generated, Sampling, TokenAgent
+from learner.engine import Engine, Request
+from learner.engine_room import EngineRoom
+from learner.errors import ModelError
+from learner.model import open_model
+from learner.settings import ComputeSettings
+
+FIRST = "v0"  # the version of weights that do not say which they are
+
+
+class LocalSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """How the model is run."""
+
+    model: str  # a Hugging Face directory
+    sampling: Sampling = Sampling()
+    switch: Literal["episode", "step"] = "episode"  # when agents take new weights
+    max_live: int = 128  # requests that are computed side by side
+    cache_mb: int = 256  # for prompts that may come again, of each version
+    compute: ComputeSettings = ComputeSettings()  # device and dtype
+
+
+class _Weights:
+    """One version: its engine, and how many agents or requests need it."""
+
+    __slots__ = ("engine", "folder", "num_users", "version")
+
+    def __init__(self, version: str, folder: Path, engine: Engine) -> None:
+        self.version = version
+        self.folder = folder
+        self.engine = engine
+        self.num_users = 0
+
+
+class LocalPolicy:
+    """The policy. An async context manager that owns the model and the thread it runs in.
+
+    Raises SettingsError for a folder that cannot be used.
+    """
+
+    def __init__(self, settings: LocalSettings) -> None:
+        self._settings = settings
+        self._folder = Path(settings.model)
+        self.chat = ChatTokens.open(self._folder)
+        self._context = _context(self._folder)
+        self._room = EngineRoom()
+        self._versions: list[_Weights] = []  # those in use; the last is the newest
+        self._counts = dict.fromkeys(("requests", "prompt_tokens", "cached_tokens"), 0.0)
+        self._counts |= {"completion_tokens": 0.0, "versions": 0.0}
+
+    @property
+    def name(self) -> str:
+        """As in `local:start`: the name of the model's folder."""
+        return f"local:{self._folder.resolve().name}"
+
+    @property
+    def version(self) -> str:
+        """Of the newest weights."""
+        return self._versions[-1].version
+
+    def agent(self, assignment: Assignment) -> TokenAgent:
+        """An agent for one episode."""
+        player = _Player(self, self._versions[-1] if self._settings.switch == "episode" else None)
+        return TokenAgent(
+            player,
+            self.chat,
+            self._settings.sampling,
+            context=self._context,
+            episode_seed=assignment.seed,
+        )
+
+    def statistics(self) -> dict[str, float]:
+        """Counts since the start: requests, prompt_tokens, cached_tokens (of the prompts'),
+        completion_tokens, versions (of weights that were taken)."""
+        return dict(self._counts)
+
+    async def take(self, version: str, folder: Path) -> None:
+        """Sample with these weights from now on, as `switch` says.
+
+        Raises ModelError where the folder's model cannot be opened: the weights stay as they are.
+        """
+        newest = self._versions[-1] if self._versions else None
+        if newest is not None and newest.folder == folder:
+            engine = newest.engine  # the same weights under another name
+        else:
+            engine = await anyio.to_thread.run_sync(self._opened, folder)
+        self._versions.append(_Weights(version, folder, engine))
+        self._counts["versions"] += 1
+        self._drop_unused()
+
+    async def __aenter__(self) -> Self:
+        card = read_card(self._folder)
+        try:
+            await self.take(card.version if card else FIRST, self._folder)
+        except ModelError as exc:
+            raise SettingsError(f"model: {exc}") from exc
+        await self._room.__aenter__()
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        exc: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self._room.__aexit__(kind, exc, trace)
+
+    async def sampled(self, weights: _Weights | None, request: Request) -> Generated:
+        """What these weights (None: the newest) sample for a request."""
+        used = weights or self._versions[-1]
+        used.num_users += 1
+        try:
+            await self._room.sample(used.engine, request)
+        finally:
+            self._let_go(used)
+        self._counts["requests"] += 1
+        self._counts["prompt_tokens"] += len(request.prompt)
+        self._counts["cached_tokens"] += request.cached
+        self._counts["completion_tokens"] += len(request.tokens)
+        return request.generated(finish=used.engine.finish_of(request), weights=used.version)
+
+    def _hold(self, weights: _Weights, holder: object) -> None:
+        """Keep a version for as long as the holder lives."""
+        weights.num_users += 1
+        weakref.finalize(holder, self._let_go, weights).atexit = False
+
+    def _let_go(self, weights: _Weights) -> None:
+        weights.num_users -= 1
+        self._drop_unused()
+
+    def _drop_unused(self) -> None:
+        newest = self._versions[-1]
+        self._versions = [one for one in self._versions if one.num_users or one is newest]
+
+    def _opened(self, folder: Path) -> Engine:
+        settings = self._settings
+        return Engine(
+            open_model(folder, settings.compute),
+            end_ids=self.chat.end_ids,
+            max_live=settings.max_live,
+            cache_bytes=settings.cache_mb * 2**20,
+        )
+
+
+class _Player:
+    """The backend of one agent, which holds its weights."""
+
+    __slots__ = ("__weakref__", "_policy", "_weights")
+
+    def __init__(self, policy: LocalPolicy, weights: _Weights | None) -> None:
+        self._policy = policy
+        self._weights = weights
+        if weights is not None:
+            policy._hold(weights, self)
+
+    async def generate(
+        self,
+        prompt_ids: Sequence[int],
+        *,
+        max_tokens: int,
+        temperature: float,
+        top_p: float,
+        seed: int,
+    ) -> Generated:
+        """Sample behind the prompt."""
+        request = Request(
+            prompt_ids, max_tokens=max_tokens, temperature=temperature, top_p=top_p, seed=seed
+        )
+        return await self._policy.sampled(self._weights, request)
+
+
+def local_policy(
+    settings: Settings,
+    *,
+    switch: Literal["episode", "step"] = "episode",
+    compute: ComputeSettings | None = None,
+) -> LocalPolicy:
+    """The policy of a run's settings; where they name no sampling, tokens are drawn as the model
+    has them. Raises SettingsError."""
+    sampling = Sampling(
+        1.0 if settings.temperature is None else settings.temperature,
+        1.0 if settings.top_p is None else settings.top_p,
+        settings.max_tokens,
+        settings.seed,
+    )
+    return LocalPolicy(
+        LocalSettings(settings.model, sampling, switch, compute=compute or ComputeSettings())
+    )
+
+
+def _context(folder: Path) -> int:
+    """How many tokens the model takes. Raises SettingsError."""
+    told = read_config(folder / "config.json").get("max_position_embeddings")
+    if not isinstance(told, int):
+        raise SettingsError(f"{folder / 'config.json'}: it has no max_position_embeddings")
+    return told

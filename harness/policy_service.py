@@ -9,71 +9,49 @@ that differs from the training is possible, and told loudly with every reply.
 from collections.abc import Callable
 from secrets import randbits
 
-import msgspec
-import structlog
-
-from harness.card import PolicyCard, misfits
+from harness.card import PolicyCard
 from harness.chat_tokens import ChatTokens
 from harness.conversations import Conversation, NotServed
-from harness.dialects.base import Dialect
-from harness.dialects.choose import dialect_of
 from harness.errors import ContextLengthError, SettingsError
-from harness.history import parse_history
-from harness.history_base import HistoryPolicy
 from harness.messages import Reply, Usage, Window
 from harness.policies.token_agent import Generated, Sampling, TokenBackend, reply_seed
+from harness.policy_uses import Use, Uses
 from harness.policy_wire import Answered, Asked
 from harness.reply_memory import Memory
 from harness.tokens import packed
-
-_MOST_USES = 64  # other uses that clients may ask for, remembered
-_log = structlog.get_logger(__name__)
-
-
-class Use(msgspec.Struct, frozen=True):
-    """Under what a checkpoint is used."""
-
-    history: HistoryPolicy
-    dialect: Dialect
-    warnings: tuple[str, ...]  # in what it differs from the training, a sentence each
 
 
 class PolicyService:
     """One checkpoint, served. Shared by all requests; owns nothing that must be closed.
 
-    `history` and `dialect` empty: those of the card. Raises SettingsError where neither says.
+    `context` is how many tokens the model takes, prompt and reply together; `seeds` gives those of
+    requests that bring none.
     """
 
     def __init__(
         self,
+        name: str,
         backend: TokenBackend,
         chat: ChatTokens,
-        card: PolicyCard | None,
+        uses: Uses,
+        sampling: Sampling,
         *,
-        name: str,
         context: int,
-        history: str = "",
-        dialect: str = "",
-        sampling: Sampling | None = None,
         seeds: Callable[[], int] = lambda: randbits(48),
     ) -> None:
-        self._backend = backend
-        self._chat = chat
-        self._card = card
         self.name = name
         self.context = context
-        self._sampling = sampling or sampling_of(card)
-        self._seeds = seeds  # for requests that bring none
+        self._backend = backend
+        self._chat = chat
+        self._uses = uses
+        self._sampling = sampling
+        self._seeds = seeds
         self._memory = Memory()
-        self._uses: dict[tuple[str, str], Use] = {}
-        self._history = history or (card.history if card else "")
-        self._dialect = dialect or (card.dialect if card else "")
-        if not self._history or not self._dialect:
-            raise SettingsError(
-                f"{name} has no card (rehearsal.json) that tells what it was trained under: name"
-                " --history and --dialect"
-            )
-        self.use = self._use(self._history, self._dialect)
+
+    @property
+    def use(self) -> Use:
+        """Under what it is used unless a client asks for other."""
+        return self._uses.usual
 
     def statistics(self) -> dict[str, int]:
         """Counts of what is held."""
@@ -147,41 +125,10 @@ class PolicyService:
         )
 
     def _use_of(self, asked: Asked) -> Use:
-        """What the client wants, or the server's own."""
-        wanted = asked.wanted
-        if not wanted.history and not wanted.dialect:
-            return self.use
         try:
-            return self._use(wanted.history or self._history, wanted.dialect or self._dialect)
+            return self._uses.of(asked.wanted.history, asked.wanted.dialect)
         except SettingsError as exc:
             raise NotServed(f"rehearsal: {exc}") from exc
-
-    def _use(self, history: str, dialect: str) -> Use:
-        known = self._uses.get((history, dialect))
-        if known is not None:
-            return known
-        policy, spoken = self._policy(history), dialect_of(dialect)
-        found: list[str] = []
-        if self._card is not None:
-            found = misfits(
-                self._card, history=policy.spec, fingerprint=policy.fingerprint, dialect=dialect
-            )
-        for misfit in found:
-            _log.warning("misaligned", model=self.name, why=misfit)
-        if len(self._uses) >= _MOST_USES:
-            self._uses.clear()
-        use = self._uses[history, dialect] = Use(policy, spoken, tuple(found))
-        return use
-
-    def _policy(self, history: str) -> HistoryPolicy:
-        """The history policy of a setting, counting tokens as the training did where it counts."""
-        by_bytes = parse_history(history)
-        if self._card is not None and self._card.fingerprint == by_bytes.fingerprint:
-            return by_bytes
-        by_tokens = parse_history(history, self._chat)
-        if self._card is not None and self._card.fingerprint == by_tokens.fingerprint:
-            return by_tokens
-        return by_bytes
 
 
 def sampling_of(card: PolicyCard | None) -> Sampling:

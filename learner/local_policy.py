@@ -20,7 +20,7 @@ from harness.chat_tokens import ChatTokens
 from harness.config import Settings
 from harness.errors import SettingsError
 from harness.policies.base import Assignment
-from harness.policies.token_agent import Generated, Sampling, TokenAgent
+from harness.policies.token_agent import Generated, Sampling, TokenAgent, TokenBackend
 from learner.engine import Engine, Request
 from learner.engine_room import EngineRoom
 from learner.errors import ModelError
@@ -89,6 +89,15 @@ class LocalPolicy:
             context=self._context,
             episode_seed=assignment.seed,
         )
+
+    @property
+    def context(self) -> int:
+        """Tokens that prompt and reply may have together."""
+        return self._context
+
+    def backend(self) -> TokenBackend:
+        """Samples by the newest weights, for those who render windows themselves."""
+        return _Player(self, None)
 
     def statistics(self) -> dict[str, float]:
         """Counts since the start: requests, prompt_tokens, cached_tokens (of the prompts'),

@@ -28,6 +28,7 @@ from harness.policies.vllm_weights import Pause, VllmWeights
 
 _LOOK_S = 0.02  # seconds between two looks whether what is waited for has ended
 _UNLABELLED = "default"  # vLLM's label of the weights that it was started with
+_FIRST = "v0"  # ours of them, where they have no card
 
 
 class VllmPolicy:
@@ -70,7 +71,7 @@ class VllmPolicy:
 
     @property
     def version(self) -> str:
-        """Of the weights that answer now; empty: not known."""
+        """Of the weights that answer now."""
         return self._version
 
     def agent(self, assignment: Assignment) -> TokenAgent:
@@ -156,7 +157,7 @@ class VllmPolicy:
         return msgspec.structs.replace(generated, weights=version)
 
     async def _label(self) -> str:
-        """The version of the server's weights, as far as it can be known."""
+        """The version of the server's weights; of those that do not say it, the first."""
         try:
             label = await self._weights.version()
         except SettingsError:  # it takes no new weights, and tells no label
@@ -164,7 +165,7 @@ class VllmPolicy:
         if label != _UNLABELLED:
             return label
         card = read_card(self._folder)
-        return "" if card is None else card.version
+        return _FIRST if card is None else card.version
 
 
 class _Seat:

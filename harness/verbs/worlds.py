@@ -202,7 +202,7 @@ def serve_command(
     **flags: Any,
 ) -> None:
     """Serve worlds over MCP: each lease has an endpoint of its own."""
-    host, port = _address(http)
+    host, port = address(http)
     given = {
         "host": host,
         "port": port,
@@ -257,7 +257,8 @@ def _server() -> Any:
         ) from exc
 
 
-def _address(text: str | None) -> tuple[str | None, int | None]:
+def address(text: str | None) -> tuple[str | None, int | None]:
+    """Host and port of `--http`. Raises SettingsError."""
     if text is None:
         return None, None
     host, _, port = text.rpartition(":")

@@ -1,0 +1,81 @@
+"""The verb `train`."""
+
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import click
+import msgspec
+
+from harness.errors import SettingsError
+from harness.verbs.flags import JSON, console_of, write_json
+from harness.verbs.roof import Roof
+from learner.errors import ConfigError
+from learner.run_settings import runs_of
+from learner.settings import TrainSettings
+from learner.train_file import read_settings
+
+
+@click.command("train")
+@click.argument("config", type=click.Path(path_type=Path))
+@click.option("-o", "--output", type=click.Path(path_type=Path), help="The run's folder.")
+@click.option("--resume", is_flag=True, help="Go on with the run in the folder.")
+@click.option("--dry-run", is_flag=True, help="Print the resolved settings and stop.")
+@click.option(
+    "--misaligned",
+    is_flag=True,
+    help="Learn from logs of another history policy or dialect, under the run's own.",
+)
+@JSON
+@click.pass_obj
+def train_command(
+    roof: Roof,
+    /,
+    config: Path,
+    output: Path | None,
+    resume: bool,
+    dry_run: bool,
+    misaligned: bool,
+    json_file: str | None,
+) -> None:
+    """Train a model on its own rollouts, or on the logs of finished runs."""
+    settings = read_settings(config)
+    if misaligned:
+        data = msgspec.structs.replace(settings.data, misaligned=True)
+        settings = msgspec.structs.replace(settings, data=data)
+    try:
+        runs = runs_of(settings)
+    except ConfigError as exc:
+        raise ConfigError(f"{config}: {exc}") from exc
+    training = _module("learner.training")
+    if dry_run:
+        click.echo(_module("learner.train_folder").described(settings).decode(), nl=False)
+        return
+    folder = output or _fresh_folder(settings)
+    console = console_of("-")
+    given = training.Given(roof.court_of, training.player_of(settings), console)
+    report = training.train(settings, runs, folder, given, resume=resume)
+    if report is None:
+        return
+    told = console_of(json_file)
+    told.print(f"run folder {folder}", highlight=False)
+    _module("learner.train_report").render(report, told)
+    write_json(report, json_file)
+
+
+def _module(name: str) -> Any:
+    """A module that needs the learner's libraries, which take seconds to import."""
+    try:
+        return import_module(name)
+    except ModuleNotFoundError as exc:
+        raise SettingsError(
+            f"train needs the package {exc.name}: pip install 'rehearsal[train]'"
+        ) from exc
+
+
+def _fresh_folder(settings: TrainSettings) -> Path:
+    """runs/train-<model>-<number>, the first that is not there yet."""
+    name, number = Path(settings.model).name or "model", 1
+    while (folder := Path("runs") / f"train-{name}-{number}").exists():
+        number += 1
+    return folder

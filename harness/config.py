@@ -23,7 +23,9 @@ from scenarios.faults import field_of
 from scenarios.format import Seeding
 
 _JUDGE = JudgeSettings()
-PolicyName = Literal["oracle", "mutant", "random", "noop", "scripted", "openai", "local", "replay"]
+PolicyName = Literal[
+    "oracle", "mutant", "random", "noop", "scripted", "openai", "vllm", "local", "replay"
+]
 
 
 class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -69,7 +71,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     think: str = ""  # seconds, as in "1:5"; empty: none
     script: str = ""  # the file of policy `scripted`
     replay: str = ""  # the run folder whose replies policy `replay` says again
-    model: str = ""  # a model's name at its server; of policy `local` a Hugging Face directory
+    model: str = ""  # a model's name at its server; of `local` and `vllm` its Hugging Face folder
     tokens: str = ""  # a Hugging Face directory whose tokens other policies' replies are logged in
     base_url: str = ""  # empty: OPENAI_BASE_URL, else OpenAI's
     client: Literal["lean", "package"] = "lean"
@@ -277,5 +279,7 @@ def _check(settings: Settings) -> None:
         raise SettingsError("replay: policy 'replay' needs the folder of a run")
     if settings.policy == "openai" and not settings.model:
         raise SettingsError("model: policy 'openai' needs the name of a model")
-    if settings.policy == "local" and not settings.model:
-        raise SettingsError("model: policy 'local' needs a Hugging Face directory")
+    if settings.policy in ("local", "vllm") and not settings.model:
+        raise SettingsError(f"model: policy {settings.policy!r} needs a Hugging Face directory")
+    if settings.tokens and settings.policy in ("local", "vllm"):
+        raise SettingsError(f"tokens: policy {settings.policy!r} tells those of its own model")

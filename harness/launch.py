@@ -22,8 +22,7 @@ from envpool.pool import Pool
 from envpool.workers.pool import WorkerSettings
 from harness.allow_list import read_allow_list
 from harness.card import misfits, read_card
-from harness.config import Settings, log_id_of, saved, stops_with_world, think_range
-from harness.dialects.base import Dialect
+from harness.config import Settings, log_id_of, saved, stops_with_world
 from harness.dialects.choose import dialect_of
 from harness.dialects.rules import FormatSettings
 from harness.episode import Limits
@@ -35,15 +34,8 @@ from harness.meters import Meters
 from harness.mqtt import MqttLink
 from harness.mqtt_settings import broker_of
 from harness.plan import EpisodePlan, chosen_tasks, plan_of
-from harness.policies.base import OpenPolicy, Policy
-from harness.policies.mutants import MutantPolicy
-from harness.policies.noop import NoopPolicy
-from harness.policies.openai import OpenAIPolicy, OpenAISettings
-from harness.policies.oracle import OraclePolicy
-from harness.policies.random_calls import RandomPolicy
-from harness.policies.replayed import ReplayedPolicy
-from harness.policies.scripted import ScriptedPolicy
-from harness.policies.think import ThinkPolicy
+from harness.players import LocalOf, open_policy, policy_of
+from harness.policies.base import OpenPolicy
 from harness.process import allow_many_files, run
 from harness.session import Court, Link, Parts, run_session
 from harness.store import LOG_NAME, write_atomically
@@ -57,7 +49,6 @@ from scenarios.format import Scenario, Task
 CourtOf = Callable[
     [PlacedPool, Sequence[Scenario], Path, float], AbstractAsyncContextManager[Court]
 ]
-LocalOf = Callable[[Settings], OpenPolicy]  # makes policy `local`
 After = Callable[[PlacedPool, Meters], Awaitable[Any]]  # what is done while the pool is still open
 
 
@@ -87,9 +78,7 @@ def launch(
     if (folder / LOG_NAME).exists() and not resume:
         raise LogError(f"{folder}: there is a run already; --resume goes on, or name another")
     tasks, plans = planned(settings)
-    client = _open_policy(settings, local)
-    if isinstance(client, ReplayedPolicy):
-        client.require([(plan.scenario.name, plan.task.id) for plan in plans])
+    client = open_policy(settings, plans, local)
     if settings.bus:
         broker_of(msgspec.structs.replace(settings.mqtt, url=settings.bus))  # before any file is
     is_new = not folder.exists()
@@ -99,7 +88,7 @@ def launch(
     try:
         launched: Launched = run(launching.launch)
     except Exception:
-        if is_new and folder.exists() and not _has_episodes(folder):
+        if is_new and folder.exists() and not has_episodes(folder):
             rmtree(folder)
         raise
     return launched
@@ -287,9 +276,7 @@ async def _parts(
     court: Court | None,
 ) -> Parts:
     dialect = dialect_of(settings.dialect, mend=settings.format_rules != "awm")
-    policy: Policy = client or await _player(settings, dialect, pool, tasks)
-    if settings.think:
-        policy = ThinkPolicy(policy, *think_range(settings.think), settings.seed)
+    policy = await policy_of(settings, client, dialect, pool, tasks)
     return Parts(
         pool=pool,
         policy=policy,
@@ -333,75 +320,12 @@ def _spent(folder: Path) -> float:
         return sum(row.judging.cost_usd or 0.0 for row in reader.episodes())
 
 
-def _has_episodes(folder: Path) -> bool:
+def has_episodes(folder: Path) -> bool:
+    """Whether the folder has the log of a run in which anything happened."""
     if not (folder / LOG_NAME).exists():
         return False
     with open_reader(folder) as reader:
         return bool(reader.records_after(0, limit=1))
-
-
-def _open_policy(settings: Settings, local: LocalOf | None) -> OpenPolicy | None:
-    """The policies that hold something while they play; None: the settings name another."""
-    if settings.policy == "openai":
-        return _openai(settings)
-    if settings.policy == "local":
-        if local is None:
-            raise SettingsError("policy: 'local' cannot be had here")
-        return local(settings)
-    if settings.policy == "replay":
-        return ReplayedPolicy(Path(settings.replay), settings.dialect)
-    return None
-
-
-def _openai(settings: Settings) -> OpenAIPolicy:
-    return OpenAIPolicy(
-        OpenAISettings(
-            model=settings.model,
-            base_url=settings.base_url or None,
-            temperature=settings.temperature,
-            top_p=settings.top_p,
-            max_tokens=settings.max_tokens,
-            seed=settings.seed,
-            timeout_s=settings.request_timeout,
-            max_attempts=settings.max_attempts,
-            concurrency=settings.concurrency,
-            client=settings.client,
-        )
-    )
-
-
-async def _player(
-    settings: Settings,
-    dialect: Dialect,
-    pool: PlacedPool,
-    tasks: Sequence[tuple[Scenario, Task]],
-) -> Policy:
-    """The policies that play what somebody wrote down."""
-    if settings.policy == "oracle":
-        return OraclePolicy(dialect)
-    if settings.policy == "noop":
-        return NoopPolicy(dialect)
-    if settings.policy == "random":
-        return RandomPolicy(dialect)
-    if settings.policy == "mutant":
-        return MutantPolicy(dialect, await _writes_of(pool, tasks))
-    script = ScriptedPolicy(Path(settings.script), dialect)
-    script.require([(scenario.name, task.id) for scenario, task in tasks])
-    return script
-
-
-async def _writes_of(
-    pool: PlacedPool, tasks: Sequence[tuple[Scenario, Task]]
-) -> Callable[[Scenario, Task], list[bool]]:
-    """Which calls of each oracle change rows, found by making them once."""
-    known: dict[tuple[str, str], list[bool]] = {}
-    for scenario, task in tasks:
-        async with pool.lease(scenario, task) as env:
-            known[scenario.digest, task.id] = [
-                bool((await env.call(call.name, call.arguments, f"c{index}-0")).changes)
-                for index, call in enumerate(task.oracle)
-            ]
-    return lambda scenario, task: known[scenario.digest, task.id]
 
 
 def _link(settings: Settings, folder: Path, episodes: int) -> Link:

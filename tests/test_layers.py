@@ -85,6 +85,7 @@ LATE = {
     ("harness.launch", "envpool.mcp_in"),
     ("harness.launch", "envpool.mcp_link"),
     ("harness.launch", "envpool.remote.client"),
+    ("harness.players", "harness.token_players"),
     ("harness.policies.chat_client", "harness.policies.openai_package"),
     ("harness.verbs.worlds", "envpool.remote.server"),
     ("judge.verbs.report", "judge.catalogue_charts"),

@@ -7,7 +7,8 @@ are in float32 always. Dropout is off: log-probabilities must be those of the sa
 """
 
 import shutil
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -34,25 +35,24 @@ def open_model(folder: Path, compute: ComputeSettings) -> PreTrainedModel:
 
     Raises ModelError for a folder that holds none, or one that cannot be trained here.
     """
-    logging.disable_progress_bar()  # type: ignore[no-untyped-call]
     _check_files(folder)
     try:
-        config = AutoConfig.from_pretrained(folder, local_files_only=True)
-        if getattr(config, "attention_dropout", 0):
-            config.attention_dropout = 0.0
-        opened: Any = AutoModelForCausalLM.from_pretrained(
-            folder,
-            config=config,
-            dtype=torch.float32,
-            local_files_only=True,
-            output_loading_info=True,
-        )
+        with _quiet():
+            config = AutoConfig.from_pretrained(folder, local_files_only=True)
+            if getattr(config, "attention_dropout", 0):
+                config.attention_dropout = 0.0
+            opened: Any = AutoModelForCausalLM.from_pretrained(
+                folder,
+                config=config,
+                dtype=torch.float32,
+                local_files_only=True,
+                ignore_mismatched_sizes=True,
+                output_loading_info=True,
+            )
     except (OSError, ValueError, RuntimeError, SafetensorError) as exc:
         raise ModelError(f"{folder}: its model cannot be opened: {reason(exc)}") from exc
     model, info = opened
-    # transformers fills what is missing with random numbers, and warns.
-    if lacking := sorted(info["missing_keys"]) or sorted(info["mismatched_keys"]):
-        raise ModelError(f"{folder}: its weights lack {lacking[0]} (and {len(lacking) - 1} more)")
+    _check_weights(folder, **info)
     return _ready(model, folder, compute)
 
 
@@ -76,9 +76,8 @@ def publish(
     Readers see all of it or none. Raises CheckpointError, also for a folder that is there already.
     """
     with written_whole(folder) as partial:
-        model.save_pretrained(
-            partial, state_dict={name: weight.to(dtype) for name, weight in weights.items()}
-        )
+        with _quiet():
+            model.save_pretrained(partial, state_dict=_stored(model, weights, dtype))
         _set_dtype(partial / "config.json", dtype)
         for path in start.iterdir():
             taken_over = path.is_file() and not path.name.endswith(_WEIGHTS)
@@ -121,12 +120,44 @@ def _autocast(model: PreTrainedModel) -> None:
     decoder.forward = torch.autocast(model.device.type, torch.bfloat16)(decoder.forward)
 
 
+def _stored(
+    model: nn.Module, weights: Mapping[str, Tensor], dtype: torch.dtype
+) -> dict[str, Tensor]:
+    """The weights as they are stored, each once: a tied head is not stored beside embeddings."""
+    everywhere = {name for name, _ in model.named_parameters(remove_duplicate=False)}
+    tied = everywhere - {name for name, _ in model.named_parameters()}
+    return {name: weight.to(dtype) for name, weight in weights.items() if name not in tied}
+
+
 def _check_files(folder: Path) -> None:
     if not folder.is_dir():
         raise ModelError(f"{folder}: there is no such folder, so there is no model to train")
     for name in ("config.json", *_TOKENIZER):
         if not (folder / name).is_file():
             raise ModelError(f"{folder}: it has no {name}, so it is no Hugging Face directory")
+
+
+def _check_weights(
+    folder: Path, missing_keys: set[str], mismatched_keys: set[tuple[str, Any, Any]], **_: Any
+) -> None:
+    """transformers fills what is missing or of another shape with random numbers, and warns."""
+    for name in sorted(missing_keys):
+        raise ModelError(f"{folder}: its weights lack {name} (and {len(missing_keys) - 1} more)")
+    for name, found, wanted in sorted(mismatched_keys):
+        shapes = f"the shape {list(found)}, by config.json it would have {list(wanted)}"
+        raise ModelError(f"{folder}: its weight {name} has {shapes}")
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Within it transformers neither draws progress bars nor warns of what is checked here."""
+    before = logging.get_verbosity()
+    logging.disable_progress_bar()  # type: ignore[no-untyped-call]
+    logging.set_verbosity_error()  # type: ignore[no-untyped-call]
+    try:
+        yield
+    finally:
+        logging.set_verbosity(before)
 
 
 def _set_dtype(path: Path, dtype: torch.dtype) -> None:

@@ -93,11 +93,11 @@ def read_metrics(folder: Path) -> list[dict[str, Any]]:
 
 
 def _forget(path: Path, after: int) -> None:
-    """Drop the lines of steps that come after `after`, and what is no whole line."""
+    """Drop the lines of steps that come after `after` (0: all), and what is no whole line."""
     if not path.exists():
         return
     data = path.read_bytes()
-    kept = b"".join(line for figures, line in _lines(data) if figures["step"] <= after)
+    kept = b"".join(line for figures, line in _lines(data) if after and figures["step"] <= after)
     if kept != data:
         write_atomically(path, kept)
 

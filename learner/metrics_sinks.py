@@ -95,8 +95,8 @@ class TensorBoard:
     """Event files in a folder. Events of steps that are made again are purged by the reader."""
 
     def __init__(self, package: Any, folder: Path, *, after: int) -> None:
-        purge = after + 1 if after else None
-        self._writer = package.SummaryWriter(str(folder), purge_step=purge)
+        # A run that begins may have begun before, and told of the time before its first step.
+        self._writer = package.SummaryWriter(str(folder), purge_step=after + 1 if after else 0)
 
     def write(self, step: int, numbers: Mapping[str, float]) -> None:
         for name, value in numbers.items():

@@ -16,7 +16,7 @@ _SHOWN = {
     "mismatch_k3": "mismatch {:.1e}",
     "tokens_per_second": "{:,.0f} tokens/s",
     "shared": "{:.0%} shared",  # tokens that were not computed again
-    "waits": "{} waits",  # the trainer or the rollouts
+    "waits": "waiting: {}",  # the trainer or the rollouts
 }
 
 
@@ -65,7 +65,7 @@ def described(values: Mapping[str, Value]) -> str:
     """A step's figures in words.
 
     Example: {"reward": 0.53, "waits": "the trainer", "lr": 1e-6}
-             -> "reward 0.530, the trainer waits"
+             -> "reward 0.530, waiting: the trainer"
     """
     return ", ".join(
         words.format(values[name]) for name, words in _SHOWN.items() if values.get(name) is not None

@@ -112,6 +112,7 @@ def check(settings: TrainSettings) -> None:
             f"cannot be split into {settings.optimizer.minibatches}"
         )
     _check_groups(settings)
+    _check_sampling(settings)
 
 
 def _check_groups(settings: TrainSettings) -> None:
@@ -134,6 +135,19 @@ def _check_groups(settings: TrainSettings) -> None:
             f"rollouts.group_size: advantage {loss.advantage!r} compares episodes of one task, "
             f"so it must be at least 2, not {size}"
         )
+
+
+def _check_sampling(settings: TrainSettings) -> None:
+    """Whether rollouts sample from what is trained."""
+    if settings.data.logs or settings.loss.policy == "likelihood":
+        return
+    for name in ("temperature", "top_p"):
+        value = settings.rollouts.get(name, 1.0)
+        if value != 1.0:
+            raise ConfigError(
+                f"rollouts.{name}: what is trained is the model's own distribution, "
+                f"so it must be 1, not {value}"
+            )
 
 
 def _value(settings: TrainSettings, field: str) -> Any:

@@ -83,11 +83,18 @@ def moved() -> Tensor:
 def test_a_ratio_is_clipped_on_the_side_that_its_advantage_pushes_it_to() -> None:
     """Of positive advantage at 1.28, of negative at 0.8; there the gradient is 0."""
     tokens = batch(moved(), ADVANTAGES, old=OLD)
-    losses, measures = Clip(low=0.2, high=0.28)(tokens)
+    losses, _ = Clip(low=0.2, high=0.28)(tokens)
     same(losses, vector(-1.0, 2.4, -1.28, 0.8, 1.5, -1.4))
     same(gradient(losses.sum(), tokens.logprobs), vector(-1.0, 2.4, 0.0, 0.0, 1.5, -1.4))
-    shares = finished(numbers(measures))
-    assert shares == pytest.approx({"clipped_low": 1 / 6, "clipped_high": 1 / 6})
+
+
+def test_only_tokens_without_a_gradient_count_as_clipped() -> None:
+    """Two of eight below, three above; one each is on its way back."""
+    ratios = vector(0.5, 0.5, 0.5, 2.0, 2.0, 2.0, 2.0, 1.0)
+    advantages = vector(-1.0, -1.0, 1.0, 1.0, 1.0, 1.0, -1.0, 1.0)
+    old = torch.full_like(ratios, -3.0)
+    found = measured(Clip(low=0.2, high=0.28), batch(old + ratios.log(), advantages, old=old))
+    assert found == {"clipped_low": 2 / 8, "clipped_high": 3 / 8}
 
 
 def test_cispo_bounds_the_weight_and_silences_no_token() -> None:
@@ -410,8 +417,8 @@ def test_a_loss_is_chosen_with_its_own_bounds(settings: LossSettings, loss: Poli
         moved(),
         ADVANTAGES,
         old=OLD,
-        steps=[0, 0, 1, 1, 2, 2],
-        episode_log_ratios=torch.full_like(OLD, 0.1),
+        steps=[0, 0, 1, 2, 1, 0],
+        episode_log_ratios=vector(0.1, 0.1, 0.1, -0.1, -0.1, -0.1),
     )
     same(loss_of(settings)(tokens)[0], loss(tokens)[0])
 

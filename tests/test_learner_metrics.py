@@ -67,13 +67,16 @@ def test_sinks_get_the_finite_numbers_and_are_closed(tmp_path: Path) -> None:
     assert (sink.closed, other.closed) == (True, True)
 
 
-def test_a_run_that_goes_on_drops_the_steps_that_it_makes_again(tmp_path: Path) -> None:
+@pytest.mark.parametrize("cut_off", [b'{"step":5,"lo', b'{"step":5,"loss":5.0}'])
+def test_a_run_that_goes_on_drops_the_steps_that_it_makes_again(
+    tmp_path: Path, cut_off: bytes
+) -> None:
     """Those after the checkpoint, and a line that was cut off by the kill."""
     with Metrics(tmp_path) as metrics:
         for step in range(1, 5):
             metrics.write(step, {"loss": float(step)})
     path = tmp_path / "metrics.jsonl"
-    path.write_bytes(path.read_bytes() + b'{"step":5,"lo')
+    path.write_bytes(path.read_bytes() + cut_off)
     assert [figures["step"] for figures in read_metrics(tmp_path)] == [1, 2, 3, 4]
     with Metrics(tmp_path, after=2) as metrics:
         metrics.write(3, {"loss": 30.0})
@@ -85,11 +88,12 @@ def test_a_run_that_goes_on_drops_the_steps_that_it_makes_again(tmp_path: Path) 
 
 
 def test_a_run_that_begins_again_keeps_nothing(tmp_path: Path) -> None:
-    """It was killed before its first checkpoint."""
-    with Metrics(tmp_path) as metrics:
-        metrics.write(1, {"loss": 1.0})
-    with Metrics(tmp_path):
-        assert read_metrics(tmp_path) == []
+    """It was killed before its first checkpoint; what was told before the first step goes, too."""
+    for value in (1.0, 2.0):
+        with open_metrics(tmp_path, settings(MetricSettings())) as metrics:
+            metrics.write(0, {"evaluation/reward": value})
+    assert read_metrics(tmp_path) == [{"step": 0, "evaluation/reward": 2.0}]
+    assert shown_by_tensorboard(tmp_path) == {"evaluation/reward": [(0, 2.0)]}
 
 
 @contextmanager
@@ -268,7 +272,7 @@ FIGURES = {
 }
 SAID = (
     "reward 0.530, pass 41.2%, entropy 0.810, mismatch 1.5e-06, 12,346 tokens/s, 74% shared, "
-    "the trainer waits"
+    "waiting: the trainer"
 )
 
 

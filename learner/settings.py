@@ -51,6 +51,7 @@ class LossSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     gspo_high: float = 4e-4
     tv_bound: float = 0.2
     mismatch: Literal["off", "token", "step"] = "token"  # truncated importance sampling
+    # of tokens, or of steps as wholes
     mismatch_cap: float = 2.0
     kl: float = 0.0  # coefficient of k3 against the reference model
     reference: str = ""  # its directory; empty: the model at the start

@@ -53,14 +53,14 @@ _PROFILES = {"awm": _AWM}
 def with_profile(table: Mapping[str, Any]) -> dict[str, Any]:
     """The table of a training file, filled up from the profile that it names.
 
-    Settings of an evaluation are filled up only where the file asks for one. A name that is no
-    profile is left for the check of the settings to find.
+    Settings of an evaluation are filled up only where the file has some. A name that is no profile
+    is left for the check of the settings to find.
 
     Example: {"profile": "awm", "loss": {"kl": 0.0}} -> loss: kl 0.0, clip_high 0.28, …
     """
     profile = _PROFILES.get(str(table.get("profile", "")), {})
     wanted = {
-        name: value for name, value in profile.items() if name != "evaluation" or name in table
+        name: value for name, value in profile.items() if name != "evaluation" or table.get(name)
     }
     return _filled(table, deepcopy(wanted))
 

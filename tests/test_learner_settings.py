@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from learner.errors import ConfigError
@@ -100,11 +101,18 @@ def test_the_file_wins_over_its_profile() -> None:
 def test_a_profile_fills_up_an_evaluation_only_where_there_is_one() -> None:
     """A file that asks for no evaluation gets none."""
     assert "evaluation" not in with_profile({"profile": "awm"})
+    assert with_profile({"profile": "awm", "evaluation": {}})["evaluation"] == {}
     assert with_profile({"profile": "awm", "evaluation": {"history": "last:3"}})["evaluation"] == {
         "temperature": 0.6,
         "top_p": 0.95,
         "history": "last:3",
     }
+
+
+def test_settings_that_were_filled_up_stay_as_they_are_when_read_again() -> None:
+    """A run's resolved settings name their profile still."""
+    settings = settings_of({"model": "m", "profile": "awm", "loss": {"kl": 0.0}})
+    assert settings_of(msgspec.to_builtins(settings)) == settings
 
 
 def test_a_profile_is_not_changed_by_those_who_take_it() -> None:

@@ -67,7 +67,8 @@ _RANGES = {
 def read_settings(path: Path) -> TrainSettings:
     """The settings in a training file, filled up from the profile that it names.
 
-    What stands in [rollouts] and [evaluation] is not looked into but for the size of groups.
+    Of what stands in [rollouts] and [evaluation] only the size of groups is looked at; the rest is
+    learner.run_settings' to resolve.
     Raises ConfigError naming file and field.
     """
     try:
@@ -112,7 +113,6 @@ def check(settings: TrainSettings) -> None:
             f"cannot be split into {settings.optimizer.minibatches}"
         )
     _check_groups(settings)
-    _check_sampling(settings)
 
 
 def _check_groups(settings: TrainSettings) -> None:
@@ -135,19 +135,6 @@ def _check_groups(settings: TrainSettings) -> None:
             f"rollouts.group_size: advantage {loss.advantage!r} compares episodes of one task, "
             f"so it must be at least 2, not {size}"
         )
-
-
-def _check_sampling(settings: TrainSettings) -> None:
-    """Whether rollouts sample from what is trained."""
-    if settings.data.logs or settings.loss.policy == "likelihood":
-        return
-    for name in ("temperature", "top_p"):
-        value = settings.rollouts.get(name, 1.0)
-        if value != 1.0:
-            raise ConfigError(
-                f"rollouts.{name}: what is trained is the model's own distribution, "
-                f"so it must be 1, not {value}"
-            )
 
 
 def _value(settings: TrainSettings, field: str) -> Any:

@@ -169,16 +169,6 @@ def test_a_profile_is_not_changed_by_those_who_take_it() -> None:
             "so it must be at least 2, not 1",
         ),
         (
-            {"rollouts": ROLLOUTS | {"temperature": 0.6}},
-            "rollouts.temperature: what is trained is the model's own distribution, "
-            "so it must be 1, not 0.6",
-        ),
-        (
-            {"rollouts": ROLLOUTS | {"top_p": 0.9}},
-            "rollouts.top_p: what is trained is the model's own distribution, "
-            "so it must be 1, not 0.9",
-        ),
-        (
             {"loss": {"policy": "likelihood"}},
             "loss.advantage: 'likelihood' copies good episodes and compares none: "
             "it goes with 'reward', not 'mean_std'",

@@ -6,7 +6,9 @@
 A ratio says little of how far a policy has moved: from 0.001 to 0.002 is a ratio of 2 and hardly a
 change, from 0.6 to 0.9 is one of 1.5 and much. What is bounded here is the change of the token's
 probability, which is the total variation between "this token" and "any other". A token beyond the
-bound is dropped only if its advantage would push it further.
+bound is dropped only if its advantage would push it further. The paper measures from the sampler;
+here, as in all our losses, ratios start from the trainer's own numbers, and what lies between them
+and the sampler is learner.losses.mismatch's.
 """
 
 from torch import Tensor

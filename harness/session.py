@@ -2,7 +2,7 @@
 
 Everything that must be closed is entered here and left in reverse. The order at the end matters:
 the episodes end, the log commits what they left, the judge gives the last verdicts, the log commits
-those, and only then the bus closes and its subscribers end.
+those, the listeners from within let go, and only then the bus closes and its subscribers end.
 """
 
 from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
@@ -66,6 +66,9 @@ class Listener(Protocol):
 
     async def serve(self, subscription: Subscription, tell: Tell) -> None:
         """Hear the facts until the bus is closed."""
+
+    async def over(self) -> None:
+        """Return when the run may end. Asked when every episode is finished and no more begin."""
 
 
 class Publisher(Protocol):
@@ -194,6 +197,8 @@ async def _run(
                 monitor.expect(len(done) + len(unjudged) + num_run)
                 await log.flush()
                 await monitor.complete()
+                for listener in parts.listeners:
+                    await listener.over()
                 helpers.cancel_scope.cancel()
             bus.close()
     meters.stop()

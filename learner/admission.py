@@ -56,15 +56,15 @@ class Admission:
         self._num_held = 0  # episodes that wait for new weights
         self._held_since: float | None = None  # since when all wait; None: some episode is live
         self._held_s = 0.0
-        self._is_open = True
+        self._closed = anyio.Event()
         self._changed = anyio.Event()
+        self.num_admitted = 0  # episodes
 
     def __repr__(self) -> str:
         return (
             f"<Admission [version {self._version}, {self._num_live} live, {self._num_held} held]>"
         )
 
-    @property
     def held_s(self) -> float:
         """Seconds in which no episode was live, since all waited for new weights."""
         now = 0.0 if self._held_since is None else self._now() - self._held_since
@@ -80,10 +80,11 @@ class Admission:
 
     async def admit(self, group: int) -> bool:
         """Wait until an episode of the group may begin. False: it is not wanted any more."""
-        while self._is_open:
+        while not self._closed.is_set():
             batch = self.batch_of(group)
             if batch < self._batches:
                 if self.version_of(batch) - self._version <= self._staleness:
+                    self.num_admitted += 1
                     self._num_live += 1
                     self._look()
                     return True
@@ -110,8 +111,12 @@ class Admission:
 
     def close(self) -> None:
         """No more episodes are wanted."""
-        self._is_open = False
+        self._closed.set()
         self._wake()
+
+    async def wait_closed(self) -> None:
+        """Return when no more episodes are wanted."""
+        await self._closed.wait()
 
     async def _hold(self, *, for_weights: bool) -> None:
         self._num_held += for_weights

@@ -84,6 +84,12 @@ class Loop:
         self._held_before = self._seconds.get("held", 0.0)
         self._saved = self.place.batches
 
+    async def begin(self) -> None:
+        """Have the policies take the weights with which the run begins or goes on; before any
+        rollouts. Raises CheckpointError."""
+        await self._publisher.begin(self._version, self.place.batches)
+        self._around.taken(self._publisher.version)
+
     async def run(self) -> Place:
         """Train until the last batch, or until the source has no more; gives where it ended.
 
@@ -93,8 +99,6 @@ class Loop:
         if self.place.batches >= steps:
             return self.place
         try:
-            await self._publisher.begin(self._version, self.place.batches)
-            self._around.taken(self._publisher.version)
             if self.place.batches == 0:
                 self._tell(await self._evaluation())
             while self.place.batches < steps and await self._batch():

@@ -58,6 +58,10 @@ class RolloutFeed:
         self._live = LiveFeed(grouping, self._give, where=str(folder), recall=self._recall)
         self._groups: dict[str, int] = {}  # of episodes that wait for their verdict
         self._knows_worlds = False
+        self._num_left = 0  # episodes that the log had without a verdict
+        self._num_judged = 0  # heard of
+        self._is_busy = False  # with records that it has received
+        self._is_over = False  # every episode is finished
 
     def restore(self, first: int) -> None:
         """Read what the log has of the groups from `first` on; before the session begins."""
@@ -70,18 +74,26 @@ class RolloutFeed:
                 if number >= first and row.ending not in (None, Ending.CANCELLED):
                     if row.judge is None:
                         self._groups[row.episode] = number
+                        self._num_left += 1
                     elif row.label is not None:
                         self._score(number, row.label, row.reward)
         for outcome in outcomes_of_log(self._folder, self._grouping, pending=True, without=taken):
             self._give(outcome)
 
+    async def admit(self, plan: EpisodePlan) -> bool:
+        """Wait until the episode may begin. False: it is not wanted any more."""
+        return await self._admission.admit(self._numbers[plan.group])
+
     async def serve(self, subscription: Subscription, tell: Tell) -> None:
         """Hear the session. Raises SampleError."""
         self._publisher.listen(tell)
-        try:
-            await self._live.serve(_Overheard(subscription, self))
-        finally:
-            self._lineup.close()
+        await self._live.serve(_Overheard(subscription, self))
+
+    async def over(self) -> None:
+        """Keep the session open until the last weights are told of."""
+        self._is_over = True
+        self._settle()
+        await self._admission.wait_closed()
 
     async def take(self, version: int) -> Taken:
         """The next batch. Raises LearnerError when there cannot be one."""
@@ -94,8 +106,22 @@ class RolloutFeed:
 
         return await self._lineup.take(is_stale)
 
-    async def hear(self, records: Sequence[Record]) -> None:
-        """Note what the records say, before their episodes become groups."""
+    async def receive(self, subscription: Subscription) -> Sequence[Record]:
+        """The next records, after noting what they say."""
+        self._is_busy = False
+        self._settle()
+        records = await subscription.receive()
+        self._is_busy = True
+        await self._hear(records)
+        return records
+
+    def _settle(self) -> None:
+        """When all that can come has become groups, say so to whoever waits for more."""
+        expected = self._num_left + self._admission.num_admitted
+        if self._is_over and not self._is_busy and self._num_judged == expected:
+            self._lineup.close()
+
+    async def _hear(self, records: Sequence[Record]) -> None:
         if not self._knows_worlds:
             self._knows_worlds = True
             # The log has the worlds before any record of their episodes.
@@ -107,6 +133,7 @@ class RolloutFeed:
             elif isinstance(event, EpisodeEnded):
                 self._admission.ended()
             elif isinstance(event, Judged):
+                self._num_judged += 1
                 number = self._groups.pop(record.episode)
                 if event.label is not None:
                     self._score(number, event.label, event.reward)
@@ -134,9 +161,7 @@ class _Overheard:
         self._feed = feed
 
     async def receive(self) -> Sequence[Record]:
-        records = await self._subscription.receive()
-        await self._feed.hear(records)
-        return records
+        return await self._feed.receive(self._subscription)
 
 
 def _worlds(folder: Path) -> dict[str, MountedWorld]:

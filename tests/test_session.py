@@ -447,6 +447,7 @@ class Learning:
     def __init__(self) -> None:
         self.heard: list[Record] = []
         self.is_over = False
+        self.num_asked = 0
 
     async def serve(self, subscription: Subscription, tell: Tell) -> None:
         try:
@@ -458,6 +459,9 @@ class Learning:
         except anyio.EndOfStream:
             self.is_over = True
 
+    async def over(self) -> None:
+        self.num_asked += 1
+
 
 async def test_a_listener_hears_and_tells(tmp_path: Path) -> None:
     """A listener hears the facts of its kinds and ends with the run; what it tells of the weights
@@ -467,6 +471,7 @@ async def test_a_listener_hears_and_tells(tmp_path: Path) -> None:
     await run(tmp_path, oracle_plans(4), parts)
     await run(tmp_path, oracle_plans(6), parts, resume=True)
     assert learning.is_over
+    assert learning.num_asked == 2
     records = records_of(tmp_path)
     heard = [record for record in records if isinstance(record.event, Judged)]
     assert [one for one in learning.heard if isinstance(one.event, Judged)] == heard
@@ -480,3 +485,23 @@ async def test_a_listener_hears_and_tells(tmp_path: Path) -> None:
         names = [plan.episode for plan in oracle_plans(6)]
         assert sorted(one.episode for one in reader.trajectories()) == names
         assert sorted(reader.progress()) == names
+
+
+async def test_a_listener_keeps_the_run_open(tmp_path: Path) -> None:
+    """While a listener does not let go, the run is open for what it tells, though all episodes are
+    done."""
+
+    class Patient(Learning):
+        async def serve(self, subscription: Subscription, tell: Tell) -> None:
+            self.tell = tell
+            await super().serve(subscription, tell)
+
+        async def over(self) -> None:
+            assert sum(isinstance(one.event, Judged) for one in self.heard) == 4
+            await anyio.wait_all_tasks_blocked()
+            self.tell(WeightsPublished("last", "out"))
+
+    parts = msgspec.structs.replace(parts_of(), listeners=(Patient(),))
+    await run(tmp_path, oracle_plans(4), parts)
+    told = [one.event for one in records_of(tmp_path) if isinstance(one.event, WeightsPublished)]
+    assert told[-1] == WeightsPublished("last", "out")

@@ -8,10 +8,11 @@ import click
 import msgspec
 
 from harness.errors import SettingsError
+from harness.launch import planned
 from harness.verbs.flags import JSON, console_of, write_json
 from harness.verbs.roof import Roof
 from learner.errors import ConfigError
-from learner.run_settings import runs_of
+from learner.run_settings import Runs, runs_of
 from learner.settings import TrainSettings
 from learner.train_file import read_settings
 
@@ -47,13 +48,13 @@ def train_command(
         runs = runs_of(settings)
     except ConfigError as exc:
         raise ConfigError(f"{config}: {exc}") from exc
-    training = _module("learner.training")
     if dry_run:
-        click.echo(_module("learner.train_folder").described(settings).decode(), nl=False)
+        _describe(settings, runs)
         return
     folder = output or _fresh_folder(settings)
-    console = console_of("-")
-    given = training.Given(roof.court_of, training.player_of(settings), console)
+    player_of = _module("learner.players").player_of(settings)
+    training = _module("learner.training")
+    given = training.Given(roof.court_of, player_of, console_of("-"))
     report = training.train(settings, runs, folder, given, resume=resume)
     if report is None:
         return
@@ -61,6 +62,15 @@ def train_command(
     told.print(f"run folder {folder}", highlight=False)
     _module("learner.train_report").render(report, told)
     write_json(report, json_file)
+
+
+def _describe(settings: TrainSettings, runs: Runs) -> None:
+    """Print the resolved settings, and what they come to."""
+    click.echo(_module("learner.train_folder").described(settings).decode(), nl=False)
+    if not settings.data.logs:
+        tasks, plans = planned(runs.rollouts)
+        most = "at most " if settings.data.fill else ""
+        click.echo(f"# {most}{len(plans)} episodes of {len(tasks)} tasks")
 
 
 def _module(name: str) -> Any:

@@ -1,0 +1,89 @@
+"""Evaluation: episodes that nothing is learned from, each time a run of its own."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import anyio.to_thread
+import msgspec
+
+from envpool.placed import PlacedPool
+from harness.config import Settings
+from harness.launch import CourtOf, parts_of, planned, pool_of
+from harness.log_reader import open_reader
+from harness.meters import Meters
+from harness.plan import EpisodePlan
+from harness.policies.base import OpenPolicy
+from harness.report import report_of, write_report
+from harness.session import run_session
+from learner.place import Values
+from scenarios.format import Scenario, Task
+
+
+class Evaluator(msgspec.Struct, frozen=True):
+    """Plays the same episodes again and again, with whatever weights its policy has."""
+
+    settings: Settings
+    folder: Path
+    tasks: list[tuple[Scenario, Task]]
+    plans: list[EpisodePlan]
+    pool: PlacedPool
+    policy: OpenPolicy
+    court_of: CourtOf | None
+
+    async def evaluate(self, batch: int) -> Values:
+        """Play, after so many batches, and give reward and pass rate; what was played already is
+        not played again. Raises HarnessError and PoolError."""
+        folder = self.folder / name_of(batch)
+        opened = parts_of(
+            self.settings,
+            folder,
+            self.tasks,
+            self.policy,
+            pool=self.pool,
+            court_of=self.court_of,
+            episodes=len(self.plans),
+            resume=True,
+        )
+        async with opened as parts:
+            await run_session(
+                folder,
+                self.plans,
+                parts,
+                concurrency=self.settings.concurrency,
+                meters=Meters(self.pool),
+                resume=True,
+            )
+        return await anyio.to_thread.run_sync(_reported, folder)
+
+
+@asynccontextmanager
+async def open_evaluator(
+    settings: Settings, folder: Path, policy: OpenPolicy, court_of: CourtOf | None
+) -> AsyncIterator[Evaluator]:
+    """An evaluator whose runs go into `folder`; its worlds stay open from one to the next.
+
+    Raises SettingsError, ScenarioError and PoolError.
+    """
+    tasks, plans = planned(settings)
+    async with pool_of(settings) as pool:
+        yield Evaluator(settings, folder, tasks, plans, pool, policy, court_of)
+
+
+def name_of(batch: int) -> str:
+    """The folder of the evaluation after so many batches.
+
+    Example: 10 -> "b000010"
+    """
+    return f"b{batch:06d}"
+
+
+def _reported(folder: Path) -> Values:
+    with open_reader(folder) as reader:
+        report = report_of(reader.episodes())
+    write_report(folder, report)
+    return {
+        "pass_rate": report.pass_rate,
+        "reward": report.mean_reward or 0.0,
+        "episodes": float(report.episodes),
+    }

@@ -1,0 +1,105 @@
+"""The rollouts of a training run, which are played while it learns."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import anyio.to_thread
+import msgspec
+
+from envpool.placed import PlacedPool
+from harness.config import Settings
+from harness.launch import CourtOf, parts_of, planned, pool_of
+from harness.meters import Meters
+from harness.plan import EpisodePlan
+from harness.policies.base import OpenPolicy
+from harness.process import allow_many_files
+from harness.session import Parts, run_session
+from harness.tuning import tune_memory
+from learner.admission import Admission
+from learner.grouping import Grouping
+from learner.lineup import Lineup
+from learner.place import Place
+from learner.publishing import Publisher
+from learner.rollout_feed import RolloutFeed, numbers_of
+from learner.settings import TrainSettings
+
+
+class Rollouts(msgspec.Struct, frozen=True):
+    """Rollouts that can be played, and the feed that gives their groups."""
+
+    settings: Settings
+    folder: Path
+    plans: list[EpisodePlan]
+    pool: PlacedPool
+    parts: Parts
+    feed: RolloutFeed
+    admission: Admission
+
+    async def play(self) -> None:
+        """Play until no more episodes are wanted; those that the log has are not played again.
+
+        Raises HarnessError, PoolError and SampleError.
+        """
+        await run_session(
+            self.folder,
+            self.plans,
+            self.parts,
+            concurrency=self.settings.concurrency,
+            meters=Meters(self.pool),
+            resume=True,
+        )
+
+
+@asynccontextmanager
+async def open_rollouts(
+    train: TrainSettings,
+    settings: Settings,
+    folder: Path,
+    policy: OpenPolicy,
+    *,
+    court_of: CourtOf | None,
+    grouping: Grouping,
+    publisher: Publisher,
+    place: Place,
+) -> AsyncIterator[Rollouts]:
+    """The rollouts of these settings, as they go on from a place in the training run.
+
+    Raises SettingsError, ScenarioError, PoolError and SampleError.
+    """
+    tasks, plans = planned(settings)
+    data, loop = train.data, train.loop
+    admission = Admission(
+        batches=train.steps,
+        groups=data.groups,
+        staleness=loop.staleness,
+        publish_every=loop.publish_every,
+        fill=data.fill,
+        version=place.batches // loop.publish_every,
+    )
+    feed = RolloutFeed(
+        folder,
+        numbers=numbers_of(plans),
+        grouping=grouping,
+        lineup=Lineup(size=data.groups, fill=data.fill, first=place.next_group),
+        admission=admission,
+        publisher=publisher,
+        staleness=loop.staleness,
+    )
+    allow_many_files(settings.concurrency + 256)
+    tune_memory()
+    async with pool_of(settings) as pool:
+        opened = parts_of(
+            settings,
+            folder,
+            tasks,
+            policy,
+            pool=pool,
+            court_of=court_of,
+            episodes=len(plans),
+            resume=True,
+        )
+        async with opened as parts:
+            await anyio.to_thread.run_sync(feed.restore, place.next_group)
+            parts = msgspec.structs.replace(parts, admit=feed.admit, listeners=(feed,))
+            yield Rollouts(settings, folder, plans, pool, parts, feed, admission)

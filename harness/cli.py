@@ -28,10 +28,12 @@ from judge.evidence import scene_of
 from judge.opening import open_court
 from judge.rewards import PROFILES
 from judge.verbs import gate, generate, judging, reliability, report, synthesise
+from learner.errors import LearnerError
+from learner.verbs import train
 from scenarios.errors import ScenarioError
 from scenarios.format import Scenario
 
-_EXPECTED = (HarnessError, ScenarioError, PoolError, JudgeError)
+_EXPECTED = (HarnessError, ScenarioError, PoolError, JudgeError, LearnerError)
 
 
 @asynccontextmanager
@@ -125,6 +127,7 @@ for _verb in (
     worlds.scenarios_group,
     worlds.import_group,
     worlds.serve_command,
+    train.train_command,
 ):
     cli.add_command(_verb)
 worlds.scenarios_group.add_command(gate.check_command)

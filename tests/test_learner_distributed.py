@@ -1,0 +1,108 @@
+"""Several processes train what one would."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+import torch
+
+from learner.distributed import ALONE, Processes, joined
+from learner.model import open_model
+from learner.settings import ComputeSettings
+from learner.trainer import StepReport, open_trainer
+from tests.tiny_model import write_model
+from tests.train_together import CASES, STEPS, settings_for, trained
+from tests.training import largest_difference, weights_after
+
+pytestmark = pytest.mark.timeout(200)  # three interpreters start, on however busy a machine
+
+# The order of summation differs, and AdamW divides a gradient by its own size: see NEAR in
+# test_learner_trainer. bfloat16 also rounds norms' scales, which one process does not.
+NEAR = {"bfloat16": 1e-3 * STEPS}
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Sizes that two processes cannot share evenly: 366 tokens, norms of 8 and 17."""
+    return write_model(tmp_path_factory.mktemp("model") / "start", hidden=17, head_dim=8)
+
+
+@pytest.fixture(scope="module")
+def together(model: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What two processes under torchrun made."""
+    folder = tmp_path_factory.mktemp("together")
+    command = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
+    torchrun = subprocess.Popen(
+        [sys.executable, *command, "-m", "tests.train_together", str(model), str(folder)],
+        env=os.environ | {"OMP_NUM_THREADS": "1"},
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        _, told = torchrun.communicate(timeout=150)
+        assert torchrun.returncode == 0, told[-3000:]
+    finally:
+        torchrun.terminate()  # torchrun then ends what it started; were it killed, that would stay
+        torchrun.wait(timeout=40)
+    return folder
+
+
+@pytest.mark.parametrize("name", list(CASES))
+def test_two_processes_train_what_one_does(model: Path, together: Path, name: str) -> None:
+    """Losses, norms, measures and weights after some batches are those of one process: for each
+    backend, with work for one of them only, with several updates and a reference, for ratios of
+    episodes, under checkpointing and in bfloat16."""
+    trainer = open_trainer(settings_for(name, model))
+    alone = list(trained(trainer, name))
+    reports = msgspec.json.decode((together / f"{name}.json").read_bytes(), type=list[StepReport])
+    tolerance = 1e-4 if name != "bfloat16" else 0.05
+    for report, expected in zip(reports, alone, strict=True):
+        assert told(report) == pytest.approx(told(expected), rel=tolerance, abs=tolerance)
+    weights = weights_after(trainer.model)
+    if name == "bfloat16":
+        weights = {key: weight.to(torch.bfloat16) for key, weight in weights.items()}
+    published = weights_after(open_model(together / name, ComputeSettings(device="cpu")))
+    assert largest_difference(published, weights) < NEAR.get(name, 3e-5)
+    start = weights_after(open_model(model, ComputeSettings(device="cpu")))
+    assert largest_difference(published, start) > 1e-3
+
+
+def told(report: StepReport) -> dict[str, float]:
+    """A report's numbers, time aside."""
+    numbers: dict[str, Any] = msgspec.to_builtins(report)
+    return {key: value for key, value in numbers.items() if key not in ("measures", "seconds")} | {
+        f"measures/{key}": value for key, value in report.measures.items()
+    }
+
+
+def test_processes_go_on_from_a_checkpoint(model: Path, together: Path) -> None:
+    """Two processes save together, survive a broken batch and a checkpoint that cannot be written,
+    and go on to exactly the weights of two that were not interrupted; one process can go on from
+    their checkpoint, too."""
+    told = msgspec.json.decode((together / "parts.json").read_bytes())
+    assert told["place"] == "YWZ0ZXIgMQ=="  # base64 of "after 1"
+    broken, unwritten = told["faults"]
+    assert broken.startswith("batch 2 cannot be trained on: the loss is nan")
+    assert unwritten.endswith("it cannot be written: Not a directory")
+    compute = ComputeSettings(device="cpu")
+    parts, whole = (weights_after(open_model(together / n, compute)) for n in ("parts", "twopass"))
+    assert largest_difference(parts, whole) == 0
+
+    trainer = open_trainer(settings_for("twopass", model))
+    assert trainer.resume(together / "checkpoints") == b"after 1"
+    list(trained(trainer, "twopass", first=1))
+    assert largest_difference(weights_after(trainer.model), whole) < 3e-5
+
+
+def test_one_process_needs_no_torchrun(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without torchrun's environment this process is all there are, and says everything itself."""
+    monkeypatch.delenv("WORLD_SIZE", raising=False)
+    with joined(ComputeSettings(device="cpu")) as processes:
+        assert processes == ALONE == Processes(rank=0, size=1)
+        assert processes.gathered("own") == ["own"]
+        assert processes.told("own") == "own"
+        assert not torch.distributed.is_initialized()

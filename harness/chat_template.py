@@ -55,7 +55,7 @@ class ChatTemplate:
             )
         except (jinja2.TemplateError, TypeError, ValueError, LookupError) as exc:
             raise PolicyError(
-                f"{self._where}: its chat template refuses the window: {exc}"
+                f"{self._where}: the chat template refuses the window: {exc}"
             ) from exc
 
 

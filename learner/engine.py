@@ -117,6 +117,7 @@ class Engine:
         """Take a request up."""
         self._waiting.append(request)
 
+    @torch.inference_mode()
     def cancel(self, request: Request) -> None:
         """Give a request up, and free its slot; nothing happens when it is done already."""
         if request in self._live:

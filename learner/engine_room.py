@@ -42,8 +42,9 @@ class EngineRoom:
 
     async def __aenter__(self) -> Self:
         await self._stack.__aenter__()
-        tasks = await self._stack.enter_async_context(anyio.create_task_group())
+        # The thread ends before the portal through which it tells who is done.
         self._portal = await self._stack.enter_async_context(BlockingPortal())
+        tasks = await self._stack.enter_async_context(anyio.create_task_group())
         tasks.start_soon(self._run)
         return self
 

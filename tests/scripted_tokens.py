@@ -61,10 +61,9 @@ class ScriptedTokens:
                 self.given_up.set()
         shown = self._chat.text(prompt_ids)
         if PROMPT in shown[-len(PROMPT) - 40 :]:
-            self._num_summaries += 1
-            ids = self.ids(
-                f"<think>so far</think>  Summary {self._num_summaries}: a member was found."
-            )
+            self._num_summaries = number = self._num_summaries + 1
+            thought = "" if number % 2 else "<think>So far.</think>  "
+            ids = self.ids(f"{thought}Summary {number}: use the tools, change the arguments.")
         else:
             ids = self.ids(self._texts.pop(0))
         return Generated(ids, [-0.5] * len(ids), "stop", self._weights)

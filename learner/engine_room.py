@@ -20,25 +20,28 @@ from learner.engine import Engine, Request
 class _Order:
     """A request on its way, and how the one who waits for it is told."""
 
-    __slots__ = ("done", "engine", "is_cancelled", "request")
+    __slots__ = ("engine", "is_cancelled", "is_done", "ready", "request")
 
     def __init__(self, engine: Engine, request: Request) -> None:
         self.engine = engine
         self.request = request
-        self.done = anyio.Event()
+        self.ready = anyio.Event()
+        self.is_done = False
         self.is_cancelled = False
 
 
 class EngineRoom:
     """Runs engines in a thread of its own, which its block owns.
 
-    What goes wrong in the thread stops the block with its traceback.
+    What goes wrong in the thread is raised to all who wait, and to all who come after: half a step
+    may have been taken.
     """
 
     def __init__(self) -> None:
         self._orders: SimpleQueue[_Order | None] = SimpleQueue()  # None: stop
         self._stack = AsyncExitStack()
         self._portal: BlockingPortal | None = None
+        self._failure: Exception | None = None
 
     async def __aenter__(self) -> Self:
         await self._stack.__aenter__()
@@ -58,15 +61,20 @@ class EngineRoom:
         await self._stack.__aexit__(kind, exc, trace)
 
     async def sample(self, engine: Engine, request: Request) -> None:
-        """Have the engine sample behind the request's prompt; returns when it is done."""
+        """Have the engine sample behind the request's prompt; returns when it is done.
+
+        Raises ModelError for broken weights, and whatever bug stopped the thread's work.
+        """
         order = _Order(engine, request)
         self._orders.put(order)
         try:
-            await order.done.wait()
+            await order.ready.wait()
         except BaseException:
             order.is_cancelled = True
             self._orders.put(order)
             raise
+        if self._failure is not None and not order.is_done:
+            raise self._failure
 
     async def _run(self) -> None:
         await anyio.to_thread.run_sync(self._work, limiter=anyio.CapacityLimiter(1))
@@ -82,20 +90,32 @@ class EngineRoom:
                 continue
             if order is None:
                 return
-            if not order.is_cancelled:
+            if self._failure is not None:
+                self._tell([order])
+            elif not order.is_cancelled:
                 order.engine.add(order.request)
                 orders[order.request] = order
             elif orders.pop(order.request, None):
                 order.engine.cancel(order.request)
 
     def _step(self, orders: dict[Request, _Order]) -> None:
-        engines = dict.fromkeys(order.engine for order in orders.values())
-        done = [orders.pop(request) for engine in engines for request in engine.step()]
-        if done:
+        try:
+            for engine in dict.fromkeys(order.engine for order in orders.values()):
+                done = [orders.pop(request) for request in engine.step()]
+                for order in done:
+                    order.is_done = True
+                self._tell(done)
+        except Exception as exc:
+            self._failure = exc
+            self._tell(list(orders.values()))
+            orders.clear()
+
+    def _tell(self, orders: list[_Order]) -> None:
+        if orders:
             assert self._portal is not None
-            self._portal.start_task_soon(_tell, done)
+            self._portal.start_task_soon(_set, orders)
 
 
-def _tell(done: list[_Order]) -> None:
-    for order in done:
-        order.done.set()
+def _set(orders: list[_Order]) -> None:
+    for order in orders:
+        order.ready.set()

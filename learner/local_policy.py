@@ -18,7 +18,7 @@ from harness.card import read_card
 from harness.chat_template import read_config
 from harness.chat_tokens import ChatTokens
 from harness.config import Settings
-from harness.errors import SettingsError
+from harness.errors import PolicyError, SettingsError
 from harness.policies.base import Assignment
 from harness.policies.token_agent import Generated, Sampling, TokenAgent, TokenBackend
 from learner.engine import Engine, Request
@@ -136,11 +136,16 @@ class LocalPolicy:
         await self._room.__aexit__(kind, exc, trace)
 
     async def sampled(self, weights: _Weights | None, request: Request) -> Generated:
-        """What these weights (None: the newest) sample for a request."""
+        """What these weights (None: the newest) sample for a request.
+
+        Raises PolicyError where the weights are broken.
+        """
         used = weights or self._versions[-1]
         used.num_users += 1
         try:
             await self._room.sample(used.engine, request)
+        except ModelError as exc:
+            raise PolicyError(f"{used.folder}: {exc}") from exc
         finally:
             self._let_go(used)
         self._counts["requests"] += 1

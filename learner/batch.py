@@ -24,7 +24,7 @@ from learner.samples import Floats, Ids
 Numbers = NDArray[np.int64]
 
 
-class Leaf(msgspec.Struct, frozen=True, eq=False):
+class Leaf(msgspec.Struct, frozen=True, eq=False, gc=False):
     """Tokens after a shared prefix: L tokens, N of them trained.
 
     The token at place `i` stands at position `len(prefix) + i` and is predicted by place `i - 1`.

@@ -8,11 +8,11 @@ limit cut it off. Step rewards stay with their steps.
 What the sampler said is taken as it is: its ids, its log-probabilities, the version of its weights.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from math import isfinite
 
+import msgspec
 import numpy as np
-from numpy.typing import NDArray
 
 from harness.events import Ending, Judged, StepTaken, Summarised
 from harness.tokens import ID_BYTES
@@ -20,8 +20,13 @@ from harness.trajectory import Trajectory
 from learner.errors import SampleError
 from learner.samples import Floats, Ids, Rollout, Sample
 
+Bytes = bytes | memoryview
 Shown = Sequence[Ids | None]  # prompts, one for each reply; None: the reply is not trained
 _ANY_ID = 2**31  # no id is larger than this, whatever the model
+_NO_TOKENS = (
+    "the reply has no token ids; only policies that tell their tokens can be trained on (local,"
+    " vllm, or any with `tokens` set)"
+)
 _ROUNDING = 1e-3  # a log-probability may be so much above 0 where servers count in 16 bits
 
 
@@ -39,8 +44,7 @@ def rollout_of(
 
     `where` names the log for messages. Ids of `vocab` (None: not known) and above are refused.
     `shown` takes the place of the logged prompts; where it leaves replies out, there may be no
-    sample. Raises SampleError naming log, episode, turn and
-    field.
+    sample. Raises SampleError naming log, episode, turn and field.
 
     Example: a step with prompt_ids 1 2 3, token_ids 4 5, logprobs -0.1 -0.2, an episode answered
     and completed -> reward 1.0, one sample of prompt [1 2 3] and tokens [4 5]
@@ -50,29 +54,29 @@ def rollout_of(
         raise SampleError(
             f"{where}: episode {trajectory.episode!r} has not ended, or has no verdict with a label"
         )
+    if not trajectory.steps and not trajectory.summaries:
+        raise SampleError(f"{where}: episode {trajectory.episode!r} has no reply")
     events = trajectory.replies()
     complaint = _Complaint(trajectory, events, where)
-    if not events:
-        raise SampleError(f"{where}: episode {trajectory.episode!r} has no reply")
-    _check_lengths(events, complaint)
-    tokens = _ids([event.reply.token_ids for event in events], "token_ids", vocab, complaint)
-    logprobs = _logprobs(events, complaint)
+    bytes_of = _bytes_of(events, complaint)
+    sampled = _ids(bytes_of.tokens, bytes_of.sizes, "token_ids", vocab, complaint)
+    logprobs = _logprobs(bytes_of, complaint)
     if shown is None:
-        shown = _ids(trajectory.prompts(), "prompt_ids", vocab, complaint)
+        shown = _ids(bytes_of.prompts, bytes_of.prompt_sizes, "prompt_ids", vocab, complaint)
     reward = _episode_reward(trajectory.ended.ending, judged)
     rewards = _step_rewards(trajectory, judged, reward, where)
     samples = [
         Sample(
             prompt,
-            sampled,
+            ids,
             given,
             rewards[turn],
             turn,
             event.reply.weights,
             isinstance(event, Summarised),
         )
-        for event, turn, prompt, sampled, given in zip(
-            events, _turns(events), shown, tokens, logprobs, strict=True
+        for event, turn, prompt, ids, given in zip(
+            events, _turns(events), shown, sampled, logprobs, strict=True
         )
         if prompt is not None
     ]
@@ -117,56 +121,71 @@ def _turns(events: _Events) -> list[int]:
     return turns
 
 
-def _check_lengths(events: _Events, complaint: _Complaint) -> None:
-    num_first = len(events[0].reply.prompt_ids)
+class _BytesOf(msgspec.Struct):
+    """An episode's replies as the log has them."""
+
+    tokens: list[Bytes] = []  # one a reply
+    logprobs: list[Bytes] = []
+    sizes: list[int] = []  # of either, in bytes
+    prompts: list[Bytes] = []  # the pieces of `Trajectory.prompts`, not yet put together
+    prompt_sizes: list[int] = []  # of the prompts, one a reply
+
+
+def _bytes_of(events: _Events, complaint: _Complaint) -> _BytesOf:
+    """What the replies bear, after a look at their sizes."""
+    found = _BytesOf()
+    first = memoryview(events[0].reply.prompt_ids)
     for place, event in enumerate(events):
         reply = event.reply
-        if not reply.token_ids:
-            raise complaint(
-                place,
-                "token_ids",
-                "the reply has no token ids; only policies that tell their tokens can be trained"
-                " on (local, vllm, or any with `tokens` set)",
-            )
-        if len(reply.logprobs) != len(reply.token_ids):
-            raise complaint(
-                place,
-                "logprobs",
-                f"{len(reply.token_ids) // ID_BYTES} tokens have"
-                f" {len(reply.logprobs) // ID_BYTES} log-probabilities",
-            )
-        shared = reply.prompt_shared * ID_BYTES
-        if not 0 <= shared <= (num_first if place else 0):
+        size, shared = len(reply.token_ids), reply.prompt_shared * ID_BYTES
+        if not size:
+            raise complaint(place, "token_ids", _NO_TOKENS)
+        if len(reply.logprobs) != size:
+            given = f"{len(reply.logprobs) // ID_BYTES} log-probabilities"
+            raise complaint(place, "logprobs", f"{size // ID_BYTES} tokens have {given}")
+        if not 0 <= shared <= (len(first) if place else 0):
             raise complaint(
                 place,
                 "prompt_shared",
                 f"{reply.prompt_shared} tokens of an earlier prompt cannot be shared: the episode's"
-                f" first prompt has {num_first // ID_BYTES if place else 0} before this reply",
+                f" first prompt has {len(first) // ID_BYTES if place else 0} before this reply",
             )
         if not shared + len(reply.prompt_ids):
             raise complaint(place, "prompt_ids", "the reply has no prompt")
+        found.tokens.append(reply.token_ids)
+        found.logprobs.append(reply.logprobs)
+        found.sizes.append(size)
+        found.prompts += (first[:shared], reply.prompt_ids) if shared else (reply.prompt_ids,)
+        found.prompt_sizes.append(shared + len(reply.prompt_ids))
+    return found
 
 
-def _ids(parts: Sequence[bytes], field: str, vocab: int | None, complaint: _Complaint) -> list[Ids]:
-    """Each part's ids: views into one array, which is checked at once."""
-    for place, part in enumerate(parts):
-        if len(part) % ID_BYTES:
-            raise complaint(place, field, f"{len(part)} bytes are no whole number of ids")
-    joined = np.frombuffer(b"".join(parts), "<i4").astype(np.int32, copy=False)
-    cut = _cut(joined, parts)
+def _ids(
+    pieces: Sequence[Bytes],
+    sizes: Sequence[int],
+    field: str,
+    vocab: int | None,
+    complaint: _Complaint,
+) -> list[Ids]:
+    """Each reply's ids, so many bytes of the pieces: views into one array, which is checked at
+    once."""
+    for place, size in enumerate(sizes):
+        if size % ID_BYTES:
+            raise complaint(place, field, f"{size} bytes are no whole number of ids")
+    joined = np.frombuffer(b"".join(pieces), "<i4").astype(np.int32, copy=False)
+    cut = [joined[begin:end] for begin, end in _places(sizes)]
     limit = vocab or _ANY_ID
     if int(joined.view(np.uint32).max()) >= limit:  # negative ids are large ones here
         place = next(n for n, ids in enumerate(cut) if int(ids.view(np.uint32).max()) >= limit)
-        wrong = int(next(one for one in cut[place].tolist() if not 0 <= one < limit))
+        wrong = next(one for one in cut[place].tolist() if not 0 <= one < limit)
         raise complaint(place, field, f"{wrong} is no token of the model, which has {limit:,}")
     return cut
 
 
-def _logprobs(events: _Events, complaint: _Complaint) -> list[Floats]:
-    parts = [event.reply.logprobs for event in events]
-    joined = np.frombuffer(b"".join(parts), "<f4").astype(np.float32, copy=False)
-    cut = _cut(joined, parts)
-    # A comparison with NaN is false, and so is one of the two with an infinity.
+def _logprobs(bytes_of: _BytesOf, complaint: _Complaint) -> list[Floats]:
+    joined = np.frombuffer(b"".join(bytes_of.logprobs), "<f4").astype(np.float32, copy=False)
+    cut = [joined[begin:end] for begin, end in _places(bytes_of.sizes)]
+    # NaN is not below anything, and it is the least and the largest of all.
     if not (joined.max() <= _ROUNDING and isfinite(joined.min())):
         for place, values in enumerate(cut):
             for number, value in enumerate(values.tolist()):
@@ -176,13 +195,13 @@ def _logprobs(events: _Events, complaint: _Complaint) -> list[Floats]:
     return cut
 
 
-def _cut(joined: NDArray[np.generic], parts: Sequence[bytes]) -> list[NDArray]:  # type: ignore[type-arg]
-    cut, begin = [], 0
-    for part in parts:
-        end = begin + len(part) // ID_BYTES
-        cut.append(joined[begin:end])
+def _places(sizes: Sequence[int]) -> Iterator[tuple[int, int]]:
+    """Where each reply's numbers begin and end, of so many bytes each."""
+    begin = 0
+    for size in sizes:
+        end = begin + size // ID_BYTES
+        yield begin, end
         begin = end
-    return cut
 
 
 def _episode_reward(ending: Ending, judged: Judged) -> float:

@@ -13,38 +13,32 @@ before the tool list), each episode makes a star of its own, if that is fewer to
 The work is per sample and in arrays, never per token.
 """
 
-from collections.abc import Iterable, Sequence
-from itertools import pairwise
+from collections.abc import Iterator, Sequence
 
 import msgspec
 import numpy as np
 
-from learner.batch import Batch, Leaf, Star
+from learner.batch import Batch, Leaf, Numbers, Star
 from learner.samples import Group, Ids, Sample
 
 PerSample = Sequence[Sequence[Sequence[float]]]  # a number for each sample: group, rollout, sample
 
 
-class _Placed(msgspec.Struct, frozen=True, eq=False, gc=False):
-    """A sample and what is trained with it."""
+class _Rows(msgspec.Struct):
+    """The samples of a batch in order, S of them; their places are their numbers as steps."""
 
-    sample: Sample
-    advantage: float
-    weight: float  # of each of its tokens
-    step: int  # its number in the batch
-    episode: int  # its episode's
-
-    @property
-    def prompt(self) -> Ids:
-        return self.sample.prompt
-
-    @property
-    def end(self) -> int:
-        """Tokens up to and with the last sampled one."""
-        return len(self.sample.prompt) + len(self.sample.tokens)
+    samples: list[Sample] = []
+    advantages: list[float] = []
+    weights: list[float] = []  # of each token
+    episodes: list[int] = []  # their numbers
 
 
-_Chain = list[_Placed]  # samples of one leaf: each extends the one before
+class _Chain(msgspec.Struct, gc=False):
+    """Samples that make one leaf: each extends the one before."""
+
+    begin: int  # the number of its first sample in the batch
+    end: int  # and of the one behind its last
+    length: int  # tokens up to and with the last one sampled
 
 
 def batch_of(
@@ -64,25 +58,27 @@ def batch_of(
     Example: prompt 1 2 3, sampled 4; and in another episode prompt 1 2 5, sampled 6 ->
         prefix 1 2, leaves [3 4] and [5 6], of each the token at place 1 is trained
     """
-    stars: list[Star] = []
-    num_steps = num_episodes = num_row_tokens = 0
-    for group, group_advantages, group_weights in zip(groups, advantages, weights, strict=True):
+    rows = _Rows()
+    shared: list[_Shared] = []
+    num_episodes = 0
+    for group, of_rollouts, of_tokens in zip(groups, advantages, weights, strict=True):
         episodes: list[list[_Chain]] = []
-        for rollout, of_samples, of_tokens in zip(
-            group.rollouts, group_advantages, group_weights, strict=True
-        ):
-            placed = [
-                _Placed(sample, advantage, weight, num_steps + number, num_episodes)
-                for number, (sample, advantage, weight) in enumerate(
-                    zip(rollout.samples, of_samples, of_tokens, strict=True)
+        for rollout, *numbers in zip(group.rollouts, of_rollouts, of_tokens, strict=True):
+            count = len(rollout.samples)
+            if [len(numbers[0]), len(numbers[1])] != [count, count]:
+                raise ValueError(
+                    f"episode {rollout.episode!r} has {count} samples, {len(numbers[0])} advantages"
+                    f" and {len(numbers[1])} weights"
                 )
-            ]
-            num_steps += len(placed)
+            episodes.append(_chains(rollout.samples, len(rows.samples), merge=merge))
+            rows.samples += rollout.samples
+            rows.advantages += numbers[0]
+            rows.weights += numbers[1]
+            rows.episodes += [num_episodes] * count
             num_episodes += 1
-            num_row_tokens += sum(one.end for one in placed)
-            episodes.append(_chains(placed) if merge else [[one] for one in placed])
-        stars += [_star(chains, shared) for chains, shared in _shared(episodes, share=share)]
-    return Batch(tuple(stars), num_steps, num_episodes, num_row_tokens)
+        shared += _shared(rows.samples, episodes, share=share)
+    num_row_tokens = sum(len(one.prompt) + len(one.tokens) for one in rows.samples)
+    return Batch(tuple(_stars(rows, shared)), len(rows.samples), num_episodes, num_row_tokens)
 
 
 def shared_token_ratio(batch: Batch) -> float:
@@ -91,92 +87,130 @@ def shared_token_ratio(batch: Batch) -> float:
     return batch.num_tokens / batch.num_row_tokens if batch.num_row_tokens else 1.0
 
 
-def _chains(placed: Sequence[_Placed]) -> list[_Chain]:
-    """One episode's samples, joined where one extends the one before."""
-    if not placed:
-        return []
-    chains = [[placed[0]]]
-    for before, after in pairwise(placed):
-        if _extends(after.sample, before.sample):
-            chains[-1].append(after)
+def _chains(samples: Sequence[Sample], first: int, *, merge: bool) -> list[_Chain]:
+    """One episode's samples, joined where one extends the one before. They are counted from
+    `first`."""
+    chains: list[_Chain] = []
+    before: Sample | None = None
+    for number, sample in enumerate(samples, first):
+        length = len(sample.prompt) + len(sample.tokens)
+        if merge and before is not None and _extends(sample.prompt, before):
+            chains[-1].end = number + 1
+            chains[-1].length = length
         else:
-            chains.append([after])
+            chains.append(_Chain(number, number + 1, length))
+        before = sample
     return chains
 
 
-def _extends(after: Sample, before: Sample) -> bool:
+def _extends(prompt: Ids, before: Sample) -> bool:
     """Whether a prompt begins with an earlier one and what was sampled then."""
     start = len(before.prompt)
     end = start + len(before.tokens)
-    prompt = after.prompt
     if len(prompt) < end or prompt[start:end].tobytes() != before.tokens.tobytes():
         return False
     return prompt[:start].tobytes() == before.prompt.tobytes()
 
 
-def _shared(episodes: Sequence[list[_Chain]], *, share: bool) -> Iterable[tuple[list[_Chain], int]]:
-    """The stars of a group: their chains, and how many tokens of them are shared."""
+_Shared = tuple[list[_Chain], int]  # the chains of one star, and how many tokens they share
+
+
+def _shared(
+    samples: Sequence[Sample], episodes: Sequence[list[_Chain]], *, share: bool
+) -> list[_Shared]:
+    """The stars of a group."""
     together = [chain for chains in episodes for chain in chains]
     if not together:
         return []
     if not share:
         return [(together, 0)]
-    one = [(together, _num_shared(together))]
-    each = [(chains, _num_shared(chains)) for chains in episodes if chains]
-    return each if sum(map(_cost, each)) < sum(map(_cost, one)) else one
+    # At least one token of each prompt stays in its leaf, so that the leaf itself predicts its
+    # first sampled token. What stands later in a chain begins with its first prompt.
+    heads = [
+        _common([samples[chain.begin].prompt[:-1] for chain in chains])
+        for chains in episodes
+        if chains
+    ]
+    one = [(together, len(_common(heads)))]
+    each = [(chains, len(head)) for chains, head in zip(filter(None, episodes), heads, strict=True)]
+    stars = each if sum(map(_cost, each)) < sum(map(_cost, one)) else one
+    # A single leaf shares with nobody.
+    return [(chains, shared if len(chains) > 1 else 0) for chains, shared in stars]
 
 
-def _cost(star: tuple[list[_Chain], int]) -> int:
+def _cost(star: _Shared) -> int:
     chains, shared = star
-    return shared + sum(chain[-1].end - shared for chain in chains)
+    return sum(chain.length for chain in chains) - (len(chains) - 1) * shared
 
 
-def _num_shared(chains: Sequence[_Chain]) -> int:
-    """How many tokens all leaves begin with; at least one token of each prompt stays in its leaf,
-    so that the leaf itself predicts its first sampled token. Nothing is shared by one leaf."""
-    if len(chains) < 2:
-        return 0
-    # What stands later in a chain begins with its first prompt.
-    prompts = [chain[0].prompt for chain in chains]
-    length = min(map(len, prompts)) - 1
-    head = prompts[0][:length]
-    same = head.tobytes()
-    for prompt in prompts:
-        if prompt[:length].tobytes() == same:
-            continue
-        length = int((prompt[:length] != head).argmax())
-        head = head[:length]
-        same = head.tobytes()
-    return length
+def _common(arrays: Sequence[Ids]) -> Ids:
+    """What all begin with."""
+    common = arrays[0][: min(map(len, arrays))]
+    same = common.tobytes()
+    for other in arrays:
+        begin = other[: len(common)]
+        if begin.tobytes() != same:
+            common = common[: int((begin != common).argmax())]
+            same = common.tobytes()
+    return common
 
 
-def _star(chains: Sequence[_Chain], shared: int) -> Star:
-    """The arrays of all leaves are made at once and cut into leaves."""
-    order = [one for chain in chains for one in chain]
-    lengths = np.array([len(one.sample.tokens) for one in order], dtype=np.int64)
+def _stars(rows: _Rows, shared: Sequence[_Shared]) -> Iterator[Star]:
+    """The arrays of all leaves are made at once and cut into leaves: N sampled tokens in all.
+
+    Large arrays are also cheaper by the byte, since numpy asks for huge pages from 4 MB on: on
+    a virtual machine most of this work is the kernel giving out fresh pages.
+    """
+    if not shared:
+        return
+    chains = [(chain, num) for star, num in shared for chain in star]
+    lengths = np.array([len(one.tokens) for one in rows.samples])  # [S]
     ends = np.cumsum(lengths)
-    # Token n of all stands n - (ends - lengths) places behind its sample's first one.
-    first = np.array([len(one.prompt) - shared for one in order], dtype=np.int64)
-    trained = np.arange(ends[-1]) + np.repeat(first - (ends - lengths), lengths)
-    sampler = np.concatenate([one.sample.logprobs for one in order])
-    advantages = np.repeat(np.array([one.advantage for one in order], np.float32), lengths)
-    weights = np.repeat(np.array([one.weight for one in order], np.float32), lengths)
-    steps = np.repeat(np.array([one.step for one in order], np.int64), lengths)
-    episodes = np.repeat(np.array([one.episode for one in order], np.int64), lengths)
-    leaves: list[Leaf] = []
-    begin = samples = 0
-    for chain in chains:
-        samples += len(chain)
-        end = int(ends[samples - 1])
-        leaf = Leaf(
-            np.concatenate((chain[-1].prompt[shared:], chain[-1].sample.tokens)),
-            trained[begin:end],
-            sampler[begin:end],
-            advantages[begin:end],
-            weights[begin:end],
-            steps[begin:end],
-            episodes[begin:end],
-        )
-        leaves.append(leaf)
-        begin = end
-    return Star(chains[0][0].prompt[:shared].copy(), tuple(leaves))
+    trained, steps, episodes = _places(rows, chains, lengths, ends - lengths)
+    sampler = np.concatenate([one.logprobs for one in rows.samples])
+    advantages = np.repeat(np.array(rows.advantages, np.float32), lengths)
+    weights = np.repeat(np.array(rows.weights, np.float32), lengths)
+    # Of each leaf what its last sample was shown behind the prefix, and what it sampled.
+    pieces: list[Ids] = []
+    for chain, num in chains:
+        last = rows.samples[chain.end - 1]
+        pieces += (last.prompt[num:], last.tokens)
+    tokens = np.concatenate(pieces)
+    bounds = ends.tolist()
+    begin = place = 0
+    for star, num in shared:
+        leaves = []
+        for chain in star:
+            end = bounds[chain.end - 1]
+            leaf = Leaf(
+                tokens[place : place + chain.length - num],
+                trained[begin:end],
+                sampler[begin:end],
+                advantages[begin:end],
+                weights[begin:end],
+                steps[begin:end],
+                episodes[begin:end],
+            )
+            leaves.append(leaf)
+            begin, place = end, place + chain.length - num
+        prefix = rows.samples[star[0].begin].prompt[:num]
+        yield Star(prefix.copy(), tuple(leaves))
+
+
+def _places(
+    rows: _Rows, chains: Sequence[tuple[_Chain, int]], lengths: Numbers, starts: Numbers
+) -> Numbers:
+    """Of each sampled token its place in its leaf, its step and its episode: `[3, N]`.
+
+    Running sums in one array: all three stay as they are, or go up by one, from token to token,
+    but where a sample begins (at `starts`, with `lengths` tokens).
+    """
+    first = np.array([len(one.prompt) for one in rows.samples])
+    first -= np.repeat([num for _, num in chains], [one.end - one.begin for one, _ in chains])
+    values = np.stack([first, np.arange(len(lengths)), np.array(rows.episodes)])
+    jumps = np.diff(values, axis=1, prepend=0)
+    jumps[0, 1:] -= lengths[:-1] - 1  # the places that the sample before went up
+    sums = np.zeros((3, int(lengths.sum())), np.int64)
+    sums[0] = 1
+    sums[:, starts] = jumps
+    return np.cumsum(sums, axis=1, out=sums)

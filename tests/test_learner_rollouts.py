@@ -154,6 +154,13 @@ def test_a_first_reply_shares_nothing() -> None:
         rollout_of(trajectory, where="x")
 
 
+def test_an_episode_without_a_reply_is_refused() -> None:
+    """There is nothing to train."""
+    trajectory = attempt(ended(Ending.TIME_LIMIT, 0), judged(0.0))
+    with pytest.raises(SampleError, match=r"^x: episode 'e0' has no reply$"):
+        rollout_of(trajectory, where="x")
+
+
 def test_a_verdict_on_other_steps_is_refused() -> None:
     """As many step rewards as steps."""
     trajectory = attempt(took(reply()), ended(), judged(1.0, [1.0, 1.0]))

@@ -210,8 +210,10 @@ def test_arrays_may_be_written_to() -> None:
 def test_a_number_too_few_is_noticed() -> None:
     """As many advantages as samples, or none at all."""
     one = group([([1], [2]), ([1, 3], [4])])
-    with pytest.raises(ValueError, match="zip"):
+    with pytest.raises(ValueError, match="'e0' has 2 samples, 1 advantages and 2 weights"):
         batch_of([one], [[[1.0]]], [[[1.0, 1.0]]])
+    with pytest.raises(ValueError, match="zip"):
+        batch_of([one], [[]], [[[1.0, 1.0]]])
 
 
 tokens = st.lists(st.integers(10, 12), min_size=1, max_size=3)

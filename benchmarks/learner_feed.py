@@ -1,0 +1,294 @@
+"""What windows and the feed cost the learner: tokens computed, and CPU from episodes to batches.
+
+    python -m benchmarks.learner_feed --episodes 1024 --runs 3
+
+Tokens: one group at the shape of docs/performance.md (prefix of 6,000 tokens, 16 episodes of 15
+steps, 200 tokens sampled a step, windows of 1,000 to 2,000 tokens behind the prefix), laid out by
+the learner from real history policies. A figure is tokens computed by tokens of per-step rows.
+
+CPU: the bundled worlds are played by an instant policy whose replies bear tokens (prompts of 2,000,
+of which 1,200 shared; 150 sampled), log, bus, windows and code judge on. Then the same episodes go
+through the feed into packed batches, as facts of the running run and out of its log. A figure is
+CPU of the feed by CPU of the rollouts, both of one run.
+"""
+
+import argparse
+import tempfile
+import time
+from collections.abc import Callable, Iterable
+from functools import partial
+from pathlib import Path
+
+import anyio
+import msgspec
+import numpy as np
+
+from benchmarks.figures import Figure, figure, quiet, tell
+from benchmarks.worlds import hosted, tasks
+from envpool.local import LocalPool
+from harness.dialects.base import Dialect
+from harness.dialects.choose import dialect_of
+from harness.dialects.rules import FormatSettings
+from harness.episode import Limits
+from harness.events import Record
+from harness.history import parse_history
+from harness.log_reader import open_reader
+from harness.messages import Message, Reply, Window
+from harness.meters import Meters
+from harness.plan import plan_of
+from harness.policies.base import Agent, Assignment
+from harness.session import Parts, run_session
+from harness.tokens import packed, packed_floats
+from harness.tuning import tune_memory
+from judge.court import CodeCourt
+from learner.batch import Batch
+from learner.feed import LiveFeed, Outcome, groups_of_logs
+from learner.grouping import Grouping
+from learner.samples import Group, Ids, Rollout, Sample
+from learner.settings import DataSettings
+from learner.star import batch_of, shared_token_ratio
+
+_VOCAB = 151_936
+_MEMBERS, _STEPS, _PREFIX, _SAMPLED = 16, 15, 6_000, 200
+_SHOWN, _SHARED, _NUM_SAMPLED = 2_000, 1_200, 150  # tokens of the measured run's replies
+_GROUPS = 8  # of one batch
+
+
+class Shape(msgspec.Struct, frozen=True):
+    """How much is measured."""
+
+    episodes: int = 1024
+    concurrency: int = 1024
+    runs: int = 3
+
+
+def token_figures() -> list[Figure]:
+    """Tokens computed by tokens of rows, for several windows."""
+    wanted: list[tuple[str, str, bool, float | None]] = [
+        ("last:3, star alone", "last:3", False, None),
+        ("last:3, and merged", "last:3", True, 1 / 4.5),
+        ("last:3+3, and merged", "last:3+3", True, None),
+        ("full, and merged", "full", True, None),
+    ]
+    found = []
+    for name, history, merge, reach in wanted:
+        groups = [windowed(history, seed=seed) for seed in range(5)]
+        ratios = [shared_token_ratio(packed_into([group], merge=merge)) for group in groups]
+        found.append(figure(f"tokens computed / rows, {name}", "", ratios, reach=reach))
+    return found
+
+
+def windowed(history: str, *, seed: int) -> Group:
+    """A group at the reference shape. What a turn adds is drawn so that windows of three turns
+    have 1,000 to 2,000 tokens."""
+    random = np.random.default_rng(seed)
+    head = _ids(random, _PREFIX)
+    rollouts = [_rollout(history, head, member, random) for member in range(_MEMBERS)]
+    return Group("g", "reference", "shape", tuple(rollouts))
+
+
+def _rollout(history: str, head: Ids, member: int, random: np.random.Generator) -> Rollout:
+    keeper = parse_history(history).keeper((), ())
+    turns: list[Ids] = []
+    samples = []
+    for turn in range(_STEPS):
+        shown = [turns[int(message.content)] for message in keeper.kept().messages]
+        sampled = _ids(random, _SAMPLED)
+        prompt = np.concatenate([head, *shown])
+        logprobs = np.zeros(_SAMPLED, np.float32)
+        samples.append(Sample(prompt, sampled, logprobs, 0.0, turn, "v1"))
+        result = _ids(random, int(random.integers(133, 467)))
+        turns.append(np.concatenate([sampled, result]))
+        keeper.keep((Message("assistant", str(turn)),))
+    return Rollout(f"e{member}", member, float(member % 2), tuple(samples), "answered", "completed")
+
+
+def _ids(random: np.random.Generator, count: int) -> Ids:
+    return random.integers(0, _VOCAB, count, np.int32)
+
+
+def packed_into(groups: Iterable[Group], *, merge: bool = True) -> Batch:
+    """A batch of groups, every token of weight one."""
+    chosen = list(groups)
+    ones = [[[1.0] * len(rollout.samples) for rollout in group.rollouts] for group in chosen]
+    return batch_of(chosen, ones, ones, merge=merge)
+
+
+class _Tokens:
+    """Bytes of token ids, made once: slices of them cost the rollouts next to nothing."""
+
+    def __init__(self) -> None:
+        random = np.random.default_rng(0)
+        self.shared = packed(_ids(random, _SHARED).tolist())
+        self.pool = packed(_ids(random, 100_000).tolist())
+        self.logprobs = packed_floats([-0.5] * _NUM_SAMPLED)
+
+    def reply(self, reply: Reply, number: int, turn: int) -> Reply:
+        """The reply with a prompt that begins as all others do and goes on as no other does."""
+        own = 4 * (_SHOWN - _SHARED)
+        begin = 4 * (number * 7 % 60_000)
+        rest = self.pool[begin : begin + own]
+        return msgspec.structs.replace(
+            reply,
+            prompt_ids=rest if turn else self.shared + rest,
+            prompt_shared=_SHARED if turn else 0,
+            token_ids=self.pool[begin + own : begin + own + 4 * _NUM_SAMPLED],
+            logprobs=self.logprobs,
+            weights="v1",
+        )
+
+
+class CyclingPolicy:
+    """Makes the oracle's calls over and over, and answers at the last step; with tokens."""
+
+    name = "cycling"
+
+    def __init__(self, dialect: Dialect, steps: int) -> None:
+        self._dialect = dialect
+        self._steps = steps
+        self._tokens = _Tokens()
+        self._texts: dict[tuple[str, str], list[Reply]] = {}
+        self._num_replies = 0
+
+    def agent(self, assignment: Assignment) -> Agent:
+        """An agent for one episode."""
+        task, key = assignment.task, (assignment.scenario.digest, assignment.task.id)
+        if key not in self._texts:
+            last = self._steps - 1
+            calls = [task.oracle[turn % len(task.oracle)] for turn in range(last)]
+            replies = [
+                self._dialect.write((call,), "", turn=turn) for turn, call in enumerate(calls)
+            ]
+            self._texts[key] = [*replies, self._dialect.write((), task.answer, turn=last)]
+        return _Cycling(self, self._texts[key])
+
+    def borne(self, reply: Reply, turn: int) -> Reply:
+        """The reply with tokens of its own."""
+        self._num_replies += 1
+        return self._tokens.reply(reply, self._num_replies, turn)
+
+
+class _Cycling:
+    __slots__ = ("_policy", "_texts", "_turn")
+
+    def __init__(self, policy: CyclingPolicy, texts: list[Reply]) -> None:
+        self._policy = policy
+        self._texts = texts
+        self._turn = -1
+
+    async def reply(self, window: Window) -> Reply:
+        """The next call, or the answer."""
+        self._turn += 1
+        return self._policy.borne(self._texts[self._turn], self._turn)
+
+
+def feed_figures(shape: Shape) -> list[Figure]:
+    """CPU of the feed by CPU of the rollouts."""
+    pool = LocalPool()
+    court = CodeCourt(pool, [world.scenario for world in hosted(pool).values()])
+    dialect = dialect_of("hermes")
+    parts = Parts(
+        pool=pool,
+        policy=CyclingPolicy(dialect, _STEPS),
+        dialect=dialect,
+        history=parse_history("last:3"),
+        format=FormatSettings(),
+        limits=Limits(),
+        judge=court,
+    )
+    tune_memory()
+    live, logged, rollouts = [], [], []
+    for run in range(shape.runs + 1):
+        with tempfile.TemporaryDirectory() as name:
+            folder = Path(name)
+            spent = _played(folder, parts, shape, seed=run)
+            from_log = _cpu(partial(_from_log, folder), shape)
+            from_run = _cpu(partial(_from_run, _records(folder)), shape)
+        if run:  # the first pass prepared what is prepared once
+            rollouts.append(spent / (shape.episodes * _STEPS) * 1e6)
+            live.append(from_run / spent)
+            logged.append(from_log / spent)
+    pool.close()
+    return [
+        figure("feed / rollouts, CPU, as the run goes on", "", live, reach=0.1),
+        figure("feed / rollouts, CPU, out of the log", "", logged, reach=0.1),
+        figure("CPU of rollouts, a step", "µs", rollouts),
+    ]
+
+
+def _played(folder: Path, parts: Parts, shape: Shape, *, seed: int) -> float:
+    """CPU seconds of the run that is left in the folder."""
+    plans = plan_of(tasks(), episodes=shape.episodes, group_size=_MEMBERS, seed=seed)
+    meters = Meters()
+    run = partial(run_session, concurrency=shape.concurrency, meters=meters)
+    anyio.run(partial(run, folder, list(plans), parts), backend_options={"use_uvloop": True})
+    return meters.cpu_s
+
+
+def _grouping() -> Grouping:
+    return Grouping(DataSettings(keep_equal=True))  # the policy earns the same every time
+
+
+def _records(folder: Path) -> list[Record]:
+    with open_reader(folder) as reader:
+        return [record for _, record in reader.records_after(0, 10_000_000)]
+
+
+class _Packer:
+    """Packs groups into batches as they come."""
+
+    def __init__(self) -> None:
+        self._waiting: list[Group] = []
+        self.num_trained = 0  # sampled tokens in batches so far
+
+    def __call__(self, outcome: Outcome) -> None:
+        if isinstance(outcome, Group):
+            self._waiting.append(outcome)
+        if len(self._waiting) == _GROUPS:
+            self.flush()
+
+    def flush(self) -> None:
+        """Pack what is left."""
+        self.num_trained += packed_into(self._waiting).num_trained
+        self._waiting.clear()
+
+
+def _from_run(records: list[Record], pack: _Packer) -> None:
+    feed = LiveFeed(_grouping(), pack, where="run")
+    for record in records:
+        feed.take(record)
+
+
+def _from_log(folder: Path, pack: _Packer) -> None:
+    for group in groups_of_logs([folder], _grouping()):
+        pack(group)
+
+
+def _cpu(work: Callable[[_Packer], None], shape: Shape) -> float:
+    """CPU seconds of the work, which must have packed every sampled token once."""
+    pack = _Packer()
+    began = time.process_time()
+    work(pack)
+    pack.flush()
+    spent = time.process_time() - began
+    expected = shape.episodes * _STEPS * _NUM_SAMPLED
+    if pack.num_trained != expected:
+        raise SystemExit(f"{pack.num_trained:,} tokens are trained, not {expected:,}")
+    return spent
+
+
+def main() -> None:
+    """The command line."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--episodes", type=int, default=1024)
+    parser.add_argument("--concurrency", type=int, default=1024)
+    parser.add_argument("--runs", type=int, default=3)
+    parser.add_argument("--json", type=Path, help="write the figures there")
+    options = parser.parse_args()
+    quiet()
+    shape = Shape(options.episodes, options.concurrency, options.runs)
+    tell([*token_figures(), *feed_figures(shape)], options.json)
+
+
+if __name__ == "__main__":
+    main()

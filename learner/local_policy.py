@@ -20,7 +20,7 @@ from harness.chat_tokens import ChatTokens
 from harness.config import Settings
 from harness.errors import PolicyError, SettingsError
 from harness.policies.base import Assignment
-from harness.policies.token_agent import Generated, Sampling, TokenAgent, TokenBackend
+from harness.policies.token_agent import Generated, Sampling, TokenAgent, TokenBackend, TokenBackend
 from learner.engine import Engine, Request
 from learner.engine_room import EngineRoom
 from learner.errors import ModelError
@@ -63,7 +63,7 @@ class LocalPolicy:
         self._settings = settings
         self._folder = Path(settings.model)
         self.chat = ChatTokens.open(self._folder)
-        self._context = _context(self._folder)
+        self.context = _context(self._folder)  # tokens that the model takes
         self._room = EngineRoom()
         self._versions: list[_Weights] = []  # those in use; the last is the newest
         self._counts = dict.fromkeys(("requests", "prompt_tokens", "cached_tokens"), 0.0)
@@ -86,7 +86,7 @@ class LocalPolicy:
             player,
             self.chat,
             self._settings.sampling,
-            context=self._context,
+            context=self.context,
             episode_seed=assignment.seed,
         )
 
@@ -97,6 +97,10 @@ class LocalPolicy:
 
     def backend(self) -> TokenBackend:
         """Samples by the newest weights, for those who render windows themselves."""
+        return _Player(self, None)
+
+    def backend(self) -> TokenBackend:
+        """What samples with the newest weights at every request, for others than agents."""
         return _Player(self, None)
 
     def statistics(self) -> dict[str, float]:

@@ -163,6 +163,19 @@ async def test_old_weights_are_dropped(folders: list[Path]) -> None:
     assert held == [["v0", "v2"], ["v2"]]
 
 
+async def test_others_than_agents_can_sample(folders: list[Path]) -> None:
+    """The policy's backend samples behind any prompt, with the newest weights."""
+    asked: dict[str, Any] = {"max_tokens": 3, "temperature": 1.0, "top_p": 1.0, "seed": 5}
+    async with policy_of(folders[0]) as policy:
+        backend = policy.backend()
+        generated = [await backend.generate([5, 6, 7], **asked)]
+        await policy.take("v1", folders[1])
+        generated.append(await backend.generate([5, 6, 7], **asked))
+    assert [(one.weights, len(one.token_ids)) for one in generated] == [("v0", 3), ("v1", 3)]
+    assert generated[0].logprobs != generated[1].logprobs
+    assert policy.context == 4096
+
+
 async def test_weights_that_cannot_be_opened_leave_the_old(
     folders: list[Path], tmp_path: Path
 ) -> None:

@@ -90,17 +90,8 @@ class LocalPolicy:
             episode_seed=assignment.seed,
         )
 
-    @property
-    def context(self) -> int:
-        """Tokens that prompt and reply may have together."""
-        return self._context
-
     def backend(self) -> TokenBackend:
         """Samples by the newest weights, for those who render windows themselves."""
-        return _Player(self, None)
-
-    def backend(self) -> TokenBackend:
-        """What samples with the newest weights at every request, for others than agents."""
         return _Player(self, None)
 
     def statistics(self) -> dict[str, float]:

@@ -9,7 +9,8 @@ checkpoint trains the batches behind it again, so versions newer than the checkp
 before: their numbers will be given anew.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Protocol
 
@@ -61,12 +62,17 @@ class Publisher:
         """Where a version is, if it is still there."""
         return self._start if version == 0 else self._folder / f"v{version}"
 
-    def listen(self, tell: Callable[[WeightsPublished], None]) -> None:
-        """Have every version told from now on, and those that nobody was told of."""
-        self._tell = tell
+    @contextmanager
+    def told_to(self, tell: Callable[[WeightsPublished], None]) -> Iterator[None]:
+        """A block in which every version is told, those first that nobody was told of."""
         for event in self._untold:
             tell(event)
         self._untold.clear()
+        self._tell = tell
+        try:
+            yield
+        finally:
+            self._tell = None
 
     async def begin(self, version: int, step: int) -> None:
         """Have the policies sample with the version of a run that begins, or goes on after `step`

@@ -86,8 +86,8 @@ class RolloutFeed:
 
     async def serve(self, subscription: Subscription, tell: Tell) -> None:
         """Hear the session. Raises SampleError."""
-        self._publisher.listen(tell)
-        await self._live.serve(_Overheard(subscription, self))
+        with self._publisher.told_to(tell):
+            await self._live.serve(_Overheard(subscription, self))
 
     async def over(self) -> None:
         """Keep the session open until the last weights are told of."""

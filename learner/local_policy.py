@@ -20,7 +20,7 @@ from harness.chat_tokens import ChatTokens
 from harness.config import Settings
 from harness.errors import PolicyError, SettingsError
 from harness.policies.base import Assignment
-from harness.policies.token_agent import Generated, Sampling, TokenAgent, TokenBackend, TokenBackend
+from harness.policies.token_agent import Generated, Sampling, TokenAgent, TokenBackend
 from learner.engine import Engine, Request
 from learner.engine_room import EngineRoom
 from learner.errors import ModelError

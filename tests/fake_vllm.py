@@ -24,6 +24,7 @@ class FakeVllm:
         self.has_dev_mode = True
         self.tells_raw = False
         self.label = "default"
+        self.device, self.extension = "cuda", ""
         self.bad_folders: set[str] = set()  # that cannot be loaded
         self.held = 0  # times that the prefix cache cannot be dropped
         self.changes: dict[str, Any] = {}  # of a choice
@@ -67,6 +68,12 @@ class FakeVllm:
             return 404, {"detail": "Not Found"}
         if path == "/weight_info":
             return 200, {"weight_version": self.label}
+        if path == "/server_info?config_format=json":
+            config = {
+                "parallel_config": {"worker_extension_cls": self.extension},
+                "device_config": {"device": self.device},
+            }
+            return 200, {"vllm_config": config}
         self.asked.append((path, body))
         return await self._steer(path.partition("?")[0], body)
 

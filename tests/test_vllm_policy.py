@@ -236,7 +236,7 @@ async def test_replies_bear_the_version_of_their_weights(
     replies before and after say which weights made them."""
     write_card(folder, PolicyCard("v3", "full", "f", "hermes"))
     new = directory(tmp_path / "v4")
-    async with asking(server, folder, reload_method="rehearsal_reload") as policy:
+    async with asking(server, folder) as policy:
         agent = agent_of(policy)
         before = await agent.reply(HELLO)
         await policy.take("v4", new)
@@ -244,7 +244,7 @@ async def test_replies_bear_the_version_of_their_weights(
     assert (before.weights, after.weights, server[0].label) == ("v3", "v4", "v4")
     assert server[0].asked == [
         ("/pause?mode=wait", None),
-        ("/collective_rpc", {"method": "rehearsal_reload", "kwargs": {"weights_path": str(new)}}),
+        ("/collective_rpc", {"method": "reload_weights", "kwargs": {"weights_path": str(new)}}),
         ("/reset_prefix_cache?reset_running_requests=false", None),
         ("/update_weight_version", {"new_version": "v4"}),
         ("/resume", None),
@@ -362,6 +362,23 @@ async def test_weights_that_cannot_be_loaded(
     loaded = [body["kwargs"]["weights_path"] for path, body in server[0].asked if body]
     assert loaded == [str(bad), str(folder)]
     assert (server[0].steered[-1], server[0].label) == ("/resume", "v1")
+
+
+async def test_a_cpu_server_loads_shared_weights_in_our_way(
+    server: tuple[FakeVllm, str], folder: Path
+) -> None:
+    """On a CPU vLLM 0.32 would go on with the old output layer of a model that shares it with the
+    embedding: such a server is refused before it is paused, unless its workers have ours."""
+    server[0].device = "cpu"
+    await VllmWeights(VllmRoutes(server[1])).take("v1", folder)
+    (folder / "config.json").write_text('{"tie_word_embeddings": true}')
+    server[0].asked.clear()
+    with pytest.raises(SettingsError, match=r"--worker-extension-cls rehearsal_vllm\.Extension"):
+        await VllmWeights(VllmRoutes(server[1])).take("v2", folder)
+    assert server[0].asked == []
+    server[0].extension = "rehearsal_vllm.Extension"
+    await VllmWeights(VllmRoutes(server[1])).take("v2", folder)
+    assert server[0].asked[1][1]["method"] == "rehearsal_reload"
 
 
 async def test_what_is_no_model_does_not_stop_the_server(

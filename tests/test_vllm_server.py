@@ -74,7 +74,7 @@ async def test_a_server_is_up_within_its_block(tmp_path: Path) -> None:
         while is_alive(child):  # noqa: ASYNC110  # init takes it over and reaps it
             await anyio.sleep(0.01)
     assert (client.folder, client.base_url) == (settings.folder, server.base_url)
-    assert (client.reload_method, client.timeout_s) == ("rehearsal_reload", 9.0)
+    assert client.timeout_s == 9.0
 
 
 async def test_a_server_that_ends_says_why(tmp_path: Path) -> None:

@@ -57,7 +57,7 @@ class VllmPolicy:
         self._client = VllmClient(
             settings, list(self._chat.end_ids), transport=transport, environment=environment
         )
-        self._weights = VllmWeights(self._client.routes, pause=pause, method=settings.reload_method)
+        self._weights = VllmWeights(self._client.routes, pause=pause)
         self._version = ""
         self._in_flight = 0
         self._seats: WeakSet[_Seat] = WeakSet()  # of agents that have asked

@@ -39,9 +39,6 @@ class VllmSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     first_wait_s: float = 0.5  # before the second attempt at most; it doubles from there
     longest_wait_s: float = 60.0  # where the server does not ask for a longer one
     concurrency: int = 1024  # requests in flight at once
-    # Of the server's workers. Our own servers have `rehearsal_reload` (see vllm_child), which CPU
-    # builds of vLLM 0.32 need for models whose output layer shares the embedding's weights.
-    reload_method: str = "reload_weights"
 
 
 class VllmClient:

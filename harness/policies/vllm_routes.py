@@ -24,6 +24,13 @@ class Served(msgspec.Struct, frozen=True):
     max_tokens: int  # of prompt and reply together
 
 
+class Workers(msgspec.Struct, frozen=True):
+    """What computes there."""
+
+    extension: str  # the class that its workers were started with (--worker-extension-cls)
+    device: str  # as in cuda, cpu
+
+
 class Refused(PolicyError):
     """The server answered, and not with what was asked for."""
 
@@ -79,6 +86,15 @@ class VllmRoutes:
             raise PolicyError(f"{self.base_url}: /models is not as vLLM's: {exc}") from exc
         return [Served(one.id, one.max_model_len) for one in listed if one.parent is None]
 
+    async def workers(self) -> Workers:
+        """What computes there; of a server without dev mode it is not told. Raises PolicyError."""
+        answered = await self.get("/server_info?config_format=json")
+        try:
+            told = msgspec.convert(answered, _Info).vllm_config
+        except msgspec.ValidationError as exc:
+            raise PolicyError(f"{self.base_url}: /server_info is not as vLLM's: {exc}") from exc
+        return Workers(told.parallel_config.worker_extension_cls, told.device_config.device)
+
     async def _asked(
         self, method: Literal["POST", "GET"], path: str, body: Any, timeout_s: float
     ) -> Any:
@@ -112,6 +128,23 @@ class _Model(msgspec.Struct):
 
 class _Models(msgspec.Struct):
     data: list[_Model]
+
+
+class _Parallel(msgspec.Struct):
+    worker_extension_cls: str
+
+
+class _Device(msgspec.Struct):
+    device: str
+
+
+class _Config(msgspec.Struct):
+    parallel_config: _Parallel
+    device_config: _Device
+
+
+class _Info(msgspec.Struct):
+    vllm_config: _Config
 
 
 def root_of(base_url: str) -> str:

@@ -28,11 +28,11 @@ from anyio.abc import Process
 from harness.errors import PolicyError, SettingsError
 from harness.policies.vllm_client import VllmSettings
 from harness.policies.vllm_routes import VllmRoutes
+from harness.policies.vllm_weights import CHILD, EXTENSION
 
 _LOOK_S = 0.5  # seconds between two looks whether it is up
 _STOP_S = 20.0  # seconds that it has to end by itself
 _TOLD_LINES = 12  # of its log, where it could not start
-_CHILD = Path(__file__).parent / "vllm_child"  # what its workers load of ours
 _log = structlog.get_logger(__name__)
 
 
@@ -72,9 +72,7 @@ class VllmServer:
 
     def client(self, **more: Any) -> VllmSettings:
         """The settings with which it is asked."""
-        return VllmSettings(
-            self._settings.folder, self.base_url, reload_method="rehearsal_reload", **more
-        )
+        return VllmSettings(self._settings.folder, self.base_url, **more)
 
     async def __aenter__(self) -> Self:
         port = self._settings.port or _free_port()
@@ -152,7 +150,7 @@ def arguments_of(settings: VllmServerSettings, port: int) -> list[str]:
     arguments = ["--model", settings.folder, "--host", "127.0.0.1", "--port", str(port)]
     arguments += ["--dtype", settings.dtype, "--max-num-seqs", str(settings.max_num_seqs)]
     arguments += ["--logprobs-mode", "processed_logprobs", "--generation-config", "vllm"]
-    arguments += ["--worker-extension-cls", "rehearsal_vllm.Extension"]
+    arguments += ["--worker-extension-cls", EXTENSION]
     arguments += ["--disable-uvicorn-access-log"]
     if settings.max_model_len is not None:
         arguments += ["--max-model-len", str(settings.max_model_len)]
@@ -170,7 +168,7 @@ def environment_of(settings: VllmServerSettings, ours: Mapping[str, str]) -> dic
     }
     environment = wanted | dict(ours)
     environment["VLLM_SERVER_DEV_MODE"] = "1" if settings.can_reload else "0"
-    paths = (str(_CHILD), environment.get("PYTHONPATH", ""))
+    paths = (str(CHILD), environment.get("PYTHONPATH", ""))
     environment["PYTHONPATH"] = os.pathsep.join(path for path in paths if path)
     return environment
 

@@ -15,6 +15,7 @@ from typing import Literal
 import anyio
 import structlog
 
+from harness.chat_template import read_config
 from harness.errors import PolicyError, SettingsError
 from harness.policies.vllm_routes import Refused, VllmRoutes
 
@@ -22,6 +23,9 @@ Pause = Literal["wait", "keep"]
 _RELOAD_S = 1800.0  # seconds that a reload may take, and the requests in flight before it
 _RESUME_S = 10.0  # seconds to let a server go on when its new weights are no longer wanted
 _TRIES, _BETWEEN_S = 50, 0.2  # to empty the prefix cache, and seconds between two
+EXTENSION = "rehearsal_vllm.Extension"  # what our own servers' workers can do besides
+CHILD = Path(__file__).parent / "vllm_child"  # where it is
+_PLAIN, _OURS = "reload_weights", "rehearsal_reload"  # the workers' methods
 _log = structlog.get_logger(__name__)
 
 
@@ -30,15 +34,12 @@ class VllmWeights:
 
     `pause` says what happens to requests in flight: `wait` lets them end under the old weights,
     `keep` freezes them; they go on under the new ones, their earlier tokens computed anew.
-    `method` is the workers' (see VllmSettings.reload_method).
     """
 
-    def __init__(
-        self, routes: VllmRoutes, *, pause: Pause = "wait", method: str = "reload_weights"
-    ) -> None:
+    def __init__(self, routes: VllmRoutes, *, pause: Pause = "wait") -> None:
         self._routes = routes
         self._pause = pause
-        self._method = method
+        self._method = ""  # of the server's workers; empty: not known yet
         self._folder: Path | None = None  # of the weights that were taken last; None: none were
 
     async def version(self) -> str:
@@ -57,6 +58,7 @@ class VllmWeights:
         """
         folder = _checked(folder)
         await self.version()
+        self._method = self._method or await self._reload_method(folder)
         await self._halt()
         with anyio.CancelScope(shield=True):  # half-loaded weights are no place to stop at
             try:
@@ -67,6 +69,19 @@ class VllmWeights:
             await self._routes.post("/resume")
         self._folder = folder
         _log.info("weights_taken", version=version, folder=str(folder))
+
+    async def _reload_method(self, folder: Path) -> str:
+        """How the workers load weights; raises SettingsError where they would load them wrongly."""
+        workers = await self._routes.workers()
+        if workers.extension == EXTENSION:
+            return _OURS
+        if workers.device == "cpu" and _ties_embeddings(folder):
+            raise SettingsError(
+                f"base_url: the vLLM server at {self._routes.base_url} runs on a CPU, where vLLM"
+                " goes on with the old output layer of a model that shares it with its embedding:"
+                f" start it with --worker-extension-cls {EXTENSION} and {CHILD} on its PYTHONPATH"
+            )
+        return _PLAIN
 
     async def _halt(self) -> None:
         if not self._routes.is_local:
@@ -110,6 +125,10 @@ class VllmWeights:
             f"{folder}: vLLM could not load the weights and has those of {self._folder} again:"
             f" {fault}"
         ) from fault
+
+
+def _ties_embeddings(folder: Path) -> bool:
+    return bool(read_config(folder / "config.json").get("tie_word_embeddings", False))
 
 
 def _checked(folder: Path) -> Path:

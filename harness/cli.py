@@ -29,7 +29,7 @@ from judge.opening import open_court
 from judge.rewards import PROFILES
 from judge.verbs import gate, generate, judging, reliability, report, synthesise
 from learner.errors import LearnerError
-from learner.verbs import train
+from learner.verbs import serve_policy, train
 from scenarios.errors import ScenarioError
 from scenarios.format import Scenario
 
@@ -128,6 +128,7 @@ for _verb in (
     worlds.import_group,
     worlds.serve_command,
     train.train_command,
+    serve_policy.serve_policy_command,
 ):
     cli.add_command(_verb)
 worlds.scenarios_group.add_command(gate.check_command)

@@ -39,6 +39,7 @@ LIBRARIES = {
         *("harness.verbs.play", "harness.verbs.worlds", "judge.verbs.common"),
         *("judge.verbs.gate", "judge.verbs.generate", "judge.verbs.judging"),
         *("judge.verbs.reliability", "judge.verbs.report", "judge.verbs.synthesise"),
+        *("learner.verbs.serve_policy", "learner.verbs.train"),
     },
     "faker": {"scenarios.generate.people"},
     "fastapi": {
@@ -46,9 +47,10 @@ LIBRARIES = {
         *("envpool.hosting.routes", "envpool.hosting.survey"),
     },
     "fastmcp": {"envpool.mcp_link", "envpool.mcp_process"},
+    "jinja2": {"harness.chat_template"},
     "jsonschema": {"envpool.hosting.arguments"},
     "landlock": {"envpool.workers.confine"},
-    "matplotlib": {"judge.catalogue_charts"},
+    "matplotlib": {"judge.catalogue_charts", "learner.demo.figures"},
     "mcp": {"envpool.mcp_link", "envpool.mcp_process"},
     "openai": {"harness.policies.openai_package"},
     "paho": {"harness.mqtt_client"},
@@ -60,12 +62,15 @@ LIBRARIES = {
     "starlette": {"envpool.hosting.routes"},
     "time_machine": {"envpool.hosting.clock"},
     "tomli_w": {
-        *("harness.config", "harness.judge_settings", "scenarios.awm.package"),
-        *("scenarios.synth.folder", "scenarios.synth.package"),
+        *("harness.config", "harness.judge_settings", "learner.train_folder"),
+        *("scenarios.awm.package", "scenarios.synth.folder", "scenarios.synth.package"),
     },
+    "tokenizers": {"harness.chat_tokens", "learner.demo.model", "learner.demo.tokenizer"},
+    "trackio": {"learner.metrics_sinks"},
     "uvicorn": {"envpool.hosting.app", "envpool.remote.listening"},
     "uvloop": set(),
     "vllm": set(),
+    "wandb": {"learner.metrics_sinks"},
 }
 # Outside library: the package that may know it, in whichever modules.
 WITHIN = {
@@ -90,6 +95,11 @@ LATE = {
     ("harness.verbs.worlds", "envpool.remote.server"),
     ("judge.verbs.report", "judge.catalogue_charts"),
     ("judge.verbs.report", "judge.catalogue_page"),
+    ("learner.metrics_sinks", "torch.utils.tensorboard"),
+    ("learner.metrics_sinks", "trackio"),
+    ("learner.metrics_sinks", "wandb"),
+    ("learner.serving", "learner.local_policy"),
+    ("learner.verbs.serve_policy", "learner.serving"),
     ("scenarios.generate.people", "faker"),
 }
 

@@ -1,0 +1,132 @@
+"""What policy `local` spends: 64 live requests on a small Qwen3, on one thread.
+
+python -m benchmarks.learner_engine --runs 3
+
+The model has 0.65 million weights (hidden 128, 3 layers, 4 heads, 2 of keys, head size 32). Prompts
+have 600 tokens, of which the eight members of a group share 400; replies have 40.
+
+whole      CPU of 1,000 sampled tokens, prompts included
+decoding   the same without the prompts
+prompts    tokens of prompts that are computed ÷ all of them
+generate   CPU of the same replies by transformers' `generate`, in one batch of 64, ÷ whole
+"""
+
+import argparse
+import time
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+import torch
+from transformers import Qwen3Config, Qwen3ForCausalLM
+from transformers.utils import logging
+
+from benchmarks.figures import Figure, figure, quiet, tell
+from learner.engine import Engine, Request
+
+
+class Load(msgspec.Struct, frozen=True):
+    """What is asked at once."""
+
+    groups: int = 8
+    members: int = 8
+    shared: int = 400
+    own: int = 200
+    sampled: int = 40
+
+    def requests(self, seed: int) -> list[Request]:
+        """Requests of random tokens; another seed gives other prompts."""
+        chance = np.random.default_rng(seed)
+        found: list[Request] = []
+        for _ in range(self.groups):
+            head = chance.integers(3, 512, self.shared).tolist()
+            for _ in range(self.members):
+                prompt = [*head, *chance.integers(3, 512, self.own).tolist()]
+                found.append(Request(prompt, max_tokens=self.sampled, seed=len(found)))
+        return found
+
+    @property
+    def num_sampled(self) -> int:
+        return self.groups * self.members * self.sampled
+
+
+def model_of() -> Qwen3ForCausalLM:
+    """The model, with random weights."""
+    torch.manual_seed(0)
+    config = Qwen3Config(
+        vocab_size=512,
+        hidden_size=128,
+        intermediate_size=384,
+        num_hidden_layers=3,
+        num_attention_heads=4,
+        num_key_value_heads=2,
+        head_dim=32,
+        tie_word_embeddings=True,
+        pad_token_id=0,
+        eos_token_id=None,
+        bos_token_id=None,
+    )
+    return Qwen3ForCausalLM(config)
+
+
+def sampling(engine: Engine, requests: list[Request]) -> tuple[float, float]:
+    """CPU seconds of all, and of all but the first step, which computes the prompts."""
+    for request in requests:
+        engine.add(request)
+    began = time.process_time()
+    engine.step()
+    first = time.process_time()
+    while engine.num_requests:
+        engine.step()
+    ended = time.process_time()
+    return ended - began, ended - first
+
+
+def generating(model: Any, requests: list[Request], num_tokens: int) -> float:
+    """CPU seconds of transformers' own sampling."""
+    ids = torch.tensor(np.stack([request.prompt for request in requests]), dtype=torch.int64)
+    began = time.process_time()
+    model.generate(
+        ids, attention_mask=torch.ones_like(ids), do_sample=True, max_new_tokens=num_tokens
+    )
+    return time.process_time() - began
+
+
+def measured(load: Load, runs: int) -> list[Figure]:
+    """The figures of some runs, after one that warms up."""
+    model = model_of()
+    engine = Engine(model, end_ids=frozenset())
+    whole, decoding, ratios = [], [], []
+    for run in range(runs + 1):
+        requests = load.requests(run)
+        theirs = generating(model, requests, load.sampled)
+        all_of_it, without = sampling(engine, requests)
+        if run:
+            whole.append(1e6 * all_of_it / load.num_sampled)
+            decoding.append(1e6 * without / load.num_sampled)
+            ratios.append(theirs / all_of_it)
+    counts = engine.statistics()
+    computed = 1 - counts["cached_tokens"] / counts["prompt_tokens"]
+    return [
+        figure("1,000 sampled tokens, whole", "ms", whole, reach=500.0, aim=1000 / 3),
+        figure("1,000 sampled tokens, decoding", "ms", decoding, reach=1000 / 3, aim=200.0),
+        figure("prompt tokens computed ÷ all", "", [computed]),
+        figure("generate ÷ whole", "", ratios),
+    ]
+
+
+def main() -> None:
+    """The command line."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--runs", type=int, default=3)
+    parser.add_argument("--json", type=Path, help="write the figures there")
+    options = parser.parse_args()
+    quiet()
+    logging.set_verbosity_error()  # type: ignore[no-untyped-call]
+    torch.set_num_threads(1)
+    tell(measured(Load(), options.runs), options.json)
+
+
+if __name__ == "__main__":
+    main()

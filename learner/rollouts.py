@@ -8,26 +8,16 @@ limit cut it off. Step rewards stay with their steps.
 What the sampler said is taken as it is: its ids, its log-probabilities, the version of its weights.
 """
 
-from collections.abc import Iterator, Sequence
-from math import isfinite
-
-import msgspec
-import numpy as np
+from collections.abc import Sequence
 
 from harness.events import Ending, Judged, StepTaken, Summarised
-from harness.tokens import ID_BYTES
 from harness.trajectory import Trajectory
 from learner.errors import SampleError
-from learner.samples import Floats, Ids, Rollout, Sample
+from learner.reply_arrays import Complaint, arrays_of
+from learner.samples import NOTHING, Ids, Rollout, Sample
 
-Bytes = bytes | memoryview
 Shown = Sequence[Ids | None]  # prompts, one for each reply; None: the reply is not trained
-_ANY_ID = 2**31  # no id is larger than this, whatever the model
-_NO_TOKENS = (
-    "the reply has no token ids; only policies that tell their tokens can be trained on (local,"
-    " vllm, or any with `tokens` set)"
-)
-_ROUNDING = 1e-3  # a log-probability may be so much above 0 where servers count in 16 bits
+_Events = Sequence[StepTaken | Summarised]
 
 
 def verdict_on(trajectory: Trajectory) -> Judged | None:
@@ -57,26 +47,25 @@ def rollout_of(
     if not trajectory.steps and not trajectory.summaries:
         raise SampleError(f"{where}: episode {trajectory.episode!r} has no reply")
     events = trajectory.replies()
-    complaint = _Complaint(trajectory, events, where)
-    bytes_of = _bytes_of(events, complaint)
-    sampled = _ids(bytes_of.tokens, bytes_of.sizes, "token_ids", vocab, complaint)
-    logprobs = _logprobs(bytes_of, complaint)
-    if shown is None:
-        shown = _ids(bytes_of.prompts, bytes_of.prompt_sizes, "prompt_ids", vocab, complaint)
+    turns = _turns(events)
+    replies = [event.reply for event in events]
+    arrays = arrays_of(replies, vocab, _complaint(trajectory, events, turns, where))
+    head, prompts = (arrays.head, arrays.shown) if shown is None else (NOTHING, shown)
     reward = _episode_reward(trajectory.ended.ending, judged)
     rewards = _step_rewards(trajectory, judged, reward, where)
     samples = [
         Sample(
             prompt,
-            ids,
-            given,
+            sampled,
+            logprobs,
             rewards[turn],
             turn,
             event.reply.weights,
             isinstance(event, Summarised),
+            head,
         )
-        for event, turn, prompt, ids, given in zip(
-            events, _turns(events), shown, sampled, logprobs, strict=True
+        for event, turn, prompt, sampled, logprobs in zip(
+            events, turns, prompts, arrays.tokens, arrays.logprobs, strict=True
         )
         if prompt is not None
     ]
@@ -91,25 +80,20 @@ def rollout_of(
     )
 
 
-_Events = Sequence[StepTaken | Summarised]
-
-
-class _Complaint:
+def _complaint(
+    trajectory: Trajectory, events: _Events, turns: Sequence[int], where: str
+) -> Complaint:
     """Makes errors that name the place."""
 
-    def __init__(self, trajectory: Trajectory, events: _Events, where: str) -> None:
-        self._trajectory = trajectory
-        self._events = events
-        self._where = where
-
-    def __call__(self, place: int, field: str, why: str) -> SampleError:
-        event = self._events[place]
-        turn = _turns(self._events)[place]
-        what = "summary before turn" if isinstance(event, Summarised) else "turn"
-        episode, policy = self._trajectory.episode, self._trajectory.started.policy
+    def complaint(place: int, field: str, why: str) -> SampleError:
+        what = "summary before turn" if isinstance(events[place], Summarised) else "turn"
+        policy = trajectory.started.policy
         return SampleError(
-            f"{self._where}: episode {episode!r} (policy {policy}), {what} {turn}: {field}: {why}"
+            f"{where}: episode {trajectory.episode!r} (policy {policy}), {what} {turns[place]}:"
+            f" {field}: {why}"
         )
+
+    return complaint
 
 
 def _turns(events: _Events) -> list[int]:
@@ -119,89 +103,6 @@ def _turns(events: _Events) -> list[int]:
         turns.append(turn)
         turn += isinstance(event, StepTaken)
     return turns
-
-
-class _BytesOf(msgspec.Struct):
-    """An episode's replies as the log has them."""
-
-    tokens: list[Bytes] = []  # one a reply
-    logprobs: list[Bytes] = []
-    sizes: list[int] = []  # of either, in bytes
-    prompts: list[Bytes] = []  # the pieces of `Trajectory.prompts`, not yet put together
-    prompt_sizes: list[int] = []  # of the prompts, one a reply
-
-
-def _bytes_of(events: _Events, complaint: _Complaint) -> _BytesOf:
-    """What the replies bear, after a look at their sizes."""
-    found = _BytesOf()
-    first = memoryview(events[0].reply.prompt_ids)
-    for place, event in enumerate(events):
-        reply = event.reply
-        size, shared = len(reply.token_ids), reply.prompt_shared * ID_BYTES
-        if not size:
-            raise complaint(place, "token_ids", _NO_TOKENS)
-        if len(reply.logprobs) != size:
-            given = f"{len(reply.logprobs) // ID_BYTES} log-probabilities"
-            raise complaint(place, "logprobs", f"{size // ID_BYTES} tokens have {given}")
-        if not 0 <= shared <= (len(first) if place else 0):
-            raise complaint(
-                place,
-                "prompt_shared",
-                f"{reply.prompt_shared} tokens of an earlier prompt cannot be shared: the episode's"
-                f" first prompt has {len(first) // ID_BYTES if place else 0} before this reply",
-            )
-        if not shared + len(reply.prompt_ids):
-            raise complaint(place, "prompt_ids", "the reply has no prompt")
-        found.tokens.append(reply.token_ids)
-        found.logprobs.append(reply.logprobs)
-        found.sizes.append(size)
-        found.prompts += (first[:shared], reply.prompt_ids) if shared else (reply.prompt_ids,)
-        found.prompt_sizes.append(shared + len(reply.prompt_ids))
-    return found
-
-
-def _ids(
-    pieces: Sequence[Bytes],
-    sizes: Sequence[int],
-    field: str,
-    vocab: int | None,
-    complaint: _Complaint,
-) -> list[Ids]:
-    """Each reply's ids, so many bytes of the pieces: views into one array, which is checked at
-    once."""
-    for place, size in enumerate(sizes):
-        if size % ID_BYTES:
-            raise complaint(place, field, f"{size} bytes are no whole number of ids")
-    joined = np.frombuffer(b"".join(pieces), "<i4").astype(np.int32, copy=False)
-    cut = [joined[begin:end] for begin, end in _places(sizes)]
-    limit = vocab or _ANY_ID
-    if int(joined.view(np.uint32).max()) >= limit:  # negative ids are large ones here
-        place = next(n for n, ids in enumerate(cut) if int(ids.view(np.uint32).max()) >= limit)
-        wrong = next(one for one in cut[place].tolist() if not 0 <= one < limit)
-        raise complaint(place, field, f"{wrong} is no token of the model, which has {limit:,}")
-    return cut
-
-
-def _logprobs(bytes_of: _BytesOf, complaint: _Complaint) -> list[Floats]:
-    joined = np.frombuffer(b"".join(bytes_of.logprobs), "<f4").astype(np.float32, copy=False)
-    cut = [joined[begin:end] for begin, end in _places(bytes_of.sizes)]
-    # NaN is not below anything, and it is the least and the largest of all.
-    if not (joined.max() <= _ROUNDING and isfinite(joined.min())):
-        for place, values in enumerate(cut):
-            for number, value in enumerate(values.tolist()):
-                if not (isfinite(value) and value <= _ROUNDING):
-                    why = f"token {number} has {value:g}, which is no log-probability"
-                    raise complaint(place, "logprobs", why)
-    return cut
-
-
-def _places(sizes: Sequence[int]) -> Iterator[tuple[int, int]]:
-    """Where each reply's numbers begin and end, of so many bytes each."""
-    begin = 0
-    for size in sizes:
-        end = begin + size // ID_BYTES
-        yield begin, end
-        begin = end
 
 
 def _episode_reward(ending: Ending, judged: Judged) -> float:

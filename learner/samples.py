@@ -11,18 +11,30 @@ from numpy.typing import NDArray
 
 Ids = NDArray[np.int32]
 Floats = NDArray[np.float32]
+NOTHING: Ids = np.zeros(0, np.int32)
 
 
 class Sample(msgspec.Struct, frozen=True, eq=False, gc=False):
-    """One reply: a step of the episode, or a summary that its history policy asked for."""
+    """One reply: a step of the episode, or a summary that its history policy asked for.
 
-    prompt: Ids  # [P], what was shown
+    What was shown are the tokens of `head`, which an episode's samples have as one array, and then
+    those of `shown`: with a prefix of 6,000 tokens, prompts that hold it each take five times the
+    memory.
+    """
+
+    shown: Ids  # [P - H], what was shown behind the head; at least one token
     tokens: Ids  # [T], what was sampled, the end token included; T >= 1
     logprobs: Floats  # [T], of the sampler; -inf never
     reward: float  # of the step; of a summary: that of the step which came next
     turn: int  # the step's number from 0; of a summary: of the step which came next
     weights: str  # the version of the weights that sampled it
     is_summary: bool = False
+    head: Ids = NOTHING  # [H]
+
+    @property
+    def prompt(self) -> Ids:
+        """What was shown: `[P]`."""
+        return np.concatenate((self.head, self.shown)) if len(self.head) else self.shown
 
 
 class Rollout(msgspec.Struct, frozen=True, eq=False):

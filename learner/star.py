@@ -31,6 +31,7 @@ class _Rows(msgspec.Struct):
     advantages: list[float] = []
     weights: list[float] = []  # of each token
     episodes: list[int] = []  # their numbers
+    lengths: list[int] = []  # of the prompts, in tokens
 
 
 class _Chain(msgspec.Struct, gc=False):
@@ -70,14 +71,16 @@ def batch_of(
                     f"episode {rollout.episode!r} has {count} samples, {len(numbers[0])} advantages"
                     f" and {len(numbers[1])} weights"
                 )
-            episodes.append(_chains(rollout.samples, len(rows.samples), merge=merge))
+            lengths = [len(one.head) + len(one.shown) for one in rollout.samples]
+            episodes.append(_chains(rollout.samples, lengths, len(rows.samples), merge=merge))
             rows.samples += rollout.samples
+            rows.lengths += lengths
             rows.advantages += numbers[0]
             rows.weights += numbers[1]
             rows.episodes += [num_episodes] * count
             num_episodes += 1
         shared += _shared(rows.samples, episodes, share=share)
-    num_row_tokens = sum(len(one.prompt) + len(one.tokens) for one in rows.samples)
+    num_row_tokens = sum(rows.lengths) + sum(len(one.tokens) for one in rows.samples)
     return Batch(tuple(_stars(rows, shared)), len(rows.samples), num_episodes, num_row_tokens)
 
 
@@ -87,29 +90,37 @@ def shared_token_ratio(batch: Batch) -> float:
     return batch.num_tokens / batch.num_row_tokens if batch.num_row_tokens else 1.0
 
 
-def _chains(samples: Sequence[Sample], first: int, *, merge: bool) -> list[_Chain]:
-    """One episode's samples, joined where one extends the one before. They are counted from
-    `first`."""
+def _chains(
+    samples: Sequence[Sample], lengths: Sequence[int], first: int, *, merge: bool
+) -> list[_Chain]:
+    """One episode's samples, with prompts of these lengths, joined where one extends the one
+    before. They are counted from `first`."""
     chains: list[_Chain] = []
-    before: Sample | None = None
-    for number, sample in enumerate(samples, first):
-        length = len(sample.prompt) + len(sample.tokens)
-        if merge and before is not None and _extends(sample.prompt, before):
-            chains[-1].end = number + 1
-            chains[-1].length = length
+    end = 0  # tokens up to and with the last one sampled before
+    for place, (sample, length) in enumerate(zip(samples, lengths, strict=True)):
+        goes_on = merge and place and end <= length and _extends(sample, samples[place - 1], end)
+        end = length + len(sample.tokens)
+        if goes_on:
+            chains[-1].end += 1
+            chains[-1].length = end
         else:
-            chains.append(_Chain(number, number + 1, length))
-        before = sample
+            chains.append(_Chain(first + place, first + place + 1, end))
     return chains
 
 
-def _extends(prompt: Ids, before: Sample) -> bool:
-    """Whether a prompt begins with an earlier one and what was sampled then."""
-    start = len(before.prompt)
-    end = start + len(before.tokens)
-    if len(prompt) < end or prompt[start:end].tobytes() != before.tokens.tobytes():
-        return False
-    return prompt[:start].tobytes() == before.prompt.tobytes()
+def _extends(sample: Sample, before: Sample, end: int) -> bool:
+    """Whether a prompt of at least `end` tokens begins with an earlier one and what was sampled
+    then, `end` tokens together."""
+    head = len(sample.head)
+    start = end - len(before.tokens)
+    # Seldom so, and then seen at the sampled tokens.
+    if start >= head:
+        sampled = sample.shown[start - head : end - head]
+        if sampled.tobytes() != before.tokens.tobytes():
+            return False
+    if sample.head is before.head and start >= head:
+        return sample.shown[: start - head].tobytes() == before.shown.tobytes()
+    return sample.prompt[:end].tobytes() == before.prompt.tobytes() + before.tokens.tobytes()
 
 
 _Shared = tuple[list[_Chain], int]  # the chains of one star, and how many tokens they share
@@ -124,13 +135,7 @@ def _shared(
         return []
     if not share:
         return [(together, 0)]
-    # At least one token of each prompt stays in its leaf, so that the leaf itself predicts its
-    # first sampled token. What stands later in a chain begins with its first prompt.
-    heads = [
-        _common([samples[chain.begin].prompt[:-1] for chain in chains])
-        for chains in episodes
-        if chains
-    ]
+    heads = [_head([samples[chain.begin] for chain in chains]) for chains in episodes if chains]
     one = [(together, len(_common(heads)))]
     each = [(chains, len(head)) for chains, head in zip(filter(None, episodes), heads, strict=True)]
     stars = each if sum(map(_cost, each)) < sum(map(_cost, one)) else one
@@ -141,6 +146,17 @@ def _shared(
 def _cost(star: _Shared) -> int:
     chains, shared = star
     return sum(chain.length for chain in chains) - (len(chains) - 1) * shared
+
+
+def _head(samples: Sequence[Sample]) -> Ids:
+    """What these prompts of one episode begin with (in a chain, what stands later begins with its
+    first prompt). At least one token of each stays in its leaf, so that the leaf itself predicts
+    its first sampled token."""
+    head = samples[0].head
+    if any(one.head is not head for one in samples):
+        return _common([one.prompt[:-1] for one in samples])
+    more = _common([one.shown[:-1] for one in samples])
+    return np.concatenate((head, more)) if len(more) else head
 
 
 def _common(arrays: Sequence[Ids]) -> Ids:
@@ -174,7 +190,9 @@ def _stars(rows: _Rows, shared: Sequence[_Shared]) -> Iterator[Star]:
     pieces: list[Ids] = []
     for chain, num in chains:
         last = rows.samples[chain.end - 1]
-        pieces += (last.prompt[num:], last.tokens)
+        if num < len(last.head):
+            pieces.append(last.head[num:])
+        pieces += (last.shown[max(0, num - len(last.head)) :], last.tokens)
     tokens = np.concatenate(pieces)
     bounds = ends.tolist()
     begin = place = 0
@@ -205,7 +223,7 @@ def _places(
     Running sums in one array: all three stay as they are, or go up by one, from token to token,
     but where a sample begins (at `starts`, with `lengths` tokens).
     """
-    first = np.array([len(one.prompt) for one in rows.samples])
+    first = np.array(rows.lengths)
     first -= np.repeat([num for _, num in chains], [one.end - one.begin for one, _ in chains])
     values = np.stack([first, np.arange(len(lengths)), np.array(rows.episodes)])
     jumps = np.diff(values, axis=1, prepend=0)

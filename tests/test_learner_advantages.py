@@ -17,7 +17,7 @@ from learner.settings import LossSettings
 
 def sample(num_tokens: int, reward: float = 0.0) -> Sample:
     return Sample(
-        prompt=np.array([1], np.int32),
+        shown=np.array([1], np.int32),
         tokens=np.arange(num_tokens, dtype=np.int32),
         logprobs=np.zeros(num_tokens, np.float32),
         reward=reward,

@@ -46,6 +46,8 @@ def test_each_reply_is_a_sample_with_its_exact_tokens() -> None:
         ([1, 2, 9], [6], [-0.6], 0.1, 1, "v2", True),
         ([1, 2, 3, 7], [8], [-0.8], 0.1, 1, "v2", False),
     ]
+    assert {id(one.head) for one in rollout.samples} == {id(rollout.samples[0].head)}
+    assert rollout.samples[0].head.tolist() == [1, 2]  # held once
     facts = (rollout.episode, rollout.member, rollout.reward, rollout.ending, rollout.label)
     assert facts == ("e0", 0, 0.1, "answered", "agent_error")
     assert rollout.is_truncated is False

@@ -9,31 +9,40 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from learner.batch import Batch, Leaf
-from learner.samples import Group, Rollout, Sample
+from learner.samples import Group, Ids, Rollout, Sample
 from learner.star import batch_of, shared_token_ratio
 
 Known = dict[int, tuple[Any, ...]]  # by step: prompt, tokens, logprobs, advantage, weight, episode
 
 
-def sample(prompt: Sequence[int], tokens: Sequence[int], turn: int = 0) -> Sample:
-    """A sample whose log-probabilities tell its tokens apart."""
-    ids = np.array(prompt, np.int32), np.array(tokens, np.int32)
-    logprobs = np.array([-0.5 * token for token in tokens], np.float32)
-    for array in (*ids, logprobs):
-        array.flags.writeable = False  # as what is read out of a log
-    return Sample(*ids, logprobs, reward=0.0, turn=turn, weights="v1")
+Pairs = Sequence[tuple[Sequence[int], Sequence[int]]]  # prompts and what was sampled
 
 
-def group(*episodes: Sequence[tuple[Sequence[int], Sequence[int]]], name: str = "g0") -> Group:
+def samples(pairs: Pairs, most: int) -> tuple[Sample, ...]:
+    """An episode's samples, whose log-probabilities tell their tokens apart. Of what all prompts
+    begin with, up to `most` tokens are held as one array."""
+    prompts = [ids(prompt) for prompt, _ in pairs]
+    length = min(most, *(len(prompt) - 1 for prompt in prompts))
+    while any(prompt[:length].tolist() != prompts[0][:length].tolist() for prompt in prompts):
+        length -= 1
+    head = prompts[0][:length]
+    found = []
+    for turn, (prompt, (_, tokens)) in enumerate(zip(prompts, pairs, strict=True)):
+        logprobs = np.array([-0.5 * token for token in tokens], np.float32)
+        logprobs.flags.writeable = False
+        found.append(Sample(prompt[length:], ids(tokens), logprobs, 0.0, turn, "v1", head=head))
+    return tuple(found)
+
+
+def ids(numbers: Sequence[int]) -> Ids:
+    array = np.array(numbers, np.int32)
+    array.flags.writeable = False  # as what is read out of a log
+    return array
+
+
+def group(*episodes: Pairs, name: str = "g0", most: int = 100) -> Group:
     rollouts = tuple(
-        Rollout(
-            f"e{member}",
-            member,
-            0.0,
-            tuple(sample(*pair, turn) for turn, pair in enumerate(pairs)),
-            "answered",
-            "completed",
-        )
+        Rollout(f"e{member}", member, 0.0, samples(pairs, most), "answered", "completed")
         for member, pairs in enumerate(episodes)
     )
     return Group(name, "shop", "void", rollouts)
@@ -237,9 +246,11 @@ def episodes(draw: st.DrawFn) -> list[tuple[list[int], list[int]]]:
     return pairs
 
 
-groups_of = st.lists(st.lists(episodes(), min_size=1, max_size=3), min_size=1, max_size=3).map(
-    lambda drawn: [group(*pairs, name=f"g{n}") for n, pairs in enumerate(drawn)]
-)
+groups_of = st.lists(
+    st.tuples(st.lists(episodes(), min_size=1, max_size=3), st.integers(0, 6)),
+    min_size=1,
+    max_size=3,
+).map(lambda drawn: [group(*pairs, name=f"g{n}", most=m) for n, (pairs, m) in enumerate(drawn)])
 
 
 @settings(max_examples=150, deadline=None)
@@ -256,6 +267,19 @@ def test_nothing_is_lost_and_nothing_trained_twice(
     assert batch.num_row_tokens == sum(len(one[0]) + len(one[1]) for one in rebuilt(batch).values())
     assert batch.num_tokens <= batch.num_row_tokens
     assert batch.num_trained == sum(len(one[1]) for one in wanted(groups).values())
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(episodes(), min_size=1, max_size=3))
+def test_how_prompts_are_held_changes_nothing(pairs: list[Pairs]) -> None:
+    """Prompts of which the log says what they share make the stars of prompts that are whole."""
+    whole, parted = starred([group(*pairs, most=0)]), starred([group(*pairs)])
+    assert [star.prefix.tolist() for star in whole.stars] == [
+        star.prefix.tolist() for star in parted.stars
+    ]
+    assert [list(map(lists, star.leaves)) for star in whole.stars] == [
+        list(map(lists, star.leaves)) for star in parted.stars
+    ]
 
 
 @settings(max_examples=60, deadline=None)

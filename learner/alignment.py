@@ -79,7 +79,9 @@ class Alignment:
                 None if ids is None else np.array(ids, np.int32)
                 for ids in self._prompts(trajectory, what)
             ]
-        if self._is_checked(trajectory.episode):
+        # Replies without tokens are refused by whoever makes samples of them.
+        told = all(event.reply.token_ids for event in trajectory.replies())
+        if told and self._is_checked(trajectory.episode):
             self._num_checked += 1
             self._compare(trajectory, what)
         return None

@@ -21,7 +21,7 @@ from learner.errors import TrainingError
 from learner.losses.base import Measures, PolicyLoss
 from learner.losses.choose import needs_episode_ratios
 from learner.losses.measures import Sums, merged, numbers
-from learner.minibatches import dealt, minibatches, share_of_loss
+from learner.minibatches import dealt, joined, minibatches, share_of_loss
 from learner.optimizer import trainable
 from learner.settings import TrainSettings
 from learner.token_batches import Scores, episode_log_ratios, token_batch
@@ -71,7 +71,7 @@ class Updater:
     def _dealt(self, stars: Sequence[Star]) -> list[Star]:
         """This process's share of an update."""
         hands = dealt([star.num_tokens for star in stars], self._processes.size)
-        return [stars[number] for number in hands[self._processes.rank]]
+        return joined([stars[number] for number in hands[self._processes.rank]])
 
     def _scores(self, parts: Sequence[Sequence[Star]]) -> list[list[Scores]]:
         """What is computed before the first of the updates: log-probabilities of the model where
@@ -142,11 +142,11 @@ class Updater:
         clip_grads_with_norm_(parameters, self._settings.optimizer.max_grad_norm, norm)
         return norm.item()
 
-    def _check(self, update: Update) -> None:
+    @staticmethod
+    def _check(update: Update) -> None:
         """Refuse numbers that are broken."""
         if math.isfinite(update.loss) and math.isfinite(update.grad_norm):
             return
-        self._optimizer.zero_grad()
         raise TrainingError(
             f"the loss is {update.loss}, the norm of its gradient {update.grad_norm}"
         )

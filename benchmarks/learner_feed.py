@@ -6,10 +6,15 @@ Tokens: one group at the shape of docs/performance.md (prefix of 6,000 tokens, 1
 steps, 200 tokens sampled a step, windows of 1,000 to 2,000 tokens behind the prefix), laid out by
 the learner from real history policies. A figure is tokens computed by tokens of per-step rows.
 
-CPU: the bundled worlds are played by an instant policy whose replies bear tokens (prompts of 2,000,
-of which 1,200 shared; 150 sampled), log, bus, windows and code judge on. Then the same episodes go
+CPU: the bundled worlds are played for 15 steps an episode by a policy that answers at once and
+whose replies bear tokens; log, bus, windows and code judge are on. Then the same episodes go
 through the feed into packed batches, as facts of the running run and out of its log. A figure is
-CPU of the feed by CPU of the rollouts, both of one run.
+CPU of the feed by CPU of the rollouts, both of one run:
+
+    rendered    windows become prompts by tokenizer and chat template, as in every run that is
+                trained on (a tokenizer made here, which needs more tokens than a model's own)
+    for free    prompts of 2,000 tokens, 1,200 of them shared, fall from the sky: what the feed
+                costs beside the barest rollouts that there are
 """
 
 import argparse
@@ -22,10 +27,12 @@ from pathlib import Path
 import anyio
 import msgspec
 import numpy as np
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 
 from benchmarks.figures import Figure, figure, quiet, tell
 from benchmarks.worlds import hosted, tasks
 from envpool.local import LocalPool
+from harness.chat_tokens import ChatTokens
 from harness.dialects.base import Dialect
 from harness.dialects.choose import dialect_of
 from harness.dialects.rules import FormatSettings
@@ -36,7 +43,8 @@ from harness.log_reader import open_reader
 from harness.messages import Message, Reply, Window
 from harness.meters import Meters
 from harness.plan import plan_of
-from harness.policies.base import Agent, Assignment
+from harness.policies.base import Agent, Assignment, Policy
+from harness.policies.tokenised import TokenisedPolicy
 from harness.session import Parts, run_session
 from harness.tokens import packed, packed_floats
 from harness.tuning import tune_memory
@@ -52,6 +60,11 @@ _VOCAB = 151_936
 _MEMBERS, _STEPS, _PREFIX, _SAMPLED = 16, 15, 6_000, 200
 _SHOWN, _SHARED, _NUM_SAMPLED = 2_000, 1_200, 150  # tokens of the measured run's replies
 _GROUPS = 8  # of one batch
+_CHATML = """\
+{% for message in messages %}<|im_start|>{{ message.role }}
+{{ message.content }}<|im_end|>
+{% endfor %}{% if add_generation_prompt %}<|im_start|>assistant
+{% endif %}"""
 
 
 class Shape(msgspec.Struct, frozen=True):
@@ -60,6 +73,11 @@ class Shape(msgspec.Struct, frozen=True):
     episodes: int = 1024
     concurrency: int = 1024
     runs: int = 3
+
+    @property
+    def num_steps(self) -> int:
+        """Of all episodes."""
+        return self.episodes * _STEPS
 
 
 def token_figures() -> list[Figure]:
@@ -139,14 +157,15 @@ class _Tokens:
 
 
 class CyclingPolicy:
-    """Makes the oracle's calls over and over, and answers at the last step; with tokens."""
+    """Makes the oracle's calls over and over, and answers at the last step; with tokens, if any
+    are given."""
 
     name = "cycling"
 
-    def __init__(self, dialect: Dialect, steps: int) -> None:
+    def __init__(self, dialect: Dialect, steps: int, tokens: _Tokens | None) -> None:
         self._dialect = dialect
         self._steps = steps
-        self._tokens = _Tokens()
+        self._tokens = tokens
         self._texts: dict[tuple[str, str], list[Reply]] = {}
         self._num_replies = 0
 
@@ -164,6 +183,8 @@ class CyclingPolicy:
 
     def borne(self, reply: Reply, turn: int) -> Reply:
         """The reply with tokens of its own."""
+        if self._tokens is None:
+            return reply
         self._num_replies += 1
         return self._tokens.reply(reply, self._num_replies, turn)
 
@@ -184,36 +205,70 @@ class _Cycling:
 
 def feed_figures(shape: Shape) -> list[Figure]:
     """CPU of the feed by CPU of the rollouts."""
+    tune_memory()
+    with tempfile.TemporaryDirectory() as name:
+        chat = _chat_tokens(Path(name))
+    dialect = dialect_of("hermes")
+    rendered: Policy = TokenisedPolicy(CyclingPolicy(dialect, _STEPS, None), chat)
+    for_free: Policy = CyclingPolicy(dialect, _STEPS, _Tokens())
+    return [
+        *_ratios("rendered", rendered, dialect, shape, reach=0.1),
+        *_ratios("for free", for_free, dialect, shape),
+    ]
+
+
+def _ratios(
+    name: str, policy: Policy, dialect: Dialect, shape: Shape, *, reach: float | None = None
+) -> list[Figure]:
     pool = LocalPool()
     court = CodeCourt(pool, [world.scenario for world in hosted(pool).values()])
-    dialect = dialect_of("hermes")
     parts = Parts(
         pool=pool,
-        policy=CyclingPolicy(dialect, _STEPS),
+        policy=policy,
         dialect=dialect,
         history=parse_history("last:3"),
         format=FormatSettings(),
         limits=Limits(),
         judge=court,
     )
-    tune_memory()
-    live, logged, rollouts = [], [], []
+    live, logged, spent, lengths = [], [], [], []
     for run in range(shape.runs + 1):
-        with tempfile.TemporaryDirectory() as name:
-            folder = Path(name)
-            spent = _played(folder, parts, shape, seed=run)
+        with tempfile.TemporaryDirectory() as place:
+            folder = Path(place)
+            cpu = _played(folder, parts, shape, seed=run)
             from_log = _cpu(partial(_from_log, folder), shape)
             from_run = _cpu(partial(_from_run, _records(folder)), shape)
         if run:  # the first pass prepared what is prepared once
-            rollouts.append(spent / (shape.episodes * _STEPS) * 1e6)
-            live.append(from_run / spent)
-            logged.append(from_log / spent)
+            live.append(from_run.seconds / cpu)
+            logged.append(from_log.seconds / cpu)
+            spent.append(cpu / shape.num_steps * 1e6)
+            lengths.append(from_run.num_row_tokens / shape.num_steps)
     pool.close()
     return [
-        figure("feed / rollouts, CPU, as the run goes on", "", live, reach=0.1),
-        figure("feed / rollouts, CPU, out of the log", "", logged, reach=0.1),
-        figure("CPU of rollouts, a step", "µs", rollouts),
+        figure(f"feed / rollouts, tokens {name}, as the run goes on", "", live, reach=reach),
+        figure(f"feed / rollouts, tokens {name}, out of the log", "", logged, reach=reach),
+        figure(f"CPU of a step of rollouts, tokens {name}", "µs", spent),
+        figure(f"tokens of a step, {name}", "", lengths),
     ]
+
+
+def _chat_tokens(folder: Path) -> ChatTokens:
+    """A tokenizer of 8,000 tokens, learned from what the bundled worlds say, with ChatML."""
+    tokenizer = Tokenizer(models.BPE())
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = decoders.ByteLevel()
+    trainer = trainers.BpeTrainer(
+        vocab_size=8_000,
+        special_tokens=["<|im_start|>", "<|im_end|>"],
+        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+        show_progress=False,
+    )
+    texts = [text for scenario, task in tasks() for text in (scenario.policy, task.instruction)]
+    texts += [path.read_text() for scenario, _ in tasks() for path in scenario.path.glob("*.py")]
+    tokenizer.train_from_iterator(dict.fromkeys(texts), trainer)
+    tokenizer.save(str(folder / "tokenizer.json"))
+    (folder / "chat_template.jinja").write_text(_CHATML)
+    return ChatTokens.open(folder)
 
 
 def _played(folder: Path, parts: Parts, shape: Shape, *, seed: int) -> float:
@@ -239,7 +294,9 @@ class _Packer:
 
     def __init__(self) -> None:
         self._waiting: list[Group] = []
-        self.num_trained = 0  # sampled tokens in batches so far
+        self.seconds = 0.0  # of CPU
+        self.num_steps = 0
+        self.num_row_tokens = 0
 
     def __call__(self, outcome: Outcome) -> None:
         if isinstance(outcome, Group):
@@ -249,7 +306,9 @@ class _Packer:
 
     def flush(self) -> None:
         """Pack what is left."""
-        self.num_trained += packed_into(self._waiting).num_trained
+        batch = packed_into(self._waiting)
+        self.num_steps += batch.num_steps
+        self.num_row_tokens += batch.num_row_tokens
         self._waiting.clear()
 
 
@@ -264,17 +323,16 @@ def _from_log(folder: Path, pack: _Packer) -> None:
         pack(group)
 
 
-def _cpu(work: Callable[[_Packer], None], shape: Shape) -> float:
-    """CPU seconds of the work, which must have packed every sampled token once."""
+def _cpu(work: Callable[[_Packer], None], shape: Shape) -> _Packer:
+    """What the work took, which must have packed every step."""
     pack = _Packer()
     began = time.process_time()
     work(pack)
     pack.flush()
-    spent = time.process_time() - began
-    expected = shape.episodes * _STEPS * _NUM_SAMPLED
-    if pack.num_trained != expected:
-        raise SystemExit(f"{pack.num_trained:,} tokens are trained, not {expected:,}")
-    return spent
+    pack.seconds = time.process_time() - began
+    if pack.num_steps != shape.num_steps:
+        raise SystemExit(f"{pack.num_steps:,} steps are trained, not {shape.num_steps:,}")
+    return pack
 
 
 def main() -> None:

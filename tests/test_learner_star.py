@@ -210,7 +210,7 @@ def test_no_groups_make_no_stars() -> None:
 def test_arrays_may_be_written_to() -> None:
     """What comes out of a log is read-only, and torch takes only arrays that may be written."""
     (star,) = starred([group([([1, 2, 3], [4])], [([1, 2, 5], [6])])]).stars
-    arrays = [star.prefix]
+    arrays: list[Any] = [star.prefix]
     for leaf in star.leaves:
         arrays += [leaf.tokens, leaf.trained, leaf.sampler, leaf.advantages, leaf.weights]
     assert all(array.flags.writeable for array in arrays)

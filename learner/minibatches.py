@@ -2,7 +2,10 @@
 
 from collections.abc import Sequence
 
+from learner.backends.rows import rows_of
 from learner.batch import Star
+
+_PASS = 512  # tokens that are computed in about the time that it takes a pass to begin
 
 
 def minibatches(stars: Sequence[Star], num: int) -> list[list[Star]]:
@@ -40,3 +43,23 @@ def dealt(sizes: Sequence[int], hands: int) -> list[list[int]]:
         hand_of[number] = hand
         filled[hand] += sizes[number]
     return [[n for n in range(len(sizes)) if hand_of[n] == hand] for hand in range(hands)]
+
+
+def fewer_passes(stars: Sequence[Star]) -> list[Star]:
+    """The same work in fewer passes over the model: stars that share little become rows of one
+    star, which are computed side by side. The groups of behaviour cloning, of one short episode
+    each, are such.
+
+    Example: stars of one leaf each, [1, 2 | 3] and [4 | 5, 6] -> one of no prefix and two leaves,
+        [1, 2, 3] and [4, 5, 6]
+    """
+    small = [star for star in stars if _shared(star) <= _PASS]
+    if len(small) < 2:
+        return list(stars)
+    rows = tuple(leaf for star in small for leaf in rows_of(star).leaves)
+    return [*(star for star in stars if _shared(star) > _PASS), Star(small[0].prefix[:0], rows)]
+
+
+def _shared(star: Star) -> int:
+    """Tokens that would be computed more often, were the star's leaves rows."""
+    return len(star.prefix) * (len(star.leaves) - 1)

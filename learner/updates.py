@@ -21,7 +21,7 @@ from learner.errors import TrainingError
 from learner.losses.base import Measures, PolicyLoss
 from learner.losses.choose import needs_episode_ratios
 from learner.losses.measures import Sums, merged, numbers
-from learner.minibatches import dealt, joined, minibatches, share_of_loss
+from learner.minibatches import dealt, fewer_passes, minibatches, share_of_loss
 from learner.optimizer import trainable
 from learner.settings import TrainSettings
 from learner.token_batches import Scores, episode_log_ratios, token_batch
@@ -71,7 +71,7 @@ class Updater:
     def _dealt(self, stars: Sequence[Star]) -> list[Star]:
         """This process's share of an update."""
         hands = dealt([star.num_tokens for star in stars], self._processes.size)
-        return joined([stars[number] for number in hands[self._processes.rank]])
+        return fewer_passes([stars[number] for number in hands[self._processes.rank]])
 
     def _scores(self, parts: Sequence[Sequence[Star]]) -> list[list[Scores]]:
         """What is computed before the first of the updates: log-probabilities of the model where

@@ -1,6 +1,7 @@
 """The trainer: its updates equal the same updates written out with nothing but torch."""
 
 import math
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -10,7 +11,7 @@ from torch import Tensor
 from torch.optim import AdamW
 
 from learner.errors import TrainingError
-from learner.minibatches import dealt, minibatches
+from learner.minibatches import dealt, fewer_passes, minibatches
 from learner.model import open_model
 from learner.optimizer import adamw, learning_rate
 from learner.settings import OptimizerSettings
@@ -45,8 +46,9 @@ def clip_loss(new: Tensor, old: Tensor, leaf: object) -> Tensor:
     return -(weights * torch.minimum(ratios * advantages, clipped * advantages)).sum()
 
 
+@cache
 def written_out(
-    folder: Path, *, minibatches: int, max_norm: float
+    folder: Path, *, minibatches: int, prefix: int
 ) -> tuple[dict[str, Tensor], list[float]]:
     """Weights after some batches and each batch's mean norm, by the book: row by row, autograd,
     torch's AdamW."""
@@ -58,7 +60,7 @@ def written_out(
     groups = [{"params": decayed}, {"params": spared, "weight_decay": 0.0}]
     optimizer = AdamW(groups, lr=1e-3, betas=(0.9, 0.95), weight_decay=0.01)
     for step in range(STEPS):
-        stars = random_batch(step).stars
+        stars = random_batch(step, prefix=prefix).stars
         with torch.no_grad():
             old = [logprobs_by_row(model, star) for star in stars]
         size = len(stars) // minibatches
@@ -69,24 +71,28 @@ def written_out(
                 for new, was, leaf in zip(now, before, star.leaves, strict=True):
                     # Each update's tokens weigh 1 together.
                     (minibatches * clip_loss(new, was, leaf)).backward()
-            norms.append(torch.nn.utils.clip_grad_norm_(model.parameters(), max_norm).item())
+            norms.append(torch.nn.utils.clip_grad_norm_(model.parameters(), 0.1).item())
             optimizer.step()
     return weights_after(model), np.reshape(norms, (STEPS, minibatches)).mean(1).tolist()
 
 
+@pytest.mark.parametrize("prefix", [9, 180])
 @pytest.mark.parametrize("backend", ["naive", "packed", "twopass"])
 @pytest.mark.parametrize("minibatches", [1, 2])
-def test_updates_are_those_of_the_formulas(folder: Path, backend: str, minibatches: int) -> None:
+def test_updates_are_those_of_the_formulas(
+    folder: Path, backend: str, minibatches: int, prefix: int
+) -> None:
     """Clipped loss, old log-probabilities, clipping of the norm and AdamW give the weights that
-    the same updates give when they are written out, for each backend and number of updates."""
+    the same updates give when they are written out, for each backend and number of updates, whether
+    stars share much or little."""
     settings = settings_of(
         folder,
         optimizer={"minibatches": minibatches, "max_grad_norm": 0.1},
         compute={"backend": backend, "max_tokens": 20},
     )
     trainer = open_trainer(settings)
-    reports = [trainer.step(random_batch(step)) for step in range(STEPS)]
-    weights, norms = written_out(folder, minibatches=minibatches, max_norm=0.1)
+    reports = [trainer.step(random_batch(step, prefix=prefix)) for step in range(STEPS)]
+    weights, norms = written_out(folder, minibatches=minibatches, prefix=prefix)
     assert largest_difference(weights_after(trainer.model), weights) < NEAR
     assert [report.grad_norm for report in reports] == pytest.approx(norms, rel=1e-4)
     assert min(norms) > 0.1  # so all were clipped
@@ -101,8 +107,8 @@ def test_a_report_says_what_was_done(folder: Path) -> None:
     model = open_model(folder, settings_of(folder).compute)
     now = flat([flat(logprobs_by_row(model, star)) for star in batch.stars]).detach()
     report = trainer.step(batch)
-    computed = sum(9 + sum(len(leaf.tokens) for leaf in star.leaves) for star in batch.stars)
-    rows = computed + 3 * 9 * 4
+    computed = sum(180 + sum(len(leaf.tokens) for leaf in star.leaves) for star in batch.stars)
+    rows = computed + 3 * 180 * 4
     advantages = np.concatenate([leaf.advantages for star in batch.stars for leaf in star.leaves])
     expected = StepReport(
         step=1,
@@ -298,3 +304,19 @@ def test_how_a_batch_is_split() -> None:
     assert [len(part) for part in minibatches(stars[:2], 4)] == [1, 1]
     assert dealt([5, 9, 4, 2], 2) == [[1, 3], [0, 2]]
     assert dealt([7], 3) == [[0], [], []]
+
+
+def test_small_stars_are_computed_side_by_side() -> None:
+    """Stars that share little become rows of one star; those that share much stay, and one alone
+    gains nothing."""
+    large, small, other = (
+        random_batch(n, stars=1, prefix=p).stars[0] for n, p in enumerate((180, 9, 9))
+    )
+    assert fewer_passes([large, small]) == [large, small]
+    kept, rows = fewer_passes([small, large, other])
+    assert kept is large
+    assert len(rows.prefix) == 0
+    expected = [[*star.prefix, *leaf.tokens] for star in (small, other) for leaf in star.leaves]
+    assert [leaf.tokens.tolist() for leaf in rows.leaves] == expected
+    trained = [(leaf.trained + 9).tolist() for star in (small, other) for leaf in star.leaves]
+    assert [leaf.trained.tolist() for leaf in rows.leaves] == trained

@@ -35,9 +35,10 @@ def settings_of(
 
 
 def random_batch(
-    seed: int, *, stars: int = 4, leaves: int = 4, prefix: int = 9, trained: int = 4
+    seed: int, *, stars: int = 4, leaves: int = 4, prefix: int = 180, trained: int = 4
 ) -> Batch:
-    """Stars of several leaves; two leaves make one episode; every token weighs the same."""
+    """Stars of several leaves; two leaves make one episode; every token weighs the same. By default
+    they share so much that they are computed as stars."""
     rng = np.random.default_rng(seed)
     weight = 1.0 / (stars * leaves * trained)
 

@@ -146,6 +146,19 @@ def test_bfloat16_under_autocast() -> None:
     assert shared.scores.dtype == torch.float32
 
 
+@settings(max_examples=10)
+@given(stars(), st.integers(1, 70), st.booleans())
+def test_other_devices_are_exact(star: Star, max_tokens: int, checkpointing: bool) -> None:
+    """In float64, attention leaf by leaf, as on devices that are no CPU, makes the gradients of
+    step rows; with and without layers that are computed again."""
+    model = tiny()
+    expected = made(Naive(), model, step_rows(star))
+    model.decoder.checkpointing = checkpointing
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(attention, "joined", by_leaf)
+        assert_equal(made(TwoPass(max_tokens), model, star), expected, EXACT)
+
+
 # What must be seen when it is wrong -------------------------------------------------------------
 
 

@@ -28,6 +28,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import scaled_dot_product_attention
+from torch.utils.checkpoint import checkpoint
 from transformers import AttentionInterface
 
 from learner.errors import ModelError
@@ -37,7 +38,7 @@ KeysValues = Mapping[int, tuple[Tensor, Tensor]]  # by layer, after rotation: [1
 
 
 class Row:
-    """What the attention is told of a row: how long its leaves are and what their prefix gave.
+    """What the attention is told of a row: how long its leaves are, and what their prefix gave.
 
     With `keeps`, the keys and values of the row are kept by layer: those of the row's own graph,
     also under gradient checkpointing, whose second forward of a layer keeps nothing. `used` tells
@@ -111,22 +112,36 @@ Own = tuple[Tensor, Tensor, Tensor]  # queries [1, H, N, D], keys and values [1,
 def by_leaf(
     own: Own, prefix: tuple[Tensor, Tensor] | None, lengths: Sequence[int], scaling: float
 ) -> Tensor:
-    """The row's attention `[1, H, N, D]` with torch's public function, one call a leaf."""
-    groups = own[0].shape[1] // own[1].shape[1]
-    outs = []
-    for q, k, v in _by_leaf(own, lengths):
-        if prefix is not None:
-            k, v = torch.cat((prefix[0], k), 2), torch.cat((prefix[1], v), 2)
-        # Repeated, since with enable_gqa and a mask only the kernel that holds all scores is left.
-        k, v = k.repeat_interleave(groups, 1), v.repeat_interleave(groups, 1)
-        before = k.shape[2] - q.shape[2]
-        mask = torch.ones(q.shape[2], k.shape[2], dtype=torch.bool, device=q.device).tril(before)
-        outs.append(
-            scaled_dot_product_attention(
-                q, k, v, attn_mask=mask if before else None, is_causal=not before, scale=scaling
-            )
-        )
+    """The row's attention `[1, H, N, D]` with torch's public function, one call a leaf.
+
+    Each leaf's call is made again in the backward: what it would keep until then is the prefix's
+    keys and values, once for each leaf.
+    """
+    shared = prefix or (own[1][:, :, :0], own[2][:, :, :0])
+    outs = [
+        checkpoint(_one_leaf, *leaf, *shared, scaling, use_reentrant=False)
+        for leaf in _by_leaf(own, lengths)
+    ]
     return torch.cat(outs, 2)
+
+
+def _one_leaf(
+    query_1HLD: Tensor,
+    key_1GLD: Tensor,
+    value_1GLD: Tensor,
+    prefix_key_1GPD: Tensor,
+    prefix_value_1GPD: Tensor,
+    scaling: float,
+) -> Tensor:
+    groups = query_1HLD.shape[1] // key_1GLD.shape[1]
+    # Repeated, since with enable_gqa and a mask only the kernel that holds all scores is left.
+    key = torch.cat((prefix_key_1GPD, key_1GLD), 2).repeat_interleave(groups, 1)
+    value = torch.cat((prefix_value_1GPD, value_1GLD), 2).repeat_interleave(groups, 1)
+    if not prefix_key_1GPD.shape[2]:
+        return scaled_dot_product_attention(query_1HLD, key, value, is_causal=True, scale=scaling)
+    sees = torch.ones(query_1HLD.shape[2], key.shape[2], dtype=torch.bool, device=key.device)
+    sees = sees.tril(prefix_key_1GPD.shape[2])
+    return scaled_dot_product_attention(query_1HLD, key, value, attn_mask=sees, scale=scaling)
 
 
 def joined(

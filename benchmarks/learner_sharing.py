@@ -1,0 +1,263 @@
+"""What sharing a prefix saves: tokens, time and memory of one group's gradient.
+
+python -m benchmarks.learner_sharing --runs 3
+python -m benchmarks.learner_sharing --picture docs/pictures/learner_memory.png
+python -m benchmarks.learner_sharing --device cuda --dtype bfloat16 --reference
+
+tokens     that are computed, in the reference shape (16 episodes of 15 steps, a prefix of 6,000
+           tokens, windows of 3 turns, 1,500 tokens after the prefix): shared ÷ a row for each step
+time       forward and backward of a policy gradient, `twopass` (and `flex`, on a GPU) ÷ a row for
+           each step, packed without padding; in turns, CPU time (on a GPU wall clock). On a CPU the
+           shape is the reference's proportions at 2/15 of the lengths and a fifth of the steps
+memory     the most that a gradient of the scaled shape holds above weights and their gradients,
+           each in a process of its own: by tokens in a micro-batch, and by leaves in the group
+           (`--picture` draws it; on a CPU of Linux)
+"""
+
+import argparse
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import matplotlib.pyplot as plt
+import msgspec
+import numpy as np
+import torch
+from torch import Tensor
+from transformers import Qwen3Config, Qwen3ForCausalLM
+
+from benchmarks.figures import Figure, figure, quiet, tell
+from learner.backends.base import Backend
+from learner.backends.choose import backend_of
+from learner.batch import Batch
+from learner.samples import Group, Ids, Rollout, Sample
+from learner.settings import ComputeSettings
+from learner.star import PerSample, batch_of
+
+
+class Shape(msgspec.Struct, frozen=True):
+    """A group whose windows show its prefix and the last turns."""
+
+    prefix: int
+    episodes: int
+    steps: int
+    shown: int  # tokens of a turn's results
+    sampled: int  # tokens of a turn's reply
+    window: int = 3  # turns
+    vocab: int = 2048
+
+    def group(self) -> Group:
+        """Its episodes, of random tokens."""
+        chance = np.random.default_rng(0)
+        prefix = self._ids(chance, self.prefix)
+        rollouts = [
+            Rollout(f"e{n}", n, 0.0, self._samples(chance, prefix), "answered", "")
+            for n in range(self.episodes)
+        ]
+        return Group("g", "world", "task", tuple(rollouts))
+
+    def _samples(self, chance: np.random.Generator, prefix: Ids) -> tuple[Sample, ...]:
+        turns: list[Ids] = []
+        samples = []
+        for turn in range(self.steps):
+            reply = self._ids(chance, self.sampled)
+            logprobs = np.full(self.sampled, -np.log(self.vocab), np.float32)
+            prompt = np.concatenate([prefix, *turns[-self.window :]])
+            samples.append(Sample(prompt, reply, logprobs, 0.0, turn, "w0"))
+            turns.append(np.concatenate([reply, self._ids(chance, self.shown)]))
+        return tuple(samples)
+
+    def _ids(self, chance: np.random.Generator, count: int) -> Ids:
+        return chance.integers(0, self.vocab, count, dtype=np.int32)
+
+
+REFERENCE = Shape(prefix=6000, episodes=16, steps=15, shown=233, sampled=200)
+MICROBATCHES = (512, 1024, 2048, 4096, 8192)
+EPISODES = (2, 4, 8, 12)
+SCALED = Shape(prefix=800, episodes=4, steps=12, shown=31, sampled=27)
+
+
+def batch(shape: Shape, *, share: bool) -> Batch:
+    """The group as a star, or as a row for each step."""
+    return batch_of([shape.group()], *weighing(shape), share=share, merge=share)
+
+
+def weighing(shape: Shape) -> tuple[PerSample, PerSample]:
+    """Advantages of both signs, and the weight of a token: all weigh 1 together."""
+    advantages = [[[(-1.0) ** n] * shape.steps for n in range(shape.episodes)]]
+    weight = 1 / (shape.episodes * shape.steps * shape.sampled)
+    return advantages, [[[weight] * shape.steps] * shape.episodes]
+
+
+def model_of(shape: Shape, device: str) -> Qwen3ForCausalLM:
+    """3.7 M parameters on a CPU; the layers of Qwen3-0.6B on a device."""
+    torch.manual_seed(0)
+    small = {"hidden_size": 256, "intermediate_size": 768, "num_hidden_layers": 4}
+    heads = {"num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 64}
+    if device != "cpu":
+        small = {"hidden_size": 1024, "intermediate_size": 3072, "num_hidden_layers": 28}
+        heads = {"num_attention_heads": 16, "num_key_value_heads": 8, "head_dim": 128}
+    config = Qwen3Config(
+        vocab_size=shape.vocab, tie_word_embeddings=True, use_cache=False, **small, **heads
+    )
+    return Qwen3ForCausalLM(config).to(device)
+
+
+def gradient(model: Qwen3ForCausalLM, backend: Backend, given: Batch) -> None:
+    """One policy gradient of a batch."""
+    for star in given.stars:
+
+        def loss_of(numbers: Sequence[int], logprobs: Tensor, _entropy: Tensor) -> Tensor:
+            leaves = [star.leaves[number] for number in numbers]  # noqa: B023
+            weights = [leaf.weights * leaf.advantages for leaf in leaves]
+            return -(logprobs * torch.from_numpy(np.concatenate(weights)).to(logprobs)).sum()
+
+        backend.backward(model, star, loss_of)
+
+
+def seconds(device: str, work: Callable[[], None]) -> float:
+    """What the work took: of this process's CPU, or on a device by the clock."""
+    if device == "cpu":
+        started = time.process_time()
+        work()
+        return time.process_time() - started
+    torch.cuda.synchronize()
+    started = time.perf_counter()
+    work()
+    torch.cuda.synchronize()
+    return time.perf_counter() - started
+
+
+def num_tokens(shape: Shape) -> list[Figure]:
+    """Tokens computed, shared by rows."""
+    star = batch(shape, share=True)
+    assert batch(shape, share=False).num_tokens == star.num_row_tokens
+    unmerged = batch_of([shape.group()], *weighing(shape), merge=False)
+    rows = star.num_row_tokens
+    return [
+        figure("tokens of rows", "k", [rows / 1000]),
+        figure("tokens of the star", "k", [star.num_tokens / 1000]),
+        figure("tokens, star ÷ rows", "", [star.num_tokens / rows], reach=1 / 4.5),
+        figure("tokens, one leaf a step ÷ rows", "", [unmerged.num_tokens / rows], reach=1 / 4.5),
+    ]
+
+
+def times(shape: Shape, runs: int, max_tokens: int, device: str, dtype: str) -> list[Figure]:
+    """Time of a gradient, backend by backend."""
+    model = model_of(shape, device)
+    star, rows = batch(shape, share=True), batch(shape, share=False)
+    work = {"packed": rows, "twopass": star}
+    if device != "cpu":
+        work["flex"] = star
+    spent: dict[str, list[float]] = {name: [] for name in work}
+    for run in range(runs + 1):
+        for name, given in work.items():
+            backend = backend_of(ComputeSettings(backend=name, max_tokens=max_tokens))
+
+            def once(backend: Backend = backend, given: Batch = given) -> None:
+                with torch.autocast(device, torch.bfloat16, enabled=dtype == "bfloat16"):
+                    gradient(model, backend, given)
+
+            model.zero_grad()
+            taken = seconds(device, once)
+            if run:  # the first warms up
+                spent[name].append(taken)
+    found = [figure(f"gradient, {name}", "s", values) for name, values in spent.items()]
+    for name in list(work)[1:]:
+        ratios = [one / rows for one, rows in zip(spent[name], spent["packed"], strict=True)]
+        found.append(figure(f"time, {name} ÷ packed rows", "", ratios, reach=1 / 3, aim=1 / 4))
+    return found
+
+
+def peak_mb(shape: Shape, backend: str, max_tokens: int) -> float:
+    """The most memory that a gradient takes, measured in a process of its own."""
+    given = msgspec.json.encode((shape, backend, max_tokens)).decode()
+    command = [sys.executable, "-m", "benchmarks.learner_sharing", "--peak", given]
+    done = subprocess.run(command, stdout=subprocess.PIPE, check=True)
+    return float(done.stdout)
+
+
+def tell_peak(given: str) -> None:
+    """Print the peak of one gradient in MB: resident memory, above that with weights and gradients
+    in place."""
+    shape, backend, max_tokens = msgspec.json.decode(given, type=tuple[Shape, str, int])
+    chosen = backend_of(ComputeSettings(backend=backend, max_tokens=max_tokens))  # type: ignore[arg-type]
+    model, given_batch = model_of(shape, "cpu"), batch(shape, share=backend != "packed")
+    small = batch(Shape(prefix=8, episodes=2, steps=2, shown=2, sampled=2), share=True)
+    gradient(model, chosen, small)  # makes room for gradients
+    Path("/proc/self/clear_refs").write_text("5")  # begins the peak anew
+    before = _resident("VmRSS")
+    gradient(model, chosen, given_batch)
+    print((_resident("VmHWM") - before) / 1024)
+
+
+def _resident(field: str) -> int:
+    """In KB."""
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith(f"{field}:"))
+
+
+def peaks() -> dict[str, list[tuple[int, float]]]:
+    """MB by tokens in a micro-batch, and by tokens of leaves in the group."""
+    found: dict[str, list[tuple[int, float]]] = {}
+    for name in ("packed", "twopass"):
+        found[f"{name}, by micro-batch"] = [
+            (size, peak_mb(SCALED, name, size)) for size in MICROBATCHES
+        ]
+    for name, size in (
+        ("all leaves in one micro-batch", 1 << 30),
+        ("micro-batches of 1,024", 1024),
+    ):
+        found[name] = []
+        for episodes in EPISODES:
+            shape = msgspec.structs.replace(SCALED, episodes=episodes)
+            leaves = batch(shape, share=True).num_tokens - shape.prefix
+            found[name].append((leaves, peak_mb(shape, "twopass", size)))
+    return found
+
+
+def draw(found: dict[str, list[tuple[int, float]]], path: Path) -> None:
+    """Draw the peaks as a picture."""
+    figure, panels = plt.subplots(1, 2, figsize=(10, 4), layout="constrained")
+    labels = ("tokens in a micro-batch", "tokens of all leaves of the group")
+    titles = ("one group, micro-batches of several sizes", "twopass, groups of several sizes")
+    for number, (panel, label, title) in enumerate(zip(panels, labels, titles, strict=True)):
+        for name, points in list(found.items())[2 * number : 2 * number + 2]:
+            panel.plot(*zip(*points, strict=True), marker="o", label=name.partition(", by")[0])
+        panel.set(xlabel=label, ylabel="peak above weights and gradients, MB", title=title)
+        panel.set_ylim(bottom=0)
+        panel.legend()
+    figure.savefig(path, dpi=110)
+
+
+def main() -> None:
+    """The command line."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--runs", type=int, default=3)
+    parser.add_argument("--max-tokens", type=int, default=4096, help="in one micro-batch")
+    parser.add_argument("--device", default="cpu")
+    parser.add_argument("--dtype", default="float32", choices=("float32", "bfloat16"))
+    parser.add_argument("--reference", action="store_true", help="time the reference shape")
+    parser.add_argument("--json", type=Path, help="write the figures there")
+    parser.add_argument("--picture", type=Path, help="measure memory alone, and draw it there")
+    parser.add_argument("--peak", help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.peak:
+        tell_peak(options.peak)
+        return
+    quiet()
+    if options.picture:
+        found_peaks = peaks()
+        print(msgspec.json.format(msgspec.json.encode(found_peaks)).decode())
+        draw(found_peaks, options.picture)
+        return
+    shape = REFERENCE if options.reference else SCALED
+    found = num_tokens(REFERENCE)
+    found += times(shape, options.runs, options.max_tokens, options.device, options.dtype)
+    tell(found, options.json)
+
+
+if __name__ == "__main__":
+    main()

@@ -77,6 +77,12 @@ class ChatTokens:
         tokenizer.no_truncation()
         return cls(tokenizer, read_template(folder), _told_ends(folder, tokenizer))
 
+    @property
+    def num_ids(self) -> int:
+        """Ids that texts may have: they are below it."""
+        number: int = self._tokenizer.get_vocab_size(with_added_tokens=True)
+        return number
+
     def __call__(self, text: str) -> int:
         """The number of a text's tokens (harness.history_tokens.TokenCounter)."""
         return len(self.encode(text))

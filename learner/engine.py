@@ -154,7 +154,8 @@ class Engine:
         chosen: list[Request] = []
         later: deque[Request] = deque()
         room = self._max_prefill
-        while self._waiting and room > 0 and len(self._live) + len(chosen) < self._max_live:
+        most = self._max_live - len(self._live)
+        while self._waiting and room > 0 and len(chosen) < most and len(later) < most:
             request = self._waiting.popleft()
             _, there = self._table.longest(request.prompt)
             soon = max((shared_length(request.prompt, c.prompt) for c in chosen), default=0)

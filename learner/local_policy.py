@@ -9,7 +9,7 @@ import weakref
 from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Literal, Self
+from typing import Any, Literal, Self
 
 import anyio.to_thread
 import msgspec
@@ -21,6 +21,7 @@ from harness.config import Settings
 from harness.errors import PolicyError, SettingsError
 from harness.policies.base import Assignment
 from harness.policies.token_agent import Generated, Sampling, TokenAgent, TokenBackend
+from harness.token_players import sampling_of
 from learner.engine import Engine, Request
 from learner.engine_room import EngineRoom
 from learner.errors import ModelError
@@ -164,8 +165,15 @@ class LocalPolicy:
 
     def _opened(self, folder: Path) -> Engine:
         settings = self._settings
+        model = open_model(folder, settings.compute)
+        table: Any = model.get_input_embeddings()
+        if table.num_embeddings < self.chat.num_ids:
+            raise ModelError(
+                f"{folder}: its model knows {table.num_embeddings:,} tokens and the tokenizer of"
+                f" {self._folder} has {self.chat.num_ids:,}"
+            )
         return Engine(
-            open_model(folder, settings.compute),
+            model,
             end_ids=self.chat.end_ids,
             max_live=settings.max_live,
             cache_bytes=settings.cache_mb * 2**20,
@@ -207,14 +215,9 @@ def local_policy(
 ) -> LocalPolicy:
     """The policy of a run's settings; where they name no sampling, tokens are drawn as the model
     has them. Raises SettingsError."""
-    sampling = Sampling(
-        1.0 if settings.temperature is None else settings.temperature,
-        1.0 if settings.top_p is None else settings.top_p,
-        settings.max_tokens,
-        settings.seed,
-    )
+    compute = compute or ComputeSettings()
     return LocalPolicy(
-        LocalSettings(settings.model, sampling, switch, compute=compute or ComputeSettings())
+        LocalSettings(settings.model, sampling_of(settings), switch, compute=compute)
     )
 
 

@@ -20,6 +20,7 @@ from harness.policies.token_agent import Sampling
 from harness.tokens import unpacked, unpacked_floats
 from learner.agreement import BOUND, agreement
 from learner.engine import Engine, Request
+from learner.engine_room import EngineRoom
 from learner.errors import ModelError
 from learner.local_policy import LocalPolicy, LocalSettings, local_policy
 from learner.model import open_model
@@ -187,6 +188,14 @@ async def test_weights_that_cannot_be_opened_leave_the_old(
     assert reply.weights == policy.version == "v0"
 
 
+async def test_a_model_of_fewer_tokens_is_refused(folders: list[Path], tmp_path: Path) -> None:
+    """A model that does not know all of the tokenizer's ids is not sampled from."""
+    small = write_model(tmp_path / "small", head_dim=16, vocab_size=100)
+    async with policy_of(folders[0]) as policy:
+        with pytest.raises(ModelError, match="small: its model knows 100 tokens and the tokenizer"):
+            await policy.take("v1", small)
+
+
 async def test_cancelling_frees_the_slot(folders: list[Path]) -> None:
     """A cancelled reply leaves the engine; the next request has its place."""
     long = msgspec.structs.replace(SAMPLING, max_tokens=4000)
@@ -213,14 +222,22 @@ async def test_the_loop_is_never_blocked(
         return step(engine)
 
     monkeypatch.setattr(Engine, "step", slow)
-    before = threading.active_count()
+    ended = threading.Event()
+    work = EngineRoom._work
+
+    def noted(room: EngineRoom) -> None:
+        work(room)
+        ended.set()
+
+    monkeypatch.setattr(EngineRoom, "_work", noted)
     async with policy_of(folders[0]) as policy, anyio.create_task_group() as tasks:
         tasks.start_soon(policy.agent(assignment()).reply, WINDOW)
         await anyio.to_thread.run_sync(entered.wait)
         assert policy.statistics()["requests"] == 0  # said by the loop, in the midst of a step
         go_on.set()
+        assert not ended.is_set()
     assert policy.statistics()["requests"] == 1
-    assert threading.active_count() <= before + 1  # anyio keeps threads for later
+    assert ended.is_set()
 
 
 async def test_a_bug_in_the_thread_is_raised_to_all(

@@ -76,14 +76,18 @@ def write_model(
     context: int = 4096,
     seed: int = 0,
     tied: bool = True,
+    vocab_size: int | None = None,
 ) -> Path:
-    """A random Qwen3 with its tokenizer; gives the folder. Head dimension 32 is vLLM's least."""
+    """A random Qwen3 with its tokenizer; gives the folder. Head dimension 32 is vLLM's least.
+
+    `vocab_size` None: the tokenizer's.
+    """
     import torch
     from transformers import Qwen3Config, Qwen3ForCausalLM
 
     tokenizer = write_tokenizer(folder)
     config = Qwen3Config(
-        vocab_size=tokenizer.get_vocab_size(),
+        vocab_size=vocab_size or tokenizer.get_vocab_size(),
         hidden_size=hidden,
         intermediate_size=2 * hidden,
         num_hidden_layers=layers,

@@ -253,7 +253,7 @@ groups_of = st.lists(
 ).map(lambda drawn: [group(*pairs, name=f"g{n}", most=m) for n, (pairs, m) in enumerate(drawn)])
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(groups_of, st.booleans(), st.booleans())
 def test_nothing_is_lost_and_nothing_trained_twice(
     groups: list[Group], share: bool, merge: bool
@@ -269,7 +269,7 @@ def test_nothing_is_lost_and_nothing_trained_twice(
     assert batch.num_trained == sum(len(one[1]) for one in wanted(groups).values())
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(st.lists(episodes(), min_size=1, max_size=3))
 def test_how_prompts_are_held_changes_nothing(pairs: list[Pairs]) -> None:
     """Prompts of which the log says what they share make the stars of prompts that are whole."""
@@ -282,7 +282,7 @@ def test_how_prompts_are_held_changes_nothing(pairs: list[Pairs]) -> None:
     ]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(groups_of, st.randoms())
 def test_the_order_of_episodes_changes_only_their_order(groups: list[Group], random: Any) -> None:
     """Groups and episodes in another order give the same leaves behind the same prefixes."""

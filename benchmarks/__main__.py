@@ -18,17 +18,9 @@ import msgspec
 from benchmarks.figures import Figure, tell
 
 NAMES = (
-    *(
-        "world_store",
-        "rollout",
-        "live",
-        "http_step",
-        "served",
-        "awm_hosting",
-        "judging",
-        "gate_defects",
-    ),
-    "generating",
+    *("world_store", "rollout", "live", "http_step", "served", "awm_hosting"),
+    *("judging", "gate_defects", "generating"),
+    *("learner_sharing", "learner_feed", "learner_engine", "learner_idle"),
 )
 _QUICK = {
     "world_store": ("--worlds", "2000", "--runs", "3"),
@@ -40,6 +32,10 @@ _QUICK = {
     "judging": ("--runs", "2", "--logged", "1024"),
     "gate_defects": ("--worlds", "1"),
     "generating": ("--worlds", "100", "--sample", "20"),
+    "learner_sharing": ("--runs", "1"),
+    "learner_feed": ("--episodes", "256", "--runs", "1"),
+    "learner_engine": ("--runs", "1"),
+    "learner_idle": ("--steps", "8", "--runs", "1"),
 }
 
 

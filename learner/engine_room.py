@@ -80,16 +80,20 @@ class EngineRoom:
         await anyio.to_thread.run_sync(self._work, limiter=anyio.CapacityLimiter(1))
 
     def _work(self) -> None:
-        """The thread's life: take orders in, step every engine that has some, tell who is done."""
+        """The thread's life: step every engine that has orders, and tell who is done."""
         orders: dict[Request, _Order] = {}
+        while self._take_up(orders):
+            self._step(orders)
+
+    def _take_up(self, orders: dict[Request, _Order]) -> bool:
+        """Take in what has come, waiting where there is nothing to do; False: the end."""
         while True:
             try:
                 order = self._orders.get(block=not orders)
             except Empty:
-                self._step(orders)
-                continue
+                return True
             if order is None:
-                return
+                return False
             if self._failure is not None:
                 self._tell([order])
             elif not order.is_cancelled:

@@ -5,11 +5,10 @@ each is sampled by one version from its first token to its last. With `switch = 
 keeps the weights that it began with; with `"step"` its next reply is by the newest.
 """
 
-import weakref
 from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Literal, Self
+from typing import Any, Literal, NamedTuple, Self
 
 import anyio.to_thread
 import msgspec
@@ -42,16 +41,12 @@ class LocalSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     compute: ComputeSettings = ComputeSettings()  # device and dtype
 
 
-class _Weights:
-    """One version: its engine, and how many agents or requests need it."""
+class _Weights(NamedTuple):
+    """One version, which lives as long as an agent or a request has it."""
 
-    __slots__ = ("engine", "folder", "num_users", "version")
-
-    def __init__(self, version: str, folder: Path, engine: Engine) -> None:
-        self.version = version
-        self.folder = folder
-        self.engine = engine
-        self.num_users = 0
+    version: str
+    folder: Path
+    engine: Engine
 
 
 class LocalPolicy:
@@ -66,7 +61,7 @@ class LocalPolicy:
         self.chat = ChatTokens.open(self._folder)
         self.context = _context(self._folder)  # tokens that the model takes
         self._room = EngineRoom()
-        self._versions: list[_Weights] = []  # those in use; the last is the newest
+        self._newest: _Weights | None = None  # None: not entered yet
         self._counts = dict.fromkeys(("requests", "prompt_tokens", "cached_tokens"), 0.0)
         self._counts |= {"completion_tokens": 0.0, "versions": 0.0}
 
@@ -78,11 +73,11 @@ class LocalPolicy:
     @property
     def version(self) -> str:
         """Of the newest weights."""
-        return self._versions[-1].version
+        return self._present().version
 
     def agent(self, assignment: Assignment) -> TokenAgent:
         """An agent for one episode."""
-        player = _Player(self, self._versions[-1] if self._settings.switch == "episode" else None)
+        player = _Player(self, self._present() if self._settings.switch == "episode" else None)
         return TokenAgent(
             player,
             self.chat,
@@ -105,14 +100,13 @@ class LocalPolicy:
 
         Raises ModelError where the folder's model cannot be opened: the weights stay as they are.
         """
-        newest = self._versions[-1] if self._versions else None
+        newest = self._newest
         if newest is not None and newest.folder == folder:
             engine = newest.engine  # the same weights under another name
         else:
             engine = await anyio.to_thread.run_sync(self._opened, folder)
-        self._versions.append(_Weights(version, folder, engine))
+        self._newest = _Weights(version, folder, engine)
         self._counts["versions"] += 1
-        self._drop_unused()
 
     async def __aenter__(self) -> Self:
         card = read_card(self._folder)
@@ -136,32 +130,20 @@ class LocalPolicy:
 
         Raises PolicyError where the weights are broken.
         """
-        used = weights or self._versions[-1]
-        used.num_users += 1
+        used = weights or self._present()
         try:
             await self._room.sample(used.engine, request)
         except ModelError as exc:
             raise PolicyError(f"{used.folder}: {exc}") from exc
-        finally:
-            self._let_go(used)
         self._counts["requests"] += 1
         self._counts["prompt_tokens"] += len(request.prompt)
         self._counts["cached_tokens"] += request.cached
         self._counts["completion_tokens"] += len(request.tokens)
         return request.generated(finish=used.engine.finish_of(request), weights=used.version)
 
-    def _hold(self, weights: _Weights, holder: object) -> None:
-        """Keep a version for as long as the holder lives."""
-        weights.num_users += 1
-        weakref.finalize(holder, self._let_go, weights).atexit = False
-
-    def _let_go(self, weights: _Weights) -> None:
-        weights.num_users -= 1
-        self._drop_unused()
-
-    def _drop_unused(self) -> None:
-        newest = self._versions[-1]
-        self._versions = [one for one in self._versions if one.num_users or one is newest]
+    def _present(self) -> _Weights:
+        assert self._newest is not None, "the policy is used outside of its block"
+        return self._newest
 
     def _opened(self, folder: Path) -> Engine:
         settings = self._settings
@@ -181,15 +163,13 @@ class LocalPolicy:
 
 
 class _Player:
-    """The backend of one agent, which holds its weights."""
+    """The backend of one agent. `weights` None: with the newest at every request."""
 
-    __slots__ = ("__weakref__", "_policy", "_weights")
+    __slots__ = ("_policy", "_weights")
 
     def __init__(self, policy: LocalPolicy, weights: _Weights | None) -> None:
         self._policy = policy
         self._weights = weights
-        if weights is not None:
-            policy._hold(weights, self)
 
     async def generate(
         self,

@@ -2,6 +2,8 @@
 
 import gc
 import threading
+import weakref
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +12,7 @@ import msgspec
 import numpy as np
 import pytest
 from safetensors.torch import load_file, save_file
+from transformers import PreTrainedModel
 
 from harness.card import PolicyCard, write_card
 from harness.config import Settings
@@ -55,6 +58,11 @@ def policy_of(folder: Path, **settings: Any) -> LocalPolicy:
     return LocalPolicy(msgspec.structs.replace(made, **settings))
 
 
+@cache
+def _opened(folder: Path) -> PreTrainedModel:
+    return open_model(folder, ComputeSettings())
+
+
 def difference(reply: Reply, folder: Path) -> float:
     """Between what the policy says and the model in the folder computes."""
     sample = Sample(
@@ -65,7 +73,7 @@ def difference(reply: Reply, folder: Path) -> float:
         0,
         reply.weights,
     )
-    return agreement(open_model(folder, ComputeSettings()), [sample])
+    return agreement(_opened(folder), [sample])
 
 
 async def test_replies_are_the_models(folders: list[Path]) -> None:
@@ -151,17 +159,20 @@ async def test_a_reply_in_flight_is_of_one_version(
 
 
 async def test_old_weights_are_dropped(folders: list[Path]) -> None:
-    """Weights are held as long as an agent needs them, and no longer."""
+    """A version's model and cache are held as long as an agent needs them, and no longer."""
+    engines: list[weakref.ref[Engine]] = []
     async with policy_of(folders[0]) as policy:
         early = policy.agent(assignment())
-        await policy.take("v1", folders[1])
-        await policy.take("v2", folders[0])
-        held = [[one.version for one in policy._versions]]
+        for version, folder in (("v1", folders[1]), ("v2", folders[0]), ("v3", folders[0])):
+            engines.append(weakref.ref(policy._present().engine))
+            await policy.take(version, folder)
         await early.reply(WINDOW)
+        held = [[engine() is not None for engine in engines]]
         del early
         gc.collect()
-        held.append([one.version for one in policy._versions])
-    assert held == [["v0", "v2"], ["v2"]]
+        held.append([engine() is not None for engine in engines])
+        assert engines[2]() is policy._present().engine  # the same weights under another name
+    assert held == [[True, False, True], [False, False, True]]
 
 
 async def test_others_than_agents_can_sample(folders: list[Path]) -> None:
@@ -200,7 +211,7 @@ async def test_cancelling_frees_the_slot(folders: list[Path]) -> None:
     """A cancelled reply leaves the engine; the next request has its place."""
     long = msgspec.structs.replace(SAMPLING, max_tokens=4000)
     async with policy_of(folders[0], sampling=long, max_live=1) as policy:
-        engine = policy._versions[-1].engine
+        engine = policy._present().engine
         with anyio.move_on_after(0.05) as scope:
             await policy.agent(assignment()).reply(WINDOW)
         short = Request([5, 6, 7], max_tokens=2)

@@ -87,7 +87,10 @@ class Loop:
     async def begin(self) -> None:
         """Have the policies take the weights with which the run begins or goes on; before any
         rollouts. Raises CheckpointError."""
-        await self._publisher.begin(self._version, self.place.batches)
+        version = self._version
+        if self.place.batches >= self._settings.steps:
+            version = -(-self.place.batches // self._settings.loop.publish_every)  # see _finish
+        await self._publisher.begin(version, self.place.batches)
         self._around.taken(self._publisher.version)
 
     async def run(self) -> Place:

@@ -34,9 +34,9 @@ def runs_of(settings: TrainSettings) -> Runs:
 
     Example: 100 steps of 8 groups of 4 episodes -> rollouts of 3,200 episodes
     """
-    _check_rhythm(settings)
     rollouts = _resolved("rollouts", settings.rollouts, settings)
     if not settings.data.logs:
+        _check_rhythm(settings)
         _check_learnable(rollouts)
         wanted = settings.steps * settings.data.groups * rollouts.group_size
         most = FILL_MOST if settings.data.fill else 1
@@ -53,6 +53,16 @@ def runs_of(settings: TrainSettings) -> Runs:
     if not evaluation.scenarios:
         raise ConfigError("[evaluation] scenarios: name at least one scenario")
     return Runs(rollouts, evaluation)
+
+
+def rhythm_of(settings: TrainSettings) -> TrainSettings:
+    """The settings with a rhythm that goes with their data: where no rollouts wait for weights,
+    these are published when they are evaluated, and at the end."""
+    if not settings.data.logs:
+        return settings
+    every = settings.loop.evaluate_every or settings.steps
+    loop = msgspec.structs.replace(settings.loop, publish_every=every)
+    return msgspec.structs.replace(settings, loop=loop)
 
 
 def _resolved(name: str, table: Mapping[str, Any], settings: TrainSettings) -> Settings:

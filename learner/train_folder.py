@@ -13,6 +13,7 @@ from harness.launch import has_episodes
 from harness.store import write_atomically
 from learner.errors import CheckpointError, ConfigError
 from learner.evaluation import name_of as evaluation_name
+from learner.metrics import FILE_NAME
 from learner.settings import TrainSettings
 from learner.train_file import settings_of
 
@@ -64,12 +65,18 @@ def begin(folder: Path, settings: TrainSettings, *, resume: bool) -> bool:
     return False
 
 
-def forget(folder: Path) -> None:
-    """Remove the folder of a run that failed before there was anything to keep."""
+def forget(folder: Path, *, is_new: bool) -> None:
+    """Remove what a run wrote that failed before there was anything to keep: its folder, if that
+    `is_new`, else the files in it."""
     kept = (folder / CHECKPOINTS, folder / VERSIONS, folder / EVALUATIONS)
-    is_kept = any(path.exists() for path in kept) or has_episodes(folder / ROLLOUTS)
-    if folder.exists() and not is_kept:
-        rmtree(folder)
+    if any(path.exists() for path in kept) or has_episodes(folder / ROLLOUTS):
+        return
+    if is_new:
+        rmtree(folder, ignore_errors=True)
+        return
+    for name in (SETTINGS_NAME, FILE_NAME):
+        (folder / name).unlink(missing_ok=True)
+    rmtree(folder / ROLLOUTS, ignore_errors=True)
 
 
 def forget_after(folder: Path, batches: int) -> None:

@@ -41,7 +41,7 @@ from learner.place import Place
 from learner.players import Player
 from learner.progress import TrainProgress
 from learner.publishing import Publisher, TakesWeights
-from learner.run_settings import Runs
+from learner.run_settings import Runs, rhythm_of
 from learner.settings import TrainSettings
 from learner.train_folder import (
     CHECKPOINTS,
@@ -78,20 +78,20 @@ def train(
             open_trainer(settings, processes=processes).follow()
             return None
         is_new = not folder.exists()
-        begin(folder, settings, resume=resume)
+        begins = begin(folder, settings, resume=resume)
         try:
             trainer = open_trainer(settings, processes=processes)
             try:
                 is_live = not settings.data.logs
                 learner = ModelLearner(trainer, settings, folder / CHECKPOINTS, is_live=is_live)
                 vocab = trainer.model.config.vocab_size
-                training = _Training(settings, runs, folder, given, learner, vocab)
+                training = _Training(rhythm_of(settings), runs, folder, given, learner, vocab)
                 report: TrainReport = run(training.run)
             finally:
                 trainer.close()
         except Exception:
-            if is_new:
-                forget(folder)
+            if begins:
+                forget(folder, is_new=is_new)
             raise
     return report
 

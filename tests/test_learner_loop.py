@@ -327,6 +327,10 @@ async def test_versions_may_be_rarer_than_batches(tmp_path: Path) -> None:
         await beside(loop, rollouts)
     assert policy.taken == ["v0", "v1", "v2", "v3"]
     assert learner.versions == [("v0",), ("v0",), ("v1",), ("v1",), ("v2",)]
+    made = opened(tmp_path, train, policy, learner, place=loop.place)
+    async with made as (again, rollouts):
+        await beside(again, rollouts)
+    assert policy.taken[4:] == ["v3"]  # it is finished: the last version is the one to have
 
 
 async def test_a_finished_run_has_nothing_to_do(tmp_path: Path) -> None:

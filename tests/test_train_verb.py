@@ -105,8 +105,26 @@ def test_a_whole_training_run(
         assert len(reader.episodes()) == 8
         assert {one.started.history for one in reader.trajectories()} == {"last:1"}
     assert (out / "evaluations" / "b000001" / LOG_NAME).is_file()
-    status, text, _ = rehearse("show", out / "rollouts")
+
+
+def test_the_log_of_a_training_run_is_a_log(
+    rehearse: Rehearse, config: Made, tmp_path: Path
+) -> None:
+    """The rollouts can be shown, replayed, judged and exported; that weights were published is in
+    the log and is no episode."""
+    out = tmp_path / "run"
+    assert rehearse("train", config(), "-o", out)[0] == 0
+    log = out / "rollouts"
+    with open_reader(log) as reader:
+        assert reader.counts()["weights"] == 3
+    status, text, _ = rehearse("show", log)
     assert (status, "e000007" in text) == (0, True)
+    replayed = json_of(rehearse, "replay", log)
+    assert (replayed["episodes"], replayed["divergences"]) == (8, [])
+    assert json_of(rehearse, "judge", log, "--mode", "code")["episodes"] == 8
+    status, _, err = rehearse("export", log, "--to", "jsonl", "-o", tmp_path / "out.jsonl")
+    assert status == 0, err
+    assert len((tmp_path / "out.jsonl").read_text().splitlines()) == 8
 
 
 def test_a_run_is_resumed(rehearse: Rehearse, config: Made, tmp_path: Path) -> None:
@@ -148,6 +166,7 @@ def test_learning_from_logs(rehearse: Rehearse, config: Made, tmp_path: Path) ->
     losses = [one["loss"] for one in read_metrics(out) if "loss" in one]
     assert losses[-1] < losses[0]
     assert not (out / "rollouts").exists()
+    assert [path.name for path in (out / "versions").iterdir()] == ["v1"]
     assert report["first"]["pass_rate"] == 1.0
 
 
@@ -191,6 +210,9 @@ def test_bad_settings(
     assert err.startswith("error: ") and sentence in err, err
     assert len(err.strip().splitlines()) == 1
     assert not out.exists()
+    out.mkdir()
+    assert rehearse("train", config(**changes), "-o", out)[0] == 2
+    assert list(out.iterdir()) == []
 
 
 def test_logs_of_other_windows(rehearse: Rehearse, config: Made, tmp_path: Path) -> None:

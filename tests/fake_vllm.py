@@ -24,7 +24,7 @@ class FakeVllm:
         self.has_dev_mode = True
         self.tells_raw = False
         self.label = "default"
-        self.device, self.extension = "cuda", ""
+        self.device, self.extension, self.in_chunks = "cuda", "", True
         self.bad_folders: set[str] = set()  # that cannot be loaded
         self.held = 0  # times that the prefix cache cannot be dropped
         self.changes: dict[str, Any] = {}  # of a choice
@@ -72,6 +72,7 @@ class FakeVllm:
             config = {
                 "parallel_config": {"worker_extension_cls": self.extension},
                 "device_config": {"device": self.device},
+                "scheduler_config": {"enable_chunked_prefill": self.in_chunks},
             }
             return 200, {"vllm_config": config}
         self.asked.append((path, body))

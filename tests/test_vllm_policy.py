@@ -205,6 +205,19 @@ async def test_raw_log_probabilities_are_refused(
             pass
 
 
+async def test_a_cpu_server_that_a_seed_would_end_is_refused(
+    server: tuple[FakeVllm, str], folder: Path
+) -> None:
+    """vLLM 0.32 on a CPU dies of a seeded request whose prompt is computed in chunks."""
+    server[0].device = "cpu"
+    with pytest.raises(SettingsError, match="start it with --no-enable-chunked-prefill"):
+        async with asking(server, folder):
+            pass
+    server[0].in_chunks = False
+    async with asking(server, folder) as policy:
+        assert (await agent_of(policy).reply(HELLO)).token_ids == packed(SAID)
+
+
 async def test_a_server_that_is_not_there_is_told(folder: Path) -> None:
     """The sentence names the address."""
     with pytest.raises(PolicyError, match=r"^vLLM at http://127\.0\.0\.1:9/v1/models: "):

@@ -7,6 +7,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import anyio
+import msgspec
 import pytest
 
 from harness.errors import PolicyError, SettingsError
@@ -44,7 +45,7 @@ def stand_in(folder: Path, code: str, **settings: Any) -> VllmServerSettings:
     """Settings under which `code` is run as if it were vLLM."""
     model = folder / "model"
     model.mkdir()
-    (model / "config.json").write_text("{}")
+    (model / "config.json").write_text('{"max_position_embeddings": 4096}')
     python = folder / "python"
     python.write_text(f"#!{sys.executable}\n{code}")
     python.chmod(0o755)
@@ -111,11 +112,24 @@ def test_vllms_arguments() -> None:
         --logprobs-mode processed_logprobs --generation-config vllm
         --worker-extension-cls rehearsal_vllm.Extension --disable-uvicorn-access-log"""
     usual = told.split()  # as one would type them
-    assert arguments_of(VllmServerSettings("m"), 7) == usual
-    more = VllmServerSettings("m", max_model_len=99, eager=True, arguments=("--seed", "1"))
-    assert arguments_of(more, 7)[len(usual) :] == (
-        ["--max-model-len", "99", "--enforce-eager", "--seed", "1"]
-    )
+    assert arguments_of(VllmServerSettings("m", cpu=False), 7) == usual
+    more = VllmServerSettings("m", max_model_len=99, cpu=False, arguments=("--seed", "1"))
+    assert arguments_of(more, 7)[len(usual) :] == ["--max-model-len", "99", "--seed", "1"]
+
+
+def test_vllms_arguments_on_a_cpu(tmp_path: Path) -> None:
+    """There prompts are computed whole, however long the model takes them, and nothing is
+    compiled."""
+    settings = VllmServerSettings(str(tmp_path), cpu=True)
+    (tmp_path / "config.json").write_text("{}")
+    with pytest.raises(SettingsError, match=r"config\.json: it has no max_position_embeddings"):
+        arguments_of(settings, 7)
+    (tmp_path / "config.json").write_text('{"max_position_embeddings": 4096}')
+    assert arguments_of(settings, 7)[-4:] == [
+        *("--enforce-eager", "--no-enable-chunked-prefill", "--max-num-batched-tokens", "4096")
+    ]
+    short = msgspec.structs.replace(settings, max_model_len=512)
+    assert arguments_of(short, 7)[-1] == "2048"
 
 
 def test_vllms_environment() -> None:

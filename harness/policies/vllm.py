@@ -22,7 +22,7 @@ from harness.chat_tokens import ChatTokens
 from harness.errors import SettingsError
 from harness.policies.base import Assignment
 from harness.policies.chat_http import Transport
-from harness.policies.token_agent import Generated, Sampling, TokenAgent
+from harness.policies.token_agent import Generated, Sampling, TokenAgent, TokenBackend
 from harness.policies.vllm_client import VllmClient, VllmSettings
 from harness.policies.vllm_weights import Pause, VllmWeights
 
@@ -49,15 +49,15 @@ class VllmPolicy:
         transport: Transport | None = None,
         environment: Mapping[str, str] = os.environ,
     ) -> None:
-        self._folder = Path(settings.folder)
+        self.folder = Path(settings.folder)
         self._sampling = sampling
         self._switch = switch
         self._pause = pause
-        self._chat = ChatTokens.open(self._folder)
+        self._chat = ChatTokens.open(self.folder)
         self._client = VllmClient(
             settings, list(self._chat.end_ids), transport=transport, environment=environment
         )
-        self._weights = VllmWeights(self._client.routes, pause=pause)
+        self.weights = VllmWeights(self._client.routes, pause=pause)
         self._version = ""
         self._in_flight = 0
         self._seats: WeakSet[_Seat] = WeakSet()  # of agents that have asked
@@ -67,7 +67,7 @@ class VllmPolicy:
     @property
     def name(self) -> str:
         """As in `vllm:qwen3-4b`."""
-        return f"vllm:{self._folder.absolute().name}"
+        return f"vllm:{self.folder.absolute().name}"
 
     @property
     def version(self) -> str:
@@ -83,6 +83,10 @@ class VllmPolicy:
             context=self._client.context,
             episode_seed=assignment.seed,
         )
+
+    def backend(self) -> TokenBackend:
+        """The server itself, which no new weights are waited for with."""
+        return self._client
 
     def statistics(self) -> dict[str, float]:
         """Counts since the start, as those of policy `openai`."""
@@ -117,7 +121,7 @@ class VllmPolicy:
             # Agents leave when they are no longer referred to, which nothing announces.
             while self._is_awaited():  # noqa: ASYNC110
                 await anyio.sleep(_LOOK_S)
-            await self._weights.take(version, folder)
+            await self.weights.take(version, folder)
             self._version = version
         finally:
             self._staying = WeakSet()
@@ -159,12 +163,12 @@ class VllmPolicy:
     async def _label(self) -> str:
         """The version of the server's weights; of those that do not say it, the first."""
         try:
-            label = await self._weights.version()
+            label = await self.weights.version()
         except SettingsError:  # it takes no new weights, and tells no label
             label = _UNLABELLED
         if label != _UNLABELLED:
             return label
-        card = read_card(self._folder)
+        card = read_card(self.folder)
         return _FIRST if card is None else card.version
 
 

@@ -22,7 +22,7 @@ from harness.policies.chat_wire import is_context_overflow
 from harness.policies.openai import check_url, error_sentence
 from harness.policies.retry import Backoff, Failure
 from harness.policies.token_agent import Generated
-from harness.policies.vllm_routes import Served, VllmRoutes
+from harness.policies.vllm_routes import Refused, Served, VllmRoutes
 from harness.policies.vllm_wire import CompletionRequest, read_tokens, request_body
 
 VLLM_URL = "http://127.0.0.1:8000/v1"
@@ -84,6 +84,7 @@ class VllmClient:
         await self._client.__aenter__()
         try:
             self._served = chosen(await self.routes.models(), self._settings)
+            await self._require_whole_prompts()
             await self._require_processed()
         except BaseException:
             await self._client.__aexit__(None, None, None)
@@ -145,6 +146,22 @@ class VllmClient:
         return kind(
             error_sentence(failure, attempt, model=self._served.name, url=url, secret=secret)
         )
+
+    async def _require_whole_prompts(self) -> None:
+        """See that a seeded request does not end the server, as far as it tells what it is.
+
+        Raises SettingsError.
+        """
+        try:
+            workers = await self.routes.workers()
+        except Refused:
+            return
+        if workers.device == "cpu" and workers.in_chunks:
+            raise SettingsError(
+                f"base_url: the vLLM server at {self._settings.base_url} runs on a CPU, where vLLM"
+                " 0.32 ends when the prompt of a seeded request is computed in chunks: start it"
+                f" with --no-enable-chunked-prefill --max-num-batched-tokens {self.context}"
+            )
 
     async def _require_processed(self) -> None:
         """See that log-probabilities are those of what was sampled from: of a token that alone is

@@ -29,6 +29,7 @@ class Workers(msgspec.Struct, frozen=True):
 
     extension: str  # the class that its workers were started with (--worker-extension-cls)
     device: str  # as in cuda, cpu
+    in_chunks: bool  # whether long prompts are computed in several steps
 
 
 class Refused(PolicyError):
@@ -93,7 +94,11 @@ class VllmRoutes:
             told = msgspec.convert(answered, _Info).vllm_config
         except msgspec.ValidationError as exc:
             raise PolicyError(f"{self.base_url}: /server_info is not as vLLM's: {exc}") from exc
-        return Workers(told.parallel_config.worker_extension_cls, told.device_config.device)
+        return Workers(
+            told.parallel_config.worker_extension_cls,
+            told.device_config.device,
+            told.scheduler_config.enable_chunked_prefill,
+        )
 
     async def _asked(
         self, method: Literal["POST", "GET"], path: str, body: Any, timeout_s: float
@@ -138,9 +143,14 @@ class _Device(msgspec.Struct):
     device: str
 
 
+class _Scheduler(msgspec.Struct):
+    enable_chunked_prefill: bool
+
+
 class _Config(msgspec.Struct):
     parallel_config: _Parallel
     device_config: _Device
+    scheduler_config: _Scheduler
 
 
 class _Info(msgspec.Struct):

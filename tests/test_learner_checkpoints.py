@@ -50,7 +50,7 @@ def train(folder: Path, root: Path) -> tuple[Numbers, dict[str, Tensor]]:
     assert place == (None if place is None else b"after %d" % trainer.num_steps)
     numbers: Numbers = {}
     for step in range(trainer.num_steps, STEPS):
-        report = trainer.step(random_batch(step, stars=2))
+        report = trainer.step(random_batch(step, stars=2, leaves=2, prefix=9))
         drawn = torch.rand(()).item()
         numbers[report.step] = (report.loss, report.grad_norm, report.lr, drawn)
         if report.step % EVERY == 0:
@@ -89,7 +89,7 @@ def test_killed_at_any_moment_it_goes_on_to_the_same_numbers(
 
     assert in_child(count) == 0
     found = set()
-    for moment in range(1, moments.stat().st_size + 1, 7):
+    for moment in range(1, moments.stat().st_size + 1, 9):
         root = tmp_path / str(moment)
         left = [moment]
 

@@ -13,6 +13,8 @@ from hypothesis import HealthCheck, settings
 from harness.cli import main
 from tests.cli import Rehearse
 
+collect_ignore = ["vllm"]  # needs vLLM: `just test-vllm` runs it
+
 settings.register_profile(
     "here", deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True
 )

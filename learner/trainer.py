@@ -89,6 +89,7 @@ class Trainer:
         self.processes = processes
         self.optimizer = adamw(model, settings.optimizer)
         self.num_steps = 0  # batches that were trained
+        self._is_lost = False
         self._updater = Updater(
             model,
             self.optimizer,
@@ -137,13 +138,21 @@ class Trainer:
                 getattr(self, work)(*arguments)
 
     def close(self) -> None:
-        """Let the processes that follow end."""
-        self.processes.told(None)
+        """Let the processes that follow end, if they can still hear it."""
+        if not self._is_lost:
+            self.processes.told(None)
 
     def _together(self, work: Callable[..., _T], *arguments: object) -> _T:
         """Do it in all processes. This one is the first."""
         self.processes.told((work.__name__, arguments))
-        return work(*arguments)
+        try:
+            return work(*arguments)
+        except LearnerError:
+            raise  # all processes have come to the same end
+        except BaseException:
+            # The others may wait for what this one will not send. torchrun ends them when it exits.
+            self._is_lost = True
+            raise
 
     def _step(self, batch: Batch) -> StepReport:
         started = time.perf_counter()

@@ -1,22 +1,24 @@
 """Several processes train what one would."""
 
+import math
 import os
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import msgspec
 import pytest
 import torch
 
 from learner.distributed import ALONE, Processes, joined
+from learner.errors import TrainingError
 from learner.model import open_model
 from learner.settings import ComputeSettings
 from learner.trainer import StepReport, open_trainer
 from tests.tiny_model import write_model
 from tests.train_together import CASES, STEPS, settings_for, trained
-from tests.training import largest_difference, weights_after
+from tests.training import changed, largest_difference, random_batch, weights_after
 
 pytestmark = pytest.mark.timeout(200)  # three interpreters start, on however busy a machine
 
@@ -96,6 +98,40 @@ def test_processes_go_on_from_a_checkpoint(model: Path, together: Path) -> None:
     assert trainer.resume(together / "checkpoints") == b"after 1"
     list(trained(trainer, "twopass", first=1))
     assert largest_difference(weights_after(trainer.model), whole) < 3e-5
+
+
+class Listened(Processes):
+    """One process that keeps what it would tell others."""
+
+    said: ClassVar[list[object]] = []
+
+    def told(self, value: Any) -> Any:
+        self.said.append(value and value[0])
+        return value
+
+
+def test_the_others_are_told_to_end_where_they_can_hear_it(
+    model: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After an error that all processes have, they are told to end; after one that only the first
+    has, such as memory that ran out, they wait for something else, and nothing is said to them."""
+    Listened.said.clear()
+    batch = random_batch(0, prefix=9)
+    broken = changed(batch, 0, 0, advantages=batch.stars[0].leaves[0].advantages * math.nan)
+    trainer = open_trainer(settings_for("twopass", model), processes=Listened())
+    with pytest.raises(TrainingError):
+        trainer.step(broken)
+    trainer.close()
+    assert Listened.said == ["_step", None]
+
+    def out_of_memory() -> None:
+        raise torch.OutOfMemoryError
+
+    monkeypatch.setattr(trainer.optimizer, "step", out_of_memory)
+    with pytest.raises(torch.OutOfMemoryError):
+        trainer.step(batch)
+    trainer.close()
+    assert Listened.said == ["_step", None, "_step"]
 
 
 def test_one_process_needs_no_torchrun(monkeypatch: pytest.MonkeyPatch) -> None:

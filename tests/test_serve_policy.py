@@ -1,0 +1,119 @@
+"""`rehearse serve-policy`: a checkpoint opened, served, and left in order."""
+
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import anyio
+import msgspec
+import pytest
+from structlog.testing import capture_logs
+
+from envpool.remote.settings import ServeSettings
+from harness.card import PolicyCard, write_card
+from harness.errors import SettingsError
+from harness.history import parse_history
+from learner.serving import ServePolicy, serve_policy
+from learner.verbs.serve_policy import serve_policy_command
+from tests.fake_vllm import fake_vllm
+from tests.tiny_model import write_model, write_tokenizer
+
+HELLO = {"messages": [{"role": "user", "content": "Void order 7."}], "max_tokens": 5, "seed": 1}
+LAST = parse_history("last:3")
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+@pytest.fixture
+def checkpoint(tmp_path: Path) -> Path:
+    """A directory that vLLM could serve, trained under last:3 and hermes."""
+    folder = tmp_path / "v3"
+    write_tokenizer(folder)
+    (folder / "config.json").write_text('{"max_position_embeddings": 512}')
+    write_card(folder, PolicyCard("v3", "last:3", LAST.fingerprint, "hermes", temperature=0.5))
+    return folder
+
+
+async def answered(wanted: ServePolicy) -> tuple[list[str], Any]:
+    """What the user is told, and the reply to one request."""
+    lines: list[str] = []
+    replies: list[Any] = []
+    listening = anyio.Event()
+
+    def say(line: str) -> None:
+        lines.append(line)
+        if line.startswith("serving on "):
+            listening.set()
+
+    async with anyio.create_task_group() as group:
+        group.start_soon(serve_policy, wanted, ServeSettings(port=0), say)
+        await listening.wait()
+        url = lines[-1].removeprefix("serving on ")
+        async with (
+            aiohttp.ClientSession() as session,
+            session.post(f"{url}/chat/completions", json=HELLO) as response,
+        ):
+            assert response.status == 200, await response.text()
+            replies.append(await response.json())
+        group.cancel_scope.cancel()
+    return lines[:-1], replies[0]
+
+
+async def test_a_checkpoint_is_served_in_process(tmp_path: Path) -> None:
+    """The backend `local` samples in process, by the checkpoint's weights, history and dialect."""
+    folder = write_model(tmp_path / "v3")
+    write_card(folder, PolicyCard("v3", "last:3", LAST.fingerprint, "hermes"))
+    lines, reply = await answered(ServePolicy(str(folder)))
+    assert lines == ["v3 under last:3, in the dialect hermes"]
+    assert reply["model"] == "v3"
+    assert reply["usage"]["completion_tokens"] <= 5
+    assert reply["rehearsal"] == {
+        "history": "last:3",
+        "dialect": "hermes",
+        "first_turn": 0,
+        "recalled": [],
+        "rewritten": 0,
+        "weights": "v3",
+        "warnings": [],
+    }
+
+
+async def test_a_checkpoint_is_served_by_a_vllm_server(checkpoint: Path) -> None:
+    """The backend `vllm` asks the server that is named, as the card and the flags say."""
+    wanted = ServePolicy(str(checkpoint), backend="vllm", name="desk", top_p=0.9, history="full")
+    async with fake_vllm() as (fake, url):
+        with capture_logs():
+            lines, reply = await answered(msgspec.structs.replace(wanted, base_url=url))
+    warning = "it was trained under the history policy last:3 and is run under full"
+    assert lines == [f"WARNING {checkpoint}: {warning}", "desk under full, in the dialect hermes"]
+    assert reply["rehearsal"]["warnings"] == [warning]
+    (sent,) = fake.completions
+    assert [sent[name] for name in ("temperature", "top_p", "max_tokens")] == [0.5, 0.9, 5]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "fault"),
+    [
+        (["--http", "localhost"], "--http: 'localhost' is no HOST:PORT"),
+        (["--history", "all"], "history: 'all' is none of full, last:W"),
+        (["--dialect", "elvish"], "dialect: there is no dialect 'elvish'"),
+        (["--token", "ä"], "token: must be printable ASCII"),
+        (["--backend", "vllm", "--vllm-python", "/no/python"], "python: /no/python cannot be run"),
+    ],
+)
+def test_what_cannot_be_served_is_told(checkpoint: Path, arguments: list[str], fault: str) -> None:
+    """Settings that cannot be used end the command before anything listens."""
+    with pytest.raises(SettingsError, match=fault.replace("[", r"\[")):
+        serve_policy_command.main([str(checkpoint), *arguments], standalone_mode=False)
+
+
+def test_a_model_without_a_card_is_not_served_by_guess(checkpoint: Path, tmp_path: Path) -> None:
+    """Without a card the command wants to be told; without a model there is nothing to serve."""
+    (checkpoint / "rehearsal.json").unlink()
+    with pytest.raises(SettingsError, match=r"^v3 has no card .* name --history and --dialect$"):
+        serve_policy_command.main([str(checkpoint)], standalone_mode=False)
+    with pytest.raises(SettingsError, match=r"nowhere.tokenizer\.json: the tokenizer cannot be"):
+        serve_policy_command.main([str(tmp_path / "nowhere")], standalone_mode=False)

@@ -29,7 +29,7 @@ class Sample(msgspec.Struct, frozen=True, eq=False, gc=False):
     turn: int  # the step's number from 0; of a summary: of the step which came next
     weights: str  # the version of the weights that sampled it
     is_summary: bool = False
-    head: Ids = NOTHING  # [H]
+    head: Ids = NOTHING  # [H]; one array for all samples of an episode
 
     @property
     def prompt(self) -> Ids:

@@ -95,10 +95,11 @@ def _chains(
 ) -> list[_Chain]:
     """One episode's samples, with prompts of these lengths, joined where one extends the one
     before. They are counted from `first`."""
+    assert all(one.head is samples[0].head for one in samples), "an episode has one head"
     chains: list[_Chain] = []
     end = 0  # tokens up to and with the last one sampled before
     for place, (sample, length) in enumerate(zip(samples, lengths, strict=True)):
-        goes_on = merge and place and end <= length and _extends(sample, samples[place - 1], end)
+        goes_on = merge and place and _extends(sample, samples[place - 1], end)
         end = length + len(sample.tokens)
         if goes_on:
             chains[-1].end += 1
@@ -109,18 +110,14 @@ def _chains(
 
 
 def _extends(sample: Sample, before: Sample, end: int) -> bool:
-    """Whether a prompt of at least `end` tokens begins with an earlier one and what was sampled
-    then, `end` tokens together."""
-    head = len(sample.head)
+    """Whether a prompt begins with the one before and what was sampled then, `end` tokens
+    together."""
+    end -= len(sample.head)
     start = end - len(before.tokens)
     # Seldom so, and then seen at the sampled tokens.
-    if start >= head:
-        sampled = sample.shown[start - head : end - head]
-        if sampled.tobytes() != before.tokens.tobytes():
-            return False
-    if sample.head is before.head and start >= head:
-        return sample.shown[: start - head].tobytes() == before.shown.tobytes()
-    return sample.prompt[:end].tobytes() == before.prompt.tobytes() + before.tokens.tobytes()
+    if sample.shown[start:end].tobytes() != before.tokens.tobytes():
+        return False
+    return sample.shown[:start].tobytes() == before.shown.tobytes()
 
 
 _Shared = tuple[list[_Chain], int]  # the chains of one star, and how many tokens they share
@@ -153,8 +150,6 @@ def _head(samples: Sequence[Sample]) -> Ids:
     first prompt). At least one token of each stays in its leaf, so that the leaf itself predicts
     its first sampled token."""
     head = samples[0].head
-    if any(one.head is not head for one in samples):
-        return _common([one.prompt[:-1] for one in samples])
     more = _common([one.shown[:-1] for one in samples])
     return np.concatenate((head, more)) if len(more) else head
 

@@ -155,7 +155,7 @@ async def test_another_attempt_takes_the_place_of_the_first() -> None:
     given: list[Outcome] = []
     first, second = pair("g0")
     again = [msgspec.structs.replace(record, attempt=2) for record in first]
-    await served(feed(given), [*first[:2], *again[:2], first[2], *again[2:], *second])
+    await served(feed(given), [first[0], *again[:2], *first[1:3], *again[2:], *second])
     assert [told(outcome)[0] for outcome in given] == ["g0"]
     assert len(told(given[0])[1][0]) == 1
 

@@ -53,6 +53,20 @@ def test_each_reply_is_a_sample_with_its_exact_tokens() -> None:
     assert rollout.is_truncated is False
 
 
+def test_a_prompt_that_is_shared_as_a_whole_keeps_its_last_token() -> None:
+    """A leaf begins with a token of its prompt, so every sample has one behind the head."""
+    trajectory = attempt(
+        took(reply([1, 2, 3], [4])),
+        took(reply([1, 2, 3], [5], shared=3)),
+        ended(num_steps=2),
+        judged(1.0),
+    )
+    rollout = rollout_of(trajectory, where="x")
+    assert [one.head.tolist() for one in rollout.samples] == [[1, 2], [1, 2]]
+    assert [one.shown.tolist() for one in rollout.samples] == [[3], [3]]
+    assert [one.prompt.tolist() for one in rollout.samples] == [[1, 2, 3], [1, 2, 3]]
+
+
 @pytest.mark.parametrize(
     ("ending", "verdict", "reward"),
     [

@@ -185,7 +185,9 @@ def test_what_is_kept_stays_within_its_budget(model: PreTrainedModel) -> None:
     one, two, three = ids(1, 40), ids(2, 40), ids(3, 40)
     assert [cached(prompt) for prompt in (one, two, one)] == [0, 0, 39]
     assert [cached(prompt) for prompt in (three, one, two)] == [0, 39, 0]  # `two` had to go
-    assert [cached([*two, 5]), cached([*two, 5, 6]), cached(two)] == [40, 41, 39]
+    assert [cached(prompt) for prompt in ([*two, 5], [*two, 5, 6], one)] == [40, 41, 39]
+    # Of 40 + 42 tokens the first are taken over here, so the others go when there is no room.
+    assert [cached([*two[:9], *ids(5, 6)]), cached(ids(6, 40)), cached(two)] == [9, 0, 39]
     assert cached(ids(4, 101)) == cached(ids(4, 101)) == 0  # larger than the budget
 
 

@@ -9,13 +9,17 @@ from typing import Any, ClassVar
 
 import msgspec
 import pytest
+import tomli_w
 import torch
 
 from learner.distributed import ALONE, Processes, joined
 from learner.errors import TrainingError
+from learner.metrics import read_metrics
 from learner.model import open_model
 from learner.settings import ComputeSettings
 from learner.trainer import StepReport, open_trainer
+from scenarios.drills.writing import write_drills
+from tests.cli import Rehearse
 from tests.tiny_model import write_model
 from tests.train_together import CASES, STEPS, settings_for, trained
 from tests.training import changed, largest_difference, random_batch, weights_after
@@ -37,9 +41,15 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def together(model: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """What two processes under torchrun made."""
     folder = tmp_path_factory.mktemp("together")
-    command = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
+    run_two("tests.train_together", model, folder)
+    return folder
+
+
+def run_two(module: str, *arguments: object) -> None:
+    """Run a module in two processes under torchrun, to the end."""
+    command = ["torch.distributed.run", "--standalone", "--nproc-per-node", "2", "-m", module]
     torchrun = subprocess.Popen(
-        [sys.executable, *command, "-m", "tests.train_together", str(model), str(folder)],
+        [sys.executable, "-m", *command, *map(str, arguments)],
         env=os.environ | {"OMP_NUM_THREADS": "1"},
         stderr=subprocess.PIPE,
         text=True,
@@ -50,7 +60,6 @@ def together(model: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     finally:
         torchrun.terminate()  # torchrun then ends what it started; were it killed, that would stay
         torchrun.wait(timeout=40)
-    return folder
 
 
 @pytest.mark.parametrize("name", list(CASES))
@@ -142,3 +151,39 @@ def test_one_process_needs_no_torchrun(monkeypatch: pytest.MonkeyPatch) -> None:
         assert processes.gathered("own") == ["own"]
         assert processes.told("own") == "own"
         assert not torch.distributed.is_initialized()
+
+
+@pytest.mark.slow
+def test_a_whole_run_under_torchrun(rehearse: Rehearse, model: Path, tmp_path: Path) -> None:
+    """`rehearse train` under torchrun plays in its first process and trains in all; figures and
+    weights are those of one process."""
+    [drill] = write_drills(tmp_path, seed=3, count=1, split="train")
+    rollouts = {"history": "last:1", "dialect": "hermes", "max_steps": 2, "max_tokens": 4}
+    settings = {
+        "model": str(model),
+        "steps": 2,
+        "rollouts": {"scenarios": [str(drill)], "group_size": 2, "format_stop": False, **rollouts},
+        "data": {"groups": 2, "keep_equal": True},
+        "loss": {"entropy": 0.1},  # rewards are all 0 here: this moves the weights
+        "optimizer": {"lr": 0.01},
+        "loop": {"staleness": 0},  # or what is sampled would depend on timing
+        "metrics": {"tensorboard": False},
+    }
+    config = tmp_path / "train.toml"
+    config.write_text(tomli_w.dumps(settings))
+    run_two("harness", "train", config, "-o", tmp_path / "two")
+    assert rehearse("train", config, "-o", tmp_path / "one")[0] == 0
+
+    two, one = (
+        [{name: line[name] for name in ("loss", "grad_norm", "entropy")} for line in lines[1:]]
+        for lines in map(read_metrics, (tmp_path / "two", tmp_path / "one"))
+    )
+    assert len(two) == 2
+    for of_two, of_one in zip(two, one, strict=True):
+        assert of_two == pytest.approx(of_one, rel=1e-4, abs=1e-6)
+    compute = ComputeSettings(device="cpu")
+    published = [
+        weights_after(open_model(tmp_path / run / "versions" / "v2", compute))
+        for run in ("one", "two")
+    ]
+    assert largest_difference(*published) < 1e-3  # lr is 0.01, and see NEAR

@@ -3,7 +3,7 @@
 A goal names rows by their id, or by a subject's name, which must be found first; an object may be
 named as that of a subject, which must be looked at first:
 
-    Close the order of client kelo.   find_client(kelo) -> 37, get_client(37) -> order 52,
+    Close the order of client vera.   find_client(vera) -> 37, get_client(37) -> order 52,
                                       close_order(52)
 """
 
@@ -12,7 +12,7 @@ from random import Random
 
 import msgspec
 
-from scenarios.drills.words import name_of
+from scenarios.drills.words import NAMES
 from scenarios.drills.world import Drill, Object, Subject
 from scenarios.format import Call
 
@@ -33,18 +33,25 @@ class Rows:
         self.drill = drill
         self.rng = rng
         self._subjects = rng.sample(drill.subjects, len(drill.subjects))
-        self._objects = {one.id: one for one in drill.objects}
+        taken = {one.name for one in drill.subjects}
+        free = [name for name in NAMES if name not in taken]
+        self._names = rng.sample(free, len(free))
 
     def subject(self) -> Subject:
-        """Another subject; its object is used up with it."""
-        subject = self._subjects.pop()
-        self._objects.pop(subject.object, None)
-        return subject
+        """Another subject; the object that it is linked to is used up with it."""
+        return self._subjects.pop()
 
     def object(self) -> Object:
         """Another object; the subject that is linked to it is used up with it."""
-        subject = self.subject()
+        return self.object_of(self.subject())
+
+    def object_of(self, subject: Subject) -> Object:
+        """The object that a subject is linked to."""
         return next(one for one in self.drill.objects if one.id == subject.object)
+
+    def other_name(self) -> str:
+        """A name that no subject has and no other goal of the task gives."""
+        return self._names.pop()
 
     def other_number(self, number: int) -> int:
         """A number that is another one."""
@@ -71,16 +78,16 @@ def object_place(rows: Rows, *, hops: int) -> tuple[Place, Object]:
     """An object: by its id, as that of a subject with an id (1 hop) or with a name (2 hops)."""
     noun, object_noun = rows.drill.subject[0], rows.drill.object[0]
     subject = rows.subject()
-    object_ = next(one for one in rows.drill.objects if one.id == subject.object)
+    object_ = rows.object_of(subject)
     if hops == 0:
         return Place(f"{object_noun} {object_.id}", object_.id), object_
     owner = subject_place(rows, subject, by_name=hops == 2)
-    calls = (*owner.calls, Call(f"get_{noun}", {"id": subject.id}))
+    calls = (*owner.calls, Call(f"get_{noun}", {noun: subject.id}))
     return Place(f"the {object_noun} of {owner.text}", object_.id, calls), object_
 
 
 def _find(noun: str, subject: Subject) -> Call:
-    return Call(f"find_{noun}", {"name": subject.name})
+    return Call(f"find_{noun}", {noun: subject.name})
 
 
 def set_subject(rows: Rows, hops: int) -> Goal:
@@ -88,7 +95,7 @@ def set_subject(rows: Rows, hops: int) -> Goal:
     drill, subject = rows.drill, rows.subject()
     value = rows.other_number(subject.number)
     place = subject_place(rows, subject, by_name=hops > 0)
-    return _set_subject(drill, place, value, f"to {value}")
+    return _set_subject(drill, place, value, f"{value}")
 
 
 def copy_subject(rows: Rows, hops: int) -> Goal:
@@ -98,23 +105,23 @@ def copy_subject(rows: Rows, hops: int) -> Goal:
         source = rows.subject()
     place = subject_place(rows, target, by_name=False)
     seen = subject_place(rows, source, by_name=hops > 1)
-    goal = _set_subject(drill, place, source.number, f"to that of {seen.text}")
-    look = Call(f"get_{drill.subject[0]}", {"id": source.id})
+    goal = _set_subject(drill, place, source.number, f"of {seen.text}")
+    look = Call(f"get_{drill.subject[0]}", {drill.subject[0]: source.id})
     return msgspec.structs.replace(goal, calls=(*seen.calls, look, *goal.calls))
 
 
 def set_subject_to(rows: Rows, subject: Subject, value: int) -> Goal:
     """A given subject's number, by its id."""
     place = subject_place(rows, subject, by_name=False)
-    return _set_subject(rows.drill, place, value, f"to {value}")
+    return _set_subject(rows.drill, place, value, f"{value}")
 
 
-def _set_subject(drill: Drill, place: Place, value: int, to: str) -> Goal:
+def _set_subject(drill: Drill, place: Place, value: int, told: str) -> Goal:
     (noun, plural), field = drill.subject, drill.subject_field
     return Goal(
-        f"Set the {field} of {place.text} {to}",
+        f"Give {place.text} the {field} {told}",
         plural,
-        (*place.calls, Call(f"set_{noun}_{field}", {"id": place.id, "value": value})),
+        (*place.calls, Call(f"set_{noun}_{field}", {noun: place.id, field: value})),
         (f'check.updated("{plural}", {place.id}, {field}={value})',),
     )
 
@@ -125,9 +132,9 @@ def set_object(rows: Rows, hops: int) -> Goal:
     (noun, plural), field = rows.drill.object, rows.drill.object_field
     value = rows.other_number(object_.number)
     return Goal(
-        f"Set the {field} of {place.text} to {value}",
+        f"Give {place.text} the {field} {value}",
         plural,
-        (*place.calls, Call(f"set_{noun}_{field}", {"id": place.id, "value": value})),
+        (*place.calls, Call(f"set_{noun}_{field}", {noun: place.id, field: value})),
         (f'check.updated("{plural}", {place.id}, {field}={value})',),
     )
 
@@ -139,11 +146,11 @@ def copy_object(rows: Rows, hops: int) -> Goal:
     while source.number == target.number:
         source = rows.object()
     calls = (
-        Call(f"get_{noun}", {"id": source.id}),
-        Call(f"set_{noun}_{field}", {"id": target.id, "value": source.number}),
+        Call(f"get_{noun}", {noun: source.id}),
+        Call(f"set_{noun}_{field}", {noun: target.id, field: source.number}),
     )
     return Goal(
-        f"Set the {field} of {noun} {target.id} to that of {noun} {source.id}",
+        f"Give {noun} {target.id} the {field} of {noun} {source.id}",
         plural,
         calls,
         (f'check.updated("{plural}", {target.id}, {field}={source.number})',),
@@ -153,14 +160,12 @@ def copy_object(rows: Rows, hops: int) -> Goal:
 def rename(rows: Rows, hops: int) -> Goal:
     """A subject's name."""
     (noun, plural), subject = rows.drill.subject, rows.subject()
-    name = name_of(rows.rng)
-    while name in {one.name for one in rows.drill.subjects}:
-        name = name_of(rows.rng)
+    name = rows.other_name()
     place = subject_place(rows, subject, by_name=hops > 0)
     return Goal(
-        f"Rename {place.text} to {name}",
+        f"Give {place.text} the name {name}",
         plural,
-        (*place.calls, Call(f"rename_{noun}", {"id": subject.id, "name": name})),
+        (*place.calls, Call(f"rename_{noun}", {noun: subject.id, "name": name})),
         (f'check.updated("{plural}", {subject.id}, name="{name}")',),
     )
 
@@ -172,7 +177,7 @@ def close(rows: Rows, hops: int) -> Goal:
     return Goal(
         f"Close {place.text}",
         plural,
-        (*place.calls, Call(f"close_{noun}", {"id": object_.id})),
+        (*place.calls, Call(f"close_{noun}", {noun: object_.id})),
         (f'check.updated("{plural}", {object_.id}, state="closed")',),
     )
 
@@ -184,7 +189,7 @@ def delete(rows: Rows, hops: int) -> Goal:
     return Goal(
         f"Delete {place.text}",
         plural,
-        (*place.calls, Call(f"delete_{noun}", {"id": object_.id})),
+        (*place.calls, Call(f"delete_{noun}", {noun: object_.id})),
         (f'check.deleted("{plural}", {object_.id})',),
     )
 
@@ -196,7 +201,7 @@ def add(rows: Rows, hops: int) -> Goal:
     return Goal(
         f"Add {_a(noun)} with the {field} {value}",
         plural,
-        (Call(f"add_{noun}", {"value": value}),),
+        (Call(f"add_{noun}", {field: value}),),
         (f'check.created("{plural}", {field}={value}, state="open")',),
     )
 
@@ -209,7 +214,7 @@ def link(rows: Rows, hops: int) -> Goal:
     return Goal(
         f"Link {place.text} to {object_noun} {object_.id}",
         plural,
-        (*place.calls, Call(f"link_{noun}", {"id": subject.id, "to": object_.id})),
+        (*place.calls, Call(f"link_{noun}", {noun: subject.id, object_noun: object_.id})),
         (f'check.updated("{plural}", {subject.id}, {object_noun}={object_.id})',),
     )
 

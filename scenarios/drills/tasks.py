@@ -1,10 +1,13 @@
 """The tasks of a drill: some goals in a row, and tasks that need a long memory.
 
-    goals-1-a … goals-4-b    as many goals as the number says, each with up to two look-ups
-    memory-a, memory-b       a number is looked up first, other goals come between, then it is used
+goals-1-a, goals-1-b, … goals-4-a, …   as many goals as the number says, each with up to two
+                                       look-ups
+memory-a, memory-b, …                  a number is looked up first, other goals come between,
+                                       then it is used
 """
 
 from random import Random
+from string import ascii_lowercase
 
 import msgspec
 
@@ -26,14 +29,19 @@ class Drawn(msgspec.Struct, frozen=True):
     checks: tuple[str, ...]
 
 
-def tasks_of(drill: Drill, rng: Random) -> list[Drawn]:
-    """Two tasks of each length, and two of memory."""
+def tasks_of(drill: Drill, rng: Random, *, each: int) -> list[Drawn]:
+    """So many tasks of each length, and so many of memory; their letters tell them apart."""
+    letters = ascii_lowercase[:each]
     drawn = [
         _of_goals(drill, rng, number, letter)
         for number in range(1, MOST_GOALS + 1)
-        for letter in "ab"
+        for letter in letters
     ]
-    return drawn + [_of_memory(drill, rng, letter, again=letter == "b") for letter in "ab"]
+    memory = [
+        _of_memory(drill, rng, letter, again=bool(number % 2))
+        for number, letter in enumerate(letters)
+    ]
+    return drawn + memory
 
 
 def _of_goals(drill: Drill, rng: Random, number: int, letter: str) -> Drawn:
@@ -54,11 +62,11 @@ def _of_memory(drill: Drill, rng: Random, letter: str, *, again: bool) -> Drawn:
     kinds = [kind for kind in drill.tools if kind in ("set_subject", "add", "rename")]
     between = [goal(rows, rng.choice(kinds), 0) for _ in range(BETWEEN)]
     last = set_subject_to(rows, target, source.number)
-    look = Call(f"get_{noun}", {"id": source.id})
+    look = Call(f"get_{noun}", {noun: source.id})
     texts = [
         f"Look up the {field} of {noun} {source.id}",
         *(one.text for one in between),
-        f"Set the {field} of {noun} {target.id} to the {field} of {noun} {source.id}",
+        f"Give {noun} {target.id} the {field} of {noun} {source.id}",
     ]
     first = Goal("", "", (look,), ())
     use = msgspec.structs.replace(last, calls=(look, *last.calls) if again else last.calls)
@@ -73,7 +81,7 @@ def _kinds(drill: Drill, rng: Random, number: int) -> list[str]:
 def _joined(rng: Random, texts: list[str]) -> str:
     """Sentences in a row.
 
-    Example: "Close order 52. Then rename client 37 to kelo."
+    Example: "Close order 52. Then give client 37 the name vera."
     """
     whole = texts[0]
     for text in texts[1:]:

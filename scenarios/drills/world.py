@@ -3,20 +3,20 @@
 The subjects have a name, a number and the object that they are linked to; the objects have a
 number and a state:
 
-    clients  id 37, name "kelo", price 47, order 52        orders  id 52, weight 18, state "open"
+    clients  id 37, name "vera", price 47, order 52        orders  id 52, weight 18, state "open"
 """
 
 from random import Random
 
 import msgspec
 
-from scenarios.drills.words import FIELDS, Split, name_of, nouns
+from scenarios.drills.words import FIELDS, NAMES, Split, noun, nouns
 
 NUM_ROWS = 10  # of each table
 _LOOKS = ("find", "get_subject", "get_object")
 _ALWAYS = ("set_subject",)
 _DRAWN = ("set_object", "rename", "close", "delete", "add", "link")
-_NUM_DRAWN = 3
+_NUM_DRAWN = 2
 
 
 class Subject(msgspec.Struct, frozen=True):
@@ -52,20 +52,17 @@ class Drill(msgspec.Struct, frozen=True):
 def drawn(rng: Random, *, name: str, split: Split) -> Drill:
     """A drill of a trade of the split."""
     trade, words = rng.choice(nouns(split))
-    subject, object_ = rng.sample(words, 2)
+    subject = object_ = noun(rng, split, words)
     while not set(subject).isdisjoint(object_):
-        subject, object_ = rng.sample(words, 2)
+        object_ = noun(rng, split, words)
     subject_field, object_field = rng.sample(FIELDS, 2)
     ids = rng.sample(range(10, 100), 2 * NUM_ROWS)
     objects = tuple(Object(id=one, number=rng.randint(10, 99)) for one in sorted(ids[:NUM_ROWS]))
-    names: set[str] = set()
-    while len(names) < NUM_ROWS:
-        names.add(name_of(rng))
     linked = rng.sample(objects, NUM_ROWS)
     subjects = tuple(
         Subject(id=one, name=its_name, number=rng.randint(10, 99), object=its_object.id)
         for one, its_name, its_object in zip(
-            sorted(ids[NUM_ROWS:]), sorted(names, key=lambda _: rng.random()), linked, strict=True
+            sorted(ids[NUM_ROWS:]), rng.sample(NAMES, NUM_ROWS), linked, strict=True
         )
     )
     tools = [*_LOOKS, *_ALWAYS, *rng.sample(_DRAWN, _NUM_DRAWN)]

@@ -25,9 +25,9 @@ from scenarios.checks import Check, Finding
 '''
 
 
-def write_drills(folder: Path, *, seed: int, count: int, split: Split) -> list[Path]:
-    """Write `count` packages below `folder` and give their folders, in order. The same seed, split
-    and number give the same bytes. Raises OSError."""
+def write_drills(folder: Path, *, seed: int, count: int, split: Split, each: int = 2) -> list[Path]:
+    """Write `count` packages below `folder`, with `each` tasks of every kind, and give their
+    folders, in order. The same arguments give the same bytes. Raises OSError."""
     folders = []
     for number in range(count):
         name = f"{'drill' if split == 'train' else 'held_out'}_{seed}_{number:04d}"
@@ -35,7 +35,7 @@ def write_drills(folder: Path, *, seed: int, count: int, split: Split) -> list[P
         drill = drawn(rng, name=name, split=split)
         place = folder / name
         place.mkdir(parents=True)
-        for file, text in package_of(drill, tasks_of(drill, rng)).texts().items():
+        for file, text in package_of(drill, tasks_of(drill, rng, each=each)).texts().items():
             (place / file).write_text(text)
         folders.append(place)
     return folders
@@ -106,67 +106,68 @@ def _tool(drill: Drill, kind: str) -> str:
     match kind:
         case "find":
             return _function(
-                f"find_{noun}(db: Db, name: str)",
-                f"Find the {noun} of this name.",
-                f'row = db.one("SELECT id FROM {plural} WHERE name = ?", name)',
+                f"find_{noun}(db: Db, {noun}: str)",
+                "Find one by its name.",
+                f'row = db.one("SELECT id AS {noun} FROM {plural} WHERE name = ?", {noun})',
                 *_refusal("row is None", f"There is no {noun} of this name."),
                 "return row",
             )
         case "get_subject":
-            return _reader(noun, plural)
+            return _reader(noun, plural, "name", one, other)
         case "get_object":
-            return _reader(other, others)
+            return _reader(other, others, field, "state")
         case "set_subject":
-            return _setter(f"set_{noun}_{one}", noun, plural, "value: int", one)
+            return _setter(f"set_{noun}_{one}", noun, plural, f"{one}: int")
         case "set_object":
-            return _setter(f"set_{other}_{field}", other, others, "value: int", field)
+            return _setter(f"set_{other}_{field}", other, others, f"{field}: int")
         case "rename":
             taken = f'db.one("SELECT id FROM {plural} WHERE name = ?", name)'
             refusal = _refusal(f"{taken} is not None", f"Another {noun} has this name.")
-            return _setter(f"rename_{noun}", noun, plural, "name: str", "name", *refusal)
+            return _setter(f"rename_{noun}", noun, plural, "name: str", *refusal)
         case "link":
-            return _setter(f"link_{noun}", noun, plural, "to: int", other)
+            return _setter(f"link_{noun}", noun, plural, f"{other}: int")
         case "close":
             return _changer(f"close_{other}", other, f"UPDATE {others} SET state = 'closed'")
         case "delete":
             return _changer(f"delete_{other}", other, f"DELETE FROM {others}")
     assert kind == "add"
     return _function(
-        f"add_{other}(db: Db, value: int)",
-        f"Add {'an' if other[0] in 'aeiou' else 'a'} {other}.",
-        f'return {{"id": db.insert("{others}", {field}=value)}}',
+        f"add_{other}(db: Db, {field}: int)",
+        "Add one.",
+        f'return {{"{other}": db.insert("{others}", {field}={field})}}',
     )
 
 
-def _reader(noun: str, plural: str) -> str:
+def _reader(noun: str, plural: str, *columns: str) -> str:
+    wanted = ", ".join([f"id AS {noun}", *columns])
     return _function(
-        f"get_{noun}(db: Db, id: int)",
-        f"Get one {noun}.",
-        f'row = db.one("SELECT * FROM {plural} WHERE id = ?", id)',
+        f"get_{noun}(db: Db, {noun}: int)",
+        "Get one.",
+        f'row = db.one("SELECT {wanted} FROM {plural} WHERE id = ?", {noun})',
         *_refusal("row is None", f"There is no {noun} of this id."),
         "return row",
     )
 
 
-def _setter(name: str, noun: str, plural: str, argument: str, column: str, *before: str) -> str:
-    value = argument.partition(":")[0]
+def _setter(name: str, noun: str, plural: str, argument: str, *before: str) -> str:
+    column = argument.partition(":")[0]
     return _function(
-        f"{name}(db: Db, id: int, {argument})",
-        f"Change the {column} of one {noun}.",
+        f"{name}(db: Db, {noun}: int, {argument})",
+        "Change one.",
         *before,
-        f'done = db.run("UPDATE {plural} SET {column} = ? WHERE id = ?", {value}, id)',
+        f'done = db.run("UPDATE {plural} SET {column} = ? WHERE id = ?", {column}, {noun})',
         *_refusal("not done", f"There is no {noun} of this id."),
-        'return {"done": True}',
+        'return "done"',
     )
 
 
 def _changer(name: str, noun: str, statement: str) -> str:
     return _function(
-        f"{name}(db: Db, id: int)",
-        f"{name.partition('_')[0].capitalize()} one {noun}.",
-        f'done = db.run("{statement} WHERE id = ?", id)',
+        f"{name}(db: Db, {noun}: int)",
+        f"{name.partition('_')[0].capitalize()} one.",
+        f'done = db.run("{statement} WHERE id = ?", {noun})',
         *_refusal("not done", f"There is no {noun} of this id."),
-        'return {"done": True}',
+        'return "done"',
     )
 
 
@@ -176,4 +177,5 @@ def _refusal(condition: str, sentence: str) -> tuple[str, str]:
 
 def _function(signature: str, about: str, *lines: str) -> str:
     body = "".join(f"    {line}\n" for line in lines)
-    return f'\n\ndef {signature} -> Row:\n    """{about}"""\n{body}'
+    gives = "str" if lines[-1] == 'return "done"' else "Row"
+    return f'\n\ndef {signature} -> {gives}:\n    """{about}"""\n{body}'

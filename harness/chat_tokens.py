@@ -12,7 +12,6 @@ next prompt, as long as no turn falls out of the window.
 Everything else is tokenised once and remembered: a system prompt is tokenised once per world.
 """
 
-import re
 from collections.abc import Mapping, Sequence
 from hashlib import blake2b
 from pathlib import Path
@@ -23,10 +22,10 @@ from tokenizers import Tokenizer
 
 from envpool.types import ToolSpec
 from harness.chat_template import CONFIG_NAME, ChatTemplate, read_config, read_template, token_text
-from harness.errors import SettingsError
+from harness.errors import PolicyError, SettingsError
 from harness.messages import AgentCall, Message, Window
+from harness.text_pieces import TextPieces
 
-_MOST_KNOWN = 500_000  # tokens of texts that are remembered: some 20 MB
 # Stand for replies in a conversation that is being rendered; of private characters, which templates
 # neither strip nor escape.
 _OPEN, _CLOSE = "\ue000", "\ue001"
@@ -51,16 +50,19 @@ class ChatTokens:
     ) -> None:
         """`end_ids` end a reply; the one with which the template ends a turn is found besides.
 
-        Raises SettingsError where no token does.
+        Raises SettingsError where no token does, or the template takes no plain conversation.
         """
         self._tokenizer = tokenizer
         self._template = template
-        self._parts = _Parts(tokenizer)
+        self._pieces = TextPieces(tokenizer)
         self.name = f"tokens/{blake2b(tokenizer.to_str().encode(), digest_size=6).hexdigest()}"
-        self._header, self._asking, self._closing = _frame(template)
+        try:
+            self._header, self._asking, self._closing = _frame(template)
+        except PolicyError as exc:
+            raise SettingsError(f"a plain conversation cannot be shown: {exc}") from exc
         self.end_id = self._end_of_turn(self._closing, end_ids)
         self.end_ids = frozenset([*end_ids, self.end_id])
-        self._end_texts = {found: str(tokenizer.id_to_token(found)) for found in self.end_ids}
+        self._end_texts = {found: tokenizer.id_to_token(found) or "" for found in self.end_ids}
 
     @classmethod
     def open(cls, folder: Path) -> "ChatTokens":
@@ -89,7 +91,7 @@ class ChatTokens:
 
     def encode(self, text: str) -> list[int]:
         """A text's ids; special tokens that it spells out are those tokens."""
-        return self._parts.ids(text)
+        return self._pieces.ids(text)
 
     def text(self, ids: Sequence[int]) -> str:
         """What the ids say, special tokens left out.
@@ -161,7 +163,7 @@ class ChatTokens:
         return text.removeprefix(self._end_texts[sampled[-1]])
 
     def _end_of_turn(self, closing: str, told: Sequence[int]) -> int:
-        found = self._parts.first_special(closing)
+        found = self._pieces.first_special(closing)
         if found is None and told:
             return told[0]
         if found is None:
@@ -170,70 +172,6 @@ class ChatTokens:
                 " special token, nor does generation_config.json name an eos_token_id"
             )
         return found
-
-
-class _Parts:
-    """Tokenises texts piece by piece and remembers the pieces.
-
-    Texts are cut at special tokens, where the tokenizer cuts them, too; the result is the same as
-    that of the whole. Only tokens that swallow no blanks beside them are cut at, and none where the
-    tokenizer begins a text otherwise than a piece in its midst (Metaspace).
-    """
-
-    def __init__(self, tokenizer: Tokenizer) -> None:
-        self._tokenizer = tokenizer
-        self._known: dict[str, list[int]] = {}
-        self._room = _MOST_KNOWN
-        self._special = {
-            token.content: number
-            for number, token in tokenizer.get_added_tokens_decoder().items()
-            if token.special
-            and not (token.lstrip or token.rstrip or token.single_word or token.normalized)
-        }
-        # The longest first, as the tokenizer prefers them.
-        texts = sorted(self._special, key=len, reverse=True)
-        self._cut = re.compile("(" + "|".join(map(re.escape, texts)) + ")") if texts else None
-        if self._cut is not None and not self._cuts_well(texts[0]):
-            self._cut = None
-
-    def ids(self, text: str) -> list[int]:
-        """The ids of a text."""
-        if self._cut is None:
-            return self._tokenised(text)
-        ids: list[int] = []
-        for piece in self._cut.split(text):
-            if not piece:
-                continue
-            number = self._special.get(piece)
-            if number is not None:
-                ids.append(number)
-                continue
-            known = self._known.get(piece)
-            ids += self._learned(piece) if known is None else known
-        return ids
-
-    def first_special(self, text: str) -> int | None:
-        """The special token that stands first in a text, blanks aside; None: another text does."""
-        text = text.lstrip()
-        found = [token for token in self._special if text.startswith(token)]
-        return self._special[max(found, key=len)] if found else None
-
-    def _learned(self, piece: str) -> list[int]:
-        ids = self._tokenised(piece)
-        self._room -= len(ids)
-        if self._room < 0:
-            self._known.clear()
-            self._room = _MOST_KNOWN - len(ids)
-        self._known[piece] = ids
-        return ids
-
-    def _tokenised(self, text: str) -> list[int]:
-        ids: list[int] = self._tokenizer.encode(text, add_special_tokens=False).ids
-        return ids
-
-    def _cuts_well(self, special: str) -> bool:
-        whole = f"{special}one two\n{special} three{special}"
-        return self.ids(whole) == self._tokenised(whole)
 
 
 def wire(message: Message) -> dict[str, Any]:

@@ -313,6 +313,8 @@ def test_what_cannot_be_used_is_named(tmp_path: Path) -> None:
         ChatTokens.open(tmp_path)
     with pytest.raises(SettingsError, match="the tokenizer has no end token"):
         ChatTokens(TOKENIZER, read_of(NO_FRAME), [])
+    with pytest.raises(SettingsError, match="a plain conversation cannot be shown: here: the chat"):
+        chat_of("{{ raise_exception('no system') }}")
     for source in ("{{ raise_exception('no system') }}", "{{ messages.__class__.__mro__ }}",
                    "{{ messages.append(1) }}"):  # fmt: skip
         with pytest.raises(PolicyError, match="here: the chat template refuses the window"):

@@ -65,7 +65,10 @@ LIBRARIES = {
         *("harness.config", "harness.judge_settings", "learner.train_folder"),
         *("scenarios.awm.package", "scenarios.synth.folder", "scenarios.synth.package"),
     },
-    "tokenizers": {"harness.chat_tokens", "learner.demo.model", "learner.demo.tokenizer"},
+    "tokenizers": {
+        *("harness.chat_tokens", "harness.text_pieces"),
+        *("learner.demo.model", "learner.demo.tokenizer"),
+    },
     "trackio": {"learner.metrics_sinks"},
     "uvicorn": {"envpool.hosting.app", "envpool.remote.listening"},
     "uvloop": set(),

@@ -1,0 +1,71 @@
+"""Tokenising texts that repeat each other: piece by piece, each piece once."""
+
+import re
+
+from tokenizers import Tokenizer
+
+_MOST_KNOWN = 500_000  # tokens of pieces that are remembered: some 20 MB
+
+
+class TextPieces:
+    """Tokenises texts piece by piece and remembers the pieces.
+
+    Texts are cut at special tokens, where the tokenizer cuts them, too; the result is the same as
+    that of the whole. Only tokens that swallow no blanks beside them are cut at, and none where the
+    tokenizer begins a text otherwise than a piece in its midst (Metaspace).
+    """
+
+    def __init__(self, tokenizer: Tokenizer) -> None:
+        self._tokenizer = tokenizer
+        self._known: dict[str, list[int]] = {}
+        self._room = _MOST_KNOWN
+        self._special = {
+            token.content: number
+            for number, token in tokenizer.get_added_tokens_decoder().items()
+            if token.special
+            and not (token.lstrip or token.rstrip or token.single_word or token.normalized)
+        }
+        # The longest first, as the tokenizer prefers them.
+        texts = sorted(self._special, key=len, reverse=True)
+        self._cut = re.compile("(" + "|".join(map(re.escape, texts)) + ")") if texts else None
+        if self._cut is not None and not self._cuts_well(texts[0]):
+            self._cut = None
+
+    def ids(self, text: str) -> list[int]:
+        """The ids of a text."""
+        if self._cut is None:
+            return self._tokenised(text)
+        ids: list[int] = []
+        for piece in self._cut.split(text):
+            if not piece:
+                continue
+            number = self._special.get(piece)
+            if number is not None:
+                ids.append(number)
+                continue
+            known = self._known.get(piece)
+            ids += self._learned(piece) if known is None else known
+        return ids
+
+    def first_special(self, text: str) -> int | None:
+        """The special token that stands first in a text, blanks aside; None: another text does."""
+        text = text.lstrip()
+        found = [token for token in self._special if text.startswith(token)]
+        return self._special[max(found, key=len)] if found else None
+
+    def _learned(self, piece: str) -> list[int]:
+        ids = self._tokenised(piece)
+        self._room -= len(ids)
+        if self._room < 0:
+            self._known.clear()
+            self._room = _MOST_KNOWN - len(ids)
+        self._known[piece] = ids
+        return ids
+
+    def _tokenised(self, text: str) -> list[int]:
+        ids: list[int] = self._tokenizer.encode(text, add_special_tokens=False).ids
+        return ids
+
+    def _cuts_well(self, special: str) -> bool:
+        whole = f"{special}one two\n{special} three{special}"
+        return self.ids(whole) == self._tokenised(whole)

@@ -172,7 +172,7 @@ class Trainer:
             updates=len(updates),
             measures=finished(merged(update.measures for update in updates)),
             num_trained=batch.num_trained,
-            num_tokens=batch.num_tokens,
+            num_tokens=sum(update.num_tokens for update in updates),
             num_row_tokens=batch.num_row_tokens,
             seconds=time.perf_counter() - started,
         )

@@ -28,10 +28,11 @@ from learner.token_batches import Scores, episode_log_ratios, token_batch
 
 
 class Update(msgspec.Struct, frozen=True):
-    """What one update did, all processes together."""
+    """What one update did, in one process or in all together."""
 
     loss: float
     grad_norm: float  # before it was clipped
+    num_tokens: int  # that were computed
     measures: Sums
 
 
@@ -97,10 +98,13 @@ class Updater:
                 loss_of = self._loss_of(star, now, scale, losses=losses, found=found)
                 self._backend.backward(self._model, star, loss_of)
             sum_gradients(self._model, self._backend)
-        own = sum(loss.item() for loss in losses), merged(map(numbers, found))
-        of_all = self._processes.gathered(own)
-        loss = sum(loss for loss, _ in of_all)
-        update = Update(loss, self._clipped(), merged(measures for _, measures in of_all))
+        own = Update(
+            loss=sum(loss.item() for loss in losses),
+            grad_norm=self._clipped(),
+            num_tokens=sum(star.num_tokens for star in stars),
+            measures=merged(map(numbers, found)),
+        )
+        update = _of_all(self._processes.gathered(own))
         self._check(update)
         self._optimizer.step()
         self._optimizer.zero_grad()
@@ -150,3 +154,13 @@ class Updater:
         raise TrainingError(
             f"the loss is {update.loss}, the norm of its gradient {update.grad_norm}"
         )
+
+
+def _of_all(updates: Sequence[Update]) -> Update:
+    """What the processes did, as one. The norm is that of the summed gradient in each."""
+    return Update(
+        loss=sum(update.loss for update in updates),
+        grad_norm=updates[0].grad_norm,
+        num_tokens=sum(update.num_tokens for update in updates),
+        measures=merged(update.measures for update in updates),
+    )

@@ -128,6 +128,8 @@ def test_a_report_says_what_was_done(folder: Path) -> None:
     assert report.measures["logprob"] == pytest.approx(now.mean().item(), abs=1e-5)
     assert report.measures["ratio"] == 1.0
     assert trainer.step(random_batch(1)).step == 2
+    little = random_batch(2, prefix=9)  # is not worth to be shared
+    assert trainer.step(little).num_tokens == little.num_row_tokens > little.num_tokens
 
 
 def test_micro_batches_change_nothing(folder: Path) -> None:
@@ -248,6 +250,21 @@ def test_gradient_checkpointing_changes_nothing(folder: Path) -> None:
         found.append((weights_after(trainer.model), len(calls)))
     assert largest_difference(found[0][0], found[1][0]) == 0
     assert found[1][1] == 2 * found[0][1]
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+@pytest.mark.parametrize(("dtype", "tolerance"), [("float32", 1e-3), ("bfloat16", 0.05)])
+def test_a_device_trains_what_the_cpu_does(folder: Path, dtype: str, tolerance: float) -> None:
+    """On a GPU the same batches give the same figures, within its precision."""
+    reports = []
+    for device in ("cpu", "cuda"):
+        trainer = open_trainer(settings_of(folder, compute={"device": device, "dtype": dtype}))
+        reports.append([trainer.step(random_batch(step)) for step in range(STEPS)])
+    for on_cpu, on_gpu in zip(*reports, strict=True):
+        assert on_gpu.grad_norm == pytest.approx(on_cpu.grad_norm, rel=tolerance)
+        expected = on_cpu.measures["logprob"]
+        assert on_gpu.measures["logprob"] == pytest.approx(expected, rel=tolerance)
 
 
 def test_what_is_decayed(folder: Path, tmp_path: Path) -> None:

@@ -40,8 +40,8 @@ class Leaf(msgspec.Struct, frozen=True, eq=False, gc=False):
 
 
 class Star(msgspec.Struct, frozen=True, eq=False):
-    """One group's tokens, or one episode's where episodes share little. An empty prefix means:
-    nothing is shared, leaves are whole rows."""
+    """Tokens that begin alike: a group's, or where it shares little an episode's. Without prefix
+    nothing is shared: leaves are whole rows."""
 
     prefix: Ids  # [P]; positions 0 to P - 1
     leaves: tuple[Leaf, ...]

@@ -7,8 +7,9 @@ merging    within an episode, a prompt that begins with the prompt before and wh
 sharing    what all leaves of a group begin with is its prefix (windows that were cut still begin
            with system prompt, tools and task)
 
-Where the episodes of a group differ early (in AWM's dialect the agent's own first reply stands
-before the tool list), each episode makes a star of its own, if that is fewer tokens.
+Where the episodes of a group differ early, each makes a star of its own, if that is fewer tokens;
+or all but its opening, which makes a star with the openings of the others. So it is in AWM's
+dialect, where the agent asks for the tool list: its own first reply stands before what is long.
 
 The work is per sample and in arrays, never per token.
 """
@@ -132,10 +133,15 @@ def _shared(
         return []
     if not share:
         return [(together, 0)]
-    heads = [_head([samples[chain.begin] for chain in chains]) for chains in episodes if chains]
-    one = [(together, len(_common(heads)))]
-    each = [(chains, len(head)) for chains, head in zip(filter(None, episodes), heads, strict=True)]
-    stars = each if sum(map(_cost, each)) < sum(map(_cost, one)) else one
+    kept = [chains for chains in episodes if chains]
+    openings = [chains[0] for chains in kept]
+    behind = [chains[1:] for chains in kept if len(chains) > 1]
+    each = [(chains, len(_head(samples, chains))) for chains in kept]
+    first = _common([_head(samples, [chain]) for chain in openings])
+    least = min(shared for _, shared in each)
+    one = [(together, min(len(first), least))]
+    parted = [(openings, len(first)), *((rest, len(_head(samples, rest))) for rest in behind)]
+    stars = min(one, each, parted, key=lambda stars: sum(map(_cost, stars)))
     # A single leaf shares with nobody.
     return [(chains, shared if len(chains) > 1 else 0) for chains, shared in stars]
 
@@ -145,12 +151,12 @@ def _cost(star: _Shared) -> int:
     return sum(chain.length for chain in chains) - (len(chains) - 1) * shared
 
 
-def _head(samples: Sequence[Sample]) -> Ids:
-    """What these prompts of one episode begin with (in a chain, what stands later begins with its
-    first prompt). At least one token of each stays in its leaf, so that the leaf itself predicts
-    its first sampled token."""
-    head = samples[0].head
-    more = _common([one.shown[:-1] for one in samples])
+def _head(samples: Sequence[Sample], chains: Sequence[_Chain]) -> Ids:
+    """What the leaves of these chains of one episode begin with (in a chain, what stands later
+    begins with its first prompt). At least one token of each prompt stays in its leaf, so that the
+    leaf itself predicts its first sampled token."""
+    head = samples[chains[0].begin].head
+    more = _common([samples[chain.begin].shown[:-1] for chain in chains])
     return np.concatenate((head, more)) if len(more) else head
 
 
@@ -189,12 +195,12 @@ def _stars(rows: _Rows, shared: Sequence[_Shared]) -> Iterator[Star]:
             pieces.append(last.head[num:])
         pieces += (last.shown[max(0, num - len(last.head)) :], last.tokens)
     tokens = np.concatenate(pieces)
-    bounds = ends.tolist()
-    begin = place = 0
+    bounds = [0, *ends.tolist()]
+    place = 0
     for star, num in shared:
         leaves = []
         for chain in star:
-            end = bounds[chain.end - 1]
+            begin, end = bounds[chain.begin], bounds[chain.end]
             leaf = Leaf(
                 tokens[place : place + chain.length - num],
                 trained[begin:end],
@@ -205,7 +211,7 @@ def _stars(rows: _Rows, shared: Sequence[_Shared]) -> Iterator[Star]:
                 episodes[begin:end],
             )
             leaves.append(leaf)
-            begin, place = end, place + chain.length - num
+            place += chain.length - num
         prefix = rows.samples[star[0].begin].prompt[:num]
         yield Star(prefix.copy(), tuple(leaves))
 
@@ -219,7 +225,8 @@ def _places(
     but where a sample begins (at `starts`, with `lengths` tokens).
     """
     first = np.array(rows.lengths)
-    first -= np.repeat([num for _, num in chains], [one.end - one.begin for one, _ in chains])
+    for chain, num in chains:
+        first[chain.begin : chain.end] -= num
     values = np.stack([first, np.arange(len(lengths)), np.array(rows.episodes)])
     jumps = np.diff(values, axis=1, prepend=0)
     jumps[0, 1:] -= lengths[:-1] - 1  # the places that the sample before went up

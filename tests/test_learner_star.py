@@ -187,6 +187,27 @@ def test_episodes_that_differ_early_make_stars_of_their_own() -> None:
     assert rebuilt(batch) == wanted([group(*episodes)])
 
 
+def test_openings_before_a_pinned_first_turn_make_a_star() -> None:
+    """Where each agent's own first reply stands before what all its later windows show, the
+    openings share the task, and each episode's later windows that reply and what it brought."""
+    tools = [5] * 20
+    episodes = [
+        [
+            ([1, 1, 1], [own]),
+            *(([1, 1, 1, own, *tools, *turn], [7]) for turn in ([8, 8], [9, 9], [10, 10])),
+        ]
+        for own in (2, 3)
+    ]
+    batch = starred([group(*episodes)])
+    assert [star.prefix.tolist() for star in batch.stars] == [
+        [1, 1],
+        [1, 1, 1, 2, *tools],
+        [1, 1, 1, 3, *tools],
+    ]
+    assert [len(star.leaves) for star in batch.stars] == [2, 2, 2]
+    assert rebuilt(batch) == wanted([group(*episodes)])
+
+
 def test_rows_are_what_is_compared_with() -> None:
     """Without sharing and merging each sample is a row."""
     groups = [group([([1, 2], [3]), ([1, 2, 3, 4], [5])], [([1, 6], [7])])]

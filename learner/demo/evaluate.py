@@ -1,0 +1,91 @@
+"""What runs on the same held-out tasks came to, and how sure their differences are."""
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import msgspec
+import numpy as np
+
+from harness.events import Label
+from harness.log_reader import open_reader
+
+_DRAWS = 10_000  # of a bootstrap
+Outcomes = Mapping[tuple[str, str], Sequence[bool]]  # (scenario, task) -> each try's completion
+
+
+class Interval(msgspec.Struct, frozen=True):
+    """A mean, and the middle 95 % of a bootstrap over tasks."""
+
+    mean: float
+    low: float
+    high: float
+
+
+class Score(msgspec.Struct, frozen=True):
+    """How a policy did on the held-out tasks."""
+
+    tasks: int
+    greedy: Interval  # completed at temperature 0
+    by_kind: dict[str, float]  # the same, by kind of task
+    pass_at: Interval | None = None  # completed in one of k tries; None: not tried
+    tries: int = 0  # k
+
+
+def outcomes(run: Path) -> dict[tuple[str, str], list[bool]]:
+    """Which tries of a run's tasks were completed. An episode without a verdict was not."""
+    found: dict[tuple[str, str], list[bool]] = defaultdict(list)
+    with open_reader(run) as reader:
+        for row in reader.episodes():
+            found[row.scenario, row.task].append(row.label is Label.COMPLETED)
+    return dict(found)
+
+
+def score(greedy: Outcomes, sampled: Outcomes | None = None, *, seed: int = 0) -> Score:
+    """The score of a run with one greedy try of each task, and of one with several samples."""
+    first = {task: float(tries[0]) for task, tries in greedy.items()}
+    kinds: dict[str, list[float]] = defaultdict(list)
+    for (_, task), value in first.items():
+        kinds[kind_of(task)].append(value)
+    tries = max(map(len, sampled.values()), default=0) if sampled else 0
+    return Score(
+        tasks=len(first),
+        greedy=bootstrap(list(first.values()), seed=seed),
+        by_kind={kind: float(np.mean(values)) for kind, values in sorted(kinds.items())},
+        pass_at=(
+            bootstrap([float(any(one)) for one in sampled.values()], seed=seed) if sampled else None
+        ),
+        tries=tries,
+    )
+
+
+def paired(before: Outcomes, after: Outcomes, *, seed: int = 0) -> Interval:
+    """By how much the share of completed tasks rose, on the same tasks. Raises ValueError when the
+    two runs had others.
+
+    Example: before {a: no, b: no}, after {a: yes, b: no} -> mean 0.5
+    """
+    if before.keys() != after.keys():
+        raise ValueError("the two runs have different tasks")
+    differences = [
+        float(np.mean(after[task])) - float(np.mean(tries)) for task, tries in before.items()
+    ]
+    return bootstrap(differences, seed=seed)
+
+
+def bootstrap(values: Sequence[float], *, seed: int) -> Interval:
+    """The mean of some tasks' values with its percentile interval: tasks are drawn again with
+    replacement (Efron, 1979)."""
+    data = np.asarray(values, dtype=np.float64)
+    draws = np.random.default_rng(seed).integers(len(data), size=(_DRAWS, len(data)))
+    means = data[draws].mean(axis=1)
+    low, high = np.quantile(means, [0.025, 0.975])
+    return Interval(float(data.mean()), float(low), float(high))
+
+
+def kind_of(task: str) -> str:
+    """The kind of a drill's task.
+
+    Example: kind_of("goals-2-b") -> "goals-2"
+    """
+    return task.rpartition("-")[0]

@@ -1,0 +1,274 @@
+"""The learning demonstration: a model that has seen nothing becomes an agent.
+
+    1. worlds        drills of many trades (scenarios.drills); those of five trades are held out
+    2. start         a tokenizer of their texts, a small Qwen3 of random weights
+    3. cloning       the oracle's episodes of short tasks are logged in the model's tokens, and
+                     `rehearse train` copies them (loss `likelihood`); stopped early
+    4. learning      GRPO on longer tasks: rollouts, verdicts by code, updates on exact windows
+    5. measuring     oracle, start, clone and agent on the same held-out tasks
+
+Everything runs by the same verbs, logs and settings as any other run; their files stay in the
+output folder. `report.json` has the figures, `learning.png` and `scores.png` show them.
+"""
+
+import json
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from rich.console import Console
+
+from harness.dialects.choose import dialect_of
+from learner.demo import drills
+from learner.demo.evaluate import Interval, Outcomes, Score, outcomes, paired, score
+from learner.demo.figures import draw_bars, draw_curves
+from learner.demo.model import write_start
+from learner.demo.recipe import Recipe
+from learner.demo.rehearse import rehearse, write_config
+from learner.demo.tokenizer import trained
+from learner.errors import LearnerError
+from learner.learning import AGREEMENT
+
+_TOKENIZER_WORLDS = 300  # whose texts the tokenizer is trained on, at most
+
+
+class Learned(msgspec.Struct, frozen=True):
+    """What one demonstration came to."""
+
+    seed: int
+    weights: int  # of the model
+    scores: dict[str, Score]  # oracle, random, cloned, learned
+    gain: Interval  # learned over cloned, greedy, on the same tasks
+    agreement: float  # the greatest difference of log-probabilities, sampler to trainer, in nats
+    seconds: dict[str, float]  # of each stage
+
+    def told(self) -> str:
+        """The report in a few lines."""
+        lines = [
+            f"{name:8} completed {100 * one.greedy.mean:.1f} % greedily"
+            + (f", {100 * one.pass_at.mean:.1f} % in one of {one.tries}" if one.pass_at else "")
+            for name, one in self.scores.items()
+        ]
+        low, high = 100 * self.gain.low, 100 * self.gain.high
+        return "\n".join(
+            [
+                f"seed {self.seed}, {self.weights:,} weights, held-out tasks: "
+                f"{self.scores['oracle'].tasks}",
+                *lines,
+                f"GRPO over cloning: {100 * self.gain.mean:+.1f} points, 95 % [{low:+.1f},"
+                f" {high:+.1f}]",
+                f"sampler and trainer agree within {self.agreement:.1e} nats",
+            ]
+        )
+
+
+class Demonstration:
+    """One seed's stages, in one folder."""
+
+    def __init__(self, recipe: Recipe, folder: Path, *, seed: int, console: Console) -> None:
+        self.recipe = recipe
+        self.folder = folder
+        self.seed = seed
+        self._console = console
+        self.drills = drills.Drills((), ())
+
+    def prepare(self) -> int:
+        """Worlds, tokenizer and random weights; gives the number of weights."""
+        self._say("worlds, tokenizer, random weights")
+        self.drills = drills.make(self.folder / "worlds", self.recipe.worlds, seed=self.seed)
+        dialect = dialect_of(self.recipe.play["dialect"], mend=True)
+        prompts, texts = drills.prompt_texts(self.drills.train[:_TOKENIZER_WORLDS], dialect)
+        tokenizer = trained(prompts, texts, vocab_size=self.recipe.vocab_size)
+        return write_start(self.folder / "start", tokenizer, self.recipe.size, seed=self.seed)
+
+    def clone(self, name: str = "clone") -> Path:
+        """Copy the oracle; gives the weights' folder."""
+        stage = self.recipe.clone
+        tasks = drills.tasks_of(self.drills.train, stage.kinds, seed=self.seed)
+        oracle = self.run(
+            f"{name}-oracle", tasks, policy="oracle", tokens=str(self.folder / "start")
+        )
+        own = _merged(
+            stage.train,
+            {
+                "data": {"logs": [str(oracle)], "keep_equal": True},
+                "loss": {"policy": "likelihood", "advantage": "reward", "mismatch": "off"},
+                "rollouts": self._shared("max_tokens", "concurrency"),
+            },
+        )
+        return self._train(name, self.folder / "start", own)
+
+    def learn(self, start: Path, name: str = "learn", **play: Any) -> Path:
+        """GRPO from these weights; gives the weights' folder. `play` changes what all runs share,
+        as in history="full"."""
+        stage = self.recipe.learn
+        tasks = drills.tasks_of(self.drills.train, stage.kinds, seed=self.seed + 1)
+        held_out = drills.tasks_of(self.drills.held_out, self.recipe.held_out, seed=self.seed)
+        own = _merged(
+            stage.train,
+            {
+                "rollouts": {"scenarios": tasks, **self.recipe.play, **play},
+                "evaluation": {"scenarios": held_out, "temperature": 0.0},
+            },
+        )
+        return self._train(name, start, own)
+
+    def measure(self, name: str, *, sampled: bool = True, **play: Any) -> tuple[Outcomes, Score]:
+        """Greedy on the held-out tasks; of models with `sampled` also their pass@k."""
+        tasks = drills.tasks_of(self.drills.held_out, self.recipe.held_out, seed=self.seed)
+        if "model" not in play:
+            found = outcomes(self.run(f"{name}-held-out", tasks, **play))
+            return found, score(found)
+        policy: dict[str, Any] = {"policy": "local", **play}
+        greedy = outcomes(self.run(f"{name}-greedy", tasks, temperature=0.0, **policy))
+        if not sampled:
+            return greedy, score(greedy)
+        tries = self.recipe.pass_at
+        several = outcomes(self.run(f"{name}-sampled", tasks, group_size=tries, **policy))
+        return greedy, score(greedy, several)
+
+    def run(self, name: str, tasks: list[str], **settings: Any) -> Path:
+        """One `rehearse run`; gives its folder."""
+        self._say(f"run {name}: {len(tasks)} tasks")
+        table = {"scenarios": tasks, "seed": self.seed, **self.recipe.play, **settings}
+        folder = self.folder / name
+        config = write_config(self.folder / f"{name}.toml", table)
+        rehearse("run", config, folder, log=self.folder / "log.txt")
+        return folder
+
+    def _train(self, name: str, start: Path, table: dict[str, Any]) -> Path:
+        self._say(f"train {name}: {table['steps']} batches")
+        config = write_config(self.folder / f"{name}.toml", {"model": str(start), **table})
+        rehearse("train", config, self.folder / name, log=self.folder / "log.txt")
+        report = json.loads((self.folder / name / "report.json").read_bytes())
+        return Path(report["published"])
+
+    def _shared(self, *without: str) -> dict[str, Any]:
+        """What all runs share, without some settings."""
+        return {name: value for name, value in self.recipe.play.items() if name not in without}
+
+    def _say(self, text: str) -> None:
+        self._console.print(f"seed {self.seed}: {text}", highlight=False)
+
+
+def _merged(table: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, Any]:
+    """Two tables as one; the second's values win, tables in both are merged."""
+    merged = dict(table)
+    for name, value in other.items():
+        mine = merged.get(name)
+        is_table = isinstance(mine, dict) and isinstance(value, Mapping)
+        merged[name] = _merged(mine, value) if is_table else value  # type: ignore[arg-type]
+    return merged
+
+
+def demonstrate(recipe: Recipe, folder: Path, *, seed: int, console: Console) -> Learned:
+    """One seed from nothing to the report; its files go below the folder, which must be new."""
+    folder.mkdir(parents=True)
+    demo = Demonstration(recipe, folder, seed=seed, console=console)
+    clock = _Clock()
+    weights = demo.prepare()
+    clock.stop("preparing")
+    clone = demo.clone()
+    clock.stop("cloning")
+    agent = demo.learn(clone)
+    clock.stop("learning")
+    start = folder / "start"
+    measured = {
+        "oracle": demo.measure("oracle", policy="oracle"),
+        "random": demo.measure("random", model=str(start)),
+        "cloned": demo.measure("cloned", model=str(clone)),
+        "learned": demo.measure("learned", model=str(agent)),
+    }
+    clock.stop("measuring")
+    report = Learned(
+        seed=seed,
+        weights=weights,
+        scores={name: found for name, (_, found) in measured.items()},
+        gain=paired(measured["cloned"][0], measured["learned"][0]),
+        agreement=agreement(folder / "learn"),
+        seconds=clock.seconds,
+    )
+    (folder / "report.json").write_bytes(
+        msgspec.json.format(msgspec.json.encode(report), indent=2) + b"\n"
+    )
+    draw(folder, {folder: report})
+    return report
+
+
+def agreement(train: Path) -> float:
+    """The greatest difference between the sampler's and the trainer's log-probabilities in a
+    training run without staleness, in nats. Raises LearnerError where they do not agree: then
+    nothing that was learned can be claimed."""
+    found = [float(row["mismatch_max"]) for row in metrics(train) if "mismatch_max" in row]
+    if not found or max(found) > AGREEMENT:
+        told = f"by {max(found):.2g}" if found else "nobody knows by how much"
+        raise LearnerError(
+            f"{train}: log-probabilities of sampler and trainer differ {told}, and may by"
+            f" {AGREEMENT:.0e} at most"
+        )
+    return max(found)
+
+
+def metrics(train: Path) -> list[dict[str, Any]]:
+    """The figures of a training run, batch by batch."""
+    lines = (train / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
+    return [json.loads(line) for line in lines]
+
+
+class _Clock:
+    """Seconds of stages that follow each other."""
+
+    def __init__(self) -> None:
+        self.seconds: dict[str, float] = {}
+        self._since = time.perf_counter()
+
+    def stop(self, stage: str) -> None:
+        now = time.perf_counter()
+        self.seconds[stage] = now - self._since
+        self._since = now
+
+
+_PANELS = {
+    "completed, in training": "pass_rate",
+    "completed, held out, greedy": "evaluation/pass_rate",
+    "entropy, nats a token": "entropy",
+}
+
+
+def draw(folder: Path, reports: Mapping[Path, Learned]) -> None:
+    """The curves of some seeds, given by their folders, and their mean scores."""
+    panels = {
+        title: {
+            f"seed {report.seed}": [
+                (row["step"], row[key]) for row in metrics(run / "learn") if key in row
+            ]
+            for run, report in reports.items()
+        }
+        for title, key in _PANELS.items()
+    }
+    draw_curves(folder / "learning.png", panels, x="batches of GRPO")
+    names = ("random", "cloned", "learned", "oracle")
+    bars = {
+        "greedy": {
+            name: _mean([one.scores[name].greedy for one in reports.values()]) for name in names
+        },
+        "best of 4": {
+            name: _mean(
+                [one.scores[name].pass_at or one.scores[name].greedy for one in reports.values()]
+            )
+            for name in names
+        },
+    }
+    title = "Tasks of held-out worlds"
+    draw_bars(folder / "scores.png", bars, y="completed, %", title=title)
+
+
+def _mean(intervals: Sequence[Interval]) -> Interval:
+    """The mean over seeds, from the least of their lows to the greatest of their highs."""
+    return Interval(
+        sum(one.mean for one in intervals) / len(intervals),
+        min(one.low for one in intervals),
+        max(one.high for one in intervals),
+    )

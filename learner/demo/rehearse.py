@@ -1,0 +1,28 @@
+"""The command line, as the demonstration calls it: every stage is a verb that a user has, too."""
+
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import tomli_w
+
+from learner.errors import LearnerError
+
+
+def rehearse(verb: str, config: Path, output: Path, *, log: Path) -> None:
+    """Run a verb to its end; what it says goes to a file. Raises LearnerError when it fails."""
+    given = ["--config", str(config)] if verb == "run" else [str(config)]
+    command = [sys.executable, "-m", "harness", verb, *given, "-o", str(output)]
+    with log.open("ab") as told:
+        done = subprocess.run(command, stdout=told, stderr=subprocess.STDOUT, check=False)
+    if done.returncode:
+        last = log.read_text(encoding="utf-8", errors="replace").strip().rpartition("\n")[2]
+        raise LearnerError(f"rehearse {verb} {config} failed: {last} (all of it: {log})")
+
+
+def write_config(path: Path, table: Mapping[str, Any]) -> Path:
+    """Write a verb's settings; gives their file."""
+    path.write_bytes(tomli_w.dumps(table).encode())
+    return path

@@ -20,7 +20,7 @@ from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedModel
 from transformers.utils import logging
 
 from harness.card import PolicyCard, write_card
-from learner.errors import ModelError
+from learner.errors import ConfigError, ModelError
 from learner.folders import reason, written_whole
 from learner.settings import ComputeSettings
 
@@ -33,8 +33,10 @@ _TOKENIZER = ("tokenizer.json", "tokenizer_config.json")
 def open_model(folder: Path, compute: ComputeSettings) -> PreTrainedModel:
     """The model in a Hugging Face directory, in float32 and on its device, ready to be trained.
 
-    Raises ModelError for a folder that holds none, or one that cannot be trained here.
+    Raises ModelError for a folder that holds none, or one that cannot be trained here; ConfigError
+    for a device that is not there.
     """
+    device = device_of(compute)
     _check_files(folder)
     try:
         with _quiet():
@@ -53,12 +55,20 @@ def open_model(folder: Path, compute: ComputeSettings) -> PreTrainedModel:
         raise ModelError(f"{folder}: its model cannot be opened: {reason(exc)}") from exc
     model, info = opened
     _check_weights(folder, **info)
-    return _ready(model, folder, compute)
+    return _ready(model, folder, compute, device)
 
 
 def device_of(compute: ComputeSettings) -> torch.device:
-    """Where a model is computed."""
-    return torch.device(compute.device or ("cuda" if torch.cuda.is_available() else "cpu"))
+    """Where a model is computed. Raises ConfigError for a device that is not there."""
+    has_gpu = torch.cuda.is_available()
+    name = compute.device or ("cuda" if has_gpu else "cpu")
+    try:
+        device = torch.device(name)
+    except RuntimeError as exc:
+        raise ConfigError(f"compute.device: {name!r} is no device that torch knows") from exc
+    if device.type == "cuda" and not has_gpu:
+        raise ConfigError(f"compute.device: {name!r} is wanted, and torch finds no GPU")
+    return device
 
 
 def publish(
@@ -100,10 +110,12 @@ def decoder_of(model: PreTrainedModel) -> nn.Module:
     return decoder
 
 
-def _ready(model: Any, folder: Path, compute: ComputeSettings) -> PreTrainedModel:
+def _ready(
+    model: Any, folder: Path, compute: ComputeSettings, device: torch.device
+) -> PreTrainedModel:
     opened: PreTrainedModel = model
     layers_of(opened)
-    opened.to(device_of(compute))  # type: ignore[arg-type]
+    opened.to(device)  # type: ignore[arg-type]
     if compute.gradient_checkpointing:
         if not opened.supports_gradient_checkpointing:
             raise ModelError(f"{folder}: {type(opened).__name__} has no gradient checkpointing")

@@ -206,7 +206,7 @@ class Trainer:
 def open_trainer(settings: TrainSettings, *, processes: Processes = ALONE) -> Trainer:
     """The trainer that the settings ask for, at its first batch.
 
-    Sets torch's seed and its number of threads. Raises ModelError.
+    Sets torch's seed and its number of threads. Raises ModelError and ConfigError.
     """
     compute = settings.compute
     if compute.threads is not None:

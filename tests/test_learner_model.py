@@ -12,7 +12,7 @@ from safetensors.torch import load_file, save_file
 from transformers import AutoModelForCausalLM
 
 from harness.card import PolicyCard, read_card
-from learner.errors import CheckpointError, ModelError
+from learner.errors import CheckpointError, ConfigError, ModelError
 from learner.model import open_model
 from learner.settings import ComputeSettings
 from learner.trainer import Trainer, open_trainer
@@ -144,3 +144,13 @@ def test_what_is_no_model_is_named(folder: Path, tmp_path: Path, spoil, said: st
     spoil(spoiled)
     with pytest.raises(ModelError, match=f"spoiled: {said}"):
         open_model(spoiled, CPU)
+
+
+def test_a_device_that_is_not_there_is_named(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A device that torch does not know, or a GPU where there is none, is the setting's fault."""
+    with pytest.raises(ConfigError, match=r"compute\.device: 'gpu' is no device that torch knows"):
+        open_model(folder, ComputeSettings(device="gpu"))
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    with pytest.raises(ConfigError, match=r"compute\.device: 'cuda' is wanted, and torch finds no"):
+        open_model(folder, ComputeSettings(device="cuda"))
+    assert open_model(folder, ComputeSettings()).device == torch.device("cpu")

@@ -5,7 +5,8 @@ as their beginnings are not there already, and then one token for every live req
 
 Written for here because transformers' own continuous batching (5.23) draws all requests from one
 generator, so that a request's tokens depend on its neighbours, and at the size of
-benchmarks/learner_engine.py gives 160 sampled tokens for a second of CPU where this gives nearly 3,000.
+benchmarks/learner_engine.py gives 160 sampled tokens for a second of CPU where this gives nearly
+3,000.
 
 For one thread at a time. Shapes: R live requests, T new tokens, V of the vocabulary.
 """

@@ -141,3 +141,32 @@ def test_interrupted_it_saves_and_goes_on(config: Path, tmp_path: Path) -> None:
     process = started(config, out, errors)
     assert process.wait() == 0, errors.read_text()[-3000:]
     assert [one["step"] for one in read_metrics(out)] == list(range(STEPS + 1))
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+def test_two_processes_train_as_one(config: Path, tmp_path: Path) -> None:
+    """Under torchrun the first process runs the rollouts and the other follows: figures and
+    published weights are those of one process."""
+    alone, both, errors = tmp_path / "alone", tmp_path / "both", tmp_path / "errors.txt"
+    assert started(config, alone, errors).wait() == 0, errors.read_text()[-3000:]
+    command = [
+        sys.executable,
+        "-m",
+        "torch.distributed.run",
+        "--nproc-per-node",
+        "2",
+        "--standalone",
+    ]
+    command += ["-m", "harness", "train", str(config), "-o", str(both)]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr[-3000:]
+    for found, expected in zip(figures(both), figures(alone), strict=True):
+        assert found == pytest.approx(expected, rel=TOLERANCE, abs=TOLERANCE)
+    assert done.stdout.count("run folder") == 1
+    weights, same = (
+        load_file(folder / "versions" / f"v{STEPS}" / "model.safetensors")
+        for folder in (both, alone)
+    )
+    for name, value in weights.items():
+        np.testing.assert_allclose(value, same[name], rtol=0, atol=TOLERANCE)

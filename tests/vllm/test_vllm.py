@@ -53,7 +53,7 @@ from tests.tiny_model import write_model
 
 PYTHON = os.environ.get("REHEARSAL_VLLM_PYTHON", ".venv-vllm/bin/python")
 HISTORY = parse_history("last:3")
-STEPS, GROUP = 6, 4
+STEPS, GROUP = 5, 3
 COMPUTE = ComputeSettings(device="cpu")
 _log = structlog.get_logger(__name__)
 pytestmark = pytest.mark.timeout(900)
@@ -88,7 +88,7 @@ async def playing(model: Path, log: Path, **how: Any) -> AsyncIterator[VllmPolic
     began = time.perf_counter()
     async with VllmServer(settings, log) as server:
         _log.info("up", seconds=round(time.perf_counter() - began, 1))
-        sampling = Sampling(max_tokens=24, seed=7)
+        sampling = Sampling(max_tokens=16, seed=7)
         async with VllmPolicy(server.client(), sampling, **how) as policy:
             yield policy
 

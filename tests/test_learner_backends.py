@@ -77,6 +77,15 @@ def test_packed_is_exact(star: Star, max_tokens: int) -> None:
     )
 
 
+@pytest.mark.parametrize("backend", [TwoPass, Packed])
+def test_long_rows_are_exact(backend: Callable[[int], Backend]) -> None:
+    """In float64, gradients are those of step rows also where attention is computed in several
+    blocks; its kernel takes up to 256 queries and 512 keys at once."""
+    model = tiny()
+    star = star_of(700, [[(300, 20), (30, 9)], [(40, 5)]])
+    assert_equal(made(backend(1000), model, star), made(Naive(), model, step_rows(star)), EXACT)
+
+
 @settings(max_examples=6)
 @given(stars(min_prefix=1), st.integers(1, 70), st.randoms(use_true_random=False))
 def test_the_order_of_leaves_changes_nothing(star: Star, max_tokens: int, chance: Any) -> None:

@@ -3,9 +3,9 @@
 The row is [prefix, leaf, leaf, …]; a token sees what stands before it in its own leaf and in the
 prefix. The mask is kept by blocks of 128 x 128, those that are empty are not computed, and
 positions count from the prefix's end in every leaf. A row has as many leaves as fit the
-micro-batch, and the prefix is computed once a row: with P = 6,000 and leaves of 1,500 in rows of
-16,000 tokens 600 k tokens for 240 leaves, where `twopass` has 366 k. What it saves instead is the
-second pass and its copies; which is faster depends on the device.
+micro-batch, and the prefix is computed once a row: with 6,000 tokens of prefix, leaves of 1,500 and
+16,384 tokens in a micro-batch 408 k tokens for the 294 k of `twopass`. What is saved instead is the
+second pass; which of them is faster depends on the device.
 
 On a CPU torch computes it without a backward and unfused: scores only.
 """
@@ -31,7 +31,8 @@ Kernel = Callable[[Tensor, Tensor, Tensor, BlockMask, float], Tensor]
 
 
 class Flex:
-    """Backend `flex`. `max_tokens` bounds the leaves of one row; a longer leaf has its own."""
+    """Backend `flex`. `max_tokens` bounds the leaves of one row; a longer leaf has its own.
+    `kernel` computes attention under a mask; None: FlexAttention."""
 
     def __init__(self, max_tokens: int, kernel: Kernel | None = None) -> None:
         self.max_tokens = max_tokens

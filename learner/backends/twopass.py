@@ -1,21 +1,21 @@
 """The shared prefix once, and its leaves in micro-batches of bounded size.
 
     1. forward of the prefix: keys and values of every layer, with their graph
-    2. of these, copies cut off from the graph, which gather gradients
-    3. for every micro-batch of leaves: forward against the copies, loss, backward; the gradients of
-       the weights are added up as ever, and those of keys and values in the copies
-    4. one backward through the prefix, from the gradients that the copies gathered
+    2. the same numbers cut off from that graph, which gather gradients
+    3. for every micro-batch of leaves: forward against these, loss, backward; the gradients of
+       the weights are added up as ever, and so are those of the keys and values
+    4. one backward through the prefix, from the gradients that were gathered
 
 This is the chain rule cut at the prefix's keys and values, the only way by which a leaf depends on
 the prefix; so it is exact, and the sum of the micro-batches' gradients is that of their summed
-loss. In memory at one time are the activations of the prefix, of one micro-batch, and two copies of
-keys and values.
+loss. In memory at one time are the activations of the prefix and of one micro-batch, and the
+gradients of the prefix's keys and values.
 
-    A group of the reference shape: 16 episodes of 15 steps, P = 6,000 shared tokens, windows of 3
-    turns, about 1,500 tokens after the prefix. As rows: 240 * 7,500 = 1.8 M tokens. As a star:
-    6,000 + 240 * 1,500 = 366 k, 4.9 times fewer; where the first windows of an episode, which only
-    grow, are one leaf: 332 k, 5.4 times fewer. The prefix is paid once at any micro-batch size. A
-    block mask over [prefix, leaves] pays it once a micro-batch: 600 k tokens with 16 k in each.
+    A group of 16 episodes of 15 steps, P = 6,000 shared tokens, turns of 433 tokens, 200 of them
+    sampled, windows of 3 turns: 1,500 tokens after the prefix. As a row for each step 1,758 k
+    tokens; as a star 324 k, 5.4 times fewer; where the first windows of an episode, which only
+    grow, are one leaf, 294 k, 6.0 times fewer. The prefix is paid once at any micro-batch size; a
+    block mask over [prefix, leaves] pays it once a micro-batch (`flex`).
 """
 
 from collections.abc import Iterator
@@ -51,13 +51,13 @@ class TwoPass:
                 self._leaves_backward(model, star, None, loss_of)
                 return
             hidden, shared = prefix_pass(model, star.prefix)
-            copies = {
+            cut = {
                 layer: (key.detach().requires_grad_(), value.detach().requires_grad_())
                 for layer, (key, value) in shared.items()
             }
-            self._leaves_backward(model, star, copies, loss_of)
+            self._leaves_backward(model, star, cut, loss_of)
             roots = [part for layer in shared.values() for part in layer]
-            grads = [copy.grad for layer in copies.values() for copy in layer]
+            grads = [part.grad for layer in cut.values() for part in layer]
             # Nothing depends on the prefix's last hidden states. With a gradient of zero they are
             # still a root, so that FSDP2, which hooks into a model's output, sees this backward.
             torch.autograd.backward([*roots, hidden], [*grads, torch.zeros_like(hidden)])

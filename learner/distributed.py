@@ -75,7 +75,7 @@ def joined(compute: ComputeSettings) -> Iterator[Processes]:
     backend = "gloo"
     if device_of(compute).type == "cuda":
         torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
-        backend = "cpu:gloo,cuda:nccl"
+        backend = "cpu:gloo,cuda:nccl"  # what is told and gathered goes by gloo, weights by NCCL
     dist.init_process_group(backend, timeout=_PATIENCE)
     try:
         yield Processes(dist.get_rank(), dist.get_world_size())

@@ -20,6 +20,7 @@ import anyio
 import anyio.to_thread
 import msgspec
 
+from learner.errors import LearnerError
 from learner.lineup import Taken
 from learner.metrics import Value
 from learner.place import Place, Values, after_batch, since, told_by, told_of, who_waits
@@ -130,6 +131,13 @@ class Loop:
             step = anyio.to_thread.run_sync(self._learner.step, taken.groups)
             report = await self._timed("training", step)
         self.place = after_batch(self.place, taken, report)
+        if _is_broken(taken):
+            await self._save()
+            reasons = ", ".join(f"{name} {count}" for name, count in taken.set_aside.items())
+            raise LearnerError(
+                f"batch {self.place.batches}: none of its groups can be used ({reasons}): `rehearse"
+                " show` of the rollouts says why; --resume goes on behind it"
+            )
         if self.place.batches % self._settings.loop.publish_every == 0:
             await self._publish(self._version)
         if report is not None:
@@ -192,6 +200,14 @@ class Loop:
         finally:
             spent = self._clock() - began
             self._seconds[name] = self._seconds.get(name, 0.0) + spent
+
+
+def _is_broken(taken: Taken) -> bool:
+    """Whether a whole batch failed for reasons that are not the agent's: its model or the judge
+    cannot be had, and the next batches would pass as quickly."""
+    return not taken.groups and 0 < sum(taken.set_aside.values()) == sum(
+        taken.set_aside.get(reason, 0) for reason in ("incomplete", "unjudged")
+    )
 
 
 def _made_of(taken: Taken, version: int) -> dict[str, Value]:

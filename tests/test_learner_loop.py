@@ -7,6 +7,7 @@ from typing import Any
 import anyio
 import pytest
 
+from harness.errors import PolicyError
 from harness.events import WEIGHTS, Ending, EpisodeEnded, EpisodeStarted, WeightsPublished
 from harness.log_reader import open_reader
 from harness.policies.base import Assignment
@@ -294,6 +295,32 @@ async def test_a_bug_in_a_policy_stops_the_learner_which_saves(tmp_path: Path) -
             await beside(loop, rollouts)
     assert caught.group_contains(ZeroDivisionError)
     assert [place.batches for place in learner.places] == [len(learner.batches)] == [2]
+
+
+async def test_a_dead_model_server_does_not_use_up_the_run(tmp_path: Path) -> None:
+    """A batch in which no episode got an answer ends the run with a sentence; it goes on behind it,
+    and a batch that lost only some of its groups is trained on the others."""
+    down = True
+
+    async def before(assignment: Assignment) -> None:
+        if down or assignment.episode == "e000006":
+            raise PolicyError("the model server cannot be reached")
+
+    train, learner = train_settings(loop={"staleness": 0}), PaperLearner()
+    with pytest.raises(ExceptionGroup) as caught:
+        async with opened(tmp_path, train, TokenOracle(before=before), learner) as (loop, rollouts):
+            await beside(loop, rollouts)
+    assert [str(one) for one in caught.value.exceptions] == [
+        "batch 1: none of its groups can be used (incomplete 2): `rehearse show` of the rollouts"
+        " says why; --resume goes on behind it"
+    ]
+    [place] = learner.places
+    down = False
+    made = opened(tmp_path, train, TokenOracle(before=before), learner, place=place)
+    async with made as (loop, rollouts):
+        await beside(loop, rollouts)
+    assert learner.batches == [names(2), names(4, 5)]
+    assert loop.place.set_aside == {"incomplete": 3}
 
 
 async def test_evaluations_come_when_they_are_due(tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ from safetensors.numpy import load_file, save_file
 from harness.card import read_card
 from harness.log_reader import open_reader
 from harness.store import LOG_NAME
+from learner.local_policy import LocalPolicy
 from learner.metrics import read_metrics
 from scenarios.drills.writing import write_drills
 from tests.cli import Rehearse, json_of
@@ -319,8 +320,6 @@ def test_another_model_than_is_trained_plays(
 
     async def take(self: Any, version: str, folder: Path) -> None:
         await real(self, version, other)
-
-    from learner.local_policy import LocalPolicy
 
     real = LocalPolicy.take
     monkeypatch.setattr(LocalPolicy, "take", take)

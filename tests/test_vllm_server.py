@@ -1,6 +1,7 @@
 """vLLM as a child process, with a stand-in for vLLM: starting, failing, ending."""
 
 import os
+import re
 import sys
 from pathlib import Path
 from types import SimpleNamespace
@@ -9,6 +10,7 @@ from typing import Any
 import anyio
 import msgspec
 import pytest
+from anyio.streams.buffered import BufferedByteReceiveStream
 
 from harness.errors import PolicyError, SettingsError
 from harness.policies.vllm_child import rehearsal_vllm
@@ -76,6 +78,43 @@ async def test_a_server_is_up_within_its_block(tmp_path: Path) -> None:
             await anyio.sleep(0.01)
     assert (client.folder, client.base_url) == (settings.folder, server.base_url)
     assert client.timeout_s == 9.0
+
+
+KILLED = """
+import sys, anyio
+from pathlib import Path
+from harness.policies.vllm_server import VllmServer, VllmServerSettings
+async def main():
+    async with VllmServer(VllmServerSettings(sys.argv[1]), Path(sys.argv[2])):
+        print("up", flush=True)
+        await anyio.sleep_forever()
+anyio.run(main)
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells of a parent's death")
+async def test_a_server_ends_with_the_process_that_started_it(tmp_path: Path) -> None:
+    """Also where that was killed: a server that nobody asks would keep its memory."""
+    model = stand_in(tmp_path, UP).folder
+    package = tmp_path / "site" / "vllm" / "entrypoints" / "openai"
+    package.mkdir(parents=True)
+    alone = re.sub(r"child = .*\n.*\n", "import os\nprint('self', os.getpid(), flush=True)\n", UP)
+    (package / "api_server.py").write_text(alone)
+    log = tmp_path / "vllm.log"
+    paths = os.pathsep.join([str(tmp_path / "site"), str(Path(__file__).parent.parent)])
+    parent = await anyio.open_process(
+        [sys.executable, "-c", KILLED, model, str(log)], env=os.environ | {"PYTHONPATH": paths}
+    )
+    assert parent.stdout is not None
+    said = BufferedByteReceiveStream(parent.stdout)
+    await said.receive_until(b"\nup\n", 10_000)
+    server = int(log.read_text().split()[1])
+    assert is_alive(server)
+    parent.kill()
+    await parent.aclose()
+    with anyio.fail_after(10):
+        while is_alive(server):  # noqa: ASYNC110  # another process ends it
+            await anyio.sleep(0.01)
 
 
 async def test_a_server_that_ends_says_why(tmp_path: Path) -> None:

@@ -101,8 +101,7 @@ class VllmServer:
         settings = self._settings
         if not await anyio.Path(settings.folder, "config.json").is_file():
             raise SettingsError(f"model: {settings.folder} is no Hugging Face directory")
-        command = [settings.python, "-m", "vllm.entrypoints.openai.api_server"]
-        command += arguments_of(settings, port)
+        command = [settings.python, str(CHILD / "serve.py"), *arguments_of(settings, port)]
         with self._log.open("ab") as log:
             try:
                 return await anyio.open_process(

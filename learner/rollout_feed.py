@@ -67,17 +67,21 @@ class RolloutFeed:
         """Read what the log has of the groups from `first` on; before the session begins."""
         if not (self._folder / LOG_NAME).exists():
             return
-        taken = {name for name, number in self._numbers.items() if number < first}
+        wanted = {name: number for name, number in self._numbers.items() if number >= first}
+        others: set[str] = set()  # in batches already, or behind the end of a plan cut shorter
         with open_reader(self._folder) as reader:
             for row in reader.episodes():
-                number = self._numbers[row.group]
-                if number >= first and row.ending not in (None, Ending.CANCELLED):
-                    if row.judge is None:
-                        self._groups[row.episode] = number
-                        self._num_left += 1
-                    elif row.label is not None:
-                        self._score(number, row.label, row.reward)
-        for outcome in outcomes_of_log(self._folder, self._grouping, pending=True, without=taken):
+                number = wanted.get(row.group)
+                if number is None:
+                    others.add(row.group)
+                elif row.ending in (None, Ending.CANCELLED):
+                    continue
+                elif row.judge is None:
+                    self._groups[row.episode] = number
+                    self._num_left += 1
+                elif row.label is not None:
+                    self._score(number, row.label, row.reward)
+        for outcome in outcomes_of_log(self._folder, self._grouping, pending=True, without=others):
             self._give(outcome)
 
     async def admit(self, plan: EpisodePlan) -> bool:

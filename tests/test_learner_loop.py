@@ -225,6 +225,19 @@ async def test_groups_of_the_log_are_used_before_new_ones_are_run(tmp_path: Path
     assert loop.place.episodes == 12
 
 
+async def test_a_run_may_be_made_shorter(tmp_path: Path) -> None:
+    """Going on with fewer steps than were planned leaves what the log has beyond them alone."""
+    first = PaperLearner()
+    async with opened(tmp_path, train_settings(), TokenOracle(), first) as (loop, rollouts):
+        await beside(loop, rollouts)
+    train, second = train_settings(steps=2), PaperLearner()
+    made = opened(tmp_path, train, TokenOracle(), second, place=first.places[0])
+    async with made as (loop, rollouts):
+        await beside(loop, rollouts)
+    assert second.batches == [names(2, 3)]
+    assert loop.place.batches == 2
+
+
 async def test_cancelled_it_saves_where_it_is(tmp_path: Path) -> None:
     """A run that is cancelled waits for the update at work, saves the last whole batch, and logs
     what was live as cancelled."""

@@ -88,7 +88,7 @@ class PolicyService:
                 "first_turn": window.first_turn,
                 "recalled": window.recalled,
                 "rewritten": conversation.num_forgotten,
-                "weights": generated.weights,
+                "weights": generated.weights or self._uses.version,
                 "warnings": use.warnings,
             },
             use.warnings,

@@ -52,6 +52,11 @@ class Uses:
             )
         self.usual = self.of()
 
+    @property
+    def version(self) -> str:
+        """Of the checkpoint's weights; empty: not known."""
+        return "" if self._card is None else self._card.version
+
     def of(self, history: str = "", dialect: str = "") -> Use:
         """The use of these; empty: the usual one's. Raises SettingsError."""
         key = (history or self._history, dialect or self._dialect)

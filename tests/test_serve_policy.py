@@ -89,7 +89,7 @@ async def test_a_checkpoint_is_served_by_a_vllm_server(checkpoint: Path) -> None
             lines, reply = await answered(msgspec.structs.replace(wanted, base_url=url))
     warning = "it was trained under the history policy last:3 and is run under full"
     assert lines == [f"WARNING {checkpoint}: {warning}", "desk under full, in the dialect hermes"]
-    assert reply["rehearsal"]["warnings"] == [warning]
+    assert (reply["rehearsal"]["weights"], reply["rehearsal"]["warnings"]) == ("v3", [warning])
     (sent,) = fake.completions
     assert [sent[name] for name in ("temperature", "top_p", "max_tokens")] == [0.5, 0.9, 5]
 

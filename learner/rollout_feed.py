@@ -67,19 +67,18 @@ class RolloutFeed:
         """Read what the log has of the groups from `first` on; before the session begins."""
         if not (self._folder / LOG_NAME).exists():
             return
-        wanted = {name: number for name, number in self._numbers.items() if number >= first}
         others: set[str] = set()  # in batches already, or behind the end of a plan cut shorter
         with open_reader(self._folder) as reader:
             for row in reader.episodes():
-                number = wanted.get(row.group)
-                if number is None:
+                number = self._numbers.get(row.group, -1)
+                if number < first:
                     others.add(row.group)
-                elif row.ending in (None, Ending.CANCELLED):
+                if number < 0 or row.ending in (None, Ending.CANCELLED):
                     continue
-                elif row.judge is None:
+                if row.judge is None:
                     self._groups[row.episode] = number
                     self._num_left += 1
-                elif row.label is not None:
+                elif row.label is not None and number >= first:
                     self._score(number, row.label, row.reward)
         for outcome in outcomes_of_log(self._folder, self._grouping, pending=True, without=others):
             self._give(outcome)

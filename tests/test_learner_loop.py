@@ -10,6 +10,7 @@ import pytest
 from harness.errors import PolicyError
 from harness.events import WEIGHTS, Ending, EpisodeEnded, EpisodeStarted, WeightsPublished
 from harness.log_reader import open_reader
+from harness.log_writer import open_log
 from harness.policies.base import Assignment
 from learner.errors import LearnerError, TrainingError
 from learner.place import Place, Values
@@ -223,6 +224,28 @@ async def test_groups_of_the_log_are_used_before_new_ones_are_run(tmp_path: Path
     assert policy.taken == ["v1", "v2", "v3"]
     assert [one for one in records_of(tmp_path) if one.episode != WEIGHTS] == before
     assert loop.place.episodes == 12
+
+
+@pytest.mark.parametrize("share", [0.35, 0.6, 0.85])
+async def test_a_log_that_was_cut_off_anywhere(tmp_path: Path, share: float) -> None:
+    """From wherever the log was cut off, members that had not ended are run again, those without a
+    verdict are judged, and the batches are the same."""
+    train, first = train_settings(), PaperLearner()
+    whole, cut = tmp_path / "whole", tmp_path / "cut"
+    async with opened(whole, train, TokenOracle(), first) as (loop, rollouts):
+        await beside(loop, rollouts)
+    records = [one for one in records_of(whole) if one.episode != WEIGHTS]
+    kept = records[: round(share * len(records))]
+    async with open_log(cut / "rollouts") as log:
+        for record in kept:
+            log.append(record)
+    second = PaperLearner()
+    made = opened(cut, train, TokenOracle(), second, place=first.places[0])
+    async with made as (again, rollouts):
+        await beside(again, rollouts)
+    assert second.batches == first.batches[1:]
+    assert (again.place.groups, again.place.episodes) == (6, 12)
+    assert again.place.last == loop.place.last
 
 
 async def test_a_run_may_be_made_shorter(tmp_path: Path) -> None:

@@ -21,11 +21,10 @@ FIELDS = (
     *("price", "weight", "length", "score", "width", "height", "depth", "speed", "volume"),
     *("budget", "quota", "age"),
 )
-NAMES = tuple(
-    """
-    adam anna boris carl clara dana emma erik flora greta hugo ivan jonas julia karl lara leon marta
-    nora oscar paula sara vera zoe
-    """.split()
+NAMES = (
+    *("adam", "anna", "boris", "carl", "clara", "dana", "emma", "erik", "flora", "greta", "hugo"),
+    *("ivan", "jonas", "julia", "karl", "lara", "leon", "marta", "nora", "oscar", "paula", "sara"),
+    *("vera", "zoe"),
 )
 # What tools, tables and sentences of every drill say already.
 _TAKEN = (

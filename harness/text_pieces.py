@@ -1,21 +1,26 @@
 """Tokenising texts that repeat each other: piece by piece, each piece once."""
 
 import re
+from collections.abc import Collection, Mapping, Sequence
 
 from tokenizers import Tokenizer
+
+from harness.plain_data import OPEN, either
 
 _MOST_KNOWN = 500_000  # tokens of pieces that are remembered: some 20 MB
 
 
 class TextPieces:
-    """Tokenises texts piece by piece and remembers the pieces.
+    """Tokenises texts piece by piece and remembers the pieces. `marks` stand in texts for the ids
+    that they have (harness.plain_data).
 
     Texts are cut at special tokens, where the tokenizer cuts them, too; the result is the same as
     that of the whole. Only tokens that swallow no blanks beside them are cut at, and none where the
-    tokenizer begins a text otherwise than a piece in its midst (Metaspace).
+    tokenizer begins a text otherwise than a piece in its midst (Metaspace): behind a mark, such a
+    tokenizer may put a blank.
     """
 
-    def __init__(self, tokenizer: Tokenizer) -> None:
+    def __init__(self, tokenizer: Tokenizer, marks: Mapping[str, Sequence[int]]) -> None:
         self._tokenizer = tokenizer
         self._known: dict[str, list[int]] = {}
         self._room = _MOST_KNOWN
@@ -25,25 +30,25 @@ class TextPieces:
             if token.special
             and not (token.lstrip or token.rstrip or token.single_word or token.normalized)
         }
-        # The longest first, as the tokenizer prefers them.
-        texts = sorted(self._special, key=len, reverse=True)
-        self._cut = re.compile("(" + "|".join(map(re.escape, texts)) + ")") if texts else None
-        if self._cut is not None and not self._cuts_well(texts[0]):
+        self._fixed: dict[str, Sequence[int]] = {text: [id] for text, id in self._special.items()}
+        # Marks are looked for where there is one: the pattern without them is much faster.
+        self._cut = self._cut_marks = _cutting(self._special)
+        if self._special and not self._cuts_well(max(self._special, key=len)):
+            self._fixed = {}
             self._cut = None
+        self._fixed |= marks
+        self._cut_marks = _cutting(self._fixed)
 
     def ids(self, text: str) -> list[int]:
         """The ids of a text."""
-        if self._cut is None:
-            return self._tokenised(text)
+        cut = self._cut_marks if OPEN in text else self._cut
         ids: list[int] = []
-        for piece in self._cut.split(text):
+        for piece in cut.split(text) if cut else [text]:
             if not piece:
                 continue
-            number = self._special.get(piece)
-            if number is not None:
-                ids.append(number)
-                continue
-            known = self._known.get(piece)
+            known = self._fixed.get(piece)
+            if known is None:
+                known = self._known.get(piece)
             ids += self._learned(piece) if known is None else known
         return ids
 
@@ -69,3 +74,7 @@ class TextPieces:
     def _cuts_well(self, special: str) -> bool:
         whole = f"{special}one two\n{special} three{special}"
         return self.ids(whole) == self._tokenised(whole)
+
+
+def _cutting(texts: Collection[str]) -> re.Pattern[str] | None:
+    return re.compile(f"({either(texts)})") if texts else None

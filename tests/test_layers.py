@@ -66,7 +66,7 @@ LIBRARIES = {
         *("scenarios.awm.package", "scenarios.synth.folder", "scenarios.synth.package"),
     },
     "tokenizers": {
-        *("harness.chat_tokens", "harness.text_pieces"),
+        *("harness.chat_tokens", "harness.plain_data", "harness.text_pieces"),
         *("learner.demo.model", "learner.demo.tokenizer"),
     },
     "trackio": {"learner.metrics_sinks"},

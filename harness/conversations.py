@@ -82,6 +82,7 @@ class Conversation:
         self._memory = memory
         self._offers_tools = bool(tools)
         self._place = place_after(b"", msgspec.json.encode((head, tools)))
+        self._seen = self._place  # what was answered to the replies counts, too
         if tools and dialect.name not in _TRANSLATED:
             raise NotServed(
                 f"tools: the model has learned the dialect {dialect.name}, in which tools cannot be"
@@ -120,6 +121,7 @@ class Conversation:
     ) -> tuple[tuple[Message, ...], StepTaken]:
         """The messages of a turn in the model's dialect, and the step that it was."""
         self._place = place_after(self._place, identity_of(told.content, told.calls))
+        self._seen = place_after(self._seen, self._place + msgspec.json.encode(rest))
         said = self._memory.recall(self._place)
         if said is None:
             said = self._rewritten(told)
@@ -159,7 +161,7 @@ class Conversation:
         window = self._windows.window()
         if not window.summarise:
             return
-        place = place_after(self._place, b"summary " + self._history.spec.encode())
+        place = place_after(self._seen, b"summary " + self._history.spec.encode())
         said = self._memory.recall(place)
         if said is None:
             reply = await ask(window, self)

@@ -115,7 +115,9 @@ def read_request(body: bytes) -> Asked:
     except (msgspec.DecodeError, RecursionError) as exc:
         raise NotServed(f"the body is no chat request: {exc}") from exc
     _refuse_what_cannot_be(request)
-    most = request.max_completion_tokens or request.max_tokens
+    most = request.max_completion_tokens
+    if most is None:
+        most = request.max_tokens
     if most is not None and most < 1:
         raise NotServed(f"max_tokens: must be at least 1, not {most}")
     options = request.stream_options or _StreamOptions()

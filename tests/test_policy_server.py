@@ -390,6 +390,7 @@ ASKS = told("assistant", None, tool_calls=[CALL])
         ({"tool_choice": "required"}, "tool_choice: the model decides whether it calls a tool"),
         ({"temperature": -1}, "temperature: must not be negative"),
         ({"top_p": 0}, "top_p: must be above 0"),
+        ({"max_completion_tokens": 0}, "max_tokens: must be at least 1, not 0"),
         ({"max_tokens": -3}, "max_tokens: must be at least 1, not -3"),
         ({"rehearsal": {"history": "all"}}, "rehearsal: history: 'all' is none of full, last:W"),
         ({"rehearsal": {"dialect": "elvish"}}, "rehearsal: dialect: there is no dialect 'elvish'"),
@@ -472,6 +473,21 @@ async def test_a_summary_that_is_none_is_a_failure(chat: ChatTokens) -> None:
         503,
         "asked for a summary before step 2, the model gave none",
     )
+
+
+async def test_a_summary_is_of_its_own_conversation(chat: ChatTokens) -> None:
+    """Conversations in which the model said the same and was answered otherwise have summaries of
+    their own; one that is sent again has the one that it had."""
+    backend = ScriptedTokens(chat, [CALLS[3]] * 3)
+    own, other = (told("user", f"{word} " * 300) for word in ("quartz", "zinc"))
+    shown = []
+    async with served(service_of(backend, chat, card_of(chat, "summary:800"))) as url:
+        for between in (own, other, own):
+            messages = [told("user", "Hi"), told("assistant"), between, told("assistant", "y"), own]
+            backend.prompts.clear()
+            await asked(url, {"messages": messages})
+            shown.append(["zinc" in chat.text(prompt) for prompt in backend.prompts])
+    assert shown == [[False, False], [True, False], [False]]
 
 
 async def test_a_client_that_leaves_frees_the_model(chat: ChatTokens) -> None:

@@ -15,6 +15,7 @@ from torch import Tensor
 from learner.errors import ModelError
 
 _AT_ONCE = 64  # numbers drawn ahead
+_COLDEST = 1e-5  # temperatures below it are 0, as in vLLM: logits divided by them overflow
 
 
 class Draws:
@@ -46,6 +47,7 @@ def sampled(
     """
     device = logits_RV.device
     logits_RV = logits_RV.float()
+    temperatures_R = [one if one >= _COLDEST else 0.0 for one in temperatures_R]
     if any(temperature not in (0.0, 1.0) for temperature in temperatures_R):
         scales = [temperature or 1.0 for temperature in temperatures_R]
         logits_RV = logits_RV / torch.tensor(scales, device=device)[:, None]

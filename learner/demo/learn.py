@@ -20,18 +20,12 @@ from typing import Any
 import msgspec
 from rich.console import Console
 
-from harness.dialects.choose import dialect_of
-from learner.demo import drills
-from learner.demo.evaluate import Interval, Outcomes, Score, outcomes, paired, score
+from learner.demo.demonstration import Demonstration, Verb
+from learner.demo.evaluate import Interval, Score, paired
 from learner.demo.figures import draw_bars, draw_curves
-from learner.demo.model import write_start
 from learner.demo.recipe import Recipe
-from learner.demo.rehearse import rehearse, write_config
-from learner.demo.tokenizer import trained
 from learner.errors import LearnerError
 from learner.learning import AGREEMENT
-
-_TOKENIZER_WORLDS = 300  # whose texts the tokenizer is trained on, at most
 
 
 class Learned(msgspec.Struct, frozen=True):
@@ -64,109 +58,12 @@ class Learned(msgspec.Struct, frozen=True):
         )
 
 
-class Demonstration:
-    """One seed's stages, in one folder."""
-
-    def __init__(self, recipe: Recipe, folder: Path, *, seed: int, console: Console) -> None:
-        self.recipe = recipe
-        self.folder = folder
-        self.seed = seed
-        self._console = console
-        self.drills = drills.Drills((), ())
-
-    def prepare(self) -> int:
-        """Worlds, tokenizer and random weights; gives the number of weights."""
-        self._say("worlds, tokenizer, random weights")
-        self.drills = drills.make(self.folder / "worlds", self.recipe.worlds, seed=self.seed)
-        dialect = dialect_of(self.recipe.play["dialect"], mend=True)
-        prompts, texts = drills.prompt_texts(self.drills.train[:_TOKENIZER_WORLDS], dialect)
-        tokenizer = trained(prompts, texts, vocab_size=self.recipe.vocab_size)
-        return write_start(self.folder / "start", tokenizer, self.recipe.size, seed=self.seed)
-
-    def clone(self, name: str = "clone") -> Path:
-        """Copy the oracle; gives the weights' folder."""
-        stage = self.recipe.clone
-        tasks = drills.tasks_of(self.drills.train, stage.kinds, seed=self.seed)
-        oracle = self.run(
-            f"{name}-oracle", tasks, policy="oracle", tokens=str(self.folder / "start")
-        )
-        own = _merged(
-            stage.train,
-            {
-                "data": {"logs": [str(oracle)], "keep_equal": True},
-                "loss": {"policy": "likelihood", "advantage": "reward", "mismatch": "off"},
-                "rollouts": self._shared("max_tokens", "concurrency"),
-            },
-        )
-        return self._train(name, self.folder / "start", own)
-
-    def learn(self, start: Path, name: str = "learn", **play: Any) -> Path:
-        """GRPO from these weights; gives the weights' folder. `play` changes what all runs share,
-        as in history="full"."""
-        stage = self.recipe.learn
-        tasks = drills.tasks_of(self.drills.train, stage.kinds, seed=self.seed + 1)
-        held_out = drills.tasks_of(self.drills.held_out, self.recipe.held_out, seed=self.seed)
-        own = _merged(
-            stage.train,
-            {
-                "rollouts": {"scenarios": tasks, **self.recipe.play, **play},
-                "evaluation": {"scenarios": held_out, "temperature": 0.0},
-            },
-        )
-        return self._train(name, start, own)
-
-    def measure(self, name: str, *, sampled: bool = True, **play: Any) -> tuple[Outcomes, Score]:
-        """Greedy on the held-out tasks; of models with `sampled` also their pass@k."""
-        tasks = drills.tasks_of(self.drills.held_out, self.recipe.held_out, seed=self.seed)
-        if "model" not in play:
-            found = outcomes(self.run(f"{name}-held-out", tasks, **play))
-            return found, score(found)
-        policy: dict[str, Any] = {"policy": "local", **play}
-        greedy = outcomes(self.run(f"{name}-greedy", tasks, temperature=0.0, **policy))
-        if not sampled:
-            return greedy, score(greedy)
-        tries = self.recipe.pass_at
-        several = outcomes(self.run(f"{name}-sampled", tasks, group_size=tries, **policy))
-        return greedy, score(greedy, several)
-
-    def run(self, name: str, tasks: list[str], **settings: Any) -> Path:
-        """One `rehearse run`; gives its folder."""
-        self._say(f"run {name}: {len(tasks)} tasks")
-        table = {"scenarios": tasks, "seed": self.seed, **self.recipe.play, **settings}
-        folder = self.folder / name
-        config = write_config(self.folder / f"{name}.toml", table)
-        rehearse("run", config, folder, log=self.folder / "log.txt")
-        return folder
-
-    def _train(self, name: str, start: Path, table: dict[str, Any]) -> Path:
-        self._say(f"train {name}: {table['steps']} batches")
-        config = write_config(self.folder / f"{name}.toml", {"model": str(start), **table})
-        rehearse("train", config, self.folder / name, log=self.folder / "log.txt")
-        report = json.loads((self.folder / name / "report.json").read_bytes())
-        return Path(report["published"])
-
-    def _shared(self, *without: str) -> dict[str, Any]:
-        """What all runs share, without some settings."""
-        return {name: value for name, value in self.recipe.play.items() if name not in without}
-
-    def _say(self, text: str) -> None:
-        self._console.print(f"seed {self.seed}: {text}", highlight=False)
-
-
-def _merged(table: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, Any]:
-    """Two tables as one; the second's values win, tables in both are merged."""
-    merged = dict(table)
-    for name, value in other.items():
-        mine = merged.get(name)
-        is_table = isinstance(mine, dict) and isinstance(value, Mapping)
-        merged[name] = _merged(mine, value) if is_table else value  # type: ignore[arg-type]
-    return merged
-
-
-def demonstrate(recipe: Recipe, folder: Path, *, seed: int, console: Console) -> Learned:
+def demonstrate(
+    recipe: Recipe, folder: Path, *, seed: int, console: Console, verb: Verb
+) -> Learned:
     """One seed from nothing to the report; its files go below the folder, which must be new."""
     folder.mkdir(parents=True)
-    demo = Demonstration(recipe, folder, seed=seed, console=console)
+    demo = Demonstration(recipe, folder, seed=seed, console=console, verb=verb)
     clock = _Clock()
     weights = demo.prepare()
     clock.stop("preparing")

@@ -11,8 +11,10 @@ import tomli_w
 from learner.errors import LearnerError
 
 
-def rehearse(verb: str, config: Path, output: Path, *, log: Path) -> None:
-    """Run a verb to its end; what it says goes to a file. Raises LearnerError when it fails."""
+def rehearse(verb: str, config: Path, output: Path) -> None:
+    """Run a verb to its end; what it says goes to a file beside its settings. Raises LearnerError
+    when it fails."""
+    log = config.with_suffix(".log")
     given = ["--config", str(config)] if verb == "run" else [str(config)]
     command = [sys.executable, "-m", "harness", verb, *given, "-o", str(output)]
     with log.open("ab") as told:

@@ -18,7 +18,8 @@ from scenarios.format import Call, Task
 
 DONE = "Done."
 MOST_GOALS = 4
-BETWEEN = 4  # goals between the look-up and the use of a memory task
+BETWEEN = 2  # goals between the look-up and the use of a memory task
+LOOKS_AGAIN = 0.25  # of the oracles of memory tasks
 _JOINS = (". Then ", ". ", ". After that, ")
 
 
@@ -37,11 +38,7 @@ def tasks_of(drill: Drill, rng: Random, *, each: int) -> list[Drawn]:
         for number in range(1, MOST_GOALS + 1)
         for letter in letters
     ]
-    memory = [
-        _of_memory(drill, rng, letter, again=bool(number % 2))
-        for number, letter in enumerate(letters)
-    ]
-    return drawn + memory
+    return drawn + [_of_memory(drill, rng, letter) for letter in letters]
 
 
 def _of_goals(drill: Drill, rng: Random, number: int, letter: str) -> Drawn:
@@ -51,16 +48,15 @@ def _of_goals(drill: Drill, rng: Random, number: int, letter: str) -> Drawn:
     return _task(f"goals-{number}-{letter}", goals, _joined(rng, [one.text for one in goals]))
 
 
-def _of_memory(drill: Drill, rng: Random, letter: str, *, again: bool) -> Drawn:
-    """The number of one subject for another, with work between. `again`: the oracle looks it up
-    once more before it uses it, as an agent must whose window has lost it."""
+def _of_memory(drill: Drill, rng: Random, letter: str) -> Drawn:
+    """The number of one subject for another, with work between. Most oracles remember what they
+    saw; some look it up once more before they use it, as an agent must whose window has lost it."""
     rows = Rows(drill, rng)
     noun, field = drill.subject[0], drill.subject_field
     source, target = rows.subject(), rows.subject()
     while target.number == source.number:
         target = rows.subject()
-    kinds = [kind for kind in drill.tools if kind in ("set_subject", "add", "rename")]
-    between = [goal(rows, rng.choice(kinds), 0) for _ in range(BETWEEN)]
+    between = [goal(rows, kind, 0) for kind in _kinds(drill, rng, BETWEEN)]
     last = set_subject_to(rows, target, source.number)
     look = Call(f"get_{noun}", {noun: source.id})
     texts = [
@@ -69,7 +65,9 @@ def _of_memory(drill: Drill, rng: Random, letter: str, *, again: bool) -> Drawn:
         f"Give {noun} {target.id} the {field} of {noun} {source.id}",
     ]
     first = Goal("", "", (look,), ())
-    use = msgspec.structs.replace(last, calls=(look, *last.calls) if again else last.calls)
+    use = msgspec.structs.replace(
+        last, calls=(look, *last.calls) if rng.random() < LOOKS_AGAIN else last.calls
+    )
     return _task(f"memory-{letter}", [first, *between, use], _joined(rng, texts))
 
 

@@ -1,0 +1,126 @@
+"""The whole demonstration at a toy's size: what it writes, and that its numbers can be trusted."""
+
+import json
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from learner.demo.demonstration import Verb
+from learner.demo.learn import agreement, demonstrate
+from learner.demo.recipe import Recipe, read_recipe
+from learner.errors import ConfigError, LearnerError
+from tests.cli import Rehearse
+
+ROOT = Path(__file__).parent.parent
+TOY = """
+vocab_size = 400
+pass_at = 2
+held_out = ["goals-1"]
+
+[size]
+layers = 2
+
+[worlds]
+train = 3
+held_out = 2
+each = 2
+each_held_out = 1
+
+[play]
+dialect = "hermes"
+history = "last:2"
+max_steps = 3
+max_tokens = 8
+
+[clone]
+kinds = ["goals-1"]
+[clone.train]
+steps = 2
+[clone.train.data]
+groups = 2
+[clone.train.metrics]
+tensorboard = false
+
+[learn]
+kinds = ["goals-1"]
+[learn.train]
+steps = 2
+[learn.train.rollouts]
+group_size = 2
+[learn.train.data]
+groups = 2
+keep_equal = true
+[learn.train.loop]
+staleness = 0
+evaluate_every = 2
+[learn.train.metrics]
+tensorboard = false
+"""
+
+
+@pytest.fixture
+def toy(tmp_path: Path) -> Recipe:
+    path = tmp_path / "toy.toml"
+    path.write_text(TOY)
+    return read_recipe(path)
+
+
+@pytest.fixture
+def verb(rehearse: Rehearse) -> Verb:
+    """The command line in this process, which spares the libraries' import."""
+
+    def run(name: str, config: Path, output: Path) -> None:
+        given = ["--config", config] if name == "run" else [config]
+        status, _, error = rehearse(name, *given, "-o", output)
+        assert status == 0, error
+
+    return run
+
+
+@pytest.mark.slow
+def test_the_demonstration_goes_from_nothing_to_its_report(
+    toy: Recipe, verb: Verb, tmp_path: Path
+) -> None:
+    """All policies are measured on the same tasks, the oracle completes all of them, sampler and
+    trainer agree, and the pictures are there."""
+    folder = tmp_path / "out"
+    report = demonstrate(toy, folder, seed=1, console=Console(quiet=True), verb=verb)
+    assert list(report.scores) == ["oracle", "random", "cloned", "learned"]
+    assert {one.tasks for one in report.scores.values()} == {2}
+    assert report.scores["oracle"].greedy.mean == 1.0
+    assert report.scores["random"].tries == 2
+    assert report.agreement <= 1e-4
+    assert report.weights > 100_000
+    assert json.loads((folder / "report.json").read_bytes())["seed"] == 1
+    for picture in ("learning.png", "scores.png"):
+        assert (folder / picture).read_bytes().startswith(b"\x89PNG")
+    assert "95 %" in report.told()
+
+
+def test_nothing_is_claimed_where_sampler_and_trainer_disagree(tmp_path: Path) -> None:
+    """A difference above 1e-4 nats, or one that was never measured, ends the demonstration."""
+    rows = tmp_path / "metrics.jsonl"
+    rows.write_text('{"step": 0}\n{"step": 1, "mismatch_max": 2e-6}\n')
+    assert agreement(tmp_path) == 2e-6
+    rows.write_text('{"step": 1, "mismatch_max": 2e-6}\n{"step": 2, "mismatch_max": 0.002}\n')
+    with pytest.raises(LearnerError, match="differ by 0.002, and may by 1e-04 at most"):
+        agreement(tmp_path)
+    rows.write_text('{"step": 0}\n')
+    with pytest.raises(LearnerError, match="nobody knows"):
+        agreement(tmp_path)
+
+
+@pytest.mark.parametrize("name", ["learn-cpu", "learn-gpu"])
+def test_the_recipes_that_we_ship_can_be_read(name: str) -> None:
+    """Every key is known, and GRPO meets tasks that are held out."""
+    recipe = read_recipe(ROOT / "configs" / f"{name}.toml")
+    assert set(recipe.learn.kinds) <= set(recipe.held_out)
+
+
+def test_a_recipe_with_a_slip_is_refused_by_file_and_field(tmp_path: Path) -> None:
+    """As every settings file."""
+    path = tmp_path / "recipe.toml"
+    path.write_text(TOY.replace("each_held_out", "each_heldout"))
+    with pytest.raises(ConfigError, match=r"recipe.toml: worlds: .*each_heldout"):
+        read_recipe(path)

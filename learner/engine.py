@@ -104,6 +104,7 @@ class Engine:
         self._kept = Kept(self._table, cache_bytes)
         self._waiting: deque[Request] = deque()
         self._live: list[Request] = []  # by slot
+        self.failure: Exception | None = None  # which stopped it in the midst of a step
         self._counts = dict.fromkeys(("prompt_tokens", "cached_tokens", "sampled_tokens"), 0)
 
     def __repr__(self) -> str:

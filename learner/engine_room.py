@@ -33,15 +33,14 @@ class _Order:
 class EngineRoom:
     """Runs engines in a thread of its own, which its block owns.
 
-    What goes wrong in the thread is raised to all who wait, and to all who come after: half a step
-    may have been taken.
+    What goes wrong in an engine is raised to all who wait for it, and to all who ask it after: half
+    a step may have been taken. Other engines go on.
     """
 
     def __init__(self) -> None:
         self._orders: SimpleQueue[_Order | None] = SimpleQueue()  # None: stop
         self._stack = AsyncExitStack()
         self._portal: BlockingPortal | None = None
-        self._failure: Exception | None = None
 
     async def __aenter__(self) -> Self:
         await self._stack.__aenter__()
@@ -63,7 +62,7 @@ class EngineRoom:
     async def sample(self, engine: Engine, request: Request) -> None:
         """Have the engine sample behind the request's prompt; returns when it is done.
 
-        Raises ModelError for broken weights, and whatever bug stopped the thread's work.
+        Raises ModelError for broken weights, and whatever bug stopped the engine.
         """
         order = _Order(engine, request)
         self._orders.put(order)
@@ -73,8 +72,8 @@ class EngineRoom:
             order.is_cancelled = True
             self._orders.put(order)
             raise
-        if self._failure is not None and not order.is_done:
-            raise self._failure
+        if engine.failure is not None and not order.is_done:
+            raise engine.failure
 
     async def _run(self) -> None:
         await anyio.to_thread.run_sync(self._work, limiter=anyio.CapacityLimiter(1))
@@ -94,7 +93,7 @@ class EngineRoom:
                 return True
             if order is None:
                 return False
-            if self._failure is not None:
+            if order.engine.failure is not None:
                 self._tell([order])
             elif not order.is_cancelled:
                 order.engine.add(order.request)
@@ -103,16 +102,17 @@ class EngineRoom:
                 order.engine.cancel(order.request)
 
     def _step(self, orders: dict[Request, _Order]) -> None:
-        try:
-            for engine in dict.fromkeys(order.engine for order in orders.values()):
+        for engine in dict.fromkeys(order.engine for order in orders.values()):
+            try:
                 done = [orders.pop(request) for request in engine.step()]
                 for order in done:
                     order.is_done = True
-                self._tell(done)
-        except Exception as exc:
-            self._failure = exc
-            self._tell(list(orders.values()))
-            orders.clear()
+            except Exception as exc:
+                engine.failure = exc
+                done = [order for order in orders.values() if order.engine is engine]
+                for order in done:
+                    del orders[order.request]
+            self._tell(done)
 
     def _tell(self, orders: list[_Order]) -> None:
         if orders:

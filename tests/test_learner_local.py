@@ -267,7 +267,8 @@ async def test_a_bug_in_the_thread_is_raised_to_all(
 
 
 async def test_broken_weights_end_the_episode(tmp_path: Path) -> None:
-    """A model whose probabilities are no numbers is a PolicyError that names its folder."""
+    """A model whose probabilities are no numbers is a PolicyError that names its folder;
+    weights that replace it are sampled from."""
     write_model(tmp_path / "nan", head_dim=16)
     weights = load_file(tmp_path / "nan" / "model.safetensors")
     broken = {name: weight * float("nan") for name, weight in weights.items()}
@@ -275,6 +276,8 @@ async def test_broken_weights_end_the_episode(tmp_path: Path) -> None:
     async with policy_of(tmp_path / "nan") as policy:
         with pytest.raises(PolicyError, match="nan: the model's probabilities are no numbers"):
             await policy.agent(assignment()).reply(WINDOW)
+        await policy.take("v1", write_model(tmp_path / "good", head_dim=16))
+        assert (await policy.agent(assignment()).reply(WINDOW)).weights == "v1"
 
 
 def test_a_runs_settings(folders: list[Path]) -> None:

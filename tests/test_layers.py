@@ -62,7 +62,12 @@ LIBRARIES = {
     "starlette": {"envpool.hosting.routes"},
     "time_machine": {"envpool.hosting.clock"},
     "tomli_w": {
-        *("harness.config", "harness.judge_settings", "learner.train_folder"),
+        *(
+            "harness.config",
+            "harness.judge_settings",
+            "learner.demo.rehearse",
+            "learner.train_folder",
+        ),
         *("scenarios.awm.package", "scenarios.synth.folder", "scenarios.synth.package"),
     },
     "tokenizers": {

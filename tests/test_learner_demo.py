@@ -104,7 +104,7 @@ def test_nothing_is_claimed_where_sampler_and_trainer_disagree(tmp_path: Path) -
     rows.write_text('{"step": 0}\n{"step": 1, "mismatch_max": 2e-6}\n')
     assert agreement(tmp_path) == 2e-6
     rows.write_text('{"step": 1, "mismatch_max": 2e-6}\n{"step": 2, "mismatch_max": 0.002}\n')
-    with pytest.raises(LearnerError, match="differ by 0.002, and may by 1e-04 at most"):
+    with pytest.raises(LearnerError, match=r"differ by 0\.002, and may by 1e-04 at most"):
         agreement(tmp_path)
     rows.write_text('{"step": 0}\n')
     with pytest.raises(LearnerError, match="nobody knows"):

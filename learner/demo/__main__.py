@@ -24,8 +24,6 @@ def main(arguments: list[str] | None = None) -> int:
     console = Console()
     try:
         recipe = read_recipe(given.recipe)
-        if given.output.exists():
-            raise LearnerError(f"{given.output}: the output folder must be new")
         if given.ablation:
             _ablation(recipe, given.output, given.seeds, console)
         else:

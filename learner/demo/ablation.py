@@ -57,10 +57,10 @@ class Ablated(msgspec.Struct, frozen=True):
 
 
 def ablate(recipe: Recipe, folder: Path, *, seed: int, console: Console, verb: Verb) -> Ablated:
-    """One seed's 2 x 2; its files go below the folder, which must be new."""
+    """One seed's 2 x 2; its files go below the folder."""
     windows = recipe.play["history"]
     recipe = _with_memory(recipe)
-    folder.mkdir(parents=True)
+    folder.mkdir(parents=True, exist_ok=True)
     demo = Demonstration(recipe, folder, seed=seed, console=console, verb=verb)
     demo.prepare()
     clone = demo.clone()

@@ -1,5 +1,6 @@
 """One seed's stages: worlds, random weights, cloning, GRPO, measuring. Each leaves its settings and
-its run in the output folder, and is a verb that a user has, too."""
+its run in the output folder, and is a verb that a user has, too. A stage that is there already is
+not repeated, so that whoever was stopped goes on."""
 
 import json
 from collections.abc import Callable, Mapping
@@ -11,10 +12,11 @@ from rich.console import Console
 from harness.dialects.choose import dialect_of
 from learner.demo import drills
 from learner.demo.evaluate import Outcomes, Score, outcomes, score
-from learner.demo.model import write_start
+from learner.demo.model import num_weights, write_start
 from learner.demo.recipe import Recipe
 from learner.demo.rehearse import write_config
 from learner.demo.tokenizer import trained
+from learner.train_report import REPORT_NAME
 
 _TOKENIZER_WORLDS = 300  # whose texts the tokenizer is trained on, at most
 Verb = Callable[[str, Path, Path], None]  # runs a verb with these settings into a folder
@@ -39,6 +41,8 @@ class Demonstration:
         self.drills = drills.make(self.folder / "worlds", self.recipe.worlds, seed=self.seed)
         dialect = dialect_of(self.recipe.play["dialect"], mend=True)
         prompts, texts = drills.prompt_texts(self.drills.train[:_TOKENIZER_WORLDS], dialect)
+        if (self.folder / "start" / "config.json").exists():
+            return num_weights(self.folder / "start")
         tokenizer = trained(prompts, texts, vocab_size=self.recipe.vocab_size)
         return write_start(self.folder / "start", tokenizer, self.recipe.size, seed=self.seed)
 
@@ -94,14 +98,17 @@ class Demonstration:
         table = {"scenarios": tasks, "seed": self.seed, **self.recipe.play, **settings}
         folder = self.folder / name
         config = write_config(self.folder / f"{name}.toml", table)
-        self._verb("run", config, folder)
+        if not (folder / REPORT_NAME).exists():
+            self._verb("run", config, folder)
         return folder
 
     def _train(self, name: str, start: Path, table: dict[str, Any]) -> Path:
         self._say(f"train {name}: {table['steps']} batches")
         config = write_config(self.folder / f"{name}.toml", {"model": str(start), **table})
-        self._verb("train", config, self.folder / name)
-        report = json.loads((self.folder / name / "report.json").read_bytes())
+        folder = self.folder / name
+        if not (folder / REPORT_NAME).exists():
+            self._verb("train", config, folder)
+        report = json.loads((folder / REPORT_NAME).read_bytes())
         return Path(report["published"])
 
     def _shared(self, *without: str) -> dict[str, Any]:

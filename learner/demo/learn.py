@@ -61,8 +61,8 @@ class Learned(msgspec.Struct, frozen=True):
 def demonstrate(
     recipe: Recipe, folder: Path, *, seed: int, console: Console, verb: Verb
 ) -> Learned:
-    """One seed from nothing to the report; its files go below the folder, which must be new."""
-    folder.mkdir(parents=True)
+    """One seed from nothing to the report; its files go below the folder."""
+    folder.mkdir(parents=True, exist_ok=True)
     demo = Demonstration(recipe, folder, seed=seed, console=console, verb=verb)
     clock = _Clock()
     weights = demo.prepare()

@@ -27,6 +27,7 @@ from typing import Any
 
 import msgspec
 import torch
+from safetensors import safe_open
 from tokenizers import Tokenizer
 from torch import Tensor, nn
 from transformers import Qwen3Config, Qwen3ForCausalLM
@@ -59,7 +60,14 @@ def write_start(folder: Path, tokenizer: Tokenizer, size: ModelSize, *, seed: in
         start_copying(model)
     save(tokenizer, folder)
     model.save_pretrained(folder)
-    return sum(weight.numel() for weight in model.parameters())
+    return num_weights(folder)
+
+
+def num_weights(folder: Path) -> int:
+    """How many weights a Hugging Face directory of one file has."""
+    with safe_open(folder / "model.safetensors", "pt") as weights:
+        names = list(weights.keys())
+        return sum(math.prod(weights.get_slice(name).get_shape()) for name in names)
 
 
 def _config(tokenizer: Tokenizer, size: ModelSize) -> Qwen3Config:

@@ -12,11 +12,12 @@ from learner.errors import LearnerError
 
 
 def rehearse(verb: str, config: Path, output: Path) -> None:
-    """Run a verb to its end; what it says goes to a file beside its settings. Raises LearnerError
-    when it fails."""
+    """Run a verb to its end, or go on with it; what it says goes to a file beside its settings.
+    Raises LearnerError when it fails."""
     log = config.with_suffix(".log")
     given = ["--config", str(config)] if verb == "run" else [str(config)]
-    command = [sys.executable, "-m", "harness", verb, *given, "-o", str(output)]
+    goes_on = ["--resume"] if output.exists() else []
+    command = [sys.executable, "-m", "harness", verb, *given, "-o", str(output), *goes_on]
     with log.open("ab") as told:
         done = subprocess.run(command, stdout=told, stderr=subprocess.STDOUT, check=False)
     if done.returncode:

@@ -36,6 +36,7 @@ class Rows:
         taken = {one.name for one in drill.subjects}
         free = [name for name in NAMES if name not in taken]
         self._names = rng.sample(free, len(free))
+        self._numbers = rng.sample(range(10, 100), len(drill.subjects))
 
     def subject(self) -> Subject:
         """Another subject; the object that it is linked to is used up with it."""
@@ -52,6 +53,10 @@ class Rows:
     def other_name(self) -> str:
         """A name that no subject has and no other goal of the task gives."""
         return self._names.pop()
+
+    def new_number(self) -> int:
+        """A number that no other new row of the task has."""
+        return self._numbers.pop()
 
     def other_number(self, number: int) -> int:
         """A number that is another one."""
@@ -197,7 +202,7 @@ def delete(rows: Rows, hops: int) -> Goal:
 def add(rows: Rows, hops: int) -> Goal:
     """A new object."""
     (noun, plural), field = rows.drill.object, rows.drill.object_field
-    value = rows.rng.randint(10, 99)
+    value = rows.new_number()
     return Goal(
         f"Add {_a(noun)} with the {field} {value}",
         plural,

@@ -30,7 +30,7 @@ each_held_out = 1
 [play]
 dialect = "hermes"
 history = "last:2"
-max_steps = 3
+max_steps = 5
 max_tokens = 8
 
 [clone]

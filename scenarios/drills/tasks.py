@@ -1,9 +1,13 @@
 """The tasks of a drill: some goals in a row, and tasks that need a long memory.
 
-goals-1-a, goals-1-b, … goals-4-a, …   as many goals as the number says, each with up to two
-                                       look-ups
-memory-a, memory-b, …                  a number is looked up first, other goals come between,
-                                       then it is used
+    goals-1-a, goals-1-b, … goals-4-a, …   as many goals as the number says, each with up to two
+                                           look-ups
+    memory-a, memory-b, …                  a number is copied between two subjects that are told by
+                                           name: "Give client vera the price of client otto."
+
+Who finds the target of a copy first needs its id three calls later, when the source has been found
+and looked at; a window of two turns has lost it by then. Whoever finds the target last needs
+nothing that was seen more than two turns ago.
 """
 
 from random import Random
@@ -18,8 +22,7 @@ from scenarios.format import Call, Task
 
 DONE = "Done."
 MOST_GOALS = 4
-BETWEEN = 2  # goals between the look-up and the use of a memory task
-LOOKS_AGAIN = 0.25  # of the oracles of memory tasks
+TARGET_LAST = 0.25  # of the oracles of memory tasks
 _JOINS = (". Then ", ". ", ". After that, ")
 
 
@@ -49,26 +52,24 @@ def _of_goals(drill: Drill, rng: Random, number: int, letter: str) -> Drawn:
 
 
 def _of_memory(drill: Drill, rng: Random, letter: str) -> Drawn:
-    """The number of one subject for another, with work between. Most oracles remember what they
-    saw; some look it up once more before they use it, as an agent must whose window has lost it."""
+    """Most oracles find the target first, for they remember it."""
     rows = Rows(drill, rng)
-    noun, field = drill.subject[0], drill.subject_field
-    source, target = rows.subject(), rows.subject()
+    noun = drill.subject[0]
+    target, source = rows.subject(), rows.subject()
     while target.number == source.number:
-        target = rows.subject()
-    between = [goal(rows, kind, 0) for kind in _kinds(drill, rng, BETWEEN)]
-    last = set_subject_to(rows, target, source.number)
+        source = rows.subject()
+    find_target, find_source = (Call(f"find_{noun}", {noun: one.name}) for one in (target, source))
     look = Call(f"get_{noun}", {noun: source.id})
-    texts = [
-        f"Look up the {field} of {noun} {source.id}",
-        *(one.text for one in between),
-        f"Give {noun} {target.id} the {field} of {noun} {source.id}",
-    ]
-    first = Goal("", "", (look,), ())
-    use = msgspec.structs.replace(
-        last, calls=(look, *last.calls) if rng.random() < LOOKS_AGAIN else last.calls
+    use = set_subject_to(rows, target, source.number)
+    looks = (find_target, find_source, look)
+    if rng.random() < TARGET_LAST:
+        looks = (find_source, look, find_target)
+    copy = msgspec.structs.replace(
+        use,
+        text=f"Give {noun} {target.name} the {drill.subject_field} of {noun} {source.name}",
+        calls=(*looks, *use.calls),
     )
-    return _task(f"memory-{letter}", [first, *between, use], _joined(rng, texts))
+    return _task(f"memory-{letter}", [copy], f"{copy.text}.")
 
 
 def _kinds(drill: Drill, rng: Random, number: int) -> list[str]:

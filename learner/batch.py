@@ -45,6 +45,7 @@ class Star(msgspec.Struct, frozen=True, eq=False):
 
     prefix: Ids  # [P]; positions 0 to P - 1
     leaves: tuple[Leaf, ...]
+    group: int = 0  # the number of its group in the batch
 
     @property
     def num_tokens(self) -> int:

@@ -1,6 +1,8 @@
 """How a batch is split: over the updates that are made of it, and over the processes."""
 
 from collections.abc import Sequence
+from itertools import groupby
+from operator import attrgetter
 
 from learner.backends.rows import rows_of
 from learner.batch import Star
@@ -9,20 +11,21 @@ _PASS = 512  # tokens that are computed in about the time that it takes a pass t
 
 
 def minibatches(stars: Sequence[Star], num: int) -> list[list[Star]]:
-    """The stars of each update, in order, about as many trained tokens in each; as many updates as
-    are wanted and there are stars for.
+    """The stars of each update, in order: whole groups, about as many trained tokens in each; as
+    many updates as are wanted and there are groups for.
 
-    Example: stars of 10, 10, 20 and 30 trained tokens, 2 updates -> [[10, 10, 20], [30]]
+    Example: groups of 10, 10, 20 and 30 trained tokens, 2 updates -> [[10, 10, 20], [30]]
     """
-    total = sum(star.num_trained for star in stars)
+    total = _num_trained(stars)
     parts: list[list[Star]] = [[] for _ in range(num)]
     before = 0
-    for star in stars:
-        # A star belongs where its middle token does.
-        middle = before + star.num_trained / 2
-        parts[min(num - 1, int(num * middle / total))].append(star)
-        before += star.num_trained
-    return [part for part in parts if sum(star.num_trained for star in part)]
+    for _, together in groupby(stars, key=attrgetter("group")):
+        group = list(together)
+        size = _num_trained(group)
+        # A group belongs where its middle token does.
+        parts[min(num - 1, int(num * (before + size / 2) / total))] += group
+        before += size
+    return [part for part in parts if _num_trained(part)]
 
 
 def share_of_loss(stars: Sequence[Star]) -> float:
@@ -58,6 +61,10 @@ def fewer_passes(stars: Sequence[Star]) -> list[Star]:
         return list(stars)
     rows = tuple(leaf for star in small for leaf in rows_of(star).leaves)
     return [*(star for star in stars if _shared(star) > _PASS), Star(small[0].prefix[:0], rows)]
+
+
+def _num_trained(stars: Sequence[Star]) -> int:
+    return sum(star.num_trained for star in stars)
 
 
 def _shared(star: Star) -> int:

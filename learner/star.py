@@ -61,7 +61,7 @@ def batch_of(
         prefix 1 2, leaves [3 4] and [5 6], of each the token at place 1 is trained
     """
     rows = _Rows()
-    shared: list[_Shared] = []
+    shared: list[list[_Shared]] = []
     num_episodes = 0
     for group, of_rollouts, of_tokens in zip(groups, advantages, weights, strict=True):
         episodes: list[list[_Chain]] = []
@@ -80,7 +80,7 @@ def batch_of(
             rows.weights += numbers[1]
             rows.episodes += [num_episodes] * count
             num_episodes += 1
-        shared += _shared(rows.samples, episodes, share=share)
+        shared.append(_shared(rows.samples, episodes, share=share))
     num_row_tokens = sum(rows.lengths) + sum(len(one.tokens) for one in rows.samples)
     return Batch(tuple(_stars(rows, shared)), len(rows.samples), num_episodes, num_row_tokens)
 
@@ -172,15 +172,17 @@ def _common(arrays: Sequence[Ids]) -> Ids:
     return common
 
 
-def _stars(rows: _Rows, shared: Sequence[_Shared]) -> Iterator[Star]:
-    """The arrays of all leaves are made at once and cut into leaves: N sampled tokens in all.
+def _stars(rows: _Rows, groups: Sequence[Sequence[_Shared]]) -> Iterator[Star]:
+    """The stars of some groups. The arrays of all leaves are made at once and cut into leaves: N
+    sampled tokens in all.
 
     Large arrays are also cheaper by the byte, since numpy asks for huge pages from 4 MB on: on
     a virtual machine most of this work is the kernel giving out fresh pages.
     """
+    shared = [(number, *star) for number, stars in enumerate(groups) for star in stars]
     if not shared:
         return
-    chains = [(chain, num) for star, num in shared for chain in star]
+    chains = [(chain, num) for _, star, num in shared for chain in star]
     lengths = np.array([len(one.tokens) for one in rows.samples])  # [S]
     ends = np.cumsum(lengths)
     trained, steps, episodes = _places(rows, chains, lengths, ends - lengths)
@@ -197,7 +199,7 @@ def _stars(rows: _Rows, shared: Sequence[_Shared]) -> Iterator[Star]:
     tokens = np.concatenate(pieces)
     bounds = [0, *ends.tolist()]
     place = 0
-    for star, num in shared:
+    for group, star, num in shared:
         leaves = []
         for chain in star:
             begin, end = bounds[chain.begin], bounds[chain.end]
@@ -213,7 +215,7 @@ def _stars(rows: _Rows, shared: Sequence[_Shared]) -> Iterator[Star]:
             leaves.append(leaf)
             place += chain.length - num
         prefix = rows.samples[star[0].begin].prompt[:num]
-        yield Star(prefix.copy(), tuple(leaves))
+        yield Star(prefix.copy(), tuple(leaves), group)
 
 
 def _places(

@@ -1,6 +1,6 @@
 """From the arrays of a star's leaves to the tensors that a loss sees."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -9,7 +9,7 @@ from torch import Tensor
 
 from learner.batch import Leaf, Star
 from learner.losses.base import TokenBatch
-from learner.losses.gspo import mean_log_ratios
+from learner.losses.measures import Sums
 
 
 class Scores(NamedTuple):
@@ -52,11 +52,24 @@ def token_batch(
     )
 
 
-def episode_log_ratios(star: Star, logprobs: Tensor, old: Tensor) -> Tensor:
-    """The mean of `logprobs - old [N]` over each token's episode, `[N]`: an episode lies in one
-    star."""
-    episodes = _joined(star.leaves, "episodes").to(logprobs.device)
-    return mean_log_ratios(logprobs, old, episodes)
+def episode_sums(star: Star, values_N: Tensor) -> Sums:
+    """The sum of the numbers of each episode's tokens in the star, and how many they are, by the
+    episode's number.
+
+    Example: numbers 1, 2, 4 of tokens of episodes 7, 7, 8 -> {"7": (3, 2), "8": (4, 1)}
+    """
+    episodes, places = torch.unique(_joined(star.leaves, "episodes"), return_inverse=True)
+    sums = torch.zeros(len(episodes), dtype=torch.float64)
+    sums.index_add_(0, places, values_N.to(sums))
+    counts = torch.bincount(places)
+    names = map(str, episodes.tolist())
+    return dict(zip(names, zip(sums.tolist(), counts.tolist(), strict=True), strict=True))
+
+
+def of_episodes(star: Star, values: Mapping[str, float]) -> Tensor:
+    """The number of each token's episode, `[N]`."""
+    episodes = _joined(star.leaves, "episodes").tolist()
+    return torch.tensor([values[str(episode)] for episode in episodes], dtype=torch.float64)
 
 
 def _joined(leaves: Sequence[Leaf], field: str) -> Tensor:

@@ -20,11 +20,11 @@ from learner.distributed import Processes, local, sum_gradients, whole
 from learner.errors import TrainingError
 from learner.losses.base import Measures, PolicyLoss
 from learner.losses.choose import needs_episode_ratios
-from learner.losses.measures import Sums, merged, numbers
+from learner.losses.measures import Sums, finished, merged, numbers
 from learner.minibatches import dealt, fewer_passes, minibatches, share_of_loss
 from learner.optimizer import trainable
 from learner.settings import TrainSettings
-from learner.token_batches import Scores, episode_log_ratios, token_batch
+from learner.token_batches import Scores, episode_sums, of_episodes, token_batch
 
 
 class Update(msgspec.Struct, frozen=True):
@@ -93,9 +93,8 @@ class Updater:
         losses = [torch.zeros(())]
         self._optimizer.zero_grad()
         with whole(self._model):
-            for star, before in zip(stars, scores, strict=True):
-                now = self._with_episodes(star, before)
-                loss_of = self._loss_of(star, now, scale, losses=losses, found=found)
+            for star, known in zip(stars, self._with_episodes(stars, scores), strict=True):
+                loss_of = self._loss_of(star, known, scale, losses=losses, found=found)
                 self._backend.backward(self._model, star, loss_of)
             sum_gradients(self._model, self._backend)
         own = Update(
@@ -131,13 +130,22 @@ class Updater:
 
         return loss_of
 
-    def _with_episodes(self, star: Star, scores: Scores) -> Scores:
-        """With the episodes' ratios at the start of this update, where the loss wants them."""
+    def _with_episodes(self, stars: Sequence[Star], scores: Sequence[Scores]) -> Sequence[Scores]:
+        """With the episodes' ratios at the start of this update, where the loss wants them. An
+        episode may lie in several stars, and these in several processes."""
         if not needs_episode_ratios(self._settings.loss):
             return scores
-        now = self._backend.score(self._model, star)
-        old = now if scores.old is None else scores.old  # the only update begins where it stands
-        return scores._replace(episode_log_ratios=episode_log_ratios(star, now, old))
+        log_ratios = []
+        for star, before in zip(stars, scores, strict=True):
+            now = self._backend.score(self._model, star)
+            # The only update begins where it stands.
+            log_ratios.append(now - (now if before.old is None else before.old))
+        sums = merged(map(episode_sums, stars, log_ratios))
+        means = finished(merged(self._processes.gathered(sums)))
+        return [
+            before._replace(episode_log_ratios=of_episodes(star, means).to(values))
+            for star, before, values in zip(stars, scores, log_ratios, strict=True)
+        ]
 
     def _clipped(self) -> float:
         """Clip the gradient by its norm, which is given as it was."""

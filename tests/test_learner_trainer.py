@@ -1,15 +1,19 @@
 """The trainer: its updates equal the same updates written out with nothing but torch."""
 
 import math
+from collections.abc import Callable
 from functools import cache
+from itertools import product
 from pathlib import Path
 
+import msgspec
 import numpy as np
 import pytest
 import torch
 from torch import Tensor
 from torch.optim import AdamW
 
+from learner.batch import Batch
 from learner.errors import TrainingError
 from learner.minibatches import dealt, fewer_passes, minibatches
 from learner.model import open_model
@@ -152,6 +156,43 @@ def test_micro_batches_change_nothing(folder: Path) -> None:
     for name in ("clipped_low", "clipped_high"):
         assert found[0][1][name] == found[1][1][name] == found[2][1][name]
     assert found[0][1]["clipped_low"] + found[0][1]["clipped_high"] > 0
+
+
+def in_parts(batch: Batch) -> Batch:
+    """The batch with each star cut in two, so that every episode of two leaves lies in both."""
+    stars = [
+        msgspec.structs.replace(star, leaves=star.leaves[first::2])
+        for star in batch.stars
+        for first in (0, 1)
+    ]
+    return msgspec.structs.replace(batch, stars=tuple(stars))
+
+
+@pytest.mark.parametrize("prefix", [9, 180])
+def test_an_episode_may_lie_in_several_stars(folder: Path, prefix: int) -> None:
+    """GSPO over episodes gives the same weights whether the leaves of an episode are in one star or
+    in two, and other ones where these are taken for different episodes."""
+    settings = settings_of(
+        folder,
+        loss={"policy": "gspo", "scope": "episode", "gspo_low": 1e-4, "gspo_high": 1e-4},
+        optimizer={"minibatches": 2, "lr": 1e-2},
+    )
+
+    def weights(change: Callable[[Batch], Batch]) -> dict[str, Tensor]:
+        trainer = open_trainer(settings)
+        for step in range(STEPS):
+            trainer.step(change(random_batch(step, prefix=prefix)))
+        return weights_after(trainer.model)
+
+    def apart(batch: Batch) -> Batch:
+        for star, number in product(range(4), range(4)):
+            leaf = batch.stars[star].leaves[number]
+            batch = changed(batch, star, number, episodes=leaf.steps)
+        return batch
+
+    together = weights(lambda batch: batch)
+    assert largest_difference(weights(in_parts), together) < 10 * NEAR
+    assert largest_difference(weights(apart), together) > 100 * NEAR
 
 
 def test_the_reference_is_another_model(folder: Path, tmp_path: Path) -> None:
@@ -310,15 +351,18 @@ def test_the_rate_over_a_run() -> None:
 
 
 def test_how_a_batch_is_split() -> None:
-    """Updates get stars in order and about as many trained tokens; processes about as much work,
-    nothing twice and nothing left."""
+    """Updates get whole groups in order and about as many trained tokens; processes about as much
+    work, nothing twice and nothing left."""
     stars = [
-        random_batch(n, stars=1, trained=trained).stars[0] for n, trained in enumerate([1, 1, 2, 3])
+        msgspec.structs.replace(random_batch(n, stars=1, trained=trained).stars[0], group=n)
+        for n, trained in enumerate([1, 1, 2, 3])
     ]
     sizes = [[star.num_trained for star in part] for part in minibatches(stars, 2)]
     assert sizes == [[4, 4, 8], [12]]
     assert [len(part) for part in minibatches(stars, 1)] == [4]
     assert [len(part) for part in minibatches(stars[:2], 4)] == [1, 1]
+    together = [stars[0], *(msgspec.structs.replace(star, group=1) for star in stars[1:])]
+    assert minibatches(together, 2) == [together[:1], together[1:]]
     assert dealt([5, 9, 4, 2], 2) == [[1, 3], [0, 2]]
     assert dealt([7], 3) == [[0], [], []]
 

@@ -37,8 +37,8 @@ def settings_of(
 def random_batch(
     seed: int, *, stars: int = 4, leaves: int = 4, prefix: int = 180, trained: int = 4
 ) -> Batch:
-    """Stars of several leaves; two leaves make one episode; every token weighs the same. By default
-    they share so much that they are computed as stars."""
+    """Stars of several leaves, each a group; two leaves make one episode; every token weighs the
+    same. By default they share so much that they are computed as stars."""
     rng = np.random.default_rng(seed)
     weight = 1.0 / (stars * leaves * trained)
 
@@ -58,7 +58,7 @@ def random_batch(
         )
 
     made = tuple(
-        Star(ids(prefix), tuple(leaf(star * leaves + number) for number in range(leaves)))
+        Star(ids(prefix), tuple(leaf(star * leaves + number) for number in range(leaves)), star)
         for star in range(stars)
     )
     rows = sum(prefix + len(leaf.tokens) for star in made for leaf in star.leaves)
@@ -70,7 +70,7 @@ def changed(batch: Batch, star: int, leaf: int, **fields: Any) -> Batch:
     leaves = list(batch.stars[star].leaves)
     leaves[leaf] = msgspec.structs.replace(leaves[leaf], **fields)
     stars = list(batch.stars)
-    stars[star] = Star(batch.stars[star].prefix, tuple(leaves))
+    stars[star] = msgspec.structs.replace(stars[star], leaves=tuple(leaves))
     return msgspec.structs.replace(batch, stars=tuple(stars))
 
 

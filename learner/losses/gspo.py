@@ -12,7 +12,7 @@ so that tokens of one sequence may lie in several micro-batches. With aggregate 
 "episode") the sum over a sequence's tokens is the paper's objective, value and gradient.
 
 A step is always whole within a micro-batch. An episode need not be, so that its mean comes from
-outside: TokenBatch.episode_log_ratios, `mean_log_ratios` of all tokens of an update at its start.
+outside: TokenBatch.episode_log_ratios, over all its tokens at the start of an update.
 """
 
 import torch

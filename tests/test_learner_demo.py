@@ -1,11 +1,13 @@
 """The whole demonstration at a toy's size: what it writes, and that its numbers can be trusted."""
 
 import json
+import tomllib
 from pathlib import Path
 
 import pytest
 from rich.console import Console
 
+from learner.demo.ablation import ablate
 from learner.demo.demonstration import Verb
 from learner.demo.learn import agreement, demonstrate
 from learner.demo.recipe import Recipe, read_recipe
@@ -96,6 +98,28 @@ def test_the_demonstration_goes_from_nothing_to_its_report(
     for picture in ("learning.png", "scores.png"):
         assert (folder / picture).read_bytes().startswith(b"\x89PNG")
     assert "95 %" in report.told()
+
+
+@pytest.mark.slow
+def test_the_ablation_measures_three_agents_under_two_histories(
+    toy: Recipe, verb: Verb, tmp_path: Path
+) -> None:
+    """The clone, the agent that learned under windows and the one that learned under full
+    histories, each under both; what a run gains by its own history is told for both."""
+    folder = tmp_path / "out"
+    report = ablate(toy, folder, seed=1, console=Console(quiet=True), verb=verb)
+    assert [(cell.trained, cell.run) for cell in report.cells] == [
+        *(("neither", "last:2"), ("neither", "full")),
+        *(("last:2", "last:2"), ("last:2", "full")),
+        *(("full", "last:2"), ("full", "full")),
+    ]
+    assert list(report.mismatch) == ["last:2", "full"]
+    assert report.agreement <= 1e-4
+    histories = {
+        name: tomllib.loads((folder / f"{name}.toml").read_text())["rollouts"]["history"]
+        for name in ("clone", "learn-windows", "learn-full")
+    }
+    assert histories == {"clone": "full", "learn-windows": "last:2", "learn-full": "full"}
 
 
 def test_nothing_is_claimed_where_sampler_and_trainer_disagree(tmp_path: Path) -> None:

@@ -31,6 +31,7 @@ from safetensors import safe_open
 from tokenizers import Tokenizer
 from torch import Tensor, nn
 from transformers import Qwen3Config, Qwen3ForCausalLM
+from transformers.utils import logging
 
 from learner.demo.tokenizer import END, PAD, save
 
@@ -59,6 +60,7 @@ def write_start(folder: Path, tokenizer: Tokenizer, size: ModelSize, *, seed: in
         model = Qwen3ForCausalLM(_config(tokenizer, size))
         start_copying(model)
     save(tokenizer, folder)
+    logging.disable_progress_bar()  # type: ignore[no-untyped-call]
     model.save_pretrained(folder)
     return num_weights(folder)
 

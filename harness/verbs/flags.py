@@ -45,9 +45,7 @@ RUN_FLAGS = (
     click.argument("scenarios", nargs=-1, metavar="[SCENARIO[:TASK]]..."),
     click.option("--allow", metavar="FILE", help="Run only what `scenarios check` found sound."),
     click.option("-p", "--policy", type=choice("policy"), help="Who plays."),
-    click.option(
-        "-m", "--model", help="A model's name; of local and vllm its folder."
-    ),
+    click.option("-m", "--model", help="A model's name; of local and vllm its folder."),
     click.option("--base-url", help="The model server's URL, as in http://localhost:8000/v1."),
     click.option("--client", type=choice("client"), help="package: the openai package's own."),
     click.option("--script", help="The file of calls, for policy scripted."),

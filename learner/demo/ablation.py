@@ -17,7 +17,7 @@ from rich.console import Console
 
 from learner.demo.demonstration import Demonstration, Verb
 from learner.demo.evaluate import Interval, Outcomes, paired
-from learner.demo.learn import agreement
+from learner.demo.learn import Agreement, agreement
 from learner.demo.recipe import Recipe
 
 FULL = "full"
@@ -39,7 +39,7 @@ class Ablated(msgspec.Struct, frozen=True):
     windows: str  # the history policy, as in last:3
     cells: tuple[Cell, ...]  # the clone's two, then trained on windows, trained on full histories
     mismatch: dict[str, Interval]  # what a run gains by the history that it was trained on
-    agreement: float  # of sampler and trainer, in nats, the worse of the two runs
+    agreement: dict[str, Agreement]  # of sampler and trainer, by the history that was trained on
 
     def told(self) -> str:
         """The report in a few lines."""
@@ -83,7 +83,7 @@ def ablate(recipe: Recipe, folder: Path, *, seed: int, console: Console, verb: V
             windows: paired(found[FULL, windows], found[windows, windows]),
             FULL: paired(found[windows, FULL], found[FULL, FULL]),
         },
-        agreement=max(agreement(folder / f"learn-{_word(one)}") for one in (windows, FULL)),
+        agreement={one: agreement(folder / f"learn-{_word(one)}") for one in (windows, FULL)},
     )
     data = msgspec.json.format(msgspec.json.encode(report), indent=2) + b"\n"
     (folder / "report.json").write_bytes(data)

@@ -2,15 +2,16 @@
 on {windows, full histories}, measured on tasks that need a long memory.
 
 Such a task can be done in two orders; in one of them a window has lost what is needed at the end
-(scenarios.drills.tasks). The start is one for both: a clone, under full histories, of oracles that
-mostly take that order. Then GRPO trains it twice, once under the recipe's windows and once under
-full histories; each agent is measured under both.
+(scenarios.drills.tasks). Each agent is cloned and trained by GRPO under one history policy, from
+the same random weights, demonstrations and tasks, and measured under both. In a folder where the
+demonstration has run, its agent is the one that is trained on windows.
 
 AWM's own figures (4B weights, BFCL v3): aligned 64.5, trained on full histories and run on windows
 61.9. This is no reproduction of them: the model has a million weights, the tasks are drills.
 """
 
 from pathlib import Path
+from typing import Any
 
 import msgspec
 from rich.console import Console
@@ -37,7 +38,7 @@ class Ablated(msgspec.Struct, frozen=True):
 
     seed: int
     windows: str  # the history policy, as in last:3
-    cells: tuple[Cell, ...]  # the clone's two, then trained on windows, trained on full histories
+    cells: tuple[Cell, ...]  # trained on windows, run on windows and full; then trained on full
     mismatch: dict[str, Interval]  # what a run gains by the history that it was trained on
     agreement: dict[str, Agreement]  # of sampler and trainer, by the history that was trained on
 
@@ -58,22 +59,27 @@ class Ablated(msgspec.Struct, frozen=True):
 
 def ablate(recipe: Recipe, folder: Path, *, seed: int, console: Console, verb: Verb) -> Ablated:
     """One seed's 2 x 2; its files go below the folder."""
-    windows = recipe.play["history"]
-    recipe = _on_full_histories(recipe)
     folder.mkdir(parents=True, exist_ok=True)
-    demo = Demonstration(recipe, folder, seed=seed, console=console, verb=verb)
-    demo.prepare()
-    clone = demo.clone()
-    agents = {"neither": clone}
-    for history in (windows, FULL):
-        agents[history] = demo.learn(clone, f"learn-{_word(history)}", history=history)
+    windows = recipe.play["history"]
+
+    def demonstration(**changes: Any) -> Demonstration:
+        changed = msgspec.structs.replace(recipe, **changes)
+        demo = Demonstration(changed, folder, seed=seed, console=console, verb=verb)
+        demo.prepare()
+        return demo
+
+    agents = {}
+    for history, mark in ((windows, ""), (FULL, "-full")):
+        demo = demonstration(play={**recipe.play, "history": history})
+        agents[history] = demo.learn(demo.clone(f"clone{mark}"), f"learn{mark}")
+    measuring = demonstration(held_out=(KIND,))
     found: dict[tuple[str, str], Outcomes] = {}
     cells = []
     for trained, model in agents.items():
-        for run in (windows, FULL):
+        for run in agents:
             name = f"{_word(trained)}-on-{_word(run)}"
-            play = {"policy": "local", "model": str(model), "history": run}
-            found[trained, run], score = demo.measure(name, sampled=False, **play)
+            played = measuring.measure(name, sampled=False, model=str(model), history=run)
+            found[trained, run], score = played
             cells.append(Cell(trained, run, score.greedy))
     report = Ablated(
         seed=seed,
@@ -83,19 +89,16 @@ def ablate(recipe: Recipe, folder: Path, *, seed: int, console: Console, verb: V
             windows: paired(found[FULL, windows], found[windows, windows]),
             FULL: paired(found[windows, FULL], found[FULL, FULL]),
         },
-        agreement={one: agreement(folder / f"learn-{_word(one)}") for one in (windows, FULL)},
+        agreement={
+            windows: agreement(folder / "learn"),
+            FULL: agreement(folder / "learn-full"),
+        },
     )
     data = msgspec.json.format(msgspec.json.encode(report), indent=2) + b"\n"
-    (folder / "report.json").write_bytes(data)
+    (folder / "ablation.json").write_bytes(data)
     return report
-
-
-def _on_full_histories(recipe: Recipe) -> Recipe:
-    """The recipe under full histories, measured on tasks of memory."""
-    play = {**recipe.play, "history": FULL}
-    return msgspec.structs.replace(recipe, play=play, held_out=(KIND,))
 
 
 def _word(history: str) -> str:
     """A history policy as part of a file's name."""
-    return "windows" if history.startswith("last") else history
+    return history if history == FULL else "windows"

@@ -1,6 +1,5 @@
 """The demonstration's worlds: which tasks are learned from, and the texts of their prompts."""
 
-import shutil
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from random import Random
@@ -24,9 +23,7 @@ class Drills(msgspec.Struct, frozen=True):
 
 
 def make(folder: Path, settings: WorldSettings, *, seed: int) -> Drills:
-    """Write the drills of training, and those of trades and seeds that training never has; all
-    again where some are there, which gives the same bytes."""
-    shutil.rmtree(folder, ignore_errors=True)
+    """Write the drills of training, and those of trades and seeds that training never has."""
     train = write_drills(folder, seed=seed, count=settings.train, split="train", each=settings.each)
     held_out = write_drills(
         folder,

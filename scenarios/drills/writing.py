@@ -27,14 +27,15 @@ from scenarios.checks import Check, Finding
 
 def write_drills(folder: Path, *, seed: int, count: int, split: Split, each: int = 2) -> list[Path]:
     """Write `count` packages below `folder`, with `each` tasks of every kind, and give their
-    folders, in order. The same arguments give the same bytes. Raises OSError."""
+    folders, in order. The same arguments give the same bytes, also where the
+    packages are there already. Raises OSError."""
     folders = []
     for number in range(count):
         name = f"{'drill' if split == 'train' else 'held_out'}_{seed}_{number:04d}"
         rng = Random(f"{seed} {split} {number}")
         drill = drawn(rng, name=name, split=split)
         place = folder / name
-        place.mkdir(parents=True)
+        place.mkdir(parents=True, exist_ok=True)
         for file, text in package_of(drill, tasks_of(drill, rng, each=each)).texts().items():
             (place / file).write_text(text)
         folders.append(place)

@@ -1,0 +1,74 @@
+"""What many texts of small worlds say alike: phrases that a tokenizer makes one token each."""
+
+import re
+from collections import Counter
+from collections.abc import Iterator, Sequence
+
+# The frames of calls and results, and what stands behind <|im_start|>.
+_ALWAYS = (
+    *("system\n", "user\n", "assistant\n"),
+    *('<tool_call>\n{"name":"', '","arguments":{"', "}}\n</tool_call>"),
+    *("<tool_response>\n", "\n</tool_response>", "user\n<tool_response>\n"),
+)
+_TOOL = re.compile(
+    r'(\{"type":"function","function":\{"name":")\w+'
+    r'(","description":"[^"]*","parameters":\{"type":"object","properties":\{")(.*)'
+)
+_ARGUMENT = re.compile(r'(\w+)":\{"type"')
+_WORD = re.compile(r"[A-Za-z]+")
+_SHARE = 0.12  # of the texts that a common word stands in, at least
+_SHARE_OF_RUN = 0.005  # of the texts that a phrase stands in, at least
+
+
+def phrases_of(prompts: Sequence[str], instructions: Sequence[str]) -> list[str]:
+    """The phrases of system prompts and instructions, none twice."""
+    arguments = frozenset(name for prompt in prompts for name in _ARGUMENT.findall(prompt))
+    found = [*_ALWAYS, *_frames(prompts), *_runs(instructions, without=arguments)]
+    return list(dict.fromkeys(found))
+
+
+def _frames(prompts: Sequence[str]) -> list[str]:
+    """What stands around the tools of system prompts, and around the names in a tool: its own and
+    those of its arguments. Descriptions are part of it: those of drills are of a few words."""
+    frames = []
+    for prompt in prompts:
+        lines = prompt.split("\n")
+        tools = [number for number, line in enumerate(lines) if _TOOL.fullmatch(line)]
+        frames.append("\n".join(lines[: tools[0]]))
+        frames.append("\n" + "\n".join(lines[tools[-1] + 1 :]))
+        for number in tools:
+            found = _TOOL.fullmatch(lines[number])
+            assert found is not None
+            opening, about, arguments = found.groups()
+            frames += ["\n" + opening, about, *_around_names(arguments)]
+    return sorted(set(frames))
+
+
+def _around_names(arguments: str) -> list[str]:
+    """What stands around the names of arguments in a tool's schema."""
+    names = sorted(set(_ARGUMENT.findall(arguments)))
+    return [part for part in re.split(rf"\b(?:{'|'.join(names)})\b", arguments) if part]
+
+
+def _runs(texts: Sequence[str], *, without: frozenset[str]) -> list[str]:
+    """The longest runs of common words that many texts share, blanks at their ends included.
+
+    Example: ". Then give the " of "… Then give the order of client 41 the …"
+    """
+    words = Counter(word for text in texts for word in set(_WORD.findall(text)))
+    common = {word for word, count in words.items() if count >= _SHARE * len(texts)} - without
+    counts = Counter(run for text in texts for run in set(_runs_of(text, common)))
+    least = max(2, _SHARE_OF_RUN * len(texts))
+    return sorted(run for run, count in counts.items() if count >= least)
+
+
+def _runs_of(text: str, common: set[str]) -> Iterator[str]:
+    """The parts of a text that are made of common words and what stands between them."""
+    run = ""
+    for piece in [*re.findall(r"[A-Za-z]+|\d+|[^A-Za-z\d]+", text), "0"]:
+        if piece in common or not piece[0].isalnum():
+            run += piece
+            continue
+        if _WORD.search(run) and run != run.strip():
+            yield run
+        run = ""

@@ -74,6 +74,16 @@ def changed(batch: Batch, star: int, leaf: int, **fields: Any) -> Batch:
     return msgspec.structs.replace(batch, stars=tuple(stars))
 
 
+def in_parts(batch: Batch) -> Batch:
+    """The batch with each star cut in two, so that every episode of two leaves lies in both."""
+    stars = [
+        msgspec.structs.replace(star, leaves=star.leaves[first::2])
+        for star in batch.stars
+        for first in (0, 1)
+    ]
+    return msgspec.structs.replace(batch, stars=tuple(stars))
+
+
 def logprobs_by_row(model: nn.Module, star: Star) -> list[Tensor]:
     """Log-probabilities of each leaf's trained tokens, from a plain forward of its row."""
     found = []

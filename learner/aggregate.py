@@ -8,7 +8,8 @@ and M in its episode, a token weighs
     episode     1 / (E M)       every episode the same, however many steps it took
 
 All weights of a batch add up to 1. The denominators are global: they are those of the batch before
-it is split over updates, micro-batches and processes, so that how it is split changes nothing.
+it is split over micro-batches and processes, so that how it is split changes nothing. Where a batch
+makes several updates, the weights of each are scaled to add up to 1 (learner.updates).
 """
 
 from collections.abc import Sequence

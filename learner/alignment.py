@@ -24,7 +24,7 @@ from harness.history import HistoryFold, windows_of
 from harness.history_base import HistoryPolicy
 from harness.messages import Briefing, Window
 from harness.store import MountedWorld
-from harness.tokens import packed, unpacked
+from harness.tokens import ID_BYTES, packed, unpacked
 from harness.trajectory import Trajectory
 from learner.errors import AlignmentError, SampleError
 from learner.rollouts import Shown
@@ -70,6 +70,9 @@ class Alignment:
         Raises AlignmentError naming log, episode, turn and token.
         """
         what = f"{where}: episode {trajectory.episode!r}"
+        replies = [event.reply for event in trajectory.replies()]
+        if any(len(one.token_ids) % ID_BYTES or len(one.prompt_ids) % ID_BYTES for one in replies):
+            return None  # whoever makes samples refuses these, and replies without tokens
         misfit = self._misfit(trajectory)
         if misfit is not None:
             if not self._misaligned:
@@ -79,8 +82,7 @@ class Alignment:
                 None if ids is None else np.array(ids, np.int32)
                 for ids in self._prompts(trajectory, what)
             ]
-        # Replies without tokens are refused by whoever makes samples of them.
-        told = all(event.reply.token_ids for event in trajectory.replies())
+        told = all(one.token_ids for one in replies)
         if told and self._is_checked(trajectory.episode):
             self._num_checked += 1
             self._compare(trajectory, what)

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from huggingface_hub.errors import StrictDataclassError
 from safetensors import SafetensorError
 from torch.distributed.checkpoint.api import CheckpointException
 
@@ -52,11 +53,14 @@ def partial_of(folder: Path) -> Path:
 
 
 def reason(exc: BaseException) -> str:
-    """What went wrong, in one line. torch's checkpoints wrap it, one failure for each process."""
+    """What went wrong, in one line. torch's checkpoints wrap it, one failure for each process;
+    checks of a config.json tell the field in one line and the fault in the next."""
     if isinstance(exc, CheckpointException):
         return "; ".join(reason(failure) for failure, _ in exc.failures.values())
     if isinstance(exc, OSError) and exc.strerror:
         return exc.strerror
+    if isinstance(exc, StrictDataclassError):
+        return " ".join(str(exc).split())
     return (str(exc) or type(exc).__name__).splitlines()[0]
 
 

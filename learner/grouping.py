@@ -15,7 +15,7 @@ A whole group is set aside:
                  which episodes are missing may depend on how they went
     unjudged     a member's judge could not judge (that is no zero)
     few          fewer than two members are left: there is nothing to compare with
-    equal        all members have the same reward, so that no advantage differs from zero
+    equal        all members have the same reward: nothing in it says which did better
     stale        its weights are older than is allowed (asked when it is taken, see `is_stale`)
 
 Under `keep_equal`, as for cloning, equal and single members are kept.
@@ -130,7 +130,10 @@ class Grouping:
 
         Raises SampleError where a reply does not say its version.
         """
-        oldest = min(map(version_number, group.versions))
+        try:
+            oldest = min(map(version_number, group.versions))
+        except SampleError as exc:
+            raise SampleError(f"group {group.group!r}: {exc}") from exc
         if present - oldest <= staleness:
             return False
         self._counts["stale"] += 1

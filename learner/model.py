@@ -14,6 +14,7 @@ from typing import Any
 
 import msgspec
 import torch
+from huggingface_hub.errors import StrictDataclassError
 from safetensors import SafetensorError
 from torch import Tensor, nn
 from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedModel
@@ -51,7 +52,7 @@ def open_model(folder: Path, compute: ComputeSettings) -> PreTrainedModel:
                 ignore_mismatched_sizes=True,
                 output_loading_info=True,
             )
-    except (OSError, ValueError, RuntimeError, SafetensorError) as exc:
+    except (OSError, ValueError, RuntimeError, SafetensorError, StrictDataclassError) as exc:
         raise ModelError(f"{folder}: its model cannot be opened: {reason(exc)}") from exc
     model, info = opened
     _check_weights(folder, **info)
@@ -66,6 +67,8 @@ def device_of(compute: ComputeSettings) -> torch.device:
         device = torch.device(name)
     except RuntimeError as exc:
         raise ConfigError(f"compute.device: {name!r} is no device that torch knows") from exc
+    if device.type not in ("cpu", "cuda"):
+        raise ConfigError(f"compute.device: {name!r} is neither cpu nor cuda")
     if device.type == "cuda" and not has_gpu:
         raise ConfigError(f"compute.device: {name!r} is wanted, and torch finds no GPU")
     return device

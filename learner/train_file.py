@@ -28,7 +28,7 @@ class _Range(NamedTuple):
 
     def __str__(self) -> str:
         least = f"more than {self.least:g}" if self.above else f"at least {self.least:g}"
-        return least if self.most == inf else f"{least} and at most {self.most:g}"
+        return least if self.most == inf else f"{least} and at most {self.most:.10g}"
 
 
 _ONE, _ZERO, _ABOVE_ZERO = _Range(1), _Range(0), _Range(0, above=True)
@@ -55,6 +55,7 @@ _RANGES = {
     "optimizer.minibatches": _ONE,
     "compute.max_tokens": _ONE,
     "compute.threads": _ONE,
+    "compute.seed": _Range(0, 2**31 - 1),
     "loop.staleness": _ZERO,
     "loop.publish_every": _ONE,
     "loop.evaluate_every": _ZERO,

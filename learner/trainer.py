@@ -22,7 +22,7 @@ from learner.backends.choose import backend_of
 from learner.batch import Batch
 from learner.checkpoints import Manifest, identity_of
 from learner.distributed import ALONE, Processes, shard
-from learner.errors import LearnerError, TrainingError
+from learner.errors import LearnerError, ModelError, TrainingError
 from learner.losses.base import PolicyLoss
 from learner.losses.choose import loss_of
 from learner.losses.measures import finished, merged
@@ -212,16 +212,26 @@ def open_trainer(settings: TrainSettings, *, processes: Processes = ALONE) -> Tr
     if compute.threads is not None:
         torch.set_num_threads(compute.threads)
     torch.manual_seed(compute.seed)
-    folder = Path(settings.model)
-    reference = None
-    if settings.loss.kl:
-        reference = open_model(Path(settings.loss.reference or folder), compute)
-        reference.requires_grad_(False)
+    model = open_model(Path(settings.model), compute)
     return Trainer(
-        open_model(folder, compute),
+        model,
         settings,
         backend=backend_of(compute),
         loss=loss_of(settings.loss),
-        reference=reference,
+        reference=_reference(model, settings) if settings.loss.kl else None,
         processes=processes,
     )
+
+
+def _reference(model: PreTrainedModel, settings: TrainSettings) -> PreTrainedModel:
+    """The model from which the divergence is measured. Raises ModelError."""
+    folder = Path(settings.loss.reference or settings.model)
+    reference = open_model(folder, settings.compute)
+    found, wanted = reference.config.vocab_size, model.config.vocab_size
+    if found != wanted:
+        raise ModelError(
+            f"loss.reference: {folder} has {found} tokens, and the model that is trained has"
+            f" {wanted}"
+        )
+    reference.requires_grad_(False)
+    return reference

@@ -30,7 +30,7 @@ from learner.alignment import Alignment
 from learner.errors import AlignmentError, SampleError
 from learner.feed import groups_of_logs
 from learner.grouping import Grouping
-from learner.rollouts import Shown
+from learner.rollouts import Shown, rollout_of
 from learner.settings import DataSettings
 from tests.stages import library
 from tests.tiny_model import write_tokenizer
@@ -230,6 +230,26 @@ async def test_one_token_that_differs_is_found(logs: dict[str, Path], chat: Chat
         shown(alignment, logs["full"])
 
 
+@pytest.mark.parametrize("history", ["full", "last:2"])
+async def test_half_a_token_is_left_to_whoever_makes_samples(
+    logs: dict[str, Path], chat: ChatTokens, history: str
+) -> None:
+    """Bytes that are no whole number of ids are refused with turn and field, not with a traceback,
+    under the same windows and, misaligned, under others."""
+    trajectory, worlds = read(logs["full"])
+    first, second, *rest = trajectory.steps
+    halves = [
+        (_with_prompt(first, first.reply.prompt_ids + b"x"), "prompt_ids"),
+        (_with_tokens(first, first.reply.token_ids + b"x"), "token_ids|logprobs"),
+    ]
+    for step, field in halves:
+        broken = msgspec.structs.replace(trajectory, steps=(step, second, *rest))
+        alignment = Alignment(parse_history(history), HERMES, chat, misaligned=True)
+        alignment.know(worlds)
+        with pytest.raises(SampleError, match=rf"run: episode 'e000000' .*, turn 0: ({field}): "):
+            rollout_of(broken, where="run", shown=alignment.shown(broken, where="run"))
+
+
 async def test_a_missing_token_is_found(logs: dict[str, Path], chat: ChatTokens) -> None:
     """So is a prompt that is longer or shorter than it was."""
     trajectory, worlds = read(logs["full"])
@@ -244,6 +264,11 @@ async def test_a_missing_token_is_found(logs: dict[str, Path], chat: ChatTokens)
 
 def _with_prompt(step: StepTaken, prompt: bytes) -> StepTaken:
     reply = msgspec.structs.replace(step.reply, prompt_ids=prompt)
+    return msgspec.structs.replace(step, reply=reply)
+
+
+def _with_tokens(step: StepTaken, tokens: bytes) -> StepTaken:
+    reply = msgspec.structs.replace(step.reply, token_ids=tokens)
     return msgspec.structs.replace(step, reply=reply)
 
 

@@ -171,7 +171,7 @@ def test_weights_without_a_version_are_refused_where_it_matters() -> None:
     grouping = Grouping()
     group = fed(grouping, episode(0, weights=""), episode(1, reward=0.0, weights=""))[-1]
     assert group.versions == ("",)
-    with pytest.raises(SampleError, match="weights: '' is no version"):
+    with pytest.raises(SampleError, match="group 'g0': weights: '' is no version"):
         grouping.is_stale(group, present=1, staleness=1)
     assert [version_number(name) for name in ("v0", "v12")] == [0, 12]
     for name in ("12", "v", "v1.5", "v-1"):

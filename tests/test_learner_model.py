@@ -129,6 +129,14 @@ def _cut(folder: Path) -> None:
         (lambda f: _without(f, "model.safetensors"), "its model cannot be opened: "),
         (lambda f: (f / "config.json").write_text("{"), "its model cannot be opened: "),
         (lambda f: _config(f, model_type="nonesuch"), "its model cannot be opened: .*nonesuch"),
+        (
+            lambda f: _config(f, hidden_size="x"),
+            "its model cannot be opened: .*hidden_size.*got str",
+        ),
+        (
+            lambda f: _config(f, num_hidden_layers=3),
+            "its model cannot be opened: .*num_hidden_layers",
+        ),
         (lambda f: _config(f, model_type="bert"), r"its weights lack bert\."),
         (
             lambda f: _config(f, hidden_size=32),
@@ -146,10 +154,24 @@ def test_what_is_no_model_is_named(folder: Path, tmp_path: Path, spoil, said: st
         open_model(spoiled, CPU)
 
 
+def test_a_reference_of_another_vocabulary_is_named(folder: Path, tmp_path: Path) -> None:
+    """A divergence between distributions over different tokens means nothing: the reference's
+    folder is told, and both numbers of tokens."""
+    other = write_model(tmp_path / "other", hidden=16, head_dim=8, vocab_size=500)
+    settings = settings_of(folder, loss={"kl": 0.1, "reference": str(other)})
+    with pytest.raises(ModelError) as caught:
+        open_trainer(settings)
+    assert str(caught.value) == (
+        f"loss.reference: {other} has 500 tokens, and the model that is trained has 366"
+    )
+
+
 def test_a_device_that_is_not_there_is_named(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A device that torch does not know, or a GPU where there is none, is the setting's fault."""
     with pytest.raises(ConfigError, match=r"compute\.device: 'gpu' is no device that torch knows"):
         open_model(folder, ComputeSettings(device="gpu"))
+    with pytest.raises(ConfigError, match=r"compute\.device: 'meta' is neither cpu nor cuda"):
+        open_model(folder, ComputeSettings(device="meta"))
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     with pytest.raises(ConfigError, match=r"compute\.device: 'cuda' is wanted, and torch finds no"):
         open_model(folder, ComputeSettings(device="cuda"))

@@ -154,6 +154,14 @@ def test_a_profile_is_not_changed_by_those_who_take_it() -> None:
             {"optimizer": {"betas": [0.9, 1.0]}},
             "optimizer.betas: each must be from 0 to less than 1, not [0.9, 1.0]",
         ),
+        (
+            {"compute": {"seed": -1}},
+            "compute.seed: must be at least 0 and at most 2147483647, not -1",
+        ),
+        (
+            {"compute": {"seed": 2**62}},
+            f"compute.seed: must be at least 0 and at most 2147483647, not {2**62}",
+        ),
         ({"compute": {"threads": 0}}, "compute.threads: must be at least 1, not 0"),
         (
             {"data": {"groups": 2}, "optimizer": {"minibatches": 3}},

@@ -1,5 +1,5 @@
 """What all tests share: how hypothesis searches (time is never asserted, so it has no deadline),
-and the command line."""
+how many threads compute, and the command line."""
 
 import gc
 import os
@@ -14,6 +14,10 @@ from harness.cli import main
 from tests.cli import Rehearse
 
 collect_ignore = ["vllm"]  # needs vLLM: `just test-vllm` runs it
+
+# Small sums gain nothing by threads, and a child that is forked while OpenMP has threads hangs.
+# Torch reads it when it is first imported; processes that tests start inherit it.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 settings.register_profile(
     "here", deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True

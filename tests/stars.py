@@ -21,6 +21,11 @@ class Made(NamedTuple):
     scores: Tensor  # [N]
     grads: dict[str, Tensor]  # by parameter
 
+    @property
+    def largest_grad(self) -> float:
+        """By size, over all parameters."""
+        return max(grad.abs().max().item() for grad in self.grads.values())
+
 
 def star_of(
     prefix: int, leaves: Sequence[Sequence[Stretch]], *, vocab: int = 23, seed: int = 0
@@ -101,7 +106,7 @@ def made(backend: Backend, model: nn.Module, star: Star) -> Made:
 def assert_equal(found: Made, expected: Made, tolerance: float) -> None:
     """The scores are equal to the tolerance, and so are loss and every parameter's gradient,
     relative to the largest gradient."""
-    largest = max(grad.abs().max().item() for grad in expected.grads.values())
+    largest = expected.largest_grad
     assert found.grads.keys() == expected.grads.keys()
     differences = {
         "loss": abs(found.loss - expected.loss) / max(1.0, abs(expected.loss)),

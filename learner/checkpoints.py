@@ -12,6 +12,7 @@ drawn anew.
 """
 
 import hashlib
+import json
 import re
 import shutil
 import warnings
@@ -31,6 +32,9 @@ from learner.folders import partial_of, reason, removed_whole, written_whole
 
 _MANIFEST = "checkpoint.json"
 _NAME = re.compile(r"checkpoint-(\d{6,})")
+_STORAGE = frozenset(
+    ("_name_or_path", "architectures", "dtype", "torch_dtype", "transformers_version", "use_cache")
+)
 
 
 class Identity(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -39,7 +43,9 @@ class Identity(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     folder: str  # it was opened from, for messages
     architecture: str
     num_parameters: int
-    digest: str  # of the names and shapes of all weights, and of the tokenizer
+    digest: (
+        str  # of the names and shapes of all weights, of what the model computes, of the tokenizer
+    )
 
     def __str__(self) -> str:
         size = f"{self.num_parameters:,} parameters, digest {self.digest[:8]}"
@@ -60,6 +66,7 @@ def identity_of(model: nn.Module, folder: Path) -> Identity:
     """The identity of a model that was opened from a folder; ask before the model is sharded."""
     shapes = sorted((name, tuple(weight.shape)) for name, weight in model.named_parameters())
     digest = hashlib.sha256(repr(shapes).encode())
+    digest.update(_computed(model))
     tokenizer = folder / "tokenizer.json"
     if tokenizer.is_file():
         digest.update(tokenizer.read_bytes())
@@ -127,6 +134,16 @@ def keep_newest(root: Path, keep: int) -> None:
             shutil.rmtree(partial)
     except OSError as exc:
         raise CheckpointError(f"{root}: old checkpoints stay: {reason(exc)}") from exc
+
+
+def _computed(model: nn.Module) -> bytes:
+    """What a transformers model's configuration says beside shapes: another base of the rotary
+    embedding is another model. What says where and how it is stored or run is left out."""
+    config = getattr(model, "config", None)
+    if config is None:
+        return b""
+    told = {name: value for name, value in config.to_diff_dict().items() if name not in _STORAGE}
+    return json.dumps(told, sort_keys=True, default=str).encode()
 
 
 def _checkpoints(root: Path) -> list[Path]:

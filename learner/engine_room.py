@@ -41,6 +41,7 @@ class EngineRoom:
         self._orders: SimpleQueue[_Order | None] = SimpleQueue()  # None: stop
         self._stack = AsyncExitStack()
         self._portal: BlockingPortal | None = None
+        self._is_open = False
 
     async def __aenter__(self) -> Self:
         await self._stack.__aenter__()
@@ -48,6 +49,7 @@ class EngineRoom:
         self._portal = await self._stack.enter_async_context(BlockingPortal())
         tasks = await self._stack.enter_async_context(anyio.create_task_group())
         tasks.start_soon(self._run)
+        self._is_open = True
         return self
 
     async def __aexit__(
@@ -56,14 +58,18 @@ class EngineRoom:
         exc: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
+        self._is_open = False
         self._orders.put(None)
         await self._stack.__aexit__(kind, exc, trace)
 
     async def sample(self, engine: Engine, request: Request) -> None:
         """Have the engine sample behind the request's prompt; returns when it is done.
 
-        Raises ModelError for broken weights, and whatever bug stopped the engine.
+        Raises ModelError for broken weights, whatever bug stopped the engine, and
+        ClosedResourceError where the room's block is over.
         """
+        if not self._is_open:
+            raise anyio.ClosedResourceError
         order = _Order(engine, request)
         self._orders.put(order)
         try:
@@ -72,8 +78,8 @@ class EngineRoom:
             order.is_cancelled = True
             self._orders.put(order)
             raise
-        if engine.failure is not None and not order.is_done:
-            raise engine.failure
+        if not order.is_done:
+            raise engine.failure or anyio.ClosedResourceError
 
     async def _run(self) -> None:
         await anyio.to_thread.run_sync(self._work, limiter=anyio.CapacityLimiter(1))
@@ -83,6 +89,7 @@ class EngineRoom:
         orders: dict[Request, _Order] = {}
         while self._take_up(orders):
             self._step(orders)
+        self._tell(list(orders.values()))
 
     def _take_up(self, orders: dict[Request, _Order]) -> bool:
         """Take in what has come, waiting where there is nothing to do; False: the end."""

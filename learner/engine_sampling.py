@@ -42,12 +42,15 @@ def sampled(
     """A token for each request `[R]` int64 and its log-probability `[R]` float32, of the
     distribution that was sampled: after temperature and top_p.
 
-    Temperature 0 takes the likeliest token; its log-probability is the one at temperature 1, as
-    vLLM has it, since that of a choice without alternative would say nothing.
+    Temperature 0 takes the likeliest token; its log-probability is the one at temperature 1 and
+    top_p 1, as vLLM has it, since that of a choice without alternative would say nothing.
     """
     device = logits_RV.device
     logits_RV = logits_RV.float()
     temperatures_R = [one if one >= _COLDEST else 0.0 for one in temperatures_R]
+    top_ps_R = [
+        top_p if warm else 1.0 for top_p, warm in zip(top_ps_R, temperatures_R, strict=True)
+    ]
     if any(temperature not in (0.0, 1.0) for temperature in temperatures_R):
         scales = [temperature or 1.0 for temperature in temperatures_R]
         logits_RV = logits_RV / torch.tensor(scales, device=device)[:, None]

@@ -1,5 +1,6 @@
 """Checkpoints: whoever goes on from one gets the numbers of a run that was never interrupted."""
 
+import json
 import os
 import resource
 import shutil
@@ -172,6 +173,14 @@ def test_a_checkpoint_of_another_model_is_refused(folder: Path, tmp_path: Path) 
     (retokenised / "tokenizer.json").write_bytes((other / "tokenizer.json").read_bytes() + b" ")
     with pytest.raises(CheckpointError, match=r"checkpoint of the model .*, not of .*retokenised"):
         opened(retokenised).resume(root)
+
+    turned = shutil.copytree(folder, tmp_path / "turned")
+    config = json.loads((turned / "config.json").read_bytes())
+    config["rope_parameters"]["rope_theta"] *= 10  # the same weights compute something else
+    (turned / "config.json").write_text(json.dumps(config))
+    with pytest.raises(CheckpointError, match=r"checkpoint of the model .*, not of .*turned"):
+        opened(turned).resume(root)
+
     opened(shutil.copytree(folder, tmp_path / "moved")).resume(root)
 
 

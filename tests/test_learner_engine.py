@@ -221,7 +221,7 @@ def test_a_temperature_that_divides_by_nothing_is_greedy(temperature: float) -> 
 def test_neighbours_have_settings_of_their_own() -> None:
     """Temperature, top_p and greed hold for their own request only."""
     logits = torch.tensor([2.0, 1.0, 0.0, -1.0]).repeat(4, 1)
-    tokens, logprobs = sampled(logits, [0.99] * 4, [1.0, 2.0, 1.0, 0.0], [1.0, 1.0, 0.7, 1.0])
+    tokens, logprobs = sampled(logits, [0.99] * 4, [1.0, 2.0, 1.0, 0.0], [1.0, 1.0, 0.7, 0.5])
     assert tokens.tolist() == [3, 3, 1, 0]
     assert logprobs.exp().tolist() == pytest.approx([0.0321, 0.1015, 0.2689, 0.6439], abs=1e-4)
 

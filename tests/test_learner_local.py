@@ -251,6 +251,15 @@ async def test_the_loop_is_never_blocked(
     assert ended.is_set()
 
 
+async def test_after_the_block_nobody_waits(folders: list[Path]) -> None:
+    """Who samples when the block is over is told so."""
+    async with policy_of(folders[0]) as policy:
+        agent = policy.agent(assignment())
+        await agent.reply(WINDOW)
+    with pytest.raises(anyio.ClosedResourceError):
+        await agent.reply(WINDOW)
+
+
 async def test_a_bug_in_the_thread_is_raised_to_all(
     folders: list[Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -224,7 +224,8 @@ class Episode:
             await anyio.lowlevel.checkpoint()  # an instant policy must not keep the loop
             window = stage.windows.window(plan.episode)
             if window.summarise:
-                await self._summarise(agent, window, turn, watch)
+                if (failed := await self._summarise(agent, window, turn, watch)) is not None:
+                    return failed
                 if (spent := self._tokens_spent()) is not None:
                     return spent
                 window = stage.windows.window(plan.episode)
@@ -248,10 +249,14 @@ class Episode:
                 return spent
         return Ending.STEP_LIMIT, None
 
-    async def _summarise(self, agent: Agent, window: Window, turn: int, watch: Watch) -> None:
+    async def _summarise(
+        self, agent: Agent, window: Window, turn: int, watch: Watch
+    ) -> Outcome | None:
         """Have the agent sum up what falls out of its history, and record what it says.
 
-        Raises PolicyError when that is no summary.
+        Gives how the episode ends when that is no summary, whatever the format rules say: there is
+        no window to go on with. It is the agent's own fault, to be judged and learned from as such,
+        and not that of its model or server.
         """
         plan, stage = self.plan, self.stage
         asked = time.perf_counter()
@@ -262,8 +267,9 @@ class Episode:
         stage.recorder.stamp(plan.episode, plan.attempt, summary)
         await stage.recorder.room()
         self.num_tokens += reply.usage.completion_tokens
-        if not summary_of(stage.dialect, summary):
-            raise PolicyError(f"asked for a summary before step {turn}, the agent gave none")
+        if summary_of(stage.dialect, summary):
+            return None
+        return Ending.FORMAT_ERROR, f"asked for a summary before step {turn}, the agent gave none"
 
     def _tokens_spent(self) -> Outcome | None:
         """How the episode ends when all tokens are spent; None: there are some left."""

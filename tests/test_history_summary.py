@@ -119,13 +119,13 @@ async def test_a_summary_is_summed_up_with_what_follows() -> None:
 
 @pytest.mark.parametrize("failed", [Reply(""), Reply("<think>no end"), LOOK], ids=str)
 async def test_a_reply_that_is_no_summary(failed: Reply) -> None:
-    """Calls or nothing instead of a summary end the episode as the policy's error; the reply is
-    kept, and no call of it is executed."""
+    """Calls or nothing instead of a summary end the episode as the agent's format error; the reply
+    is kept, and no call of it is executed."""
     events, _ = await _episode(LOOK, LOOK, failed)
     kept = events[-2]
     assert isinstance(kept, Summarised) and kept.reply == failed
     why = "asked for a summary before step 2, the agent gave none"
-    assert _end(events) == (Ending.POLICY_ERROR, why, 2)
+    assert _end(events) == (Ending.FORMAT_ERROR, why, 2)
 
 
 async def test_a_summary_that_fails() -> None:

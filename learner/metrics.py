@@ -4,11 +4,12 @@
 
 The file is the truth: it is written first, each line is whole when `write` returns, and a run that
 goes on from a checkpoint drops the lines of later steps, which will be made again. What is not a
-number (NaN, infinity) is null there. Not for concurrent use.
+number (NaN, infinity) is null there. Where else they go may fail (a full disk, a server that is
+gone): that is said once, and nothing is lost. Not for concurrent use.
 """
 
 from collections.abc import Iterable, Mapping
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from errno import ENOSPC
 from math import isfinite
 from os import strerror
@@ -17,6 +18,7 @@ from types import TracebackType
 from typing import Any
 
 import msgspec
+import structlog
 
 from harness.store import write_atomically
 from learner.errors import MetricsError
@@ -25,6 +27,7 @@ from learner.settings import TrainSettings
 
 FILE_NAME = "metrics.jsonl"
 Value = float | int | str | None
+_log = structlog.get_logger(__name__)
 
 
 class Metrics:
@@ -34,7 +37,7 @@ class Metrics:
         """`after` is the step after which the run goes on; 0: it begins. The sinks are closed with
         the metrics. Raises MetricsError."""
         self._path = folder / FILE_NAME
-        self._sinks = tuple(sinks)
+        self._sinks = list(sinks)
         try:
             _forget(self._path, after)
             self._file = self._path.open("ab", buffering=0)
@@ -53,7 +56,7 @@ class Metrics:
         with ExitStack() as stack:
             stack.callback(self._file.close)
             for sink in self._sinks:
-                stack.callback(sink.close)
+                stack.callback(_closed, sink)
 
     def write(self, step: int, values: Mapping[str, Value]) -> None:
         """Keep the figures of a step. Texts go into the file only. Raises MetricsError."""
@@ -68,8 +71,14 @@ class Metrics:
             for name, value in values.items()
             if isinstance(value, int | float) and isfinite(value)
         }
-        for sink in self._sinks:
-            sink.write(step, numbers)
+        for sink in tuple(self._sinks):
+            try:
+                sink.write(step, numbers)
+            except Exception as exc:  # whatever another's program says of disks and networks
+                _tell(sink, exc)
+                self._sinks.remove(sink)
+                with suppress(Exception):
+                    sink.close()
 
 
 def open_metrics(folder: Path, settings: TrainSettings, *, after: int = 0) -> Metrics:
@@ -90,6 +99,18 @@ def read_metrics(folder: Path) -> list[dict[str, Any]]:
         return [figures for figures, _ in _lines(path.read_bytes())]
     except OSError as exc:
         raise MetricsError(f"{path}: cannot be read: {exc}") from exc
+
+
+def _closed(sink: Sink) -> None:
+    try:
+        sink.close()
+    except Exception as exc:  # the same
+        _tell(sink, exc)
+
+
+def _tell(sink: Sink, exc: Exception) -> None:
+    name = type(sink).__name__
+    _log.warning("figures_go_there_no_more", sink=name, why=str(exc), kept_in=FILE_NAME)
 
 
 def _forget(path: Path, after: int) -> None:

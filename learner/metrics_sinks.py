@@ -81,7 +81,11 @@ def _tensorboard(folder: Path, after: int) -> list["TensorBoard"]:
             "tensorboard_is_missing", remedy="pip install tensorboard, or metrics.tensorboard false"
         )
         return []
-    return [TensorBoard(package, folder / "tensorboard", after=after)]
+    place = folder / "tensorboard"
+    try:
+        return [TensorBoard(package, place, after=after)]
+    except OSError as exc:
+        raise ConfigError(f"metrics.tensorboard: {place} cannot be opened: {exc}") from exc
 
 
 def _missing(package: str, project: str) -> ConfigError:

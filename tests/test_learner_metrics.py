@@ -67,6 +67,51 @@ def test_sinks_get_the_finite_numbers_and_are_closed(tmp_path: Path) -> None:
     assert (sink.closed, other.closed) == (True, True)
 
 
+class Full(Heard):
+    """A sink whose disk is full, from its second step on; it says so again when it is closed."""
+
+    def write(self, step: int, numbers: Mapping[str, float]) -> None:
+        super().write(step, numbers)
+        if step > 1:
+            raise OSError(28, "No space left on device")
+
+    def close(self) -> None:
+        super().close()
+        raise OSError(28, "No space left on device")
+
+
+def test_a_sink_that_fails_is_told_once_and_left(tmp_path: Path) -> None:
+    """Training goes on, and so do the file and the other sinks; it is closed, whatever it says."""
+    full, other = Full(), Heard()
+    with capture_logs() as logs, Metrics(tmp_path, sinks=[full, other]) as metrics:
+        for step in range(1, 4):
+            metrics.write(step, {"loss": 1.0})
+    assert [step for step, _ in full.figures] == [1, 2]
+    assert [step for step, _ in other.figures] == [1, 2, 3]
+    assert [figures["step"] for figures in read_metrics(tmp_path)] == [1, 2, 3]
+    assert (full.closed, other.closed) == (True, True)
+    why = "[Errno 28] No space left on device"
+    assert [(entry["event"], entry["sink"], entry["why"]) for entry in logs] == [
+        ("figures_go_there_no_more", "Full", why)
+    ]
+
+
+def test_a_sink_that_fails_at_its_end_hides_nothing(tmp_path: Path) -> None:
+    """What it says is told, and the run ends as it would have ended."""
+    with capture_logs() as logs, Metrics(tmp_path, sinks=[Full()]) as metrics:
+        metrics.write(1, {"loss": 1.0})
+    assert [(entry["event"], entry["sink"]) for entry in logs] == [
+        ("figures_go_there_no_more", "Full")
+    ]
+
+
+def test_a_place_for_tensorboard_that_cannot_be_had_is_named(tmp_path: Path) -> None:
+    """Before anything is trained."""
+    (tmp_path / "tensorboard").write_text("a file")
+    with pytest.raises(ConfigError, match=r"^metrics.tensorboard: .*tensorboard cannot be opened"):
+        open_metrics(tmp_path, settings(MetricSettings()))
+
+
 @pytest.mark.parametrize("cut_off", [b'{"step":5,"lo', b'{"step":5,"loss":5.0}'])
 def test_a_run_that_goes_on_drops_the_steps_that_it_makes_again(
     tmp_path: Path, cut_off: bytes

@@ -19,7 +19,7 @@ from harness.errors import HarnessError, SettingsError
 from harness.judge_settings import JudgeSettings
 from harness.policies.base import OpenPolicy
 from harness.process import quiet_logs
-from harness.session import Court, only
+from harness.session import Court
 from harness.show import plain
 from harness.verbs import look, play, worlds
 from harness.verbs.roof import Roof
@@ -105,11 +105,19 @@ def main() -> None:
     except BrokenPipeError:
         sys.exit(1)
     except Exception as exc:
-        known = only(exc)
-        if not isinstance(known, _EXPECTED):
+        failures = _failures(exc)
+        if not all(isinstance(failure, _EXPECTED) for failure in failures):
             raise
-        click.echo(f"error: {plain(str(known))}", err=True)
+        for sentence in dict.fromkeys(map(str, failures)):
+            click.echo(f"error: {plain(sentence)}", err=True)
         sys.exit(2)
+
+
+def _failures(exc: BaseException) -> list[BaseException]:
+    """What is inside of groups: a full disk stops the log and a checkpoint at the same time."""
+    if not isinstance(exc, BaseExceptionGroup):
+        return [exc]
+    return [failure for one in exc.exceptions for failure in _failures(one)]
 
 
 for _verb in (

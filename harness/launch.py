@@ -321,11 +321,19 @@ def _spent(folder: Path) -> float:
 
 
 def has_episodes(folder: Path) -> bool:
-    """Whether the folder has the log of a run in which anything happened."""
-    if not (folder / LOG_NAME).exists():
+    """Whether the folder has the log of a run in which anything happened.
+
+    Asked of what a failed run left, it does not fail itself: a log that cannot be read may hold
+    something, unless its file is empty.
+    """
+    path = folder / LOG_NAME
+    if not path.exists() or not path.stat().st_size:
         return False
-    with open_reader(folder) as reader:
-        return bool(reader.records_after(0, limit=1))
+    try:
+        with open_reader(folder) as reader:
+            return bool(reader.records_after(0, limit=1))
+    except LogError:
+        return True
 
 
 def _link(settings: Settings, folder: Path, episodes: int) -> Link:

@@ -9,6 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from harness.errors import LogError
+from harness.launch import has_episodes
+from harness.store import LOG_NAME
+from learner.errors import CheckpointError
 from tests.broker import running_broker
 from tests.cli import Rehearse, json_of
 from tests.ledger import TASKS, TOOLS, VERIFY, write_package
@@ -350,3 +354,45 @@ def test_an_error_cannot_command_the_terminal(rehearse: Rehearse, tmp_path: Path
     status, _, err = rehearse("judge", tmp_path / "a\x1b[31mb")
     told = rf"error: {tmp_path}/a\x1b[31mb: there is no log (episodes.sqlite) in this folder"
     assert (status, err) == (2, f"{told}\n")
+
+
+def test_failures_at_the_same_time_are_told_each(
+    rehearse: Rehearse, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A full disk stops the log and a checkpoint: a sentence of each, once, and status 2; with a
+    bug among them it is a bug."""
+    log = LogError("the log cannot be written: the disk is full")
+    checkpoint = CheckpointError("v1: it cannot be written: No space left on device")
+    both = ExceptionGroup("", [ExceptionGroup("", [log, log]), checkpoint])
+
+    def fails(failure: Exception) -> None:
+        def cli(**_: object) -> None:
+            raise failure
+
+        monkeypatch.setattr("harness.cli.cli", cli)
+
+    fails(both)
+    assert rehearse("train") == (2, "", f"error: {log}\nerror: {checkpoint}\n")
+    fails(ExceptionGroup("", [log, KeyError("a bug")]))
+    with pytest.raises(ExceptionGroup):
+        rehearse("train")
+
+
+def test_a_log_that_could_not_begin_hides_no_reason(
+    rehearse: Rehearse, world: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The run says why it failed, and leaves no folder; a log that cannot be read may hold
+    something and is left alone."""
+
+    async def full(folder: Path, *_: object, **__: object) -> None:
+        (folder / LOG_NAME).touch()
+        raise LogError("the disk is full")
+
+    monkeypatch.setattr("harness.launch.run_session", full)
+    out = tmp_path / "run"
+    status, _, err = rehearse("run", world, "-o", out)
+    assert (status, err) == (2, "error: the disk is full\n")
+    assert not out.exists()
+    out.mkdir()
+    (out / LOG_NAME).write_bytes(b"no database")
+    assert has_episodes(out)

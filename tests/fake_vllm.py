@@ -1,6 +1,6 @@
 """A vLLM server on loopback that behaves as vLLM 0.32 does, and misbehaves as it is told."""
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import AsyncIterator, MutableMapping
 from contextlib import asynccontextmanager
 from typing import Any
@@ -20,11 +20,14 @@ class FakeVllm:
     def __init__(self) -> None:
         self.asked: list[tuple[str, Any]] = []  # what steers it: path with query, body
         self.completions: list[Any] = []  # bodies of those that are not probes
+        self.num_probes = 0
         self.models = [{"id": "served", "max_model_len": 4096, "parent": None}]
         self.has_dev_mode = True
         self.tells_raw = False
         self.label = "default"
         self.device, self.extension, self.in_chunks = "cuda", "", True
+        self.paused = False
+        self.failing: Counter[str] = Counter()  # how often a route still answers 500
         self.bad_folders: set[str] = set()  # that cannot be loaded
         self.held = 0  # times that the prefix cache cannot be dropped
         self.changes: dict[str, Any] = {}  # of a choice
@@ -66,6 +69,10 @@ class FakeVllm:
             return await self._completion(body)
         if not self.has_dev_mode:
             return 404, {"detail": "Not Found"}
+        if path == "/is_paused":
+            return 200, {"is_paused": self.paused}
+        if path == "/weight_info" and self._fails(path):
+            return 500, {"error": "it is broken"}
         if path == "/weight_info":
             return 200, {"weight_version": self.label}
         if path == "/server_info?config_format=json":
@@ -78,10 +85,19 @@ class FakeVllm:
         self.asked.append((path, body))
         return await self._steer(path.partition("?")[0], body)
 
+    def _fails(self, path: str) -> bool:
+        self.failing[path] -= 1
+        return self.failing[path] >= 0
+
     async def _steer(self, path: str, body: Any) -> tuple[int, Any]:
         if path == "/pause":
+            self.paused = True
             self.pauses.set()
             await self.may_pause.wait()
+        if self._fails(path):
+            return 500, {"error": "it is broken"}
+        if path == "/resume":
+            self.paused = False
         if path == "/collective_rpc" and body["kwargs"]["weights_path"] in self.bad_folders:
             return 500, {"error": {"message": "Worker failed with error 'no weights'", "code": 500}}
         if path == "/reset_prefix_cache":
@@ -94,6 +110,7 @@ class FakeVllm:
     async def _completion(self, body: Any) -> tuple[int, Any]:
         allowed = body["allowed_token_ids"]
         if allowed:
+            self.num_probes += 1
             return 200, self._said(allowed, -3.0 if self.tells_raw else 0.0, len(body["prompt"]))
         self.completions.append(body)
         self.has_asked.set()

@@ -73,6 +73,11 @@ def agent_of(policy: VllmPolicy, seed: int = 5) -> Agent:
     return policy.agent(Assignment("e1", scenario, task, seed, briefing))
 
 
+def loaded(fake: FakeVllm) -> list[str]:
+    """The folders that the server was told to load."""
+    return [body["kwargs"]["weights_path"] for path, body in fake.asked if path == TAKEN[1]]
+
+
 def unweighted(reply: Reply) -> tuple[str, bytes]:
     return reply.weights, reply.token_ids
 
@@ -159,6 +164,7 @@ async def test_a_servers_own_limit_ends_the_episode_as_such(
             b'{"choices": [{"token_ids": [4], "logprobs": {"token_logprobs": [null]}}],'
             b'"usage": null}',
         ),
+        (200, b'{"choices": [{"token_ids": [4], "logprobs": {"token_logprobs": [-9999.0]}}]}'),
     ],
 )
 async def test_what_may_be_better_next_time_is_asked_again(
@@ -216,6 +222,26 @@ async def test_a_cpu_server_that_a_seed_would_end_is_refused(
     server[0].in_chunks = False
     async with asking(server, folder) as policy:
         assert (await agent_of(policy).reply(HELLO)).token_ids == packed(SAID)
+
+
+async def test_a_paused_server_is_refused(server: tuple[FakeVllm, str], folder: Path) -> None:
+    """Who was killed while the server took new weights leaves it paused: requests would wait for
+    ever, so that none is sent."""
+    server[0].paused = True
+    with pytest.raises(SettingsError, match=r"is paused, as a run leaves it .* start it anew"):
+        async with asking(server, folder):
+            pass
+    assert server[0].num_probes == 0
+
+
+async def test_a_label_that_cannot_be_told_is_not_guessed(
+    server: tuple[FakeVllm, str], folder: Path
+) -> None:
+    """A server that fails when it is asked for its version is not one that has none."""
+    server[0].failing["/weight_info"] = 1
+    with pytest.raises(PolicyError, match=r"/weight_info: status 500: it is broken"):
+        async with asking(server, folder):
+            pass
 
 
 async def test_a_server_that_is_not_there_is_told(folder: Path) -> None:
@@ -339,6 +365,131 @@ async def test_between_episodes_agents_keep_their_weights(
     assert [reply.weights for reply in newer] == ["v1"]
 
 
+async def test_who_gives_new_weights_up_still_keeps_the_old_ones(
+    server: tuple[FakeVllm, str], folder: Path
+) -> None:
+    """After a switch that was cancelled, the next one waits for the same live episodes."""
+    fake = server[0]
+    async with asking(server, folder, switch="episode") as policy:
+        agent: Agent | None = agent_of(policy)
+        assert agent is not None
+        await agent.reply(HELLO)
+        with anyio.move_on_after(0) as given_up:
+            await policy.take("v1", folder)
+        assert given_up.cancelled_caught
+        async with anyio.create_task_group() as group:
+            group.start_soon(policy.take, "v1", folder)
+            await anyio.wait_all_tasks_blocked()
+            assert ((await agent.reply(HELLO)).weights, fake.steered) == ("v0", [])
+            agent = None
+    assert fake.label == "v1"
+
+
+@pytest.mark.parametrize("switch", ["step", "episode"])
+async def test_policies_of_one_server_take_new_weights_together(
+    server: tuple[FakeVllm, str], folder: Path, tmp_path: Path, switch: str
+) -> None:
+    """While one policy has the server take weights, others of it do not ask; afterwards all stamp
+    the new version, and the server is not told to load it again."""
+    fake = server[0]
+    new = directory(tmp_path / "new")
+    replies: list[Reply] = []
+
+    async def ask(policy: VllmPolicy) -> None:
+        replies.append(await agent_of(policy).reply(HELLO))
+
+    async with (
+        asking(server, folder, switch=switch) as one,
+        asking(server, folder, switch=switch) as other,
+    ):
+        await one.take("v0", folder)
+        await other.take("v0", folder)
+        assert loaded(fake) == [str(folder)]
+        fake.may_pause = anyio.Event()
+        async with anyio.create_task_group() as group:
+            group.start_soon(one.take, "v1", new)
+            with anyio.fail_after(5):
+                while not fake.paused:  # noqa: ASYNC110  # the server is a task of its own
+                    await anyio.sleep(0.001)
+            group.start_soon(ask, other)
+            await anyio.wait_all_tasks_blocked()
+            assert fake.completions == []
+            fake.may_pause.set()
+        await other.take("v1", new)
+    assert [reply.weights for reply in replies] == ["v1"]
+    assert loaded(fake) == [str(folder), str(new)]
+
+
+async def test_a_live_episode_of_another_policy_keeps_its_weights(
+    server: tuple[FakeVllm, str], folder: Path
+) -> None:
+    """With the switch `episode` a policy waits for the episodes of all policies of its server."""
+    async with (
+        asking(server, folder, switch="episode") as one,
+        asking(server, folder, switch="episode") as other,
+    ):
+        agent: Agent | None = agent_of(other)
+        assert agent is not None
+        await agent.reply(HELLO)
+        async with anyio.create_task_group() as group:
+            group.start_soon(one.take, "v1", folder)
+            await anyio.wait_all_tasks_blocked()
+            assert ((await agent.reply(HELLO)).weights, server[0].steered) == ("v0", [])
+            agent = None
+        assert other.version == "v1"
+
+
+async def test_policies_of_one_server_pause_it_alike(
+    server: tuple[FakeVllm, str], folder: Path
+) -> None:
+    """What happens to requests in flight cannot be two things at once."""
+    async with asking(server, folder, pause="keep"):
+        with pytest.raises(
+            SettingsError, match=r"pause: another policy of .* has 'keep', not 'wai"
+        ):
+            async with asking(server, folder):
+                pass
+
+
+async def test_a_server_that_was_started_anew_is_found_out(
+    server: tuple[FakeVllm, str], folder: Path
+) -> None:
+    """It has the weights of its beginning: what it answers bears no version, and nobody asks it
+    until it takes weights again, also those that it had been given before."""
+    fake = server[0]
+    async with asking(server, folder) as policy:
+        await policy.take("v1", folder)
+        fake.label = "default"
+        fake.plan.append((503, b"{}"))
+        for _ in range(2):
+            with pytest.raises(PolicyError, match="weights are 'default', not 'v1': it was start"):
+                await agent_of(policy).reply(HELLO)
+        assert len(fake.completions) == 2
+        await policy.take("v1", folder)
+        assert (await agent_of(policy).reply(HELLO)).weights == "v1"
+    assert loaded(fake) == [str(folder)] * 2
+
+
+async def test_a_frozen_request_that_is_sent_again_bears_the_version_of_its_reply(
+    server: tuple[FakeVllm, str], folder: Path
+) -> None:
+    """With the pause `keep` an attempt that fails leaves nothing of the old weights."""
+    fake = server[0]
+    fake.may_answer = anyio.Event()
+    fake.plan.append((503, b"{}"))
+    replies: list[Reply] = []
+
+    async def ask(policy: VllmPolicy) -> None:
+        replies.append(await agent_of(policy).reply(HELLO))
+
+    async with asking(server, folder, pause="keep") as policy, anyio.create_task_group() as group:
+        group.start_soon(ask, policy)
+        await fake.has_asked.wait()
+        await policy.take("v1", folder)
+        fake.may_answer.set()
+    assert [(reply.weights, reply.attempts) for reply in replies] == [("v1", 2)]
+
+
 async def test_a_prefix_cache_that_is_held_is_dropped_later(
     server: tuple[FakeVllm, str], folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -372,9 +523,55 @@ async def test_weights_that_cannot_be_loaded(
     server[0].asked.clear()
     with pytest.raises(PolicyError, match=f"bad: vLLM could not load .* those of {folder} again"):
         await weights.take("v2", bad)
-    loaded = [body["kwargs"]["weights_path"] for path, body in server[0].asked if body]
-    assert loaded == [str(bad), str(folder)]
+    assert loaded(server[0]) == [str(bad), str(folder)]
     assert (server[0].steered[-1], server[0].label) == ("/resume", "v1")
+
+
+async def test_a_pause_that_fails_is_taken_back(server: tuple[FakeVllm, str], folder: Path) -> None:
+    """A server that did not answer may be paused all the same: it is told to go on."""
+    server[0].failing["/pause"] = 1
+    with pytest.raises(PolicyError, match=r"/pause: status 500: it is broken"):
+        await VllmWeights(VllmRoutes(server[1])).take("v1", folder)
+    assert (server[0].steered, server[0].paused) == (["/pause?mode=wait", "/resume"], False)
+
+
+async def test_a_label_that_fails_takes_the_weights_back(
+    server: tuple[FakeVllm, str], folder: Path, tmp_path: Path
+) -> None:
+    """Weights and label change together or not at all, and the server goes on."""
+    new = directory(tmp_path / "new")
+    weights = VllmWeights(VllmRoutes(server[1]))
+    await weights.take("v1", folder)
+    server[0].asked.clear()
+    server[0].failing["/update_weight_version"] = 1
+    with pytest.raises(PolicyError, match=f"has those of {folder} again: .* it is broken"):
+        await weights.take("v2", new)
+    assert loaded(server[0]) == [str(new), str(folder)]
+    assert (server[0].label, server[0].paused) == ("v1", False)
+
+
+@pytest.mark.parametrize(
+    ("route", "times", "fault"),
+    [
+        ("/resume", 1, "vLLM has the weights and stays paused: .* it is broken"),
+        ("/collective_rpc", 2, "could not load .* stays paused: .*; nor those of .*/start: .* it"),
+    ],
+)
+async def test_nobody_waits_for_a_server_that_stays_paused(
+    server: tuple[FakeVllm, str], folder: Path, tmp_path: Path, route: str, times: int, fault: str
+) -> None:
+    """Requests to a server that could not be had to go on fail at once, until it takes weights."""
+    new = directory(tmp_path / "new")
+    async with asking(server, folder) as policy:
+        await policy.take("v1", folder)
+        server[0].failing[route] = times
+        with pytest.raises(PolicyError, match=fault):
+            await policy.take("v2", new)
+        with pytest.raises(PolicyError, match=fault):
+            await agent_of(policy).reply(HELLO)
+        assert server[0].completions == []
+        await policy.take("v2", new)
+        assert (await agent_of(policy).reply(HELLO)).weights == "v2"
 
 
 async def test_a_cpu_server_loads_shared_weights_in_our_way(
@@ -420,11 +617,14 @@ async def test_a_server_without_dev_mode_plays_but_takes_no_weights(
         assert (await agent_of(policy).reply(HELLO)).weights == "v3"
 
 
+@pytest.mark.parametrize("times", [0, 1])
 async def test_giving_up_a_pause_lets_the_server_go_on(
-    server: tuple[FakeVllm, str], folder: Path
+    server: tuple[FakeVllm, str], folder: Path, times: int
 ) -> None:
-    """Who is cancelled while the server is being paused does not leave it paused."""
+    """Who is cancelled while the server is being paused does not leave it paused; where the server
+    fails then, it is a cancellation all the same."""
     fake = server[0]
+    fake.failing["/resume"] = times
     fake.may_pause = anyio.Event()
     weights = VllmWeights(VllmRoutes(server[1]))
     async with anyio.create_task_group() as group:

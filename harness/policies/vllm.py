@@ -3,8 +3,8 @@
 Promises:
 - A reply bears the exact tokens that were shown and sampled, their log-probabilities under the
   distribution that they were drawn from, and the version of the weights that drew them.
-- The version is right as long as nobody else gives the server new weights: while it takes them, no
-  request of ours is on the way, or (pause `keep`) it bears the version that it began with.
+- The version is right as long as no other process gives the server new weights: while it takes
+  them, no request of ours is on the way, or (pause `keep`) it bears the version that it began with.
 """
 
 import os
@@ -12,10 +12,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Literal, Self
-from weakref import WeakSet
-
-import anyio
-import msgspec
 
 from harness.card import read_card
 from harness.chat_tokens import ChatTokens
@@ -24,9 +20,9 @@ from harness.policies.base import Assignment
 from harness.policies.chat_http import Transport
 from harness.policies.token_agent import Generated, Sampling, TokenAgent, TokenBackend
 from harness.policies.vllm_client import VllmClient, VllmSettings
+from harness.policies.vllm_gate import Seat, gate_of
 from harness.policies.vllm_weights import Pause, VllmWeights
 
-_LOOK_S = 0.02  # seconds between two looks whether what is waited for has ended
 _UNLABELLED = "default"  # vLLM's label of the weights that it was started with
 _FIRST = "v0"  # ours of them, where they have no card
 
@@ -52,17 +48,15 @@ class VllmPolicy:
         self.folder = Path(settings.folder)
         self._sampling = sampling
         self._switch = switch
-        self._pause = pause
         self._chat = ChatTokens.open(self.folder)
         self._client = VllmClient(
-            settings, list(self._chat.end_ids), transport=transport, environment=environment
+            settings,
+            list(self._chat.end_ids),
+            weights=lambda: self.version,
+            transport=transport,
+            environment=environment,
         )
-        self.weights = VllmWeights(self._client.routes, pause=pause)
-        self._version = ""
-        self._in_flight = 0
-        self._seats: WeakSet[_Seat] = WeakSet()  # of agents that have asked
-        self._staying: WeakSet[_Seat] = WeakSet()  # may ask although new weights are being taken
-        self._taken: anyio.Event | None = None  # None: no weights are being taken
+        self._gate = gate_of(self._client.routes, pause)
 
     @property
     def name(self) -> str:
@@ -72,12 +66,17 @@ class VllmPolicy:
     @property
     def version(self) -> str:
         """Of the weights that answer now."""
-        return self._version
+        return self._gate.version
+
+    @property
+    def weights(self) -> VllmWeights:
+        """The server's, which no requests are waited for with."""
+        return self._gate.weights
 
     def agent(self, assignment: Assignment) -> TokenAgent:
         """An agent for one episode."""
         return TokenAgent(
-            _Seat(self),
+            _AgentSeat(self),
             self._chat,
             self._sampling,
             context=self._client.context,
@@ -95,7 +94,7 @@ class VllmPolicy:
     async def __aenter__(self) -> Self:
         await self._client.__aenter__()
         try:
-            self._version = await self._label()
+            self._gate.opened(self.version or await self._label())
         except BaseException:
             await self._client.__aexit__(None, None, None)
             raise
@@ -107,33 +106,17 @@ class VllmPolicy:
         exc: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
+        self._gate.closed()
         await self._client.__aexit__(kind, exc, trace)
 
     async def take(self, version: str, folder: Path) -> None:
         """Have all later replies come from the weights of a directory; their requests wait
         meanwhile. Raises SettingsError and PolicyError, see VllmWeights.take."""
-        while self._taken is not None:
-            await self._taken.wait()
-        self._taken = anyio.Event()
-        if self._switch == "episode":
-            self._staying, self._seats = self._seats, WeakSet()
-        try:
-            # Agents leave when they are no longer referred to, which nothing announces.
-            while self._is_awaited():  # noqa: ASYNC110
-                await anyio.sleep(_LOOK_S)
-            await self.weights.take(version, folder)
-            self._version = version
-        finally:
-            self._staying = WeakSet()
-            self._taken.set()
-            self._taken = None
-
-    def _is_awaited(self) -> bool:
-        return len(self._staying) > 0 or (self._in_flight > 0 and self._pause == "wait")
+        await self._gate.take(version, folder)
 
     async def generate_for(
         self,
-        seat: "_Seat",
+        seat: Seat,
         prompt_ids: Sequence[int],
         *,
         max_tokens: int,
@@ -141,14 +124,9 @@ class VllmPolicy:
         top_p: float,
         seed: int,
     ) -> Generated:
-        """Sample for an agent, after the new weights are taken that it is to use, if any."""
-        while (taken := self._taken) is not None and seat not in self._staying:
-            await taken.wait()
-        if seat not in self._staying:
-            self._seats.add(seat)
-        version = self._version
-        self._in_flight += 1
-        try:
+        """Sample for an agent, after the new weights are taken that it is to use, if any. Raises
+        PolicyError."""
+        async with self._gate.passed(seat, stays=self._switch == "episode"):
             generated = await self._client.generate(
                 prompt_ids,
                 max_tokens=max_tokens,
@@ -156,9 +134,9 @@ class VllmPolicy:
                 top_p=top_p,
                 seed=seed,
             )
-        finally:
-            self._in_flight -= 1
-        return msgspec.structs.replace(generated, weights=version)
+            if generated.attempts > 1:  # it may have been away
+                await self._gate.require_same()
+        return generated
 
     async def _label(self) -> str:
         """The version of the server's weights; of those that do not say it, the first."""
@@ -172,8 +150,8 @@ class VllmPolicy:
         return _FIRST if card is None else card.version
 
 
-class _Seat:
-    """One agent's place at the policy: it lives as long as the agent does."""
+class _AgentSeat(Seat):
+    """One agent's backend."""
 
     def __init__(self, policy: VllmPolicy) -> None:
         self._policy = policy

@@ -45,7 +45,8 @@ class VllmClient:
     """The client, a TokenBackend. An async context manager that owns its connections.
 
     Raises SettingsError for settings, and on entry for servers, that cannot be used; PolicyError
-    where the server cannot be reached. `end_ids` end a reply.
+    where the server cannot be reached. `end_ids` end a reply; `weights` says, when a request goes
+    out, which version its reply bears.
     """
 
     def __init__(
@@ -53,6 +54,7 @@ class VllmClient:
         settings: VllmSettings,
         end_ids: Sequence[int],
         *,
+        weights: Callable[[], str] = lambda: "",
         transport: Transport | None = None,
         environment: Mapping[str, str] = os.environ,
         rng: Random | None = None,
@@ -61,6 +63,7 @@ class VllmClient:
         check_url(settings.base_url)
         self._settings = settings
         self._end_ids = sorted(end_ids)
+        self._weights = weights
         self._api_key = (settings.api_key or environment.get("VLLM_API_KEY", "")).strip() or None
         self._client = ChatClient(
             transport or transport_of("lean", _endpoint(settings, self._api_key)),
@@ -84,6 +87,7 @@ class VllmClient:
         await self._client.__aenter__()
         try:
             self._served = chosen(await self.routes.models(), self._settings)
+            await self._require_running()
             await self._require_whole_prompts()
             await self._require_processed()
         except BaseException:
@@ -135,10 +139,11 @@ class VllmClient:
     async def _asked(
         self, request: CompletionRequest, body: bytes, attempt: int
     ) -> Generated | Failure:
+        weights = self._weights()
         answer = await self._client.post(body)
         if isinstance(answer, Failure):
             return answer
-        return read_tokens(answer, len(request.prompt), attempts=attempt)
+        return read_tokens(answer, len(request.prompt), attempts=attempt, weights=weights)
 
     def _error(self, failure: Failure, attempt: int) -> PolicyError:
         kind = ContextLengthError if is_context_overflow(failure) else PolicyError
@@ -146,6 +151,15 @@ class VllmClient:
         return kind(
             error_sentence(failure, attempt, model=self._served.name, url=url, secret=secret)
         )
+
+    async def _require_running(self) -> None:
+        """See that requests would not wait for ever. Raises SettingsError."""
+        if await self.routes.is_paused():
+            raise SettingsError(
+                f"base_url: the vLLM server at {self._settings.base_url} is paused, as a run leaves"
+                " it that is killed while it gives it new weights: start it anew; where another run"
+                " gives it weights now, try again"
+            )
 
     async def _require_whole_prompts(self) -> None:
         """See that a seeded request does not end the server, as far as it tells what it is.

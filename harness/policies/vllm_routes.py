@@ -70,6 +70,15 @@ class VllmRoutes:
         except Unreachable:
             return False
 
+    async def is_paused(self) -> bool:
+        """Whether requests wait there; one that cannot be steered is never paused. Raises
+        PolicyError."""
+        try:
+            answered = await self.get("/is_paused")
+        except Refused:
+            return False
+        return isinstance(answered, dict) and answered.get("is_paused") is True
+
     async def get(self, path: str, *, timeout_s: float = 30.0) -> Any:
         """What stands at a path, decoded. Raises PolicyError, Refused where the server answers."""
         return await self._asked("GET", path, None, timeout_s)

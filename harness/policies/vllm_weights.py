@@ -9,6 +9,7 @@ It needs no NCCL and no GPU; a copy over the network of both machines' disks is 
 moves between vLLM's versions is in this class. Needs a server with VLLM_SERVER_DEV_MODE=1.
 """
 
+from contextlib import suppress
 from pathlib import Path
 from typing import Literal
 
@@ -29,6 +30,10 @@ _PLAIN, _OURS = "reload_weights", "rehearsal_reload"  # the workers' methods
 _log = structlog.get_logger(__name__)
 
 
+class Halted(PolicyError):
+    """The server stays paused: whoever asked it would wait for ever."""
+
+
 class VllmWeights:
     """One server's weights. For one caller at a time.
 
@@ -38,9 +43,9 @@ class VllmWeights:
 
     def __init__(self, routes: VllmRoutes, *, pause: Pause = "wait") -> None:
         self._routes = routes
-        self._pause = pause
+        self.pause = pause
         self._method = ""  # of the server's workers; empty: not known yet
-        self._folder: Path | None = None  # of the weights that were taken last; None: none were
+        self._held: tuple[str, Path] | None = None  # what was taken last; None: nothing was
 
     @property
     def url(self) -> str:
@@ -48,18 +53,21 @@ class VllmWeights:
         return self._routes.base_url
 
     async def version(self) -> str:
-        """The label of the server's weights. Raises SettingsError where it cannot be steered."""
+        """The label of the server's weights. Raises SettingsError where it cannot be steered,
+        PolicyError where it fails."""
         try:
             answered = await self._routes.get("/weight_info")
         except Refused as exc:
+            if exc.status >= 500:
+                raise
             raise SettingsError(_needs_dev_mode(self._routes, exc)) from exc
         return str(answered.get("weight_version", "")) if isinstance(answered, dict) else ""
 
     async def take(self, version: str, folder: Path) -> None:
         """Have the server answer with the weights of a Hugging Face directory, by this label.
 
-        Raises SettingsError before anything changed, PolicyError afterwards: then the server has
-        its old weights again, or stays paused where it could not get them.
+        Raises SettingsError before anything changed, PolicyError where the server has its old
+        weights and their label again, Halted where it stays paused.
         """
         folder = _checked(folder)
         await self.version()
@@ -67,12 +75,11 @@ class VllmWeights:
         await self._halt()
         with anyio.CancelScope(shield=True):  # half-loaded weights are no place to stop at
             try:
-                await self._load(folder)
+                await self._load(version, folder)
             except PolicyError as exc:
                 await self._restore(exc, folder)
-            await self._routes.post("/update_weight_version", {"new_version": version})
-            await self._routes.post("/resume")
-        self._folder = folder
+            await self._go_on(folder)
+        self._held = version, folder
         _log.info("weights_taken", version=version, folder=str(folder))
 
     async def _reload_method(self, folder: Path) -> str:
@@ -92,20 +99,28 @@ class VllmWeights:
         if not self._routes.is_local:
             _log.warning("weights_steered_off_loopback", url=self.url)
         try:
-            await self._routes.post(f"/pause?mode={self._pause}", timeout_s=_RELOAD_S)
-        except anyio.get_cancelled_exc_class():
-            with anyio.move_on_after(_RESUME_S, shield=True):
+            await self._routes.post(f"/pause?mode={self.pause}", timeout_s=_RELOAD_S)
+        except (PolicyError, anyio.get_cancelled_exc_class()):
+            # A server that did not answer may be paused all the same.
+            with anyio.move_on_after(_RESUME_S, shield=True), suppress(PolicyError):
                 await self._routes.post("/resume")
             raise
 
-    async def _load(self, folder: Path) -> None:
+    async def _load(self, version: str, folder: Path) -> None:
         body = {"method": self._method, "kwargs": {"weights_path": str(folder)}}
         await self._routes.post("/collective_rpc", body, timeout_s=_RELOAD_S)
         await self._drop_prefixes()
+        await self._routes.post("/update_weight_version", {"new_version": version})
+
+    async def _go_on(self, folder: Path) -> None:
+        try:
+            await self._routes.post("/resume")
+        except PolicyError as exc:
+            raise Halted(f"{folder}: vLLM has the weights and stays paused: {exc}") from exc
 
     async def _drop_prefixes(self) -> None:
         # Requests that were frozen hold blocks of the old weights: they give them up.
-        kept = "true" if self._pause == "keep" else "false"
+        kept = "true" if self.pause == "keep" else "false"
         path = f"/reset_prefix_cache?reset_running_requests={kept}"
         for _ in range(_TRIES):
             if (await self._routes.post(path) or {}).get("success", False):
@@ -120,16 +135,16 @@ class VllmWeights:
     async def _restore(self, fault: PolicyError, folder: Path) -> None:
         """Go back to the weights before: after a reload that failed the server has none, and its
         next request would end it. Raises PolicyError always."""
-        if self._folder is None:
-            raise PolicyError(
-                f"{folder}: vLLM could not load the weights and stays paused: {fault}"
-            ) from fault
-        await self._load(self._folder)
-        await self._routes.post("/resume")
-        raise PolicyError(
-            f"{folder}: vLLM could not load the weights and has those of {self._folder} again:"
-            f" {fault}"
-        ) from fault
+        told = f"{folder}: vLLM could not load the weights and"
+        if self._held is None:
+            raise Halted(f"{told} stays paused: {fault}") from fault
+        version, before = self._held
+        try:
+            await self._load(version, before)
+        except PolicyError as exc:
+            raise Halted(f"{told} stays paused: {fault}; nor those of {before}: {exc}") from exc
+        await self._go_on(before)
+        raise PolicyError(f"{told} has those of {before} again: {fault}") from fault
 
 
 def _ties_embeddings(folder: Path) -> bool:

@@ -5,13 +5,14 @@ the sampler draws from what the trainer computes.
 """
 
 from collections.abc import Sequence
-from math import inf
 
 import msgspec
 
 from harness.errors import PolicyError
 from harness.policies.retry import Failure
 from harness.policies.token_agent import Generated
+
+_NONE = -9999.0  # what vLLM tells in place of minus infinity
 
 
 class CompletionRequest(msgspec.Struct, frozen=True, gc=False):
@@ -68,7 +69,9 @@ def request_body(request: CompletionRequest) -> bytes:
     return _encode(request)
 
 
-def read_tokens(body: bytes, num_prompt: int, *, attempts: int) -> Generated | Failure:
+def read_tokens(
+    body: bytes, num_prompt: int, *, attempts: int, weights: str = ""
+) -> Generated | Failure:
     """What was sampled behind a prompt of so many tokens, or why it is worth asking again.
 
     Raises PolicyError where the server is not one that answers in tokens.
@@ -92,7 +95,7 @@ def read_tokens(body: bytes, num_prompt: int, *, attempts: int) -> Generated | F
         raise PolicyError(
             f"the answer bears {len(choice.token_ids)} tokens and {len(logprobs)} log-probabilities"
         )
-    known = [value for value in logprobs if value is not None and value > -inf]
+    known = [value for value in logprobs if value is not None and value > _NONE]
     if not known or len(known) < len(logprobs):
         return Failure("malformed", "the answer holds a token without a log-probability")
     usage = completion.usage or _Usage()
@@ -105,6 +108,7 @@ def read_tokens(body: bytes, num_prompt: int, *, attempts: int) -> Generated | F
         choice.token_ids,
         known,
         choice.finish_reason or "stop",
+        weights,
         cached_tokens=details.cached_tokens or 0,
         attempts=attempts,
     )

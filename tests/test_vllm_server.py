@@ -2,6 +2,7 @@
 
 import os
 import re
+import socket
 import sys
 from pathlib import Path
 from types import SimpleNamespace
@@ -144,6 +145,17 @@ async def test_what_cannot_be_started_is_told(tmp_path: Path) -> None:
                 pass
 
 
+async def test_a_port_that_another_has_is_refused(tmp_path: Path) -> None:
+    """Another server's answers would be taken for those of ours."""
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        port = other.getsockname()[1]
+        settings = stand_in(tmp_path, UP, port=port)
+        with pytest.raises(SettingsError, match=f"port: {port} cannot be had"):
+            async with VllmServer(settings, tmp_path / "vllm.log"):
+                pass
+    assert not (tmp_path / "vllm.log").exists()
+
+
 def test_vllms_arguments() -> None:
     """What training needs is said always: processed log-probabilities, and no sampling settings
     from the model's own files."""
@@ -201,16 +213,16 @@ class Layer:
 
 
 def test_layers_that_share_weights_are_packed_again() -> None:
-    """After a reload the output layer computes with the embedding's new weights; layers with
-    weights of their own were packed by the reload itself."""
+    """After the worker's own reload the output layer computes with the embedding's new weights;
+    layers with weights of their own were packed by the reload itself."""
     shared = object()
     embedding, head = Layer(shared, packed=True), Layer(shared, packed=True)
     own, plain = Layer(object(), packed=True), Layer(shared, packed=False)
     modules = [embedding, own, head, plain, SimpleNamespace()]
     loaded: list[str] = []
     worker = rehearsal_vllm.Extension()
+    worker.reload_weights = lambda *, weights_path: loaded.append(weights_path)
     worker.model_runner = SimpleNamespace(
-        reload_weights=lambda *, weights_path: loaded.append(weights_path),
         get_model=lambda: SimpleNamespace(modules=lambda: modules),
     )
     assert worker.rehearsal_reload("v2") == 2

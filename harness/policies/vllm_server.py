@@ -77,7 +77,7 @@ class VllmServer:
         return VllmSettings(self._settings.folder, self.base_url, **more)
 
     async def __aenter__(self) -> Self:
-        port = self._settings.port or _free_port()
+        port = _free_port(self._settings.port)
         self.base_url = f"http://127.0.0.1:{port}/v1"
         self._process = await self._started(port)
         try:
@@ -190,9 +190,15 @@ def environment_of(settings: VllmServerSettings, ours: Mapping[str, str]) -> dic
     return environment
 
 
-def _free_port() -> int:
+def _free_port(wanted: int) -> int:
+    """The wanted port, or (0) any. Raises SettingsError where another listens: it would be taken
+    for ours."""
     with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as servers do
+        try:
+            probe.bind(("127.0.0.1", wanted))
+        except OSError as exc:
+            raise SettingsError(f"port: {wanted} cannot be had: {exc}") from exc
         return int(probe.getsockname()[1])
 
 

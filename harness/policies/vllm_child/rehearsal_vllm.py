@@ -13,11 +13,12 @@ class Extension:
     """Joins the bases of vLLM's worker, whose attributes it uses."""
 
     model_runner: Any
+    reload_weights: Any
 
     def rehearsal_reload(self, weights_path: str) -> int:
         """Load the weights of a Hugging Face directory in place of the present ones; gives how
         many layers with shared weights were packed again."""
-        self.model_runner.reload_weights(weights_path=weights_path)
+        self.reload_weights(weights_path=weights_path)  # under vLLM's config, which layers look up
         modules = list(self.model_runner.get_model().modules())
         held = [module for module in modules if self._shares(module, modules)]
         for module in held:

@@ -112,7 +112,7 @@ def read_request(body: bytes) -> Asked:
     """A request's body. Raises NotServed, with a sentence that names the field."""
     try:
         request = _decode(body)
-    except (msgspec.DecodeError, RecursionError) as exc:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as exc:
         raise NotServed(f"the body is no chat request: {exc}") from exc
     _refuse_what_cannot_be(request)
     most = request.max_completion_tokens

@@ -415,6 +415,20 @@ async def test_what_cannot_be_done_is_refused(
     assert backend.prompts == []
 
 
+async def test_a_body_that_is_no_utf8_is_refused(chat: ChatTokens) -> None:
+    """It is the client's fault, and told so."""
+    service = service_of(ScriptedTokens(chat, []), chat, card_of(chat))
+    body = b'{"messages": [{"role": "user", "content": "\xff"}]}'
+    async with (
+        served(service) as url,
+        aiohttp.ClientSession() as session,
+        session.post(f"{url}/chat/completions", data=body) as response,
+    ):
+        assert response.status == 400
+        told = (await response.json())["error"]["message"]
+    assert told.startswith("the body is no chat request: 'utf-8' codec can't decode byte 0xff")
+
+
 async def test_other_models_and_places_are_not_found(chat: ChatTokens) -> None:
     """A request for another model is told which one there is; other paths have nothing."""
     async with served(service_of(ScriptedTokens(chat, []), chat, card_of(chat))) as url:

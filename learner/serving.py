@@ -3,7 +3,7 @@
 import sys
 import tempfile
 from collections.abc import AsyncIterator, Callable
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, ExitStack, asynccontextmanager
 from importlib import import_module
 from pathlib import Path
 from typing import Literal
@@ -13,6 +13,7 @@ import msgspec
 from envpool.remote.settings import ServeSettings
 from harness.card import read_card
 from harness.chat_tokens import ChatTokens
+from harness.errors import PolicyError
 from harness.policies.token_agent import Sampling, TokenBackend
 from harness.policies.vllm_client import VllmClient, VllmSettings
 from harness.policies.vllm_server import VllmServer, VllmServerSettings
@@ -99,6 +100,13 @@ async def _vllm(wanted: ServePolicy) -> AsyncIterator[VllmSettings]:
         can_reload=False,
         arguments=wanted.vllm_args,
     )
-    with tempfile.NamedTemporaryFile(prefix="rehearse-vllm-", suffix=".log") as log:
-        async with VllmServer(settings, Path(log.name)) as server:
-            yield server.client()
+    with tempfile.NamedTemporaryFile(prefix="rehearse-vllm-", suffix=".log", delete=False) as file:
+        log = Path(file.name)
+    with ExitStack() as cleanup:
+        cleanup.callback(log.unlink)
+        try:
+            async with VllmServer(settings, log) as server:
+                yield server.client()
+        except PolicyError:  # its sentence names the log, where the cause may stand further up
+            cleanup.pop_all()
+            raise

@@ -1,5 +1,7 @@
 """`rehearse serve-policy`: a checkpoint opened, served, and left in order."""
 
+import sys
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +13,7 @@ from structlog.testing import capture_logs
 
 from envpool.remote.settings import ServeSettings
 from harness.card import PolicyCard, write_card
-from harness.errors import SettingsError
+from harness.errors import PolicyError, SettingsError
 from harness.history import parse_history
 from learner.serving import ServePolicy, serve_policy
 from learner.verbs.serve_policy import serve_policy_command
@@ -117,3 +119,27 @@ def test_a_model_without_a_card_is_not_served_by_guess(checkpoint: Path, tmp_pat
         serve_policy_command.main([str(checkpoint)], standalone_mode=False)
     with pytest.raises(SettingsError, match=r"nowhere.tokenizer\.json: the tokenizer cannot be"):
         serve_policy_command.main([str(tmp_path / "nowhere")], standalone_mode=False)
+
+
+async def test_the_log_of_a_server_that_could_not_start_stays(
+    checkpoint: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The sentence has its last lines and its name: the cause often stands further up. Otherwise
+    nothing is left behind."""
+    logs = tmp_path / "logs"
+    logs.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(logs))
+    python = tmp_path / "python"
+    python.write_text(f"#!{sys.executable}\nprint('the cause'); raise SystemExit(3)")
+    python.chmod(0o755)
+    wanted = ServePolicy(str(checkpoint), backend="vllm", vllm_python=str(python))
+    with pytest.raises(PolicyError, match="vLLM ended with 3: the end of") as caught:
+        await serve_policy(wanted, ServeSettings(port=0), print)
+    (log,) = logs.iterdir()
+    assert str(log) in str(caught.value)
+    assert log.read_text() == "the cause\n"
+    log.unlink()
+    with pytest.raises(SettingsError, match="cannot be run"):
+        nothing = msgspec.structs.replace(wanted, vllm_python="/no/python")
+        await serve_policy(nothing, ServeSettings(port=0), print)
+    assert list(logs.iterdir()) == []

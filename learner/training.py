@@ -172,7 +172,8 @@ class _Training(msgspec.Struct, frozen=True):
             misaligned=data.misaligned,
             check=data.check_prompts,
         )
-        return Grouping(data, aligner=alignment, vocab=self.vocab)
+        loss = self.settings.loss
+        return Grouping(data, loss=loss, aligner=alignment, vocab=self.vocab)
 
     def _publisher(self, players: Sequence[TakesWeights]) -> Publisher:
         rollouts = self.runs.rollouts

@@ -189,7 +189,7 @@ async def opened(
         folder / "rollouts",
         policy,
         court_of=ROOF.court_of(settings),
-        grouping=Grouping(train.data),
+        grouping=Grouping(train.data, loss=train.loss),
         publisher=publisher,
         place=place,
     )

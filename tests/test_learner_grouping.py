@@ -10,8 +10,9 @@ from harness.trajectory import assemble
 from learner.errors import SampleError
 from learner.grouping import Grouping, SetAside, version_number, versions_of
 from learner.samples import Group
-from learner.settings import DataSettings
-from tests.token_stories import episode, reply, took
+from learner.settings import DataSettings, LossSettings
+from tests.stories import started, story
+from tests.token_stories import ended, episode, judged, reply, took
 
 _NONE_ASIDE = {"incomplete": 0, "unjudged": 0, "few": 0, "equal": 0, "stale": 0}
 _NONE_LEFT = {"world": 0, "truncated": 0, "silent": 0}
@@ -127,10 +128,34 @@ def test_truncated_episodes_count_unless_they_are_dropped() -> None:
 
 def test_cloning_keeps_equal_and_single_members() -> None:
     """Where nothing is compared, groups of one and of equal rewards are trained."""
-    grouping = Grouping(DataSettings(keep_equal=True))
+    grouping = Grouping(DataSettings(keep_equal=True), loss=LossSettings(advantage="reward"))
     assert told(fed(grouping, episode(0, size=1))[0]) == ("g0", [(0, 1.0)])
     two = fed(grouping, episode(0, group="g1"), episode(1, group="g1"))
     assert told(two[-1]) == ("g1", [(0, 1.0), (1, 1.0)])
+
+
+def test_single_members_are_not_kept_where_they_would_be_compared() -> None:
+    """Whatever is kept: an advantage that leaves one out has nothing left of a group of one."""
+    grouping = Grouping(DataSettings(keep_equal=True), loss=LossSettings(advantage="leave_one_out"))
+    broken = episode(1, reward=0.0, label=Label.ENVIRONMENT_ERROR)
+    assert fed(grouping, episode(0), broken) == [None, SetAside("g0", "few")]
+
+
+def test_steps_rewards_are_compared_where_they_are_trained() -> None:
+    """A group whose episodes earned the same, and whose steps did not, says which steps were bad:
+    it is equal only where episodes' rewards are what counts."""
+
+    def failed(member: int, *steps: float) -> list[Record]:
+        begun = msgspec.structs.replace(started(group="g0", member=member), group_size=2)
+        turns = [took(reply(), reward or None) for reward in steps]
+        over = ended(num_steps=len(steps))
+        return story(f"g0-{member}", [begun, *turns, over, judged(0.0, steps)])
+
+    steps = Grouping(loss=LossSettings(rewards="step"))
+    members = [failed(0, -1.0, 0.0), failed(1, 0.0, 0.0)]
+    assert told(fed(steps, *members)[-1]) == ("g0", [(0, 0.0), (1, 0.0)])
+    assert fed(steps, failed(0, 0.0, 0.0), failed(1, 0.0)) == [None, SetAside("g0", "equal")]
+    assert fed(Grouping(), *members) == [None, SetAside("g0", "equal")]
 
 
 def test_groups_of_two_logs_are_two() -> None:

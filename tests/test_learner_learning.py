@@ -246,6 +246,18 @@ def test_settings_that_do_not_go_together(changes: dict[str, Any], sentence: str
     assert str(caught.value).startswith(sentence)
 
 
+def test_groups_of_one_are_refused_where_none_would_be_kept() -> None:
+    """Groups of one are all equal: a run that keeps no such groups would train nothing."""
+    table = {
+        "model": "start",
+        "rollouts": {"scenarios": ["a"], "group_size": 1},
+        "loss": {"advantage": "reward"},
+    }
+    with pytest.raises(ConfigError, match=r"^data\.keep_equal: groups of one episode"):
+        settings_of(table)
+    settings_of(table | {"data": {"keep_equal": True}})
+
+
 def test_logs_are_published_when_somebody_looks() -> None:
     """Learning from logs, weights are published for evaluations and at the end, not each batch."""
     assert rhythm_of(told()).loop.publish_every == 1

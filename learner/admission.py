@@ -4,7 +4,7 @@ Groups are numbered from 0 in the order of the plan, batches in the order of the
 `k` takes the groups `k * groups` and on, in the plan's order: which groups a batch has does not
 depend on which were quick, so that long episodes are not trained later, or less, than short ones.
 With `fill` groups that were set aside do not count, and a batch takes the next ones that can be
-used.
+used: so where a batch begins is only known when the one before was taken.
 
 The trainer publishes a version after every `publish_every` batches, so batch `k` is trained on
 weights that are those of version `k // publish_every` or a few updates newer. A group of batch `k`
@@ -16,7 +16,7 @@ With 0 the next batch's episodes wait for the new weights: learning is strictly 
 they run while the batch before is trained. This is AReaL's bound (arXiv:2505.24298,
 `max_head_offpolicyness`), kept for each group by the order instead of on the average by the count.
 Setting groups aside only moves later groups to earlier batches, so the bound holds whatever is set
-aside.
+aside. (What a batch that was given up leaves to a later one may be stale, and is asked when taken.)
 
 Example: staleness 1, 2 groups a batch, version 0 -> groups 0 to 3 begin, group 4 waits for
 version 1
@@ -40,18 +40,23 @@ class Admission:
         publish_every: int = 1,
         fill: bool = False,
         version: int = 0,
+        batch: int = 0,
+        first: int = 0,
         now: Callable[[], float] = anyio.current_time,
     ) -> None:
-        """`batches` are trained in all, of `groups` groups each; `version` is what the policies
-        sample with at first."""
+        """`batches` are trained in all, of `groups` groups each; the next one is `batch`, which
+        begins with the group `first`. `version` is what the policies sample with at first."""
         self._batches = batches
         self._groups = groups
         self._staleness = staleness
         self._publish_every = publish_every
         self._fill = fill
         self._version = version
+        self._batch = batch
+        self._first = first
         self._now = now
-        self._aside: list[int] = []  # groups that were set aside, ascending; only with `fill`
+        # Groups of the next batches that were set aside, ascending; only with `fill`.
+        self._aside: list[int] = []
         self._num_live = 0  # episodes
         self._num_held = 0  # episodes that wait for new weights
         self._held_since: float | None = None  # since when all wait; None: some episode is live
@@ -72,7 +77,8 @@ class Admission:
 
     def batch_of(self, group: int) -> int:
         """The batch that the group is for, if no other group is set aside any more."""
-        return (group - bisect_left(self._aside, group)) // self._groups
+        usable = group - self._first - bisect_left(self._aside, group)  # between, if all come
+        return self._batch + usable // self._groups
 
     def version_of(self, batch: int) -> int:
         """The version whose weights, or newer ones, the batch is trained on."""
@@ -105,9 +111,16 @@ class Admission:
 
     def set_aside(self, group: int) -> None:
         """The group cannot be used; with `fill` another one may begin in its place."""
-        if self._fill:
+        if self._fill and group not in self._aside:
             insort(self._aside, group)
             self._wake()
+
+    def took(self, end: int) -> None:
+        """The next batch was taken; the one behind it begins with the group `end`."""
+        self._batch += 1
+        self._first = end
+        del self._aside[: bisect_left(self._aside, end)]
+        self._wake()
 
     def close(self) -> None:
         """No more episodes are wanted."""

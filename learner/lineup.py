@@ -1,18 +1,19 @@
 """Groups on their way into batches, in the order of the plan.
 
 Batch `k` takes the groups `k * size` and on; those that were set aside leave it smaller. With
-`fill` it takes the next `size` groups that can be used. Groups may come in any order: a batch waits
-for its own.
+`fill` it takes the next `size` groups that can be used; where so many in a row fail for reasons
+that are not the agent's, it is given up as it is. Groups may come in any order: a batch waits for
+its own.
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import anyio
 import msgspec
 
 from learner.errors import LearnerError
-from learner.grouping import SetAside
+from learner.grouping import FAILED, SetAside
 from learner.samples import Group
 
 
@@ -70,22 +71,28 @@ class Lineup:
         self._is_open = False
         self._wake()
 
-    async def take(self, is_stale: Callable[[int, Group], bool]) -> Taken:
-        """The next batch's groups, as soon as all are here; `is_stale` is asked of each.
+    async def take(
+        self, is_stale: Callable[[Group], bool], passed: Callable[[int], None] = lambda number: None
+    ) -> Taken:
+        """The next batch's groups, as soon as all are here; `is_stale` is asked of each, `passed`
+        told the number of each that is passed over.
 
         Raises LearnerError when there are not enough and no more will come.
         """
         groups: list[Group] = []
         set_aside: Counter[str] = Counter()
         first = self._next
-        while len(groups) < self._size if self._fill else self._next < first + self._size:
-            group = await self._arrival(first)
-            if isinstance(group, SetAside):
-                set_aside[group.reason] += 1
-            elif is_stale(self._next, group):
-                set_aside["stale"] += 1
-            else:
+        failed = 0  # groups in a row
+        while self._wants(first, len(groups), failed):
+            group = await self._arrival(first, set_aside)
+            if not isinstance(group, SetAside) and not is_stale(group):
                 groups.append(group)
+                failed = 0
+            else:
+                reason = group.reason if isinstance(group, SetAside) else "stale"
+                set_aside[reason] += 1
+                failed = failed + 1 if reason in FAILED else 0
+                passed(self._next)
             self._next += 1
         scores = [self._scores.pop(number, _Scores()) for number in range(first, self._next)]
         return Taken(
@@ -97,12 +104,20 @@ class Lineup:
             sum(one.reward for one in scores),
         )
 
-    async def _arrival(self, first: int) -> Group | SetAside:
+    def _wants(self, first: int, num_groups: int, failed: int) -> bool:
+        """Whether the batch that began with `first` takes another group."""
+        if self._fill:
+            return num_groups < self._size and failed < self._size
+        return self._next < first + self._size
+
+    async def _arrival(self, first: int, set_aside: Mapping[str, int]) -> Group | SetAside:
         while self._next not in self._here:
             if not self._is_open:
+                reasons = ", ".join(f"{name} {count}" for name, count in set_aside.items())
                 raise LearnerError(
                     f"the rollouts are over, and the batch that begins with group {first} has not"
                     f" {self._size} groups that can be used: {self._next - first} were looked at"
+                    + (f" (set aside: {reasons})" if reasons else "")
                 )
             await self._arrived.wait()
         return self._here.pop(self._next)

@@ -76,6 +76,8 @@ async def open_rollouts(
         publish_every=loop.publish_every,
         fill=data.fill,
         version=place.batches // loop.publish_every,
+        batch=place.batches,
+        first=place.next_group,
     )
     feed = RolloutFeed(
         folder,

@@ -21,6 +21,7 @@ import anyio.to_thread
 import msgspec
 
 from learner.errors import LearnerError
+from learner.grouping import FAILED
 from learner.lineup import Taken
 from learner.metrics import Value
 from learner.place import Place, Values, after_batch, since, told_by, told_of, who_waits
@@ -83,14 +84,14 @@ class Loop:
         self._clock = clock
         self._seconds = dict(self.place.seconds)
         self._held_before = self._seconds.get("held", 0.0)
-        self._saved = self.place.batches
+        self._saved = self._stage
 
     async def begin(self) -> None:
         """Have the policies take the weights with which the run begins or goes on; before any
         rollouts. Raises CheckpointError."""
         version = self._version
         if self.place.batches >= self._settings.steps:
-            version = -(-self.place.batches // self._settings.loop.publish_every)  # see _finish
+            version = self._last_version
         await self._publisher.begin(version, self.place.batches)
         self._around.taken(self._publisher.version)
 
@@ -100,11 +101,12 @@ class Loop:
         Cancelled it saves where it is, and passes that on. Raises LearnerError.
         """
         steps, every = self._settings.steps, self._settings.save.every
-        if self.place.batches >= steps:
+        if self.place.batches >= steps and not self.place.untold:
             return self.place
         try:
-            if self.place.batches == 0:
-                self._tell(await self._evaluation())
+            if self.place.batches == 0 or self.place.untold:
+                await self._close()
+                await self._save()
             while self.place.batches < steps and await self._batch():
                 if self.place.batches % every == 0:
                     await self._save()
@@ -116,13 +118,27 @@ class Loop:
         return self.place
 
     @property
+    def _stage(self) -> tuple[int, bool]:
+        """What checkpoints are told apart by."""
+        return self.place.batches, bool(self.place.untold)
+
+    @property
     def _version(self) -> int:
         """The newest version that was published of the weights so far."""
         return self.place.batches // self._settings.loop.publish_every
 
+    @property
+    def _last_version(self) -> int:
+        """The version in which all that was trained is published."""
+        return -(-self.place.batches // self._settings.loop.publish_every)
+
     async def _batch(self) -> bool:
         """Train one batch; False: there was none."""
-        taken = await self._timed("waiting", self._source.take(self._version))
+        try:
+            taken = await self._timed("waiting", self._source.take(self._version))
+        except LearnerError:
+            await self._save()
+            raise
         if taken is None:
             return False
         values: dict[str, Value] = {**told_of(taken), **_made_of(taken, self._version)}
@@ -130,7 +146,9 @@ class Loop:
         if taken.groups:
             step = anyio.to_thread.run_sync(self._learner.step, taken.groups)
             report = await self._timed("training", step)
-        self.place = after_batch(self.place, taken, report)
+            values |= told_by(report)
+        place = after_batch(self.place, taken, report)
+        self.place = msgspec.structs.replace(place, untold=values)
         if _is_broken(taken):
             await self._save()
             reasons = ", ".join(f"{name} {count}" for name, count in taken.set_aside.items())
@@ -138,18 +156,23 @@ class Loop:
                 f"batch {self.place.batches}: none of its groups can be used ({reasons}): `rehearse"
                 " show` of the rollouts says why; --resume goes on behind it"
             )
-        if self.place.batches % self._settings.loop.publish_every == 0:
-            await self._publish(self._version)
-        if report is not None:
-            values |= told_by(report)
         is_last = self.place.batches == self._settings.steps
-        self._tell(values | await self._evaluation(is_last=is_last))
+        if is_last or self.place.batches % self._settings.loop.publish_every == 0:
+            await self._publish(self._last_version)
+        await self._close()
         return True
 
+    async def _close(self) -> None:
+        """Evaluate what the last batch gave, where that is due, and tell its figures; of a run that
+        goes on, those of a batch in whose evaluation it was interrupted."""
+        is_last = self.place.batches == self._settings.steps
+        self._tell(self.place.untold | await self._evaluation(is_last=is_last))
+        self.place = msgspec.structs.replace(self.place, untold={})
+
     async def _finish(self) -> None:
-        """Publish, evaluate and save what the last batches gave."""
-        if self.place.batches % self._settings.loop.publish_every:
-            await self._publish(self._version + 1)
+        """Publish, evaluate and save what the last batches gave, if no more came."""
+        if self._publisher.version < self._last_version:
+            await self._publish(self._last_version)
         if self.place.batches not in self.place.evaluations:
             await self._evaluation(is_last=True)
         await self._save()
@@ -170,12 +193,12 @@ class Loop:
 
     async def _save(self) -> None:
         """Save where the run is, if that is not saved yet."""
-        if self.place.batches == self._saved:
+        if self._saved == self._stage:
             return
         self._keep_seconds()
         saving = anyio.to_thread.run_sync(self._learner.save, self.place)
         await self._timed("saving", saving)
-        self._saved = self.place.batches
+        self._saved = self._stage
         self._keep_seconds()
 
     def _tell(self, values: dict[str, Value]) -> None:
@@ -206,7 +229,7 @@ def _is_broken(taken: Taken) -> bool:
     """Whether a whole batch failed for reasons that are not the agent's: its model or the judge
     cannot be had, and the next batches would pass as quickly."""
     return not taken.groups and 0 < sum(taken.set_aside.values()) == sum(
-        taken.set_aside.get(reason, 0) for reason in ("incomplete", "unjudged")
+        taken.set_aside.get(reason, 0) for reason in FAILED
     )
 
 

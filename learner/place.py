@@ -16,6 +16,7 @@ from collections.abc import Mapping
 import msgspec
 
 from learner.lineup import Taken
+from learner.metrics import Value
 from learner.trainer import StepReport
 
 Values = dict[str, float]  # figures by name
@@ -38,6 +39,7 @@ class Place(msgspec.Struct, frozen=True):
     first: Values = {}  # reward and pass rate of the first batch's episodes
     last: Values = {}  # of the last one's
     evaluations: dict[int, Values] = {}  # by the number of batches before
+    untold: dict[str, Value] = {}  # the last batch's figures, where its evaluation is not done yet
 
 
 def after_batch(place: Place, taken: Taken, report: StepReport | None) -> Place:

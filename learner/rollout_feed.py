@@ -19,7 +19,7 @@ from harness.store import LOG_NAME, MountedWorld
 from harness.trajectory import Trajectory
 from learner.admission import Admission
 from learner.feed import KINDS, LiveFeed, Outcome, outcomes_of_log
-from learner.grouping import Grouping, SetAside
+from learner.grouping import FAILED, Grouping, SetAside
 from learner.lineup import Lineup, Taken
 from learner.publishing import Publisher
 from learner.samples import Group
@@ -101,13 +101,12 @@ class RolloutFeed:
     async def take(self, version: int) -> Taken:
         """The next batch. Raises LearnerError when there cannot be one."""
 
-        def is_stale(number: int, group: Group) -> bool:
-            stale = self._grouping.is_stale(group, present=version, staleness=self._staleness)
-            if stale:
-                self._admission.set_aside(number)
-            return stale
+        def is_stale(group: Group) -> bool:
+            return self._grouping.is_stale(group, present=version, staleness=self._staleness)
 
-        return await self._lineup.take(is_stale)
+        taken = await self._lineup.take(is_stale, self._admission.set_aside)
+        self._admission.took(taken.end)
+        return taken
 
     async def receive(self, subscription: Subscription) -> Sequence[Record]:
         """The next records, after noting what they say."""
@@ -147,7 +146,9 @@ class RolloutFeed:
 
     def _give(self, outcome: Outcome) -> None:
         number = self._numbers[outcome.group]
-        if isinstance(outcome, SetAside):
+        # Where the model or the judge cannot be had, another group would fail as quickly: it begins
+        # only when a batch has passed this one over, or one update could use up the whole plan.
+        if isinstance(outcome, SetAside) and outcome.reason not in FAILED:
             self._admission.set_aside(number)
         self._lineup.put(number, outcome)
 

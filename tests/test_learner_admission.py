@@ -92,6 +92,20 @@ async def test_a_group_that_is_set_aside_makes_room_for_the_next() -> None:
         assert await admitted(admission, 8) == expected
 
 
+async def test_a_run_that_goes_on_counts_from_its_next_batch() -> None:
+    """With `fill` more groups than batches take came before: the next batch begins where the run
+    goes on, and each batch where the one before ended."""
+    admission = Admission(batches=9, groups=2, staleness=0, fill=True, version=3, batch=3, first=11)
+    assert [admission.batch_of(group) for group in range(11, 16)] == [3, 3, 4, 4, 5]
+    admission.set_aside(12)
+    admission.set_aside(12)
+    assert [admission.batch_of(group) for group in range(11, 16)] == [3, 3, 3, 4, 4]
+    admission.took(14)
+    assert [admission.batch_of(group) for group in range(14, 17)] == [4, 4, 5]
+    admission.set_aside(15)
+    assert [admission.batch_of(group) for group in range(14, 17)] == [4, 4, 4]
+
+
 async def test_closing_sends_everybody_home() -> None:
     """Whoever waits when no more episodes are wanted is told so, and whoever comes later."""
     admission = Admission(batches=9, groups=1, staleness=0)

@@ -154,9 +154,9 @@ async def test_fill_runs_more_groups_until_a_batch_is_full(tmp_path: Path) -> No
 
 
 async def test_fill_ends_when_there_are_no_more(tmp_path: Path) -> None:
-    """When the plan's groups are over before a batch is full, the run says so and keeps what was
-    trained."""
-    train = train_settings(steps=2, data={"fill": True})
+    """When the plan's groups are over before a batch is full, the run says so and why, and keeps
+    what was trained, whenever checkpoints are due."""
+    train = train_settings(steps=2, data={"fill": True}, save={"every": 100})
     learner, policy = PaperLearner(), TokenOracle(is_good=good_in(0, 1, 2))
     with pytest.raises(ExceptionGroup) as caught:
         async with opened(tmp_path, train, policy, learner, episodes=12) as (loop, rollouts):
@@ -165,10 +165,37 @@ async def test_fill_ends_when_there_are_no_more(tmp_path: Path) -> None:
     assert isinstance(failure, LearnerError)
     assert str(failure) == (
         "the rollouts are over, and the batch that begins with group 2 has not 2 groups that can be"
-        " used: 4 were looked at"
+        " used: 4 were looked at (set aside: equal 3)"
     )
     assert learner.batches == [names(0, 1)]
     assert [place.batches for place in learner.places] == [1]
+
+
+@pytest.mark.parametrize("staleness", [0, 1, 2])
+@pytest.mark.parametrize("at", [1, 2])
+async def test_fill_goes_on_where_its_checkpoint_is(
+    tmp_path: Path, at: int, staleness: int
+) -> None:
+    """Where more groups than batches take were run, a run that goes on waits for no weights that
+    never come, and makes the same batches."""
+
+    def stop(batch: int) -> None:
+        if batch == at:
+            raise Stop
+
+    train = train_settings(steps=4, data={"fill": True}, loop={"staleness": staleness})
+    policy = TokenOracle(is_good=good_in(2, 3, 5, 6, 7, 10, 11, 12))
+    first, second = PaperLearner(stop), PaperLearner()
+    with pytest.raises(ExceptionGroup):
+        async with opened(tmp_path, train, policy, first, episodes=80) as (loop, rollouts):
+            await beside(loop, rollouts)
+    made = opened(tmp_path, train, policy, second, place=first.places[-1], episodes=80)
+    with anyio.fail_after(20):
+        async with made as (loop, rollouts):
+            await beside(loop, rollouts)
+    batches = [names(2, 3), names(5, 6), names(7, 10), names(11, 12)]
+    assert (first.batches, second.batches) == (batches[:at], batches[at:])
+    assert loop.place.set_aside == {"equal": 5}
 
 
 class Stop(Exception):
@@ -359,6 +386,37 @@ async def test_a_dead_model_server_does_not_use_up_the_run(tmp_path: Path) -> No
     assert loop.place.set_aside == {"incomplete": 3}
 
 
+@pytest.mark.parametrize("staleness", [0, 1])
+async def test_a_dead_model_server_does_not_use_up_what_fill_may_run(
+    tmp_path: Path, staleness: int
+) -> None:
+    """With `fill` failed groups are replaced one by one: where a batch's worth of them fails in a
+    row the run ends, however long an update takes, with most of its plan left."""
+    begun, failing = anyio.Event(), anyio.Event()
+
+    async def before(assignment: Assignment) -> None:
+        if assignment.episode >= "e000004":
+            await begun.wait()
+            failing.set()
+            raise PolicyError("the model server cannot be reached")
+
+    def work(batch: int) -> None:
+        anyio.from_thread.run_sync(begun.set)
+        if staleness:  # the next batch's episodes fail during this one's update
+            anyio.from_thread.run(failing.wait)
+            anyio.from_thread.run(anyio.wait_all_tasks_blocked)
+
+    train = train_settings(steps=4, data={"fill": True}, loop={"staleness": staleness})
+    learner, policy = PaperLearner(work), TokenOracle(before=before, is_good=good_in(*range(9)))
+    with pytest.raises(ExceptionGroup) as caught:
+        async with opened(tmp_path, train, policy, learner, episodes=80) as (loop, rollouts):
+            await beside(loop, rollouts)
+    [failure] = caught.value.exceptions
+    assert str(failure).startswith("batch 2: none of its groups can be used (incomplete 2): ")
+    with open_reader(tmp_path / "rollouts") as reader:
+        assert len({row.group for row in reader.episodes()}) <= 8
+
+
 async def test_evaluations_come_when_they_are_due(tmp_path: Path) -> None:
     """Before the first batch, every so many batches and after the last one the weights are
     evaluated, each time those that the policies have."""
@@ -394,6 +452,62 @@ async def test_versions_may_be_rarer_than_batches(tmp_path: Path) -> None:
     async with made as (again, rollouts):
         await beside(again, rollouts)
     assert policy.taken[4:] == ["v3"]  # it is finished: the last version is the one to have
+
+
+async def test_the_last_evaluation_is_of_the_last_weights(tmp_path: Path) -> None:
+    """Also where versions are rarer than batches, the last batch's weights are published before
+    they are evaluated."""
+    train = train_settings(
+        steps=5, loop={"publish_every": 2, "evaluate_every": 2}, save={"every": 2}
+    )
+    learner, policy = PaperLearner(), TokenOracle()
+    evaluated: list[tuple[int, str]] = []
+
+    async def evaluate(batch: int) -> Values:
+        evaluated.append((batch, policy.version))
+        return {"pass_rate": 0.5}
+
+    made = opened(tmp_path, train, policy, learner, evaluate=evaluate)
+    async with made as (loop, rollouts):
+        await beside(loop, rollouts)
+    assert evaluated == [(0, "v0"), (2, "v1"), (4, "v2"), (5, "v3")]
+
+
+@pytest.mark.parametrize(("at", "every"), [(0, 1), (2, 1), (2, 2), (3, 1)])
+async def test_cancelled_in_an_evaluation_it_goes_on_there(
+    tmp_path: Path, at: int, every: int
+) -> None:
+    """An evaluation that was cut short is made when the run goes on, also after the last batch, and
+    the figures of its batch are told with it."""
+    policy, learner, told = TokenOracle(), PaperLearner(), Told()
+    evaluated: list[tuple[int, str]] = []
+    train = train_settings(loop={"evaluate_every": every, "publish_every": every})
+    with anyio.CancelScope() as scope:
+
+        async def evaluate(batch: int) -> Values:
+            if batch == at and not scope.cancel_called:
+                scope.cancel()
+                await anyio.sleep_forever()
+            evaluated.append((batch, policy.version))
+            return {"pass_rate": batch / 10}
+
+        made = opened(tmp_path, train, policy, learner, told=told, evaluate=evaluate)
+        async with made as (loop, rollouts):
+            await beside(loop, rollouts)
+    assert sorted(told.figures) == list(range(at))
+    place = learner.places[-1] if learner.places else None
+    made = opened(tmp_path, train, policy, learner, told=told, evaluate=evaluate, place=place)
+    async with made as (loop, rollouts):
+        await beside(loop, rollouts)
+    due = {0, 3} | set(range(0, 4, every))
+    assert evaluated == [(batch, f"v{-(-batch // every)}") for batch in sorted(due)]
+    assert loop.place.evaluations == {batch: {"pass_rate": batch / 10} for batch in due}
+    assert sorted(told.figures) == [0, 1, 2, 3]
+    assert [told.figures[batch]["groups"] for batch in (1, 2, 3)] == [2, 2, 2]
+    assert told.figures[at]["evaluation/pass_rate"] == at / 10
+    last = learner.places[-1]
+    assert (last.batches, last.evaluations, last.untold) == (3, loop.place.evaluations, {})
+    assert len(learner.batches) == 3
 
 
 async def test_a_finished_run_has_nothing_to_do(tmp_path: Path) -> None:

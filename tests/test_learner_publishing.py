@@ -116,7 +116,7 @@ def group(number: int) -> Group:
 
 
 async def taken(lineup: Lineup, stale: tuple[int, ...] = ()) -> Taken:
-    return await lineup.take(lambda number, group: number in stale)
+    return await lineup.take(lambda group: int(group.group[1:]) in stale)
 
 
 def names(found: Taken) -> list[str]:

@@ -3,12 +3,13 @@
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from shutil import rmtree
 
 import anyio.to_thread
 import msgspec
 
 from envpool.placed import PlacedPool
-from harness.config import Settings
+from harness.config import Settings, difference
 from harness.launch import CourtOf, parts_of, planned, pool_of
 from harness.log_reader import open_reader
 from harness.meters import Meters
@@ -16,6 +17,7 @@ from harness.plan import EpisodePlan
 from harness.policies.base import OpenPolicy
 from harness.report import report_of, write_report
 from harness.session import run_session
+from learner.errors import CheckpointError
 from learner.place import Values
 from scenarios.format import Scenario, Task
 
@@ -33,8 +35,9 @@ class Evaluator(msgspec.Struct, frozen=True):
 
     async def evaluate(self, batch: int) -> Values:
         """Play, after so many batches, and give reward and pass rate; what was played already is
-        not played again. Raises HarnessError and PoolError."""
+        not played again. Raises CheckpointError, HarnessError and PoolError."""
         folder = self.folder / name_of(batch)
+        await anyio.to_thread.run_sync(_forget_other, folder, self.settings)
         opened = parts_of(
             self.settings,
             folder,
@@ -76,6 +79,16 @@ def name_of(batch: int) -> str:
     Example: 10 -> "b000010"
     """
     return f"b{batch:06d}"
+
+
+def _forget_other(folder: Path, settings: Settings) -> None:
+    """Remove an evaluation that was interrupted, where its settings have changed since."""
+    began = folder / "run.toml"
+    if began.exists() and difference(began, settings) is not None:
+        try:
+            rmtree(folder)
+        except OSError as exc:
+            raise CheckpointError(f"{folder}: it cannot be removed: {exc}") from exc
 
 
 def _reported(folder: Path) -> Values:

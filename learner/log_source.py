@@ -1,18 +1,22 @@
 """Finished runs as a source of batches: the groups of their logs, in order."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 
 import anyio.to_thread
 
 from harness.events import Label
-from learner.grouping import Grouping
+from learner.errors import LearnerError
+from learner.grouping import Grouping, Reason
 from learner.lineup import Taken
 from learner.samples import Group
 
 
 class LogSource:
-    """Gives the groups of logs in batches; the last batch may be smaller."""
+    """Gives the groups of logs in batches; the last batch may be smaller.
+
+    It is one group ahead: what was set aside behind a batch's last group is counted with it.
+    """
 
     def __init__(
         self, groups: Iterator[Group], grouping: Grouping, *, size: int, first: int = 0
@@ -22,28 +26,49 @@ class LogSource:
         self._groups = groups
         self._grouping = grouping
         self._size = size
-        self._skip = first
         self._next = first
+        self._has_begun = False
+        self._ahead: Group | None = None
+        self._counted: Mapping[Reason, int] = {}  # what was set aside and told
 
     async def take(self, version: int) -> Taken | None:
-        """The next batch; None: the logs are over. Raises LogError and SampleError."""
+        """The next batch; None: the logs are over.
+
+        Raises LogError and SampleError, and LearnerError when no group at all can be used.
+        """
         return await anyio.to_thread.run_sync(self._take)
 
     def _take(self) -> Taken | None:
-        for _ in islice(self._groups, self._skip):
-            pass
-        self._skip = 0
-        before = self._grouping.statistics().set_aside
-        groups = tuple(islice(self._groups, self._size))
+        if not self._has_begun:
+            self._begin()
+        groups: list[Group] = []
+        while self._ahead is not None and len(groups) < self._size:
+            groups.append(self._ahead)
+            self._ahead = next(self._groups, None)
         if not groups:
             return None
         self._next += len(groups)
-        set_aside: dict[str, int] = {
-            reason: count - before[reason]
-            for reason, count in self._grouping.statistics().set_aside.items()
-            if count > before[reason]
-        }
-        return _taken(groups, self._next, set_aside)
+        return _taken(groups, self._next, self._set_aside())
+
+    def _begin(self) -> None:
+        """Go to the first group that is not in a batch yet."""
+        for _ in islice(self._groups, self._next):
+            pass
+        self._ahead = next(self._groups, None)
+        self._has_begun = True
+        if self._next:
+            self._set_aside()  # the batches before have told of these
+        elif self._ahead is None:
+            found = ", ".join(f"{reason} {count}" for reason, count in self._set_aside().items())
+            raise LearnerError(
+                f"data.logs: none of their groups can be used ({found or 'there are none'})"
+            )
+
+    def _set_aside(self) -> dict[str, int]:
+        """What was set aside since this was asked last, by reason."""
+        before, self._counted = self._counted, self._grouping.statistics().set_aside
+        found = {reason: count - before.get(reason, 0) for reason, count in self._counted.items()}
+        return {reason: count for reason, count in found.items() if count}
 
 
 def _taken(groups: Sequence[Group], end: int, set_aside: dict[str, int]) -> Taken:

@@ -13,9 +13,10 @@ from harness.events import Record
 from harness.log_writer import open_log
 from harness.messages import Reply
 from harness.trajectory import assemble
-from learner.errors import SampleError
+from learner.errors import LearnerError, SampleError
 from learner.feed import KINDS, LiveFeed, Outcome, groups_of_logs, outcomes_of_log
 from learner.grouping import Grouping, SetAside
+from learner.log_source import LogSource
 from learner.samples import Group
 from tests.stories import WORLD
 from tests.token_stories import episode, took
@@ -71,6 +72,42 @@ async def test_a_log_gives_its_groups_in_order(tmp_path: Path) -> None:
     found = grouping.statistics()
     assert (found.episodes, found.groups) == (18, 6)
     assert (found.set_aside["equal"], found.set_aside["incomplete"]) == (2, 2)
+
+
+async def test_logs_in_batches_count_all_that_they_leave_out(tmp_path: Path) -> None:
+    """What is set aside is told with the batch before it, behind the last one, too; a run that goes
+    on tells nothing twice."""
+    last = [*pair("g4", 0.0, 0.0), episode(0, group="g5")]
+    folder = await logged(
+        tmp_path / "run", *pair("g0", 1.0, 1.0), *pair("g1"), *pair("g2"), *pair("g3"), *last
+    )
+
+    def source(first: int) -> LogSource:
+        grouping = Grouping()
+        return LogSource(groups_of_logs([folder], grouping), grouping, size=1, first=first)
+
+    async def told_by(made: LogSource) -> list[tuple[str, int, dict[str, int]]]:
+        found = []
+        while (taken := await made.take(0)) is not None:
+            found.append((taken.groups[0].group, taken.end, taken.set_aside))
+        return found
+
+    batches = [("g1", 1, {"equal": 1}), ("g2", 2, {}), ("g3", 3, {"incomplete": 1, "equal": 1})]
+    assert await told_by(source(0)) == batches
+    assert await told_by(source(2)) == batches[2:]
+    assert await told_by(source(3)) == []
+
+
+async def test_logs_without_any_group_that_can_be_used(tmp_path: Path) -> None:
+    """There is nothing to train on: an error says so, and why."""
+    folder = await logged(tmp_path / "run", *pair("g0", 1.0, 1.0), episode(0, group="g1"))
+    grouping = Grouping()
+    source = LogSource(groups_of_logs([folder], grouping), grouping, size=8)
+    with pytest.raises(LearnerError) as caught:
+        await source.take(0)
+    assert str(caught.value) == (
+        "data.logs: none of their groups can be used (incomplete 1, equal 1)"
+    )
 
 
 async def test_a_run_that_goes_on_takes_from_its_log_what_is_left(tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ from safetensors.numpy import load_file, save_file
 from harness.card import read_card
 from harness.log_reader import open_reader
 from harness.store import LOG_NAME
+from learner.errors import ConfigError
 from learner.local_policy import LocalPolicy
 from learner.metrics import read_metrics
 from scenarios.drills.writing import write_drills
@@ -138,9 +139,34 @@ def test_a_run_is_resumed(rehearse: Rehearse, config: Made, tmp_path: Path) -> N
     status, _, err = rehearse("train", config(optimizer={"lr": 0.5}), "-o", out, "--resume")
     assert status == 2
     assert "optimizer.lr: the run began with 0.01, not 0.5" in err
+    status, _, err = rehearse("train", config(), "--resume")
+    assert (status, "--resume: name the run's folder with --output" in err) == (2, True)
     report = json_of(rehearse, "train", config(steps=3), "-o", out, "--resume")
     assert (report["steps"], report["groups"]) == (3, 6)
     assert [one["step"] for one in read_metrics(out)] == [0, 1, 2, 3]
+
+
+def test_an_evaluation_of_other_settings_is_begun_anew(
+    rehearse: Rehearse, config: Made, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The evaluation may be changed when a run goes on: what was played of one that was
+    interrupted under other settings is not counted."""
+    out = tmp_path / "run"
+
+    def interrupted(folder: Path) -> None:
+        raise ConfigError("the power is off")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("learner.evaluation._reported", interrupted)
+        long = config(loop={"evaluate_every": 2}, evaluation={"episodes": 5})
+        assert rehearse("train", long, "-o", out)[0] == 2
+    assert (out / "evaluations" / "b000000" / LOG_NAME).is_file()
+    short = config(loop={"evaluate_every": 2}, evaluation={"episodes": 3})
+    report = json_of(rehearse, "train", short, "-o", out, "--resume")
+    assert {batch: one["episodes"] for batch, one in report["evaluations"].items()} == {
+        "0": 3,
+        "2": 3,
+    }
 
 
 def test_learning_from_logs(rehearse: Rehearse, config: Made, tmp_path: Path) -> None:

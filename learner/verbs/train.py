@@ -41,6 +41,8 @@ def train_command(
 ) -> None:
     """Train a model on its own rollouts, or on the logs of finished runs."""
     settings = read_settings(config)
+    if resume and output is None:
+        raise ConfigError("--resume: name the run's folder with --output")
     if misaligned:
         data = msgspec.structs.replace(settings.data, misaligned=True)
         settings = msgspec.structs.replace(settings, data=data)

@@ -158,10 +158,11 @@ async def test_a_port_that_another_has_is_refused(tmp_path: Path) -> None:
 
 def test_vllms_arguments() -> None:
     """What training needs is said always: processed log-probabilities, and no sampling settings
-    from the model's own files."""
+    from the model's own files. Cached tokens are told, which vLLM keeps to itself otherwise."""
     told = """--model m --host 127.0.0.1 --port 7 --dtype auto --max-num-seqs 64
         --logprobs-mode processed_logprobs --generation-config vllm
-        --worker-extension-cls rehearsal_vllm.Extension --disable-uvicorn-access-log"""
+        --worker-extension-cls rehearsal_vllm.Extension --enable-prompt-tokens-details
+        --disable-uvicorn-access-log"""
     usual = told.split()  # as one would type them
     assert arguments_of(VllmServerSettings("m", cpu=False), 7) == usual
     more = VllmServerSettings("m", max_model_len=99, cpu=False, arguments=("--seed", "1"))

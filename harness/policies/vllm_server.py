@@ -146,13 +146,14 @@ def arguments_of(settings: VllmServerSettings, port: int) -> list[str]:
     """vLLM's arguments.
 
     Log-probabilities are those of the distribution that was sampled from, and no sampling settings
-    are taken from the model's generation_config.json: a request says them all.
+    are taken from the model's generation_config.json: a request says them all. How much of a
+    prompt was cached is told.
     """
     arguments = ["--model", settings.folder, "--host", "127.0.0.1", "--port", str(port)]
     arguments += ["--dtype", settings.dtype, "--max-num-seqs", str(settings.max_num_seqs)]
     arguments += ["--logprobs-mode", "processed_logprobs", "--generation-config", "vllm"]
     arguments += ["--worker-extension-cls", EXTENSION]
-    arguments += ["--disable-uvicorn-access-log"]
+    arguments += ["--enable-prompt-tokens-details", "--disable-uvicorn-access-log"]
     if settings.max_model_len is not None:
         arguments += ["--max-model-len", str(settings.max_model_len)]
     if _has_no_gpu() if settings.cpu is None else settings.cpu:

@@ -439,6 +439,19 @@ async def test_a_live_episode_of_another_policy_keeps_its_weights(
         assert other.version == "v1"
 
 
+async def test_a_policy_that_is_opened_later_asks_the_server_anew(
+    server: tuple[FakeVllm, str], folder: Path
+) -> None:
+    """What policies that were closed knew of it may be true of it no more."""
+    async with asking(server, folder) as one:
+        await one.take("v1", folder)
+    server[0].label = "v9"
+    async with asking(server, folder) as other:
+        assert other.version == one.version == "v9"
+        await other.take("v1", folder)
+    assert loaded(server[0]) == [str(folder)] * 2
+
+
 async def test_policies_of_one_server_pause_it_alike(
     server: tuple[FakeVllm, str], folder: Path
 ) -> None:

@@ -19,12 +19,14 @@ import warnings
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from pickle import UnpicklingError
 from typing import Any, Literal
 
 import msgspec
 from torch import nn
 from torch.distributed.checkpoint import state_dict_loader, state_dict_saver
 from torch.distributed.checkpoint.api import CheckpointException
+from torch.distributed.checkpoint.filesystem import FileSystemReader
 
 from learner.distributed import Processes
 from learner.errors import CheckpointError
@@ -35,6 +37,7 @@ _NAME = re.compile(r"checkpoint-(\d{6,})")
 _STORAGE = frozenset(
     ("_name_or_path", "architectures", "dtype", "torch_dtype", "transformers_version", "use_cache")
 )
+_BROKEN = (EOFError, UnpicklingError)  # what a file that was cut short says
 
 
 class Identity(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -97,6 +100,7 @@ def save(root: Path, state: dict[str, Any], manifest: Manifest, processes: Proce
 def load(folder: Path, state: dict[str, Any], processes: Processes) -> None:
     """Read a checkpoint's tensors into the tensors of `state`. Raises CheckpointError."""
     with _explained(folder, "read"), _quiet():
+        FileSystemReader(folder).read_metadata()  # where this fails, `load` logs tracebacks
         state_dict_loader.load(state, checkpoint_id=folder, no_dist=processes.size == 1)
 
 
@@ -175,7 +179,7 @@ def _agree(processes: Processes, problem: Exception | None) -> None:
 def _explained(folder: Path, done: str) -> Iterator[None]:
     try:
         yield
-    except (OSError, RuntimeError, ValueError, KeyError, CheckpointException) as exc:
+    except (*_BROKEN, OSError, RuntimeError, ValueError, KeyError, CheckpointException) as exc:
         raise CheckpointError(f"{folder}: it cannot be {done}: {reason(exc)}") from exc
 
 

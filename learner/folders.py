@@ -61,7 +61,10 @@ def reason(exc: BaseException) -> str:
         return exc.strerror
     if isinstance(exc, StrictDataclassError):
         return " ".join(str(exc).split())
-    return (str(exc) or type(exc).__name__).splitlines()[0]
+    told = (str(exc) or type(exc).__name__).splitlines()[0]
+    if "unexpected pos" in told:  # so torch's archives say that they could write no further
+        return f"a file could not be written to its end; is the disk full? ({told})"
+    return told
 
 
 def _sync(folder: Path) -> None:

@@ -15,6 +15,7 @@ from torch import Tensor
 
 from learner.checkpoints import newest
 from learner.errors import CheckpointError
+from learner.folders import reason
 from learner.trainer import Trainer, open_trainer
 from tests.forked import in_child
 from tests.tiny_model import write_model
@@ -194,9 +195,15 @@ def test_a_checkpoint_of_another_model_is_refused(folder: Path, tmp_path: Path) 
 )
 @pytest.mark.parametrize("missing", [False, True])
 def test_what_is_broken_is_named(
-    folder: Path, tmp_path: Path, name: str, said: str, missing: bool
+    folder: Path,
+    tmp_path: Path,
+    name: str,
+    said: str,
+    missing: bool,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """A file that is gone or cut short is an error that names it, and never other numbers."""
+    """A file that is gone or cut short is an error that names it, and never other numbers; no
+    traceback stands beside it."""
     opened(folder).save(tmp_path, b"", keep=1)
     path = tmp_path / "checkpoint-000001" / name
     if missing:
@@ -205,6 +212,14 @@ def test_what_is_broken_is_named(
         path.write_bytes(path.read_bytes()[:100])
     with pytest.raises(CheckpointError, match=said):
         opened(folder).resume(tmp_path)
+    assert [record for record in caplog.records if record.name == "root"] == []
+
+
+def test_an_archive_that_ends_early_says_why() -> None:
+    """torch tells of a full disk by positions in its file."""
+    told = "[enforce fail at inline_container.cc:672] . unexpected pos 704 vs 598"
+    why = "a file could not be written to its end; is the disk full?"
+    assert reason(RuntimeError(told)) == f"{why} ({told})"
 
 
 def test_a_full_disk_costs_no_checkpoint(folder: Path, tmp_path: Path) -> None:

@@ -483,6 +483,23 @@ async def test_a_server_that_was_started_anew_is_found_out(
     assert loaded(fake) == [str(folder)] * 2
 
 
+async def test_a_restart_that_no_request_noticed_is_warned_of(
+    server: tuple[FakeVllm, str], folder: Path
+) -> None:
+    """When weights are taken next, since replies in between bear a version that they are not of."""
+    weights = VllmWeights(VllmRoutes(server[1]))
+    with capture_logs() as logs:
+        await weights.take("v1", folder)
+        await weights.take("v2", folder)
+        server[0].label = "default"
+        await weights.take("v3", folder)
+    assert [(log["event"], log.get("found"), log.get("expected")) for log in logs] == [
+        *[("weights_taken", None, None)] * 2,
+        ("weights_were_others", "default", "v2"),
+        ("weights_taken", None, None),
+    ]
+
+
 async def test_a_frozen_request_that_is_sent_again_bears_the_version_of_its_reply(
     server: tuple[FakeVllm, str], folder: Path
 ) -> None:

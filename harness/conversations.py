@@ -166,12 +166,12 @@ class Conversation:
         if said is None:
             reply = await ask(window, self)
             said = Said(reply.text, (), tuple(unpacked(reply.token_ids)))
-            self._memory.keep(place, said)
-        self.own[own_key(said.text)] = said.token_ids
-        self.num_replies += 1
         text = summary_of(self._dialect, Summarised(Reply(said.text), turn))
         if not text:
             raise PolicyError(f"asked for a summary before step {turn}, the model gave none")
+        self._memory.keep(place, said)  # not before: who tries again asks the model again
+        self.own[own_key(said.text)] = said.token_ids
+        self.num_replies += 1
         self._windows.summarised(text)
 
 

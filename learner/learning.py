@@ -1,5 +1,6 @@
 """A model that learns from groups: what the loop calls in a thread."""
 
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -61,9 +62,10 @@ class ModelLearner:
             self._check_agreement(report)
         return report
 
-    def save(self, place: Place) -> None:
-        """Write a checkpoint. Raises CheckpointError; the one before stays."""
-        keep = self._settings.save.keep
+    def save(self, place: Place, *, keep_all: bool = False) -> None:
+        """Write a checkpoint; see `learner.loop.Learner`. Raises CheckpointError; the one before
+        stays."""
+        keep = sys.maxsize if keep_all else self._settings.save.keep
         self._trainer.save(self._checkpoints, msgspec.json.encode(place), keep=keep)
 
     def publish(self, folder: Path, card: PolicyCard) -> None:

@@ -14,6 +14,7 @@ batches as before: which groups a batch has follows from the order of the plan a
 
 import time
 from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from typing import Protocol, TypeVar
 
 import anyio
@@ -39,8 +40,9 @@ class Learner(Protocol):
     def step(self, groups: Sequence[Group]) -> StepReport:
         """Make one batch's updates. Raises TrainingError."""
 
-    def save(self, place: Place) -> None:
-        """Write a checkpoint. Raises CheckpointError; the one before stays."""
+    def save(self, place: Place, *, keep_all: bool = False) -> None:
+        """Write a checkpoint. With `keep_all` no older one is removed for it: where something is
+        wrong, they may be what one goes back to. Raises CheckpointError; the one before stays."""
 
 
 class Source(Protocol):
@@ -150,11 +152,12 @@ class Loop:
         place = after_batch(self.place, taken, report)
         self.place = msgspec.structs.replace(place, untold=values)
         if _is_broken(taken):
-            await self._save()
+            await self._save(keep_all=True)
             reasons = ", ".join(f"{name} {count}" for name, count in taken.set_aside.items())
             raise LearnerError(
                 f"batch {self.place.batches}: none of its groups can be used ({reasons}): `rehearse"
-                " show` of the rollouts says why; --resume goes on behind it"
+                " show` of the rollouts says why; --resume goes on behind it, with the same weights"
+                " (to go back to older ones, remove the newest checkpoints)"
             )
         is_last = self.place.batches == self._settings.steps
         if is_last or self.place.batches % self._settings.loop.publish_every == 0:
@@ -191,12 +194,14 @@ class Loop:
         self.place = msgspec.structs.replace(self.place, evaluations=evaluations)
         return {f"evaluation/{name}": value for name, value in found.items()}
 
-    async def _save(self) -> None:
-        """Save where the run is, if that is not saved yet."""
+    async def _save(self, *, keep_all: bool = False) -> None:
+        """Save where the run is, if that is not saved yet; see `Learner.save`."""
         if self._saved == self._stage:
             return
         self._keep_seconds()
-        saving = anyio.to_thread.run_sync(self._learner.save, self.place)
+        saving = anyio.to_thread.run_sync(
+            partial(self._learner.save, self.place, keep_all=keep_all)
+        )
         await self._timed("saving", saving)
         self._saved = self._stage
         self._keep_seconds()
@@ -226,10 +231,11 @@ class Loop:
 
 
 def _is_broken(taken: Taken) -> bool:
-    """Whether a whole batch failed for reasons that are not the agent's: its model or the judge
-    cannot be had, and the next batches would pass as quickly."""
+    """Whether a whole batch failed for reasons that are not how well the agent did: its model or
+    the judge cannot be had, worlds or limits leave nothing of the episodes. The next batches would
+    pass as quickly, with nothing learned."""
     return not taken.groups and 0 < sum(taken.set_aside.values()) == sum(
-        taken.set_aside.get(reason, 0) for reason in FAILED
+        taken.set_aside.get(reason, 0) for reason in (*FAILED, "few")
     )
 
 

@@ -12,6 +12,7 @@ import msgspec
 
 from harness.config import Settings, resolve_table
 from harness.errors import SettingsError
+from harness.history import parse_history
 from learner.errors import ConfigError
 from learner.settings import TrainSettings
 
@@ -69,9 +70,11 @@ def _resolved(name: str, table: Mapping[str, Any], settings: TrainSettings) -> S
     if table.get("policy", "local") in TOLD_TOKENS:
         table = {"policy": "local", "model": settings.model, **table}
     try:
-        return resolve_table(table, {}, place="")
+        resolved = resolve_table(table, {}, place="")
+        parse_history(resolved.history)
     except SettingsError as exc:
         raise ConfigError(f"[{name}] {exc}") from exc
+    return resolved
 
 
 def _check_learnable(rollouts: Settings) -> None:
@@ -81,6 +84,8 @@ def _check_learnable(rollouts: Settings) -> None:
             f"[rollouts] policy: {rollouts.policy!r} tells no token ids, which training needs; it"
             f" is one of {', '.join(TOLD_TOKENS)}"
         )
+    if not rollouts.scenarios:
+        raise ConfigError("[rollouts] scenarios: name at least one scenario")
     if rollouts.judge == "none":
         raise ConfigError("[rollouts] judge: without a judge there are no rewards to learn from")
     if rollouts.episodes is not None:

@@ -96,6 +96,7 @@ class PaperLearner:
         self.batches: list[list[str]] = []  # the names of their groups
         self.versions: list[tuple[str, ...]] = []  # that sampled each batch
         self.places: list[Place] = []
+        self.kept_all: list[bool] = []
         self.threads: set[int] = set()
         self._before = before
 
@@ -118,8 +119,9 @@ class PaperLearner:
             seconds=1.0,
         )
 
-    def save(self, place: Place) -> None:
+    def save(self, place: Place, *, keep_all: bool = False) -> None:
         self.places.append(place)
+        self.kept_all.append(keep_all)
 
     def publish(self, folder: Path, card: PolicyCard) -> None:
         folder.mkdir(parents=True)

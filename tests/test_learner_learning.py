@@ -1,6 +1,7 @@
 """What surrounds a training run: the learner that the loop calls, its figures, its settings."""
 
 import io
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -70,6 +71,15 @@ class FakeTrainer:
 def learner_of(trainer: FakeTrainer, *, is_live: bool = True, **changes: Any) -> ModelLearner:
     fake: Any = trainer
     return ModelLearner(fake, train_settings(**changes), Path("checkpoints"), is_live=is_live)
+
+
+def test_older_checkpoints_may_stay() -> None:
+    """A checkpoint of a run in which something is wrong takes the place of none."""
+    trainer = FakeTrainer()
+    learner = learner_of(trainer, save={"keep": 2})
+    learner.save(Place(batches=1))
+    learner.save(Place(batches=2), keep_all=True)
+    assert [keep for _, _, keep in trainer.saved] == [2, sys.maxsize]
 
 
 @pytest.mark.parametrize(

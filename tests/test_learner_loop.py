@@ -8,7 +8,7 @@ import anyio
 import pytest
 
 from envpool.errors import WorldError
-from harness.errors import PolicyError
+from harness.errors import ContextLengthError, PolicyError
 from harness.events import WEIGHTS, Ending, EpisodeEnded, EpisodeStarted, WeightsPublished
 from harness.log_reader import open_reader
 from harness.log_writer import open_log
@@ -376,15 +376,34 @@ async def test_a_dead_model_server_does_not_use_up_the_run(tmp_path: Path) -> No
             await beside(loop, rollouts)
     assert [str(one) for one in caught.value.exceptions] == [
         "batch 1: none of its groups can be used (incomplete 2): `rehearse show` of the rollouts"
-        " says why; --resume goes on behind it"
+        " says why; --resume goes on behind it, with the same weights (to go back to older ones,"
+        " remove the newest checkpoints)"
     ]
     [place] = learner.places
+    assert learner.kept_all == [True]
     down = False
     made = opened(tmp_path, train, TokenOracle(before=before), learner, place=place)
     async with made as (loop, rollouts):
         await beside(loop, rollouts)
     assert learner.batches == [names(2), names(4, 5)]
     assert loop.place.set_aside == {"incomplete": 3}
+
+
+async def test_worlds_that_leave_nothing_do_not_use_up_the_run(tmp_path: Path) -> None:
+    """A batch of groups of which fewer than two episodes are left ends the run, too."""
+
+    async def before(assignment: Assignment) -> None:
+        raise ContextLengthError("the prompt has more tokens than the model takes")
+
+    learner = PaperLearner()
+    with pytest.raises(ExceptionGroup) as caught:
+        async with opened(tmp_path, train_settings(), TokenOracle(before=before), learner) as (
+            loop,
+            rollouts,
+        ):
+            await beside(loop, rollouts)
+    [failure] = caught.value.exceptions
+    assert str(failure).startswith("batch 1: none of its groups can be used (few 2): ")
 
 
 @pytest.mark.parametrize("staleness", [0, 1])

@@ -474,7 +474,8 @@ async def test_a_model_that_fails_is_a_503(chat: ChatTokens) -> None:
 
 
 async def test_a_summary_that_is_none_is_a_failure(chat: ChatTokens) -> None:
-    """Where the model gives no summary when one is due, nothing is shown in its place."""
+    """Where the model gives no summary when one is due, nothing is shown in its place, and a client
+    that tries again has it asked again."""
     backend = ScriptedTokens(chat, [*CALLS[:2], CALLS[2]])
     backend.ids = lambda text: ScriptedTokens.ids(backend, text.partition("Summary")[0])  # type: ignore[method-assign]
     long = told("user", "word " * 300)
@@ -482,11 +483,13 @@ async def test_a_summary_that_is_none_is_a_failure(chat: ChatTokens) -> None:
     service = service_of(backend, chat, card_of(chat, "summary:800"))
     async with served(service) as url:
         with capture_logs():
-            status, _, answered = await sent(url, {"messages": messages})
-    assert (status, answered["error"]["message"]) == (
-        503,
-        "asked for a summary before step 2, the model gave none",
-    )
+            for asked_for in (1, 2):
+                status, _, answered = await sent(url, {"messages": messages})
+                assert (status, answered["error"]["message"]) == (
+                    503,
+                    "asked for a summary before step 2, the model gave none",
+                )
+                assert len(backend.prompts) == asked_for
 
 
 async def test_a_summary_is_of_its_own_conversation(chat: ChatTokens) -> None:

@@ -215,6 +215,11 @@ def test_dry_run(rehearse: Rehearse, config: Made, tmp_path: Path) -> None:
         ({"rollouts": {"judge": "none"}}, "[rollouts] judge: without a judge there are no rewards"),
         ({"rollouts": {"temperature": 0.7}}, "[rollouts] temperature: the distribution that is"),
         ({"rollouts": {"episodes": 9}}, "[rollouts] episodes: there are as many as"),
+        (
+            {"rollouts": {"history": "last:0"}},
+            "[rollouts] history: 'last:0' is none of full",
+        ),
+        ({"rollouts": {"scenarios": []}}, "[rollouts] scenarios: name at least one scenario"),
         ({"rollouts": {"max_step": 9}}, "[rollouts] object contains unknown field `max_step`"),
         ({"rollouts": {"scenarios": ["nowhere"]}}, "nowhere"),
         ({"loop": {"publish_every": 3}}, "save.every: must be a multiple of loop.publish_every"),

@@ -1,7 +1,10 @@
 """`rehearse train`: real models of a few thousand weights, real worlds, whole runs."""
 
 import json
+import re
 import shutil
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -19,6 +22,7 @@ from learner.errors import ConfigError
 from learner.local_policy import LocalPolicy
 from learner.metrics import read_metrics
 from scenarios.drills.writing import write_drills
+from tests.broker import running_broker
 from tests.cli import Rehearse, json_of
 from tests.tiny_model import write_model
 
@@ -127,6 +131,22 @@ def test_the_log_of_a_training_run_is_a_log(
     status, _, err = rehearse("export", log, "--to", "jsonl", "-o", tmp_path / "out.jsonl")
     assert status == 0, err
     assert len((tmp_path / "out.jsonl").read_text().splitlines()) == 8
+
+
+def test_a_training_run_is_followed_from_another_process(
+    rehearse: Rehearse, config: Made, tmp_path: Path
+) -> None:
+    """`watch` sees the rollouts of a training run that publishes them, and the weights that
+    they were sampled with."""
+    with running_broker(tmp_path) as broker:
+        command = [sys.executable, "-m", "harness", "watch", "--bus", broker.url, "--events"]
+        watcher = subprocess.Popen([*command, "rollouts"], stdout=subprocess.PIPE, text=True)
+        followed = config(rollouts={"bus": broker.url, "think": "0.2:0.4"})
+        json_of(rehearse, "train", followed, "-o", tmp_path / "run")
+        seen, _ = watcher.communicate(timeout=50)
+    assert watcher.returncode == 0
+    assert re.findall(r"#\d+ weights (v\d)", seen) == ["v0", "v1"]
+    assert "8 of 8 started, 8 ended, 8 judged" in seen.splitlines()[-1]
 
 
 def test_a_run_is_resumed(rehearse: Rehearse, config: Made, tmp_path: Path) -> None:

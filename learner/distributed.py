@@ -16,6 +16,7 @@ whole batch.
 """
 
 import os
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import timedelta
@@ -38,6 +39,10 @@ _T = TypeVar("_T")
 # The others wait for process 0 while it collects episodes. A process that died closes its
 # connections, and torchrun ends the rest; nobody waits for that long.
 _PATIENCE = timedelta(days=7)
+# Gloo's threads say that a collective is done before they give up its tensors, for which they need
+# the interpreter. In a process that ends at once they meet one that is being taken down, and torch
+# aborts (seen in every second run); nothing tells when they are through.
+_LEAVING_S = 0.5
 
 
 class Processes(NamedTuple):
@@ -81,6 +86,7 @@ def joined(compute: ComputeSettings) -> Iterator[Processes]:
         yield Processes(dist.get_rank(), dist.get_world_size())
     finally:
         dist.destroy_process_group()
+        time.sleep(_LEAVING_S)
 
 
 def shard(model: PreTrainedModel, processes: Processes, compute: ComputeSettings) -> None:

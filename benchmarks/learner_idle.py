@@ -108,7 +108,7 @@ class Sleeper:
         num = sum(len(one.samples) for group in groups for one in group.rollouts) * 200
         return StepReport(self._num_steps, 0.0, 0.0, 0.0, 1, {}, num, num, num, spent)
 
-    def save(self, place: Place) -> None:
+    def save(self, place: Place, *, keep_all: bool = False) -> None:
         """Keep nothing."""
 
     def publish(self, folder: Path, card: PolicyCard) -> None:

@@ -20,12 +20,13 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any, Literal
 
 import matplotlib.pyplot as plt
 import msgspec
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from transformers import Qwen3Config, Qwen3ForCausalLM
 
 from benchmarks.figures import Figure, figure, quiet, tell
@@ -94,15 +95,17 @@ def weighing(shape: Shape) -> tuple[PerSample, PerSample]:
 def model_of(shape: Shape, device: str) -> Qwen3ForCausalLM:
     """3.7 M parameters on a CPU; the layers of Qwen3-0.6B on a device."""
     torch.manual_seed(0)
-    small = {"hidden_size": 256, "intermediate_size": 768, "num_hidden_layers": 4}
-    heads = {"num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 64}
+    small: dict[str, Any] = {"hidden_size": 256, "intermediate_size": 768, "num_hidden_layers": 4}
+    heads: dict[str, Any] = {"num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 64}
     if device != "cpu":
         small = {"hidden_size": 1024, "intermediate_size": 3072, "num_hidden_layers": 28}
         heads = {"num_attention_heads": 16, "num_key_value_heads": 8, "head_dim": 128}
     config = Qwen3Config(
         vocab_size=shape.vocab, tie_word_embeddings=True, use_cache=False, **small, **heads
     )
-    return Qwen3ForCausalLM(config).to(device)
+    model = Qwen3ForCausalLM(config)
+    nn.Module.to(model, device)
+    return model
 
 
 def gradient(model: Qwen3ForCausalLM, backend: Backend, given: Batch) -> None:
@@ -148,7 +151,7 @@ def times(shape: Shape, runs: int, max_tokens: int, device: str, dtype: str) -> 
     """Time of a gradient, backend by backend."""
     model = model_of(shape, device)
     star, rows = batch(shape, share=True), batch(shape, share=False)
-    work = {"packed": rows, "twopass": star}
+    work: dict[Literal["packed", "twopass", "flex"], Batch] = {"packed": rows, "twopass": star}
     if device != "cpu":
         work["flex"] = star
     spent: dict[str, list[float]] = {name: [] for name in work}

@@ -7,7 +7,7 @@ back to back. `overhead_ratio` is the run's CPU time, its workers' included, by 
 """
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -58,7 +58,7 @@ Calls = list[tuple[str, Any]]  # of one episode: tool and arguments
 def measure(
     folder: Path,
     meters: Meters,
-    world_of: dict[str, States],
+    world_of: Mapping[str, States],
     *,
     concurrency: int,
     policy: dict[str, float] | None = None,
@@ -125,7 +125,7 @@ async def bare_outside_s(folder: Path, pool: PlacedPool, scenarios: Sequence[Sce
     return total
 
 
-def bare_cpu_s(played: list[tuple[str, Calls]], world_of: dict[str, States]) -> float:
+def bare_cpu_s(played: list[tuple[str, Calls]], world_of: Mapping[str, States]) -> float:
     """CPU seconds of the episodes' calls alone: the median of several passes after a warm-up."""
     hosts = {
         name: Dedicated(world.scenario, world.template)

@@ -5,10 +5,15 @@ the episodes end, the log commits what they left, the judge gives the last verdi
 those, the listeners from within let go, and only then the bus closes and its subscribers end.
 """
 
-from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, suppress
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Sequence
+from contextlib import (
+    AbstractAsyncContextManager,
+    AsyncExitStack,
+    asynccontextmanager,
+    suppress,
+)
 from pathlib import Path
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import anyio
 import anyio.abc
@@ -45,6 +50,15 @@ Tell = Callable[[WeightsPublished], None]  # keeps a fact of the run itself in i
 _LEFT_AT_ONCE = 64  # episodes of an earlier sitting that are judged at once
 _LAST_FLUSH = 10.0  # seconds for the last facts to reach the log and the link
 _log = structlog.get_logger(__name__)
+
+
+class _Left(NamedTuple):
+    """What an earlier sitting left of the plan."""
+
+    done: list[EpisodeRow]
+    missing: list[EpisodePlan]  # to be run
+    unjudged: list[Ended]  # only to be judged
+    num_told: int  # versions of weights that the log tells of
 
 
 class Court(Protocol):
@@ -133,68 +147,30 @@ async def _run(
     resume: bool,
     console: Console | None,
 ) -> Monitor:
-    done, missing, unjudged, num_told = await anyio.to_thread.run_sync(
+    left = await anyio.to_thread.run_sync(
         _what_is_left, folder, wanted, resume, parts.judge is not None
     )
-    num_run = 0
     monitor = Monitor(total=len(wanted), judged=parts.judge is not None)
-    monitor.restore(done, judged=True)
-    monitor.restore([row for row, _ in unjudged], judged=False)
+    monitor.restore(left.done, judged=True)
+    monitor.restore([row for row, _ in left.unjudged], judged=False)
     worlds = [await _mounted(parts.pool, scenario) for scenario in _scenarios(wanted)]
     meters.start()
-    async with AsyncExitStack() as stack:
-        log = await stack.enter_async_context(open_log(folder, resume=resume))
-        for world in worlds:
-            log.mount(world)
-        if parts.link is not None:
-            link = await stack.enter_async_context(parts.link(int(log.statistics()["position"])))
-            log.on_commit(_to_link(link))
-            stack.push_async_callback(_flush, log)  # the link closes with everything in it
-        bus = LocalBus()
-        log.on_commit(_to_bus(bus))
+    async with _opened(folder, worlds, parts.link, resume=resume) as (log, bus):
         windows = HistoryManager()
         recorder = Recorder(log, folds=(windows.handle,))
-        stage = Stage(
-            pool=parts.pool,
-            policy=parts.policy,
-            dialect=parts.dialect,
-            history=parts.history,
-            format=parts.format,
-            limits=parts.limits,
-            recorder=recorder,
-            windows=windows,
-            watchdog=Watchdog(),
-            meters=meters,
-        )
-
-        async def verdict(episode: str, attempt: int, event: Event) -> None:
-            # Without waiting for room: the log's room may wait for this very subscriber.
-            recorder.stamp(episode, attempt, event)
-            recorder.close(episode)
-
-        recorder.open(WEIGHTS, seq=num_told)
-
-        def tell(event: WeightsPublished) -> None:
-            recorder.stamp(WEIGHTS, 1, event)
-
-        async def work(plan: EpisodePlan) -> None:
-            nonlocal num_run
-            num_run += 1
-            await run_episode(plan, stage, parts.play)
-            if parts.judge is None:
-                recorder.close(plan.episode)
-
+        recorder.open(WEIGHTS, seq=left.num_told)
+        stage = _stage_of(parts, recorder, windows, meters)
         async with anyio.create_task_group() as listeners:
-            await _listen(listeners, bus, monitor, parts, verdict, tell)
+            await _listen(listeners, bus, monitor, parts, recorder)
             async with anyio.create_task_group() as helpers:
                 helpers.start_soon(stage.watchdog.run)
                 helpers.start_soon(meters.watch, parts.pool)
                 if console is not None:
                     helpers.start_soon(show_progress, monitor, console)
-                if unjudged and parts.judge is not None:
-                    helpers.start_soon(_judge_left, folder, unjudged, parts.judge, recorder)
-                await run_all(missing, work, concurrency=concurrency, admit=parts.admit)
-                monitor.expect(len(done) + len(unjudged) + num_run)
+                if left.unjudged and parts.judge is not None:
+                    helpers.start_soon(_judge_left, folder, left.unjudged, parts.judge, recorder)
+                num_run = await _play(left.missing, stage, parts, concurrency)
+                monitor.expect(len(left.done) + len(left.unjudged) + num_run)
                 await log.flush()
                 await monitor.complete()
                 for listener in parts.listeners:
@@ -204,6 +180,57 @@ async def _run(
     meters.stop()
     _log.info("run_done", folder=str(folder), episodes=monitor.finished)
     return monitor
+
+
+@asynccontextmanager
+async def _opened(
+    folder: Path, worlds: Sequence[MountedWorld], link: Link | None, *, resume: bool
+) -> AsyncIterator[tuple[LogWriter, LocalBus]]:
+    """The log, and the bus that hears what it has committed. Others are linked before the bus: they
+    hear it first, and all of it."""
+    async with AsyncExitStack() as stack:
+        log = await stack.enter_async_context(open_log(folder, resume=resume))
+        for world in worlds:
+            log.mount(world)
+        if link is not None:
+            linked = await stack.enter_async_context(link(int(log.statistics()["position"])))
+            log.on_commit(_to_link(linked))
+            stack.push_async_callback(_flush, log)  # the link closes with everything in it
+        bus = LocalBus()
+        log.on_commit(_to_bus(bus))
+        yield log, bus
+
+
+def _stage_of(parts: Parts, recorder: Recorder, windows: HistoryManager, meters: Meters) -> Stage:
+    return Stage(
+        pool=parts.pool,
+        policy=parts.policy,
+        dialect=parts.dialect,
+        history=parts.history,
+        format=parts.format,
+        limits=parts.limits,
+        recorder=recorder,
+        windows=windows,
+        watchdog=Watchdog(),
+        meters=meters,
+    )
+
+
+async def _play(
+    missing: Sequence[EpisodePlan], stage: Stage, parts: Parts, concurrency: int
+) -> int:
+    """Run the episodes that are missing; gives how many began."""
+    num_run = 0
+
+    async def work(plan: EpisodePlan) -> None:
+        nonlocal num_run
+        num_run += 1
+        await run_episode(plan, stage, parts.play)
+        if parts.judge is None:
+            stage.recorder.close(plan.episode)
+
+    await run_all(missing, work, concurrency=concurrency, admit=parts.admit)
+    return num_run
 
 
 async def _flush(log: LogWriter) -> None:
@@ -216,10 +243,17 @@ async def _listen(
     bus: LocalBus,
     monitor: Monitor,
     parts: Parts,
-    verdict: Verdict,
-    tell: Tell,
+    recorder: Recorder,
 ) -> None:
     """Start the subscribers; they hear everything that is published after this returns."""
+
+    async def verdict(episode: str, attempt: int, event: Event) -> None:
+        # Without waiting for room: the log's room may wait for this very subscriber.
+        recorder.stamp(episode, attempt, event)
+        recorder.close(episode)
+
+    def tell(event: WeightsPublished) -> None:
+        recorder.stamp(WEIGHTS, 1, event)
 
     async def count(*, task_status: anyio.abc.TaskStatus[None]) -> None:
         async with bus.subscribe() as subscription:
@@ -296,21 +330,15 @@ async def _judge_left(
                 tasks.start_soon(give, row, reader.trajectory(row.episode))
 
 
-def _what_is_left(
-    folder: Path, wanted: Sequence[EpisodePlan], resume: bool, judged: bool
-) -> tuple[list[EpisodeRow], list[EpisodePlan], list[Ended], int]:
-    """What is finished, what must be run, what must only be judged (with its next sequence
-    number), and how many versions of weights were told of. A cancelled episode is run again; so is
-    one that was cut off."""
+def _what_is_left(folder: Path, wanted: Sequence[EpisodePlan], resume: bool, judged: bool) -> _Left:
+    """A cancelled episode is run again; so is one that was cut off."""
     if not resume or not (folder / LOG_NAME).exists():
-        return [], list(wanted), [], 0
+        return _Left([], list(wanted), [], 0)
     with open_reader(folder) as reader:
-        return *_left(reader, wanted, judged), reader.counts().get("weights", 0)
+        return _left(reader, wanted, judged)
 
 
-def _left(
-    reader: LogReader, wanted: Sequence[EpisodePlan], judged: bool
-) -> tuple[list[EpisodeRow], list[EpisodePlan], list[Ended]]:
+def _left(reader: LogReader, wanted: Sequence[EpisodePlan], judged: bool) -> _Left:
     progress = reader.progress()
     rows = {row.episode: row for row in reader.episodes()}
     done: list[EpisodeRow] = []
@@ -326,7 +354,7 @@ def _left(
             unjudged.append((rows[plan.episode], got.next_seq))
         else:
             done.append(rows[plan.episode])
-    return done, missing, unjudged
+    return _Left(done, missing, unjudged, reader.counts().get("weights", 0))
 
 
 def _scenarios(plans: Iterable[EpisodePlan]) -> list[Scenario]:

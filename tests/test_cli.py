@@ -208,7 +208,7 @@ def test_show_is_for_readers(rehearse: Rehearse, tmp_path: Path) -> None:
     _, whole, _ = rehearse("show", run)
     _, episode, _ = rehearse("show", run, "e000000")
 
-    assert "1 episode" in whole
+    assert "1 episode" in " ".join(whole.split())  # wherever the line breaks
     assert "turn 1" in episode
     assert "completed" in episode
 

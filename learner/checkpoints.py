@@ -46,9 +46,7 @@ class Identity(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     folder: str  # it was opened from, for messages
     architecture: str
     num_parameters: int
-    digest: (
-        str  # of the names and shapes of all weights, of what the model computes, of the tokenizer
-    )
+    digest: str  # of the weights' names and shapes, of the configuration, of the tokenizer
 
     def __str__(self) -> str:
         size = f"{self.num_parameters:,} parameters, digest {self.digest[:8]}"

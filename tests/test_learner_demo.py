@@ -11,6 +11,7 @@ from learner.demo.ablation import ablate
 from learner.demo.demonstration import Verb
 from learner.demo.learn import Agreement, agreement, demonstrate
 from learner.demo.recipe import Recipe, read_recipe
+from learner.demo.rehearse import write_config
 from learner.errors import ConfigError, LearnerError
 from tests.cli import Rehearse
 
@@ -98,6 +99,15 @@ def test_the_demonstration_goes_from_nothing_to_its_report(
     for picture in ("learning.png", "scores.png"):
         assert (folder / picture).read_bytes().startswith(b"\x89PNG")
     assert "95 %" in report.told()
+
+
+def test_what_another_recipe_made_is_not_told_as_this_ones(tmp_path: Path) -> None:
+    """A stage's settings may be written again, as they are; others are refused."""
+    path = tmp_path / "clone.toml"
+    assert write_config(path, {"steps": 2}) == write_config(path, {"steps": 2}) == path
+    with pytest.raises(LearnerError, match=r"clone\.toml: it is of another recipe or place"):
+        write_config(path, {"steps": 3})
+    assert tomllib.loads(path.read_text()) == {"steps": 2}
 
 
 @pytest.mark.slow

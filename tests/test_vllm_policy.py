@@ -315,10 +315,8 @@ async def test_requests_in_flight_end_under_the_old_weights(
     assert [unweighted(reply) for reply in replies] == [("v0", packed(SAID)), ("v1", packed(SAID))]
 
 
-async def test_frozen_requests_bear_the_version_that_they_began_with(
-    server: tuple[FakeVllm, str], folder: Path
-) -> None:
-    """With the pause `keep` nothing is waited for, and requests give their cached prefixes up."""
+async def frozen_reply(server: tuple[FakeVllm, str], folder: Path) -> Reply:
+    """The reply to a request that is on its way while, under the pause `keep`, v1 is taken."""
     fake = server[0]
     fake.may_answer = anyio.Event()
     replies: list[Reply] = []
@@ -331,7 +329,17 @@ async def test_frozen_requests_bear_the_version_that_they_began_with(
         await fake.has_asked.wait()
         await policy.take("v1", folder)
         fake.may_answer.set()
-    assert [reply.weights for reply in replies] == ["v0"]
+    [reply] = replies
+    return reply
+
+
+async def test_frozen_requests_bear_the_version_that_they_began_with(
+    server: tuple[FakeVllm, str], folder: Path
+) -> None:
+    """With the pause `keep` nothing is waited for, and requests give their cached prefixes up."""
+    fake = server[0]
+    reply = await frozen_reply(server, folder)
+    assert reply.weights == "v0"
     assert fake.steered[0] == "/pause?mode=keep"
     assert fake.steered[2] == "/reset_prefix_cache?reset_running_requests=true"
 
@@ -504,20 +512,9 @@ async def test_a_frozen_request_that_is_sent_again_bears_the_version_of_its_repl
     server: tuple[FakeVllm, str], folder: Path
 ) -> None:
     """With the pause `keep` an attempt that fails leaves nothing of the old weights."""
-    fake = server[0]
-    fake.may_answer = anyio.Event()
-    fake.plan.append((503, b"{}"))
-    replies: list[Reply] = []
-
-    async def ask(policy: VllmPolicy) -> None:
-        replies.append(await agent_of(policy).reply(HELLO))
-
-    async with asking(server, folder, pause="keep") as policy, anyio.create_task_group() as group:
-        group.start_soon(ask, policy)
-        await fake.has_asked.wait()
-        await policy.take("v1", folder)
-        fake.may_answer.set()
-    assert [(reply.weights, reply.attempts) for reply in replies] == [("v1", 2)]
+    server[0].plan.append((503, b"{}"))
+    reply = await frozen_reply(server, folder)
+    assert (reply.weights, reply.attempts) == ("v1", 2)
 
 
 async def test_a_prefix_cache_that_is_held_is_dropped_later(

@@ -1,6 +1,6 @@
 """One seed's stages: worlds, random weights, cloning, GRPO, measuring. Each leaves its settings and
 its run in the output folder, and is a verb that a user has, too. A stage that is there already is
-not repeated, so that whoever was stopped goes on."""
+not repeated, so that whoever was stopped goes on; one of another recipe is refused."""
 
 import json
 from collections.abc import Callable, Mapping
@@ -63,16 +63,15 @@ class Demonstration:
         )
         return self._train(name, self.folder / "start", own)
 
-    def learn(self, start: Path, name: str = "learn", **play: Any) -> Path:
-        """GRPO from these weights; gives the weights' folder. `play` changes what all runs share,
-        as in history="full"."""
+    def learn(self, start: Path, name: str = "learn") -> Path:
+        """GRPO from these weights; gives the weights' folder."""
         stage = self.recipe.learn
         tasks = drills.tasks_of(self.drills.train, stage.kinds, seed=self.seed + 1)
         held_out = drills.tasks_of(self.drills.held_out, self.recipe.held_out, seed=self.seed)
         own = _merged(
             stage.train,
             {
-                "rollouts": {"scenarios": tasks, **self.recipe.play, **play},
+                "rollouts": {"scenarios": tasks, **self.recipe.play},
                 "evaluation": {"scenarios": held_out, "temperature": 0.0},
             },
         )

@@ -2,9 +2,10 @@
 
     1. worlds        drills of many trades (scenarios.drills); those of five trades are held out
     2. start         a tokenizer of their texts, a small Qwen3 of random weights
-    3. cloning       the oracle's episodes of short tasks are logged in the model's tokens, and
-                     `rehearse train` copies them (loss `likelihood`); stopped early
-    4. learning      GRPO on longer tasks: rollouts, verdicts by code, updates on exact windows
+    3. cloning       the oracle's episodes are logged in the model's tokens, and `rehearse train`
+                     copies them (loss `likelihood`); stopped early
+    4. learning      GRPO: rollouts, verdicts by code, updates on exact windows; half of it on tasks
+                     that clones hardly ever complete, because the window forgets what is needed
     5. measuring     oracle, start, clone and agent on the same held-out tasks
 
 Everything runs by the same verbs, logs and settings as any other run; their files stay in the

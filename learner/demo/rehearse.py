@@ -26,6 +26,10 @@ def rehearse(verb: str, config: Path, output: Path) -> None:
 
 
 def write_config(path: Path, table: Mapping[str, Any]) -> Path:
-    """Write a verb's settings; gives their file."""
-    path.write_bytes(tomli_w.dumps(table).encode())
+    """Write a verb's settings; gives their file. Raises LearnerError where others stand there:
+    what was made with them would be told as made with these."""
+    data = tomli_w.dumps(table).encode()
+    if path.exists() and path.read_bytes() != data:
+        raise LearnerError(f"{path}: it is of another recipe or place; name another output folder")
+    path.write_bytes(data)
     return path

@@ -37,8 +37,8 @@ import psutil
 
 from benchmarks.figures import Figure, figure, quiet, tell
 from benchmarks.genuine import Call, Genuine, interpreter
-from envpool.errors import WorldError
-from envpool.types import Env
+from envpool.core.errors import WorldError
+from envpool.core.types import Env
 from envpool.workers.pool import WorkerPool, WorkerSettings
 from scenarios.awm.records import AwmFolder
 from scenarios.format import AwmRecord, Scenario

@@ -17,8 +17,8 @@ from rich.console import Console
 
 from benchmarks.figures import figure, quiet, tell
 from benchmarks.worlds import NAMES
-from judge.defects_study import Study, render, study
-from judge.generating import generate_worlds
+from judge.defects.study import Study, render, study
+from judge.worlds.generate import generate_worlds
 from scenarios.catalogue import find
 from scenarios.generate.writing import Order
 

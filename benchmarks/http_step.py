@@ -31,16 +31,16 @@ import uvloop
 
 from benchmarks.figures import Figure, figure, tell
 from benchmarks.model_server import Oracle, Part, PlayedCall
-from envpool.world import World
+from envpool.inprocess.world import World
+from harness.chat.retry import Failure
+from harness.chat.wire import RequestWriter, read_completion
+from harness.core.events import StepTaken
+from harness.core.messages import Act, Briefing, Window
 from harness.dialects.native import Native
-from harness.events import StepTaken
-from harness.history import HistoryFold
-from harness.history_turns import Full
-from harness.messages import Act, Briefing, Window
+from harness.history.last_turns import Full
+from harness.history.windows import HistoryFold
 from harness.policies.base import Assignment
-from harness.policies.chat_wire import RequestWriter, read_completion
 from harness.policies.openai import OpenAIPolicy, OpenAISettings
-from harness.policies.retry import Failure
 from scenarios.catalogue import find
 from scenarios.format import Scenario, Task
 

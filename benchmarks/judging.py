@@ -31,26 +31,26 @@ from benchmarks.http_step import allow_many_files, model_server
 from benchmarks.model_server import Part
 from benchmarks.rollout import Theatre
 from benchmarks.worlds import tasks
-from envpool.types import ToolResult
-from harness.events import StepTaken
-from harness.judge_settings import JudgeSettings
-from harness.log_reader import open_reader
-from harness.log_writer import open_log
-from harness.messages import Act, AgentCall, Reply, Window
-from harness.plan import plan_of
+from envpool.core.types import ToolResult
+from harness.core.events import StepTaken
+from harness.core.messages import Act, AgentCall, Reply, Window
+from harness.core.trajectory import Trajectory
+from harness.log.reader import open_reader
+from harness.log.writer import open_log
 from harness.policies.base import Agent, Assignment, Policy
 from harness.policies.oracle import OraclePolicy
-from harness.trajectory import Trajectory
-from judge.brief import prompt_of
-from judge.cases import Case
-from judge.court import CodeCourt
-from judge.evidence import Verification, gather
-from judge.opening import open_court
-from judge.rejudging import Rejudging, judge_again, rejudging, reward_again
-from judge.rewards import AWM, GRADED
-from judge.rubric import read_rubric
-from judge.ruling import ruling_of
-from judge.tally import Summary
+from harness.rollout.plan import plan_of
+from harness.settings.judge import JudgeSettings
+from judge.code.proof import ruling_of
+from judge.core.case import Case
+from judge.core.evidence import Verification, gather
+from judge.core.rewards import AWM, GRADED
+from judge.llm.prompt import prompt_of
+from judge.llm.rubric import read_rubric
+from judge.verdicts.code_judges import CodeCourt
+from judge.verdicts.factory import open_court
+from judge.verdicts.rejudge import Rejudging, judge_again, rejudging, reward_again
+from judge.verdicts.summary import Summary
 
 EVIDENCE_TOKENS = 12_000
 TURNS = 5  # with the judge and without, whose medians make one figure: a run takes half a second

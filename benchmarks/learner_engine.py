@@ -23,7 +23,7 @@ from transformers import Qwen3Config, Qwen3ForCausalLM
 from transformers.utils import logging
 
 from benchmarks.figures import Figure, figure, quiet, tell
-from learner.engine import Engine, Request
+from learner.inference.engine import Engine, Request
 
 
 class Load(msgspec.Struct, frozen=True):

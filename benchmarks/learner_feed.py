@@ -31,30 +31,30 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 
 from benchmarks.figures import Figure, figure, quiet, tell
 from benchmarks.worlds import hosted, tasks
-from envpool.local import LocalPool
-from harness.chat_tokens import ChatTokens
+from envpool.inprocess.pool import LocalPool
+from harness.core.events import Record
+from harness.core.messages import Message, Reply, Window
+from harness.core.token_bytes import packed, packed_floats
 from harness.dialects.base import Dialect
-from harness.dialects.choose import dialect_of
-from harness.dialects.rules import FormatSettings
-from harness.episode import Limits
-from harness.events import Record
-from harness.history import parse_history
-from harness.log_reader import open_reader
-from harness.messages import Message, Reply, Window
-from harness.meters import Meters
-from harness.plan import plan_of
+from harness.dialects.format_rules import FormatSettings
+from harness.dialects.registry import dialect_of
+from harness.history.windows import parse_history
+from harness.log.reader import open_reader
 from harness.policies.base import Agent, Assignment, Policy
-from harness.policies.tokenised import TokenisedPolicy
-from harness.session import Parts, run_session
-from harness.tokens import packed, packed_floats
-from harness.tuning import tune_memory
-from judge.court import CodeCourt
-from learner.batch import Batch
-from learner.feed import LiveFeed, Outcome, groups_of_logs
-from learner.grouping import Grouping
-from learner.samples import Group, Ids, Rollout, Sample
-from learner.settings import DataSettings
-from learner.star import batch_of, shared_token_ratio
+from harness.policies.tokenized import TokenisedPolicy
+from harness.rollout.episode import Limits
+from harness.rollout.gc_tuning import tune_memory
+from harness.rollout.meters import Meters
+from harness.rollout.plan import plan_of
+from harness.rollout.session import Parts, run_session
+from harness.tokenization.chat_tokenizer import ChatTokens
+from judge.verdicts.code_judges import CodeCourt
+from learner.config.settings import DataSettings
+from learner.core.samples import Group, Ids, Rollout, Sample
+from learner.data.group_feed import LiveFeed, Outcome, groups_of_logs
+from learner.data.grouping import Grouping
+from learner.packing.batch import Batch
+from learner.packing.prefix_groups import batch_of, shared_token_ratio
 
 _VOCAB = 151_936
 _MEMBERS, _STEPS, _PREFIX, _SAMPLED = 16, 15, 6_000, 200

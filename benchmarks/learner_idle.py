@@ -20,21 +20,21 @@ import anyio
 import msgspec
 
 from benchmarks.figures import Figure, figure, quiet, tell
-from harness.card import PolicyCard, write_card
 from harness.cli import ROOF
-from harness.config import Settings
-from harness.messages import AgentCall, Reply, Window
+from harness.core.messages import AgentCall, Reply, Window
+from harness.core.policy_card import PolicyCard, write_card
+from harness.core.token_bytes import packed, packed_floats
 from harness.policies.base import Agent, Assignment
-from harness.tokens import packed, packed_floats
-from learner.grouping import Grouping
-from learner.live import open_rollouts
-from learner.loop import Around, Loop
-from learner.place import Place, idle_share, who_waits
-from learner.publishing import Publisher
-from learner.samples import Group
-from learner.settings import DataSettings, LoopSettings, SaveSettings, TrainSettings
-from learner.trainer import StepReport
-from learner.training import beside
+from harness.settings.run import Settings
+from learner.config.settings import DataSettings, LoopSettings, SaveSettings, TrainSettings
+from learner.core.samples import Group
+from learner.data.grouping import Grouping
+from learner.loop.loop import Around, Loop
+from learner.loop.progress_state import Place, idle_share, who_waits
+from learner.loop.rollout_session import open_rollouts
+from learner.loop.run import beside
+from learner.trainer.trainer import StepReport
+from learner.trainer.weight_publisher import Publisher
 
 GROUPS, SIZE = 8, 8  # groups of a batch, episodes of a group
 REPLIES = 5  # of an episode

@@ -31,11 +31,11 @@ from transformers import Qwen3Config, Qwen3ForCausalLM
 
 from benchmarks.figures import Figure, figure, quiet, tell
 from learner.backends.base import Backend
-from learner.backends.choose import backend_of
-from learner.batch import Batch
-from learner.samples import Group, Ids, Rollout, Sample
-from learner.settings import ComputeSettings
-from learner.star import PerSample, batch_of
+from learner.backends.registry import backend_of
+from learner.config.settings import ComputeSettings
+from learner.core.samples import Group, Ids, Rollout, Sample
+from learner.packing.batch import Batch
+from learner.packing.prefix_groups import PerSample, batch_of
 
 
 class Shape(msgspec.Struct, frozen=True):

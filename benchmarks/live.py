@@ -16,11 +16,11 @@ import msgspec
 from benchmarks.figures import Figure, figure, quiet, tell
 from benchmarks.rollout import Theatre
 from benchmarks.worlds import tasks
-from harness.bench import BenchReport
-from harness.plan import plan_of
 from harness.policies.oracle import OraclePolicy
-from harness.policies.think import ThinkPolicy
-from harness.tuning import tune_memory
+from harness.policies.think_time import ThinkPolicy
+from harness.reports.bench import BenchReport
+from harness.rollout.gc_tuning import tune_memory
+from harness.rollout.plan import plan_of
 
 
 class Shape(msgspec.Struct, frozen=True):

@@ -4,8 +4,8 @@
 
 The oracle plays the bundled worlds; log, bus, windows and code judge are on, as in
 `rehearse bench`. `overhead_ratio` is the CPU of the whole by the CPU of its bare calls, run by run
-(see harness.bench). The breakdown measures the same episodes with parts left out, all in one
-process and in turns, as CPU for each tool call:
+(see harness.reports.bench). The breakdown measures the same episodes with parts left out, all in
+one process and in turns, as CPU for each tool call:
 
     dedicated   the bare calls, on one warm connection a scenario
     switched    the same calls through leases, interleaved
@@ -27,24 +27,24 @@ import msgspec
 from benchmarks.figures import Figure, figure, quiet, tell
 from benchmarks.world_store import play, play_dedicated
 from benchmarks.worlds import hosted, in_order, interleaved, leases, tasks
-from envpool.dedicated import Dedicated
-from envpool.local import LocalPool
-from harness.bench import BenchReport
-from harness.bench import measure as report_on
-from harness.dialects.choose import dialect_of
-from harness.dialects.rules import FormatSettings
-from harness.episode import Limits, Stage, run_episode
-from harness.events import Record
-from harness.history import HistoryManager, parse_history
-from harness.meters import Meters
-from harness.plan import EpisodePlan, plan_of
+from envpool.inprocess.dedicated_connection import Dedicated
+from envpool.inprocess.pool import LocalPool
+from harness.core.events import Record
+from harness.dialects.format_rules import FormatSettings
+from harness.dialects.registry import dialect_of
+from harness.history.windows import HistoryManager, parse_history
+from harness.log.recorder import Recorder
 from harness.policies.base import Policy
 from harness.policies.oracle import OraclePolicy
-from harness.recorder import Recorder
-from harness.scheduler import run_all
-from harness.session import Parts, run_session
-from harness.watchdog import Watchdog
-from judge.court import CodeCourt
+from harness.reports.bench import BenchReport
+from harness.reports.bench import measure as report_on
+from harness.rollout.deadlines import Watchdog
+from harness.rollout.episode import Limits, Stage, run_episode
+from harness.rollout.meters import Meters
+from harness.rollout.plan import EpisodePlan, plan_of
+from harness.rollout.scheduler import run_all
+from harness.rollout.session import Parts, run_session
+from judge.verdicts.code_judges import CodeCourt
 
 
 class Shape(msgspec.Struct, frozen=True):
@@ -56,7 +56,7 @@ class Shape(msgspec.Struct, frozen=True):
 
 
 class Dropped:
-    """A log that keeps nothing. It implements harness.recorder.Sink."""
+    """A log that keeps nothing. It implements harness.log.recorder.Sink."""
 
     def append(self, record: Record) -> None:
         """Drop it."""

@@ -27,13 +27,13 @@ import uvloop
 from fastmcp import FastMCP
 
 from benchmarks.figures import Figure, figure, quiet, tell
-from envpool.local import LocalPool
-from envpool.remote import messages as m
-from envpool.remote.leases import Leases
-from envpool.remote.server import serving
-from envpool.remote.settings import ServeSettings
-from envpool.remote.surface import NewWorld
-from envpool.world import World
+from envpool.inprocess.pool import LocalPool
+from envpool.inprocess.world import World
+from envpool.server import jsonrpc as m
+from envpool.server.api import NewWorld
+from envpool.server.leases import Leases
+from envpool.server.serve import serving
+from envpool.server.settings import ServeSettings
 from scenarios.catalogue import find
 
 SCENARIO, TOOL = "shop_support", "get_product"

@@ -5,8 +5,8 @@
 A call that switches is timed as thousands of live episodes make it: the oracle's calls of the
 bundled worlds, interleaved in a seeded order, through `Lease.call`, with its changes, digest and
 transaction. It is held against the same calls on one warm connection for each scenario
-(envpool.dedicated), episode after episode, with nothing around them. Both are CPU time, in turns,
-in one process, and the ratio is taken run by run.
+(envpool.inprocess.dedicated_connection), episode after episode, with nothing around them. Both are
+CPU time, in turns, in one process, and the ratio is taken run by run.
 """
 
 import argparse
@@ -23,9 +23,9 @@ import psutil
 
 from benchmarks.figures import Figure, figure, tell
 from benchmarks.worlds import Call, hosted, in_order, interleaved, leases
-from envpool.dedicated import Dedicated
-from envpool.local import LocalPool
-from envpool.world import Lease, World
+from envpool.inprocess.dedicated_connection import Dedicated
+from envpool.inprocess.pool import LocalPool
+from envpool.inprocess.world import Lease, World
 
 Worlds = dict[str, World]
 Times = dict[str, list[float]]  # tool -> seconds of each call

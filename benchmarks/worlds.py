@@ -7,9 +7,9 @@ from typing import Any
 
 import msgspec
 
-from envpool.local import LocalPool
-from envpool.world import Lease, World
-from harness.plan import chosen_tasks
+from envpool.inprocess.pool import LocalPool
+from envpool.inprocess.world import Lease, World
+from harness.rollout.plan import chosen_tasks
 from scenarios.format import Scenario, Task
 
 NAMES = ("shop_support", "flight_desk", "claims_desk")

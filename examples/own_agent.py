@@ -7,7 +7,7 @@ import tempfile
 import anyio
 
 from harness.library import AgentEnv, TaskView, rehearse
-from judge.court import CodeCourt
+from judge.verdicts.code_judges import CodeCourt
 
 
 async def agent(task: TaskView, env: AgentEnv) -> str:

@@ -12,24 +12,25 @@ from pathlib import Path
 
 import click
 
-from envpool.errors import PoolError
-from envpool.placed import PlacedPool
-from harness.config import Settings
-from harness.errors import HarnessError, SettingsError
-from harness.judge_settings import JudgeSettings
+from envpool.core.errors import PoolError
+from envpool.router import PlacedPool
+from harness.commands import inspect_runs, run, worlds
+from harness.commands.context import Roof
+from harness.core.errors import HarnessError, SettingsError
 from harness.policies.base import OpenPolicy
-from harness.process import quiet_logs
-from harness.session import Court
-from harness.show import plain
-from harness.verbs import look, play, worlds
-from harness.verbs.roof import Roof
-from judge.errors import JudgeError
-from judge.evidence import scene_of
-from judge.opening import open_court
-from judge.rewards import PROFILES
-from judge.verbs import gate, generate, judging, reliability, report, synthesise
-from learner.errors import LearnerError
-from learner.verbs import serve_policy, train
+from harness.reports.episode_view import plain
+from harness.rollout.process import quiet_logs
+from harness.rollout.session import Court
+from harness.settings.judge import JudgeSettings
+from harness.settings.run import Settings
+from judge.commands import gate, generate, reliability, report, synthesize
+from judge.commands import judge as judge_commands
+from judge.core.errors import JudgeError
+from judge.core.evidence import scene_of
+from judge.core.rewards import PROFILES
+from judge.verdicts.factory import open_court
+from learner.commands import serve_policy, train
+from learner.core.errors import LearnerError
 from scenarios.errors import ScenarioError
 from scenarios.format import Scenario
 
@@ -66,7 +67,7 @@ _INTERRUPTED = (
 
 def _local(settings: Settings) -> OpenPolicy:
     try:
-        made: OpenPolicy = import_module("learner.local_policy").local_policy(settings)
+        made: OpenPolicy = import_module("learner.inference.local_policy").local_policy(settings)
     except ModuleNotFoundError as exc:
         raise SettingsError(
             f"policy: 'local' needs the package {exc.name}: pip install 'rehearsal[train]'"
@@ -121,17 +122,17 @@ def _failures(exc: BaseException) -> list[BaseException]:
 
 
 for _verb in (
-    play.run_command,
-    play.bench_command,
-    look.show_command,
-    look.replay_command,
-    judging.judge_command,
+    run.run_command,
+    run.bench_command,
+    inspect_runs.show_command,
+    inspect_runs.replay_command,
+    judge_commands.judge_command,
     reliability.study_command,
     reliability.label_command,
-    look.export_command,
-    look.watch_command,
+    inspect_runs.export_command,
+    inspect_runs.watch_command,
     generate.generate_command,
-    synthesise.synthesise_command,
+    synthesize.synthesise_command,
     worlds.scenarios_group,
     worlds.import_group,
     worlds.serve_command,

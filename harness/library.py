@@ -30,23 +30,23 @@ import anyio.to_thread
 import msgspec
 import structlog
 
-from envpool.placed import PlacedPool
-from envpool.types import ToolResult, ToolSpec
+from envpool.core.types import ToolResult, ToolSpec
+from envpool.router import PlacedPool
+from harness.core.events import Ending, StepTaken
+from harness.core.messages import Act, AgentCall, Answer, Reply
 from harness.dialects.base import call_id, unfit
+from harness.dialects.format_rules import FormatSettings
 from harness.dialects.native import Native
-from harness.dialects.rules import FormatSettings
-from harness.episode import Episode, Limits, Outcome, Play
-from harness.events import Ending, StepTaken
-from harness.history_turns import Full
-from harness.log_reader import open_reader
-from harness.messages import Act, AgentCall, Answer, Reply
-from harness.meters import Meters
-from harness.plan import chosen_tasks, plan_of
+from harness.history.last_turns import Full
+from harness.log.reader import open_reader
 from harness.policies.base import Agent, Assignment
-from harness.process import warnings_only
-from harness.report import RunReport, report_of, write_report
-from harness.session import Court, Parts, only, run_session
-from harness.watchdog import Watch
+from harness.reports.summary import RunReport, report_of, write_report
+from harness.rollout.deadlines import Watch
+from harness.rollout.episode import Episode, Limits, Outcome, Play
+from harness.rollout.meters import Meters
+from harness.rollout.plan import chosen_tasks, plan_of
+from harness.rollout.process import warnings_only
+from harness.rollout.session import Court, Parts, only, run_session
 from scenarios.format import Scenario
 
 DEFAULT_LIMITS = Limits()
@@ -222,8 +222,8 @@ async def rehearse(
     """Run episodes of an agent of one's own and log them in the folder `output`.
 
     `scenarios` are given as `name`, `path` or `name:task`; `episodes` None is one group of each
-    task. `judge` makes the judge, as `judge.court.CodeCourt` does; None leaves the episodes
-    unjudged. With `resume` only what is missing is run.
+    task. `judge` makes the judge, as `judge.verdicts.code_judges.CodeCourt` does; None leaves the
+    episodes unjudged. With `resume` only what is missing is run.
 
     Raises SettingsError, ScenarioError, PoolError and LogError. Cancelled, it logs what there is.
     Where structlog is not configured, only warnings are shown.

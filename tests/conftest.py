@@ -11,7 +11,7 @@ import structlog
 from hypothesis import HealthCheck, settings
 
 from harness.cli import main
-from tests.cli import Rehearse
+from tests.support.cli import Rehearse
 
 collect_ignore = ["vllm"]  # needs vLLM: `just test-vllm` runs it
 

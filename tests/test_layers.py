@@ -4,6 +4,7 @@ A new arrow, or a new place that knows a library, is a change to this map, made 
 """
 
 import ast
+from collections import Counter
 from collections.abc import Iterator
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
@@ -22,63 +23,157 @@ MAP = {
 }
 ROOF = {"harness.cli", "harness.__main__"}  # imports everything, imported by nobody outside
 
+# Folders of a package, from the ground up: a folder imports only what is before it in its row.
+# "." is the package's root. A folder has one subject, and at most 16 modules.
+FOLDERS = {
+    "scenarios": (
+        *(".", "awm", "generate/core", "generate/vocabulary", "generate/plan"),
+        *("generate/content", "generate/tasks", "generate/modules", "generate", "microworlds"),
+        *("synth/core", "synth/storage", "synth/stages", "synth", "synth/awm_export"),
+    ),
+    "envpool": (
+        *("core", "store", "inprocess", "offloaded", "hosting/dbapi", "hosting/determinism"),
+        *("hosting", "workers", "mcp", "server", "client", "."),
+    ),
+    "harness": (
+        *("core", "dialects", "history", "log", "tokenization", "chat", "bus", "settings"),
+        *(
+            "policies",
+            "vllm/child",
+            "vllm",
+            "rollout",
+            "replay",
+            "reports",
+            "serving",
+            "commands",
+            ".",
+        ),
+    ),
+    "judge": (
+        *("core", "code", "llm", "playback", "verdicts", "gate", "defects", "testkit"),
+        *("worlds", "reliability", "commands"),
+    ),
+    "learner": (
+        *("core", "config", "advantages", "losses", "packing", "backends", "model", "trainer"),
+        *("data", "inference", "loop", "demo", "commands"),
+    ),
+}
+MAX_MODULES = 16
+# Worlds, each a folder of its own: their number has no bound.
+WORLDS = {"scenarios/bundled", "scenarios/generate/modules"}
+# The one pair of folders that import each other: the catalogue finds AWM records beside packages.
+BOTH_WAYS = {("scenarios", "scenarios/awm")}
+
 # Outside library: the modules that know it. (uvloop is named to anyio as an option, by process.)
-LIBRARIES = {
-    "aiohttp": {"envpool.remote.http", "harness.policies.chat_aiohttp"},
-    "aiomqtt": {"harness.mqtt_client"},
-    "aiosqlite": {"harness.log_writer", "judge.cache"},
+LIBRARIES: dict[str, set[str]] = {
+    "aiohttp": {
+        "envpool.client.http",
+        "harness.chat.transport_aiohttp",
+    },
+    "aiomqtt": {"harness.bus.mqtt_client"},
+    "aiosqlite": {
+        "harness.log.writer",
+        "judge.llm.verdict_cache",
+    },
     "apsw": {
-        *("envpool.arithmetic", "envpool.database", "envpool.dedicated", "envpool.guarded"),
-        *("envpool.overlay", "envpool.template", "envpool.tracking", "envpool.views"),
-        *("envpool.world", "envpool.hosting.cursors", "envpool.hosting.database"),
-        *("envpool.hosting.faults", "envpool.hosting.slots", "harness.config"),
-        "harness.history_retrieve",
+        "envpool.hosting.dbapi.cursors",
+        "envpool.hosting.dbapi.database",
+        "envpool.hosting.dbapi.errors",
+        "envpool.hosting.dbapi.slots",
+        "envpool.inprocess.dedicated_connection",
+        "envpool.inprocess.world",
+        "envpool.store.database",
+        "envpool.store.diff",
+        "envpool.store.guarded_vfs",
+        "envpool.store.legacy_arithmetic",
+        "envpool.store.overlay",
+        "envpool.store.template",
+        "envpool.store.tracking",
+        "harness.history.retrieval",
+        "harness.settings.run",
     },
     "click": {
-        *("harness.cli", "harness.verbs.flags", "harness.verbs.look"),
-        *("harness.verbs.play", "harness.verbs.worlds", "judge.verbs.common"),
-        *("judge.verbs.gate", "judge.verbs.generate", "judge.verbs.judging"),
-        *("judge.verbs.reliability", "judge.verbs.report", "judge.verbs.synthesise"),
-        *("learner.verbs.serve_policy", "learner.verbs.train"),
+        "harness.cli",
+        "harness.commands.inspect_runs",
+        "harness.commands.options",
+        "harness.commands.run",
+        "harness.commands.worlds",
+        "judge.commands.gate",
+        "judge.commands.generate",
+        "judge.commands.judge",
+        "judge.commands.options",
+        "judge.commands.reliability",
+        "judge.commands.report",
+        "judge.commands.synthesize",
+        "learner.commands.serve_policy",
+        "learner.commands.train",
     },
-    "faker": {"scenarios.generate.people"},
+    "faker": {"scenarios.generate.vocabulary.people"},
     "fastapi": {
-        *("envpool.hosting.app", "envpool.hosting.listing", "envpool.hosting.older"),
-        *("envpool.hosting.routes", "envpool.hosting.survey"),
+        "envpool.hosting.app",
+        "envpool.hosting.determinism.state_discovery",
+        "envpool.hosting.fastapi_compat",
+        "envpool.hosting.routes",
+        "envpool.hosting.tool_listing",
     },
-    "fastmcp": {"envpool.mcp_link", "envpool.mcp_process"},
-    "jinja2": {"harness.chat_template"},
+    "fastmcp": {
+        "envpool.mcp.client",
+        "envpool.mcp.process",
+    },
+    "jinja2": {"harness.tokenization.chat_template"},
     "jsonschema": {"envpool.hosting.arguments"},
     "landlock": {"envpool.workers.confine"},
-    "matplotlib": {"judge.catalogue_charts", "learner.demo.figures"},
-    "mcp": {"envpool.mcp_link", "envpool.mcp_process"},
-    "openai": {"harness.policies.openai_package"},
-    "paho": {"harness.mqtt_client"},
-    "psutil": {"envpool.mcp_process", "harness.meters"},
-    "pyarrow": {"harness.parquet"},
-    "pydantic": {"envpool.hosting.older", "envpool.hosting.places", "envpool.hosting.survey"},
+    "matplotlib": {
+        "judge.worlds.charts",
+        "learner.demo.figures",
+    },
+    "mcp": {
+        "envpool.mcp.client",
+        "envpool.mcp.process",
+    },
+    "openai": {"harness.chat.transport_openai"},
+    "paho": {"harness.bus.mqtt_client"},
+    "psutil": {
+        "envpool.mcp.process",
+        "harness.rollout.meters",
+    },
+    "pyarrow": {"harness.reports.parquet"},
+    "pydantic": {
+        "envpool.hosting.determinism.state_discovery",
+        "envpool.hosting.determinism.state_slots",
+        "envpool.hosting.fastapi_compat",
+    },
     "pyseccomp": {"envpool.workers.confine"},
-    "sqlalchemy": {"envpool.hosting.engine", "envpool.hosting.survey"},
+    "sqlalchemy": {
+        "envpool.hosting.dbapi.hooks",
+        "envpool.hosting.determinism.state_discovery",
+    },
     "starlette": {"envpool.hosting.routes"},
-    "time_machine": {"envpool.hosting.clock"},
+    "time_machine": {"envpool.hosting.determinism.clock"},
     "tomli_w": {
-        *(
-            "harness.config",
-            "harness.judge_settings",
-            "learner.demo.rehearse",
-            "learner.train_folder",
-        ),
-        *("scenarios.awm.package", "scenarios.synth.folder", "scenarios.synth.package"),
+        "harness.settings.judge",
+        "harness.settings.run",
+        "learner.demo.rehearse",
+        "learner.loop.run_folder",
+        "scenarios.awm.package",
+        "scenarios.synth.core.package",
+        "scenarios.synth.storage.folder",
     },
     "tokenizers": {
-        *("harness.chat_tokens", "harness.plain_data", "harness.text_pieces"),
-        *("learner.demo.model", "learner.demo.tokenizer"),
+        "harness.tokenization.chat_tokenizer",
+        "harness.tokenization.piece_cache",
+        "harness.tokenization.special_tokens",
+        "learner.demo.model",
+        "learner.demo.tokenizer",
     },
-    "trackio": {"learner.metrics_sinks"},
-    "uvicorn": {"envpool.hosting.app", "envpool.remote.listening"},
+    "trackio": {"learner.loop.metrics_sinks"},
+    "uvicorn": {
+        "envpool.hosting.app",
+        "envpool.server.http_server",
+    },
     "uvloop": set(),
     "vllm": set(),
-    "wandb": {"learner.metrics_sinks"},
+    "wandb": {"learner.loop.metrics_sinks"},
 }
 # Outside library: the package that may know it, in whichever modules.
 WITHIN = {
@@ -90,25 +185,25 @@ WITHIN = {
 # Imports that do not stand at the top: optional libraries, asked for when they are needed.
 LATE = {
     ("envpool.hosting.app", "uvicorn"),
-    ("envpool.hosting.dbapi", "sqlite3.dump"),
+    ("envpool.hosting.dbapi.connections", "sqlite3.dump"),
     ("envpool.workers.confine", "landlock"),
     ("envpool.workers.confine", "pyseccomp"),
-    ("harness.cli", "learner.local_policy"),
-    ("harness.export", "harness.parquet"),
-    ("harness.launch", "envpool.mcp_in"),
-    ("harness.launch", "envpool.mcp_link"),
-    ("harness.launch", "envpool.remote.client"),
-    ("harness.players", "harness.token_players"),
-    ("harness.policies.chat_client", "harness.policies.openai_package"),
-    ("harness.verbs.worlds", "envpool.remote.server"),
-    ("judge.verbs.report", "judge.catalogue_charts"),
-    ("judge.verbs.report", "judge.catalogue_page"),
-    ("learner.metrics_sinks", "torch.utils.tensorboard"),
-    ("learner.metrics_sinks", "trackio"),
-    ("learner.metrics_sinks", "wandb"),
-    ("learner.serving", "learner.local_policy"),
-    ("learner.verbs.serve_policy", "learner.serving"),
-    ("scenarios.generate.people", "faker"),
+    ("harness.chat.client", "harness.chat.transport_openai"),
+    ("harness.cli", "learner.inference.local_policy"),
+    ("harness.commands.worlds", "envpool.server.serve"),
+    ("harness.reports.export", "harness.reports.parquet"),
+    ("harness.rollout.launch", "envpool.client.pool"),
+    ("harness.rollout.launch", "envpool.mcp.client"),
+    ("harness.rollout.launch", "envpool.mcp.pool"),
+    ("harness.rollout.policies", "harness.rollout.token_policies"),
+    ("judge.commands.report", "judge.worlds.charts"),
+    ("judge.commands.report", "judge.worlds.html"),
+    ("learner.commands.serve_policy", "learner.inference.serving"),
+    ("learner.inference.serving", "learner.inference.local_policy"),
+    ("learner.loop.metrics_sinks", "torch.utils.tensorboard"),
+    ("learner.loop.metrics_sinks", "trackio"),
+    ("learner.loop.metrics_sinks", "wandb"),
+    ("scenarios.generate.vocabulary.people", "faker"),
 }
 
 Import = tuple[str, str, bool]  # who, what, whether it stands at the top
@@ -151,6 +246,15 @@ def _modules() -> dict[str, Path]:
 
 
 MODULES = _modules()
+
+
+def _folder(module: str) -> str:
+    """The folder of a module; a world's folders count as the one that holds them."""
+    folder = MODULES[module].relative_to(ROOT).parent.as_posix()
+    return next((top for top in WORLDS if folder.startswith(f"{top}/")), folder)
+
+
+MODULE_FOLDERS = {_folder(module) for module, path in MODULES.items() if path.name != "__init__.py"}
 IMPORTS = [
     found
     for module, path in sorted(MODULES.items())
@@ -174,6 +278,45 @@ def test_imports_point_down() -> None:
 def test_nothing_imports_the_roof() -> None:
     """Only the roof imports the roof."""
     assert [who for who, what, _ in IMPORTS if what in ROOF and who not in ROOF] == []
+
+
+def _rank(folder: str) -> tuple[str, int]:
+    """A folder's package and its position there, from the ground up."""
+    package, _, rest = folder.partition("/")
+    return package, FOLDERS[package].index(rest or ".")
+
+
+def test_folders_import_in_one_direction() -> None:
+    """Inside a package a folder imports only what FOLDERS names before it."""
+    wrong = [
+        f"{who} imports {what}"
+        for who, what, _ in IMPORTS
+        if what in MODULES and MODULES[what].name != "__init__.py"
+        if (own := _folder(who)) != (other := _folder(what))
+        if (own, other) not in BOTH_WAYS and (other, own) not in BOTH_WAYS
+        if own not in WORLDS and other in MODULE_FOLDERS
+        if _rank(own)[0] == _rank(other)[0] and _rank(own)[1] < _rank(other)[1]
+    ]
+    assert wrong == []
+
+
+def test_folders_have_few_modules() -> None:
+    """A folder holds at most MAX_MODULES modules: more is more than one subject."""
+    counts = Counter(
+        path.parent.relative_to(ROOT).as_posix()
+        for path in MODULES.values()
+        if path.name != "__init__.py"
+    )
+    assert {folder: n for folder, n in counts.items() if n > MAX_MODULES} == {}
+
+
+def test_every_folder_is_on_the_map() -> None:
+    """FOLDERS names each folder that has modules, and no other."""
+    assert {
+        package if folder == "." else f"{package}/{folder}"
+        for package, folders in FOLDERS.items()
+        for folder in folders
+    } - WORLDS == MODULE_FOLDERS - WORLDS
 
 
 def test_no_circles() -> None:

@@ -23,9 +23,9 @@ from fastapi import FastAPI, routing
 from fastapi._compat import v2 as models
 from fastapi.dependencies import models as dependencies
 
-from envpool.errors import ToolsetError
-from envpool.hosting.loop import Runner
-from envpool.hosting.older import quiet
+from envpool.core.errors import ToolsetError
+from envpool.hosting.determinism.loop import Runner
+from envpool.hosting.fastapi_compat import quiet
 
 # What the code may ask of its environment; the database is the hook's, whatever is asked for.
 ENVIRONMENT = {"DATABASE_PATH": "sqlite:///world.db", "HOST": "127.0.0.1", "PORT": "8000"}
@@ -85,8 +85,8 @@ async def _left(lifespan: Any) -> None:
 def execute(code: str, name: str, path: Path) -> HostedApp:
     """Execute the code under a module name of its own, which stays in sys.modules.
 
-    Enter envpool.hosting.loop.Contained and the database hook around it. Raises ToolsetError naming
-    `path` (of server.py), line and reason.
+    Enter envpool.hosting.determinism.loop.Contained and the database hook around it. Raises
+    ToolsetError naming `path` (of server.py), line and reason.
     """
     compiled = _compiled(code, path)
     module = ModuleType(name)

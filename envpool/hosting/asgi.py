@@ -19,11 +19,11 @@ from typing import Any
 
 import msgspec
 
-from envpool.hosting.address import InvalidAddress, path_of, query_of
+from envpool.core.types import ToolError
 from envpool.hosting.arguments import Arguments
-from envpool.hosting.listing import Listed, Operation
-from envpool.hosting.loop import Runner, Stuck
-from envpool.types import ToolError
+from envpool.hosting.determinism.loop import Runner, Stuck
+from envpool.hosting.tool_listing import Listed, Operation
+from envpool.hosting.urls import InvalidAddress, path_of, query_of
 
 Json = dict[str, Any]
 
@@ -135,7 +135,7 @@ class Caller:
     def answer(self, request: Request) -> Reply:
         """Let the application answer. What goes wrong is in the reply.
 
-        Enter envpool.hosting.loop.Contained around it.
+        Enter envpool.hosting.determinism.loop.Contained around it.
         """
         response = _Response(request.body)
         try:

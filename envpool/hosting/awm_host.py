@@ -10,25 +10,25 @@ to the template. Where another worker has built that already, its image is taken
 
 from typing import Any
 
-from envpool.digest import written
-from envpool.errors import ToolsetError
+from envpool.core.errors import ToolsetError
+from envpool.core.host_answers import SeedFault
+from envpool.core.types import ToolResult, ToolSpec
 from envpool.hosting.app import HostedApp, execute
 from envpool.hosting.asgi import Caller, Reply
-from envpool.hosting.clock import chance, frozen, seeded
-from envpool.hosting.database import WorldDatabase
-from envpool.hosting.engine import hooked
-from envpool.hosting.listing import list_tools
-from envpool.hosting.live import LiveWorld
-from envpool.hosting.loop import Contained
-from envpool.hosting.memory import Memory
-from envpool.hosting.older import older
+from envpool.hosting.dbapi.database import WorldDatabase
+from envpool.hosting.dbapi.hooks import hooked
+from envpool.hosting.determinism.clock import chance, frozen, seeded
+from envpool.hosting.determinism.loop import Contained
+from envpool.hosting.determinism.module_state import Memory
+from envpool.hosting.determinism.threads import Threads
+from envpool.hosting.fastapi_compat import older
+from envpool.hosting.live_world import LiveWorld
 from envpool.hosting.routes import hasten
 from envpool.hosting.seeding import seed
-from envpool.hosting.threads import Threads
-from envpool.overlay import PAGE, Overlay
-from envpool.template import Template, clock_of, template_of
-from envpool.types import ToolResult, ToolSpec
-from envpool.workers.wire import SeedFault
+from envpool.hosting.tool_listing import list_tools
+from envpool.store.digest import written
+from envpool.store.overlay import PAGE, Overlay
+from envpool.store.template import Template, clock_of, template_of
 from scenarios.api import RowChange
 from scenarios.format import Scenario
 

@@ -6,16 +6,16 @@ Module state of its code is not kept apart; a package keeps its state in its dat
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from envpool.errors import ToolsetError
-from envpool.findings import VerifierFault, Verifiers
-from envpool.hosting.clock import frozen, seeded
-from envpool.hosting.live import LiveWorld
-from envpool.hosting.threads import Threads
-from envpool.overlay import PAGE, Overlay
-from envpool.template import Template, clock_of, template_of
-from envpool.toolset import Tool, load
-from envpool.types import ToolResult, ToolSpec
-from envpool.world import World
+from envpool.core.errors import ToolsetError
+from envpool.core.types import ToolResult, ToolSpec
+from envpool.hosting.determinism.clock import frozen, seeded
+from envpool.hosting.determinism.threads import Threads
+from envpool.hosting.live_world import LiveWorld
+from envpool.inprocess.toolset import Tool, load
+from envpool.inprocess.verifiers import VerifierFault, Verifiers
+from envpool.inprocess.world import World
+from envpool.store.overlay import PAGE, Overlay
+from envpool.store.template import Template, clock_of, template_of
 from scenarios.checks import Finding
 from scenarios.errors import PackageError
 from scenarios.format import Scenario

@@ -7,7 +7,8 @@
     strict   as awm, and the first that fails is an error
 
 (Sources: awm/core/db.py and sample.py of Snowflake-Labs/agent-world-model; server/db_manager.py of
-OpenEnv's AWM environment.) All statements run as `sqlite3` runs them (see envpool.hosting.dbapi),
+OpenEnv's AWM environment.) All statements run as `sqlite3` runs them (see
+envpool.hosting.dbapi.connections),
 one transaction for the schema and one for the rows. Time is the scenario's clock and chance follows
 from the scenario's digest, so every process builds the same bytes.
 """
@@ -19,11 +20,11 @@ from random import Random
 
 import msgspec
 
-from envpool.errors import SeedError
-from envpool.hosting.database import WorldDatabase
-from envpool.hosting.dbapi import Connection
-from envpool.overlay import OverlayVFS
-from envpool.workers.wire import SeedFault
+from envpool.core.errors import SeedError
+from envpool.core.host_answers import SeedFault
+from envpool.hosting.dbapi.connections import Connection
+from envpool.hosting.dbapi.database import WorldDatabase
+from envpool.store.overlay import OverlayVFS
 from scenarios.format import AwmRecord, AwmTable, Scenario, Seeding
 
 
@@ -38,7 +39,7 @@ class Seeded(msgspec.Struct, frozen=True):
 def seed(scenario: Scenario, vfs: OverlayVFS) -> Seeded:
     """Build the database of a scenario's AWM record. Raises SeedError."""
     record = scenario.awm
-    assert record is not None, "a package of ours has scripts (see envpool.template.build)"
+    assert record is not None, "a package of ours has scripts (see envpool.store.template.build)"
     database = WorldDatabase(vfs, (), chance=Random(scenario.digest).randbytes)
     try:
         overlay = database.start()

@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from envpool.errors import PoolError
+from envpool.core.errors import PoolError
 from envpool.workers.wire import MAX_FRAME, Reply, Request
 
 _LENGTH = 4  # bytes

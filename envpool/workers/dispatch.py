@@ -22,21 +22,11 @@ from typing import Protocol
 
 import structlog
 
-from envpool.errors import PoolError, WorldError
+from envpool.core.errors import PoolError, WorldError
+from envpool.core.host_answers import Answer, Loaded
 from envpool.workers.link import CallJob, Job, Link
 from envpool.workers.staff import Rules, Staff
-from envpool.workers.wire import (
-    Answer,
-    Failed,
-    Load,
-    Loaded,
-    Ready,
-    Refused,
-    Replayed,
-    Reply,
-    Stale,
-    Verified,
-)
+from envpool.workers.wire import Failed, Load, Ready, Refused, Replayed, Reply, Stale, Verified
 
 _SPREAD_AT = 24  # requests that wait for a worker until another one is to host their scenario
 _STEAL_BELOW = 2  # requests that a worker has when it begins to take over others'

@@ -19,13 +19,13 @@ import socket
 import msgspec
 
 from envpool.workers import confine
+from envpool.workers.audit_hook import Witness
 from envpool.workers.codec import frame
+from envpool.workers.fork_wire import MAX_PACKET, Begin, Died, Order, Spawn, Spawned, Up, Word
 from envpool.workers.hosts import Hosts
 from envpool.workers.sandbox import LOWEST, environment
 from envpool.workers.wire import Failed
-from envpool.workers.witness import Witness
 from envpool.workers.worker import UNCONFINED, serve, told
-from envpool.workers.zygote_wire import MAX_PACKET, Begin, Died, Order, Spawn, Spawned, Up, Word
 
 _order = msgspec.msgpack.Decoder(Order).decode
 _WORKER_SOCKET = 3  # its descriptor in a worker

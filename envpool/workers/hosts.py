@@ -4,13 +4,14 @@ import os
 import shutil
 from pathlib import Path
 
-from envpool.findings import VerifierFault
+from envpool.core.host_answers import Snapshot
 from envpool.hosting.awm_host import AwmHost
+from envpool.hosting.awm_verifiers import verify_awm
 from envpool.hosting.package_host import PackageHost
-from envpool.hosting.verify import verify_awm
-from envpool.overlay import PAGE
-from envpool.template import Template
-from envpool.workers.wire import Load, Snapshot, Verified, Verify
+from envpool.inprocess.verifiers import VerifierFault
+from envpool.store.overlay import PAGE
+from envpool.store.template import Template
+from envpool.workers.wire import Load, Verified, Verify
 from envpool.workers.worker import Host, live_world
 from scenarios.errors import PackageError
 from scenarios.format import Scenario

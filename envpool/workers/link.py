@@ -11,15 +11,14 @@ from typing import Any, Protocol, cast
 
 import msgspec
 
-from envpool.errors import PoolError, WorldError
-from envpool.held import HeldEnv
+from envpool.core.errors import PoolError, WorldError
+from envpool.core.host_answers import Answer, Loaded
+from envpool.offloaded.env import HeldEnv
 from envpool.workers.codec import Frames, frame, reply_of
 from envpool.workers.wire import (
-    Answer,
     Call,
     Forget,
     Load,
-    Loaded,
     Refused,
     Replay,
     Replayed,
@@ -41,7 +40,7 @@ _REPLIES: dict[type, tuple[type[Reply], ...]] = {
 
 
 class WorkerProcess(Protocol):
-    """A worker's process, as the zygote gives it (see envpool.workers.zygote)."""
+    """A worker's process, as the zygote gives it (see envpool.workers.fork_client)."""
 
     @property
     def pid(self) -> int:

@@ -5,7 +5,8 @@
         async with pool.lease(scenario, None) as env:
             result = await env.call("get_cart", {"user_id": 1}, "c0-0")
 
-The states are held here (envpool.held), so a worker may die at any moment: the call in its hands
+The states are held here (envpool.offloaded.env), so a worker may die at any moment: the call in
+its hands
 ends its episode with a WorldError, and all others go on elsewhere (envpool.workers.dispatch).
 
 It runs on asyncio only, and must be left by the task that entered it.
@@ -23,28 +24,18 @@ from typing import Any, Literal, Protocol
 import anyio
 import msgspec
 
-from envpool.errors import PoolError, SeedError, ToolsetError, WorldError
-from envpool.held import HeldEnv, HeldWorld
-from envpool.held_pool import HeldPool
-from envpool.own_tasks import OwnTasks
-from envpool.types import Env, StoredState
+from envpool.core.errors import PoolError, SeedError, ToolsetError, WorldError
+from envpool.core.host_answers import Answer, Loaded
+from envpool.core.types import Env, StoredState
+from envpool.offloaded.env import HeldEnv, HeldWorld
+from envpool.offloaded.owned_tasks import OwnTasks
+from envpool.offloaded.pool import HeldPool
 from envpool.workers.dispatch import Dispatcher
+from envpool.workers.fork_client import Zygote, ZygoteSettings
 from envpool.workers.link import CallJob, Job, Link, WorkerProcess
 from envpool.workers.sandbox import Limits
 from envpool.workers.staff import LOOKS_TO_SLOW, Rules
-from envpool.workers.wire import (
-    Answer,
-    Failed,
-    Load,
-    Loaded,
-    Refused,
-    Replay,
-    Replayed,
-    Reply,
-    Verified,
-    Verify,
-)
-from envpool.workers.zygote import Zygote, ZygoteSettings
+from envpool.workers.wire import Failed, Load, Refused, Replay, Replayed, Reply, Verified, Verify
 from scenarios.errors import PackageError
 from scenarios.format import Scenario, Task, read
 
@@ -135,8 +126,9 @@ class _Leasing:
 
 
 class WorkerPool(HeldPool):
-    """Leases worlds whose tools run in worker processes. It implements envpool.pool.Pool and
-    envpool.held.Executes. `opens` gives what starts workers.
+    """Leases worlds whose tools run in worker processes. It implements
+    envpool.store.pool_protocol.Pool and
+    envpool.offloaded.env.Executes. `opens` gives what starts workers.
 
     Entering it raises PoolError when no worker can be started.
     """
@@ -267,7 +259,7 @@ class WorkerPool(HeldPool):
             "replies_dropped": dispatcher.num_dropped,
         }
 
-    # What held worlds ask (envpool.held.Executes)
+    # What held worlds ask (envpool.offloaded.env.Executes)
 
     async def execute(self, env: HeldEnv, name: str, arguments: Any) -> Answer:
         name = name.encode(errors="replace").decode()

@@ -1,4 +1,5 @@
-"""What a worker may do. Each promise has a test of the same name in tests/test_sandbox.py.
+"""What a worker may do. Each promise has a test of the same name in
+tests/envpool/workers/test_sandbox.py.
 
 A worker runs code that a model wrote. It may:
 
@@ -23,7 +24,8 @@ Three walls in the kernel keep this, and a witness in the process says what was 
   call that no library makes innocently ends the worker; others fail.
 - Landlock (same module) guards files, and from its sixth version signals and abstract sockets too.
 - Resource limits hold always, and alone at the lowest level.
-- The witness (envpool.workers.witness) is an audit hook: it refuses with a sentence, which ends the
+- The witness (envpool.workers.audit_hook) is an audit hook: it refuses with a sentence, which ends
+the
   episode as a world's failure. Code that takes pains gets round it, and then meets the walls.
 
 Landlock does not judge a file's mode, owner and times, so changing them fails or does nothing.
@@ -51,7 +53,7 @@ import msgspec
 
 import envpool
 import scenarios
-from envpool.errors import PoolError
+from envpool.core.errors import PoolError
 
 MAX_FILE = 64 * 2**20  # bytes
 MAX_SCRATCH = 512 * 2**20  # bytes, of all workers together, under bubblewrap

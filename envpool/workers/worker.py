@@ -20,35 +20,32 @@ from typing import Any, Literal, Protocol
 
 import msgspec
 
-from envpool.errors import PoolError, SeedError
-from envpool.hosting.live import LiveWorld
-from envpool.overlay import Overlay
-from envpool.template import Template
-from envpool.types import ToolResult, ToolSpec
+from envpool.core.errors import PoolError, SeedError
+from envpool.core.host_answers import Answer, Loaded, SeedFault, Snapshot
+from envpool.core.types import ToolResult, ToolSpec
+from envpool.hosting.live_world import LiveWorld
+from envpool.store.overlay import Overlay
+from envpool.store.template import Template
+from envpool.workers.audit_hook import Witness
 from envpool.workers.codec import Frames, frame, request_of
 from envpool.workers.sandbox import MAX_TEXT, Limits
 from envpool.workers.seal import Seal
 from envpool.workers.wire import (
-    Answer,
     Call,
     Failed,
     Forget,
     Load,
-    Loaded,
     Ready,
     Refused,
     Replay,
     Replayed,
     Reply,
     Request,
-    SeedFault,
-    Snapshot,
     Stale,
     Unload,
     Verified,
     Verify,
 )
-from envpool.workers.witness import Witness
 from scenarios.format import Scenario
 
 _QUICK = 0.002  # seconds of CPU; half a gigabyte takes fifty times as long

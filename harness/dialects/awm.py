@@ -14,7 +14,9 @@ from typing import Any
 
 import msgspec
 
-from envpool.types import ToolResult, ToolSpec
+from envpool.core.types import ToolResult, ToolSpec
+from harness.core.events import StepTaken
+from harness.core.messages import Act, AgentCall, Briefing, Decision, FormatError, Message, Reply
 from harness.dialects.base import (
     PerWorld,
     answer,
@@ -25,9 +27,7 @@ from harness.dialects.base import (
     without_thoughts,
 )
 from harness.dialects.hermes import block
-from harness.dialects.mending import mended
-from harness.events import StepTaken
-from harness.messages import Act, AgentCall, Briefing, Decision, FormatError, Message, Reply
+from harness.dialects.json_repair import mended
 from scenarios.format import Call
 
 LIST_TOOLS, CALL_TOOL, PREFIX = "list_tools", "call_tool", "mcp_tool_"

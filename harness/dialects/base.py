@@ -6,9 +6,9 @@ A dialect holds no state of an episode. Whatever text a model may write, `read` 
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
-from envpool.types import ToolResult, ToolSpec
-from harness.events import StepTaken
-from harness.messages import AgentCall, Answer, Briefing, Decision, Message, Reply
+from envpool.core.types import ToolResult, ToolSpec
+from harness.core.events import StepTaken
+from harness.core.messages import AgentCall, Answer, Briefing, Decision, Message, Reply
 from scenarios.format import Call
 
 

@@ -9,7 +9,9 @@ from typing import Any
 
 import msgspec
 
-from envpool.types import ToolResult, ToolSpec
+from envpool.core.types import ToolResult, ToolSpec
+from harness.core.events import StepTaken
+from harness.core.messages import Act, AgentCall, Briefing, Decision, FormatError, Message, Reply
 from harness.dialects.base import (
     PerWorld,
     answer,
@@ -20,8 +22,6 @@ from harness.dialects.base import (
     unfit,
     without_thoughts,
 )
-from harness.events import StepTaken
-from harness.messages import Act, AgentCall, Briefing, Decision, FormatError, Message, Reply
 from scenarios.format import Call
 
 _OPEN, _CLOSE = "<tool_call>", "</tool_call>"

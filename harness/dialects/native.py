@@ -4,7 +4,17 @@ from collections.abc import Sequence
 
 import msgspec
 
-from envpool.types import ToolResult, ToolSpec
+from envpool.core.types import ToolResult, ToolSpec
+from harness.core.events import StepTaken
+from harness.core.messages import (
+    Act,
+    AgentCall,
+    Briefing,
+    Decision,
+    FormatError,
+    Message,
+    Reply,
+)
 from harness.dialects.base import (
     PerWorld,
     answer,
@@ -14,16 +24,6 @@ from harness.dialects.base import (
     shown,
     unfit,
     without_thoughts,
-)
-from harness.events import StepTaken
-from harness.messages import (
-    Act,
-    AgentCall,
-    Briefing,
-    Decision,
-    FormatError,
-    Message,
-    Reply,
 )
 from scenarios.format import Call
 

@@ -5,7 +5,7 @@ from typing import Any, Protocol
 
 import msgspec
 
-from harness.messages import Briefing, Reply, Window
+from harness.core.messages import Briefing, Reply, Window
 from scenarios.format import Scenario, Task
 
 

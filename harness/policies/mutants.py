@@ -18,12 +18,12 @@ from typing import Any
 
 import msgspec
 
-from envpool.types import ToolSpec
+from envpool.core.types import ToolSpec
+from harness.core.messages import Reply
 from harness.dialects.base import Dialect
-from harness.messages import Reply
 from harness.policies.base import Agent, Assignment
-from harness.policies.mistakes import changed_calls, is_id, wrong_answers
-from harness.policies.play import Player, replies_of
+from harness.policies.known_calls import Player, replies_of
+from harness.policies.mutations import changed_calls, is_id, wrong_answers
 from scenarios.format import Call, Scenario, Task
 
 

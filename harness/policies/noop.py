@@ -2,7 +2,7 @@
 
 from harness.dialects.base import Dialect
 from harness.policies.base import Agent, Assignment
-from harness.policies.play import Player
+from harness.policies.known_calls import Player
 
 
 class NoopPolicy:

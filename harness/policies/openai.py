@@ -21,13 +21,13 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from harness.errors import ContextLengthError, PolicyError, SettingsError
-from harness.messages import Reply, Window
+from harness.chat.client import ChatClient, ClientName, transport_of
+from harness.chat.retry import Backoff, Failure
+from harness.chat.transport import Endpoint, Transport
+from harness.chat.wire import RequestWriter, is_context_overflow
+from harness.core.errors import ContextLengthError, PolicyError, SettingsError
+from harness.core.messages import Reply, Window
 from harness.policies.base import Assignment
-from harness.policies.chat_client import ChatClient, ClientName, transport_of
-from harness.policies.chat_http import Endpoint, Transport
-from harness.policies.chat_wire import RequestWriter, is_context_overflow
-from harness.policies.retry import Backoff, Failure
 
 OPENAI_URL = "https://api.openai.com/v1"
 _SEEDS = 2**31  # the servers' seeds are 32-bit integers, some of them signed

@@ -1,9 +1,9 @@
 """The oracle: does each task as its author would."""
 
+from harness.core.messages import Reply
 from harness.dialects.base import Dialect
-from harness.messages import Reply
 from harness.policies.base import Agent, Assignment
-from harness.policies.play import Player, replies_of
+from harness.policies.known_calls import Player, replies_of
 
 
 class OraclePolicy:

@@ -7,10 +7,10 @@ from typing import Any
 
 import msgspec
 
+from harness.core.messages import Reply, Window
 from harness.dialects.base import Dialect
-from harness.messages import Reply, Window
 from harness.policies.base import Agent, Assignment
-from harness.policies.play import SUMMARY
+from harness.policies.known_calls import SUMMARY
 from scenarios.format import Call
 
 Pool = Mapping[str, Sequence[Any]]

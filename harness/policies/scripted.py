@@ -12,11 +12,11 @@ from pathlib import Path
 
 import msgspec
 
+from harness.core.errors import SettingsError
+from harness.core.messages import Reply
 from harness.dialects.base import Dialect
-from harness.errors import SettingsError
-from harness.messages import Reply
 from harness.policies.base import Agent, Assignment
-from harness.policies.play import Player, replies_of
+from harness.policies.known_calls import Player, replies_of
 from scenarios.faults import field_sentence
 from scenarios.format import Call
 

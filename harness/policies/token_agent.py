@@ -10,11 +10,11 @@ from typing import Protocol
 
 import msgspec
 
-from harness.chat_tokens import ChatTokens, own_key
+from harness.core.errors import ContextLengthError
+from harness.core.messages import Act, AgentCall, Reply, Usage, Window
+from harness.core.token_bytes import ID_BYTES, packed, packed_floats
 from harness.dialects.hermes import Hermes
-from harness.errors import ContextLengthError
-from harness.messages import Act, AgentCall, Reply, Usage, Window
-from harness.tokens import ID_BYTES, packed, packed_floats
+from harness.tokenization.chat_tokenizer import ChatTokens, own_key
 
 _TAG = "<tool_call>"
 _hermes = Hermes()

@@ -15,8 +15,8 @@ from typing import Any
 from torch import Tensor, nn
 from transformers import AttentionInterface
 
-from learner.backends.leaf_attention import by_leaf, joined
-from learner.errors import ModelError
+from learner.backends.suffix_attention import by_leaf, joined
+from learner.core.errors import ModelError
 
 NAME = "rehearsal_star"
 KeysValues = Mapping[int, tuple[Tensor, Tensor]]  # by layer, after rotation: [1, G, P, D] each

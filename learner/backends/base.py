@@ -11,7 +11,7 @@ from typing import Protocol
 
 from torch import Tensor, nn
 
-from learner.batch import Star
+from learner.packing.batch import Star
 
 # Given the numbers of some leaves of the star, and of their trained tokens in order the
 # log-probabilities [N] (with gradient) and entropies [N] (without), gives the micro-batch's loss,

@@ -22,9 +22,9 @@ from transformers import AttentionInterface
 
 from learner.backends.attention import attending
 from learner.backends.base import LossOf
-from learner.backends.passes import Scored, device_of, star_pass
-from learner.batch import Star, microbatches
-from learner.errors import ConfigError
+from learner.backends.forward import Scored, device_of, star_pass
+from learner.core.errors import ConfigError
+from learner.packing.batch import Star, microbatches
 
 NAME = "rehearsal_flex"
 Kernel = Callable[[Tensor, Tensor, Tensor, BlockMask, float], Tensor]

@@ -8,8 +8,8 @@ import torch
 from torch import Tensor, nn
 
 from learner.backends.base import LossOf
-from learner.backends.rows import rows_of
-from learner.batch import Leaf, Star
+from learner.packing.batch import Leaf, Star
+from learner.packing.rows import rows_of
 
 
 class Naive:

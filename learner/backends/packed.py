@@ -7,9 +7,9 @@ computed anew for every leaf. It is what `twopass` is measured against.
 from torch import Tensor, nn
 
 from learner.backends.base import LossOf
-from learner.backends.rows import rows_of
 from learner.backends.twopass import TwoPass
-from learner.batch import Star
+from learner.packing.batch import Star
+from learner.packing.rows import rows_of
 
 
 class Packed:

@@ -25,8 +25,8 @@ from torch import Tensor, nn
 
 from learner.backends.attention import KeysValues, attending
 from learner.backends.base import LossOf
-from learner.backends.passes import Scored, leaves_pass, prefix_pass
-from learner.batch import Star, microbatches
+from learner.backends.forward import Scored, leaves_pass, prefix_pass
+from learner.packing.batch import Star, microbatches
 
 
 class TwoPass:

@@ -6,11 +6,11 @@ from pathlib import Path
 
 from rich.console import Console
 
+from learner.core.errors import LearnerError
 from learner.demo.ablation import ablate
 from learner.demo.learn import demonstrate, draw
 from learner.demo.recipe import Recipe, read_recipe
 from learner.demo.rehearse import rehearse
-from learner.errors import LearnerError
 
 
 def main(arguments: list[str] | None = None) -> int:

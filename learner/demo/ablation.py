@@ -2,7 +2,8 @@
 on {windows, full histories}, measured on tasks that need a long memory.
 
 Such a task can be done in two orders; in one of them a window has lost what is needed at the end
-(scenarios.drills.tasks). Each agent is cloned and trained by GRPO under one history policy, from
+(scenarios.microworlds.tasks). Each agent is cloned and trained by GRPO under one history policy,
+from
 the same random weights, demonstrations and tasks, and measured under both. In a folder where the
 demonstration has run, its agent is the one that is trained on windows.
 

@@ -9,14 +9,14 @@ from typing import Any
 
 from rich.console import Console
 
-from harness.dialects.choose import dialect_of
-from learner.demo import drills
+from harness.dialects.registry import dialect_of
+from learner.demo import microworlds
 from learner.demo.evaluate import Outcomes, Score, outcomes, score
 from learner.demo.model import num_weights, write_start
 from learner.demo.recipe import Recipe
 from learner.demo.rehearse import write_config
 from learner.demo.tokenizer import trained
-from learner.train_report import REPORT_NAME
+from learner.loop.report import REPORT_NAME
 
 _TOKENIZER_WORLDS = 300  # whose texts the tokenizer is trained on, at most
 Verb = Callable[[str, Path, Path], None]  # runs a verb with these settings into a folder
@@ -33,14 +33,14 @@ class Demonstration:
         self.seed = seed
         self._console = console
         self._verb = verb
-        self.drills = drills.Drills((), ())
+        self.drills = microworlds.Drills((), ())
 
     def prepare(self) -> int:
         """Worlds, tokenizer and random weights; gives the number of weights."""
         self._say("worlds, tokenizer, random weights")
-        self.drills = drills.make(self.folder / "worlds", self.recipe.worlds, seed=self.seed)
+        self.drills = microworlds.make(self.folder / "worlds", self.recipe.worlds, seed=self.seed)
         dialect = dialect_of(self.recipe.play["dialect"], mend=True)
-        prompts, texts = drills.prompt_texts(self.drills.train[:_TOKENIZER_WORLDS], dialect)
+        prompts, texts = microworlds.prompt_texts(self.drills.train[:_TOKENIZER_WORLDS], dialect)
         if (self.folder / "start" / "config.json").exists():
             return num_weights(self.folder / "start")
         tokenizer = trained(prompts, texts, vocab_size=self.recipe.vocab_size)
@@ -49,7 +49,7 @@ class Demonstration:
     def clone(self, name: str = "clone") -> Path:
         """Copy the oracle; gives the weights' folder."""
         stage = self.recipe.clone
-        tasks = drills.tasks_of(self.drills.train, stage.kinds, seed=self.seed)
+        tasks = microworlds.tasks_of(self.drills.train, stage.kinds, seed=self.seed)
         oracle = self.run(
             f"{name}-oracle", tasks, policy="oracle", tokens=str(self.folder / "start")
         )
@@ -66,8 +66,8 @@ class Demonstration:
     def learn(self, start: Path, name: str = "learn") -> Path:
         """GRPO from these weights; gives the weights' folder."""
         stage = self.recipe.learn
-        tasks = drills.tasks_of(self.drills.train, stage.kinds, seed=self.seed + 1)
-        held_out = drills.tasks_of(self.drills.held_out, self.recipe.held_out, seed=self.seed)
+        tasks = microworlds.tasks_of(self.drills.train, stage.kinds, seed=self.seed + 1)
+        held_out = microworlds.tasks_of(self.drills.held_out, self.recipe.held_out, seed=self.seed)
         own = _merged(
             stage.train,
             {
@@ -79,7 +79,7 @@ class Demonstration:
 
     def measure(self, name: str, *, sampled: bool = True, **play: Any) -> tuple[Outcomes, Score]:
         """Greedy on the held-out tasks; of models with `sampled` also their pass@k."""
-        tasks = drills.tasks_of(self.drills.held_out, self.recipe.held_out, seed=self.seed)
+        tasks = microworlds.tasks_of(self.drills.held_out, self.recipe.held_out, seed=self.seed)
         if "model" not in play:
             found = outcomes(self.run(f"{name}-held-out", tasks, **play))
             return found, score(found)

@@ -7,8 +7,8 @@ from pathlib import Path
 import msgspec
 import numpy as np
 
-from harness.events import Label
-from harness.log_reader import open_reader
+from harness.core.events import Label
+from harness.log.reader import open_reader
 
 _DRAWS = 10_000  # of a bootstrap
 Outcomes = Mapping[tuple[str, str], Sequence[bool]]  # (scenario, task) -> each try's completion

@@ -21,12 +21,12 @@ from typing import Any
 import msgspec
 from rich.console import Console
 
+from learner.core.errors import LearnerError
 from learner.demo.demonstration import Demonstration, Verb
 from learner.demo.evaluate import Interval, Score, paired
 from learner.demo.figures import draw_bars, draw_curves
 from learner.demo.recipe import Recipe
-from learner.errors import LearnerError
-from learner.learning import AGREEMENT
+from learner.loop.learner import AGREEMENT
 
 
 class Agreement(msgspec.Struct, frozen=True):

@@ -6,8 +6,8 @@ from typing import Any
 
 import msgspec
 
+from learner.core.errors import ConfigError
 from learner.demo.model import ModelSize
-from learner.errors import ConfigError
 from scenarios.faults import field_of
 
 
@@ -24,7 +24,9 @@ class StageSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_
     """One training run: from which kinds of tasks, and with what in its training file."""
 
     kinds: tuple[str, ...]  # of tasks, as in "goals-2"
-    train: dict[str, Any]  # learner.settings.TrainSettings, without model, data.logs and scenarios
+    train: dict[
+        str, Any
+    ]  # learner.config.settings.TrainSettings, without model, data.logs and scenarios
 
 
 class Recipe(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -33,7 +35,7 @@ class Recipe(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     vocab_size: int = 900
     size: ModelSize = ModelSize()
     worlds: WorldSettings = WorldSettings()
-    play: dict[str, Any]  # harness.config.Settings that all runs share: history, limits
+    play: dict[str, Any]  # harness.settings.run.Settings that all runs share: history, limits
     clone: StageSettings
     learn: StageSettings
     held_out: tuple[str, ...]  # kinds of tasks that are measured

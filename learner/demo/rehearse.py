@@ -8,7 +8,7 @@ from typing import Any
 
 import tomli_w
 
-from learner.errors import LearnerError
+from learner.core.errors import LearnerError
 
 
 def rehearse(verb: str, config: Path, output: Path) -> None:

@@ -27,7 +27,7 @@ class TokenBatch(NamedTuple):
 
 
 # What was measured: name -> (sum, count), to be added up over micro-batches and processes and
-# divided at the end (learner.losses.measures).
+# divided at the end (learner.losses.metrics).
 Measures = dict[str, tuple[Tensor, Tensor]]
 
 

@@ -10,7 +10,7 @@ that a clipped ratio silences. As in the paper there is no lower bound.
 from torch import Tensor
 
 from learner.losses.base import Measures, TokenBatch
-from learner.losses.measures import averaged
+from learner.losses.metrics import averaged
 
 
 class Cispo:

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from learner.losses.base import Measures, TokenBatch
-from learner.losses.measures import averaged
+from learner.losses.metrics import averaged
 
 
 class Clip:

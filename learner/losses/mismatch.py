@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from learner.losses.base import Measures, TokenBatch
-from learner.losses.measures import averaged, greatest
+from learner.losses.metrics import averaged, greatest
 
 
 def token_weights(tokens: TokenBatch, *, cap: float) -> Tensor:

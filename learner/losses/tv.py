@@ -14,7 +14,7 @@ and the sampler is learner.losses.mismatch's.
 from torch import Tensor
 
 from learner.losses.base import Measures, TokenBatch
-from learner.losses.measures import averaged
+from learner.losses.metrics import averaged
 
 
 class Tv:

@@ -24,12 +24,12 @@ import msgspec
 
 from scenarios.format import FILES
 from scenarios.generate.compose import Made
-from scenarios.generate.errors import GenerateError
-from scenarios.generate.features import Features
-from scenarios.generate.knobs import Knobs
-from scenarios.generate.package import digest_of
-from scenarios.generate.plan import VERSION, WorldPlan
-from scenarios.generate.splits import Split
+from scenarios.generate.core.errors import GenerateError
+from scenarios.generate.core.package import digest_of
+from scenarios.generate.plan.knobs import Knobs
+from scenarios.generate.plan.plan import VERSION, WorldPlan
+from scenarios.generate.plan.splits import Split
+from scenarios.generate.tasks.features import Features
 
 MANIFEST = "generated.json"
 _PART = ".part"  # how the name of a folder ends that is being written

@@ -9,10 +9,10 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from scenarios.synth.folder import Folder, Record, read_json
-from scenarios.synth.ideas import Pool
-from scenarios.synth.ledger import Ledger, Spent
-from scenarios.synth.line import PROVED, World
+from scenarios.synth.pipeline import PROVED, World
+from scenarios.synth.stages.ideas import Pool
+from scenarios.synth.storage.folder import Folder, Record, read_json
+from scenarios.synth.storage.spending import Ledger, Spent
 
 STAGES = ("tasks", "schema", "data", "tools", "code", "verify")
 SPENDING = ("classify", "invent", "embed", *STAGES, "solve")

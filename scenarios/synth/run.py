@@ -6,16 +6,16 @@ import anyio
 import msgspec
 
 from scenarios.errors import OutOfBudget
-from scenarios.synth.drafts import Idea, Seed
-from scenarios.synth.folder import Folder
-from scenarios.synth.ideas import Gathering, IdeaSettings, Pool, side_by_side
-from scenarios.synth.ledger import Ledger
-from scenarios.synth.line import Line, Workshop, World
-from scenarios.synth.parts import Author, Bench
-from scenarios.synth.prompts import Prompts
+from scenarios.synth.core.attempts import TRIES
+from scenarios.synth.core.drafts import Idea, Seed
+from scenarios.synth.core.prompt_files import Prompts
+from scenarios.synth.core.protocols import Author, Bench
+from scenarios.synth.pipeline import Line, Workshop, World
 from scenarios.synth.report import Report, report_of
-from scenarios.synth.stages import Sizes
-from scenarios.synth.trying import TRIES
+from scenarios.synth.stages.common import Sizes
+from scenarios.synth.stages.ideas import Gathering, IdeaSettings, Pool, side_by_side
+from scenarios.synth.storage.folder import Folder
+from scenarios.synth.storage.spending import Ledger
 
 MAY_CHANGE = frozenset({"count", "tries", "least_tasks", "model", "formats"})  # on a rerun
 NUM_STAGES = 5  # of a line, before its tasks are proved

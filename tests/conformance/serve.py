@@ -9,11 +9,11 @@ from pathlib import Path
 
 import anyio
 
-from envpool.local import LocalPool
-from envpool.remote.leases import Leases
-from envpool.remote.server import serving
-from envpool.remote.settings import ServeSettings
-from envpool.remote.surface import NewWorld
+from envpool.inprocess.pool import LocalPool
+from envpool.server.api import NewWorld
+from envpool.server.leases import Leases
+from envpool.server.serve import serving
+from envpool.server.settings import ServeSettings
 from scenarios.format import read
 
 

@@ -10,12 +10,12 @@ import anyio
 import pytest
 from anyio.abc import TaskStatus
 
-from harness.bus import Bus, LocalBus, Subscription
-from harness.events import Kind, Record, kind_of
-from harness.mqtt import MqttBus
-from harness.mqtt_settings import MqttSettings
-from tests.broker import running_broker
-from tests.facts import episode
+from harness.bus.local import Bus, LocalBus, Subscription
+from harness.bus.mqtt_publisher import MqttBus
+from harness.bus.mqtt_settings import MqttSettings
+from harness.core.events import Kind, Record, kind_of
+from tests.support.broker import running_broker
+from tests.support.events import episode
 
 EPISODES = [episode(f"e{number}", 9) for number in range(12)]
 NUM_RECORDS = sum(map(len, EPISODES))

@@ -11,17 +11,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from harness.core.events import StepTaken, Summarised
+from harness.core.messages import Message, Reply, Window
 from harness.dialects.awm import Awm
 from harness.dialects.base import Dialect
 from harness.dialects.hermes import Hermes
 from harness.dialects.native import Native
-from harness.events import StepTaken, Summarised
-from harness.history import HistoryFold, parse_history, windows_of
-from harness.history_base import HistoryPolicy
-from harness.history_summary import PROMPT
-from harness.history_tokens import Measure
-from harness.messages import Message, Reply, Window
-from tests.briefings import BRIEFING, steps, texts
+from harness.history.base import HistoryPolicy
+from harness.history.summary import PROMPT
+from harness.history.token_budget import Measure
+from harness.history.windows import HistoryFold, parse_history, windows_of
+from tests.support.prompts import BRIEFING, steps, texts
 
 SPECS = [
     *("full", "last:1", "last:3", "last:1+1", "last:2+3", "tokens:1", "tokens:800", "tokens:900"),

@@ -1,4 +1,7 @@
-"""What every pool of worlds keeps, whatever it runs on (envpool.pool.Pool, envpool.types.Env)."""
+"""What every pool of worlds keeps, whatever it runs on.
+
+The Protocols are envpool.store.pool_protocol.Pool and envpool.core.types.Env.
+"""
 
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
@@ -8,15 +11,15 @@ import anyio
 import msgspec
 import pytest
 
-from envpool.errors import PoolError
-from envpool.local import LocalPool
-from envpool.pool import Pool
-from envpool.types import Env, StoredState, ToolSpec
+from envpool.core.errors import PoolError
+from envpool.core.types import Env, StoredState, ToolSpec
+from envpool.inprocess.pool import LocalPool
+from envpool.store.pool_protocol import Pool
 from envpool.workers.pool import WorkerPool, WorkerSettings
 from scenarios.format import Scenario
-from tests.fake_worker import fake_pool
-from tests.ledger import ledger
-from tests.remote_pool import remote
+from tests.support.fake_worker import fake_pool
+from tests.support.ledger_world import ledger
+from tests.support.remote_pool import remote
 
 Opening = Callable[[], AbstractAsyncContextManager[Pool]]
 

@@ -30,16 +30,16 @@ def look_through_all_objects():
 
 
 def replace_the_overlay():
-    """ended: the code changed a name in envpool.overlay"""
-    from envpool.overlay import OverlayFile
+    """ended: the code changed a name in envpool.store.overlay"""
+    from envpool.store.overlay import OverlayFile
 
     OverlayFile.xRead = lambda self, amount, offset: b"\0" * amount
     return "replaced"
 
 
 def replace_the_tracker():
-    """ended: the code changed a name in envpool.tracking"""
-    from envpool.tracking import Tracker
+    """ended: the code changed a name in envpool.store.tracking"""
+    from envpool.store.tracking import Tracker
 
     Tracker.net = lambda self, total: ((), total)
     return "replaced"
@@ -47,9 +47,9 @@ def replace_the_tracker():
 
 def replace_code_inside_a_function():
     """ended: the code tried to replace the code of a function"""
-    import envpool.digest
+    import envpool.store.digest
 
-    envpool.digest.written.__code__ = (lambda total: "0" * 32).__code__
+    envpool.store.digest.written.__code__ = (lambda total: "0" * 32).__code__
     return "replaced"
 
 
@@ -66,7 +66,7 @@ def replace_the_witness():
     import sys
 
     for name, module in list(sys.modules.items()):
-        if name == "envpool.workers.witness":
+        if name == "envpool.workers.audit_hook":
             module.Witness.is_silenced = lambda self: False
     return "replaced"
 

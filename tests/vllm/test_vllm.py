@@ -20,36 +20,36 @@ import pytest
 import structlog
 import torch
 
-from envpool.local import LocalPool
-from harness.card import PolicyCard
-from harness.chat_tokens import ChatTokens
+from envpool.inprocess.pool import LocalPool
+from harness.core.messages import Act, AgentCall, Decision, Message, Reply, Window
+from harness.core.policy_card import PolicyCard
+from harness.dialects.format_rules import FormatSettings
 from harness.dialects.hermes import Hermes
-from harness.dialects.rules import FormatSettings
-from harness.episode import Limits
-from harness.history import parse_history
-from harness.log_reader import open_reader
-from harness.messages import Act, AgentCall, Decision, Message, Reply, Window
-from harness.meters import Meters
-from harness.plan import plan_of
+from harness.history.windows import parse_history
+from harness.log.reader import open_reader
 from harness.policies.token_agent import Sampling
-from harness.policies.vllm import VllmPolicy
-from harness.policies.vllm_routes import root_of
-from harness.policies.vllm_server import VllmServer, VllmServerSettings
-from harness.session import Parts, run_session
-from judge.court import CodeCourt
-from learner.advantages.choose import advantages_of
-from learner.aggregate import weights_of
-from learner.agreement import BOUND, agreement, teacher_forced
-from learner.alignment import Alignment
-from learner.feed import groups_of_logs
-from learner.grouping import Grouping
-from learner.model import open_model
-from learner.samples import Group, Sample
-from learner.settings import ComputeSettings, DataSettings, OptimizerSettings, TrainSettings
-from learner.star import batch_of
-from learner.trainer import open_trainer
-from tests.stages import library
-from tests.tiny_model import write_model
+from harness.rollout.episode import Limits
+from harness.rollout.meters import Meters
+from harness.rollout.plan import plan_of
+from harness.rollout.session import Parts, run_session
+from harness.tokenization.chat_tokenizer import ChatTokens
+from harness.vllm.policy import VllmPolicy
+from harness.vllm.routes import root_of
+from harness.vllm.server import VllmServer, VllmServerSettings
+from judge.verdicts.code_judges import CodeCourt
+from learner.advantages.registry import advantages_of
+from learner.config.settings import ComputeSettings, DataSettings, OptimizerSettings, TrainSettings
+from learner.core.samples import Group, Sample
+from learner.data.alignment import Alignment
+from learner.data.group_feed import groups_of_logs
+from learner.data.grouping import Grouping
+from learner.losses.aggregation import weights_of
+from learner.model.logprob_agreement import BOUND, agreement, teacher_forced
+from learner.model.pretrained import open_model
+from learner.packing.prefix_groups import batch_of
+from learner.trainer.trainer import open_trainer
+from tests.support.run_context import library
+from tests.support.tiny_model import write_model
 
 PYTHON = os.environ.get("REHEARSAL_VLLM_PYTHON", ".venv-vllm/bin/python")
 HISTORY = parse_history("last:3")

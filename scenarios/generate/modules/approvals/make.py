@@ -3,8 +3,8 @@
 from collections.abc import Callable
 
 from scenarios.api import Row
-from scenarios.generate.drafts import Draft, Named, call
-from scenarios.generate.maker import Maker
+from scenarios.generate.content.maker import Maker
+from scenarios.generate.core.drafts import Draft, Named, call
 from scenarios.generate.modules.making import new_code, with_look
 from scenarios.generate.modules.staff.make import colleague
 

@@ -4,8 +4,8 @@ from collections.abc import Callable
 from fractions import Fraction
 
 from scenarios.api import Row
-from scenarios.generate.drafts import Draft, Named, call, day_of
-from scenarios.generate.maker import Maker
+from scenarios.generate.content.maker import Maker
+from scenarios.generate.core.drafts import Draft, Named, call, day_of
 from scenarios.generate.modules.making import is_ranked, taking, with_look
 from scenarios.generate.modules.parties.make import some_customer
 

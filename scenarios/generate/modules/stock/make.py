@@ -1,8 +1,8 @@
 """Seed rows and tasks of the stock."""
 
 from scenarios.api import Row
-from scenarios.generate.drafts import Draft, call
-from scenarios.generate.maker import Maker
+from scenarios.generate.content.maker import Maker
+from scenarios.generate.core.drafts import Draft, call
 from scenarios.generate.modules.catalogue.make import product_named
 from scenarios.generate.modules.making import new_code, taking, with_look
 

@@ -4,8 +4,8 @@ too."""
 from collections.abc import Callable
 
 from scenarios.api import Row
-from scenarios.generate.drafts import Draft, Given, Named, call, day_of
-from scenarios.generate.maker import Maker
+from scenarios.generate.content.maker import Maker
+from scenarios.generate.core.drafts import Draft, Given, Named, call, day_of
 from scenarios.generate.modules.making import is_ranked, new_code, with_look
 from scenarios.generate.modules.parties.make import customer_named, lookalikes, some_customer
 

@@ -4,8 +4,8 @@ from datetime import date
 
 from scenarios.api import Row
 from scenarios.format import Call
-from scenarios.generate.drafts import Draft, call, day_of
-from scenarios.generate.maker import Maker
+from scenarios.generate.content.maker import Maker
+from scenarios.generate.core.drafts import Draft, call, day_of
 from scenarios.generate.modules.making import taking, with_look
 from scenarios.generate.modules.naming import new_title, some_colleague
 from scenarios.generate.modules.parties.make import customer_named, lookalikes, some_customer

@@ -1,0 +1,204 @@
+"""The hook: whatever engine or connection hosted code makes is given the scenario's WorldDatabase.
+
+`create_engine` ignores its URL and its keywords, as AWM's own patch of the code does, and
+`sqlite3.connect` its path; only ":memory:" stays a database of its own. Hooked is every place from
+which code can import them, while a `Hook` is entered; elsewhere `sqlite3` is the stdlib's, which is
+what verifiers get.
+"""
+
+import sqlite3
+import sqlite3.dbapi2
+from collections.abc import Callable
+from functools import wraps
+from types import TracebackType
+from typing import Any
+
+import sqlalchemy
+import sqlalchemy.engine
+import sqlalchemy.engine.create
+import sqlalchemy.event
+import sqlalchemy.event.api
+import sqlalchemy.ext.asyncio
+import sqlalchemy.ext.asyncio.engine
+import sqlalchemy.future
+import sqlalchemy.future.engine
+from sqlalchemy import Engine
+from sqlalchemy.orm import close_all_sessions
+from sqlalchemy.pool import Pool
+from sqlalchemy.pool.base import ConnectionPoolEntry
+
+from envpool.core.errors import ToolsetError
+from envpool.hosting.dbapi.connections import Connection, Module
+from envpool.hosting.dbapi.database import Left, WorldDatabase
+from envpool.store.overlay import Overlay
+
+_create_engine = sqlalchemy.create_engine
+_connect = sqlite3.connect
+_listen = sqlalchemy.event.listen
+_EVENTS = (sqlalchemy.event, sqlalchemy.event.api)
+_OWN = ("", ":memory:")  # paths that name no file: a database of the code's own
+_ENGINES = (
+    sqlalchemy,
+    sqlalchemy.engine,
+    sqlalchemy.engine.create,
+    sqlalchemy.future,
+    sqlalchemy.future.engine,
+)
+_FROM_CONFIG = (sqlalchemy, sqlalchemy.engine, sqlalchemy.engine.create)
+_REGISTRIES: tuple[dict[Any, Any], ...] = (sqlite3.adapters, sqlite3.converters)
+_AT_REST = tuple(dict(registry) for registry in _REGISTRIES)
+_ASYNC = (sqlalchemy.ext.asyncio, sqlalchemy.ext.asyncio.engine)
+
+
+class WorldPool(Pool):
+    """Connections of one engine, as many as are in use at once; none is ever waited for."""
+
+    def __init__(self, creator: Any, **keywords: Any) -> None:
+        super().__init__(creator, **keywords)
+        self._free: list[ConnectionPoolEntry] = []
+
+    def _do_get(self) -> ConnectionPoolEntry:
+        if self._free:
+            return self._free.pop()
+        record = self._create_connection()
+        connection = record.dbapi_connection
+        if isinstance(connection, Connection):
+            connection.settle()
+        return record
+
+    def _do_return_conn(self, record: ConnectionPoolEntry) -> None:
+        self._free.append(record)
+
+    def recreate(self) -> "WorldPool":
+        self.logger.info("Pool recreating")
+        return WorldPool(self._creator, dialect=self._dialect, _dispatch=self.dispatch)
+
+    def dispose(self) -> None:
+        """Close the connections that are not in use."""
+        while self._free:
+            self._free.pop().close()
+
+    def status(self) -> str:
+        return f"WorldPool [{len(self._free)} connections free]"
+
+
+class Hook:
+    """The hook of one database. A call runs between `enter` and `leave`, which belong together.
+
+    What the code registers with `sqlite3` (adapters, converters) and its listeners to all of
+    SQLAlchemy's engines or sessions are there in its own calls only. `close()` takes them away.
+    """
+
+    def __init__(self, database: WorldDatabase) -> None:
+        self.database = database
+        module = Module(database)
+
+        def connect(path: Any = "", *args: Any, **keywords: Any) -> Any:
+            if path in _OWN:
+                return _connect(path, *args, **keywords)
+            return module.connect(path, *args, **keywords)
+
+        def create_engine(*_: Any, **__: Any) -> Engine:
+            return _create_engine("sqlite://", module=module, poolclass=WorldPool)
+
+        self._replaced = [
+            (place, name, getattr(place, name), new)
+            for places, name, new in (
+                (_ENGINES, "create_engine", create_engine),
+                (_FROM_CONFIG, "engine_from_config", create_engine),
+                (_ASYNC, "create_async_engine", _no_async_engine),
+                (_ASYNC, "async_engine_from_config", _no_async_engine),
+                ((sqlite3, sqlite3.dbapi2), "connect", connect),
+                (_EVENTS, "listen", self._listen),
+                (_EVENTS, "listens_for", self._listens_for),
+            )
+            for place in places
+        ]
+        self._registered: tuple[dict[Any, Any], ...] = ({}, {})
+        self._listeners: list[tuple[Any, str, Callable[..., Any]]] = []
+        self._entered = False
+
+    def __repr__(self) -> str:
+        return f"<Hook of {self.database!r}>"
+
+    def enter(self, overlay: Overlay) -> None:
+        """Begin a call on this world (see WorldDatabase.enter)."""
+        self.database.enter(overlay)
+        self._entered = True
+        for place, name, _, new in self._replaced:
+            setattr(place, name, new)
+        for registry, own in zip(_REGISTRIES, self._registered, strict=True):
+            if own:
+                registry.update(own)
+
+    def leave(self) -> Left:
+        """End the call: sessions that it left open are closed (see WorldDatabase.leave)."""
+        for place, name, old, _ in self._replaced:
+            setattr(place, name, old)
+        if any(map(dict.__ne__, _REGISTRIES, _AT_REST)):
+            self._put_away()
+        close_all_sessions()
+        left = self.database.leave()
+        self._entered = False
+        return left
+
+    def close(self) -> None:
+        """Take away the listeners that would outlive the code."""
+        for target, event, listener in self._listeners:
+            sqlalchemy.event.remove(target, event, listener)
+        self._listeners.clear()
+
+    def __enter__(self) -> "Hook":
+        self.enter(self.database.start())
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        exc: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.leave()
+
+    def _listens_for(self, target: Any, event: str, *args: Any, **keywords: Any) -> Any:
+        def decorate(listener: Callable[..., Any]) -> Callable[..., Any]:
+            self._listen(target, event, listener, *args, **keywords)
+            return listener
+
+        return decorate
+
+    def _listen(
+        self, target: Any, event: str, listener: Callable[..., Any], *args: Any, **keywords: Any
+    ) -> None:
+        """sqlalchemy.event.listen; of a class of SQLAlchemy's, which all hosted code shares, the
+        listener hears in calls of this code only."""
+        if isinstance(target, type) and target.__module__.startswith("sqlalchemy."):
+            heard = listener
+
+            @wraps(heard)
+            def listener(*given: Any, **named: Any) -> Any:
+                return heard(*given, **named) if self._entered else None
+
+            self._listeners.append((target, event, listener))
+        _listen(target, event, listener, *args, **keywords)
+
+    def _put_away(self) -> None:
+        self._registered = tuple(
+            {key: value for key, value in registry.items() if rest.get(key) is not value}
+            for registry, rest in zip(_REGISTRIES, _AT_REST, strict=True)
+        )
+        for registry, rest in zip(_REGISTRIES, _AT_REST, strict=True):
+            registry.clear()
+            registry.update(rest)
+
+
+def hooked(database: WorldDatabase) -> Hook:
+    """`with hooked(database):` the code's engines are this database's, in a fresh world."""
+    return Hook(database)
+
+
+def _no_async_engine(*_: Any, **__: Any) -> Any:
+    raise ToolsetError(
+        "server.py: create_async_engine: engines of asyncio are not supported; AWM's worlds have "
+        "synchronous ones"
+    )

@@ -1,0 +1,130 @@
+"""The pool of worlds whose code is trusted: everything runs in the event loop's process.
+
+A call takes tens of microseconds and never awaits, so it needs no thread and no deadline of its
+own; SQL that runs away is stopped by the world's instruction limit.
+"""
+
+from collections.abc import Sequence
+from types import TracebackType
+from typing import Any
+
+from envpool.core.types import Env, StoredState, ToolResult, ToolSpec
+from envpool.inprocess.world import Lease, World
+from envpool.store.states import States
+from scenarios.format import Scenario, Task
+
+
+class LocalEnv:
+    """A leased world. It implements envpool.core.types.Env."""
+
+    __slots__ = ("_pool", "lease")
+
+    def __init__(self, lease: Lease, pool: "LocalPool") -> None:
+        self.lease = lease
+        self._pool = pool
+
+    def __repr__(self) -> str:
+        return f"<LocalEnv {self.lease!r}>"
+
+    @property
+    def tools(self) -> Sequence[ToolSpec]:
+        return self.lease.world.tools
+
+    @property
+    def start_digest(self) -> str:
+        return self.lease.world.start_digest
+
+    @property
+    def digest(self) -> str:
+        return self.lease.digest
+
+    async def call(self, name: str, arguments: Any, call_id: str) -> ToolResult:
+        return self.lease.call(name, arguments, call_id)
+
+    def state(self) -> StoredState:
+        return self.lease.state()
+
+    def fork(self) -> "LocalEnv":
+        return LocalEnv(self.lease.fork(), self._pool)
+
+    def reset(self) -> None:
+        self.lease.reset()
+
+
+class _Leasing:
+    """The block in which a world is live."""
+
+    __slots__ = ("_pool", "_world")
+
+    def __init__(self, pool: "LocalPool", world: World) -> None:
+        self._pool = pool
+        self._world = world
+
+    async def __aenter__(self) -> Env:
+        pool = self._pool
+        pool.num_live += 1
+        pool.max_live = max(pool.max_live, pool.num_live)
+        return LocalEnv(self._world.lease(), pool)
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        exc: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._pool.num_live -= 1
+
+
+class LocalPool:
+    """Leases worlds of trusted scenarios. It implements envpool.store.pool_protocol.Pool.
+
+    Each package is hosted once, at its first lease or by `world`; `close` gives all back.
+    """
+
+    def __init__(self) -> None:
+        self._worlds: dict[str, World] = {}  # package digest -> world
+        self.num_live = 0
+        self.max_live = 0
+
+    def __repr__(self) -> str:
+        counts = self.statistics()
+        return (
+            f"<LocalPool [{counts['live']} live of {counts['leases']} leased | "
+            f"{counts['worlds']} worlds, {counts['calls']} calls]>"
+        )
+
+    def world(self, scenario: Scenario) -> World:
+        """The hosted world of a package. Raises SeedError and ToolsetError."""
+        world = self._worlds.get(scenario.digest)
+        if world is None:
+            world = self._worlds[scenario.digest] = World(scenario)
+        return world
+
+    async def host(self, scenario: Scenario) -> States:
+        return self.world(scenario)
+
+    def hosted(self, scenario: Scenario) -> States:
+        return self.world(scenario)
+
+    def lease(self, scenario: Scenario, task: Task | None = None) -> _Leasing:
+        return _Leasing(self, self.world(scenario))
+
+    def isolates(self, scenario: Scenario) -> bool:
+        """Whether the scenario's code runs in workers: here, none does."""
+        return False
+
+    def statistics(self) -> dict[str, int]:
+        worlds = self._worlds.values()
+        return {
+            "worlds": len(worlds),
+            "live": self.num_live,
+            "max_live": self.max_live,
+            "leases": sum(world.num_leases for world in worlds),
+            "calls": sum(world.num_calls for world in worlds),
+        }
+
+    def close(self) -> None:
+        """Close every hosted world."""
+        for world in self._worlds.values():
+            world.close()
+        self._worlds.clear()

@@ -1,0 +1,297 @@
+"""From the functions of tools.py to tools: names, descriptions, schemas, checked arguments.
+
+The schema is the same in every process: properties stand in the order of the parameters, the
+values of an enum are sorted.
+"""
+
+import inspect
+import math
+import re
+import sys
+from collections.abc import Callable, Mapping
+from importlib.util import module_from_spec, spec_from_file_location
+from pathlib import Path
+from types import ModuleType
+from typing import Any, get_type_hints
+
+import msgspec
+
+from envpool.core.errors import ToolsetError
+from envpool.core.types import ToolSpec
+from scenarios.api import Db
+from scenarios.format import Scenario
+
+_LARGEST, _SMALLEST = 2**63 - 1, -(2**63)
+_DEPTH = 50
+_STEP = re.compile(r"\.(\w+)|\[")  # of a msgspec path such as `.lines[0].sku`
+
+
+class BadArguments(Exception):
+    """Arguments that do not fit a tool's schema; the sentence is for the agent."""
+
+
+class Tool:
+    """One function of tools.py, callable with arguments that came as JSON."""
+
+    __slots__ = ("_fields", "_type", "function", "spec")
+
+    def __init__(self, function: Callable[..., Any], spec: ToolSpec, kind: type[msgspec.Struct]):
+        self.function = function
+        self.spec = spec
+        self._type = kind
+        self._fields = kind.__struct_fields__
+
+    def doing(self, function: Callable[..., Any]) -> "Tool":
+        """The same tool to those who call it, with another function behind it."""
+        return Tool(function, self.spec, self._type)
+
+    def arguments(self, given: Any) -> dict[str, Any]:
+        """The checked keyword arguments. Raises BadArguments."""
+        if not isinstance(given, Mapping):
+            raise BadArguments(f"{self.spec.name}: the arguments must be a JSON object.")
+        if unfit := _unfit(given):
+            raise BadArguments(f"{self.spec.name}: {unfit}.")
+        try:
+            checked = msgspec.convert(given, self._type)
+        except msgspec.ValidationError as exc:
+            raise BadArguments(f"{self.spec.name}: {self._complaint(str(exc))}.") from None
+        except UnicodeEncodeError as exc:  # surrogates; msgspec looks at unknown names only
+            raise BadArguments(f"{self.spec.name}: there is no argument {exc.object!r}.") from None
+        return {field: getattr(checked, field) for field in self._fields}
+
+    def _complaint(self, message: str) -> str:
+        fault, _, place = message.rpartition(" - at `")
+        fault, place = (fault, place.rstrip("`")) if fault else (message, "$")
+        if place.startswith("key"):  # key` in `$.prices
+            where = place.rpartition("`$")[2][1:]
+            what = f"a name in argument {where!r}" if where else "an argument's name"
+            return f"{what}: {_lowered(fault)}"
+        path = place[2:]  # after "$."
+        inside = f"argument {path!r}: " if path else ""
+        schema = _schema_at(self.spec.schema, place[1:])
+        takes = ", ".join(schema.get("properties", ())) or "none"
+        if missing := re.fullmatch(r".* missing required field `(\w+)`", fault):
+            where = f"{path}.{missing[1]}" if path else missing[1]
+            return f"argument {where!r} is missing. {'It takes' if path else 'Arguments'}: {takes}"
+        if unknown := re.fullmatch(r".* unknown field `(.*)`", fault, re.DOTALL):
+            what = "field" if path else "argument"
+            list_of = "Fields" if path else "Arguments"
+            return f"{inside}there is no {what} {unknown[1]!r}. {list_of}: {takes}"
+        if wrong := re.fullmatch(r"Invalid enum value (.*)", fault, re.DOTALL):
+            allowed = ", ".join(map(repr, _enum(schema)))
+            return f"{inside}expected one of {allowed}, got {wrong[1]}"
+        return f"{inside}{_lowered(fault)}"
+
+
+def _lowered(fault: str) -> str:
+    fault = fault.replace("`", "")
+    return fault[:1].lower() + fault[1:]
+
+
+def _unfit(arguments: Mapping[str, Any]) -> str | None:
+    """Why arguments are nothing that a world and its log can hold, whatever the schema; None
+    when they are."""
+    for name, value in arguments.items():
+        kind = type(value)
+        if kind is str:
+            if value.isascii() or _is_text(value):
+                continue
+        elif kind is int:
+            if _SMALLEST <= value <= _LARGEST:
+                continue
+        elif value is None or kind is bool:
+            continue
+        if fault := _fault(value, _DEPTH):
+            return f"argument {name!r}: {fault}"
+    return None
+
+
+def _fault(value: Any, depth: int) -> str | None:
+    if depth == 0:
+        return f"it is nested deeper than {_DEPTH} levels"
+    if isinstance(value, str):
+        return None if _is_text(value) else "half of a surrogate pair is no Unicode text"
+    if isinstance(value, bool):
+        return None
+    if isinstance(value, int):
+        return None if _SMALLEST <= value <= _LARGEST else "an integer is larger than 64 bits"
+    if isinstance(value, float):
+        return None if math.isfinite(value) else f"{value} is no number in JSON"
+    if isinstance(value, Mapping):
+        value = (*value, *value.values())
+    if isinstance(value, list | tuple):
+        return next((fault for item in value if (fault := _fault(item, depth - 1))), None)
+    return None
+
+
+def _is_text(value: Any) -> bool:
+    """Whether it is a text that UTF-8 can say."""
+    if not isinstance(value, str):
+        return False
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _branches(schema: dict[str, Any]) -> list[dict[str, Any]]:
+    """A schema's alternatives; itself where there are none."""
+    found = schema.get("anyOf") or schema.get("oneOf")
+    return [inner for branch in found for inner in _branches(branch)] if found else [schema]
+
+
+def _schema_at(schema: dict[str, Any], path: str) -> dict[str, Any]:
+    """The part of a schema that describes a msgspec path such as `.lines[0].sku`; empty where it
+    cannot be told."""
+    for step in _STEP.finditer(path):
+        for branch in _branches(schema):
+            inner = (
+                branch.get("properties", {}).get(step[1])
+                if step[1]
+                else branch.get("items") or branch.get("additionalProperties")
+            )
+            if isinstance(inner, dict):
+                schema = inner
+                break
+        else:
+            return {}
+    return schema
+
+
+def _enum(schema: dict[str, Any]) -> list[Any]:
+    """The values of an enum and of its alternatives, JSON null left out."""
+    values = [value for branch in _branches(schema) for value in branch.get("enum", ())]
+    return [value for value in values if value is not None]
+
+
+def load_module(path: Path, name: str, source: str | None = None) -> ModuleType:
+    """Execute a Python file of a package under a module name of its own.
+
+    With `source` the text is executed and the file is not read; messages name it all the same.
+    Raises ToolsetError naming the file when it cannot be executed.
+    """
+    spec = spec_from_file_location(name, path)
+    if spec is None or spec.loader is None:
+        raise ToolsetError(f"{path}: not a Python file")
+    module = module_from_spec(spec)
+    sys.modules[name] = module  # where type hints and structs of the module look for it
+    try:
+        if source is None:
+            spec.loader.exec_module(module)
+        else:
+            exec(compile(source, str(path), "exec", dont_inherit=True), vars(module))
+    except Exception as exc:
+        del sys.modules[name]
+        raise ToolsetError(f"{path}: {type(exc).__name__}: {exc}") from exc
+    return module
+
+
+def load(scenario: Scenario, source: str | None = None) -> dict[str, Tool]:
+    """The tools of a package, in the order in which tools.py defines them. `source` is its text
+    where the file is not to be read.
+
+    Raises ToolsetError naming the file, the tool and the parameter.
+    """
+    path = scenario.path / "tools.py"
+    name = f"rehearsal_{scenario.name}_{scenario.digest[:12]}_tools"
+    module = load_module(path, name, source)
+    tools = {}
+    for name, function in vars(module).items():
+        if name.startswith("_") or not inspect.isfunction(function):
+            continue
+        if function.__module__ == module.__name__ and (tool := _tool(path, name, function)):
+            tools[name] = tool
+    if not tools:
+        raise ToolsetError(f"{path}: no function has a first parameter annotated Db")
+    return tools
+
+
+def _tool(path: Path, name: str, function: Callable[..., Any]) -> Tool | None:
+    """The function as a tool; None when its first parameter is no Db."""
+    try:
+        hints = get_type_hints(function, include_extras=True)
+    except Exception as exc:
+        raise ToolsetError(f"{path}: {name}: its annotations cannot be read: {exc}") from exc
+    parameters = list(inspect.signature(function).parameters.values())
+    if not parameters or hints.get(parameters[0].name) is not Db:
+        return None
+    if inspect.iscoroutinefunction(function) or inspect.isgeneratorfunction(function):
+        raise ToolsetError(
+            f"{path}: {name}: a tool is a plain function; it neither awaits nor yields"
+        )
+    description = inspect.getdoc(function)
+    if not description:
+        raise ToolsetError(f"{path}: {name}: a tool needs a docstring, its description")
+    fields = [_field(path, name, parameter, hints) for parameter in parameters[1:]]
+    required_first = sorted(fields, key=lambda field: len(field) == 3)
+    try:
+        kind = msgspec.defstruct(
+            f"{name}_arguments", required_first, forbid_unknown_fields=True, kw_only=True
+        )
+        schema = _schema(kind, [parameter.name for parameter in parameters[1:]])
+    except (TypeError, RecursionError) as exc:
+        raise ToolsetError(f"{path}: {name}: {_untold(fields)}{exc}") from exc
+    return Tool(function, ToolSpec(name, description, schema), kind)
+
+
+def _field(
+    path: Path, name: str, parameter: inspect.Parameter, hints: dict[str, Any]
+) -> tuple[str, Any] | tuple[str, Any, Any]:
+    place = f"{path}: {name}: parameter {parameter.name!r}"
+    if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
+        raise ToolsetError(f"{place} is open-ended; a schema cannot tell what it takes")
+    if parameter.kind is parameter.POSITIONAL_ONLY:
+        raise ToolsetError(f"{place} is positional only; arguments come by name")
+    if parameter.name not in hints:
+        raise ToolsetError(f"{place} has no annotation")
+    if parameter.default is parameter.empty:
+        return parameter.name, hints[parameter.name]
+    if isinstance(parameter.default, list | dict | set):
+        raise ToolsetError(f"{place} has a mutable default; use None")
+    try:
+        msgspec.convert(parameter.default, hints[parameter.name])
+    except msgspec.ValidationError:
+        fault = f"has default {parameter.default!r}, which does not fit its annotation"
+        raise ToolsetError(f"{place} {fault}") from None
+    except TypeError:
+        pass  # a type without a schema, which is told later
+    return parameter.name, hints[parameter.name], parameter.default
+
+
+def _untold(fields: list[Any]) -> str:
+    """Which parameter's type has no JSON schema, as the front of a sentence."""
+    for name, hint, *_ in fields:
+        try:
+            _inlined(*_components(hint))
+        except (TypeError, RecursionError):
+            return f"parameter {name!r}: "
+    return ""
+
+
+def _components(hint: Any) -> tuple[Any, dict[str, Any]]:
+    (reference,), components = msgspec.json.schema_components([hint])
+    return reference, components
+
+
+def _schema(kind: type[msgspec.Struct], order: list[str]) -> dict[str, Any]:
+    """The JSON schema of the arguments, without `$ref` and titles, properties in the order of
+    the function's parameters."""
+    schema: dict[str, Any] = _inlined(*_components(kind))
+    schema.pop("title", None)
+    properties = schema.get("properties", {})
+    schema["properties"] = {name: properties[name] for name in order}
+    required = schema.get("required", [])
+    schema["required"] = [name for name in order if name in required]
+    schema["additionalProperties"] = False
+    return schema
+
+
+def _inlined(node: Any, components: dict[str, Any]) -> Any:
+    if isinstance(node, list):
+        return [_inlined(item, components) for item in node]
+    if not isinstance(node, dict):
+        return node
+    if "$ref" in node:
+        return _inlined(components[node["$ref"].rpartition("/")[2]], components)
+    return {key: _inlined(value, components) for key, value in node.items()}

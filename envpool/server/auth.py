@@ -1,0 +1,51 @@
+"""Who may ask at all: the Host and Origin of a request, and its bearer token.
+
+A browser that was led here by a name which its attacker's DNS points at this machine (DNS
+rebinding) sends that name as Host, and its page's as Origin: neither is on the list.
+"""
+
+import hmac
+from collections.abc import Mapping
+from urllib.parse import urlsplit
+
+from envpool.server.settings import ServeSettings
+
+_LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
+_ANY = ("", "0.0.0.0", "::", "[::]")
+
+
+class Guard:
+    """Says what is wrong with a request, if something is."""
+
+    def __init__(self, settings: ServeSettings) -> None:
+        host = settings.host
+        own = () if host in _ANY else (f"[{host}]" if ":" in host and host[0] != "[" else host,)
+        self._hosts = {_name_in(name) for name in (*_LOOPBACK, *own, *settings.allow_hosts)}
+        self._token = b"Bearer " + settings.token.encode() if settings.token else b""
+
+    def fault(self, headers: Mapping[bytes, bytes], *, open_to_all: bool) -> tuple[int, str] | None:
+        """HTTP status and sentence; None: nothing is wrong. `open_to_all` asks for no token."""
+        host = headers.get(b"host", b"").decode("latin-1")
+        if _name_in(host) not in self._hosts:
+            return 403, f"the Host {host!r} is not one under which this server is reached"
+        origin = headers.get(b"origin")
+        if origin is not None and not self._is_ours(origin.decode("latin-1")):
+            return 403, f"the Origin {origin.decode('latin-1')!r} may not use this server"
+        if self._token and not open_to_all:
+            given = headers.get(b"authorization", b"")
+            if not hmac.compare_digest(given, self._token):
+                return 401, "a bearer token is asked for, and the one that came is not it"
+        return None
+
+    def _is_ours(self, origin: str) -> bool:
+        try:
+            parts = urlsplit(origin)
+        except ValueError:
+            return False
+        return parts.scheme in ("http", "https") and _name_in(parts.netloc) in self._hosts
+
+
+def _name_in(host: str) -> str:
+    """The name in `name:port`. Example: "[::1]:8765" -> "[::1]" """
+    name, colon, port = host.rpartition(":")
+    return (name if colon and port.isdecimal() else host).lower()

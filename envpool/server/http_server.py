@@ -1,0 +1,108 @@
+"""An ASGI application over HTTP: uvicorn, from its socket to its graceful end.
+
+uvicorn runs on asyncio only, and on uvloop where the caller's loop is one.
+"""
+
+import socket
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from typing import Any
+
+import anyio
+import uvicorn
+
+from envpool.core.errors import PoolError
+from envpool.server.event_loop import need_asyncio
+
+_BACKLOG = 2_048  # connections that wait to be taken
+
+
+class _Uvicorn(uvicorn.Server):
+    """uvicorn that says when it listens and leaves the process's signals alone."""
+
+    def __init__(self, config: uvicorn.Config) -> None:
+        super().__init__(config)
+        self.listens = anyio.Event()
+        self.stopping = anyio.Event()
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Begin to listen."""
+        await super().startup(sockets)
+        self.listens.set()
+
+    async def main_loop(self) -> None:
+        """Until it is told to stop; uvicorn itself looks ten times a second."""
+        await self.on_tick(0)
+        await self.stopping.wait()
+
+    async def run_on(self, listener: socket.socket) -> None:
+        """Serve until `stopping` is set; a cancellation does not cut the calls in flight short."""
+        with anyio.CancelScope(shield=True):
+            await self.serve([listener])
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """They are the roof's."""
+        yield
+
+
+@asynccontextmanager
+async def listening(app: Any, *, host: str, port: int, drain_s: float) -> AsyncIterator[str]:
+    """A block in which an application is served; gives the base URL. `port` 0: a free one.
+
+    Leaving it ends the requests in flight in order, and then the connections. Raises PoolError
+    where the address cannot be had, or the loop is not asyncio's.
+    """
+    need_asyncio()
+    listener = _listen(host, port)
+    config = uvicorn.Config(
+        app,
+        http="httptools",
+        ws="none",
+        lifespan="off",
+        log_config=None,
+        access_log=False,
+        proxy_headers=False,  # a client is the address that it comes from
+        server_header=False,
+        date_header=False,
+        backlog=_BACKLOG,
+        timeout_keep_alive=75,
+        timeout_graceful_shutdown=max(1, round(drain_s)),
+    )
+    server = _Uvicorn(config)
+    failure: Exception | None = None  # of the block: it is raised as it is, in no group
+    try:
+        async with anyio.create_task_group() as group:
+            group.start_soon(server.run_on, listener)
+            await server.listens.wait()
+            try:
+                yield _url(host, listener)
+            except Exception as exc:
+                failure = exc
+            finally:
+                server.stopping.set()
+    finally:
+        listener.close()
+    if failure is not None:
+        raise failure
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    # asyncio switches Nagle's algorithm off where the protocol is named; with it on, an answer in
+    # two pieces takes 44 ms.
+    listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+    try:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind((host.strip("[]"), port))
+        listener.listen(_BACKLOG)
+    except OSError as exc:
+        listener.close()
+        raise PoolError(f"{host}:{port}: cannot be listened on: {exc.strerror or exc}") from exc
+    return listener
+
+
+def _url(host: str, listener: socket.socket) -> str:
+    host = {"0.0.0.0": "127.0.0.1", "::": "::1", "": "127.0.0.1"}.get(host, host)
+    name = f"[{host}]" if ":" in host and host[0] != "[" else host
+    return f"http://{name}:{listener.getsockname()[1]}"

@@ -1,0 +1,54 @@
+"""Comparing two states of one scenario, row by row."""
+
+from collections.abc import Mapping
+
+import apsw
+
+from envpool.store.changes import place
+from envpool.store.template import Table, Values
+from scenarios.api import RowChange
+
+Rows = dict[Values, Values]
+
+
+def changes_between(
+    before: apsw.Connection,
+    after: apsw.Connection,
+    tables: Mapping[str, Table],
+    tables_after: Mapping[str, Table] | None = None,
+) -> tuple[RowChange, ...]:
+    """The rows that differ, ordered by table and key; both states are read whole.
+
+    `tables_after` are the second state's, where they may be others: all rows of a table that has
+    come or gone differ, and so do those of a table whose columns are others.
+    """
+    later = tables if tables_after is None else tables_after
+    changes: list[RowChange] = []
+    for name in tables.keys() | later.keys():
+        first, second = tables.get(name), later.get(name)
+        old = _rows(before, first) if first else {}
+        new = _rows(after, second) if second else {}
+        same_columns = first is None or second is None or first.columns == second.columns
+        if not same_columns or old != new or repr(old) != repr(new):
+            changes += _compared(name, first, second, old, new, same_columns)
+    return tuple(sorted(changes, key=place))
+
+
+def _rows(connection: apsw.Connection, table: Table) -> Rows:
+    rows: Rows = {}
+    for rowid, *values in connection.execute(table.select_identified):
+        row = tuple(values)
+        rows[table.key_of(rowid, row)] = row
+    return rows
+
+
+def _compared(
+    name: str, first: Table | None, second: Table | None, old: Rows, new: Rows, same_columns: bool
+) -> list[RowChange]:
+    changes = []
+    for key in old.keys() | new.keys():
+        before, after = old.get(key), new.get(key)
+        if not same_columns or before != after or repr(before) != repr(after):
+            was = first.named(before) if first else None
+            changes.append(RowChange(name, key, was, second.named(after) if second else None))
+    return changes

@@ -1,0 +1,293 @@
+"""Building a world's template: the seeded database as pages, made once per scenario."""
+
+import sqlite3
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing
+from datetime import UTC, datetime
+from hashlib import blake2b
+from pathlib import Path
+from typing import Any
+
+import apsw
+import msgspec
+
+from envpool.core.errors import SeedError
+from envpool.store.digest import rows_sum
+from envpool.store.legacy_arithmetic import older_arithmetic
+from envpool.store.overlay import PAGE, Overlay, OverlayFile, OverlayVFS
+from scenarios.api import Row, RowChange
+from scenarios.format import Scenario
+
+Values = tuple[Any, ...]  # one row, in column order
+
+_HIDDEN = 1  # table_xinfo's word for a column that SELECT * leaves out; 2 and 3 are generated ones
+
+_TOLD_ROWS = 10  # of those that refer to nothing
+
+_NOT_IN_SCRIPTS = {
+    apsw.SQLITE_TRANSACTION: "the scripts run in one transaction",
+    apsw.SQLITE_PRAGMA: "PRAGMA is not for packages",
+    apsw.SQLITE_ATTACH: "ATTACH is not for packages",
+    apsw.SQLITE_DETACH: "DETACH is not for packages",
+    apsw.SQLITE_CREATE_VTABLE: "virtual tables are not supported",
+}
+
+
+class Table(msgspec.Struct, frozen=True):
+    """What the pool knows of one table."""
+
+    name: str
+    columns: tuple[str, ...]
+    key: tuple[int, ...]  # positions of the primary key's columns; empty: the rowid is the key
+    without_rowid: bool
+    known_by_rowid: bool  # there is no key, or it is an INTEGER PRIMARY KEY: the rowid's own name
+    select_row: str  # SQL that gives one row by rowid, or by key where there is no rowid
+    select_all: str  # SQL that gives every row
+    select_identified: str  # the same, with the rowid (NULL where there is none) in front
+    order: str  # for ORDER BY: the rowid, or the key
+    followed: bool = True  # SQLite's pre-update hook tells its rows (see envpool.store.tracking)
+    shadows: tuple[str, ...] = ()  # of a virtual table: the tables in which it keeps its rows
+
+    def key_of(self, rowid: Any, row: Values) -> Values:
+        """What a row is known by: its primary key, the rowid where there is none.
+
+        SQLite lets NULL into the key of a table with rowids, even more than once; such a key is
+        told apart by the rowid at its end.
+        """
+        if self.known_by_rowid:
+            return (rowid,)
+        key = tuple([row[position] for position in self.key])
+        return (*key, rowid) if None in key else key
+
+    def change(self, key: Values, before: Values | None, after: Values | None) -> RowChange:
+        """The change of the row of this key."""
+        return RowChange(self.name, key, self.named(before), self.named(after))
+
+    def named(self, values: Values | None) -> Row | None:
+        """A row by its columns' names; None, for a row that is not there, stays None."""
+        return None if values is None else dict(zip(self.columns, values, strict=True))
+
+
+def same_schema(first: bytes, second: bytes) -> bool:
+    """Whether two databases that began as one still have one schema, by their first pages: SQLite
+    counts each change of a schema there (fileformat2.html §1.3.9)."""
+    return first[40:44] == second[40:44]
+
+
+class Template(msgspec.Struct, frozen=True):
+    """A seeded database."""
+
+    pages: tuple[bytes, ...]
+    digest: str  # of the pages, 32 hexadecimal digits
+    tables: dict[str, Table]
+    total: int  # the start state's row sum (see envpool.store.digest)
+
+    @property
+    def image(self) -> bytes:
+        """The database file, as sqlite3 can open it."""
+        return b"".join(self.pages)
+
+    def overlay(self) -> Overlay:
+        """A fresh world."""
+        return Overlay({}, len(self.pages), self.total)
+
+
+def clock_of(scenario: Scenario) -> OverlayVFS:
+    """A file system whose clock says the scenario's time, and whose SQL computes as the scenario
+    expects."""
+    return OverlayVFS(day_of(scenario), arithmetic_of(scenario))
+
+
+def arithmetic_of(scenario: Scenario) -> Callable[[apsw.Connection], None] | None:
+    """What makes SQL add and round as where the scenario was made; None: nothing has to."""
+    return None if scenario.awm is None else older_arithmetic
+
+
+def day_of(scenario: Scenario) -> float:
+    """The scenario's time as a Julian day."""
+    moment = datetime.fromisoformat(scenario.clock.replace("Z", "+00:00")).astimezone(UTC)
+    return moment.timestamp() / 86_400 + 2_440_587.5
+
+
+def build(scenario: Scenario, vfs: OverlayVFS) -> Template:
+    """Run schema.sql and data.sql, strictly. Raises SeedError naming file, line and fault."""
+    file = OverlayFile((), Overlay({}, 0, 0))
+    connection = vfs.connect(file)
+    try:
+        connection.execute("BEGIN")
+        for name, script in (
+            ("schema.sql", scenario.schema_sql),
+            ("data.sql", scenario.data_sql),
+        ):
+            _run_script(connection, scenario.path / name, script)
+        _check_foreign_keys(connection, scenario.path)
+        _check_columns(connection, scenario.path / "schema.sql")
+        connection.execute("COMMIT")
+        connection.execute("VACUUM")
+    finally:
+        connection.close()
+    current = file.current
+    pages = tuple(current.pages.get(n, b"\0" * PAGE) for n in range(current.num_pages))
+    return template_of(pages, vfs, scenario.path / "schema.sql")
+
+
+def template_of(pages: tuple[bytes, ...], vfs: OverlayVFS, path: Path) -> Template:
+    """The template of a seeded database's pages. Raises SeedError naming `path`, where its tables
+    come from. It does not write, and reads what an untrusted worker made."""
+    try:
+        with closing(vfs.connect(OverlayFile(pages, Overlay({}, len(pages), 0)))) as connection:
+            connection.execute("PRAGMA query_only=ON").fetchall()
+            connection.execute("PRAGMA cell_size_check=ON").fetchall()
+            tables = tables_of(connection, path)
+            if not tables:
+                raise SeedError(f"{path}: it creates no table")
+            total = sum_of(connection, tables)
+    except apsw.Error as exc:
+        raise SeedError(f"{path}: its database cannot be read: {exc}") from exc
+    digest = blake2b(b"".join(pages), digest_size=16).hexdigest()
+    return Template(pages, digest, tables, total)
+
+
+def sum_of(connection: apsw.Connection, tables: Mapping[str, Table]) -> int:
+    """The row sum of a whole state, read row by row."""
+    total = 0
+    for table in tables.values():
+        total += rows_sum(table.name, connection.execute(table.select_all))
+    return total & ((1 << 128) - 1)
+
+
+def _quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'
+
+
+def _statements(script: str) -> Iterator[tuple[int, str]]:
+    """The statements of a script with the line on which each begins."""
+    start, line, pending = 1, 1, ""
+    for piece in script.split(";"):
+        pending += piece
+        if sqlite3.complete_statement(pending + ";"):
+            leading = len(pending) - len(pending.lstrip())
+            if pending.strip():
+                yield start + pending[:leading].count("\n"), pending.strip()
+            line += pending.count("\n")
+            start, pending = line, ""
+        else:
+            pending += ";"
+    rest = pending.rstrip("; \n\t")
+    if rest.strip():
+        leading = len(rest) - len(rest.lstrip())
+        yield start + rest[:leading].count("\n"), rest.strip()
+
+
+def _run_script(connection: apsw.Connection, path: Path, script: str) -> None:
+    denied = ""
+
+    def judge(op: int, *_: object) -> int:
+        nonlocal denied
+        denied = _NOT_IN_SCRIPTS.get(op, "")
+        return apsw.SQLITE_DENY if denied else apsw.SQLITE_OK
+
+    connection.authorizer = judge
+    for line, statement in _statements(script):
+        try:
+            connection.execute(statement).fetchall()
+        except (apsw.Error, ValueError) as exc:  # ValueError: text that is no Unicode, or random()
+            shown = " ".join(statement.split())[:120]
+            raise SeedError(f"{path}: line {line}: {denied or exc} in: {shown}") from exc
+    connection.authorizer = None
+
+
+def _check_foreign_keys(connection: apsw.Connection, folder: Path) -> None:
+    try:
+        broken = connection.execute("PRAGMA foreign_key_check").fetchall()
+    except apsw.Error as exc:  # a reference to columns that are no key
+        raise SeedError(f"{folder / 'schema.sql'}: {exc}") from exc
+    if broken:
+        told = "; ".join(_orphan(row) for row in broken[:_TOLD_ROWS])
+        raise SeedError(f"{folder / 'data.sql'}: {told}")
+
+
+def _orphan(found: Values) -> str:
+    table, rowid, parent, _ = found
+    row = "a row" if rowid is None else f"row {rowid}"
+    return f"{row} of {table} refers to no row of {parent}"
+
+
+def _check_columns(connection: apsw.Connection, path: Path) -> None:
+    generated = connection.execute(
+        "SELECT t.name, c.name FROM pragma_table_list AS t, pragma_table_xinfo(t.name) AS c "
+        "WHERE t.schema = 'main' AND t.type = 'table' AND c.hidden > 1"
+    ).fetchone()
+    if generated:
+        table, column = generated
+        raise SeedError(f"{path}: table {table}: generated column {column} is not supported")
+
+
+def tables_of(connection: apsw.Connection, path: Path) -> dict[str, Table]:
+    """The tables of a database, by name. Shadow tables are left out: a virtual table's rows are
+    told by itself. Raises SeedError, naming `path`, for a table whose rows cannot be told apart."""
+    kinds = connection.execute(
+        "SELECT l.name, l.type, l.wr FROM pragma_table_list AS l "
+        "JOIN sqlite_schema AS s ON s.name = l.name AND s.type = 'table' "
+        "WHERE l.schema = 'main' AND l.name NOT LIKE 'sqlite\\_%' ESCAPE '\\' ORDER BY l.name"
+    ).fetchall()
+    shadows = tuple(str(name) for name, kind, _ in kinds if kind == "shadow")
+    return {
+        str(name): _table(connection, path, str(name), bool(without_rowid), shadows, kind)
+        for name, kind, without_rowid in kinds
+        if kind in ("table", "virtual")
+    }
+
+
+def _table(
+    connection: apsw.Connection,
+    path: Path,
+    name: str,
+    without_rowid: bool,
+    shadows: tuple[str, ...],
+    kind: str,
+) -> Table:
+    columns: list[str] = []
+    keyed = []
+    generated = False
+    for _cid, column, _type, _notnull, _default, pk, hidden in connection.execute(
+        f"PRAGMA table_xinfo({_quoted(name)})"
+    ):
+        if hidden == _HIDDEN:
+            continue
+        generated = generated or bool(hidden)
+        if pk:
+            keyed.append((pk, len(columns)))
+        columns.append(str(column))
+    key = tuple(int(position) for _, position in sorted(keyed))
+    taken = {column.lower() for column in columns}
+    rowid = next((word for word in ("rowid", "oid", "_rowid_") if word not in taken), None)
+    if rowid is None:
+        raise SeedError(
+            f"{path}: table {name}: columns named rowid, oid and _rowid_ hide its rowid"
+        )
+    where = (
+        " AND ".join(f"{_quoted(columns[position])} IS ?" for position in key)
+        if without_rowid
+        else f"{rowid} = ?"
+    )
+    indexes = connection.execute(f"PRAGMA index_list({_quoted(name)})").fetchall()
+    has_key_index = any(origin == "pk" for _, _, _, origin, _ in indexes)
+    listed = ", ".join(map(_quoted, columns))
+    return Table(
+        name=name,
+        columns=tuple(columns),
+        key=key,
+        without_rowid=without_rowid,
+        known_by_rowid=not without_rowid and not has_key_index,
+        select_row=f"SELECT {listed} FROM {_quoted(name)} WHERE {where}",
+        select_all=f"SELECT {listed} FROM {_quoted(name)}",
+        select_identified=(
+            f"SELECT {'NULL' if without_rowid else rowid}, {listed} FROM {_quoted(name)}"
+        ),
+        order=", ".join(_quoted(columns[p]) for p in key) if without_rowid else rowid,
+        followed=kind == "table" and not generated,
+        shadows=tuple(
+            shadow for shadow in shadows if kind == "virtual" and shadow.startswith(f"{name}_")
+        ),
+    )

@@ -1,0 +1,146 @@
+"""Requests to one chat endpoint, one attempt at a time, paused together by a rate limit.
+
+Whether an attempt that failed is worth another one is the asker's decision, who may have a better
+question by then; how long to wait before it is decided here.
+"""
+
+import importlib
+import time
+from collections.abc import Callable
+from random import Random
+from types import TracebackType
+from typing import Literal, Self
+
+import anyio
+import msgspec
+
+from harness.chat.retry import Backoff, Failure, Pause, wait_before_retry
+from harness.chat.transport import (
+    Endpoint,
+    LeanTransport,
+    Transport,
+    Unreachable,
+    proxy_for,
+)
+from harness.chat.transport_aiohttp import AiohttpTransport
+from harness.chat.wire import read_completion, read_error
+from harness.core.errors import SettingsError
+from harness.core.messages import Reply, Usage
+
+ClientName = Literal["lean", "package"]
+
+
+class ChatClient:
+    """Shared by all who ask one endpoint. An async context manager that owns its transport.
+
+    `now` is the wall clock, for a server's `Retry-After` date.
+    """
+
+    def __init__(
+        self,
+        transport: Transport,
+        backoff: Backoff,
+        *,
+        rng: Random,
+        now: Callable[[], float] = time.time,
+    ) -> None:
+        self._transport = transport
+        self._backoff = backoff
+        self._rng = rng
+        self._now = now
+        self._pause = Pause()
+        self._counts = _Counts()
+
+    async def __aenter__(self) -> Self:
+        await self._transport.__aenter__()
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        exc: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self._transport.__aexit__(kind, exc, trace)
+
+    def statistics(self) -> dict[str, float]:
+        """Counts since the start: requests, retries, rate_limited, failed, waited_s (backoff and
+        pauses, summed over askers), prompt_tokens, completion_tokens."""
+        return msgspec.structs.asdict(self._counts)
+
+    async def ask(self, body: bytes, attempt: int) -> Reply | Failure:
+        """One attempt, made when there is no pause; `attempt` counts them from 1."""
+        answer = await self.post(body)
+        if isinstance(answer, Failure):
+            return answer
+        outcome = read_completion(answer, attempts=attempt)
+        if isinstance(outcome, Reply):
+            self.count(outcome.usage)
+        return outcome
+
+    async def post(self, body: bytes) -> bytes | Failure:
+        """One attempt, made when there is no pause: the body of a response of status 200."""
+        if self._pause.may_be_on:
+            await self._pass()
+        self._counts.requests += 1
+        try:
+            answer = await self._transport.post(body)
+        except Unreachable as exc:
+            return Failure(exc.kind, str(exc), was_sent=exc.was_sent)
+        if answer.status != 200:
+            return read_error(answer.status, answer.headers, answer.body)
+        return answer.body
+
+    def count(self, usage: Usage) -> None:
+        """Take the tokens of an answer that was of use into the statistics."""
+        self._counts.prompt_tokens += usage.prompt_tokens
+        self._counts.completion_tokens += usage.completion_tokens
+
+    async def may_ask_again(self, failure: Failure, attempt: int) -> bool:
+        """Whether another attempt is worth it: then its wait is over. After a rate limit everybody
+        waits, in `ask`."""
+        counts = self._counts
+        counts.rate_limited += failure.is_rate_limit
+        wait = wait_before_retry(
+            failure, attempt, backoff=self._backoff, rng=self._rng, now=self._now()
+        )
+        if wait is None:
+            counts.failed += 1
+            return False
+        if failure.is_rate_limit:
+            self._pause.extend(anyio.current_time(), wait)
+        else:
+            await self._sleep(wait)
+        counts.retries += 1
+        return True
+
+    async def _pass(self) -> None:
+        """Wait until there is no pause."""
+        while (seconds := self._pause.left(anyio.current_time(), self._rng)) > 0.0:
+            await self._sleep(seconds)
+
+    async def _sleep(self, seconds: float) -> None:
+        self._counts.waited_s += seconds
+        await anyio.sleep(seconds)
+
+
+class _Counts(msgspec.Struct):
+    requests: int = 0
+    retries: int = 0
+    rate_limited: int = 0
+    failed: int = 0
+    waited_s: float = 0.0
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+
+
+def transport_of(client: ClientName, endpoint: Endpoint) -> Transport:
+    """The transport that a setting names. Raises SettingsError."""
+    if client == "lean":
+        return AiohttpTransport(endpoint) if proxy_for(endpoint.url) else LeanTransport(endpoint)
+    try:  # by name: the package is optional, and takes a second to import
+        module = importlib.import_module("harness.chat.transport_openai")
+    except ModuleNotFoundError as exc:
+        raise SettingsError(f"client: 'package' needs {exc.name!r} to be installed") from exc
+    transport: Transport = module.PackageTransport(endpoint)
+    return transport

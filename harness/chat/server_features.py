@@ -1,0 +1,63 @@
+"""What a model server lets be asked, found out by asking: the best first, less where it refuses."""
+
+import re
+from typing import Any, Literal
+
+import msgspec
+
+from harness.chat.retry import Failure
+from harness.chat.wire import is_context_overflow
+
+_REFUSALS = frozenset({400, 404, 415, 422, 500, 501})
+_FORMAT = re.compile(
+    r"response.?format|json.?(schema|object|mode)|schema|structured|guided|grammar", re.IGNORECASE
+)
+
+
+class Terms(msgspec.Struct, frozen=True):
+    """What may be sent to a server. Terms only sink: each refusal takes one thing away."""
+
+    format: Literal["json_schema", "json_object", "text"] = "json_schema"
+    temperature: bool = True  # OpenAI's reasoning models allow their default only
+    seed: bool = True  # some gateways refuse fields that they do not know
+    max_tokens: bool = True  # False: they call it `max_completion_tokens`
+
+    def lowered(self, failure: Failure) -> "Terms | None":
+        """The terms that a refusal leaves; None: it is not about them.
+
+        Example: 400 "response_format of type json_schema is not supported" -> json_object
+        """
+        if failure.status not in _REFUSALS or is_context_overflow(failure):
+            return None
+        told = f"{failure.code} {failure.message}"
+        changes: dict[str, Any] = {}
+        if self.max_tokens and "max_completion_tokens" in told:
+            changes["max_tokens"] = False
+        elif self.temperature and "temperature" in told:
+            changes["temperature"] = False
+        elif self.format != "text" and _FORMAT.search(told):
+            changes["format"] = "json_object" if self.format == "json_schema" else "text"
+        elif self.seed and re.search(r"\bseed\b", told):
+            changes["seed"] = False
+        return msgspec.structs.replace(self, **changes) if changes else None
+
+    def applied(
+        self, fields: dict[str, Any], answer_schema: dict[str, Any] | None = None
+    ) -> dict[str, Any]:
+        """A request's fields under these terms, with the format that the answer must have.
+
+        `answer_schema` is `{"name", "schema"}`, the answer's JSON Schema under a name; it is
+        needed where the format is "json_schema".
+        """
+        sent = dict(fields)
+        if not self.temperature:
+            sent.pop("temperature", None)
+        if not self.max_tokens and "max_tokens" in sent:
+            sent["max_completion_tokens"] = sent.pop("max_tokens")
+        if self.format == "json_schema":
+            assert answer_schema is not None, "the format json_schema needs a schema"
+            named = {**answer_schema, "strict": True}
+            sent["response_format"] = {"type": "json_schema", "json_schema": named}
+        elif self.format == "json_object":
+            sent["response_format"] = {"type": "json_object"}
+        return sent

@@ -1,0 +1,139 @@
+"""The verbs that run episodes: run, bench."""
+
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import click
+import msgspec
+
+from envpool.router import PlacedPool
+from harness.commands.context import Roof
+from harness.commands.options import console_of, run_flags, settings_of, write_json
+from harness.core.errors import SettingsError
+from harness.log.reader import open_reader
+from harness.log.schema import write_atomically
+from harness.reports.bench import BenchReport, bare_outside_s, measure
+from harness.reports.summary import (
+    RunReport,
+    render_bench,
+    render_run_report,
+    render_sweep,
+    report_of,
+    write_report,
+)
+from harness.rollout.launch import described, fresh_folder, launch, planned
+from harness.rollout.meters import Meters
+from harness.settings.run import Settings, swept
+
+
+@click.command("run")
+@run_flags
+@click.pass_obj
+def run_command(
+    roof: Roof,
+    /,
+    config: Path | None,
+    output: Path | None,
+    resume: bool,
+    dry_run: bool,
+    json_file: str | None,
+    **flags: Any,
+) -> None:
+    """Run episodes and log them."""
+    settings = settings_of(config, output, resume, flags)
+    if output is None:
+        output = fresh_folder(settings)
+    if dry_run:
+        _print_settings(settings)
+        return
+    launch(settings, output, resume=resume, court_of=roof.court_of(settings), local=roof.local)
+    report = _report(output)
+    write_report(output, report)
+    console = console_of(json_file)
+    console.print(f"run folder {output}", highlight=False)
+    render_run_report(report, console)
+    write_json(report, json_file)
+
+
+@click.command("bench")
+@run_flags
+@click.option("--sweep", metavar="FIELD=A,B,C", help="Bench once for each value of a setting.")
+@click.pass_obj
+def bench_command(
+    roof: Roof,
+    /,
+    config: Path | None,
+    output: Path | None,
+    resume: bool,
+    dry_run: bool,
+    json_file: str | None,
+    sweep: str | None,
+    **flags: Any,
+) -> None:
+    """Run episodes and measure them."""
+    if resume:
+        raise SettingsError("--resume: a benchmark is measured in one go; `rehearse run` resumes")
+    settings = settings_of(config, output, resume, flags)
+    if dry_run:
+        _print_settings(settings)
+        return
+    console = console_of(json_file)
+    if sweep is None:
+        report = _bench(roof, settings, output)
+        render_bench(report, console)
+        write_json(report, json_file)
+        return
+    name, runs = swept(settings, sweep)
+    reports = []
+    for value, one in runs:
+        folder = None if output is None else output / f"{name}-{value}"
+        reports.append((value, _bench(roof, one, folder)))
+    render_sweep(name, reports, console)
+    write_json({"sweep": name, "runs": [{name: v, "bench": r} for v, r in reports]}, json_file)
+
+
+def _bench(roof: Roof, settings: Settings, output: Path | None) -> BenchReport:
+    if output is not None:
+        report = _measured(roof, settings, output)
+        write_atomically(output / "report.json", msgspec.json.format(msgspec.json.encode(report)))
+        return report
+    with tempfile.TemporaryDirectory(prefix="rehearse-") as folder:
+        return _measured(roof, settings, Path(folder) / "bench")
+
+
+def _measured(roof: Roof, settings: Settings, folder: Path) -> BenchReport:
+    tasks, _ = planned(settings)
+    scenarios = list({scenario.digest: scenario for scenario, _ in tasks}.values())
+
+    async def report(pool: PlacedPool, meters: Meters) -> BenchReport:
+        here = [scenario for scenario in scenarios if not pool.isolates(scenario)]
+        return measure(
+            folder,
+            meters,
+            {scenario.name: pool.hosted(scenario) for scenario in here},
+            concurrency=settings.concurrency,
+            bare_elsewhere_s=await bare_outside_s(folder, pool, scenarios),
+        )
+
+    launched = launch(
+        settings,
+        folder,
+        resume=False,
+        court_of=roof.court_of(settings),
+        local=roof.local,
+        after=report,
+    )
+    measured: BenchReport = launched.after
+    return msgspec.structs.replace(measured, policy=launched.policy)
+
+
+def _print_settings(settings: Settings) -> None:
+    tasks, plans = planned(settings)
+    click.echo(described(settings, tasks).decode(), nl=False)
+    click.echo(f"# {len(plans)} episodes of {len(tasks)} tasks")
+
+
+def _report(folder: Path) -> RunReport:
+    with open_reader(folder) as reader:
+        return report_of(reader.episodes())

@@ -1,0 +1,93 @@
+"""The facts of one episode, put together."""
+
+from collections.abc import Iterable
+
+import msgspec
+
+from harness.core.events import EpisodeEnded, EpisodeStarted, Judged, Record, StepTaken, Summarised
+from harness.core.token_bytes import ID_BYTES
+
+
+class Trajectory(msgspec.Struct, frozen=True):
+    """One attempt at an episode. `ended` is None while it is live or when it was cut off."""
+
+    episode: str
+    attempt: int
+    started: EpisodeStarted
+    steps: tuple[StepTaken, ...]
+    ended: EpisodeEnded | None
+    judged: tuple[Judged, ...] = ()  # the latest verdict of each judge, the youngest last
+    summaries: tuple[Summarised, ...] = ()
+
+    def replies(self) -> list[StepTaken | Summarised]:
+        """Every reply of the agent in order: its steps, and its summaries among them."""
+        summaries = {summary.turn: summary for summary in self.summaries}
+        replies: list[StepTaken | Summarised] = []
+        for turn, step in enumerate(self.steps):
+            if turn in summaries:
+                replies.append(summaries.pop(turn))
+            replies.append(step)
+        return [*replies, *summaries.values()]
+
+    def prompts(self) -> list[bytes]:
+        """The exact tokens (see harness.core.token_bytes) that were shown for each of `replies()`;
+        empty
+        bytes where the policy told none."""
+        replies = [event.reply for event in self.replies()]
+        first = replies[0].prompt_ids if replies else b""
+        return [first[: reply.prompt_shared * ID_BYTES] + reply.prompt_ids for reply in replies]
+
+
+class Assembly:
+    """Collects the records of one attempt at an episode, in order."""
+
+    __slots__ = ("attempt", "ended", "episode", "judged", "started", "steps", "summaries")
+
+    def __init__(self, first: Record) -> None:
+        if not isinstance(first.event, EpisodeStarted):
+            raise ValueError(f"episode {first.episode} does not begin with its start")
+        self.episode = first.episode
+        self.attempt = first.attempt
+        self.started = first.event
+        self.steps: list[StepTaken] = []
+        self.ended: EpisodeEnded | None = None
+        self.judged: dict[str, Judged] = {}
+        self.summaries: list[Summarised] = []
+
+    def add(self, record: Record) -> None:
+        """Take the attempt's next record."""
+        event = record.event
+        if isinstance(event, StepTaken):
+            self.steps.append(event)
+        elif isinstance(event, EpisodeEnded):
+            self.ended = event
+        elif isinstance(event, Judged):
+            self.judged.pop(event.judge, None)
+            self.judged[event.judge] = event
+        elif isinstance(event, Summarised):
+            self.summaries.append(event)
+
+    def trajectory(self) -> Trajectory:
+        """What has been collected so far."""
+        return Trajectory(
+            self.episode,
+            self.attempt,
+            self.started,
+            tuple(self.steps),
+            self.ended,
+            tuple(self.judged.values()),
+            tuple(self.summaries),
+        )
+
+
+def assemble(records: Iterable[Record]) -> Trajectory:
+    """The trajectory of one attempt's records, in order. Raises ValueError when there is none."""
+    assembly: Assembly | None = None
+    for record in records:
+        if assembly is None:
+            assembly = Assembly(record)
+        else:
+            assembly.add(record)
+    if assembly is None:
+        raise ValueError("an episode without a record")
+    return assembly.trajectory()

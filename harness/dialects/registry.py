@@ -1,0 +1,24 @@
+"""Dialects by name."""
+
+from harness.core.errors import SettingsError
+from harness.dialects.awm import Awm
+from harness.dialects.base import Dialect
+from harness.dialects.hermes import Hermes
+from harness.dialects.native import Native
+
+NAMES = ("native", "hermes", "awm", "awm-tool")
+
+
+def dialect_of(name: str, *, mend: bool = True) -> Dialect:
+    """The dialect of a name, as in a setting or in a log.
+
+    `mend` off: AWM's protocol is read strictly, as its format rules want. It changes how replies
+    are read, never how a history is written. Raises SettingsError.
+    """
+    if name == "native":
+        return Native()
+    if name == "hermes":
+        return Hermes()
+    if name in ("awm", "awm-tool"):
+        return Awm(results="tool" if name == "awm-tool" else "user", mend=mend)
+    raise SettingsError(f"dialect: there is no dialect {name!r}; there are {', '.join(NAMES)}")

@@ -1,0 +1,323 @@
+"""One logged episode, played again on a fresh world: its windows, calls, results, row changes,
+digests and final state next to those of the log."""
+
+from hashlib import blake2b
+from pathlib import Path
+from typing import Any, Literal
+
+import msgspec
+
+from envpool.core.errors import WorldError
+from envpool.core.types import Env, StoredState, ToolResult
+from envpool.store.states import States
+from harness.core.errors import LogError, SettingsError
+from harness.core.events import EpisodeEnded, EpisodeStarted, StepTaken, Summarised
+from harness.core.messages import Act, AgentCall, Briefing, Window
+from harness.core.trajectory import Trajectory
+from harness.dialects.base import Dialect, call_id
+from harness.dialects.registry import dialect_of
+from harness.history.base import HistoryPolicy
+from harness.history.windows import HistoryFold, parse_history, windows_of
+from harness.replay.differences import apart, changes_text, differing_rows
+from harness.rollout.episode import user_of
+
+What = Literal[
+    "start",  # the digest of the state in which the episode began
+    "window",  # which turns were shown, and whether a summary was asked for
+    "step",  # a turn is missing, twice there, or not in its place
+    "results",  # how many results a step has
+    "text",  # what the agent read of a call
+    "error",  # why a call failed
+    "changes",  # the rows that a call changed
+    "digest",  # of the state after a call
+    "state",  # the final state: its pages, or its digest
+]
+
+_MOST_STATES = 65_536  # contents of final states that are remembered as verified
+
+
+class Called(msgspec.Struct, frozen=True):
+    """A call as the agent made it."""
+
+    name: str
+    arguments: Any
+
+
+class Difference(msgspec.Struct, frozen=True):
+    """The first thing that is not as the log says. Long texts are shortened around it."""
+
+    what: What
+    step: int | None  # from 0; None: before the first step, or after the last
+    call_index: int | None  # of the step's calls, from 0; None: it is not about one call
+    call: Called | None
+    expected: str  # as logged
+    found: str  # as it came out now
+
+
+class Told:
+    """What agents of a log were told by: dialects and history policies, each made once."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._dialects: dict[str, Dialect] = {}
+        self._histories: dict[tuple[str, str], HistoryPolicy | None] = {}
+
+    def dialect(self, trajectory: Trajectory) -> Dialect:
+        """The episode's dialect. Raises LogError when there is none of its name."""
+        name = trajectory.started.dialect
+        dialect = self._dialects.get(name)
+        if dialect is None:
+            try:
+                dialect = self._dialects[name] = dialect_of(name)
+            except SettingsError as exc:
+                raise LogError(f"{self._path}: episode {trajectory.episode}: {exc}") from exc
+        return dialect
+
+    def history(self, started: EpisodeStarted) -> HistoryPolicy | None:
+        """The episode's history policy; None when this program does not have it."""
+        key = (started.history, started.fingerprint)
+        if key not in self._histories:
+            try:
+                policy = parse_history(started.history)
+            except SettingsError:
+                self._histories[key] = None
+            else:
+                same = policy.fingerprint == started.fingerprint
+                self._histories[key] = policy if same else None
+        return self._histories[key]
+
+
+class Verified:
+    """Recounts digests from stored pages, once for each content: a recount reads every row (about
+    1 ms in a bundled world), a hash of the pages takes some 20 µs."""
+
+    def __init__(self) -> None:
+        self._known: set[bytes] = set()
+
+    def difference(self, world: States, state: StoredState) -> tuple[str, str] | None:
+        """Expected and found where the pages do not rebuild the digest; None when they do."""
+        content = _content(state)
+        if content in self._known:
+            return None
+        try:
+            recounted = world.verify_digest(world.restored(state))
+        except Exception as exc:  # whatever SQLite makes of pages that someone damaged
+            return f"pages of a state with digest {state.digest}", f"{type(exc).__name__}: {exc}"
+        if recounted != state.digest:
+            return f"digest {state.digest}", f"its pages hold a state with digest {recounted}"
+        if len(self._known) >= _MOST_STATES:
+            self._known.clear()
+        self._known.add(content)
+        return None
+
+
+def _content(state: StoredState) -> bytes:
+    total = blake2b(f"{state.template} {state.digest} {state.num_pages}".encode(), digest_size=16)
+    for number in sorted(state.pages):
+        page = state.pages[number]
+        total.update(b"%d %d " % (number, len(page)))
+        total.update(page)
+    return total.digest()
+
+
+class PlayedAgain:
+    """One episode, played again in a world that is fresh."""
+
+    __slots__ = ("_briefing", "_dialect", "_env", "_trajectory", "_world", "fold", "num_calls")
+
+    def __init__(self, trajectory: Trajectory, world: States, env: Env, told: Told) -> None:
+        started, scenario = trajectory.started, world.scenario
+        self._trajectory = trajectory
+        self._world = world
+        self._env = env
+        self._dialect = told.dialect(trajectory)
+        self._briefing = Briefing(
+            started.instruction, scenario.policy, world.tools, user_of(scenario), scenario.clock
+        )
+        history = told.history(started)
+        self.fold = None if history is None else HistoryFold(history, self._dialect, self._briefing)
+        self.num_calls = 0
+
+    async def compare(self, ended: EpisodeEnded, verified: Verified) -> Difference | None:
+        """The first thing that is not as logged; None when everything is."""
+        started, steps = self._trajectory.started, self._trajectory.steps
+        if started.world != self._env.start_digest:
+            return _aside("start", started.world, self._env.start_digest)
+        replies = self._trajectory.replies()
+        windows = None if self.fold is None else windows_of(self.fold, replies)
+        index = 0
+        for event in replies:
+            # The fold takes an event when the next window is asked for: after it was compared.
+            window = None if windows is None else next(windows)
+            if isinstance(event, Summarised):
+                difference = _other_window(index, event, window)
+            else:
+                difference = (
+                    _misplaced(index, event)
+                    or _other_window(index, event, window)
+                    or await self._compare_results(index, event)
+                )
+                index += 1
+            if difference is not None:
+                return difference
+        if ended.num_steps != len(steps):
+            return Difference(
+                "step", len(steps), None, None, f"{ended.num_steps} steps", f"{len(steps)} steps"
+            )
+        return None if ended.state is None else self._compare_state(ended.state, verified)
+
+    async def _compare_results(self, index: int, step: StepTaken) -> Difference | None:
+        calls = _calls(step)
+        if len(calls) != len(step.results):
+            expected, found = f"{len(step.results)} results", f"{len(calls)} calls"
+            return Difference("results", index, None, None, expected, found)
+        for position, (call, logged) in enumerate(zip(calls, step.results, strict=True)):
+            difference = await self._compare_call(index, position, call, logged)
+            if difference is not None:
+                return difference
+        return None
+
+    async def _compare_call(
+        self, index: int, position: int, call: AgentCall, logged: ToolResult
+    ) -> Difference | None:
+        try:
+            result = await self._call(call)
+        except WorldError as exc:
+            expected = f"{logged.error or 'success'}: {logged.text}"
+            told = apart(expected, f"the world broke: {exc}")
+            return _of_call("error", index, position, call, *told)
+        difference = _difference(index, position, call, logged, result)
+        if difference is None and result.digest != logged.digest:
+            return _of_call("digest", index, position, call, logged.digest, result.digest)
+        return difference
+
+    async def _call(self, call: AgentCall) -> ToolResult:
+        local = self._dialect.local(call, self._briefing)
+        if local is not None:
+            return local
+        self.num_calls += 1
+        return await self._env.call(call.name, call.arguments, call.id)
+
+    def _compare_state(self, state: StoredState, verified: Verified) -> Difference | None:
+        """Equal pages are equal states: the pool writes the same bytes for the same work."""
+        world, env = self._world, self._env
+        if state.template != world.template.digest:
+            expected, found = f"template {state.template}", f"template {world.template.digest}"
+            return _aside("state", expected, found)
+        if (broken := verified.difference(world, state)) is not None:
+            return _aside("state", *broken)
+        replayed = env.state()
+        if state.digest != replayed.digest:
+            rows = world.diff(world.restored(state), world.restored(replayed))
+            return _aside("state", *differing_rows(rows))
+        if state.pages == replayed.pages and state.num_pages == replayed.num_pages:
+            return None
+        numbers = state.pages.keys() | replayed.pages.keys()
+        apart_pages = [n for n in numbers if state.pages.get(n) != replayed.pages.get(n)]
+        pages = ", ".join(map(str, sorted(apart_pages))) or "none"
+        expected = f"{state.num_pages} pages with digest {state.digest}"
+        found = f"equal rows in {replayed.num_pages} pages; other bytes in pages: {pages}"
+        return _aside("state", expected, found)
+
+    async def again(self, ended: EpisodeEnded) -> tuple[Trajectory, Difference | None]:
+        """The episode as it would have been recorded, and the first call that gave another
+        result."""
+        first: Difference | None = None
+        steps = []
+        for index, step in enumerate(self._trajectory.steps):
+            calls = _calls(step)
+            results = tuple([await self._call(call) for call in calls])
+            if first is None:
+                first = _first_difference(index, calls, step.results, results)
+            steps.append(msgspec.structs.replace(step, results=results))
+        state = None if ended.state is None else self._env.state()
+        world = self._world
+        started = msgspec.structs.replace(
+            self._trajectory.started, package=world.scenario.digest, world=world.start_digest
+        )
+        trajectory = msgspec.structs.replace(
+            self._trajectory,
+            started=started,
+            steps=tuple(steps),
+            ended=msgspec.structs.replace(ended, state=state),
+        )
+        return trajectory, first
+
+
+def _calls(step: StepTaken) -> tuple[AgentCall, ...]:
+    return step.decision.calls if isinstance(step.decision, Act) else ()
+
+
+def _misplaced(index: int, step: StepTaken) -> Difference | None:
+    """Whether the step's calls bear the names of another turn: a step was lost, or is there
+    twice."""
+    for position, call in enumerate(_calls(step)):
+        if call.id != (here := call_id(index, position)):
+            return _of_call("step", index, position, call, f"call {call.id}", f"call {here}")
+    return None
+
+
+def _other_window(
+    index: int, event: StepTaken | Summarised, window: Window | None
+) -> Difference | None:
+    """Whether another window was shown for a reply; None for a window that cannot be known."""
+    if window is None:
+        return None
+    if isinstance(event, Summarised):
+        logged = Window((), (), event.first_turn, summarise=True)
+    else:
+        logged = Window((), (), event.first_turn, event.recalled)
+    expected, found = _seen(logged), _seen(window)
+    return None if expected == found else Difference("window", index, None, None, expected, found)
+
+
+def _seen(window: Window) -> str:
+    """Which turns a window shows.
+
+    Example: a window of turns 1, 4 and from 7 on -> "turns 1, 4 and from turn 7"
+    """
+    text = f"from turn {window.first_turn}"
+    if window.recalled:
+        text = f"turns {', '.join(map(str, window.recalled))} and {text}"
+    return f"{text}, to be summed up" if window.summarise else text
+
+
+def _first_difference(
+    index: int,
+    calls: tuple[AgentCall, ...],
+    logged: tuple[ToolResult, ...],
+    results: tuple[ToolResult, ...],
+) -> Difference | None:
+    for position, (call, before, after) in enumerate(zip(calls, logged, results, strict=False)):
+        difference = _difference(index, position, call, before, after)
+        if difference is not None:
+            return difference
+    return None
+
+
+def _difference(
+    index: int, position: int, call: AgentCall, logged: ToolResult, result: ToolResult
+) -> Difference | None:
+    """What two results of one call differ in, digests left out."""
+    if result.error != logged.error:
+        expected, found = (
+            f"{one.error or 'success'}: {apart(one.text, one.text)[0]}" for one in (logged, result)
+        )
+        return _of_call("error", index, position, call, expected, found)
+    if result.text != logged.text:
+        return _of_call("text", index, position, call, *apart(logged.text, result.text))
+    if result.changes != logged.changes:
+        texts = (changes_text(one.changes) for one in (logged, result))
+        return _of_call("changes", index, position, call, *apart(*texts))
+    return None
+
+
+def _of_call(
+    what: What, index: int, position: int, call: AgentCall, expected: str, found: str
+) -> Difference:
+    return Difference(what, index, position, Called(call.name, call.arguments), expected, found)
+
+
+def _aside(what: What, expected: str, found: str) -> Difference:
+    """A difference that belongs to no step."""
+    return Difference(what, None, None, None, expected, found)

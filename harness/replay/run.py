@@ -1,0 +1,289 @@
+"""Replay: every logged call again on a fresh world, compared with what the log says.
+
+`replay` asks whether a log still holds: equal windows, results, row changes and state digests at
+every step, and a final state that is rebuilt from its stored pages. The first thing of an episode
+that differs is named, and ends that episode's replay.
+
+`what_if` executes the same calls on a changed package and judges what comes of it. It answers
+what these calls would have given; what the agent would have done after another result, nobody
+knows. Rewards of the format rules stay as they were logged.
+
+Both read the log episode by episode and hold one of them in memory. Episodes without an end (live,
+or cut off by a crash) are counted and left out.
+
+A limit: a log cannot hold half a surrogate pair and has a question mark in its place. A call that
+was given one in its arguments may replay to another result.
+"""
+
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import msgspec
+
+from envpool.store.pool_protocol import Pool
+from envpool.store.states import States
+from harness.core.errors import LogError
+from harness.core.events import EpisodeStarted, Judged, Label
+from harness.core.trajectory import Trajectory
+from harness.log.reader import LogReader
+from harness.replay.episode import Called, Difference, PlayedAgain, Told, Verified, What
+from scenarios.format import Scenario
+
+ScenarioOf = Callable[[str, str], Scenario]  # by name and package digest
+Judge = Callable[[Trajectory], Awaitable[Judged]]
+Progress = Callable[[int], None]  # given the number of episodes that are done
+
+
+class Divergence(msgspec.Struct, frozen=True):
+    """Where an episode's replay left the log; the fields of Difference, with the episode."""
+
+    episode: str
+    scenario: str
+    task: str
+    what: What
+    step: int | None
+    call_index: int | None
+    call: Called | None
+    expected: str
+    found: str
+
+
+class ReplayReport(msgspec.Struct, frozen=True):
+    """What `rehearse replay --json` says."""
+
+    episodes: int  # replayed
+    steps: int
+    calls: int  # executed again; those that the harness answers itself are not counted
+    divergences: tuple[Divergence, ...]  # at most one an episode
+    cut_off: int  # episodes without an end, left out
+    windows_unchecked: int  # episodes under a history policy that this program does not have
+
+
+class EpisodeChange(msgspec.Struct, frozen=True):
+    """An episode that a changed package would change."""
+
+    episode: str
+    task: str
+    first_difference: Difference | None  # None: every call gives what it gave
+    label_before: Label | None
+    label_after: Label | None
+    reward_before: float | None
+    reward_after: float | None
+    unjudged: str | None = None  # why there is no label after
+
+
+class MissingTask(msgspec.Struct, frozen=True):
+    """A task of the log that the changed package lacks."""
+
+    task: str
+    episodes: int  # of this task, not replayed
+
+
+class WhatIfReport(msgspec.Struct, frozen=True):
+    """What `rehearse replay --world DIR --json` says."""
+
+    scenario: str
+    package: str  # the changed package's digest
+    packages_before: tuple[str, ...]  # those of the log
+    episodes: int  # replayed
+    calls: int
+    changes: tuple[EpisodeChange, ...]
+    results_changed: int  # episodes
+    labels_changed: int
+    rewards_changed: int
+    mean_reward_before: float | None  # of the replayed episodes that had a reward
+    mean_reward_after: float | None
+    missing_tasks: tuple[MissingTask, ...]
+    never_judged: int  # replayed episodes without a verdict in the log; only results are compared
+    other_episodes: int  # of other scenarios, left out
+    cut_off: int
+
+
+async def replay(
+    reader: LogReader,
+    pool: Pool,
+    scenario_of: ScenarioOf,
+    *,
+    progress: Progress | None = None,
+) -> ReplayReport:
+    """Execute the calls of every ended episode again and compare.
+
+    `scenario_of` finds the package of a logged world. Raises LogError when it gives another one,
+    and whatever it raises itself.
+    """
+    worlds: dict[tuple[str, str], States] = {}
+    told = Told(reader.path)
+    verified = Verified()
+    episodes = steps = calls = cut_off = unchecked = 0
+    divergences: list[Divergence] = []
+    for trajectory in reader.trajectories():
+        started = trajectory.started
+        if trajectory.ended is None:
+            cut_off += 1
+            continue
+        key = (started.scenario, started.package)
+        world = worlds.get(key)
+        if world is None:
+            scenario = scenario_of(*key)
+            _require_same(reader.path, started, scenario)
+            world = worlds[key] = await pool.host(scenario)
+        async with pool.lease(world.scenario, None) as env:
+            played = PlayedAgain(trajectory, world, env, told)
+            difference = await played.compare(trajectory.ended, verified)
+        if difference is not None:
+            divergences.append(_divergence(trajectory, difference))
+        episodes += 1
+        steps += len(trajectory.steps)
+        calls += played.num_calls
+        unchecked += played.fold is None
+        if progress is not None:
+            progress(episodes)
+    return ReplayReport(episodes, steps, calls, tuple(divergences), cut_off, unchecked)
+
+
+async def what_if(
+    reader: LogReader,
+    pool: Pool,
+    changed: Scenario,
+    judge: Judge,
+    *,
+    progress: Progress | None = None,
+) -> WhatIfReport:
+    """Which episodes of the scenario a changed package would change, and how.
+
+    `judge` judges by the changed package. An episode counts as changed when the text, the failure
+    or the changed rows of a call differ, or its label or reward. State digests are not compared:
+    any change to the seed data changes them all.
+
+    Raises LogError when the log has no episode of this scenario, PoolError when the package cannot
+    be hosted, and what `judge` raises.
+    """
+    world = await pool.host(changed)
+    tasks = {task.id for task in changed.tasks}
+    told = Told(reader.path)
+    tally = _Tally(changed)
+    for trajectory in reader.trajectories():
+        started = trajectory.started
+        if started.scenario != changed.name:
+            tally.other_episodes += 1
+        elif trajectory.ended is None:
+            tally.cut_off += 1
+        elif started.task not in tasks:
+            tally.missing[started.task] = tally.missing.get(started.task, 0) + 1
+        else:
+            async with pool.lease(changed, None) as env:
+                played = PlayedAgain(trajectory, world, env, told)
+                again, difference = await played.again(trajectory.ended)
+            tally.add(trajectory, difference, await judge(again), played.num_calls)
+            if progress is not None:
+                progress(tally.episodes)
+    if not (tally.episodes or tally.missing or tally.cut_off):
+        raise LogError(f"{reader.path}: there is no episode of scenario {changed.name!r}")
+    return tally.report()
+
+
+class _Tally:
+    """What changes, collected episode by episode."""
+
+    def __init__(self, changed: Scenario) -> None:
+        self._changed = changed
+        self._packages: dict[str, None] = {}
+        self._changes: list[EpisodeChange] = []
+        self._before: list[float] = []
+        self._after: list[float] = []
+        self._results_changed = self._labels_changed = self._rewards_changed = 0
+        self._never_judged = self._calls = 0
+        self.missing: dict[str, int] = {}
+        self.episodes = self.other_episodes = self.cut_off = 0
+
+    def add(
+        self, trajectory: Trajectory, difference: Difference | None, after: Judged, calls: int
+    ) -> None:
+        """Take an episode that was replayed and judged."""
+        self.episodes += 1
+        self._calls += calls
+        self._packages[trajectory.started.package] = None
+        before = _verdict(trajectory, after.judge)
+        if before is not None and before.reward is not None:
+            self._before.append(before.reward)
+        if after.reward is not None:
+            self._after.append(after.reward)
+        self._never_judged += before is None
+        label_changed = before is not None and before.label != after.label
+        reward_changed = before is not None and before.reward != after.reward
+        self._results_changed += difference is not None
+        self._labels_changed += label_changed
+        self._rewards_changed += reward_changed
+        if difference is not None or label_changed or reward_changed:
+            self._changes.append(
+                EpisodeChange(
+                    trajectory.episode,
+                    trajectory.started.task,
+                    difference,
+                    None if before is None else before.label,
+                    after.label,
+                    None if before is None else before.reward,
+                    after.reward,
+                    after.unjudged,
+                )
+            )
+
+    def report(self) -> WhatIfReport:
+        """What has been collected."""
+        return WhatIfReport(
+            scenario=self._changed.name,
+            package=self._changed.digest,
+            packages_before=tuple(self._packages),
+            episodes=self.episodes,
+            calls=self._calls,
+            changes=tuple(self._changes),
+            results_changed=self._results_changed,
+            labels_changed=self._labels_changed,
+            rewards_changed=self._rewards_changed,
+            mean_reward_before=_mean(self._before),
+            mean_reward_after=_mean(self._after),
+            missing_tasks=tuple(MissingTask(*item) for item in self.missing.items()),
+            never_judged=self._never_judged,
+            other_episodes=self.other_episodes,
+            cut_off=self.cut_off,
+        )
+
+
+def _verdict(trajectory: Trajectory, judge: str) -> Judged | None:
+    """The logged verdict of this judge, else the last one of any; None: there is none.
+
+    Where models had the last word, the verdict is another judge's, and nothing is said of what
+    this one would have said before.
+    """
+    for verdict in trajectory.judged:
+        if verdict.judge == judge:
+            return verdict
+    last = trajectory.judged[-1] if trajectory.judged else None
+    return None if last is None or (last.opinions and last.code is not last.label) else last
+
+
+def _mean(rewards: list[float]) -> float | None:
+    return sum(rewards) / len(rewards) if rewards else None
+
+
+def _require_same(path: Path, started: EpisodeStarted, scenario: Scenario) -> None:
+    if scenario.digest != started.package:
+        raise LogError(
+            f"{path}: scenario {started.scenario!r} has changed since the run: its package was "
+            f"{started.package}, and is {scenario.digest} now"
+        )
+
+
+def _divergence(trajectory: Trajectory, difference: Difference) -> Divergence:
+    started = trajectory.started
+    return Divergence(
+        trajectory.episode,
+        started.scenario,
+        started.task,
+        difference.what,
+        difference.step,
+        difference.call_index,
+        difference.call,
+        difference.expected,
+        difference.found,
+    )

@@ -1,0 +1,260 @@
+"""Following a run on the screen, from its records alone: live, or later and from another process.
+
+A Tally folds the records into counts; `watch` shows it, or one line for each record. Speed is
+measured by the records' own times, so a watcher that comes late shows how fast the run is, not how
+fast it reads.
+"""
+
+from collections import Counter, deque
+from collections.abc import Callable
+from contextlib import suppress
+
+import anyio
+from rich.console import Console
+from rich.live import Live
+from rich.text import Text
+
+from envpool.offloaded.owned_tasks import OwnTasks
+from harness.bus.local import Subscription
+from harness.bus.mqtt_wire import Status
+from harness.core.events import (
+    EpisodeEnded,
+    EpisodeStarted,
+    Event,
+    Judged,
+    Label,
+    Record,
+    StepTaken,
+    Summarised,
+)
+from harness.core.messages import Answer, FormatError
+
+SPAN = 10.0  # seconds of the run over which speed is measured
+_LONGEST = 60  # characters of a text in an event's line
+
+
+class Tally:
+    """Counts over a run's records; `add` is a handler for a LocalBus.
+
+    An episode that is tried again after a crash counts once; its steps count as often as they were
+    taken.
+    """
+
+    def __init__(self, *, planned: int = 0) -> None:
+        self.planned = planned  # episodes; 0: not known
+        self.num_steps = 0
+        self.num_calls = 0
+        self.num_failed_calls = 0
+        self.endings: Counter[str] = Counter()
+        self.labels: dict[str, Counter[str]] = {}  # judge -> label, or `unjudged`
+        self.num_started = 0  # episodes
+        self._live: set[str] = set()
+        self._buckets: deque[tuple[int, int]] = deque()  # (second, calls), the last SPAN of them
+
+    @property
+    def num_ended(self) -> int:
+        """Episodes that are over."""
+        return self.endings.total()
+
+    @property
+    def num_live(self) -> int:
+        """Episodes that have begun and are not over."""
+        return len(self._live)
+
+    @property
+    def num_judged(self) -> int:
+        """Verdicts of the judge that has given the most."""
+        return max((labels.total() for labels in self.labels.values()), default=0)
+
+    @property
+    def pass_rate(self) -> float | None:
+        """The share of `completed` among the labels of the judge that has given the most; None:
+        there is no label."""
+        if not self.labels:
+            return None
+        labels = max(self.labels.values(), key=Counter.total)
+        num_labels = labels.total() - labels["unjudged"]
+        return labels[Label.COMPLETED] / num_labels if num_labels else None
+
+    @property
+    def calls_per_s(self) -> float:
+        """Tool calls a second, over the last whole seconds that the run has had, SPAN at most."""
+        if len(self._buckets) < 2:
+            return 0.0
+        first, last = self._buckets[0][0], self._buckets[-1][0]
+        return sum(calls for second, calls in self._buckets if second < last) / (last - first)
+
+    def add(self, record: Record) -> None:
+        """Count one record."""
+        event = record.event
+        if isinstance(event, StepTaken):
+            self.num_steps += 1
+            self._add_calls(record.at, event)
+        elif isinstance(event, EpisodeStarted):
+            self.num_started += record.episode not in self._live  # it may begin again
+            self._live.add(record.episode)
+        elif isinstance(event, EpisodeEnded):
+            self._live.discard(record.episode)
+            self.endings[event.ending] += 1
+        elif isinstance(event, Judged):
+            labels = self.labels.setdefault(event.judge, Counter())
+            labels[event.label or "unjudged"] += 1
+
+    def _add_calls(self, at: float, event: StepTaken) -> None:
+        calls = len(event.results)
+        self.num_calls += calls
+        self.num_failed_calls += sum(result.is_error for result in event.results)
+        second = int(at)
+        buckets = self._buckets
+        if buckets and second <= buckets[-1][0]:  # records of a second may come in any order
+            buckets[-1] = (buckets[-1][0], buckets[-1][1] + calls)
+        else:
+            buckets.append((second, calls))
+            while second - buckets[0][0] > SPAN:
+                buckets.popleft()
+
+    def line(self, *, state: str = "live") -> str:
+        """The run on one line.
+
+        Example: live · 1,240 of 2,000 started, 1,100 ended, 1,090 judged · 8,812 calls/s ·
+        pass 71.3 % · answered 1,020, step_limit 80
+        """
+        of = f" of {self.planned:,}" if self.planned else ""
+        parts = [
+            state,
+            f"{self.num_started:,}{of} started, {self.num_ended:,} ended, "
+            f"{self.num_judged:,} judged",
+            f"{self.calls_per_s:,.0f} calls/s",
+        ]
+        if self.pass_rate is not None:
+            parts.append(f"pass {self.pass_rate:.1%}".replace("%", " %"))
+        if self.endings:
+            parts.append(
+                ", ".join(f"{word} {count:,}" for word, count in self.endings.most_common())
+            )
+        return " · ".join(parts)
+
+    def statistics(self) -> dict[str, object]:
+        """All counts, as JSON has them."""
+        return {
+            "planned": self.planned,
+            "started": self.num_started,
+            "ended": self.num_ended,
+            "judged": self.num_judged,
+            "steps": self.num_steps,
+            "tool_calls": self.num_calls,
+            "failed_calls": self.num_failed_calls,
+            "pass_rate": self.pass_rate,
+            "endings": {str(word): count for word, count in self.endings.items()},
+            "labels": {
+                judge: {str(word): count for word, count in labels.items()}
+                for judge, labels in self.labels.items()
+            },
+        }
+
+
+def event_line(record: Record) -> str:
+    """A record on one line, without what could drive a terminal.
+
+    Example: shop-0007 #3 step get_order(order_id=1042) -> ok
+    """
+    attempt = f" (attempt {record.attempt})" if record.attempt else ""
+    line = f"{record.episode}{attempt} #{record.seq} {_happened(record.event)}"
+    return "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in line)
+
+
+def _happened(event: Event) -> str:
+    if isinstance(event, StepTaken):
+        return f"step {_step(event)}"
+    if isinstance(event, EpisodeStarted):
+        return f"started {event.scenario}/{event.task} with {event.policy}"
+    if isinstance(event, EpisodeEnded):
+        why = f": {_short(event.error)}" if event.error else ""
+        return f"ended {event.ending} after {event.num_steps} steps{why}"
+    if isinstance(event, Judged):
+        if event.label is None:
+            return f"unjudged by {event.judge}: {_short(event.unjudged or '')}"
+        return f"judged {event.label} by {event.judge}, reward {event.reward}"
+    if isinstance(event, Summarised):
+        return f"summary: {_short(event.reply.text)}"
+    return f"weights {event.version}"
+
+
+def _step(event: StepTaken) -> str:
+    decision = event.decision
+    if isinstance(decision, FormatError):
+        return f"format error: {_short(decision.reason)}"
+    if isinstance(decision, Answer):
+        return f"answer: {_short(decision.text)}"
+    outcomes: list[str] = [result.error or "ok" for result in event.results]
+    outcomes += ["not called"] * (len(decision.calls) - len(outcomes))
+    return "; ".join(
+        f"{call.name}({_short(_arguments(call.arguments))}) -> {outcome}"
+        for call, outcome in zip(decision.calls, outcomes, strict=False)
+    )
+
+
+def _arguments(arguments: object) -> str:
+    if isinstance(arguments, dict):
+        return ", ".join(f"{name}={value!r}" for name, value in arguments.items())
+    return repr(arguments)
+
+
+def _short(text: str) -> str:
+    """The text on one line, cut so that there is room beside it."""
+    line = " ".join(text.split())
+    return line if len(line) <= _LONGEST else line[: _LONGEST - 1] + "…"
+
+
+async def watch(
+    subscription: Subscription,
+    console: Console,
+    *,
+    events: bool = False,
+    status: Callable[[], Status | None] = lambda: None,
+    every_s: float = 1.0,
+) -> Tally:
+    """Show a run until its bus has ended; gives what was counted.
+
+    On a terminal one line changes in place; elsewhere a line is written every `every_s` seconds.
+    With `events` each record gets a line. The last line stays. `status` gives what the run's
+    publisher said last, as `lambda: follower.status` does. Raises BusError when the run cannot be
+    followed further.
+    """
+    tally = Tally()
+
+    def line() -> str:
+        told = status()
+        if told is not None:
+            tally.planned = told.episodes
+        return tally.line(state="live" if told is None else f"{told.run} {told.state}")
+
+    if events:
+        await _take(subscription, tally, console)
+    elif console.is_terminal:
+        with Live(get_renderable=lambda: Text(line()), console=console, transient=True):
+            await _take(subscription, tally)
+    else:
+        async with OwnTasks() as tasks:
+            tasks.start_soon(_repeat, line, console, every_s)
+            await _take(subscription, tally)
+    console.out(line(), highlight=False)
+    return tally
+
+
+async def _take(subscription: Subscription, tally: Tally, console: Console | None = None) -> None:
+    """Count all records; with a console, write a line for each."""
+    with suppress(anyio.EndOfStream):
+        while True:
+            records = await subscription.receive()
+            for record in records:
+                tally.add(record)
+            if console is not None:
+                console.out("\n".join(map(event_line, records)), highlight=False)
+            await anyio.lowlevel.checkpoint()
+
+
+async def _repeat(line: Callable[[], str], console: Console, every_s: float) -> None:
+    while True:
+        await anyio.sleep(every_s)
+        console.out(line(), highlight=False)

@@ -1,0 +1,77 @@
+"""A world as a person looks at it before a run: tables, tools, rules and tasks."""
+
+import msgspec
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from envpool.core.types import ToolSpec
+from envpool.store.states import States
+from scenarios.api import User
+
+
+class TaskAbout(msgspec.Struct, frozen=True):
+    """A task, without the way to solve it."""
+
+    id: str
+    difficulty: str
+    kind: str
+    instruction: str
+
+
+class WorldReport(msgspec.Struct, frozen=True):
+    """What `rehearse scenarios show --json` says."""
+
+    name: str
+    title: str
+    version: str
+    description: str
+    clock: str
+    user: User
+    policy: str
+    tables: dict[str, int]  # rows
+    tools: tuple[ToolSpec, ...]
+    tasks: tuple[TaskAbout, ...]
+
+
+def world_report(world: States) -> WorldReport:
+    """What there is to know of a hosted world."""
+    scenario = world.scenario
+    rows = world.dump(world.template.overlay())
+    return WorldReport(
+        name=scenario.name,
+        title=scenario.title,
+        version=scenario.version,
+        description=scenario.description,
+        clock=scenario.clock,
+        user=scenario.user,
+        policy=scenario.policy,
+        tables={table: len(found) for table, found in rows.items()},
+        tools=world.tools,
+        tasks=tuple(
+            TaskAbout(task.id, task.difficulty, task.kind, task.instruction)
+            for task in scenario.tasks
+        ),
+    )
+
+
+def render_world(report: WorldReport, console: Console) -> None:
+    """The same for a terminal; tools with the first line of their descriptions."""
+    console.print(Text(f"{report.title} {report.version} ({report.name})", "bold"))
+    console.print(Text(report.description))
+    user = report.user
+    console.print(Text(f"clock {report.clock}, user {user.name} ({user.role})", "dim"))
+    tables = ", ".join(f"{name} {count}" for name, count in report.tables.items())
+    console.print(
+        Text(f"\n{len(report.tables)} tables, {sum(report.tables.values())} rows", "bold")
+    )
+    console.print(Text(tables))
+    console.print(Text(f"\n{len(report.tools)} tools", "bold"))
+    grid = Table.grid(padding=(0, 2, 0, 0))
+    for tool in report.tools:
+        grid.add_row(Text(tool.name, "cyan"), Text(tool.description.splitlines()[0]))
+    console.print(grid)
+    console.print(Text(f"\n{len(report.tasks)} tasks", "bold"))
+    for task in report.tasks:
+        console.print(Text.assemble((task.id, "cyan"), f" {task.difficulty}, {task.kind}"))
+        console.print(Text(f"  {task.instruction}"))

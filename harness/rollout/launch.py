@@ -1,0 +1,366 @@
+"""Running what the settings say: the parts chosen, the folder made, the session run.
+
+The roof hands in what this package may not know: `court_of`, which makes the judge of a run.
+"""
+
+import os
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from hashlib import blake2b
+from importlib import import_module
+from pathlib import Path
+from secrets import token_hex
+from shutil import rmtree
+from typing import Any
+
+import anyio.to_thread
+import msgspec
+from rich.console import Console
+
+from envpool.router import PlacedPool
+from envpool.store.pool_protocol import Pool
+from envpool.workers.pool import WorkerSettings
+from harness.bus.mqtt_publisher import MqttLink
+from harness.bus.mqtt_settings import broker_of
+from harness.core.errors import LogError, SettingsError
+from harness.core.policy_card import misfits, read_card
+from harness.dialects.format_rules import FormatSettings
+from harness.dialects.registry import dialect_of
+from harness.history.base import HistoryPolicy
+from harness.history.windows import parse_history
+from harness.log.reader import open_reader
+from harness.log.schema import LOG_NAME, write_atomically
+from harness.policies.base import OpenPolicy
+from harness.rollout.allow_list import read_allow_list
+from harness.rollout.episode import Limits
+from harness.rollout.gc_tuning import tune_memory
+from harness.rollout.meters import Meters
+from harness.rollout.plan import EpisodePlan, chosen_tasks, plan_of
+from harness.rollout.policies import LocalOf, open_policy, policy_of
+from harness.rollout.process import allow_many_files, run
+from harness.rollout.session import Court, Link, Parts, run_session
+from harness.settings.run import Settings, log_id_of, saved, stops_with_world
+from scenarios.awm.records import AwmFolder
+from scenarios.catalogue import find
+from scenarios.foreign import read_foreign
+from scenarios.format import Scenario, Task
+
+# Opens the judge of a run in this folder, whose judge has cost so much already, in USD.
+CourtOf = Callable[
+    [PlacedPool, Sequence[Scenario], Path, float], AbstractAsyncContextManager[Court]
+]
+After = Callable[[PlacedPool, Meters], Awaitable[Any]]  # what is done while the pool is still open
+
+
+class Launched(msgspec.Struct, frozen=True):
+    """What is left of a run besides its log."""
+
+    meters: Meters
+    policy: dict[str, float]  # the policy's own statistics, where it has some
+    after: Any = None  # what `after` gave
+
+
+def launch(
+    settings: Settings,
+    folder: Path,
+    *,
+    resume: bool,
+    court_of: CourtOf | None,
+    local: LocalOf | None = None,
+    after: After | None = None,
+) -> Launched:
+    """Run what the settings say into a folder; progress goes to standard error. `court_of` None:
+    the episodes stay unjudged. `local` makes the policy of that name.
+
+    A run that fails before its first fact leaves no folder. Raises HarnessError, ScenarioError and
+    PoolError.
+    """
+    if (folder / LOG_NAME).exists() and not resume:
+        raise LogError(f"{folder}: there is a run already; --resume goes on, or name another")
+    tasks, plans = planned(settings)
+    client = open_policy(settings, plans, local)
+    if settings.bus:
+        broker_of(msgspec.structs.replace(settings.mqtt, url=settings.bus))  # before any file is
+    is_new = not folder.exists()
+    allow_many_files(settings.concurrency + 256)
+    tune_memory()
+    launching = _Launching(settings, folder, tasks, plans, client, court_of, after, resume)
+    try:
+        launched: Launched = run(launching.launch)
+    except Exception:
+        if is_new and folder.exists() and not has_episodes(folder):
+            rmtree(folder)
+        raise
+    return launched
+
+
+class _Launching(msgspec.Struct, frozen=True):
+    """One launch's work inside of the event loop."""
+
+    settings: Settings
+    folder: Path
+    tasks: list[tuple[Scenario, Task]]
+    plans: list[EpisodePlan]
+    client: OpenPolicy | None
+    court_of: CourtOf | None
+    after: After | None
+    resume: bool
+
+    async def launch(self) -> Launched:
+        settings, client = self.settings, self.client
+        async with AsyncExitStack() as stack:
+            pool = await stack.enter_async_context(pool_of(settings))
+            opened = parts_of(
+                settings,
+                self.folder,
+                self.tasks,
+                client,
+                pool=pool,
+                court_of=self.court_of,
+                episodes=len(self.plans),
+                resume=self.resume,
+            )
+            parts = await stack.enter_async_context(opened)
+            console = Console(stderr=True)
+            if pool.level:
+                console.print(f"code that is not ours is held by {pool.level}", highlight=False)
+            warn_of_misfits(settings, parts.history, console)
+            if client is not None:
+                await stack.enter_async_context(client)
+            meters = Meters(pool)
+            await run_session(
+                self.folder,
+                self.plans,
+                parts,
+                concurrency=settings.concurrency,
+                meters=meters,
+                resume=self.resume,
+                console=console,
+            )
+            left = None if self.after is None else await self.after(pool, meters)
+            return Launched(meters, {} if client is None else client.statistics(), left)
+
+
+@asynccontextmanager
+async def parts_of(
+    settings: Settings,
+    folder: Path,
+    tasks: Sequence[tuple[Scenario, Task]],
+    policy: OpenPolicy | None,
+    *,
+    pool: PlacedPool,
+    court_of: CourtOf | None,
+    episodes: int,
+    resume: bool,
+) -> AsyncIterator[Parts]:
+    """The parts of a run of so many episodes, its worlds hosted and its folder begun.
+
+    `policy` None: the settings name one that plays what somebody wrote down. The caller opens and
+    closes pool and policy. Raises SettingsError, LogError, ScenarioError and PoolError.
+    """
+    await pool.host_all(scenario for scenario, _ in tasks)
+    _begin(folder, settings, tasks, level=pool.level)
+    async with AsyncExitStack() as stack:
+        court = None
+        if court_of is not None:
+            scenarios = [scenario for scenario, _ in tasks]
+            spent = _spent(folder) if resume else 0.0
+            opened = court_of(pool, scenarios, folder, spent)
+            court = await stack.enter_async_context(opened)
+        parts = await _parts(settings, pool, tasks, policy, court)
+        if settings.bus:
+            parts = msgspec.structs.replace(parts, link=_link(settings, folder, episodes))
+        yield parts
+
+
+@asynccontextmanager
+async def pool_of(settings: Settings) -> AsyncIterator[PlacedPool]:
+    """The pool of the settings. Raises PoolError and SettingsError."""
+    workers = WorkerSettings(
+        workers=settings.workers or 0,
+        memory_mb=settings.worker_memory_mb,
+        sandbox=settings.sandbox,
+    )
+    if settings.call_timeout is not None:
+        workers = msgspec.structs.replace(workers, call_deadline=settings.call_timeout)
+    async with AsyncExitStack() as stack:
+        elsewhere: Pool | None = None
+        if settings.pool:
+            token = os.environ.get("REHEARSE_TOKEN", "")
+            remote = import_module("envpool.client.pool").RemotePool(settings.pool, token=token)
+            elsewhere = await stack.enter_async_context(remote)
+        elif settings.mcp:
+            elsewhere = _mcp_pool(settings)
+        pool = PlacedPool(workers, isolate=settings.isolate, elsewhere=elsewhere)
+        yield await stack.enter_async_context(pool)
+
+
+def _mcp_pool(settings: Settings) -> Pool:
+    try:
+        link, pools = import_module("envpool.mcp.client"), import_module("envpool.mcp.pool")
+    except ModuleNotFoundError as exc:
+        raise SettingsError(
+            f"mcp: the package {exc.name} is missing: pip install 'rehearsal[mcp]'"
+        ) from exc
+    token = os.environ.get("REHEARSE_TOKEN", "")
+    target = link.McpSettings(settings.mcp, token=token, environment=settings.mcp_env)
+    pool: Pool = pools.McpPool(target)
+    return pool
+
+
+def finder(settings: Settings) -> Callable[[str], Scenario]:
+    """How scenarios of these settings are found by name. Raises ScenarioError."""
+    if settings.mcp:
+        return lambda path: read_foreign(Path(path), settings.mcp)
+    if settings.awm:
+        return AwmFolder(Path(settings.awm), seeding=settings.seeding).find
+    return find
+
+
+def planned(settings: Settings) -> tuple[list[tuple[Scenario, Task]], list[EpisodePlan]]:
+    """The tasks and episodes of the settings. Raises SettingsError and ScenarioError."""
+    if not settings.scenarios:
+        raise SettingsError("scenarios: name at least one scenario")
+    allowed = read_allow_list(Path(settings.allow)) if settings.allow else None
+    tasks = chosen_tasks(settings.scenarios, finder(settings), allowed)
+    if settings.policy in ("oracle", "mutant"):
+        for scenario, task in tasks:
+            if task.kind == "open" and not task.oracle:
+                raise SettingsError(
+                    f"policy: {settings.policy!r} plays what a task's author wrote down, and "
+                    f"{scenario.name}:{task.id} has no oracle"
+                )
+    plans = plan_of(
+        tasks,
+        episodes=settings.episodes,
+        group_size=settings.group_size,
+        seed=settings.seed,
+    )
+    return tasks, list(plans)
+
+
+def described(
+    settings: Settings, tasks: Sequence[tuple[Scenario, Task]], *, level: str = ""
+) -> bytes:
+    """run.toml for a new run of these settings. `level` is what holds the code that is not ours;
+    empty: there is none."""
+    packages = {scenario.name: scenario.digest for scenario, _ in tasks}
+    return saved(settings, packages=packages, log_id=token_hex(8), sandbox=level)
+
+
+def fresh_folder(settings: Settings) -> Path:
+    """runs/<scenario>-<policy>-<number>, the first that is not there yet."""
+    first = Path(settings.scenarios[0].partition(":")[0]).name if settings.scenarios else "run"
+    number = 1
+    while (folder := Path("runs") / f"{first}-{settings.policy}-{number}").exists():
+        number += 1
+    return folder
+
+
+def _begin(
+    folder: Path, settings: Settings, tasks: Sequence[tuple[Scenario, Task]], *, level: str
+) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        if not (folder / "run.toml").exists():
+            write_atomically(folder / "run.toml", described(settings, tasks, level=level))
+    except OSError as exc:
+        raise LogError(f"{folder}: the run folder cannot be written: {exc}") from exc
+
+
+async def _parts(
+    settings: Settings,
+    pool: PlacedPool,
+    tasks: Sequence[tuple[Scenario, Task]],
+    client: OpenPolicy | None,
+    court: Court | None,
+) -> Parts:
+    dialect = dialect_of(settings.dialect, mend=settings.format_rules != "awm")
+    policy = await policy_of(settings, client, dialect, pool, tasks)
+    return Parts(
+        pool=pool,
+        policy=policy,
+        dialect=dialect,
+        history=parse_history(settings.history),
+        format=FormatSettings(
+            rules=settings.format_rules, reward=settings.format_reward, stop=settings.format_stop
+        ),
+        limits=Limits(
+            max_steps=settings.max_steps,
+            token_limit=settings.token_limit,
+            time_limit=settings.time_limit,
+            reply_timeout=settings.reply_timeout,
+            # Workers keep a deadline of their own (see pool_of), and end the episode with it.
+            call_timeout=settings.call_timeout if settings.pool or settings.mcp else None,
+            world_stop=stops_with_world(settings),
+        ),
+        judge=court,
+    )
+
+
+def warn_of_misfits(settings: Settings, history: HistoryPolicy, console: Console) -> None:
+    """Say it loudly when a checkpoint is run under other windows or another dialect than it was
+    trained in. Raises SettingsError for a card that cannot be read."""
+    if settings.policy not in ("local", "vllm"):
+        return
+    card = read_card(Path(settings.model))
+    if card is None:
+        return
+    for misfit in misfits(
+        card, history=history.spec, fingerprint=history.fingerprint, dialect=settings.dialect
+    ):
+        console.print(f"[bold red]WARNING[/] {settings.model}: {misfit}", highlight=False)
+
+
+def _spent(folder: Path) -> float:
+    """What the judge of a run that goes on has cost so far, in USD."""
+    if not (folder / LOG_NAME).exists():
+        return 0.0
+    with open_reader(folder) as reader:
+        return sum(row.judging.cost_usd or 0.0 for row in reader.episodes())
+
+
+def has_episodes(folder: Path) -> bool:
+    """Whether the folder has the log of a run in which anything happened.
+
+    Asked of what a failed run left, it does not fail itself: a log that cannot be read may hold
+    something, unless its file is empty.
+    """
+    path = folder / LOG_NAME
+    if not path.exists() or not path.stat().st_size:
+        return False
+    try:
+        with open_reader(folder) as reader:
+            return bool(reader.records_after(0, limit=1))
+    except LogError:
+        return True
+
+
+def _link(settings: Settings, folder: Path, episodes: int) -> Link:
+    """Publishes the run's log on the broker of the settings."""
+
+    async def history(after: int) -> Any:
+        def read() -> Any:
+            with open_reader(folder) as reader:
+                return reader.records_after(after)
+
+        return await anyio.to_thread.run_sync(read)
+
+    broker = msgspec.structs.replace(settings.mqtt, url=settings.bus)
+    log_id = log_id_of(folder / "run.toml")
+
+    def link(position: int) -> MqttLink:
+        with open_reader(folder) as reader:
+            counts = reader.counts()
+        return MqttLink(
+            broker,
+            folder.name,
+            log=log_id,
+            history=history,
+            position=position,
+            counts=counts,
+            episodes=episodes,
+            digest=blake2b((folder / "run.toml").read_bytes(), digest_size=8).hexdigest(),
+        )
+
+    return link

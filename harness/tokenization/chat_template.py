@@ -1,0 +1,139 @@
+"""A model's chat template: a Jinja program that comes with its weights and lays out conversations.
+
+It is rendered as transformers does, without transformers: the same sandbox, filters and tags. One
+function is left out on purpose: `strftime_now`. With it a prompt would depend on the day, and what
+an agent was shown could not be computed again from its log; templates that ask for it have a fixed
+date to fall back to.
+"""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import jinja2
+import jinja2.ext
+import msgspec
+from jinja2.sandbox import ImmutableSandboxedEnvironment
+
+from harness.core.errors import PolicyError, SettingsError
+
+CONFIG_NAME = "tokenizer_config.json"
+_NAMED_TOKENS = ("bos_token", "eos_token", "unk_token", "pad_token")
+
+
+class ChatTemplate:
+    """Renders conversations. `names` are the special tokens that the template may name."""
+
+    def __init__(self, source: str, names: dict[str, str], *, where: Path) -> None:
+        """Raises SettingsError for a template that is none."""
+        self._where = where
+        self._names = names
+        try:
+            self._template = _environment().from_string(source)
+        except jinja2.TemplateError as exc:
+            raise SettingsError(f"{where}: its chat template cannot be read: {exc}") from exc
+
+    def render(
+        self,
+        messages: Sequence[dict[str, Any]],
+        tools: Sequence[dict[str, Any]] = (),
+        *,
+        ask: bool = True,
+    ) -> str:
+        """The conversation as text; `ask`: up to where the assistant's next message begins.
+
+        Raises PolicyError for a conversation that the template does not take.
+        """
+        try:
+            return self._template.render(
+                messages=list(messages),
+                tools=list(tools) or None,
+                documents=None,
+                add_generation_prompt=ask,
+                **self._names,
+            )
+        except (jinja2.TemplateError, TypeError, ValueError, LookupError) as exc:
+            raise PolicyError(
+                f"{self._where}: the chat template refuses the window: {exc}"
+            ) from exc
+
+
+def read_template(folder: Path) -> ChatTemplate:
+    """The chat template of a Hugging Face directory: `chat_template.jinja`, or the one in
+    `tokenizer_config.json`. Raises SettingsError naming the file."""
+    config = read_config(folder / CONFIG_NAME)
+    path = folder / "chat_template.jinja"
+    try:
+        source: Any = path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        path, source = folder / CONFIG_NAME, config.get("chat_template")
+    except (OSError, UnicodeDecodeError) as exc:
+        raise SettingsError(f"{path}: the chat template cannot be read: {exc}") from exc
+    if isinstance(source, list):  # several by name, in older directories
+        source = {entry.get("name"): entry.get("template") for entry in source}.get("default")
+    if not isinstance(source, str):
+        raise SettingsError(f"{folder}: there is no chat template in it (chat_template.jinja)")
+    names = {name: token_text(config[name]) for name in _NAMED_TOKENS if config.get(name)}
+    return ChatTemplate(source, names, where=path)
+
+
+def read_config(path: Path) -> dict[str, Any]:
+    """A JSON object of a Hugging Face directory; empty where the file is not there.
+
+    Raises SettingsError naming the file.
+    """
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=dict[str, Any])
+    except FileNotFoundError:
+        return {}
+    except (OSError, msgspec.DecodeError) as exc:
+        raise SettingsError(f"{path}: cannot be read as a JSON object: {exc}") from exc
+
+
+def token_text(told: Any) -> str:
+    """A special token's text, as tokenizer_config.json tells it: plain, or with its options."""
+    return str(told.get("content", "")) if isinstance(told, dict) else str(told)
+
+
+class _Generation(jinja2.ext.Extension):
+    """`{% generation %} … {% endgeneration %}`, with which templates mark what is trained; here it
+    only stands for what is inside."""
+
+    tags = {"generation"}  # noqa: RUF012 (as the base class declares it)
+
+    def parse(self, parser: Any) -> Any:
+        next(parser.stream)
+        return parser.parse_statements(["name:endgeneration"], drop_needle=True)
+
+
+def _environment() -> ImmutableSandboxedEnvironment:
+    environment = ImmutableSandboxedEnvironment(
+        trim_blocks=True,
+        lstrip_blocks=True,
+        extensions=[_Generation, jinja2.ext.loopcontrols],
+    )
+    environment.filters["tojson"] = _tojson
+    environment.globals["raise_exception"] = _raise
+    return environment
+
+
+def _tojson(
+    value: Any,
+    ensure_ascii: bool = False,
+    indent: int | None = None,
+    separators: tuple[str, str] | None = None,
+    sort_keys: bool = False,
+) -> str:
+    """JSON without the escapes for HTML that Jinja's own filter makes."""
+    return json.dumps(
+        value,
+        ensure_ascii=ensure_ascii,
+        indent=indent,
+        separators=separators,
+        sort_keys=sort_keys,
+    )
+
+
+def _raise(message: str) -> None:
+    raise jinja2.TemplateError(message)

@@ -1,0 +1,114 @@
+"""Completions of a vLLM server in tokens: request and response (vLLM 0.32.0's /v1/completions).
+
+Every setting that a server could fill in from a model's generation_config.json is said, so that
+the sampler draws from what the trainer computes.
+"""
+
+from collections.abc import Sequence
+
+import msgspec
+
+from harness.chat.retry import Failure
+from harness.core.errors import PolicyError
+from harness.policies.token_agent import Generated
+
+_NONE = -9999.0  # what vLLM tells in place of minus infinity
+
+
+class CompletionRequest(msgspec.Struct, frozen=True, gc=False):
+    """The body of a request for one completion."""
+
+    model: str
+    prompt: Sequence[int]
+    max_tokens: int
+    temperature: float
+    top_p: float
+    seed: int
+    stop_token_ids: Sequence[int]
+    allowed_token_ids: Sequence[int] | None = None  # None: all may be sampled
+    logprobs: int = 0  # of the sampled tokens only
+    return_token_ids: bool = True
+    return_tokens_as_token_ids: bool = True  # spares the server to decode each
+    top_k: int = 0  # off
+    min_p: float = 0.0
+    repetition_penalty: float = 1.0
+    presence_penalty: float = 0.0
+    frequency_penalty: float = 0.0
+
+
+class _Logprobs(msgspec.Struct, gc=False):
+    token_logprobs: list[float | None] = []
+
+
+class _Choice(msgspec.Struct, gc=False):
+    token_ids: list[int] | None = None
+    logprobs: _Logprobs | None = None
+    finish_reason: str | None = None
+
+
+class _Details(msgspec.Struct, gc=False):
+    cached_tokens: int | None = None
+
+
+class _Usage(msgspec.Struct, gc=False):
+    prompt_tokens: int | None = None
+    prompt_tokens_details: _Details | None = None
+
+
+class _Completion(msgspec.Struct, gc=False):
+    choices: list[_Choice] = []
+    usage: _Usage | None = None
+
+
+_encode = msgspec.json.Encoder().encode
+_decode = msgspec.json.Decoder(_Completion).decode
+
+
+def request_body(request: CompletionRequest) -> bytes:
+    """The request as it is sent."""
+    return _encode(request)
+
+
+def read_tokens(
+    body: bytes, num_prompt: int, *, attempts: int, weights: str = ""
+) -> Generated | Failure:
+    """What was sampled behind a prompt of so many tokens, or why it is worth asking again.
+
+    Raises PolicyError where the server is not one that answers in tokens.
+    """
+    try:
+        completion = _decode(body)
+    except msgspec.DecodeError as exc:
+        return Failure("malformed", f"the answer is no completion: {exc}")
+    if not completion.choices:
+        return Failure("malformed", "the answer holds no choice")
+    choice = completion.choices[0]
+    if choice.finish_reason == "abort":
+        return Failure("malformed", "the server gave the request up")
+    if choice.token_ids is None:
+        raise PolicyError(
+            "the answer bears no token ids (return_token_ids): the server is no vLLM, or too"
+            " old a one"
+        )
+    logprobs = choice.logprobs.token_logprobs if choice.logprobs is not None else []
+    if len(logprobs) != len(choice.token_ids):
+        raise PolicyError(
+            f"the answer bears {len(choice.token_ids)} tokens and {len(logprobs)} log-probabilities"
+        )
+    known = [value for value in logprobs if value is not None and value > _NONE]
+    if not known or len(known) < len(logprobs):
+        return Failure("malformed", "the answer holds a token without a log-probability")
+    usage = completion.usage or _Usage()
+    if usage.prompt_tokens not in (None, num_prompt):
+        raise PolicyError(
+            f"{num_prompt} tokens were sent and the server read {usage.prompt_tokens}"
+        )
+    details = usage.prompt_tokens_details or _Details()
+    return Generated(
+        choice.token_ids,
+        known,
+        choice.finish_reason or "stop",
+        weights,
+        cached_tokens=details.cached_tokens or 0,
+        attempts=attempts,
+    )

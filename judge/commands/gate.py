@@ -1,0 +1,91 @@
+"""The verb scenarios check: the quality gate, on one world or on thousands."""
+
+import sys
+import time
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import anyio.to_thread
+import click
+from anyio.from_thread import BlockingPortal
+
+from envpool.router import PlacedPool
+from harness.commands.options import JSON, console_of, pool_flags, write_json
+from harness.core.errors import SettingsError
+from harness.rollout.allow_list import write_allow_list
+from harness.rollout.launch import finder, pool_of
+from harness.rollout.process import run
+from harness.settings.run import Settings, resolve
+from judge.commands.options import progress
+from judge.gate.awm_record import check_record
+from judge.gate.inputs import is_record, worlds_in
+from judge.gate.job_pool import JobSettings, Outcome, check_worlds
+from judge.gate.package import Checked
+from judge.gate.summary import allowed, gathered, tell
+from scenarios.format import Scenario
+
+
+@click.command("check")
+@click.argument("paths", nargs=-1, required=True, metavar="PATH...")
+@click.option("-j", "--jobs", type=click.IntRange(min=1), default=1, help="Worlds side by side.")
+@click.option("--allow-list", metavar="FILE", help="Write which worlds and tasks are sound.")
+@pool_flags
+@JSON
+def check_command(
+    paths: Sequence[str],
+    jobs: int,
+    allow_list: str | None,
+    json_file: str | None,
+    **flags: Any,
+) -> None:
+    """Prove worlds: the quality gate. Ends with 1 when a check fails.
+
+    A PATH is a world's name or folder, or a folder of packages or of AWM's jsonl files.
+    """
+    if allow_list is not None and not Path(allow_list).absolute().parent.is_dir():
+        raise SettingsError(f"--allow-list: {allow_list}: its folder does not exist")
+    settings, began = resolve(None, flags), time.monotonic()
+    outcomes: list[Outcome] = run(_checked, settings, paths, jobs)
+    total = gathered(outcomes, time.monotonic() - began)
+    tell(outcomes, total, console_of(json_file))
+    if allow_list is not None:
+        write_allow_list(Path(allow_list), allowed(outcomes))
+    write_json(total, json_file)
+    if not total.ok:
+        sys.exit(1)
+
+
+async def _checked(settings: Settings, paths: Sequence[str], jobs: int) -> list[Outcome]:
+    names = list(paths) if settings.awm else worlds_in(paths)
+    job = JobSettings(
+        jobs=jobs,
+        isolate=settings.isolate,
+        sandbox=settings.sandbox,
+        memory_mb=settings.worker_memory_mb,
+    )
+    async with pool_of(settings) as pool:
+        if settings.awm or any(map(is_record, names)):
+            await pool.start()
+        async with BlockingPortal() as portal:
+
+            def work() -> list[Outcome]:
+                record = partial(portal.call, _record, pool)
+                outcomes = []
+                with progress("checked", len(names)) as done:
+                    for outcome in check_worlds(names, finder(settings), job, record):
+                        outcomes.append(outcome)
+                        done()
+                return outcomes
+
+            # When interrupted: the processes see their orders end, and follow.
+            outcomes = await anyio.to_thread.run_sync(work, abandon_on_cancel=True)
+    return outcomes
+
+
+async def _record(pool: PlacedPool, scenario: Scenario) -> Checked:
+    try:
+        return await check_record(scenario, pool)
+    finally:
+        pool.drop(scenario)

@@ -1,0 +1,211 @@
+"""What a verdict is based on: facts of one episode, from its trajectory and its world alone."""
+
+from hashlib import blake2b
+from typing import Any
+
+import msgspec
+
+from envpool.core.errors import StateError
+from envpool.store.changes import net_changes
+from envpool.store.states import States
+from harness.core.events import Ending, EpisodeEnded, StepTaken
+from harness.core.messages import Act, FormatError
+from harness.core.trajectory import Trajectory
+from harness.log.schema import MountedWorld, storable
+from harness.rollout.episode import user_of
+from judge.core.errors import VerifierError
+from judge.core.verifier import Verifier
+from scenarios.api import RowChange
+from scenarios.checks import Finding
+from scenarios.format import Scenario, Task
+
+_encode = msgspec.msgpack.Encoder().encode
+
+
+class Scene(msgspec.Struct, frozen=True):
+    """What the agent was told of its world before it began."""
+
+    policy: str  # the world's rules, Markdown; empty: none
+    user: str  # who acts, in words
+    now: str  # the scenario's clock
+
+
+class CallFact(msgspec.Struct, frozen=True, gc=False):
+    """One tool call and what came of it."""
+
+    name: str
+    arguments: Any
+    text: str  # what the tool answered
+    error: str | None  # the cause (see envpool.core.types); None: it succeeded
+    changes: tuple[RowChange, ...]
+
+
+class Turn(msgspec.Struct, frozen=True, gc=False):
+    """One step as a judge sees it. Format faults stand apart (see Evidence)."""
+
+    said: str  # the agent's text, thoughts included
+    calls: tuple[CallFact, ...]
+
+
+class FormatFault(msgspec.Struct, frozen=True, gc=False):
+    """A step that broke the format rules, and why (empty where the log does not say)."""
+
+    step: int  # from 0
+    reason: str
+
+
+class Verification(msgspec.Struct, frozen=True):
+    """What a task's verifier said of an end."""
+
+    findings: tuple[Finding, ...] = ()
+    unverified: str | None = None  # why there are no findings; None: the verifier ran
+    observed: str = ""  # JSON that an AWM verifier of kind `sql` returned: evidence, no verdict
+
+
+class Evidence(msgspec.Struct, frozen=True):
+    """What is known of an episode that is over."""
+
+    instruction: str
+    scene: Scene
+    turns: tuple[Turn, ...]
+    ending: Ending
+    error: str | None  # what the ending says of itself
+    answer: str
+    changes: tuple[RowChange, ...]  # the world's rows, end against start
+    findings: tuple[Finding, ...]
+    unverified: str | None  # why there are no findings; None: the verifier ran
+    tool_errors: dict[str, int]  # cause (see envpool.core.types) -> calls that failed of it
+    format_faults: tuple[FormatFault, ...]
+    world_failed: bool  # the world broke, one of its tools did, or its state cannot be had
+    observed: str = ""  # see Verification
+
+
+def scene_of(world: Scenario | MountedWorld) -> Scene:
+    """What agents are told of a scenario, or were told of a logged one."""
+    if isinstance(world, Scenario):
+        return Scene(world.policy, user_of(world), world.clock)
+    return Scene(world.policy, world.user, world.now)
+
+
+def gather(trajectory: Trajectory, verification: Verification, scene: Scene) -> Evidence:
+    """The evidence of an episode that is over. Raises ValueError when it is not."""
+    ended = ended_of(trajectory)
+    errors: dict[str, int] = {}
+    faults: list[FormatFault] = []
+    turns: list[Turn] = []
+    for index, step in enumerate(trajectory.steps):
+        turns.append(_turn(step))
+        for result in step.results:
+            if result.error is not None:
+                errors[result.error] = errors.get(result.error, 0) + 1
+        if isinstance(step.decision, FormatError):
+            faults.append(FormatFault(index, step.decision.reason))
+        elif step.reward is not None:
+            last = index == len(trajectory.steps) - 1
+            faults.append(FormatFault(index, (ended.error or "") if last else ""))
+    return Evidence(
+        instruction=trajectory.started.instruction,
+        scene=scene,
+        turns=tuple(turns),
+        ending=ended.ending,
+        error=ended.error,
+        answer=ended.answer,
+        changes=changes_of(trajectory),
+        findings=verification.findings,
+        unverified=verification.unverified,
+        tool_errors=errors,
+        format_faults=tuple(faults),
+        world_failed=(
+            ended.ending is Ending.WORLD_ERROR
+            or ended.state is None
+            or "internal" in errors
+            or "timeout" in errors
+        ),
+        observed=verification.observed,
+    )
+
+
+def _turn(step: StepTaken) -> Turn:
+    calls = step.decision.calls if isinstance(step.decision, Act) else ()
+    return Turn(
+        step.reply.text,
+        tuple(
+            [
+                CallFact(call.name, call.arguments, result.text, result.error, result.changes)
+                for call, result in zip(calls, step.results, strict=False)
+            ]
+        ),
+    )
+
+
+def ended_of(trajectory: Trajectory) -> EpisodeEnded:
+    """How the episode ended. Raises ValueError when it is not over."""
+    if trajectory.ended is None:
+        raise ValueError(f"episode {trajectory.episode} is not over")
+    return trajectory.ended
+
+
+def changes_of(trajectory: Trajectory) -> tuple[RowChange, ...]:
+    """The world's rows, end against start. Calls that failed count: where the tools commit for
+    themselves, a call may change rows and fail after."""
+    moves = [
+        result.changes for step in trajectory.steps for result in step.results if result.changes
+    ]
+    return net_changes(moves) if moves else ()
+
+
+def verify_here(
+    ended: EpisodeEnded,
+    changes: tuple[RowChange, ...],
+    *,
+    task: Task,
+    world: States,
+    verifier: Verifier,
+) -> Verification:
+    """What the verifier of a package of ours says, run in this process."""
+    if ended.state is None:
+        return Verification((), "the world could not tell its state")
+    try:
+        before, after = world.states(ended.state, changes)
+        return Verification(verifier.run(task, before, after, ended.answer))
+    except (StateError, VerifierError) as exc:
+        return Verification((), str(exc))
+
+
+def episode_digest(trajectory: Trajectory) -> str:
+    """The digest of the facts that are judged, 32 hexadecimal digits.
+
+    Equal for an episode judged live and from its log, and for two episodes in which the same was
+    said and done: names, times, token counts and earlier verdicts are left out.
+    """
+    started, ended = trajectory.started, trajectory.ended
+    facts = (
+        started.scenario,
+        started.task,
+        started.instruction,
+        started.package,
+        started.world,
+        [
+            (
+                step.reply.text,
+                step.decision,
+                [(result.text, result.error, result.digest) for result in step.results],
+                step.reward,
+            )
+            for step in trajectory.steps
+        ],
+        None
+        if ended is None
+        else (
+            ended.ending,
+            ended.answer,
+            ended.error,
+            None if ended.state is None else (ended.state.template, ended.state.digest),
+            *ended.checked,
+        ),
+    )
+    try:
+        data = _encode(facts)
+    except (OverflowError, UnicodeEncodeError):  # what no log can hold, as the log holds it
+        data = _encode(storable(msgspec.to_builtins(facts)))
+    return blake2b(data, digest_size=16).hexdigest()

@@ -1,0 +1,120 @@
+"""From a label to rewards.
+
+A verdict holds all that its rewards are made of, so another profile's are made without asking a
+verifier or a model again (see `rewarded_again`).
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+
+import msgspec
+
+from harness.core.events import Ending, Judged, Label
+from harness.core.trajectory import Trajectory
+from judge.core.case import had_again
+from judge.core.errors import JudgeError
+from scenarios.checks import Finding
+
+
+class RewardProfile(msgspec.Struct, frozen=True):
+    """What each label is worth, and how the worth is spread over the steps.
+
+    Every step of an episode that ended normally (`answered`) gets the reward of the task, and
+    every step of another episode 0. With `step_rewards`, a step to which the format rules gave
+    a reward of its own (-1 for a format error) has that one. With `graded`, partial completion is
+    worth the share of the task's goals that were met (see `share_met`).
+    """
+
+    name: str
+    labels: Mapping[Label, float]
+    step_rewards: bool
+    graded: bool = False
+
+
+_AWM_LABELS = {
+    Label.COMPLETED: 1.0,
+    Label.PARTIALLY_COMPLETED: 0.1,
+    Label.AGENT_ERROR: 0.0,
+    Label.ENVIRONMENT_ERROR: 0.0,
+}
+AWM = RewardProfile("awm", _AWM_LABELS, step_rewards=True)  # arXiv:2602.10090
+SPARSE = RewardProfile(
+    "sparse", {**_AWM_LABELS, Label.PARTIALLY_COMPLETED: 0.0}, step_rewards=False
+)
+GRADED = RewardProfile("graded", _AWM_LABELS, step_rewards=True, graded=True)
+PROFILES = {profile.name: profile for profile in (AWM, SPARSE, GRADED)}
+
+
+def rewards_of(
+    label: Label,
+    trajectory: Trajectory,
+    profile: RewardProfile,
+    findings: Sequence[Finding] = (),
+    idle: Iterable[str] = (),
+) -> tuple[float, tuple[float, ...]]:
+    """The reward of the task and those of the steps, one a step.
+
+    `idle` names the goals that doing nothing meets, a name for each time. Only a graded profile
+    looks at it and at the findings.
+
+    Example (awm): partially_completed, three steps, answered -> (0.1, (0.1, 0.1, 0.1))
+    Example (awm): agent_error, the third step a format error -> (0.0, (0.0, 0.0, -1.0))
+    Example (graded): partially_completed, 2 of 3 goals met, one step -> (0.667, (0.667,))
+    """
+    reward = profile.labels[label]
+    if profile.graded and label is Label.PARTIALLY_COMPLETED:
+        reward = share_met(findings, idle) or reward
+    ended = trajectory.ended
+    spread = reward if ended is not None and ended.ending is Ending.ANSWERED else 0.0
+    if not profile.step_rewards:
+        return reward, (spread,) * len(trajectory.steps)
+    return reward, tuple(
+        spread if step.reward is None else step.reward for step in trajectory.steps
+    )
+
+
+def share_met(findings: Iterable[Finding], idle: Iterable[str]) -> float | None:
+    """Which part of the task's goals was met, those aside that doing nothing would have met, too.
+
+    More than 0 and less than 1, as a partial completion is. Where all goals were met (a limit cut
+    the episode off, or there was harm), what is missing counts as one goal more: 3 of 3 -> 3/4.
+    None: no finding sees a part, as where a verifier knows all or nothing.
+
+    Example: goals a, b and c met, d not; a is met by doing nothing -> 2/3
+    """
+    goals = [finding for finding in findings if finding.kind == "goal"]
+    met = Counter(goal.name for goal in goals if goal.passed)
+    earned = (met - Counter(idle)).total()
+    asked = len(goals) - (met.total() - earned)
+    if not earned:
+        return None
+    return earned / (asked if earned < asked else asked + 1)
+
+
+def rewarded_again(trajectory: Trajectory, judged: Judged, profile: RewardProfile) -> Judged:
+    """The same verdict with the rewards of another profile, from what the verdict holds.
+
+    Nothing is spent on it. What has no label has no reward under any profile and stays as it is.
+
+    Raises JudgeError where a graded reward depends on goals met by doing nothing and the verdict,
+    which names no profile of its own, may not hold them.
+    """
+    if judged.label is None:
+        return msgspec.structs.replace(judged, cost_usd=0.0)
+    by_goals = profile.graded and judged.label is Label.PARTIALLY_COMPLETED and judged.findings
+    if by_goals and not judged.rewards:
+        raise JudgeError(
+            f"the verdict of judge {judged.judge!r} on episode {trajectory.episode!r} does not say "
+            "which goals doing nothing meets: judge the run again by its verifiers (--mode code)"
+        )
+    reward, step_rewards = rewards_of(
+        judged.label, trajectory, profile, judged.findings, judged.idle
+    )
+    return msgspec.structs.replace(
+        judged,
+        reward=reward,
+        step_rewards=step_rewards,
+        rewards=profile.name,
+        cost_usd=0.0,
+        opinions=tuple(map(had_again, judged.opinions)),
+    )

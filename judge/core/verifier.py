@@ -1,0 +1,30 @@
+"""The verifiers of a trusted package, run in this process."""
+
+from envpool.inprocess.verifiers import VerifierFault, Verifiers
+from judge.core.errors import VerifierError
+from scenarios.api import State
+from scenarios.checks import Finding
+from scenarios.format import Scenario, Task
+
+
+class Verifier:
+    """The loaded verify.py of one scenario, loaded once; `source` is its text where the file is not
+    to be read.
+
+    Raises PackageError, naming file and task, when verify.py cannot be loaded or a task has no
+    function there.
+    """
+
+    def __init__(self, scenario: Scenario, source: str | None = None) -> None:
+        self._verifiers = Verifiers(scenario, source)
+
+    def run(self, task: Task, before: State, after: State, answer: str) -> tuple[Finding, ...]:
+        """The task's findings on a state and an answer.
+
+        Raises VerifierError when the function raises or gives no list of findings. The states
+        are read-only, so a verifier that writes fails.
+        """
+        try:
+            return self._verifiers.run(task, before, after, answer)
+        except VerifierFault as exc:
+            raise VerifierError(str(exc)) from exc

@@ -1,0 +1,162 @@
+"""Defects of AWM records: those that were counted in the released ones, for a sound one."""
+
+import ast
+from collections.abc import Callable
+from random import Random
+
+import msgspec
+
+from judge.defects.ast_edits import at_start, edited, functions_of
+from scenarios.format import AwmRecord, AwmSample, AwmVerifier, Scenario
+
+Plant = Callable[[AwmRecord, Random], AwmRecord | None]
+_COMPLETE = (
+    "def verify_task_completion(initial_db_path, final_db_path, final_answer=None):\n"
+    "    return {'result': 'complete'}\n"
+)
+_THERE = (
+    "import sqlite3\n"
+    "def verify_task_completion(initial_db_path, final_db_path, final_answer=None):\n"
+    "    rows = sqlite3.connect(final_db_path).execute('SELECT * FROM {table}').fetchall()\n"
+    "    return {{'result': 'complete' if rows else 'others'}}\n"
+)
+
+
+class AwmDefect(msgspec.Struct, frozen=True):
+    """One kind of defect. `plant` gives None where it does not apply."""
+
+    kind: str
+    told: str
+    plant: Plant
+
+    def planted(self, scenario: Scenario, *, seed: int = 0) -> Scenario | None:
+        """The scenario with the defect; None where it does not apply."""
+        assert scenario.awm is not None
+        record = self.plant(scenario.awm, Random(f"{seed} {self.kind} {scenario.name}"))
+        if record is None:
+            return None
+        digest = f"{scenario.digest}-{self.kind}"
+        return msgspec.structs.replace(scenario, awm=record, digest=digest)
+
+
+def insert_fails(record: AwmRecord, rng: Random) -> AwmRecord | None:
+    """A seed statement is run a second time, and fails on its key."""
+    return _more(record, rng, lambda statement: statement)
+
+
+def insert_escapes_a_quote(record: AwmRecord, rng: Random) -> AwmRecord | None:
+    """A seed statement escapes a quote with a backslash."""
+    return _more(record, rng, lambda statement: f"{statement.rstrip('; ')} -- it\\'s\n'")
+
+
+def endpoint_fails(record: AwmRecord, rng: Random) -> AwmRecord | None:
+    """An endpoint answers every call with HTTP 500."""
+    return _endpoint(record, rng, lambda _: "raise RuntimeError('not done yet')")
+
+
+def endpoint_fails_on_some_texts(record: AwmRecord, rng: Random) -> AwmRecord | None:
+    """An endpoint takes the first word of a text that may have none."""
+
+    def statement(function: ast.FunctionDef) -> str | None:
+        found = [arg.arg for arg in function.args.args if _type(arg) == "str"]
+        return f"_first = {found[0]}.split()[0]" if found else None
+
+    return _endpoint(record, rng, statement)
+
+
+def endpoint_fails_on_unknown_rows(record: AwmRecord, rng: Random) -> AwmRecord | None:
+    """An endpoint looks a number up in a list that has only a few."""
+
+    def statement(function: ast.FunctionDef) -> str | None:
+        found = [arg.arg for arg in function.args.args if _type(arg) == "int"]
+        return f"_place = list(range(12))[{found[0]}]" if found else None
+
+    return _endpoint(record, rng, statement)
+
+
+def code_cannot_be_hosted(record: AwmRecord, rng: Random) -> AwmRecord | None:
+    """The code imports what is not there."""
+    return msgspec.structs.replace(record, code=f"import orders_toolkit\n{record.code}")
+
+
+def verifier_always_completes(record: AwmRecord, rng: Random) -> AwmRecord | None:
+    """A verifier says "complete" whatever there is."""
+    return _verifier(record, rng, AwmVerifier(code=_COMPLETE))
+
+
+def target_is_there_already(record: AwmRecord, rng: Random) -> AwmRecord | None:
+    """A verifier looks for rows that are there at the start."""
+    tables = sorted(sample.table_name for sample in record.samples if sample.insert_statements)
+    code = _THERE.format(table=rng.choice(tables))
+    return _verifier(record, rng, AwmVerifier(code=code))
+
+
+def verifier_raises(record: AwmRecord, rng: Random) -> AwmRecord | None:
+    """A verifier asks a table that is not there."""
+    return _verifier(record, rng, AwmVerifier(code=_THERE.format(table="no_such_table")))
+
+
+def verifier_is_not_there(record: AwmRecord, rng: Random) -> AwmRecord | None:
+    """A task has no verifier."""
+    return _verifier(record, rng, AwmVerifier())
+
+
+def verifier_does_not_parse(record: AwmRecord, rng: Random) -> AwmRecord | None:
+    """A verifier is cut off in the middle."""
+    return _verifier(record, rng, AwmVerifier(code=_COMPLETE[:-12]))
+
+
+AWM_DEFECTS = tuple(
+    AwmDefect(plant.__name__, " ".join((plant.__doc__ or "").split()), plant)
+    for plant in (
+        insert_fails,
+        insert_escapes_a_quote,
+        endpoint_fails,
+        endpoint_fails_on_some_texts,
+        endpoint_fails_on_unknown_rows,
+        code_cannot_be_hosted,
+        verifier_always_completes,
+        target_is_there_already,
+        verifier_raises,
+        verifier_is_not_there,
+        verifier_does_not_parse,
+    )
+)
+
+
+def _more(record: AwmRecord, rng: Random, told: Callable[[str], str]) -> AwmRecord | None:
+    """One seed statement more, made of one that is there."""
+    places = [place for place, one in enumerate(record.samples) if one.insert_statements]
+    place = rng.choice(places)
+    sample = record.samples[place]
+    statement = told(rng.choice(sample.insert_statements))
+    more = AwmSample(sample.table_name, (*sample.insert_statements, statement))
+    samples = (*record.samples[:place], more, *record.samples[place + 1 :])
+    return msgspec.structs.replace(record, samples=samples)
+
+
+def _endpoint(
+    record: AwmRecord, rng: Random, told: Callable[[ast.FunctionDef], str | None]
+) -> AwmRecord | None:
+    """An endpoint with a statement before all else; `told` gives None where there is none to be
+    had."""
+    found = [
+        (name, statement)
+        for name, function in functions_of(record.code).items()
+        if any("app." in ast.unparse(one) for one in function.decorator_list)
+        and (statement := told(function)) is not None
+    ]
+    if not found:
+        return None
+    name, statement = rng.choice(found)
+    return msgspec.structs.replace(record, code=edited(record.code, name, at_start(statement)))
+
+
+def _verifier(record: AwmRecord, rng: Random, verifier: AwmVerifier) -> AwmRecord:
+    """Another verifier for one of the tasks."""
+    task = rng.choice(sorted(record.verifiers))
+    return msgspec.structs.replace(record, verifiers={**record.verifiers, task: verifier})
+
+
+def _type(argument: ast.arg) -> str:
+    return "" if argument.annotation is None else ast.unparse(argument.annotation)

@@ -1,0 +1,74 @@
+"""Known defects, planted into sound worlds to measure the gate: which kinds does it catch?
+
+The kinds are those that AWM's users and authors report of synthesised worlds (seed statements that
+fail, tools that break on edge inputs or on constraints, targets that are there already, verifiers
+that accept everything), and those that break an episode's repeatability. Each is a function of a
+module of judge.defects, which plants it into a copy of a package by editing code as a syntax tree,
+rows by SQL and tasks as data, or says that it does not apply. Equal seeds plant the same.
+"""
+
+import shutil
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from random import Random
+
+import msgspec
+
+from judge.defects import effects, nondeterminism, seed_data, tasks, tools, verifiers
+from judge.defects.subject import Defect, Planted, Subject
+
+_MODULES = (
+    seed_data,
+    tools,
+    effects,
+    nondeterminism,
+    verifiers,
+    tasks,
+)
+DEFECTS: tuple[Defect, ...] = tuple(
+    found for module in _MODULES for found in vars(module).values() if isinstance(found, Defect)
+)
+
+
+class Planting(msgspec.Struct, frozen=True):
+    """One defect in one world."""
+
+    kind: str
+    world: str
+    where: str  # the task, tool or table; empty: the package
+    folder: Path
+
+
+def plant(defect: Defect, subject: Subject, *, seed: int = 0) -> Planted | None:
+    """Plant one defect; None where it does not apply, or nothing would be other."""
+    rng = Random(f"{seed} {defect.kind} {subject.scenario.name}")
+    planted = defect.plant(subject, rng)
+    if planted is None or all(subject.texts[name] == text for name, text in planted.files.items()):
+        return None
+    return planted
+
+
+def plant_all(
+    folders: Iterable[Path], into: Path, *, defects: Sequence[Defect] = DEFECTS, seed: int = 0
+) -> list[Planting]:
+    """Copies of sound packages, each with one defect, as `into/<kind>__<world>`."""
+    plantings = []
+    for folder in folders:
+        subject = Subject(folder)
+        for defect in defects:
+            planted = plant(defect, subject, seed=seed)
+            if planted is not None:
+                place = into / f"{defect.kind}__{subject.scenario.name}"
+                _write(subject, planted, place)
+                found = (defect.kind, subject.scenario.name, planted.where, place)
+                plantings.append(Planting(*found))
+    return plantings
+
+
+def _write(subject: Subject, planted: Planted, place: Path) -> None:
+    if place.exists():
+        shutil.rmtree(place)
+    place.mkdir(parents=True)
+    for name, text in {**subject.texts, **planted.files}.items():
+        if text is not None:
+            (place / name).write_text(text, encoding="utf-8")

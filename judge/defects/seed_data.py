@@ -1,0 +1,256 @@
+"""Defects of a package's files, schema, rows and policy."""
+
+import re
+from collections.abc import Iterator
+from random import Random
+from typing import Any
+
+from judge.defects.ast_edits import edited, instead
+from judge.defects.subject import Planted, Subject, defect
+from scenarios.api import SqlValue
+from scenarios.format import Task
+
+_NOBODY = 987_654_321  # the key of no row
+_REFERENCE = re.compile(r"^\s*(\w+)\s[^,\n]*?\bREFERENCES\s", re.MULTILINE | re.IGNORECASE)
+_TABLE = re.compile(r"CREATE TABLE (\w+) \((.*?)\n\)", re.DOTALL | re.IGNORECASE)
+_WORDS = re.compile(r"\b(\w+) IN \(\s*('[^()]*')\s*\)", re.IGNORECASE)
+_REQUIRED = re.compile(r"^\s*(\w+) TEXT NOT NULL", re.MULTILINE | re.IGNORECASE)
+_LIMIT = re.compile(r"\b(\d+) ?(days|hours|people|%)")
+
+
+@defect()
+def file_is_missing(subject: Subject, rng: Random) -> Planted | None:
+    """A file of the package is not there."""
+    return Planted({rng.choice(("policy.md", "verify.py", "data.sql")): None})
+
+
+@defect()
+def code_does_not_parse(subject: Subject, rng: Random) -> Planted | None:
+    """The code is cut off in the middle, as a model's answer at its length limit is."""
+    name = rng.choice(("tools.py", "verify.py"))
+    text = subject.texts[name]
+    return Planted({name: text[: text.rindex("(") + 1]})
+
+
+@defect()
+def code_imports_what_is_not_there(subject: Subject, rng: Random) -> Planted | None:
+    """The tools import a library that nobody has."""
+    old = "from scenarios.api import"
+    text = subject.texts["tools.py"].replace(old, f"import orders_toolkit\n{old}", 1)
+    return Planted({"tools.py": text})
+
+
+@defect()
+def clock_is_no_moment(subject: Subject, rng: Random) -> Planted | None:
+    """The clock is written as a local time without a zone."""
+    text = subject.texts["scenario.toml"]
+    clock = subject.scenario.clock
+    return Planted({"scenario.toml": text.replace(clock, clock.removesuffix("Z"))})
+
+
+@defect()
+def seed_row_twice(subject: Subject, rng: Random) -> Planted | None:
+    """A seed statement inserts a row whose key is there already."""
+    table = rng.choice(_filled(subject))
+    return _more(subject, table, _inserted(table, rng.choice(subject.rows[table])))
+
+
+@defect()
+def seed_quote_escaped(subject: Subject, rng: Random) -> Planted | None:
+    """A seed statement escapes a quote with a backslash, which SQL does not know (AWM's data)."""
+    table, column, key = _place(subject, rng, str)
+    statement = f"UPDATE {table} SET {column} = 'the owner\\'s' WHERE {key};"
+    return _more(subject, table, statement)
+
+
+@defect()
+def seed_refers_to_no_row(subject: Subject, rng: Random) -> Planted | None:
+    """A seed row refers to a row that is not there."""
+    found = [
+        (table, column)
+        for table, body in _TABLE.findall(subject.texts["schema.sql"])
+        for column in _REFERENCE.findall(body)
+        if subject.rows.get(table) and isinstance(subject.rows[table][0].get(column), int)
+    ]
+    if not found:
+        return None
+    table, column = rng.choice(found)
+    where = _where(subject, table, rng.choice(subject.rows[table]))
+    return _more(subject, table, f"UPDATE {table} SET {column} = {_NOBODY} WHERE {where};")
+
+
+@defect()
+def seed_lacks_a_value(subject: Subject, rng: Random) -> Planted | None:
+    """A seed row leaves out a value that its table asks for."""
+    found = [
+        (table, column)
+        for table, body in _TABLE.findall(subject.texts["schema.sql"])
+        for column in _REQUIRED.findall(body)
+        if subject.rows.get(table)
+    ]
+    table, column = rng.choice(found)
+    row = {name: value for name, value in subject.rows[table][-1].items() if name != column}
+    row |= {name: _NOBODY for name in subject.keys[table] if name in row}
+    return _more(subject, table, _inserted(table, row))
+
+
+@defect()
+def seed_names_no_column(subject: Subject, rng: Random) -> Planted | None:
+    """A seed statement names a column that the schema has not."""
+    table = rng.choice(_filled(subject))
+    return _more(subject, table, f"INSERT INTO {table} (no_such_column) VALUES (1);")
+
+
+@defect()
+def seed_is_random(subject: Subject, rng: Random) -> Planted | None:
+    """A seed value is drawn anew whenever the world is made."""
+    table, column, key = _place(subject, rng, str)
+    return _more(subject, table, f"UPDATE {table} SET {column} = hex(randomblob(4)) WHERE {key};")
+
+
+@defect()
+def schema_forbids_what_a_tool_writes(subject: Subject, rng: Random) -> Planted | None:
+    """A CHECK lacks a word that a tool writes, so the tool breaks on the constraint."""
+    seeded = _values(subject)
+    written = {
+        (change.table, column, value)
+        for one in subject.told
+        for change in one.changes
+        for column, value in (change.after or {}).items()
+        if isinstance(value, str) and value not in seeded.get((change.table, column), ())
+    }
+    schema = subject.texts["schema.sql"]
+    found = [
+        (table, body, body.replace(clause[0], _less(clause, word)))
+        for table, body in _TABLE.findall(schema)
+        for clause in _WORDS.finditer(body)
+        for name, column, word in sorted(written)
+        if (name, column) == (table, clause[1]) and f"'{word}'" in clause[2]
+    ]
+    if not found:
+        return None
+    table, old, new = rng.choice(found)
+    return Planted({"schema.sql": schema.replace(old, new)}, table)
+
+
+@defect()
+def schema_allows_one_only(subject: Subject, rng: Random) -> Planted | None:
+    """A unique index forbids the second row that a tool adds."""
+    found = [
+        (change.table, column, value)
+        for one in subject.told
+        for change in one.changes
+        if change.before is None and change.after is not None
+        for column, value in change.after.items()
+        if [row[column] for row in subject.rows[change.table]].count(value) == 1
+        and value is not None
+    ]
+    if not found:
+        return None
+    table, column, value = rng.choice(found)
+    index = f"\nCREATE UNIQUE INDEX one_{table} ON {table}({column})"
+    text = f"{subject.texts['schema.sql']}{index} WHERE {column} = {_literal(value)};\n"
+    return Planted({"schema.sql": text}, table)
+
+
+@defect()
+def policy_names_no_tool(subject: Subject, rng: Random) -> Planted | None:
+    """The policy demands a call of a tool that is not there."""
+    mark = rng.choice(("`", ""))
+    rule = f"- Call {mark}verify_caller_identity{mark} before anything is changed.\n"
+    return Planted({"policy.md": f"{subject.texts['policy.md'].rstrip()}\n{rule}"})
+
+
+@defect()
+def policy_contradicts_the_tools(subject: Subject, rng: Random) -> Planted | None:
+    """The policy tells another limit than the tools enforce."""
+    policy, code = subject.texts["policy.md"], subject.texts["tools.py"]
+    found = [
+        found
+        for found in _LIMIT.finditer(policy)
+        if re.search(rf"^[A-Z_]+_{_unit(found[2])} = {found[1]}$", code, re.MULTILINE)
+    ]
+    if not found:
+        return None
+    limit = rng.choice(found)
+    text = f"{policy[: limit.start(1)]}{int(limit[1]) * 3 + 1}{policy[limit.end(1) :]}"
+    return Planted({"policy.md": text})
+
+
+def _unit(word: str) -> str:
+    """Example: "days" -> "DAYS", as in MOST_ABSENT_DAYS"""
+    return "PERCENT" if word == "%" else word.upper()
+
+
+def _filled(subject: Subject) -> list[str]:
+    return [table for table, rows in subject.rows.items() if rows and subject.keys[table]]
+
+
+def _more(subject: Subject, table: str, statement: str) -> Planted:
+    return Planted({"data.sql": f"{subject.texts['data.sql']}\n{statement}\n"}, table)
+
+
+def _place(subject: Subject, rng: Random, kind: type) -> tuple[str, str, str]:
+    """A table, a column of it that holds such values, and which row (a condition)."""
+    found = [
+        (table, column, row)
+        for table in _filled(subject)
+        for row in subject.rows[table]
+        for column, value in row.items()
+        if isinstance(value, kind) and column in ("name", "title", "body", "note", "description")
+    ]
+    table, column, row = rng.choice(found)
+    return table, column, _where(subject, table, row)
+
+
+def _where(subject: Subject, table: str, row: dict[str, Any]) -> str:
+    return " AND ".join(f"{name} = {_literal(row[name])}" for name in subject.keys[table])
+
+
+def _inserted(table: str, row: dict[str, Any]) -> str:
+    values = ", ".join(map(_literal, row.values()))
+    return f"INSERT INTO {table} ({', '.join(row)}) VALUES ({values});"
+
+
+def _literal(value: SqlValue) -> str:
+    if value is None:
+        return "NULL"
+    return "'" + value.replace("'", "''") + "'" if isinstance(value, str) else str(value)
+
+
+def _values(subject: Subject) -> dict[tuple[str, str], set[Any]]:
+    found: dict[tuple[str, str], set[Any]] = {}
+    for table, column, value in _cells(subject):
+        found.setdefault((table, column), set()).add(value)
+    return found
+
+
+def _cells(subject: Subject) -> Iterator[tuple[str, str, Any]]:
+    for table, rows in subject.rows.items():
+        for row in rows:
+            for column, value in row.items():
+                yield table, column, value
+
+
+def _less(clause: re.Match[str], word: str) -> str:
+    kept = [text for text in re.findall(r"'[^']*'", clause[2]) if text != f"'{word}'"]
+    return f"{clause[1]} IN ({', '.join(kept)})"
+
+
+def placed(
+    subject: Subject, task: Task, table: str, row: dict[str, Any], values: dict[str, Any]
+) -> Planted:
+    """A row that has these values from the start, and a verifier that asks for no more."""
+    moved = ", ".join(f"{name} = {_literal(value)}" for name, value in values.items())
+    where = _where(subject, table, row)
+    held = " AND ".join(f"{name} IS {_literal(value)}" for name, value in values.items())
+    sql = f"SELECT 1 FROM {table} WHERE {where} AND {held}"
+    body = (
+        "check = Check(before, after, answer)\n"
+        f"check.goal('as it should be', after.one({sql!r}) is not None, 'yes', 'no')\n"
+        "return check.findings"
+    )
+    statement = f"UPDATE {table} SET {moved} WHERE {where};"
+    files = _more(subject, table, statement).files
+    verify = edited(subject.texts["verify.py"], task.verifier, instead(body))
+    return Planted({**files, "verify.py": verify}, task.id)

@@ -1,0 +1,147 @@
+"""What a defect is planted into, and what a planted defect is."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import closing
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import msgspec
+
+from envpool.core.types import ToolResult, ToolSpec
+from envpool.inprocess.toolset import load
+from envpool.inprocess.world import World
+from harness.core.events import Label
+from judge.code.code_judge import CodeJudge
+from judge.core.verifier import Verifier
+from judge.playback.attempts import mutants_on, writes_of
+from judge.playback.playback import play
+from scenarios.api import Row, RowChange
+from scenarios.format import FILES, Call, Scenario, Task, read
+
+_ATTEMPTS = 300  # that are tried on a planted verifier
+
+
+class Told(msgspec.Struct, frozen=True):
+    """What a sound package's oracle did."""
+
+    task: Task
+    results: tuple[ToolResult, ...]
+    changes: tuple[RowChange, ...]  # net
+
+    @property
+    def steps(self) -> list[tuple[Call, ToolResult]]:
+        """The calls with their results."""
+        return list(zip(self.task.oracle, self.results, strict=True))
+
+
+class Subject:
+    """A sound package: its texts, its rows at the start, its tools, and its oracles as played."""
+
+    def __init__(self, folder: Path) -> None:
+        self.scenario: Scenario = read(folder)
+        self.texts = {name: (folder / name).read_text(encoding="utf-8") for name in FILES}
+        with closing(World(self.scenario)) as world:
+            self.rows: dict[str, list[Row]] = world.dump(world.template.overlay())
+            self.keys = {
+                name: tuple(table.columns[place] for place in table.key)
+                for name, table in world.template.tables.items()
+            }
+            self.tools: dict[str, ToolSpec] = {tool.name: tool for tool in world.tools}
+            self.told = [_told(world, task) for task in self.scenario.tasks]
+
+    def writers(self) -> list[str]:
+        """The tools with which an oracle changes rows, in a fixed order."""
+        names = {call.name for one in self.told for call, result in one.steps if result.changes}
+        return sorted(names)
+
+    def used(self) -> list[str]:
+        """The tools that an oracle calls, in a fixed order."""
+        return sorted({call.name for one in self.told for call in one.task.oracle})
+
+    def properties(self, tool: str) -> dict[str, Any]:
+        """The schemas of a tool's arguments, by name."""
+        found: dict[str, Any] = self.tools[tool].schema.get("properties", {})
+        return found
+
+    def with_task(self, task: Task) -> "Planted":
+        """The package with one task replaced by one of the same id."""
+        tasks = [task if one.id == task.id else one for one in self.scenario.tasks]
+        return Planted({"tasks.toml": toml_of(tasks)}, task.id)
+
+    def answers(self, files: Mapping[str, str | None], calls: Sequence[Call]) -> list[ToolResult]:
+        """What calls give, one after the other, in the package with other texts. Raises SeedError
+        and ToolsetError when that cannot be hosted."""
+        texts = {**self.texts, **{name: text or "" for name, text in files.items()}}
+        scenario = msgspec.structs.replace(
+            self.scenario, schema_sql=texts["schema.sql"], data_sql=texts["data.sql"]
+        )
+        with closing(World(scenario, tools=load(scenario, texts["tools.py"]))) as world:
+            lease = world.lease()
+            return [lease.call(call.name, call.arguments) for call in calls]
+
+    def is_fooled(self, planted: "Planted") -> bool:
+        """Whether the verifier of the planted task completes an attempt that goes wrong: the oracle
+        with one mistake, or with another task's change on top. One that cannot be fooled by
+        anything that an agent can do is no worse than it was."""
+        task = self.scenario.task(planted.where)
+        verifier = Verifier(self.scenario, planted.files["verify.py"] or "")
+        with closing(World(self.scenario)) as world:
+            judge = CodeJudge(lambda _: world, verifier_of=lambda _: verifier)
+            tasks = self.scenario.tasks
+            oracles = {one.id: play(world, one, one.oracle, one.answer) for one in tasks}
+            oracle, writes = oracles[task.id], writes_of(oracles)
+            tried = mutants_on(world, task, oracle, writes, seed=1, most=_ATTEMPTS)[0]
+            calls = [mutant.calls for mutant in tried]
+            calls += [(*task.oracle, call) for other, call in writes if other != task.id]
+            for attempt in calls:
+                played = play(world, task, attempt, task.answer)
+                judged = judge.judge(played.trajectory)
+                if played.state.digest != oracle.state.digest and judged.label is Label.COMPLETED:
+                    return True
+        return False
+
+
+class Planted(msgspec.Struct, frozen=True):
+    """A defect that was planted: the files that are other now, and where it is."""
+
+    files: dict[str, str | None]  # None: the file is gone
+    where: str = ""  # a task, a tool, a table; empty: the package
+
+
+Plant = Callable[[Subject, Random], Planted | None]
+
+
+class Defect(msgspec.Struct, frozen=True):
+    """One kind of defect. `plant` gives None where it does not apply."""
+
+    kind: str
+    told: str  # what is wrong, in one sentence
+    plant: Plant
+    beyond: str = ""  # why no check can see it from the package alone; empty: one can
+    listed: bool = False  # the gate lists such tools as unreached; it does not fail the world
+
+
+def defect(*, beyond: str = "", listed: bool = False) -> Callable[[Plant], Defect]:
+    """Make a kind of defect of a function that plants it: its name is the kind, the first sentence
+    of its docstring tells it."""
+
+    def made(plant: Plant) -> Defect:
+        told = " ".join((plant.__doc__ or "").split("\n\n")[0].split())
+        return Defect(plant.__name__, told, plant, beyond, listed)
+
+    return made
+
+
+def toml_of(tasks: Iterable[Task]) -> str:
+    """The text of a tasks.toml."""
+    found = [msgspec.to_builtins(task) for task in tasks]
+    for task in found:
+        if task["trap"] is None:
+            del task["trap"]
+    return msgspec.toml.encode({"task": found}).decode()
+
+
+def _told(world: World, task: Task) -> Told:
+    played = play(world, task, task.oracle, task.answer)
+    return Told(task, played.results, played.changes)

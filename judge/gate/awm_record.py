@@ -1,0 +1,261 @@
+"""The quality gate for AWM records: what can be proved of a world that nobody wrote an oracle for.
+
+    package      the record is whole, and its code can be hosted
+    seed         no seed statement failed: lost rows make tasks unsolvable
+    verifier     each task has one that runs: on the untouched world and on states that random
+                 calls left it does not raise, and it says the same when it is asked again
+    noop         doing nothing does not complete a task (the target state is not there already)
+    texts        the numbers of rows that an instruction names are there
+    tool         no tool fails inside whatever it is given (one whose calls are all refused, for
+                 want of the right row, is listed as unreached)
+    constraint   no tool that works fails inside on some calls, valid or not, nor changes rows with
+                 a key that no row has
+    determinism  equal calls on two worlds give equal results and states
+
+The code runs in workers. Not covered, for want of oracles: whether a task can be solved, whether
+its verifier accepts a solution and refuses a near miss.
+"""
+
+from collections.abc import Awaitable, Callable, Sequence
+from itertools import islice
+from random import Random
+from typing import Any, Literal, TypeVar
+
+import anyio
+
+from envpool.core.errors import PoolError, SeedError, WorldError
+from envpool.core.types import Env, StoredState, ToolResult, ToolSpec
+from envpool.offloaded.env import HeldWorld
+from envpool.router import PlacedPool
+from judge.gate.context import DEFAULT_SETTINGS, GateSettings
+from judge.gate.near_duplicates import features_of
+from judge.gate.package import Checked
+from judge.gate.report import Failure, Report, refused
+from judge.gate.texts import known_of, missing_in
+from judge.playback.playback import told
+from judge.playback.tool_fuzzing import Prober, absent_calls, bad_arguments, edge_calls
+from scenarios.format import AwmRecord, AwmVerifier, Call, Scenario, Task
+
+T = TypeVar("T")
+Which = Literal["code", "sql"]
+_STATES = 5  # states left by probes on which every verifier is tried
+_AT_ONCE = 8  # tools probed and tasks verified side by side
+_MOST = 40  # calls at the edge of a tool's schema, and beyond
+
+
+async def check_record(
+    scenario: Scenario, pool: PlacedPool, settings: GateSettings = DEFAULT_SETTINGS
+) -> Checked:
+    """Every check on one record."""
+    assert scenario.awm is not None
+    try:
+        world = await pool.host(scenario)
+        assert isinstance(world, HeldWorld)
+    except PoolError as exc:
+        check = "seed" if isinstance(exc, SeedError) else "package"
+        return Checked(refused(scenario.name, check, str(exc)))
+    report = await _Inspection(world, scenario.awm, pool, settings).report()
+    tables = {name: table.columns for name, table in world.template.tables.items()}
+    return Checked(report, features=features_of(scenario, tables, world.tools))
+
+
+class _Inspection:
+    """One gate's work on one hosted record."""
+
+    def __init__(
+        self, world: HeldWorld, record: AwmRecord, pool: PlacedPool, settings: GateSettings
+    ) -> None:
+        self._world = world
+        self._scenario = world.scenario
+        self._record = record
+        self._pool = pool
+        self._settings = settings
+        self._failures: list[Failure] = []
+        self._states: dict[str, StoredState] = {}  # by digest
+        self._unreached: list[str] = []
+        self._num_probes = 0
+
+    async def report(self) -> Report:
+        """Do it all."""
+        for fault in self._world.loaded.seed_faults if self._world.loaded else ():
+            self._fail(
+                "seed",
+                f"{fault.stage} statement {fault.statement} of {fault.table} fails, and what it "
+                f"would have added is lost: {fault.error}",
+            )
+        await self._each(self._check_tool, self._world.tools)
+        states = list(self._states.values())
+        chosen = Random(self._settings.seed).sample(states, min(_STATES, len(states)))
+
+        async def check(task: Task) -> None:
+            await self._check_task(task, chosen)
+
+        await self._each(check, self._scenario.tasks)
+        self._check_texts()
+        await self._check_determinism()
+        order = {task.id: place for place, task in enumerate(self._scenario.tasks)}
+        failures = sorted(self._failures, key=lambda failure: order.get(failure.task, -1))
+        return Report(
+            worlds=1,
+            tasks=len(self._scenario.tasks),
+            tools=len(self._world.tools),
+            failures=tuple(failures),
+            probes=self._num_probes,
+            names=(self._scenario.name,),
+            unreached=tuple(self._unreached),
+        )
+
+    def _fail(self, check: str, why: str, task: Task | None = None) -> None:
+        self._failures.append(Failure(self._scenario.name, task.id if task else "", check, why))
+
+    async def _each(self, check: Callable[[T], Awaitable[None]], subjects: Sequence[T]) -> None:
+        """Check all, a few side by side."""
+        room = anyio.CapacityLimiter(_AT_ONCE)
+
+        async def one(subject: T) -> None:
+            async with room:
+                await check(subject)
+
+        async with anyio.create_task_group() as group:
+            for subject in subjects:
+                group.start_soon(one, subject)
+
+    async def _check_tool(self, tool: ToolSpec) -> None:
+        """Probe it; the states that its calls leave are kept for the verifiers."""
+        prober = Prober(self._world, self._settings.seed)
+        tried: list[tuple[Call, ToolResult]] = []
+        try:
+            for _ in range(self._settings.probes):
+                await self._try(prober.call(tool), tried)
+            base = _base(tried)
+            if base is not None:
+                for call, _ in islice(edge_calls(tool, base), _MOST):
+                    await self._try(call, tried)
+                for arguments, _ in islice(bad_arguments(tool, base), _MOST):
+                    await self._try(Call(tool.name, arguments), tried)
+                await self._check_keys(tool, base)
+        except WorldError as exc:
+            self._fail("tool", f"a call of {tool.name} breaks the world: {exc}")
+            return
+        self._judge_tool(tool, tried)
+
+    async def _try(self, call: Call, tried: list[tuple[Call, ToolResult]]) -> ToolResult:
+        self._num_probes += 1
+        async with self._pool.lease(self._scenario, None) as env:
+            result = await env.call(call.name, call.arguments, "c0-0")
+            if result.changes:
+                state = env.state()
+                self._states.setdefault(state.digest, state)
+        tried.append((call, result))
+        return result
+
+    async def _check_keys(self, tool: ToolSpec, base: Call) -> None:
+        for call, name in absent_calls(tool, base):
+            if (await self._try(call, [])).changes:
+                value = call.arguments[name]
+                why = f"{tool.name} takes {name}={value}, which no row has, and writes"
+                self._fail("constraint", f"{why}: {told(call)}")
+                return
+
+    def _judge_tool(self, tool: ToolSpec, tried: Sequence[tuple[Call, ToolResult]]) -> None:
+        """What its calls say of a tool, taken together."""
+        broken = [(call, result) for call, result in tried if result.error == "internal"]
+        causes = {result.error for _, result in tried}
+        if broken:
+            call, result = broken[0]
+            as_this = f"{told(call)} gives: {result.text}"
+            if None in causes:
+                why = f"{len(broken)} of {len(tried)} calls of {tool.name} fail inside"
+                self._fail("constraint", f"{why}; {as_this}")
+            elif not causes - {"internal", "arguments"}:
+                why = f"every call of {tool.name} fails, {len(tried)} were tried"
+                self._fail("tool", f"{why}; {as_this}")
+                return
+        if None not in causes:
+            self._unreached.append(f"{self._scenario.name}.{tool.name}")
+
+    def _check_texts(self) -> None:
+        rows = self._world.dump(self._world.template.overlay())
+        known = known_of(self._scenario, rows, (tool.description for tool in self._world.tools))
+        for task in self._scenario.tasks:
+            for fault in missing_in(task, known):
+                self._fail("texts", fault, task)
+
+    async def _check_task(self, task: Task, states: Sequence[StoredState]) -> None:
+        kinds = _kinds(self._record.verifiers.get(task.id))
+        if not kinds:
+            self._fail("verifier", "it has no verifier with code", task)
+        for which in kinds:
+            await self._check_verifier(task, which, states)
+
+    async def _check_verifier(
+        self, task: Task, which: Which, states: Sequence[StoredState]
+    ) -> None:
+        idle = await self._verified(task, which, self._world.start, "doing nothing")
+        if idle is None:
+            return
+        if which == "code" and idle[0] == "complete":
+            self._fail("noop", "doing nothing completes it: the target state is there", task)
+        if await self._verified(task, which, self._world.start, "doing nothing") != idle:
+            self._fail("verifier", f"the {which} one says something else when asked again", task)
+        for state in states:
+            if await self._verified(task, which, state, "a random call") is None:
+                return
+
+    async def _verified(
+        self, task: Task, which: Which, state: StoredState, after: str
+    ) -> tuple[str, Any] | None:
+        """Label and detail; None where the verifier failed, which is noted."""
+        try:
+            verified = await self._pool.verify(self._scenario, task, state, "", which)
+        except PoolError as exc:
+            fault = str(exc)
+        else:
+            fault = verified.violation or verified.fault
+        if fault:
+            self._fail("verifier", f"the {which} one, after {after}: {fault}", task)
+            return None
+        return verified.label, verified.detail
+
+    async def _check_determinism(self) -> None:
+        """The same calls on two worlds, in turn."""
+        prober = Prober(self._world, self._settings.seed + 1)
+        calls = [prober.call(tool) for tool in self._world.tools]
+        try:
+            async with (
+                self._pool.lease(self._scenario, None) as one,
+                self._pool.lease(self._scenario, None) as other,
+            ):
+                for index, call in enumerate(calls):
+                    first, again = await _made(one, call, index), await _made(other, call, index)
+                    if first != again:
+                        shown = f"{first[0]!r} and {again[0]!r}"
+                        what = shown if first[0] != again[0] else "two different states"
+                        self._fail("determinism", f"{told(call)} gives {what} on two worlds")
+                        return
+        except WorldError:
+            return  # the tool was named already
+
+
+async def _made(env: Env, call: Call, index: int) -> tuple[str, str]:
+    result = await env.call(call.name, call.arguments, f"c{index}-0")
+    return result.text, result.digest
+
+
+def _base(tried: Sequence[tuple[Call, ToolResult]]) -> Call | None:
+    """A call that succeeded, if possible one that changed rows."""
+    succeeded = [(call, result) for call, result in tried if result.error is None]
+    wrote = [call for call, result in succeeded if result.changes]
+    return next(iter(wrote or [call for call, _ in succeeded]), None)
+
+
+def _kinds(verifier: AwmVerifier | None) -> list[Which]:
+    """Which verifiers a task has."""
+    if verifier is None:
+        return []
+    found: list[Which] = []
+    if verifier.code is not None:
+        found.append("code")
+    if verifier.sql is not None:
+        found.append("sql")
+    return found

@@ -1,0 +1,147 @@
+"""What the gate's checks share: its settings, what they found of one world, and playing in it."""
+
+import re
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import msgspec
+
+from envpool.core.types import ToolResult
+from envpool.inprocess.world import World
+from harness.core.events import Judged, Label
+from harness.policies.mutants import Mutant
+from judge.code.code_judge import CodeJudge
+from judge.gate.report import Failure, MutantNote, Report
+from judge.playback.attempts import MAX_MUTANTS, is_equivalent, why_equivalent
+from judge.playback.playback import Played, difference, play
+from scenarios.format import Call, Task
+
+PROBES = 40  # random calls a tool
+
+
+class GateSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """How far the gate goes."""
+
+    seed: int = 0
+    max_mutants: int = MAX_MUTANTS
+    probes: int = PROBES
+
+
+DEFAULT_SETTINGS = GateSettings()
+
+
+class Notes:
+    """What was found of one world so far."""
+
+    def __init__(self, world: str) -> None:
+        self.world = world
+        self.failures: dict[Failure, None] = {}  # in order, none twice
+        self.succeeded: set[str] = set()  # tools
+        self.wrote: set[str] = set()  # tools that changed rows
+        self.broken: dict[str, tuple[Call, ToolResult]] = {}  # tool -> its first breakdown
+        self.probes = 0
+        self.mutants = self.caught = self.left_out = 0
+        self.tried: Counter[tuple[str, str]] = Counter()  # task, kind -> mutants
+        self.survivors: list[MutantNote] = []
+        self.named: set[MutantNote] = set()  # survivors that change what the instruction names
+        self.equivalents: list[MutantNote] = []
+
+    def fail(self, check: str, why: str, task: Task | None = None) -> None:
+        """Note a defect: the task's, or the world's."""
+        self.failures[Failure(self.world, task.id if task else "", check, why)] = None
+
+    def called(self, call: Call, result: ToolResult) -> None:
+        """Note what became of a call that was asked for in earnest."""
+        if result.error is None:
+            self.succeeded.add(call.name)
+            if result.changes:
+                self.wrote.add(call.name)
+        elif result.error in ("internal", "timeout"):
+            self.broken.setdefault(call.name, (call, result))
+
+    def report(self, *, tasks: int, tools: Sequence[str], unused: Sequence[str]) -> Report:
+        """All of it. `unused` are the tools that no oracle calls."""
+        return Report(
+            worlds=1,
+            tasks=tasks,
+            tools=len(tools),
+            failures=tuple(self.failures),
+            mutants=self.mutants,
+            mutants_caught=self.caught,
+            mutants_left_out=self.left_out,
+            probes=self.probes,
+            names=(self.world,),
+            unreached=tuple(f"{self.world}.{tool}" for tool in tools if tool not in self.succeeded),
+            unused=tuple(f"{self.world}.{tool}" for tool in unused),
+            survivors=tuple(self.survivors),
+            equivalents=tuple(self.equivalents),
+            equivalent=len(self.equivalents),
+        )
+
+
+class Stage:
+    """Where attempts at the tasks of one world are played and judged."""
+
+    def __init__(self, world: World, judge: CodeJudge, notes: Notes) -> None:
+        self.world = world
+        self.judge = judge
+        self.notes = notes
+
+    def play(self, task: Task, calls: Sequence[Call], answer: str) -> Played:
+        """The calls on a fresh lease, then the answer."""
+        played = play(self.world, task, calls, answer)
+        for call, result in zip(calls, played.results, strict=True):
+            self.notes.called(call, result)
+        return played
+
+    def verdict(self, task: Task, played: Played, after: str) -> Judged:
+        """The code judge's; where it cannot judge, that is the verifier's failure."""
+        judged = self.judge.judge(played.trajectory)
+        if judged.label is None:
+            self.notes.fail("verifier", f"after {after}: {judged.unjudged}", task)
+        return judged
+
+    def try_mutant(self, task: Task, oracle: Played, mutant: Mutant) -> None:
+        """Play one mistake, and note whether the verifier saw it."""
+        notes = self.notes
+        played = self.play(task, mutant.calls, mutant.answer)
+        label = self.verdict(task, played, f"a mutant ({mutant.note})").label
+        if is_equivalent(played, oracle):
+            why = why_equivalent(played, oracle)
+            note = MutantNote(notes.world, task.id, mutant.kind, mutant.note, why)
+            notes.equivalents.append(note)
+            return
+        notes.mutants += 1
+        notes.tried[task.id, mutant.kind] += 1
+        if label is Label.COMPLETED:
+            why = difference(played, oracle)
+            note = MutantNote(notes.world, task.id, mutant.kind, mutant.note, why)
+            notes.survivors.append(note)
+            if mutant.kind == "changed" and changes_what_is_named(task, mutant):
+                notes.named.add(note)
+        else:
+            notes.caught += 1
+
+
+def changes_what_is_named(task: Task, mutant: Mutant) -> bool:
+    """Whether a mutant passes another value where the oracle passes one that the instruction names,
+    a number or a word: then the choice was not left to the agent."""
+    changed = [
+        value
+        for one, other in zip(task.oracle, mutant.calls, strict=True)
+        for name, value in one.arguments.items()
+        if other.arguments.get(name) != value
+    ]
+    text = task.instruction.casefold()
+    return any(
+        re.search(rf"(?<![\w.-]){re.escape(form)}(?![\w-])", text) for form in _forms(changed)
+    )
+
+
+def _forms(values: list[Any]) -> Iterator[str]:
+    """How an instruction may write values: "fraud_check" also as "fraud check"."""
+    for value in values:
+        if isinstance(value, int | str) and not isinstance(value, bool) and value != "":
+            yield str(value).casefold()
+            yield str(value).casefold().replace("_", " ")

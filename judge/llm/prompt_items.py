@@ -1,0 +1,267 @@
+"""What of a case is shown to a model, exhibit by exhibit.
+
+    T task   P the world's policy   S1.. steps   E ending   A final answer   M format record
+    D1.. rows that differ   F1.. findings   V what an AWM verifier of kind `sql` observed
+
+Judges of mode `llm` see the trajectory only: no rows, no findings, nothing observed.
+"""
+
+from collections import Counter
+from collections.abc import Iterator
+from enum import IntEnum
+from typing import Any
+
+import msgspec
+
+from harness.core.events import Ending
+from harness.dialects.base import without_thoughts
+from harness.log.schema import storable
+from judge.core.case import Case
+from judge.core.evidence import CallFact, Evidence, Turn, ended_of
+from judge.llm.rubric import Mode
+from scenarios.api import RowChange
+from scenarios.checks import Finding
+
+_NUM_LAST = 3  # steps at the end that matter more than those before
+CAUSES = {  # of envpool.core.types
+    "unknown_tool": "bad call, no such tool",
+    "arguments": "bad call, arguments",
+    "refused": "refused",
+    "timeout": "broken world, timeout",
+    "internal": "broken world, internal",
+}
+_ENDINGS = {
+    Ending.ANSWERED: "the agent gave its final answer",
+    Ending.FORMAT_ERROR: "the agent broke the rules of form and was stopped",
+    Ending.STEP_LIMIT: "the agent ran out of steps",
+    Ending.TOKEN_LIMIT: "the agent ran out of tokens",
+    Ending.TIME_LIMIT: "the agent ran out of time",
+    Ending.POLICY_ERROR: "the agent's model could not be reached",
+    Ending.WORLD_ERROR: "the world failed and the episode was stopped",
+    Ending.CANCELLED: "the run was cancelled",
+}
+_AUTHORS = {
+    "ours": "by the verifier that the world's author wrote",
+    "awm": "by a verifier that a model wrote; it says complete only where it is sure, and anything"
+    " else of it proves nothing",
+    "foreign": "by tool calls at the episode's end",
+}
+
+
+class Kind(IntEnum):
+    """What an exhibit is, the most important first: under a budget the last go first."""
+
+    TASK = 0
+    ENDING = 1
+    ANSWER = 2
+    FAILED_FINDING = 3
+    CHANGE = 4
+    PASSED_FINDING = 5
+    OBSERVED = 6
+    FORMAT = 7
+    FAILED_CALL = 8
+    WRITING_CALL = 9
+    POLICY = 10
+    LAST_CALL = 11
+    READ = 12
+    SAID = 13
+    THOUGHT = 14
+
+
+class Item(msgspec.Struct, frozen=True, gc=False):
+    """What is shown or left out as one."""
+
+    kind: Kind
+    exhibit: str  # its id
+    texts: tuple[tuple[str, str], ...]  # what it is, in our words; what others wrote
+
+
+class Group(msgspec.Struct, frozen=True):
+    """Items that stand within one fence, in order."""
+
+    title: str
+    items: tuple[Item, ...]
+
+
+def groups_of(case: Case, mode: Mode) -> tuple[Group, ...]:
+    """All that may be shown, in the order in which it is shown; groups without items left out."""
+    evidence = case.evidence
+    by_code = mode == "hybrid"
+    groups = [
+        Group("the task", tuple(_task(evidence))),
+        Group("the steps", tuple(_steps(evidence, by_code))),
+        Group("how it ended", tuple(_end(evidence))),
+    ]
+    if by_code:
+        groups += [
+            Group("rows that differ, end against start", tuple(_changes(case))),
+            Group(f"findings, {_AUTHORS[case.author]}", tuple(_findings(case))),
+        ]
+    return tuple(group for group in groups if group.items)
+
+
+def _task(evidence: Evidence) -> Iterator[Item]:
+    scene = evidence.scene
+    texts = (("acting user", scene.user), ("time", scene.now), ("task", evidence.instruction))
+    yield Item(Kind.TASK, "T", tuple(one for one in texts if one[1] or one[0] == "task"))
+    if scene.policy:
+        yield Item(Kind.POLICY, "P", (("policy of the world", scene.policy),))
+
+
+def _end(evidence: Evidence) -> Iterator[Item]:
+    num_steps = len(evidence.turns)
+    steps = f"after {num_steps} step{'' if num_steps == 1 else 's'}"
+    ending = f"{evidence.ending}: {_ENDINGS[evidence.ending]}, {steps}"
+    texts = [("ending", ending)]
+    if evidence.error:
+        texts.append(("why", evidence.error))
+    yield Item(Kind.ENDING, "E", tuple(texts))
+    answered = evidence.ending is Ending.ANSWERED or evidence.answer
+    about = "final answer" if answered else "no answer was given"
+    yield Item(Kind.ANSWER, "A", ((about, evidence.answer),))
+    for fault in evidence.format_faults:
+        yield Item(Kind.FORMAT, "M", ((f"format error in step {fault.step + 1}", fault.reason),))
+
+
+def _steps(evidence: Evidence, by_code: bool) -> Iterator[Item]:
+    faulty = {fault.step for fault in evidence.format_faults}
+    last = len(evidence.turns) - 1
+    for index, turn in enumerate(evidence.turns):
+        exhibit = f"S{index + 1}"
+        thought, said = _spoken(turn)
+        if thought:
+            yield Item(Kind.THOUGHT, exhibit, (("thought", thought),))
+        if said and not (index == last and not turn.calls and said == evidence.answer.strip()):
+            kind = Kind.FORMAT if index in faulty else Kind.SAID
+            yield Item(kind, exhibit, (("said", said),))
+        for number, call in enumerate(turn.calls, 1):
+            of = f" {number}" if len(turn.calls) > 1 else ""
+            kind = _call_kind(call, index > last - _NUM_LAST, by_code)
+            yield Item(kind, exhibit, _call(call, of, by_code))
+
+
+def _spoken(turn: Turn) -> tuple[str, str]:
+    """What the agent thought, and what it said beside: calls that it wrote into its text are
+    shown as calls."""
+    said = turn.said.strip()
+    thought = ""
+    if "think>" in said:
+        said, whole = without_thoughts(said), said
+        thought = "\n".join(_inside(whole, "think"))
+    if turn.calls and said.count("<tool_call>") == len(turn.calls):
+        said = _without(said, "tool_call").strip()
+    return thought, said
+
+
+def _inside(text: str, tag: str) -> Iterator[str]:
+    """What stands between the tags, an opening one that is missing at the start and a closing one
+    that is missing at the end included."""
+    opened, closed = f"<{tag}>", f"</{tag}>"
+    first = text.partition(closed)[0]
+    if closed in text and opened not in first:
+        text = opened + text
+    for part in text.split(opened)[1:]:
+        if inner := part.partition(closed)[0].strip():
+            yield inner
+
+
+def _without(text: str, tag: str) -> str:
+    """The text without what stands between the tags."""
+    first, *rest = text.split(f"<{tag}>")
+    return first + "".join(part.partition(f"</{tag}>")[2] for part in rest)
+
+
+def _call_kind(call: CallFact, late: bool, by_code: bool) -> Kind:
+    if call.error is not None:
+        return Kind.FAILED_CALL
+    if by_code and call.changes:
+        return Kind.WRITING_CALL
+    return Kind.LAST_CALL if late else Kind.READ
+
+
+def _call(call: CallFact, of: str, by_code: bool) -> tuple[tuple[str, str], ...]:
+    if call.error is not None:
+        outcome = CAUSES[call.error]
+    elif by_code and (num_rows := len(call.changes)):
+        outcome = f"result, {num_rows} row{'' if num_rows == 1 else 's'} changed"
+    else:
+        outcome = "result"
+    return (
+        (f"call{of}", f"{call.name} {json_text(call.arguments)}"),
+        (f"{outcome}{of and ' of call'}{of}", call.text),
+    )
+
+
+def _changes(case: Case) -> Iterator[Item]:
+    changes = case.evidence.changes
+    if ended_of(case.trajectory).state is None:
+        yield Item(
+            Kind.CHANGE, "D", (("it is not known which rows differ beside those shown", ""),)
+        )
+    elif not changes:
+        yield Item(Kind.CHANGE, "D", (("no row differs", ""),))
+    for number, change in enumerate(changes, 1):
+        yield Item(Kind.CHANGE, f"D{number}", tuple(_change(change)))
+
+
+def _change(change: RowChange) -> Iterator[tuple[str, str]]:
+    """Which row, and its columns: all of a new or a deleted row, else those that differ."""
+    before, after = change.before, change.after
+    what = "created" if before is None else "deleted" if after is None else "changed"
+    yield f"row {what}", f"{change.table} {', '.join(map(json_text, change.key))}"
+    if before is not None and after is not None:
+        moved = [name for name in after if not _same(before.get(name), after[name])]
+        before = {name: before.get(name) for name in moved}
+        after = {name: after[name] for name in moved}
+    for about, row in (("was", before), ("is", after)):
+        if row is not None:
+            plain = {name: _plain(value) for name, value in row.items()}
+            yield about, json_text(plain)
+
+
+def _same(one: Any, other: Any) -> bool:
+    """Whether SQLite holds the same: 1 and 1.0 are not, though Python calls them equal."""
+    return type(one) is type(other) and bool(one == other)
+
+
+def _findings(case: Case) -> Iterator[Item]:
+    """Those that failed first; the ids are in the verifier's order."""
+    evidence = case.evidence
+    if evidence.unverified is not None:
+        yield Item(Kind.FAILED_FINDING, "F", (("no findings, because", evidence.unverified),))
+    idle = Counter(case.idle)
+    passed: list[Item] = []
+    for number, finding in enumerate(evidence.findings, 1):
+        exhibit = f"F{number}"
+        if not finding.passed:
+            about = f"failed {finding.kind}"
+            yield Item(Kind.FAILED_FINDING, exhibit, _finding(finding, about))
+            continue
+        about = f"passed {finding.kind}"
+        if finding.kind == "goal" and idle[finding.name]:
+            idle[finding.name] -= 1
+            about += ", which doing nothing meets"
+        passed.append(Item(Kind.PASSED_FINDING, exhibit, _finding(finding, about)))
+    yield from passed
+    if evidence.observed:
+        yield Item(Kind.OBSERVED, "V", (("observed by a verifier", evidence.observed),))
+
+
+def _finding(finding: Finding, about: str) -> tuple[tuple[str, str], ...]:
+    return ((about, finding.name), ("expected", finding.expected), ("found", finding.found))
+
+
+def json_text(value: Any) -> str:
+    """A value as JSON on one line."""
+    value = _plain(value)
+    try:
+        return msgspec.json.encode(value).decode()
+    except (OverflowError, UnicodeEncodeError):  # what no log can hold, as the log holds it
+        return msgspec.json.encode(storable(value)).decode()
+
+
+def _plain(value: Any) -> Any:
+    """Bytes as a text with their number and their beginning, in hexadecimal; else the value."""
+    if not isinstance(value, bytes):
+        return value
+    return f"{len(value):,} bytes: {value[:32].hex()}{'…' if len(value) > 32 else ''}"

@@ -1,0 +1,74 @@
+"""Wrong attempts at a task: what a verifier must tell from the oracle.
+
+An attempt that ends in the oracle's very state with the oracle's answer is *equivalent*: no mistake
+that could be seen.
+"""
+
+from collections.abc import Mapping, Sequence
+from random import Random
+
+from envpool.inprocess.world import World
+from harness.policies.mutants import Mutant, mutants_of
+from judge.playback.playback import Played
+from scenarios.format import Call, Task
+
+MAX_MUTANTS = 400  # a task; beyond that a seeded sample
+_UNWANTED = 3  # writes of other tasks tried on top of each oracle
+
+Writes = Sequence[tuple[str, Call]]  # calls that change rows, each with the id of its task
+
+
+def writes_of(oracles: Mapping[str, Played]) -> list[tuple[str, Call]]:
+    """Every call of an oracle that changed the world; the oracles are by task id."""
+    return [
+        (task_id, call)
+        for task_id, played in oracles.items()
+        for call, result in zip(played.calls, played.results, strict=True)
+        if result.changes
+    ]
+
+
+def unwanted_on(task: Task, played: Played, writes: Writes, rng: Random) -> list[Call]:
+    """A few writes of other tasks that the world accepts where the play ended."""
+    others = [call for task_id, call in writes if task_id != task.id]
+    found: list[Call] = []
+    for call in rng.sample(others, len(others)):
+        if len(found) == _UNWANTED:
+            break
+        if played.lease.fork().call(call.name, call.arguments).changes:
+            found.append(call)
+    return found
+
+
+def mutants_on(
+    world: World, task: Task, oracle: Played, writes: Writes, *, seed: int, most: int = MAX_MUTANTS
+) -> tuple[list[Mutant], int]:
+    """The task's mutants, at most so many, and how many were left out. Equal seeds give equal
+    ones."""
+    rng = Random(f"{seed} {task.id}")
+    mutants = mutants_of(
+        task,
+        [bool(result.changes) for result in oracle.results],
+        world.tools,
+        unwanted=unwanted_on(task, oracle, writes, rng),
+    )
+    surplus = len(mutants) - most
+    if surplus <= 0:
+        return mutants, 0
+    kept = sorted(rng.sample(range(len(mutants)), most))
+    return [mutants[index] for index in kept], surplus
+
+
+def is_equivalent(played: Played, oracle: Played) -> bool:
+    """Whether nothing tells an attempt from the oracle."""
+    return played.state.digest == oracle.state.digest and played.answer == oracle.answer
+
+
+def why_equivalent(played: Played, oracle: Played) -> str:
+    """How an attempt came to the oracle's end, in words: mostly, a call of it was refused."""
+    same = "it ends in the oracle's state with the oracle's answer"
+    told_before = [result.text for result in oracle.results if result.error]
+    for result in played.results:
+        if result.error and result.text not in told_before:
+            return f"{same}: {result.text}"
+    return same

@@ -1,0 +1,120 @@
+"""Calls played on a fresh lease, as an episode that can be judged."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from envpool.core.types import StoredState, ToolResult
+from envpool.inprocess.world import Lease, World
+from envpool.store.changes import net_changes
+from envpool.store.states import States
+from harness.core.events import Ending, EpisodeEnded, EpisodeStarted, StepTaken
+from harness.core.messages import Act, AgentCall, Reply
+from harness.core.trajectory import Trajectory
+from scenarios.api import Row, RowChange
+from scenarios.format import Call, Task
+
+Fact = tuple[str, str | None, str]  # a call's text, error and digest
+
+
+class Played(msgspec.Struct, frozen=True):
+    """Some calls, an answer, and where they led."""
+
+    lease: Lease
+    trajectory: Trajectory
+    calls: tuple[Call, ...]
+    answer: str
+    results: tuple[ToolResult, ...]
+    changes: tuple[RowChange, ...]  # net
+    state: StoredState
+
+    @property
+    def facts(self) -> list[Fact]:
+        """What must be equal whenever the calls are played."""
+        return [(result.text, result.error, result.digest) for result in self.results]
+
+
+def play(world: World, task: Task, calls: Sequence[Call], answer: str) -> Played:
+    """The calls, one a step, on a fresh lease; then the answer."""
+    lease = world.lease()
+    results = tuple(lease.call(call.name, call.arguments) for call in calls)
+    state = lease.state()
+    steps = tuple(
+        StepTaken(Reply(), Act((AgentCall(call.name, call.arguments, f"c{index}-0"),)), (result,))
+        for index, (call, result) in enumerate(zip(calls, results, strict=True))
+    )
+    ended = EpisodeEnded(Ending.ANSWERED, answer, len(steps), state)
+    changes = net_changes(result.changes for result in results)
+    trajectory = Trajectory("played", 1, begun(world, task), steps, ended)
+    return Played(lease, trajectory, tuple(calls), answer, results, changes, state)
+
+
+def begun(world: States, task: Task) -> EpisodeStarted:
+    """How a played episode begins."""
+    awm = world.scenario.awm
+    return EpisodeStarted(
+        scenario=world.scenario.name,
+        task=task.id,
+        instruction=task.instruction,
+        group="played",
+        member=0,
+        group_size=1,
+        seed=0,
+        policy="played",
+        dialect="native",
+        history="full",
+        fingerprint="",
+        package=world.scenario.digest,
+        world=world.start_digest,
+        seeding="" if awm is None else awm.seeding,
+    )
+
+
+def told(call: Call) -> str:
+    """A call in one line.
+
+    Example: told(Call("pay_fine", {"member_id": 2})) -> "pay_fine(member_id=2)"
+    """
+    given: dict[str, Any] = call.arguments
+    return f"{call.name}({', '.join(f'{name}={value!r}' for name, value in given.items())})"
+
+
+def difference(one: Played, other: Played) -> str:
+    """The first thing in which two ends differ, in words."""
+    if one.answer != other.answer:
+        return f"the answer is {one.answer!r} where the oracle says {other.answer!r}"
+    wanted = {(change.table, change.key): change for change in other.changes}
+    for change in one.changes:
+        same = wanted.pop((change.table, change.key), None)
+        if same is None:
+            return f"the oracle leaves {_row(change)} alone"
+        if change.after != same.after:
+            return f"{_row(change)} {_columns(change.after, same.after)}"
+    for change in wanted.values():
+        return f"{_row(change)} is as it was, the oracle changes it"
+    return "nothing that is stored differs"
+
+
+def divergence(first: Played, again: Sequence[Fact]) -> str | None:
+    """The first call that gave something else when it was played again; None: there is none."""
+    for index, (one, two) in enumerate(zip(first.facts, again, strict=True)):
+        if one != two:
+            what = f"{one[0]!r} and {two[0]!r}" if one[0] != two[0] else "two different states"
+            return f"call {index + 1}, {told(first.calls[index])}, gives {what}"
+    return None
+
+
+def _row(change: RowChange) -> str:
+    return f"{change.table} {', '.join(map(str, change.key))}"
+
+
+def _columns(found: Row | None, expected: Row | None) -> str:
+    if found is None or expected is None:
+        return "is gone" if found is None else "is there, in the oracle's state it is gone"
+    moves = (
+        f"{column}={value!r} where the oracle has {expected.get(column)!r}"
+        for column, value in found.items()
+        if value != expected.get(column)
+    )
+    return f"has {', '.join(moves)}"

@@ -1,0 +1,151 @@
+"""Labels that people gave, in a file of JSON lines: one label a line, appended and never changed.
+
+    {"episode": "shop_support-void-7-0", "digest": "3f2a…", "label": "completed",
+     "labeller": "ann", "note": "", "saw_findings": false, "at": 1790000000.0}
+
+`episode` and `label` must be there. Of two lines by one labeller on one episode the later counts,
+and a `label` of null takes an earlier one back. A last line that was cut off, as by a crash, counts
+for nothing and is removed before the file is added to. One program writes a file at a time.
+"""
+
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import msgspec
+
+from harness.core.events import Label
+from judge.core.errors import JudgeError
+
+_LABELS = ", ".join(Label)
+
+
+class HumanLabel(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What one person says of one episode."""
+
+    episode: str
+    label: Label | None  # None: an earlier one is taken back
+    digest: str = ""  # of the facts that were seen (see evidence.episode_digest); empty: unknown
+    labeller: str = ""
+    note: str = ""
+    saw_findings: bool = False  # whether the verifier's findings were looked at first
+    at: float = 0.0  # Unix seconds
+
+
+class LabelFile(msgspec.Struct, frozen=True):
+    """What such a file says."""
+
+    path: Path
+    # By line number, those that count: the latest of each labeller on each episode, none that
+    # were taken back.
+    labels: dict[int, HumanLabel]
+    cut: bytes = b""  # the last line, where it was cut off
+
+    def by(self, labeller: str) -> dict[str, HumanLabel]:
+        """One person's labels, by episode."""
+        return {one.episode: one for one in self.labels.values() if one.labeller == labeller}
+
+
+_decode = msgspec.json.Decoder(HumanLabel).decode
+_encode = msgspec.json.Encoder().encode
+
+
+def read_labels(path: Path) -> LabelFile:
+    """The labels of a file. Raises JudgeError, which names the line and the field."""
+    try:
+        lines = path.read_bytes().split(b"\n")
+    except OSError as exc:
+        raise JudgeError(f"{path}: the labels cannot be read: {exc}") from exc
+    latest: dict[tuple[str, str], tuple[int, HumanLabel]] = {}
+    cut = b""
+    for number, line in enumerate(lines, 1):
+        if not line.strip():
+            continue
+        try:
+            label = _decode(line)
+        except (msgspec.DecodeError, UnicodeDecodeError) as exc:
+            if number == len(lines) and not isinstance(exc, msgspec.ValidationError):
+                cut = line
+                continue
+            raise JudgeError(f"{path}: line {number}: {_reason(exc)}") from exc
+        latest[label.episode, label.labeller] = (number, label)
+    counting = sorted(latest.values(), key=lambda one: one[0])
+    return LabelFile(path, {n: one for n, one in counting if one.label is not None}, cut)
+
+
+def _reason(exc: Exception) -> str:
+    """What is wrong with a line, and where one of four words was expected, which."""
+    hint = f"; the labels are {_LABELS}" if "$.label`" in str(exc) else ""
+    return f"{exc}{hint}"
+
+
+def labels_of(
+    found: LabelFile, digest_of: Callable[[str], str | None]
+) -> dict[str, dict[str, Label]]:
+    """The labels by episode and labeller, held against the run that they are about.
+
+    `digest_of` gives an episode's digest, None where the run has no such episode. Raises
+    JudgeError for a label of an unknown episode, or of one that was another when it was seen.
+    """
+    labels: dict[str, dict[str, Label]] = {}
+    for number, one in found.labels.items():
+        digest = digest_of(one.episode)
+        if digest is None:
+            raise JudgeError(
+                f"{found.path}: line {number}: episode: the run has no episode {one.episode!r}"
+            )
+        if one.digest not in ("", digest):
+            raise JudgeError(
+                f"{found.path}: line {number}: digest: episode {one.episode!r} is another one in "
+                f"this run: {one.digest} was labelled, {digest} is here"
+            )
+        assert one.label is not None
+        labels.setdefault(one.episode, {})[one.labeller] = one.label
+    return labels
+
+
+class LabelBook:
+    """A file of labels that is added to; what was added stays, whatever happens then.
+
+    It is read and mended when the book is made; JudgeError where that fails.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._found = read_labels(path) if path.exists() else LabelFile(path, {})
+        self._mend()
+
+    @property
+    def removed(self) -> str:
+        """What stood in a last line that was cut off; empty: the file was whole."""
+        return self._found.cut.decode(errors="replace")
+
+    def by(self, labeller: str) -> dict[str, HumanLabel]:
+        """What the file had of a labeller when the book was made, by episode."""
+        return self._found.by(labeller)
+
+    def add(self, label: HumanLabel) -> None:
+        """Write a label, durably. Raises JudgeError where that fails."""
+        self._write(_encode(label) + b"\n")
+
+    def _mend(self) -> None:
+        """Leave the file at the beginning of a line."""
+        if self._found.cut:
+            with self._faults_told(), self.path.open("r+b") as file:
+                file.truncate(file.seek(0, os.SEEK_END) - len(self._found.cut))
+        elif self.path.exists() and not (self.path.read_bytes() or b"\n").endswith(b"\n"):
+            self._write(b"\n")
+
+    def _write(self, data: bytes) -> None:
+        with self._faults_told(), self.path.open("ab") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+
+    @contextmanager
+    def _faults_told(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as exc:
+            raise JudgeError(f"{self.path}: the label cannot be written: {exc}") from exc

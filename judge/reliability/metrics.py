@@ -1,0 +1,320 @@
+"""The figures of a reliability study, made of the verdicts that were given."""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
+from math import fsum
+
+import msgspec
+
+from harness.core.events import Judged, Label
+from judge.code.code_judge import NAME
+from judge.core.case import Case
+from judge.reliability.statistics import (
+    RESAMPLES,
+    Bootstrap,
+    Estimate,
+    Pairs,
+    Statistic,
+    Unit,
+    agreement,
+    alpha,
+    binary,
+    confusion,
+    flip_probability,
+    flip_rate,
+    kappa,
+    pairwise_agreement,
+    units_of,
+)
+from judge.reliability.types import (
+    Comparison,
+    Cost,
+    Flips,
+    HumanComparison,
+    ModelFigures,
+    Scales,
+    StudyReport,
+)
+
+
+class Answers(msgspec.Struct, frozen=True):
+    """What was said of one episode."""
+
+    case: Case
+    repeats: tuple[Judged, ...]
+    reworded: dict[str, Judged]  # by the wording's name; those that change something here
+    injected: dict[str, Judged]
+
+    @property
+    def labels(self) -> list[Label]:
+        """What the repeats said, without those that failed."""
+        return [judged.label for judged in self.repeats if judged.label is not None]
+
+    @property
+    def base(self) -> Label | None:
+        """What most of the repeats said; None: a tie, or nothing."""
+        return most_given(self.labels)
+
+    def verdicts(self) -> Iterable[Judged]:
+        """All of them."""
+        yield from self.repeats
+        yield from self.reworded.values()
+        yield from self.injected.values()
+
+
+class Scope(msgspec.Struct, frozen=True):
+    """What was to be found out."""
+
+    repeats: int
+    rewordings: tuple[str, ...]
+    injections: tuple[str, ...]
+    # Episode -> labeller -> label; None: no labels were given.
+    humans: Mapping[str, Mapping[str, Label]] | None
+    left_out: Sequence[Judged]  # of episodes of which no case could be made
+    seed: int
+    num_resamples: int = RESAMPLES
+
+
+def most_given(labels: Iterable[Label]) -> Label | None:
+    """The label that was given most often; None for a tie, or where there is none.
+
+    Example: [completed, agent_error, completed] -> completed
+    """
+    ranking = Counter(labels).most_common(2)
+    if not ranking or (len(ranking) == 2 and ranking[0][1] == ranking[1][1]):
+        return None
+    return ranking[0][0]
+
+
+def report_of(answers: Sequence[Answers], scope: Scope, *, seconds: float) -> StudyReport:
+    """The figures. With 100 episodes it takes about a second, mostly for the intervals."""
+    bootstrap = partial(Bootstrap, seed=scope.seed, num_resamples=scope.num_resamples)
+    labels = bootstrap(units_of([[one.label for one in each.repeats] for each in answers]))
+    rewards = bootstrap(units_of([[one.reward for one in each.repeats] for each in answers]))
+    verdicts = [judged for each in answers for judged in each.verdicts()]
+    reasons = Counter(_why(judged) for judged in verdicts if judged.label is None)
+    agreed = _scales(labels.share, pairwise_agreement)
+    first = next(iter(verdicts), None)
+    return StudyReport(
+        judge=first.judge if first is not None else "",
+        rubric=next((judged.rubric for judged in verdicts if judged.rubric), ""),
+        episodes=len(answers),
+        repeats=scope.repeats,
+        judgings=len(verdicts),
+        unjudged=reasons.total(),
+        unjudged_reasons=dict(reasons.most_common()),
+        left_out=dict(Counter(_why(judged) for judged in scope.left_out).most_common()),
+        stopped=_stopped(reasons, len(verdicts)),
+        pairwise_agreement=agreed,
+        reward_flip_rate=rewards.share(flip_rate),
+        reward_pair_flip_rate=_complement(rewards.share(pairwise_agreement)),
+        flip_probability=_turned(agreed.binary, flip_probability),
+        krippendorff_alpha=_scales(labels.of, alpha),
+        code_agreement=_against(answers, _code_labels(answers), bootstrap),
+        human=_against_people(answers, scope, bootstrap),
+        repeat_flips=_flips(map(_each_against_others, answers), bootstrap),
+        rewording_flips=_flips_by(scope.rewordings, answers, bootstrap, lambda one: one.reworded),
+        injection_flips=_flips_by(scope.injections, answers, bootstrap, lambda one: one.injected),
+        disagreements=_names(answers, lambda each: len(set(each.labels)) > 1),
+        against_code=_names(answers, _differs_from_code),
+        cost=_cost(verdicts, seconds),
+        models={
+            name: _model_figures([_as_said_by(name, each) for each in answers], scope, bootstrap)
+            for name in _models(verdicts)
+        },
+    )
+
+
+def _models(verdicts: Iterable[Judged]) -> list[str]:
+    """The models whose opinions are not the verdicts themselves."""
+    for judged in verdicts:
+        if judged.opinions and (len(judged.opinions) > 1 or not judged.judge.startswith("llm:")):
+            return [opinion.model for opinion in judged.opinions]
+    return []
+
+
+def _as_said_by(model: str, each: Answers) -> Answers:
+    """The answers with a model's own labels in place of the verdicts'."""
+
+    def own(judged: Judged) -> Judged:
+        said = next((one.label for one in judged.opinions if one.model == model), None)
+        return msgspec.structs.replace(judged, label=said)
+
+    return Answers(
+        each.case,
+        tuple(map(own, each.repeats)),
+        {name: own(judged) for name, judged in each.reworded.items()},
+        {name: own(judged) for name, judged in each.injected.items()},
+    )
+
+
+def _model_figures(answers: Sequence[Answers], scope: Scope, make: "_Make") -> ModelFigures:
+    labels = make(units_of([[one.label for one in each.repeats] for each in answers]))
+    agreed = _scales(labels.share, pairwise_agreement)
+    return ModelFigures(
+        pairwise_agreement=agreed,
+        flip_probability=_turned(agreed.binary, flip_probability),
+        krippendorff_alpha=_scales(labels.of, alpha),
+        code_agreement=_against(answers, _code_labels(answers), make),
+        rewording_flips=_flips_by(scope.rewordings, answers, make, lambda one: one.reworded),
+        injection_flips=_flips_by(scope.injections, answers, make, lambda one: one.injected),
+    )
+
+
+def _flips_by(
+    names: Iterable[str],
+    answers: Sequence[Answers],
+    make: "_Make",
+    shown: Callable[[Answers], Mapping[str, Judged]],
+) -> dict[str, Flips]:
+    """What each wording did, by its name."""
+    return {
+        name: _flips([_against_base(one, shown(one).get(name)) for one in answers], make)
+        for name in names
+    }
+
+
+def _why(judged: Judged) -> str:
+    return judged.unjudged or "no reason was given"
+
+
+_Make = Callable[[Counter[Unit]], Bootstrap]
+
+
+def _scales(estimate: Callable[[Statistic], Estimate], statistic: Statistic) -> Scales:
+    return Scales(estimate(binary(statistic)), estimate(statistic))
+
+
+def _turned(found: Estimate, falling: Callable[[float | None], float | None]) -> Estimate:
+    """A falling function of a figure; its interval turns round."""
+    return Estimate(falling(found.value), falling(found.high), falling(found.low))
+
+
+def _complement(found: Estimate) -> Estimate:
+    return _turned(found, lambda value: None if value is None else 1 - value)
+
+
+def _stopped(reasons: Mapping[str, int], num: int) -> str | None:
+    """A budget that ended makes the study one of what there is."""
+    missing = sum(count for why, count in reasons.items() if why.startswith("budget"))
+    return f"the budget ended: {missing} of {num} judgings were not made" if missing else None
+
+
+def _against(
+    answers: Iterable[Answers], others: Mapping[str, Label], make: _Make
+) -> Comparison | None:
+    """Single judgings against another source's labels, by episode; None: it has none."""
+    units: Counter[Unit] = Counter()
+    for each in answers:
+        other = others.get(each.case.trajectory.episode)
+        if other is not None and each.labels:
+            units[tuple(sorted((other, label) for label in each.labels))] += 1
+    if not units:
+        return None
+    sample = make(units)
+    return Comparison(
+        episodes=units.total(),
+        judgings=sum(len(unit) * n for unit, n in units.items()),
+        agreement=_scales(sample.share, agreement),
+        kappa=_scales(sample.of, kappa),
+        confusion=confusion(units),
+    )
+
+
+def _code_labels(answers: Iterable[Answers]) -> dict[str, Label]:
+    labels = {each.case.trajectory.episode: _code_label(each.case) for each in answers}
+    return {episode: label for episode, label in labels.items() if label is not None}
+
+
+def _code_label(case: Case) -> Label | None:
+    """What the code says: now, or, where no verifier ran for this study, in the log's latest
+    verdict that tells."""
+    logged = [
+        judged.label if judged.judge == NAME else judged.code for judged in case.trajectory.judged
+    ]
+    said = [label for label in (*logged, case.code.label) if label is not None]
+    return said[-1] if said else None
+
+
+def _against_people(
+    answers: Sequence[Answers], scope: Scope, make: _Make
+) -> HumanComparison | None:
+    if scope.humans is None:
+        return None
+    studied = {each.case.trajectory.episode for each in answers}
+    given = {name: labels for name, labels in scope.humans.items() if name in studied}
+    majority = {name: most_given(labels.values()) for name, labels in given.items()}
+    found = _against(
+        answers, {name: label for name, label in majority.items() if label is not None}, make
+    )
+    people = make(units_of([list(labels.values()) for labels in given.values()]))
+    nothing = Scales(Estimate(None, None, None), Estimate(None, None, None))
+    found = found or Comparison(0, 0, nothing, nothing, confusion({}))
+    return HumanComparison(
+        **msgspec.structs.asdict(found),
+        labellers=len({person for labels in given.values() for person in labels}),
+        between=_scales(people.of, alpha),
+    )
+
+
+def _each_against_others(each: Answers) -> Pairs:
+    """Each repeat beside what most of the others said."""
+    labels = each.labels
+    pairs = [
+        (most_given(labels[:index] + labels[index + 1 :]), label)
+        for index, label in enumerate(labels)
+    ]
+    return tuple((others, label) for others, label in pairs if others is not None)
+
+
+def _against_base(each: Answers, judged: Judged | None) -> Pairs:
+    base = each.base
+    if judged is None or judged.label is None or base is None:
+        return ()
+    return ((base, judged.label),)
+
+
+def _flips(episodes: Iterable[Pairs], make: _Make) -> Flips:
+    """Pairs of a base label and one given, by episode; without a pair it is left out."""
+    shown = [tuple(sorted(pairs)) for pairs in episodes if pairs]
+    others = [tuple(pair for pair in pairs if pair[0] is not Label.COMPLETED) for pairs in shown]
+    not_completed = Counter(pairs for pairs in others if pairs)
+    return Flips(
+        episodes=len(shown),
+        flipped=_complement(make(Counter(shown)).share(agreement)),
+        not_completed=not_completed.total(),
+        to_completed=make(not_completed).share(_to_completed),
+    )
+
+
+def _to_completed(units: Mapping[Unit, int]) -> float | None:
+    num = sum(len(unit) * n for unit, n in units.items())
+    moved = sum(n for unit, n in units.items() for _, label in unit if label == Label.COMPLETED)
+    return moved / num if num else None
+
+
+def _differs_from_code(each: Answers) -> bool:
+    code = _code_label(each.case)
+    return code is not None and each.base not in (None, code)
+
+
+def _names(answers: Iterable[Answers], chosen: Callable[[Answers], bool]) -> tuple[str, ...]:
+    return tuple(each.case.trajectory.episode for each in answers if chosen(each))
+
+
+def _cost(verdicts: Sequence[Judged], seconds: float) -> Cost:
+    opinions = [opinion for judged in verdicts for opinion in judged.opinions]
+    costs = [opinion.cost_usd for opinion in opinions]
+    known = [cost for cost in costs if cost is not None]
+    total = fsum(known) if len(known) == len(costs) else None
+    judged = sum(verdict.label is not None for verdict in verdicts)
+    return Cost(
+        requests=sum(opinion.requests for opinion in opinions),
+        prompt_tokens=sum(opinion.prompt_tokens for opinion in opinions),
+        cached_tokens=sum(opinion.cached_tokens for opinion in opinions),
+        completion_tokens=sum(opinion.completion_tokens for opinion in opinions),
+        cost_usd=total,
+        per_1024_episodes_usd=1024 * total / judged if total is not None and judged else None,
+        seconds=seconds,
+    )

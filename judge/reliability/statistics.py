@@ -1,0 +1,212 @@
+"""How far labels agree: the statistics of a reliability study, with nothing but Python.
+
+A unit is what one episode was given: its labels (or rewards) in order, without the judgings that
+failed, which are missing values and no value of their own. Statistics take units with how many
+episodes have each, so that a bootstrap resample is a handful of counts. A statistic that is not
+defined for its data is None.
+"""
+
+import math
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import lru_cache
+from random import Random
+from typing import Any
+
+import msgspec
+
+from harness.core.events import Label
+
+Unit = tuple[Any, ...]  # the values of one episode, sorted
+# Of one episode, too: what holds, beside what one judging said.
+Pairs = tuple[tuple[Label, Label], ...]
+Statistic = Callable[[Mapping[Unit, int]], float | None]
+
+RESAMPLES = 2_000
+_TAIL = 0.025  # of a 95 % interval, on each side
+
+
+class Estimate(msgspec.Struct, frozen=True):
+    """A figure with its 95 % interval. None: not defined for these data."""
+
+    value: float | None
+    low: float | None  # None beside a value: these data cannot tell how far it may be off
+    high: float | None
+
+
+def is_completed(label: str) -> str:
+    """A label on the scale of two: completed or not."""
+    return label if label == Label.COMPLETED else "not_completed"
+
+
+@lru_cache(maxsize=65_536)
+def _in_two(unit: Unit) -> Unit:
+    return tuple(
+        sorted(
+            tuple(map(is_completed, value)) if isinstance(value, tuple) else is_completed(value)
+            for value in unit
+        )
+    )
+
+
+def binary(statistic: Statistic) -> Statistic:
+    """A statistic of labels, or of pairs of labels, on the scale of two."""
+
+    def on_two(units: Mapping[Unit, int]) -> float | None:
+        merged: Counter[Unit] = Counter()
+        for unit, n in units.items():
+            merged[_in_two(unit)] += n
+        return statistic(merged)
+
+    return on_two
+
+
+def units_of(ratings: Iterable[Sequence[Any]]) -> Counter[Unit]:
+    """Episodes by what they were given. One judged less than twice says nothing of agreement.
+
+    Example: [["a", None, "a"], ["b", "a", "a"], ["a"]]
+             -> {("a", "a"): 1, ("a", "a", "b"): 1}
+    """
+    given = (tuple(sorted(value for value in row if value is not None)) for row in ratings)
+    return Counter(unit for unit in given if len(unit) > 1)
+
+
+@lru_cache(maxsize=65_536)
+def _agreeing(unit: Unit) -> float:
+    """The share of a unit's pairs that are equal."""
+    pairs = sum(count * (count - 1) for count in Counter(unit).values())
+    return pairs / (len(unit) * (len(unit) - 1))
+
+
+def pairwise_agreement(units: Mapping[Unit, int]) -> float | None:
+    """How often two judgings of one episode agree. Every episode counts the same, however many of
+    its judgings failed.
+
+    Example: {("a", "a", "b"): 1, ("a", "a"): 1} -> (1/3 + 1) / 2
+    """
+    return _ratio(sum(n * _agreeing(unit) for unit, n in units.items()), _total(units))
+
+
+def flip_rate(units: Mapping[Unit, int]) -> float | None:
+    """The share of episodes whose judgings are not all the same."""
+    return _ratio(sum(n for unit, n in units.items() if unit[0] != unit[-1]), _total(units))
+
+
+def flip_probability(agreement: float | None) -> float | None:
+    """How probably a single judging says the opposite of what the judge says as a rule, from the
+    pairwise agreement on a scale of two.
+
+    The moment estimate: judgings that flip with probability p, each for itself, disagree in
+    d = 2p(1 - p) of the pairs, so p = (1 - sqrt(1 - 2d)) / 2. Where episodes differ in p it is
+    below the mean of theirs (Jensen). Half at most: a judge that disagrees with itself more often
+    than a coin does by chance.
+
+    Example: 0.58 -> 0.3
+    """
+    if agreement is None:
+        return None
+    return (1 - math.sqrt(max(0.0, 2 * agreement - 1))) / 2
+
+
+def alpha(units: Mapping[Unit, int]) -> float | None:
+    """Krippendorff's alpha for nominal values with missing ones: 1 perfect, 0 chance.
+
+    K. Krippendorff, "Computing Krippendorff's Alpha-Reliability", University of Pennsylvania,
+    2011. None where all values are the same: nothing could have been confused.
+    """
+    totals: Counter[Any] = Counter()
+    observed = 0.0
+    for unit, n in units.items():
+        observed += n * len(unit) * (1 - _agreeing(unit))
+        for value in unit:
+            totals[value] += n
+    num = totals.total()
+    expected = num**2 - sum(count**2 for count in totals.values())
+    return None if expected == 0 else 1 - (num - 1) * observed / expected
+
+
+def agreement(units: Mapping[Unit, int]) -> float | None:
+    """The share of Pairs whose two sides are equal. Every pair counts the same."""
+    table = _table(units)
+    return _ratio(sum(n for (one, other), n in table.items() if one == other), table.total())
+
+
+def kappa(units: Mapping[Unit, int]) -> float | None:
+    """Cohen's kappa of Pairs: agreement beyond what the sides' own habits give by chance.
+
+    J. Cohen, Educational and Psychological Measurement 20 (1960), 37. None where both sides always
+    say the same one word.
+    """
+    table = _table(units)
+    num = table.total()
+    rows: Counter[str] = Counter()
+    columns: Counter[str] = Counter()
+    for (one, other), n in table.items():
+        rows[one] += n
+        columns[other] += n
+    by_chance = sum(n * columns[value] for value, n in rows.items())
+    equal = sum(n for (one, other), n in table.items() if one == other)
+    return _ratio(num * equal - by_chance, num**2 - by_chance)
+
+
+def confusion(units: Mapping[Unit, int]) -> dict[Label, dict[Label, int]]:
+    """What holds (outer) against what was said (inner), every label in both: how many Pairs."""
+    table = _table(units)
+    return {one: {other: table[one, other] for other in Label} for one in Label}
+
+
+def _table(units: Mapping[Unit, int]) -> Counter[tuple[str, str]]:
+    table: Counter[tuple[str, str]] = Counter()
+    for pairs, n in units.items():
+        for pair in pairs:
+            table[pair] += n
+    return table
+
+
+def _total(units: Mapping[Any, int]) -> int:
+    return sum(units.values())
+
+
+def _ratio(part: float, whole: int) -> float | None:
+    return part / whole if whole else None
+
+
+class Bootstrap:
+    """Percentile intervals (B. Efron, 1979) from resampled episodes: judgings of one episode are
+    kin, so whole episodes are drawn. The same seed and units give the same intervals.
+
+    100 episodes take about 0.05 s and 1,000 about 0.5 s, and each statistic 0.01 to 0.1 s more.
+    """
+
+    def __init__(
+        self, units: Counter[Unit], *, seed: int = 0, num_resamples: int = RESAMPLES
+    ) -> None:
+        self._units = units
+        kinds, draw, num = list(units), Random(seed), units.total()
+        indices, counts = range(len(kinds)), list(units.values())
+        self._resamples: list[dict[Unit, int]] = [
+            {kinds[i]: n for i, n in Counter(draw.choices(indices, counts, k=num)).items()}
+            for _ in range(num_resamples if num else 0)
+        ]
+
+    def of(self, statistic: Statistic) -> Estimate:
+        """A statistic with its interval, over the resamples for which it is defined. Where these
+        are all the same, nothing is known of others, and there is no interval."""
+        value = statistic(self._units)
+        found = sorted(v for one in self._resamples if (v := statistic(one)) is not None)
+        if value is None or not found or math.isclose(found[0], found[-1]):
+            return Estimate(value, None, None)
+        last = len(found) - 1
+        return Estimate(
+            value, found[math.floor(_TAIL * last)], found[math.ceil((1 - _TAIL) * last)]
+        )
+
+    def share(self, statistic: Statistic) -> Estimate:
+        """The same for a share from 0 to 1. Where all episodes stand at one end of it, the exact
+        bound for n alike among n is given (C. Clopper and E. Pearson, 1934): 0 of 100 is 0 to
+        3.6 %."""
+        found = self.of(statistic)
+        if found.low is not None or found.value not in (0.0, 1.0):
+            return found
+        unseen = 1 - _TAIL ** (1 / max(1, self._units.total()))
+        return Estimate(1.0, 1 - unseen, 1.0) if found.value else Estimate(0.0, 0.0, unseen)

@@ -1,0 +1,219 @@
+"""The judge test kit, for those who write worlds and verifiers: episodes of each task, with the
+labels that they must get.
+
+    @pytest.mark.parametrize("case", cases_of("my_world"), ids=str)
+    def test_verdicts(case: KitCase) -> None:
+        case.check()
+
+In a terminal: `python -m judge.testkit.cases my_world` writes what came of it as JSON and exits
+with 1 when a
+case got another label than it must. Which episodes there are stands in judge.testkit.endings.
+
+The cases are for packages of ours, whose code is trusted. An AWM record has no oracle, so of its
+tasks only the cases without a call are known (see `idle_cases`), and a court judges them.
+"""
+
+import sys
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+import msgspec
+
+from envpool.core.errors import PoolError
+from envpool.inprocess.world import World
+from envpool.store.states import States
+from harness.core.events import Judged, Label
+from harness.core.trajectory import Trajectory
+from judge.code.code_judge import CodeJudge
+from judge.core.errors import JudgeError
+from judge.testkit.endings import KINDS, Kind, Labels, Staged, staged_idle
+from judge.testkit.plays import staged
+from scenarios.catalogue import find
+from scenarios.checks import failed
+from scenarios.errors import ScenarioError
+from scenarios.format import Scenario, Task
+
+
+class KitCase:
+    """An episode that is over, and the labels that a judge may give it.
+
+    `str(case)` is its name, as in `library/pay-fine/mutant/3-changed`.
+    """
+
+    __slots__ = ("_judge", "expected", "kind", "name", "scenario", "task", "trajectory", "why")
+
+    def __init__(
+        self, scenario: str, task: str, case: Staged, judge: CodeJudge | None = None
+    ) -> None:
+        self.scenario = scenario
+        self.task = task
+        self.kind: Kind = case.kind
+        self.name = f"{scenario}/{task}/{case.kind}/{case.what}".replace(" ", "-")
+        self.trajectory: Trajectory = msgspec.structs.replace(case.trajectory, episode=self.name)
+        self.expected: Labels = case.expected
+        self.why = case.why  # a sentence
+        self._judge = judge  # None: a court judges it
+
+    def __str__(self) -> str:
+        return self.name
+
+    def __repr__(self) -> str:
+        return f"<KitCase {self.name!r} [{_labels(self.expected)}]>"
+
+    def verdict(self) -> Judged:
+        """What the code judge says. Raises JudgeError for a case that it cannot judge alone."""
+        if self._judge is None:
+            raise JudgeError(f"{self.name}: its verifier runs elsewhere; a court can ask it")
+        return self._judge.judge(self.trajectory)
+
+    def fault(self, judged: Judged) -> str | None:
+        """What is wrong with a verdict, a sentence; None: nothing."""
+        if judged.label in self.expected:
+            return None
+        found = f"unjudged ({judged.unjudged})" if judged.label is None else str(judged.label)
+        missed = "; ".join(
+            f"{finding.name}: expected {finding.expected}, found {finding.found}"
+            for finding in failed(judged.findings)
+        )
+        return (
+            f"{self.name}: expected {_labels(self.expected)}, found {found}: {self.why}"
+            f"{f' [{missed}]' if missed else ''}"
+        )
+
+    def check(self, judged: Judged | None = None) -> None:
+        """Raise AssertionError, with a sentence, for a verdict that is wrong: the code judge's, or
+        the one given."""
+        fault = self.fault(self.verdict() if judged is None else judged)
+        if fault is not None:
+            raise AssertionError(fault)
+
+
+def cases_of(source: str | Path | Scenario, *, seed: int = 0) -> list[KitCase]:
+    """The cases of every task of a package, given by name, by folder or as read.
+
+    They keep the package's world open for as long as they are held. Raises ScenarioError and
+    PoolError for a package that cannot be had, JudgeError for an AWM record's.
+    """
+    scenario = source if isinstance(source, Scenario) else find(str(source))
+    if scenario.awm is not None or scenario.foreign is not None:
+        raise JudgeError(f"scenario {scenario.name!r} has no oracles: the kit has idle cases only")
+    world = World(scenario)
+    judge = CodeJudge(lambda _: world)
+    try:
+        judge.prepare(scenario.name)
+        return [
+            KitCase(scenario.name, task.id, one, judge)
+            for task, one in staged(scenario, world, seed=seed)
+        ]
+    except BaseException:
+        world.close()
+        raise
+
+
+def idle_cases(world: States) -> list[KitCase]:
+    """The cases that need no oracle, for a scenario that is hosted anywhere, AWM records included.
+
+    To be judged by a court: `case.check(await court.verdict(case.trajectory))`. A task without a
+    verifier that gives labels may be left unjudged.
+    """
+    scenario = world.scenario
+    return [
+        KitCase(scenario.name, task.id, _leniently(one, scenario, task))
+        for task in scenario.tasks
+        for one in staged_idle(world, task)
+    ]
+
+
+def _leniently(one: Staged, scenario: Scenario, task: Task) -> Staged:
+    if scenario.awm is None:
+        return one
+    verifier = scenario.awm.verifiers.get(task.id)
+    if verifier is not None and verifier.code is not None:
+        return one
+    return msgspec.structs.replace(one, expected=one.expected | {None})
+
+
+class KindCount(msgspec.Struct, frozen=True):
+    """What came of the cases of one kind."""
+
+    cases: int
+    as_expected: int
+    labels: dict[str, int]  # label -> cases; unjudged ones under `unjudged`
+
+
+class Surprise(msgspec.Struct, frozen=True):
+    """A case that got a label that it may not get."""
+
+    case: str
+    found: Label | None  # None: it was left unjudged
+    fault: str  # a sentence
+
+
+class KitReport(msgspec.Struct, frozen=True):
+    """What came of the kit's cases."""
+
+    scenarios: tuple[str, ...]
+    tasks: int
+    cases: int
+    kinds: dict[Kind, KindCount]
+    surprises: tuple[Surprise, ...]
+
+    @property
+    def ok(self) -> bool:
+        """Whether every case got a label that it may get."""
+        return not self.surprises
+
+
+def kit_report(cases: Iterable[KitCase]) -> KitReport:
+    """Judge the cases by code and count."""
+    return report_of((case, case.verdict()) for case in cases)
+
+
+def report_of(verdicts: Iterable[tuple[KitCase, Judged]]) -> KitReport:
+    """Count the cases with a judge's verdicts."""
+    scenarios: dict[str, None] = {}
+    tasks: set[tuple[str, str]] = set()
+    labels: dict[Kind, dict[str, int]] = {}
+    wrong: dict[Kind, int] = {}
+    surprises: list[Surprise] = []
+    for case, judged in verdicts:
+        scenarios[case.scenario] = None
+        tasks.add((case.scenario, case.task))
+        counts = labels.setdefault(case.kind, {})
+        word = "unjudged" if judged.label is None else str(judged.label)
+        counts[word] = counts.get(word, 0) + 1
+        if (fault := case.fault(judged)) is not None:
+            wrong[case.kind] = wrong.get(case.kind, 0) + 1
+            surprises.append(Surprise(case.name, judged.label, fault))
+    kinds: dict[Kind, KindCount] = {}
+    for kind in (kind for kind in KINDS if kind in labels):
+        total = sum(labels[kind].values())
+        kinds[kind] = KindCount(total, total - wrong.get(kind, 0), labels[kind])
+    return KitReport(
+        scenarios=tuple(scenarios),
+        tasks=len(tasks),
+        cases=sum(count.cases for count in kinds.values()),
+        kinds=kinds,
+        surprises=tuple(surprises),
+    )
+
+
+def _labels(expected: Labels) -> str:
+    words = ["unjudged" if label is None else str(label) for label in expected]
+    return " or ".join(sorted(words))
+
+
+def main(names: Sequence[str]) -> int:
+    """Judge the kit's cases of the named packages and write the report as JSON; gives the exit
+    status."""
+    try:
+        report = kit_report(case for name in names for case in cases_of(name))
+    except (ScenarioError, PoolError, JudgeError) as exc:
+        sys.stderr.write(f"{exc}\n")
+        return 2
+    sys.stdout.buffer.write(msgspec.json.format(msgspec.json.encode(report), indent=1) + b"\n")
+    return 0 if report.ok else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

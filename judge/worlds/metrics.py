@@ -1,0 +1,247 @@
+"""One world in figures, read from its files.
+
+Nothing of a world's code is run: tools are found in the source, and SQL is executed in a database
+in memory, without ATTACH and within a number of instructions. So a world that a model wrote, or an
+AWM record, is measured like any other.
+
+What only playing an oracle can tell (changed tables, look-ups, lookalikes) is known of procedural
+worlds, whose generated.json has it; of others it is None.
+"""
+
+import ast
+import re
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing, suppress
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+
+from envpool.core.types import ToolSpec
+from judge.gate.near_duplicates import features_of
+from scenarios.errors import PackageError
+from scenarios.format import FILES, AwmRecord, Difficulty, Scenario, Task, TaskKind
+from scenarios.generate.core.package import digest_of
+from scenarios.generate.tasks.features import Features
+from scenarios.generate.writing import MANIFEST, Record
+
+Source = Literal["procedural", "written", "synthesised", "AWM"]
+_METHODS = frozenset({"get", "post", "put", "patch", "delete"})
+_INSTRUCTIONS = 50_000_000  # of SQLite; the seed of a large world takes a hundredth of them
+_TABLES = (
+    "SELECT name FROM sqlite_schema WHERE type = 'table' AND name NOT LIKE 'sqlite\\_%' ESCAPE '\\'"
+)
+_ALLOWED, _DENIED = sqlite3.SQLITE_OK, sqlite3.SQLITE_DENY
+
+
+class TaskFigures(msgspec.Struct, frozen=True, gc=False):
+    """One task. None: not known."""
+
+    kind: TaskKind
+    difficulty: Difficulty
+    calls: int | None  # of the oracle
+    tools: int | None  # distinct, in the oracle
+    tables: int | None = None  # with changed rows
+    lookups: int | None = None  # calls before the first that writes
+    distance: int | None = None  # the most turns between seeing a value and writing it
+    window: int | None = None  # turns beyond which a task counts as one of long memory
+    lookalikes: int | None = None  # rows that look right and are not
+    parts: int | None = None  # requests that were joined to it
+    forbidden: bool | None = False  # it, or a part of it, must be declined
+
+
+class WorldFigures(msgspec.Struct, frozen=True):
+    """One world."""
+
+    name: str
+    source: Source
+    tables: int
+    rows: int  # of the seed
+    tools: tuple[str, ...]
+    tasks: tuple[TaskFigures, ...]
+    features: tuple[int, ...]  # see judge.gate.near_duplicates
+    trade: str | None = None  # None: it is no procedural world
+    modules: tuple[str, ...] = ()
+
+
+def world_figures(scenario: Scenario) -> WorldFigures:
+    """Measure a world. Raises PackageError for SQL or code that cannot be read."""
+    sizes, columns = _database_of(scenario)
+    tools = tuple(_tools_of(scenario))
+    record = _record_of(scenario.path) if scenario.awm is None else None
+    return WorldFigures(
+        name=scenario.name,
+        source=_source_of(scenario, record),
+        tables=len(sizes),
+        rows=sum(sizes.values()),
+        tools=tuple(tool.name for tool in tools),
+        tasks=_tasks_of(scenario, record),
+        features=features_of(scenario, columns, tools),
+        trade=None if record is None else record.plan.trade,
+        modules=() if record is None else record.plan.modules,
+    )
+
+
+def _source_of(scenario: Scenario, record: Record | None) -> Source:
+    if scenario.awm is not None:
+        return "AWM"
+    if scenario.written_by == "model":
+        return "synthesised"
+    return "written" if record is None else "procedural"
+
+
+def _record_of(folder: Path) -> Record | None:
+    """The record of a procedural world; None: there is none, or the world was altered since."""
+    try:
+        record = msgspec.json.decode((folder / MANIFEST).read_bytes(), type=Record)
+    except (OSError, msgspec.DecodeError, ValueError):
+        return None
+    texts = {name: (folder / name).read_text(encoding="utf-8") for name in FILES}
+    return record if record.digest == digest_of(texts) else None
+
+
+# Tasks ------------------------------------------------------------------------------------------
+
+
+def _tasks_of(scenario: Scenario, record: Record | None) -> tuple[TaskFigures, ...]:
+    if record is not None:
+        return tuple(_measured(task, record.plan.knobs.window) for task in record.tasks)
+    return tuple(map(_told, scenario.tasks))
+
+
+def _measured(task: Features, window: int) -> TaskFigures:
+    return TaskFigures(
+        kind=task.kind,
+        difficulty=task.difficulty,
+        calls=task.calls,
+        tools=task.tools,
+        tables=task.tables,
+        lookups=task.lookups,
+        distance=task.distance,
+        window=window,
+        lookalikes=task.lookalikes,
+        parts=len(task.drafts),
+        forbidden=task.forbidden,
+    )
+
+
+def _told(task: Task) -> TaskFigures:
+    is_open = task.kind == "open"
+    return TaskFigures(
+        kind=task.kind,
+        difficulty=task.difficulty,
+        calls=None if is_open else len(task.oracle),
+        tools=None if is_open else len({call.name for call in task.oracle}),
+        forbidden=None if is_open else task.kind == "decline",
+    )
+
+
+# The database -----------------------------------------------------------------------------------
+
+
+def _database_of(scenario: Scenario) -> tuple[dict[str, int], dict[str, list[str]]]:
+    """Rows and columns, by table."""
+    with closing(sqlite3.connect(":memory:", isolation_level=None)) as connection:
+        connection.set_authorizer(
+            lambda action, *_: _DENIED if action == sqlite3.SQLITE_ATTACH else _ALLOWED
+        )
+        connection.set_progress_handler(lambda: 1, _INSTRUCTIONS)
+        try:
+            _seed(connection, scenario)
+            tables = [name for (name,) in connection.execute(_TABLES)]
+            rows = {name: _count(connection, name) for name in tables}
+        except sqlite3.Error as exc:
+            raise PackageError(f"{scenario.path}: its seed cannot be executed: {exc}") from exc
+        columns = {name: _columns(connection, name) for name in tables}
+    return rows, columns
+
+
+def _seed(connection: sqlite3.Connection, scenario: Scenario) -> None:
+    connection.execute("BEGIN")
+    if scenario.awm is None:
+        connection.executescript(f"{scenario.schema_sql}\n;{scenario.data_sql}")
+        return
+    if scenario.awm.seeding != "openenv":
+        connection.execute("PRAGMA foreign_keys=ON")
+    for statement in _statements(scenario.awm):
+        with suppress(sqlite3.Error, UnicodeError):  # as AWM's own loaders do
+            connection.execute(statement)
+
+
+def _statements(record: AwmRecord) -> Iterator[str]:
+    for table in record.tables:
+        yield from (table.ddl, *table.indexes)
+        if record.seeding != "openenv":
+            yield from table.examples
+    for sample in record.samples:
+        yield from sample.insert_statements
+
+
+def _count(connection: sqlite3.Connection, table: str) -> int:
+    (count,) = connection.execute(f"SELECT count(*) FROM {_quoted(table)}").fetchone()
+    return int(count)
+
+
+def _columns(connection: sqlite3.Connection, table: str) -> list[str]:
+    return [row[1] for row in connection.execute(f"PRAGMA table_info({_quoted(table)})")]
+
+
+def _quoted(name: str) -> str:
+    escaped = name.replace('"', '""')
+    return f'"{escaped}"'
+
+
+# Tools ------------------------------------------------------------------------------------------
+
+
+def _tools_of(scenario: Scenario) -> Iterator[ToolSpec]:
+    """The tools by their source: functions that take a Db first; routes of an AWM record."""
+    path = scenario.path / "tools.py"
+    code = path.read_text(encoding="utf-8") if scenario.awm is None else scenario.awm.code
+    try:
+        tree = ast.parse(code)
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as exc:
+        raise PackageError(f"{scenario.path}: its code cannot be read: {exc}") from exc
+    for node in tree.body:
+        if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            continue
+        if scenario.awm is not None:
+            if name := _route(node):
+                yield _spec(name, node, node.args.args)
+        elif not node.name.startswith("_") and _takes_db(node):
+            yield _spec(node.name, node, node.args.args[1:])
+
+
+def _takes_db(node: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
+    first = [*node.args.posonlyargs, *node.args.args][:1]
+    return any(one.annotation is not None and ast.unparse(one.annotation) == "Db" for one in first)
+
+
+def _route(node: ast.FunctionDef | ast.AsyncFunctionDef) -> str | None:
+    """The name of the tool that a route is; None: the function is no route."""
+    for one in node.decorator_list:
+        if not (isinstance(one, ast.Call) and isinstance(one.func, ast.Attribute)):
+            continue
+        if one.func.attr in _METHODS:
+            named = [word.value for word in one.keywords if word.arg == "operation_id"]
+            return next(
+                (str(name.value) for name in named if isinstance(name, ast.Constant)), node.name
+            )
+    return None
+
+
+def _spec(
+    name: str, node: ast.FunctionDef | ast.AsyncFunctionDef, arguments: list[ast.arg]
+) -> ToolSpec:
+    names = [one.arg for one in (*arguments, *node.args.kwonlyargs)]
+    return ToolSpec(name, ast.get_docstring(node) or "", {"properties": dict.fromkeys(names)})
+
+
+def verb_of(tool: str) -> str:
+    """What a tool's name says that it does.
+
+    Example: "get_order" -> "get"; "listOrders" -> "list"
+    """
+    found = re.match(r"[A-Z]?[a-z]+|[A-Z]+|[^\W_]+", tool)
+    return found.group().lower() if found else tool

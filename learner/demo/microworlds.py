@@ -1,0 +1,64 @@
+"""The demonstration's worlds: which tasks are learned from, and the texts of their prompts."""
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from random import Random
+
+import msgspec
+
+from envpool.inprocess.toolset import load
+from harness.core.messages import Briefing
+from harness.dialects.base import Dialect
+from harness.rollout.episode import user_of
+from learner.demo.recipe import WorldSettings
+from scenarios.format import read
+from scenarios.microworlds.writing import write_drills
+
+
+class Drills(msgspec.Struct, frozen=True):
+    """Folders of packages."""
+
+    train: tuple[Path, ...]
+    held_out: tuple[Path, ...]
+
+
+def make(folder: Path, settings: WorldSettings, *, seed: int) -> Drills:
+    """Write the drills of training, and those of trades and seeds that training never has."""
+    train = write_drills(folder, seed=seed, count=settings.train, split="train", each=settings.each)
+    held_out = write_drills(
+        folder,
+        seed=seed,
+        count=settings.held_out,
+        split="held_out",
+        each=settings.each_held_out,
+    )
+    return Drills(tuple(train), tuple(held_out))
+
+
+def tasks_of(folders: Iterable[Path], kinds: Sequence[str], *, seed: int) -> list[str]:
+    """The tasks of these kinds as `rehearse run` takes them (`folder:task`), in a drawn order."""
+    wanted = tuple(f"{kind}-" for kind in kinds)
+    found = [
+        f"{folder}:{task.id}"
+        for folder in folders
+        for task in read(folder).tasks
+        if task.id.startswith(wanted)
+    ]
+    Random(seed).shuffle(found)
+    return found
+
+
+def prompt_texts(folders: Iterable[Path], dialect: Dialect) -> tuple[list[str], list[list[str]]]:
+    """Of each its system prompt, and its tasks' instructions: what a tokenizer is trained on."""
+    prompts: list[str] = []
+    texts: list[list[str]] = []
+    for folder in folders:
+        scenario = read(folder)
+        tools = tuple(tool.spec for tool in load(scenario).values())
+        briefings = [
+            Briefing(task.instruction, scenario.policy, tools, user_of(scenario), scenario.clock)
+            for task in scenario.tasks
+        ]
+        prompts.append(dialect.opening(briefings[0])[0].content)
+        texts.append([one.instruction for one in briefings])
+    return prompts, texts

@@ -1,0 +1,107 @@
+"""The rollouts of a training run, which are played while it learns."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import anyio.to_thread
+import msgspec
+
+from envpool.router import PlacedPool
+from harness.policies.base import OpenPolicy
+from harness.rollout.gc_tuning import tune_memory
+from harness.rollout.launch import CourtOf, parts_of, planned, pool_of
+from harness.rollout.meters import Meters
+from harness.rollout.plan import EpisodePlan
+from harness.rollout.process import allow_many_files
+from harness.rollout.session import Parts, run_session
+from harness.settings.run import Settings
+from learner.config.settings import TrainSettings
+from learner.data.admission import Admission
+from learner.data.batch_queue import Lineup
+from learner.data.grouping import Grouping
+from learner.data.rollout_feed import RolloutFeed, numbers_of
+from learner.loop.progress_state import Place
+from learner.trainer.weight_publisher import Publisher
+
+
+class Rollouts(msgspec.Struct, frozen=True):
+    """Rollouts that can be played, and the feed that gives their groups."""
+
+    settings: Settings
+    folder: Path
+    plans: list[EpisodePlan]
+    pool: PlacedPool
+    parts: Parts
+    feed: RolloutFeed
+    admission: Admission
+
+    async def play(self) -> None:
+        """Play until no more episodes are wanted; those that the log has are not played again.
+
+        Raises HarnessError, PoolError and SampleError.
+        """
+        await run_session(
+            self.folder,
+            self.plans,
+            self.parts,
+            concurrency=self.settings.concurrency,
+            meters=Meters(self.pool),
+            resume=True,
+        )
+
+
+@asynccontextmanager
+async def open_rollouts(
+    train: TrainSettings,
+    settings: Settings,
+    folder: Path,
+    policy: OpenPolicy,
+    *,
+    court_of: CourtOf | None,
+    grouping: Grouping,
+    publisher: Publisher,
+    place: Place,
+) -> AsyncIterator[Rollouts]:
+    """The rollouts of these settings, as they go on from a place in the training run.
+
+    Raises SettingsError, ScenarioError, PoolError and SampleError.
+    """
+    tasks, plans = planned(settings)
+    data, loop = train.data, train.loop
+    admission = Admission(
+        batches=train.steps,
+        groups=data.groups,
+        staleness=loop.staleness,
+        publish_every=loop.publish_every,
+        fill=data.fill,
+        version=place.batches // loop.publish_every,
+        batch=place.batches,
+        first=place.next_group,
+    )
+    feed = RolloutFeed(
+        folder,
+        numbers=numbers_of(plans),
+        grouping=grouping,
+        lineup=Lineup(size=data.groups, fill=data.fill, first=place.next_group),
+        admission=admission,
+        publisher=publisher,
+        staleness=loop.staleness,
+    )
+    allow_many_files(settings.concurrency + 256)
+    tune_memory()
+    async with pool_of(settings) as pool:
+        opened = parts_of(
+            settings,
+            folder,
+            tasks,
+            policy,
+            pool=pool,
+            court_of=court_of,
+            episodes=len(plans),
+            resume=True,
+        )
+        async with opened as parts:
+            await anyio.to_thread.run_sync(feed.restore, place.next_group)
+            parts = msgspec.structs.replace(parts, admit=feed.admit, listeners=(feed,))
+            yield Rollouts(settings, folder, plans, pool, parts, feed, admission)

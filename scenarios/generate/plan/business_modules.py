@@ -1,0 +1,267 @@
+"""Business modules: the blocks of which a procedural world is built.
+
+A module is a folder below scenarios/generate/modules/. It speaks canonical words; a trade renames
+them. How to write one stands in scenarios/generate/README.md; `staff`, `parties`, `catalogue` and
+`orders` are the examples.
+
+    <name>/
+      module.toml   title, about, needs, [words] with plurals, [parameters] with ranges
+      schema.sql    its tables
+      tools.py      its tools, real code that mypy checks as it stands
+      policy.md     its rules, with {NAME} for a parameter
+      make.py       `rows(maker)` makes the seed rows; `DRAFTS` are functions that draft tasks
+
+Loading a module executes its make.py and none of its tools.
+"""
+
+import ast
+import re
+import sqlite3
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
+from functools import cache
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from scenarios.errors import PackageError
+from scenarios.files import convert, parse_toml, read_text
+from scenarios.generate.core.errors import ModuleError
+from scenarios.generate.vocabulary.dressing import parts_of
+
+FOLDER = Path(__file__).parent.parent / "modules"
+BASE = ("staff", "parties", "catalogue")  # in every world
+SHARED = "common"  # the file of types and helpers that all tools.py share
+_OURS = "scenarios.generate.modules"
+
+
+class Column(msgspec.Struct, frozen=True):
+    """One column of a table."""
+
+    name: str
+    default: Any  # what a row has when nothing is given; None: NULL, or nothing
+    refers: str | None  # the table whose id it holds
+
+
+class Table(msgspec.Struct, frozen=True):
+    """One table of a module, in canonical words."""
+
+    name: str
+    columns: dict[str, Column]
+    has_id: bool  # its key is an integer column `id`
+
+
+class Piece(msgspec.Struct, frozen=True):
+    """A top-level statement of a tools.py."""
+
+    name: str  # what it defines
+    text: str  # with the comments above it
+    uses: frozenset[str]  # the names that it mentions
+    is_tool: bool
+    is_block: bool  # a function or a class, around which two lines are left free
+
+
+class Code(msgspec.Struct, frozen=True):
+    """A tools.py, cut into what may be left out."""
+
+    imports: dict[str, tuple[str, str]]  # name -> (module, or "" for a plain import; what)
+    pieces: tuple[Piece, ...]
+
+
+class _Head(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    title: str
+    about: str  # what it adds to a world's description, a phrase such as "orders and their lines"
+    needs: tuple[str, ...] = ()
+    words: dict[str, str] = {}  # singular -> plural
+    parameters: dict[str, tuple[int, ...]] = {}  # least, most[, step]
+
+
+class Module(msgspec.Struct, frozen=True):
+    """One business module, as read."""
+
+    name: str
+    head: _Head
+    needs: tuple[str, ...]  # all that must stand before it, in order, those of its needs included
+    schema: str
+    tables: dict[str, Table]
+    code: Code
+    policy: str
+    rows: Callable[[Any], None]  # of a Maker
+    drafts: tuple[Callable[[Any], Any], ...]  # Maker -> Draft | None
+
+    forms: frozenset[str]  # the canonical words in its files: its own and those of its needs
+    parts: frozenset[str]  # every part of a name and every word in its schema and its tools
+
+    @property
+    def tools(self) -> list[str]:
+        """The names of its tools, in order."""
+        return [piece.name for piece in self.code.pieces if piece.is_tool]
+
+
+@cache
+def module(name: str) -> Module:
+    """The module of this name. Raises ModuleError."""
+    folder = FOLDER / name
+    try:
+        path = folder / "module.toml"
+        head = convert(path, parse_toml(path, read_text(path)), _Head)
+        schema = read_text(folder / "schema.sql")
+        tools = read_text(folder / "tools.py")
+        policy = read_text(folder / "policy.md").strip()
+    except PackageError as exc:
+        raise ModuleError(str(exc)) from exc
+    make = import_module(f"{_OURS}.{name}.make")
+    needs = _needs(name, head.needs)
+    _check_parameters(path, head)
+    return Module(
+        name=name,
+        head=head,
+        needs=needs,
+        schema=schema.strip(),
+        tables=_tables(folder / "schema.sql", schema),
+        code=code_of(tools),
+        policy=policy,
+        rows=make.rows,
+        drafts=tuple(make.DRAFTS),
+        forms=frozenset(
+            form
+            for words in (head.words, *(module(need).head.words for need in needs))
+            for pair in words.items()
+            for form in pair
+        ),
+        parts=parts_of(schema) | parts_of(tools),
+    )
+
+
+def _check_parameters(path: Path, head: _Head) -> None:
+    for name, values in head.parameters.items():
+        if len(values) not in (2, 3) or values[0] > values[1]:
+            raise ModuleError(f"{path}: parameters.{name}: expected [least, most] or a step more")
+
+
+def _needs(name: str, needs: Sequence[str]) -> tuple[str, ...]:
+    found: dict[str, None] = {}
+    before = BASE[: BASE.index(name)] if name in BASE else BASE
+    for need in (*before, *needs):
+        found |= dict.fromkeys((*module(need).needs, need))
+    return tuple(found)
+
+
+@cache
+def shared_code() -> Code:
+    """What all modules' tools share: modules/common.py."""
+    return code_of(read_text(FOLDER / f"{SHARED}.py"))
+
+
+@cache
+def module_names() -> tuple[str, ...]:
+    """Every module there is, the base first, then by name."""
+    found = sorted(path.parent.name for path in FOLDER.glob("*/make.py"))
+    return (*BASE, *(name for name in found if name not in BASE))
+
+
+def in_order(names: Sequence[str]) -> tuple[str, ...]:
+    """These modules with all that they need, what is needed first."""
+    found: dict[str, None] = {}
+    for name in (*BASE, *names):
+        found |= dict.fromkeys((*module(name).needs, name))
+    return tuple(found)
+
+
+# tools.py ---------------------------------------------------------------------------------------
+
+
+def code_of(text: str) -> Code:
+    """A tools.py cut into its statements; its docstring is left out, and so are imports of
+    scenarios.generate, whose code stands in the same file in a world."""
+    lines = text.splitlines()
+    imports: dict[str, tuple[str, str]] = {}
+    pieces: list[Piece] = []
+    done = 0
+    for node in ast.parse(text).body:
+        end = node.end_lineno or node.lineno
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            imports |= _bound(node)
+        elif name := _defines(node):
+            stood = "\n".join(lines[done:end]).strip("\n")
+            uses = frozenset(inner.id for inner in ast.walk(node) if isinstance(inner, ast.Name))
+            block = isinstance(node, ast.FunctionDef | ast.ClassDef)
+            pieces.append(Piece(name, _without_rule(stood), uses, _is_tool(node), block))
+        done = end
+    return Code(imports, tuple(pieces))
+
+
+def _without_rule(text: str) -> str:
+    """The text without a line that heads a section: the sections of a world are its modules."""
+    return re.sub(r"(?m)^# --- .*\n+", "", text)
+
+
+def _bound(node: ast.Import | ast.ImportFrom) -> dict[str, tuple[str, str]]:
+    source = (node.module or "") if isinstance(node, ast.ImportFrom) else ""
+    if source.startswith("scenarios.generate"):
+        return {}
+    return {alias.asname or alias.name: (source, ast.unparse(alias)) for alias in node.names}
+
+
+def _defines(node: ast.stmt) -> str:
+    match node:
+        case ast.FunctionDef() | ast.ClassDef():
+            return node.name
+        case ast.Assign(targets=[ast.Name(id=name)]):
+            return name
+        case ast.AnnAssign(target=ast.Name(id=name)):
+            return name
+    return ""
+
+
+def _is_tool(node: ast.stmt) -> bool:
+    return isinstance(node, ast.FunctionDef) and not node.name.startswith("_")
+
+
+def reached(pieces: Sequence[Piece], tools: Sequence[str]) -> set[str]:
+    """The names of the pieces that these tools need, themselves included."""
+    by_name = {piece.name: piece for piece in pieces}
+    found: set[str] = set()
+    left = [name for name in tools if name in by_name]
+    while left:
+        name = left.pop()
+        if name not in found:
+            found.add(name)
+            left += [used for used in sorted(by_name[name].uses) if used in by_name]
+    return found
+
+
+# schema.sql -------------------------------------------------------------------------------------
+
+
+def _tables(path: Path, schema: str) -> dict[str, Table]:
+    with closing(sqlite3.connect(":memory:")) as connection:
+        try:
+            connection.executescript(schema)
+            return {table.name: table for table in _read_tables(connection)}
+        except sqlite3.Error as exc:
+            raise ModuleError(f"{path}: {exc}") from exc
+
+
+def _read_tables(connection: sqlite3.Connection) -> Iterator[Table]:
+    names = connection.execute(
+        "SELECT name FROM sqlite_schema WHERE type = 'table' AND name NOT LIKE 'sqlite%'"
+        " ORDER BY rowid"
+    ).fetchall()
+    for (name,) in names:
+        refers = {
+            row[3]: row[2] for row in connection.execute(f'PRAGMA foreign_key_list("{name}")')
+        }
+        columns = {}
+        keys = []
+        for _, column, kind, _, default, pk in connection.execute(f'PRAGMA table_info("{name}")'):
+            value = None if default is None else _literal(connection, default)
+            columns[column] = Column(column, value, refers.get(column))
+            keys += [(column, kind)] if pk else []
+        yield Table(name, columns, keys == [("id", "INTEGER")])
+
+
+def _literal(connection: sqlite3.Connection, sql: str) -> Any:
+    return connection.execute(f"SELECT {sql}").fetchone()[0]

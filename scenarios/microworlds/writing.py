@@ -1,0 +1,182 @@
+"""Drills as scenario packages on disk."""
+
+from pathlib import Path
+from random import Random
+
+from scenarios.api import User
+from scenarios.generate.core.package import Package, inserts
+from scenarios.microworlds.tasks import Drawn, tasks_of
+from scenarios.microworlds.words import Split
+from scenarios.microworlds.world import Drill, drawn
+
+_USER = User("kim", "Kim", "clerk")
+_CLOCK = "2026-01-05T09:00:00Z"
+_TOOLS_HEAD = '''\
+"""The tools of this drill."""
+
+from scenarios.api import Db, Row
+from scenarios.errors import ToolError
+'''
+_VERIFY_HEAD = '''\
+"""What each task must have changed."""
+
+from scenarios.api import State
+from scenarios.checks import Check, Finding
+'''
+
+
+def write_drills(folder: Path, *, seed: int, count: int, split: Split, each: int = 2) -> list[Path]:
+    """Write `count` packages below `folder`, with `each` tasks of every kind, and give their
+    folders, in order. The same arguments give the same bytes, also where the
+    packages are there already. Raises OSError."""
+    folders = []
+    for number in range(count):
+        name = f"{'drill' if split == 'train' else 'held_out'}_{seed}_{number:04d}"
+        rng = Random(f"{seed} {split} {number}")
+        drill = drawn(rng, name=name, split=split)
+        place = folder / name
+        place.mkdir(parents=True, exist_ok=True)
+        for file, text in package_of(drill, tasks_of(drill, rng, each=each)).texts().items():
+            (place / file).write_text(text)
+        folders.append(place)
+    return folders
+
+
+def package_of(drill: Drill, tasks: list[Drawn]) -> Package:
+    """The drill's package."""
+    return Package(
+        name=drill.name,
+        title=f"Drill: {drill.subject[1]} and {drill.object[1]}",
+        description=f"Two small tables of the trade {drill.trade}, to practise tool use on.",
+        clock=_CLOCK,
+        user=_USER,
+        schema_sql=_schema(drill),
+        data_sql=_data(drill),
+        tools=_TOOLS_HEAD + "".join(_tool(drill, kind) for kind in drill.tools),
+        policy="",
+        tasks=tuple(one.task for one in tasks),
+        verify=_VERIFY_HEAD + "".join(map(_verifier, tasks)),
+    )
+
+
+def _schema(drill: Drill) -> str:
+    return f"""\
+CREATE TABLE {drill.object[1]} (
+  id INTEGER PRIMARY KEY,
+  {drill.object_field} INTEGER NOT NULL,
+  state TEXT NOT NULL DEFAULT 'open' CHECK (state IN ('open', 'closed'))
+);
+
+CREATE TABLE {drill.subject[1]} (
+  id INTEGER PRIMARY KEY,
+  name TEXT NOT NULL UNIQUE,
+  {drill.subject_field} INTEGER NOT NULL,
+  {drill.object[0]} INTEGER NOT NULL
+);
+"""
+
+
+def _data(drill: Drill) -> str:
+    objects = [{"id": one.id, drill.object_field: one.number} for one in drill.objects]
+    subjects = [
+        {
+            "id": one.id,
+            "name": one.name,
+            drill.subject_field: one.number,
+            drill.object[0]: one.object,
+        }
+        for one in drill.subjects
+    ]
+    return inserts(drill.object[1], objects) + inserts(drill.subject[1], subjects)
+
+
+def _verifier(drawn: Drawn) -> str:
+    lines = "".join(f"    {line}\n" for line in (*drawn.checks, "check.nothing_else()"))
+    return f'''
+
+def {drawn.task.verifier}(before: State, after: State, answer: str) -> list[Finding]:
+    """{drawn.task.id}."""
+    check = Check(before, after, answer)
+{lines}    return check.findings
+'''
+
+
+def _tool(drill: Drill, kind: str) -> str:
+    (noun, plural), (other, others) = drill.subject, drill.object
+    one, field = drill.subject_field, drill.object_field
+    match kind:
+        case "find":
+            return _function(
+                f"find_{noun}(db: Db, {noun}: str)",
+                "Find one by its name.",
+                f'row = db.one("SELECT id AS {noun} FROM {plural} WHERE name = ?", {noun})',
+                *_refusal("row is None", f"There is no {noun} of this name."),
+                "return row",
+            )
+        case "get_subject":
+            return _reader(noun, plural, "name", one, other)
+        case "get_object":
+            return _reader(other, others, field, "state")
+        case "set_subject":
+            return _setter(f"set_{noun}_{one}", noun, plural, f"{one}: int")
+        case "set_object":
+            return _setter(f"set_{other}_{field}", other, others, f"{field}: int")
+        case "rename":
+            taken = f'db.one("SELECT id FROM {plural} WHERE name = ?", name)'
+            refusal = _refusal(f"{taken} is not None", f"Another {noun} has this name.")
+            return _setter(f"rename_{noun}", noun, plural, "name: str", *refusal)
+        case "link":
+            return _setter(f"link_{noun}", noun, plural, f"{other}: int")
+        case "close":
+            return _changer(f"close_{other}", other, f"UPDATE {others} SET state = 'closed'")
+        case "delete":
+            return _changer(f"delete_{other}", other, f"DELETE FROM {others}")
+    assert kind == "add"
+    return _function(
+        f"add_{other}(db: Db, {field}: int)",
+        "Add one.",
+        f'return {{"{other}": db.insert("{others}", {field}={field})}}',
+    )
+
+
+def _reader(noun: str, plural: str, *columns: str) -> str:
+    wanted = ", ".join([f"id AS {noun}", *columns])
+    return _function(
+        f"get_{noun}(db: Db, {noun}: int)",
+        "Get one.",
+        f'row = db.one("SELECT {wanted} FROM {plural} WHERE id = ?", {noun})',
+        *_refusal("row is None", f"There is no {noun} of this id."),
+        "return row",
+    )
+
+
+def _setter(name: str, noun: str, plural: str, argument: str, *before: str) -> str:
+    column = argument.partition(":")[0]
+    return _function(
+        f"{name}(db: Db, {noun}: int, {argument})",
+        "Change one.",
+        *before,
+        f'done = db.run("UPDATE {plural} SET {column} = ? WHERE id = ?", {column}, {noun})',
+        *_refusal("not done", f"There is no {noun} of this id."),
+        'return "done"',
+    )
+
+
+def _changer(name: str, noun: str, statement: str) -> str:
+    return _function(
+        f"{name}(db: Db, {noun}: int)",
+        f"{name.partition('_')[0].capitalize()} one.",
+        f'done = db.run("{statement} WHERE id = ?", {noun})',
+        *_refusal("not done", f"There is no {noun} of this id."),
+        'return "done"',
+    )
+
+
+def _refusal(condition: str, sentence: str) -> tuple[str, str]:
+    return f"if {condition}:", f'    raise ToolError("{sentence}")'
+
+
+def _function(signature: str, about: str, *lines: str) -> str:
+    body = "".join(f"    {line}\n" for line in lines)
+    gives = "str" if lines[-1] == 'return "done"' else "Row"
+    return f'\n\ndef {signature} -> {gives}:\n    """{about}"""\n{body}'

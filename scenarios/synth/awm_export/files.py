@@ -1,0 +1,135 @@
+"""The worlds of a synthesis in AWM's eight files, for those who have its loaders.
+
+Rows stand in the order of ideas.json. A world has a row in each file or in none, and only tasks
+that were proved. The tools and verifiers are those of the package, behind FastAPI and paths (see
+awm_server and awm_verifier).
+"""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from scenarios.awm.join import CODE, DB, ENVS, SAMPLE, SCENARIO, SPEC, SQL, TASKS
+from scenarios.errors import SynthesisError
+from scenarios.format import AwmSample, AwmTable, Scenario, read
+from scenarios.synth.awm_export.server import server_code
+from scenarios.synth.awm_export.verifier import verifier_codes
+from scenarios.synth.core.drafts import Idea, Parameter, Proven, ToolDraft
+from scenarios.synth.pipeline import PROVED
+from scenarios.synth.stages.ideas import Pool
+from scenarios.synth.storage.folder import Folder, Record, read_json, value_of, write_whole
+
+FILES = (SCENARIO, TASKS, DB, SAMPLE, SPEC, ENVS, SQL, CODE)
+Row = dict[str, Any]
+
+
+def write_awm(folder: Folder) -> Path:
+    """Write the files anew, each whole; gives their folder. Raises SynthesisError and
+    PackageError."""
+    pool = read_json(folder.path / "ideas.json", Pool)
+    if pool is None:
+        raise SynthesisError(f"{folder.path / 'ideas.json'}: the file is missing")
+    rows: dict[str, list[Row]] = {name: [] for name in FILES}
+    for idea in pool.kept:
+        if (folder.worlds / idea.key / "scenario.toml").is_file():
+            scenario = read(folder.worlds / idea.key)
+            for name, row in _rows(folder, idea, scenario):
+                rows[name].append(row)
+    for name, listed in rows.items():
+        data = b"".join(msgspec.json.encode(row) + b"\n" for row in listed)
+        write_whole(folder.awm / name, data)
+    return folder.awm
+
+
+def _rows(folder: Folder, idea: Idea, scenario: Scenario) -> Iterator[tuple[str, Row]]:
+    """The rows of one world, each with its file."""
+    name = idea.key
+    tables = _value(folder, name, "schema", tuple[AwmTable, ...])
+    samples = _value(folder, name, "data", tuple[AwmSample, ...])
+    tools = _value(folder, name, "tools", tuple[ToolDraft, ...])
+    code = server_code(
+        _value(folder, name, "code", str),
+        title=scenario.title,
+        clock=scenario.clock,
+        user=scenario.user,
+    )
+    place = {"scenario": name, "db_path": f"databases/{name}.db"}
+    yield SCENARIO, _scenario_row(idea)
+    yield TASKS, {"scenario": name, "tasks": [task.instruction for task in scenario.tasks]}
+    yield DB, place | {"db_schema": {"tables": msgspec.to_builtins(tables)}}
+    yield SAMPLE, _sample_row(name, samples)
+    yield SPEC, {"scenario": name, "api_spec": {"api_groups": [_group(scenario, tools)]}}
+    yield ENVS, place | {"full_code": code}
+    for index, task in enumerate(scenario.tasks):
+        proven = _value(folder, name, PROVED + task.id, Proven)
+        about = {"scenario": name, "task_idx": index, "task": task.instruction}
+        codes = verifier_codes(
+            proven.verifier, task.verifier, clock=scenario.clock, user=scenario.user
+        )
+        for file, text in zip((SQL, CODE), codes, strict=True):
+            yield file, about | {"verification": {"code": text, "raw_response": ""}}
+
+
+def _scenario_row(idea: Idea) -> Row:
+    level = "high" if idea.score >= 8 else "medium" if idea.score >= 5 else "low"
+    return {
+        "name": idea.key,
+        "description": idea.description,
+        "categories": idea.categories,
+        "suitability_score": idea.score,
+        "suitability_level": level,
+        "suitability_reasoning": idea.reason,
+        "simulatable_features": idea.features,
+        "non_simulatable_features": idea.missing,
+    }
+
+
+def _sample_row(name: str, samples: tuple[AwmSample, ...]) -> Row:
+    tables = [{"reasoning": "", **msgspec.to_builtins(sample)} for sample in samples]
+    count = sum(len(sample.insert_statements) for sample in samples)
+    return {
+        "scenario": name,
+        "tables_count": len(samples),
+        "inserts_count": count,
+        "sample_data": {"tables": tables},
+    }
+
+
+def _group(scenario: Scenario, tools: tuple[ToolDraft, ...]) -> Row:
+    return {"group_name": scenario.title, "endpoints": [_endpoint(tool) for tool in tools]}
+
+
+def _endpoint(tool: ToolDraft) -> Row:
+    parameters = {name: _parameter(parameter) for name, parameter in tool.parameters.items()}
+    return {
+        "path": f"/{tool.name}",
+        "method": "POST",
+        "summary": tool.description[:80],
+        "description": tool.description[:200],
+        "operation_id": tool.name,
+        "tags": ["tools"],
+        "request_params": parameters,
+        "response": {},
+        "required_tables": sorted({*tool.reads, *tool.writes}),
+        "required_fields": {},
+    }
+
+
+def _parameter(parameter: Parameter) -> Row:
+    told = {
+        "type": parameter.type,
+        "param_type": "body",
+        "required": parameter.required,
+        "description": parameter.description,
+    }
+    return told | ({"enum": parameter.enum} if parameter.enum else {})
+
+
+def _value(folder: Folder, world: str, stage: str, kind: Any) -> Any:
+    file = folder.stage_file(world, stage)
+    record: Record | None = folder.record(world, stage)
+    if record is None:
+        raise SynthesisError(f"{file}: the file is missing")
+    return value_of(record, kind, file)

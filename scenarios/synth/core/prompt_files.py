@@ -1,0 +1,87 @@
+"""The prompts: files of our own wording, each of which may be replaced by a file of one's own.
+
+    version: 1
+    --- system
+    You design …
+    --- user
+    World: {{name}}
+
+A part begins with a line `--- system` or `--- user`; `{{name}}` is replaced. A folder of one's own
+needs only the files that differ, and a version of its own choosing.
+"""
+
+import re
+from collections.abc import Mapping
+from hashlib import blake2b
+from pathlib import Path
+
+from scenarios.errors import SynthesisError
+from scenarios.synth.core.protocols import Turn
+
+FOLDER = Path(__file__).parent / "prompts"
+NAMES = tuple(sorted(path.stem for path in FOLDER.glob("*.md")))
+_HEAD = re.compile(r"version: *(\S+) *\n")
+_PART = re.compile(r"^--- (system|user) *\n", re.M)
+_FIELD = re.compile(r"\{\{(\w+)\}\}")
+
+
+class Prompt:
+    """One file. Raises SynthesisError naming it."""
+
+    def __init__(self, path: Path, fields: frozenset[str] | None = None) -> None:
+        try:
+            text = path.read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError) as exc:
+            raise SynthesisError(f"{path}: the prompt cannot be read: {exc}") from exc
+        head = _HEAD.match(text)
+        if head is None:
+            raise SynthesisError(f"{path}: expected a first line such as `version: 1`")
+        pieces = _PART.split(text[head.end() :])
+        if pieces[0].strip() or "user" not in pieces[1::2]:
+            raise SynthesisError(f"{path}: expected `--- system` and `--- user` before its parts")
+        self._parts = list(zip(pieces[1::2], pieces[2::2], strict=True))
+        self.version = head[1]
+        self.digest = blake2b(text.encode(), digest_size=8).hexdigest()
+        self.fields = frozenset(_FIELD.findall(text))
+        if fields is not None and (unknown := sorted(self.fields - fields)):
+            known = ", ".join(sorted(fields))
+            raise SynthesisError(f"{path}: {{{{{unknown[0]}}}}} is not known here; known: {known}")
+
+    def turns(self, values: Mapping[str, object]) -> tuple[Turn, ...]:
+        """The messages, with values in place of fields; a value is never looked into."""
+        return tuple(
+            Turn(
+                "system" if role == "system" else "user",
+                _FIELD.sub(lambda found: str(values[found[1]]), text).strip(),
+            )
+            for role, text in self._parts
+        )
+
+
+class Prompts:
+    """All prompts, ours where the folder has none of that name. Raises SynthesisError."""
+
+    def __init__(self, folder: Path | None = None) -> None:
+        ours = {name: Prompt(FOLDER / f"{name}.md") for name in NAMES}
+        self._prompts = dict(ours)
+        if folder is None:
+            return
+        if not folder.is_dir():
+            raise SynthesisError(f"{folder}: there is no such folder of prompts")
+        for path in sorted(folder.glob("*.md")):
+            if path.stem not in ours:
+                known = ", ".join(NAMES)
+                raise SynthesisError(f"{path}: no stage has a prompt of this name; known: {known}")
+            self._prompts[path.stem] = Prompt(path, ours[path.stem].fields)
+
+    def turns(self, name: str, /, **values: object) -> tuple[Turn, ...]:
+        """A prompt's messages."""
+        return self._prompts[name].turns(values)
+
+    def version(self, name: str) -> str:
+        """A prompt's version and digest.
+
+        Example: "1 (9f86d081884c7d65)"
+        """
+        prompt = self._prompts[name]
+        return f"{prompt.version} ({prompt.digest})"

@@ -1,0 +1,191 @@
+"""The stages that write the database: its tables, then its rows. Every statement is executed."""
+
+import re
+import sqlite3
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import msgspec
+
+from scenarios.format import AwmSample, AwmTable
+from scenarios.synth.core.answer_parsing import Unread, json_of
+from scenarios.synth.core.attempts import Checked, listed
+from scenarios.synth.core.drafts import Draft
+from scenarios.synth.core.prompt_files import Prompts
+from scenarios.synth.core.protocols import Bench, Turn, Unhostable
+from scenarios.synth.core.seeding import StatementFault, statement_faults
+from scenarios.synth.stages.common import DraftStage, Sizes
+
+_SECRETS = re.compile(  # a column's name and the beginning of its type
+    r"(?:^|[(,])\s*[\"`\[]?(\w*passw(?:or)?d\w*|salt|(?:session|auth|access)_token)[\"`\]]?\s+[a-z]",
+    re.I | re.M,
+)
+_SCHEMA = re.compile(r"\s*create\s+(unique\s+)?(table|index|trigger)\b", re.I)
+
+
+class _TableAnswer(msgspec.Struct):
+    ddl: str
+    name: str = ""
+    indexes: list[str] = []
+
+
+class _SchemaAnswer(msgspec.Struct):
+    tables: list[_TableAnswer]
+
+
+class SchemaStage(DraftStage):
+    """The tables."""
+
+    name = "schema"
+
+    def _fields(self) -> Mapping[str, object]:
+        return {**super()._fields(), "tables": self._sizes.tables}
+
+    async def check(self, text: str) -> Checked[tuple[AwmTable, ...]]:
+        """Every statement is executed, and may create tables, indexes and triggers only."""
+        try:
+            answer = json_of(text, _SchemaAnswer)
+        except Unread as exc:
+            return Checked(None, (str(exc),))
+        tables = tuple(
+            AwmTable(table.name, table.ddl, tuple(table.indexes)) for table in answer.tables
+        )
+        faults = _schema_faults(tables)
+        if not tables:
+            return Checked(None, ("there is no table",))
+        draft = msgspec.structs.replace(self._draft, tables=tables)
+        try:
+            failing = await statement_faults(self._bench, draft, self._folder)
+        except Unhostable as exc:
+            return Checked(None, (exc.reason,))
+        return Checked(tables, (*faults, *(fault.told() for fault in failing)))
+
+
+def holds_several(statement: str) -> bool:
+    """Whether what passes for one statement is several.
+
+    Example: "INSERT INTO t VALUES (';'); DELETE FROM t" -> True
+    """
+    pending = ""
+    *pieces, rest = statement.split(";")
+    for index, piece in enumerate(pieces):
+        pending += f"{piece};"
+        if sqlite3.complete_statement(pending):
+            after = ";".join([*pieces[index + 1 :], rest])
+            return re.sub(r"--[^\n]*|[\s;]", "", after) != ""
+    return False
+
+
+def _schema_faults(tables: Sequence[AwmTable]) -> list[str]:
+    faults = []
+    counts = Counter(table.name for table in tables)
+    for table in tables:
+        for statement in (table.ddl, *table.indexes):
+            shown = " ".join(statement.split())[:60]
+            if not _SCHEMA.match(statement):
+                faults.append(f"table {table.name}: only CREATE TABLE, INDEX, TRIGGER: {shown}")
+            elif holds_several(statement):
+                faults.append(f"table {table.name}: one statement at a time: {shown}")
+        if counts[table.name] > 1:
+            faults.append(f"table {table.name} is there {counts[table.name]} times")
+        secrets = [found[1].lower() for found in _SECRETS.finditer(table.ddl)]
+        faults += [f"table {table.name}: no column for a {secret}" for secret in secrets]
+    return faults
+
+
+class _SampleAnswer(msgspec.Struct):
+    insert_statements: list[str]
+    table_name: str = ""
+
+
+class _DataAnswer(msgspec.Struct):
+    tables: list[_SampleAnswer]
+
+
+class _Repair(msgspec.Struct):
+    statement: int
+    sql: str
+
+
+class _Repairs(msgspec.Struct):
+    repairs: list[_Repair]
+
+
+class DataStage(DraftStage):
+    """The rows. A statement that fails is repaired, never skipped: data of which one statement
+    fails does not hold."""
+
+    name = "data"
+
+    def __init__(
+        self, draft: Draft, prompts: Prompts, sizes: Sizes, bench: Bench, folder: Path
+    ) -> None:
+        super().__init__(draft, prompts, sizes, bench, folder)
+        self._last: tuple[AwmSample, ...] = ()  # what repairs are applied to
+        self._failing: list[StatementFault] = []
+
+    def _fields(self) -> Mapping[str, object]:
+        return {**super()._fields(), "rows": self._sizes.rows}
+
+    def again(self, problems: str) -> tuple[Turn, ...]:
+        """With the statements that failed, to be repaired one by one."""
+        if not self._failing:
+            return super().again(problems)
+        statements = [text for sample in self._last for text in sample.insert_statements]
+        told = [
+            f"{fault.told()}\n  {statements[fault.number - 1]}" if fault.number else fault.told()
+            for fault in self._failing
+        ]
+        return self._prompts.turns("repair", problems=listed(told))
+
+    async def check(self, text: str) -> Checked[tuple[AwmSample, ...]]:
+        """Every statement is executed, foreign keys are checked, and there are rows."""
+        try:
+            samples = self._read(text)
+        except Unread as exc:
+            return Checked(None, (str(exc),))
+        statements = [statement for sample in samples for statement in sample.insert_statements]
+        if not any(statement.strip() for statement in statements):
+            return Checked(None, ("there is no INSERT",))
+        faults = [
+            f"data statement {number}: only INSERT is for data: {' '.join(statement.split())[:60]}"
+            for number, statement in enumerate(statements, 1)
+            if statement.strip() and not re.match(r"\s*insert\b", statement, re.I)
+        ] + [
+            f"data statement {number}: one statement at a time: {' '.join(statement.split())[:60]}"
+            for number, statement in enumerate(statements, 1)
+            if holds_several(statement)
+        ]
+        draft = msgspec.structs.replace(self._draft, samples=samples)
+        try:
+            self._failing = await statement_faults(self._bench, draft, self._folder)
+        except Unhostable as exc:
+            return Checked(None, (exc.reason,))
+        self._last = samples
+        return Checked(samples, (*faults, *(fault.told() for fault in self._failing)))
+
+    def _read(self, text: str) -> tuple[AwmSample, ...]:
+        """All of the data, or repairs of what was there. Raises Unread."""
+        if self._last:
+            try:
+                return self._repaired(json_of(text, _Repairs).repairs)
+            except Unread:
+                pass  # all of it anew
+        return tuple(
+            AwmSample(table.table_name, tuple(table.insert_statements))
+            for table in json_of(text, _DataAnswer).tables
+        )
+
+    def _repaired(self, repairs: Sequence[_Repair]) -> tuple[AwmSample, ...]:
+        by_number = {repair.statement: repair.sql for repair in repairs}
+        number = 0
+        samples = []
+        for sample in self._last:
+            statements = []
+            for statement in sample.insert_statements:
+                number += 1
+                statements.append(by_number.pop(number, statement))
+            samples.append(AwmSample(sample.table_name, tuple(statements)))
+        more = tuple(by_number[key] for key in sorted(by_number))  # beyond the last: more rows
+        return (*samples, AwmSample("", more)) if more else tuple(samples)

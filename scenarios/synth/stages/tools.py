@@ -1,0 +1,82 @@
+"""The stage that says what the tools are."""
+
+import keyword
+from collections import Counter
+from collections.abc import Mapping
+
+import msgspec
+
+from scenarios.format import NAME
+from scenarios.synth.core.answer_parsing import Unread, json_of
+from scenarios.synth.core.attempts import Checked
+from scenarios.synth.core.drafts import Parameter, ToolDraft
+from scenarios.synth.stages.common import DraftStage
+
+_TYPES = ("string", "integer", "number", "boolean", "array", "null")
+_NAMES = "a lower-case identifier and no keyword of Python"
+
+
+class _ToolAnswer(msgspec.Struct):
+    name: str
+    description: str = ""
+    parameters: dict[str, Parameter] = {}
+    reads: list[str] = []
+    writes: list[str] = []
+
+
+class _ToolsAnswer(msgspec.Struct):
+    tools: list[_ToolAnswer]
+
+
+class ToolsStage(DraftStage):
+    """What the tools are."""
+
+    name = "tools"
+
+    def _fields(self) -> Mapping[str, object]:
+        return {**super()._fields(), "tools": self._sizes.tools}
+
+    async def check(self, text: str) -> Checked[tuple[ToolDraft, ...]]:
+        """Names are names and none is there twice; types are known, and so are the tables."""
+        try:
+            answer = json_of(text, _ToolsAnswer)
+        except Unread as exc:
+            return Checked(None, (str(exc),))
+        tools = tuple(
+            ToolDraft(
+                tool.name, tool.description, tool.parameters, tuple(tool.reads), tuple(tool.writes)
+            )
+            for tool in answer.tools
+        )
+        if not tools:
+            return Checked(None, ("there is no tool",))
+        tables = {table.name for table in self._draft.tables}
+        counts = Counter(tool.name for tool in tools)
+        faults = [f"tool {name} is there {n} times" for name, n in counts.items() if n > 1]
+        faults += [fault for tool in tools for fault in _tool_faults(tool, tables)]
+        named = {name for tool in tools for name in (*tool.reads, *tool.writes)}
+        notes = tuple(f"no tool uses table {name}" for name in sorted(tables - named))
+        return Checked(tools, tuple(faults), notes)
+
+
+def _tool_faults(tool: ToolDraft, tables: set[str]) -> list[str]:
+    faults = []
+    if not _is_name(tool.name):
+        faults.append(f"tool {tool.name!r}: its name must be {_NAMES}")
+    if not tool.description.strip():
+        faults.append(f"tool {tool.name}: it has no description")
+    for name, parameter in tool.parameters.items():
+        words = parameter.type if isinstance(parameter.type, list) else [parameter.type]
+        if not _is_name(name):
+            faults.append(f"tool {tool.name}: parameter {name!r} must be {_NAMES}")
+        for word in words:
+            kind = word.get("type") if isinstance(word, dict) else word
+            if kind not in _TYPES:
+                faults.append(f"tool {tool.name}: parameter {name}: {kind!r} is no type")
+    unknown = [table for table in (*tool.reads, *tool.writes) if table not in tables]
+    return [*faults, *(f"tool {tool.name}: there is no table {table!r}" for table in unknown)]
+
+
+def _is_name(text: str) -> bool:
+    """Whether Python takes it as the name of a function or a parameter."""
+    return NAME.fullmatch(text) is not None and not keyword.iskeyword(text)

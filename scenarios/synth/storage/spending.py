@@ -1,0 +1,66 @@
+"""What a synthesis has spent: a line for each request, which outlives whatever ends the process."""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+
+from scenarios.errors import SynthesisError
+from scenarios.synth.core.protocols import Purpose
+
+
+class Spent(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One request. `cost_usd` None: the model has no price."""
+
+    stage: str
+    about: str = ""
+    prompt_tokens: int = 0
+    cached_tokens: int = 0
+    completion_tokens: int = 0
+    cost_usd: float | None = 0.0
+
+    @property
+    def purpose(self) -> Purpose:
+        """What it was for."""
+        return Purpose(self.stage, self.about)
+
+
+class Ledger:
+    """The file. A last line that was cut off by a kill is dropped. Raises SynthesisError."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self.entries: list[Spent] = list(_read(path))
+
+    @property
+    def usd(self) -> float:
+        """What was spent, as far as prices are known."""
+        return sum(entry.cost_usd or 0.0 for entry in self.entries)
+
+    def add(self, entry: Spent) -> None:
+        """Book a request."""
+        self.entries.append(entry)
+        try:
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            with self._path.open("ab") as file:
+                file.write(msgspec.json.encode(entry) + b"\n")
+        except OSError as exc:
+            raise SynthesisError(f"{self._path}: it cannot be written: {exc}") from exc
+
+
+def _read(path: Path) -> Iterator[Spent]:
+    try:
+        data = path.read_bytes()
+        whole = data[: data.rfind(b"\n") + 1]
+        if whole != data:
+            os.truncate(path, len(whole))
+    except FileNotFoundError:
+        return
+    except OSError as exc:
+        raise SynthesisError(f"{path}: it cannot be read: {exc}") from exc
+    for number, line in enumerate(whole.splitlines(), 1):
+        try:
+            yield msgspec.json.decode(line, type=Spent)
+        except (msgspec.DecodeError, UnicodeDecodeError) as exc:
+            raise SynthesisError(f"{path}: line {number}: {exc}") from exc

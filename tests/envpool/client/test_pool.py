@@ -1,0 +1,433 @@
+"""Worlds leased from a server over HTTP, whose truth is held by the client.
+
+What every pool keeps, this one keeps too: see tests/contracts/test_pool.py.
+"""
+
+import asyncio
+import random
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import anyio
+import msgspec
+import pytest
+
+from envpool.client import http
+from envpool.client.pool import RemotePool
+from envpool.core.errors import PoolError, WorldError
+from envpool.core.host_answers import Answer, Snapshot
+from envpool.core.types import Env
+from envpool.inprocess.pool import LocalPool
+from envpool.offloaded.env import HeldEnv, HeldWorld
+from envpool.server.leases import Leases
+from envpool.server.serve import serving
+from envpool.server.settings import ServeSettings
+from envpool.server.state_transfer import mover_of
+from scenarios.catalogue import find
+from scenarios.format import Scenario
+from tests.support.ledger_world import ledger
+from tests.support.remote_pool import served
+
+BOOK = {"account_id": 1, "amount": 5}
+GROW = {"num": 10, "size": 2000}
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+@pytest.fixture
+def scenario(tmp_path: Path) -> Scenario:
+    return ledger(tmp_path / "ledger")
+
+
+@pytest.fixture
+def impatient(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """A client that asks again at once."""
+    monkeypatch.setattr(http, "_PAUSES_S", (0.0,))
+    yield
+
+
+async def test_oracles_end_as_in_process() -> None:
+    """Every result, with its changes and digest, and every final state is that of a local pool."""
+    scenario = find("shop_support")
+    local = LocalPool()
+    async with served([scenario]) as (_, url), RemotePool(url) as pool:
+        for task in scenario.tasks[:8]:
+            async with pool.lease(scenario, task) as far, local.lease(scenario, task) as near:
+                assert tuple(far.tools) == tuple(near.tools)
+                for number, call in enumerate(task.oracle):
+                    asked = (call.name, call.arguments, f"c{number}-0")
+                    assert await far.call(*asked) == await near.call(*asked)
+                assert far.state() == near.state()
+    local.close()
+
+
+@pytest.mark.parametrize("seed", range(4))
+async def test_whatever_happens_worlds_stay_exact(scenario: Scenario, seed: int) -> None:
+    """Calls, forks and resets in any order end as in a local pool, also when the server forgets
+    worlds in between or another client calls them."""
+    chance = random.Random(seed)
+    local = LocalPool()
+    async with (
+        served([scenario]) as (leases, url),
+        RemotePool(url) as pool,
+        AsyncExitStack() as stack,
+    ):
+        pairs: list[tuple[Env, Env]] = []
+        for _ in range(3):
+            far = await stack.enter_async_context(pool.lease(scenario, None))
+            pairs.append((far, await stack.enter_async_context(local.lease(scenario, None))))
+        for turn in range(80):
+            far, near = chance.choice(pairs)
+            match chance.randrange(10):
+                case 0:
+                    far.reset()
+                    near.reset()
+                case 1 if len(pairs) < 8:
+                    pairs.append((far.fork(), near.fork()))
+                case 2:
+                    await leases.release(chance.choice(leases.all()))
+                case 3:
+                    stolen = chance.choice(leases.all())
+                    await stolen.call("book", msgspec.Raw(msgspec.json.encode(BOOK)), None)
+                case _:
+                    name, arguments = chance.choice(
+                        [
+                            ("book", {"account_id": chance.randint(1, 3), "amount": turn}),
+                            ("grow", {"num": 2, "size": 900}),
+                            ("close_account", {"account_id": 1}),
+                            ("broken", {}),
+                            ("wipe", {}),
+                        ]
+                    )
+                    asked = (name, arguments, f"c{turn}-0")
+                    assert await far.call(*asked) == await near.call(*asked)
+        assert [far.state() for far, _ in pairs] == [near.state() for _, near in pairs]
+    local.close()
+
+
+async def test_the_server_holds_a_world_for_each_lease(scenario: Scenario) -> None:
+    """The server counts the client's worlds while they live, told by task; forks share one more;
+    all are given back."""
+    async with served([scenario]) as (leases, url):
+        async with RemotePool(url) as pool:
+            async with pool.lease(scenario, scenario.task("open")) as env:
+                await env.call("book", BOOK, "c0-0")
+                assert [(each.new.task, each.num_calls) for each in leases.all()] == [("open", 1)]
+                for fork in (env.fork(), env.fork()):
+                    await fork.call("book", BOOK, "c0-0")
+                assert leases.num_live == 2
+                counts = {"worlds": 1, "live": 1, "max_live": 1, "leases": 3, "calls": 3}
+                assert pool.statistics() == counts
+                assert repr(pool) == f"<RemotePool {url} [1 live of 3 leased]>"
+            assert leases.num_live == 1
+        assert leases.num_live == 0
+
+
+async def test_only_what_changed_travels(
+    scenario: Scenario, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A state is sent with a world's first call, and again only where the server has another."""
+    sent: list[bool] = []
+    real = RemotePool._call
+
+    async def noting(self: RemotePool, *args: Any, send_state: bool) -> Any:
+        sent.append(send_state)
+        return await real(self, *args, send_state=send_state)
+
+    monkeypatch.setattr(RemotePool, "_call", noting)
+    async with (
+        served([scenario]) as (leases, url),
+        RemotePool(url) as pool,
+        pool.lease(scenario, None) as env,
+    ):
+        for turn in range(3):
+            await env.call("grow", GROW, f"c{turn}-0")
+        assert sent == [True, False, False]
+        await leases.all()[0].reset()
+        await env.call("book", BOOK, "c3-0")
+        assert sent[3:] == [False, True]
+        env.reset()
+        await env.call("book", BOOK, "c4-0")
+        assert sent[5:] == [True]
+
+
+class Cutting:
+    """A server in between that passes a request on, and cuts the connection before some answers."""
+
+    def __init__(self, url: str, cuts: Callable[[int], bool]) -> None:
+        self._port = int(url.rpartition(":")[2])
+        self._cuts = cuts  # by the number of the answer
+        self.num_answers = 0
+
+    async def __call__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        behind = await asyncio.open_connection("127.0.0.1", self._port)
+        try:
+            while head := await _head(reader):
+                behind[1].write(head + await reader.readexactly(_length(head)))
+                answer = await _head(behind[0])
+                answer += await behind[0].readexactly(_length(answer))
+                self.num_answers += 1
+                if self._cuts(self.num_answers):
+                    break
+                writer.write(answer)
+        finally:
+            for each in (writer, behind[1]):
+                each.close()
+                await each.wait_closed()
+
+
+async def _head(reader: asyncio.StreamReader) -> bytes:
+    try:
+        return await reader.readuntil(b"\r\n\r\n")
+    except (asyncio.IncompleteReadError, ConnectionError):
+        return b""
+
+
+def _length(head: bytes) -> int:
+    place = head.lower().find(b"content-length:")
+    return int(head[place + 15 :].split(b"\r\n", 1)[0]) if place >= 0 else 0
+
+
+@asynccontextmanager
+async def cut(url: str, cuts: Callable[[int], bool]) -> AsyncIterator[tuple[Cutting, str]]:
+    between = Cutting(url, cuts)
+    server = await asyncio.start_server(between, "127.0.0.1", 0)
+    try:
+        yield between, f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+    finally:
+        server.close()
+        await server.wait_closed()
+
+
+@pytest.mark.usefixtures("impatient")
+async def test_a_lost_answer_is_asked_for_again(scenario: Scenario) -> None:
+    """A call whose answer was lost on the way is executed once, and its answer comes."""
+    local = LocalPool()
+    async with (
+        served([scenario]) as (leases, url),
+        cut(url, lambda number: number in (4, 7, 8)) as (between, front),
+        RemotePool(front) as pool,
+        local.lease(scenario, None) as near,
+    ):
+        async with pool.lease(scenario, None) as env:  # three answers
+            for turn in range(3):  # of which the first is lost, and the third twice
+                asked = ("book", BOOK, f"c{turn}-0")
+                if turn == 2:
+                    with pytest.raises(WorldError, match="does not answer"):
+                        await env.call(*asked)
+                else:
+                    assert await env.call(*asked) == await near.call(*asked)
+            assert leases.all()[0].num_calls == 3
+        assert between.num_answers == 9
+    local.close()
+
+
+@pytest.mark.usefixtures("impatient")
+async def test_a_server_that_is_gone(scenario: Scenario) -> None:
+    """A server that goes away in mid-episode breaks its worlds, one that is not there leases none;
+    both in a sentence that names it."""
+    async with AsyncExitStack() as stack:
+        _, url = await stack.enter_async_context(served([scenario]))
+        async with RemotePool(url) as pool, pool.lease(scenario, None) as env:
+            await env.call("book", BOOK, "c0-0")
+            await stack.aclose()
+            for _ in range(2):
+                with pytest.raises(WorldError, match=f"{url} does not answer: "):
+                    await env.call("book", BOOK, "c1-0")
+            with pytest.raises(PoolError, match=f"^{url} does not answer: "):
+                async with pool.lease(scenario, None):
+                    pass
+            assert pool.statistics()["live"] == 1
+        assert pool.statistics()["live"] == 0
+
+
+async def test_another_package_of_the_same_name(scenario: Scenario, tmp_path: Path) -> None:
+    """A server whose package differs from ours is not leased from; one that has none says so."""
+    other = ledger(tmp_path / "other", policy_md="Be kind.")
+    async with served([other]) as (leases, url), RemotePool(url) as pool:
+        differs = f"^scenario 'ledger' is another one on {url}: its package has digest "
+        with pytest.raises(PoolError, match=differs):
+            async with pool.lease(scenario, None):
+                pass
+        del leases.scenarios["ledger"]
+        with pytest.raises(PoolError, match=f"^{url}: there is no scenario 'ledger' here"):
+            await pool.host(scenario)
+        with pytest.raises(PoolError, match=f"was not hosted on {url} yet"):
+            pool.hosted(scenario)
+
+
+async def test_a_token_is_presented(scenario: Scenario) -> None:
+    """The pool presents its token; without the right one there is nothing to lease."""
+    settings = ServeSettings(port=0, token="sesame")
+    async with served([scenario], settings) as (_, url):
+        async with RemotePool(url, token="sesame") as pool, pool.lease(scenario, None) as env:
+            assert (await env.call("book", BOOK, "c0-0")).error is None
+        async with RemotePool(url, token="wrong") as pool:
+            with pytest.raises(PoolError, match="a bearer token is asked for"):
+                await pool.host(scenario)
+
+
+async def test_a_server_of_somebody_else(scenario: Scenario) -> None:
+    """What answers as no server of ours is told as such."""
+
+    async def page(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await _head(reader)
+        writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\n<html>")
+        writer.close()
+        await writer.wait_closed()
+
+    server = await asyncio.start_server(page, "127.0.0.1", 0)
+    url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+    async with RemotePool(url) as pool:
+        with pytest.raises(PoolError, match=f"^{url} answers as no server of ours: "):
+            await pool.host(scenario)
+    server.close()
+    await server.wait_closed()
+
+
+async def test_a_full_server_is_waited_for(
+    scenario: Scenario, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A world that is not to be had yet is asked for again, until there is room."""
+    waits: list[float] = []
+
+    async with served([scenario], ServeSettings(port=0, max_worlds=1)) as (leases, url):
+
+        async def sleep(seconds: float) -> None:
+            waits.append(seconds)
+            for lease in leases.all():
+                await leases.release(lease)
+
+        async with RemotePool(url) as pool, pool.lease(scenario, None):
+            monkeypatch.setattr("envpool.client.http.anyio.sleep", sleep)
+            async with pool.lease(scenario, None) as env:
+                assert (await env.call("book", BOOK, "c0-0")).text == '{"entry":2}'
+            monkeypatch.undo()
+    assert waits == [1.0]
+
+
+# A server whose own worlds are held, as those of workers are -------------------------------------
+
+
+class CountingPool(LocalPool):
+    """A pool of held worlds whose executor keeps a count in their module memory."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._held: dict[str, HeldWorld] = {}
+
+    async def host(self, scenario: Scenario) -> HeldWorld:
+        if scenario.digest not in self._held:
+            world = self.world(scenario)
+            held = HeldWorld(scenario, world.template.image, world.tools, memory=b"0")
+            self._held[scenario.digest] = held
+        return self._held[scenario.digest]
+
+    @asynccontextmanager
+    async def _leasing(self, scenario: Scenario) -> AsyncIterator[HeldEnv]:
+        yield (await self.host(scenario)).lease(self)
+
+    def lease(self, scenario: Scenario, task: Any = None) -> Any:
+        return self._leasing(scenario)
+
+    async def execute(self, env: HeldEnv, name: str, arguments: Any) -> Answer:
+        before, overlay = env.overlay.pages, env.overlay.copy()
+        result = self.world(env.world.scenario).call(overlay, name, arguments)
+        pages = {n: page for n, page in overlay.pages.items() if before.get(n) is not page}
+        count = str(int(env.memory) + 1)
+        return Answer(
+            id=0,
+            text=f"{result.text} #{count}, call {env.num_calls}",
+            error=result.error,
+            changes=result.changes,
+            digest=result.digest,
+            pages=pages,
+            num_pages=overlay.num_pages,
+            memory=count.encode(),
+        )
+
+    def distrust(self, env: HeldEnv, why: str) -> None:
+        raise AssertionError(why)
+
+    def close(self) -> None:
+        for world in self._held.values():
+            world.close()
+        super().close()
+
+
+async def test_module_memory_and_counts_travel(scenario: Scenario) -> None:
+    """Module memory and the number of calls belong to a world's state: they come with its answers
+    and go where the state goes."""
+    server = CountingPool()
+    async with (
+        Leases(server, [scenario], ServeSettings(port=0)) as leases,
+        serving(leases) as url,
+        RemotePool(url) as pool,
+        pool.lease(scenario, None) as env,
+    ):
+        assert (await env.call("book", BOOK, "c0-0")).text == '{"entry":2} #1, call 0'
+        fork = env.fork()
+        assert (await env.call("book", BOOK, "c1-0")).text == '{"entry":3} #2, call 1'
+        assert (await fork.call("book", BOOK, "c0-0")).text == '{"entry":3} #2, call 1'
+        await leases.release(leases.all()[0])
+        assert (await env.call("book", BOOK, "c2-0")).text == '{"entry":4} #3, call 2'
+        env.reset()
+        assert (await env.call("book", BOOK, "c0-0")).text == '{"entry":2} #1, call 0'
+        assert (await fork.call("wipe", {}, "c1-0")).text.endswith(" #3, call 2")
+    server.close()
+
+
+@pytest.mark.parametrize("pool", [LocalPool, CountingPool])
+@pytest.mark.parametrize(
+    "snapshot",
+    [
+        Snapshot({}, 0, "0" * 32),
+        Snapshot({}, 10**9, "0" * 32),
+        Snapshot({0: b"short"}, 20, "0" * 32),
+        Snapshot({20: b"\0" * 1024}, 20, "0" * 32),
+        Snapshot({-1: b"\0" * 1024}, 20, "0" * 32),
+        Snapshot({}, 20, "0"),
+        Snapshot({}, 20, "x" * 32),
+        Snapshot({}, 20, "0" * 32, memory=b"0" * (4 * 2**20 + 1)),
+    ],
+)
+async def test_states_that_cannot_be(scenario: Scenario, pool: Any, snapshot: Snapshot) -> None:
+    """A state that somebody sends is checked before a world takes it; the world stays as it was."""
+    leasing = pool()
+    await leasing.host(scenario)
+    async with leasing.lease(scenario, None) as env:
+        await env.call("book", BOOK, "c0-0")
+        before = env.state()
+        mover = mover_of(env)
+        assert mover is not None
+        with pytest.raises(PoolError, match=r"^a state"):
+            mover.restore(snapshot)
+        assert env.state() == before
+    leasing.close()
+
+
+async def test_a_call_that_is_cancelled_has_not_happened(scenario: Scenario) -> None:
+    """After a cancellation the world goes on from where it was, whatever the server did."""
+    local = LocalPool()
+    async with (
+        served([scenario]) as (leases, url),
+        RemotePool(url) as pool,
+        pool.lease(scenario, None) as env,
+        local.lease(scenario, None) as near,
+    ):
+        await env.call("book", BOOK, "c0-0")
+        await near.call("book", BOOK, "c0-0")
+        lease = leases.all()[0]
+        async with lease._lock, anyio.create_task_group() as group:  # which does not answer
+            group.start_soon(env.call, "wipe", {}, "c1-0")
+            await anyio.wait_all_tasks_blocked()
+            group.cancel_scope.cancel()
+        assert env.digest == near.digest
+        assert await env.call("book", BOOK, "c1-0") == await near.call("book", BOOK, "c1-0")
+        assert env.state() == near.state()
+    local.close()

@@ -1,0 +1,158 @@
+"""Reading what functions may do to names, and the cache that stands in for functools'."""
+
+import functools
+import re
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from envpool.hosting.determinism.lru_caches import lru_cache
+from envpool.hosting.determinism.mutation_analysis import NOTHING, OPENED, TOUCHED, uses_of
+
+
+@pytest.mark.parametrize(
+    ("code", "how"),
+    [
+        ("return n in X", NOTHING),
+        ("return X == n", NOTHING),
+        ("return len(X) + 1", NOTHING),
+        ("if X: return 1", NOTHING),
+        ("return 1 if not X else 2", NOTHING),
+        ("return f'{X}'", NOTHING),
+        ("return other[X]", NOTHING),
+        ("return X.index(n)", NOTHING),
+        ("return ', '.join(X)", NOTHING),
+        ("return query.filter(Item.status.in_(X))", NOTHING),
+        ("return n in X['a']", NOTHING),
+        ("return n in X.get('a')", NOTHING),
+        ("return X[n]", OPENED),
+        ("return X[1:]", OPENED),
+        ("return X.get(n)", OPENED),
+        ("row = X[n][0]", OPENED),
+        ("for row in X: print(row)", OPENED),
+        ("return [row for row in X]", OPENED),
+        ("return sorted(X)", OPENED),
+        ("return X + [n]", OPENED),
+        ("return {**X}", OPENED),
+        ("return f(*X)", OPENED),
+        ("return random.choice(X)", OPENED),
+        ("return (X or [])[0]", OPENED),
+        ("X[n] = 1", TOUCHED),
+        ("X[n]['a'] = 1", OPENED),
+        ("del X[n]", TOUCHED),
+        ("X[n] += 1", TOUCHED),
+        ("X += [n]", TOUCHED),
+        ("X.append(n)", TOUCHED),
+        ("X.pop()", TOUCHED),
+        ("X.items().clear()", OPENED),
+        ("add = X.append", TOUCHED),
+        ("return X", TOUCHED),
+        ("mine = X", TOUCHED),
+        ("return {'rows': X}", TOUCHED),
+        ("return [X]", TOUCHED),
+        ("return f(X)", TOUCHED),
+        ("return f(rows=X)", TOUCHED),
+        ("return X if n else []", TOUCHED),
+        ("(mine := X).append(n)", TOUCHED),
+        ("return lambda: X.append(n)", TOUCHED),
+        ("yield X", TOUCHED),
+    ],
+)
+def test_the_most_that_a_function_does(code: str, how: int) -> None:
+    """Asking is nothing, handing out what is inside opens, all else touches; the most counts."""
+    assert uses_of(f"def f(n):\n    {code}").names["X"] == how
+    assert uses_of(f"def g():\n    return len(X)\ndef f(n):\n    {code}").names["X"] == how
+    attribute = re.sub(r"\bX\b", "self.X", code)
+    assert uses_of(f"def f(self, n):\n    {attribute}").attributes["X"] == how
+
+
+def test_what_runs_once_does_not_count() -> None:
+    """Code of the module and of its classes, decorators and defaults run while it is loaded."""
+    uses = uses_of("""
+X.append(1)
+class C:
+    X[0] = 1
+    @X.register
+    def f(self, rows=X.copy()) -> X.pop():
+        return Y
+""")
+    assert uses.names == {"Y": TOUCHED}
+
+
+def test_what_is_assigned() -> None:
+    """Assigned names, attributes of classes and functions, and roundabout ways are told."""
+    uses = uses_of("""
+def f(cls, x):
+    global a, b
+    nonlocal c
+    cls.count = 1
+    f.calls += 1
+    del Store.items
+    setattr(Config, "name", 1)
+    globals()["x"] = 1
+    os.environ["A"] = "b"
+    app.state.n = 1
+""")
+    assert (uses.rebound, uses.nonlocals) == ({"a", "b"}, {"c"})
+    assert uses.owners == {"f", "Store", "Config"}
+    assert uses.sets_class_attributes and uses.uses_namespace
+    assert uses.sets_environment and uses.uses_state
+    plain = uses_of("def f(item):\n    item.state = os.environ['A']\n    return item.state == 1")
+    assert (plain.owners, plain.uses_state, plain.sets_environment) == ({"item"}, False, False)
+    assert not plain.sets_class_attributes and not plain.uses_namespace
+
+
+_KEYS = st.one_of(st.integers(0, 3), st.sampled_from([1.0, True, "1", None, (1,)]))
+_CALLS = st.lists(st.one_of(st.tuples(_KEYS, st.booleans()), st.just("clear")), max_size=20)
+
+
+@given(maxsize=st.sampled_from([None, 0, 1, 2, -1]), typed=st.booleans(), calls=_CALLS)
+def test_the_cache_is_functools(maxsize: int | None, typed: bool, calls: list[Any]) -> None:
+    """Hits, misses, what is dropped and what is told equal those of functools.lru_cache."""
+
+    def made(lru: Any) -> tuple[list[Any], Any]:
+        seen: list[Any] = []
+
+        def function(*args: Any, **kwargs: Any) -> int:
+            """Doc."""
+            seen.append((args, kwargs))
+            return len(seen)
+
+        cached = lru(maxsize=maxsize, typed=typed)(function)
+        results: list[Any] = []
+        for call in calls:
+            if call == "clear":
+                cached.cache_clear()
+            else:
+                key, named = call
+                results.append(cached(key=key) if named else cached(key))
+            results.append(tuple(cached.cache_info()))
+        described = (cached.__name__, cached.__doc__, cached.cache_parameters())
+        return results, (repr(seen), described, cached.__wrapped__ is function)
+
+    assert made(lru_cache) == made(functools.lru_cache)
+
+
+def test_the_cache_of_a_method() -> None:
+    """A cached method is bound, without parentheses too; errors are not kept."""
+
+    class Shop:
+        made = 0
+
+        @lru_cache
+        def price(self, item: int) -> int:
+            self.made += 1
+            return 10 // item
+
+    shop = Shop()
+    assert [shop.price(2), shop.price(2), Shop.price(shop, 2), shop.made] == [5, 5, 5, 1]
+    for _ in range(2):
+        with pytest.raises(ZeroDivisionError):
+            shop.price(0)
+    assert shop.made == 3
+    with pytest.raises(TypeError, match="unhashable"):
+        shop.price([])
+    with pytest.raises(TypeError, match="Expected first argument"):
+        lru_cache("many")

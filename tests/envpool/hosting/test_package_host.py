@@ -1,0 +1,248 @@
+"""Packages of ours in a worker: the same results as in the loop's process, from texts alone."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from envpool.core.errors import ToolsetError
+from envpool.hosting.live_world import LiveWorld
+from envpool.hosting.package_host import PackageHost
+from envpool.inprocess.verifiers import VerifierFault, Verifiers
+from envpool.inprocess.world import World
+from scenarios.errors import PackageError, UnknownScenario
+from scenarios.format import Scenario, read
+from tests.support.ledger_world import TOOLS, ledger
+from tests.support.mini_world import LIBRARY
+
+_CALLS: list[tuple[str, dict[str, Any]]] = [
+    ("book", {"account_id": 1, "amount": 5}),
+    ("open_account", {"name": "safe"}),
+    ("close_account", {"account_id": 1}),
+    ("half", {"note": "x"}),
+    ("broken", {}),
+    ("bad_data", {}),
+    ("end_early", {}),
+    ("surrogate", {"refuse": True}),
+    ("keep_failure", {}),
+    ("chance", {}),
+    ("get_account", {"account_id": 1}),
+    ("book", {"account_id": "one"}),
+    ("nothing", {}),
+]
+
+
+def _texts(folder: Path) -> dict[str, str]:
+    return {name: (folder / name).read_text(encoding="utf-8") for name in ("tools.py", "verify.py")}
+
+
+def _away(scenario: Scenario) -> tuple[Scenario, dict[str, str]]:
+    """The scenario and the texts of its code, which is no longer there to be read."""
+    texts = _texts(scenario.path)
+    for name in texts:
+        (scenario.path / name).unlink()
+    return scenario, texts
+
+
+def _live(host: PackageHost) -> LiveWorld:
+    return LiveWorld(host.template.overlay(), host.memory)
+
+
+@pytest.fixture(scope="module")
+def both(tmp_path_factory: pytest.TempPathFactory) -> tuple[World, PackageHost]:
+    """The ledger, hosted here and as a worker hosts it."""
+    scenario = ledger(tmp_path_factory.mktemp("package"))
+    world = World(scenario)
+    return world, PackageHost(*_away(scenario))
+
+
+def test_a_package_is_hosted_from_texts(both: tuple[World, PackageHost]) -> None:
+    """Template and tools are those of the package; there is nothing else to tell."""
+    world, host = both
+    assert (host.template, host.tools) == (world.template, world.tools)
+    assert (host.memory, host.num_statements, host.seed_faults, host.notes) == (b"", 0, (), ())
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@given(picked=st.lists(st.tuples(st.integers(0, 2), st.sampled_from(_CALLS)), max_size=12))
+def test_results_are_those_of_the_loops_process(
+    both: tuple[World, PackageHost], picked: list[tuple[int, tuple[str, dict[str, Any]]]]
+) -> None:
+    """Calls on three worlds in turns give what they give in the loop's process: results, states."""
+    world, host = both
+    leases = [world.lease() for _ in range(3)]
+    lives = [_live(host) for _ in range(3)]
+    for which, (name, arguments) in picked:
+        expected = leases[which].call(name, arguments)
+        assert host.call(lives[which], name, arguments) == expected
+    assert [world.stored(live.overlay) for live in lives] == [lease.state() for lease in leases]
+    counts = [sum(which == index for which, _ in picked) for index in range(3)]
+    assert [live.num_calls for live in lives] == counts
+
+
+def test_an_image_is_a_template(tmp_path: Path) -> None:
+    """A package whose database another worker built is hosted on it, without its SQL."""
+    scenario = ledger(tmp_path)
+    built = PackageHost(scenario, _texts(scenario.path))
+    taken = PackageHost(scenario, _texts(scenario.path), built.template.image)
+    assert taken.template == built.template
+    name, arguments = _CALLS[0]
+    assert taken.call(_live(taken), name, arguments) == built.call(_live(built), name, arguments)
+    for host in (built, taken):
+        host.close()
+
+
+_HOSTILE = '''
+import sys, time, uuid
+from datetime import datetime
+from typing import Any
+from scenarios.api import Db
+
+class Trap(Exception):
+    def __str__(self): raise SystemExit
+
+class Text(str):
+    def isascii(self): raise SystemExit
+
+def now(db: Db) -> list[Any]:
+    """Time and chance."""
+    time.sleep(3600)
+    return [datetime.now().isoformat(), str(uuid.uuid4())]
+
+def leave(db: Db) -> str:
+    """Leave Python."""
+    db.run("INSERT INTO journal VALUES ('lost')")
+    sys.exit("bye")
+
+def trap(db: Db) -> str:
+    """Raise what cannot be told."""
+    db.run("INSERT INTO journal VALUES ('lost')")
+    raise Trap
+
+def text(db: Db) -> str:
+    """Give a text that is more than a text."""
+    return Text("plain")
+'''
+
+
+def test_time_and_chance_are_the_worlds(tmp_path: Path) -> None:
+    """Tools find the world's clock and chance: equal in equal calls, others in the next call."""
+    scenario = ledger(tmp_path, tools_py=_HOSTILE)
+    host = PackageHost(scenario, _texts(scenario.path))
+    first, second = (
+        [host.call(live, "now", {}).text for _ in range(2)] for live in map(_live, [host] * 2)
+    )
+    assert first == second
+    assert first[0][:24] == '["2026-03-14T10:30:00.00' and len(set(first)) == 2
+    host.close()
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "error"),
+    [
+        (
+            "leave",
+            "leave failed with an internal error: RuntimeError: it raised SystemExit",
+            "internal",
+        ),
+        (
+            "trap",
+            "trap failed with an internal error: RuntimeError: "
+            "the text of its Exception cannot be had",
+            "internal",
+        ),
+        ("text", "plain", None),
+    ],
+)
+def test_what_a_tool_raises_or_gives_is_contained(
+    name: str, text: str, error: str | None, tmp_path: Path
+) -> None:
+    """No exception of a tool's leaves its call, which then has changed nothing."""
+    scenario = ledger(tmp_path, tools_py=_HOSTILE)
+    host = PackageHost(scenario, _texts(scenario.path))
+    live = _live(host)
+    result = host.call(live, name, {})
+    assert (result.text, result.error, result.changes) == (text, error, ())
+    assert type(result.text) is str
+    assert live.overlay.pages == {}
+    host.close()
+
+
+@pytest.mark.parametrize(
+    ("tools", "why"),
+    [
+        (None, "tools.py: its text is missing"),
+        ("import sys\nsys.exit(1)", "tools.py: SystemExit"),
+        ("def broken(", "SyntaxError"),
+        (
+            "import threading\ngate = threading.Lock()\ngate.acquire()\n"
+            "threading.Thread(target=lambda: gate.acquire(timeout=5), name='idler').start()\n",
+            "no function has a first parameter annotated Db",
+        ),
+        (
+            "import threading\nfrom scenarios.api import Db\ngate = threading.Lock()\n"
+            "gate.acquire()\n"
+            "threading.Thread(target=lambda: gate.acquire(timeout=1), name='idler').start()\n"
+            "def tool(db: Db) -> int:\n    'A tool.'\n    return 1\n",
+            "tools.py: the code left threads running: idler",
+        ),
+    ],
+)
+def test_code_that_cannot_be_hosted(tools: str | None, why: str, tmp_path: Path) -> None:
+    """Code that does not load, or leaves something running, is refused with file and reason."""
+    texts = {} if tools is None else {"tools.py": tools}
+    with pytest.raises(ToolsetError, match=why):
+        PackageHost(ledger(tmp_path), texts)
+
+
+def test_findings_are_those_of_the_verifier() -> None:
+    """A verifier in a worker finds what it finds in the loop's process."""
+    scenario = read(LIBRARY)
+    world = World(scenario)
+    host = PackageHost(scenario, _texts(LIBRARY))
+    verifiers = Verifiers(scenario)
+    for task in scenario.tasks:
+        lease, live = world.lease(), _live(host)
+        for call in task.oracle:
+            lease.call(call.name, call.arguments)
+            host.call(live, call.name, call.arguments)
+        expected = verifiers.run(task, *world.states(lease.state()), task.answer)
+        assert host.verify(task.id, live.overlay, task.answer) == expected
+    with pytest.raises(UnknownScenario, match="no task 'none'"):
+        host.verify("none", host.template.overlay(), "")
+    world.close()
+    host.close()
+
+
+@pytest.mark.parametrize(
+    ("body", "why"),
+    [
+        ("raise SystemExit", "the verifier of task 'open' raised SystemExit"),
+        ("raise Trap", "the verifier of task 'open' raised SystemExit"),
+        ("return [Trap()]", "in its list, expected a Finding"),
+        ("1 / 0", "raised ZeroDivisionError: division by zero"),
+        ("return []", r"gave \[\], expected a list of findings"),
+    ],
+)
+def test_a_verifier_that_fails(body: str, why: str, tmp_path: Path) -> None:
+    """Whatever a verifier raises is told as its fault."""
+    scenario = ledger(tmp_path)
+    trap = "class Trap(Exception):\n    def __str__(self): raise SystemExit\n"
+    names = "\n".join(
+        f"def {task.verifier}(before, after, answer): {body}" for task in scenario.tasks
+    )
+    host = PackageHost(scenario, {"tools.py": TOOLS, "verify.py": trap + names})
+    with pytest.raises(VerifierFault, match=why):
+        host.verify("open", host.template.overlay(), "")
+    host.close()
+
+
+def test_a_verify_py_that_does_not_load(tmp_path: Path) -> None:
+    """A broken verify.py is a broken package, told when it is asked for."""
+    scenario = ledger(tmp_path)
+    host = PackageHost(scenario, {"tools.py": TOOLS, "verify.py": "nonsense"})
+    with pytest.raises(PackageError, match=r"verify\.py: NameError"):
+        host.verify("open", host.template.overlay(), "")
+    host.close()

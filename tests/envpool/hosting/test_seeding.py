@@ -1,0 +1,207 @@
+"""AWM records become databases by AWM's rules: goldens are equal, faults are skipped and told."""
+
+import json
+import sqlite3
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from envpool.core.errors import SeedError
+from envpool.core.host_answers import SeedFault
+from envpool.hosting.seeding import Seeded, seed
+from envpool.store.template import clock_of, template_of
+from scenarios.api import User
+from scenarios.awm.records import AwmFolder
+from scenarios.format import AwmRecord, AwmSample, AwmTable, Scenario, Seeding
+from tests.support.hosted_records import AWM, masked
+
+
+def scenario(
+    *tables: AwmTable, samples: tuple[AwmSample, ...] = (), seeding: Seeding = "awm"
+) -> Scenario:
+    """A scenario of these tables and seed rows."""
+    return Scenario(
+        name="small",
+        title="small",
+        version="1",
+        description="",
+        clock="2025-01-01T10:00:00Z",
+        user=User("1", "ann", "user"),
+        schema_sql="",
+        data_sql="",
+        policy="",
+        tasks=(),
+        path=Path("small"),
+        digest="0" * 32,
+        awm=AwmRecord("", tables, samples, seeding),
+    )
+
+
+def built(made: Scenario) -> tuple[Seeded, sqlite3.Connection]:
+    """What seeding gives, and its database as the stdlib opens it."""
+    vfs = clock_of(made)
+    try:
+        seeded = seed(made, vfs)
+    finally:
+        vfs.unregister()
+    connection = sqlite3.connect(":memory:")
+    connection.deserialize(b"".join(seeded.pages))
+    return seeded, connection
+
+
+def dump(connection: sqlite3.Connection) -> dict[str, Any]:
+    """A database as golden.jsonl shows it."""
+    objects = connection.execute(
+        "SELECT type, name FROM sqlite_master WHERE name NOT LIKE 'sqlite_%' ORDER BY type, name"
+    ).fetchall()
+    tables = {}
+    for name in [name for kind, name in objects if kind == "table"]:
+        cursor = connection.execute(f'SELECT * FROM "{name}"')
+        rows = sorted(
+            ([masked(value) for value in row] for row in cursor),
+            key=lambda row: json.dumps(row, ensure_ascii=False, sort_keys=True),
+        )
+        tables[name] = {"columns": [column[0] for column in cursor.description], "rows": rows}
+    return {"objects": [f"{kind}:{name}" for kind, name in objects], "tables": tables}
+
+
+@pytest.fixture(scope="module")
+def golden() -> Iterator[dict[str, Any]]:
+    with (AWM / "golden.jsonl").open(encoding="utf-8") as lines:
+        yield next(record for record in map(json.loads, lines) if record["kind"] == "seed")
+
+
+@pytest.mark.parametrize("seeding", ["awm", "openenv"])
+def test_the_fixture_is_seeded_as_by_the_genuine_functions(
+    golden: dict[str, Any], seeding: Seeding
+) -> None:
+    """Statements, faults and every row of the fixture's scenario are those of the golden record."""
+    made = AwmFolder(AWM, seeding=seeding).find("e_commerce_lab_1")
+    seeded, connection = built(made)
+    assert seeded.num_statements == golden["statements"]
+    assert msgspec.to_builtins(seeded.faults) == tuple(golden["failures"])
+    assert dump(connection) == golden["db"]
+    assert connection.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
+    connection.close()
+
+
+def test_a_strict_seed_refuses_the_first_fault() -> None:
+    """With `strict`, a statement that fails refuses the scenario with file, table and fault."""
+    made = AwmFolder(AWM, seeding="strict").find("e_commerce_lab_1")
+    with pytest.raises(
+        SeedError,
+        match=r'data\.json: table notifications: statement 2: OperationalError: near "t": syntax',
+    ):
+        built(made)
+
+
+_TABLES = (
+    AwmTable("a", "CREATE TABLE a (id INTEGER PRIMARY KEY, at TEXT DEFAULT (datetime('now')))"),
+    AwmTable(
+        "b",
+        "CREATE TABLE b (id INTEGER PRIMARY KEY, a REFERENCES a (id), r)",
+        indexes=("CREATE INDEX one ON b (nowhere)", "CREATE INDEX two ON b (a)"),
+        examples=("INSERT INTO b (a) VALUES (77)",),
+    ),
+    AwmTable(
+        "c",
+        "CREATE TABLE c (a REFERENCES a (id))",
+        indexes=("CREATE INDEX three ON c (a)",),
+        examples=("INSERT INTO c VALUES (88)", "INSERT INTO c VALUES (1, 2)"),
+    ),
+    AwmTable("d", "CREATE TABEL d (a)", indexes=("CREATE INDEX four ON c (a)",)),
+)
+_SAMPLES = (
+    AwmSample("a", ("INSERT INTO a (id) VALUES (1)", "INSERT INTO a (id) VALUES (1)", "")),
+    AwmSample(
+        "b",
+        (
+            "INSERT INTO b (id, a) VALUES (1, 99)",
+            "INSERT INTO b (id, a, r) VALUES (2, 1, random())",
+            "INSERT INTO b (a) VALUES (1); INSERT INTO b (a) VALUES (1)",
+        ),
+    ),
+)
+_MANY = "ProgrammingError: You can only execute one statement at a time."
+_TOO_MANY = "OperationalError: table c has 1 columns but 2 values were supplied"
+_FAULTS = (
+    SeedFault("schema", "b", 1, "OperationalError: no such column: nowhere"),
+    SeedFault(
+        "schema", "c", 3, "OperationalError: table c has 1 columns but 2 values were supplied"
+    ),
+    SeedFault("schema", "d", 0, 'OperationalError: near "TABEL": syntax error'),
+    SeedFault("seed", "a", 1, "IntegrityError: UNIQUE constraint failed: a.id"),
+    SeedFault("seed", "b", 0, "IntegrityError: FOREIGN KEY constraint failed"),
+    SeedFault("seed", "b", 2, _MANY),
+)
+
+
+def test_awm_skips_what_fails_and_the_rest_of_its_table() -> None:
+    """AWM's rules: a fault ends a table's schema, examples run without foreign keys, seed rows with
+    them, one by one; time and chance repeat."""
+    seeded, connection = built(scenario(*_TABLES, samples=_SAMPLES))
+    assert (seeded.num_statements, seeded.faults) == (6, _FAULTS)
+    shown = dump(connection)
+    assert shown["objects"] == ["index:three", "table:a", "table:b", "table:c"]
+    rows = connection.execute("SELECT id, at, (SELECT a FROM c) FROM a").fetchall()
+    assert rows == [(1, "2025-01-01 10:00:00", 88)]
+    assert connection.execute("SELECT id, a, typeof(r) FROM b").fetchall() == [(2, 1, "integer")]
+    again, other = built(scenario(*_TABLES, samples=_SAMPLES))
+    assert again == seeded
+    connection.close()
+    other.close()
+
+
+def test_openenv_skips_statements_and_keeps_no_foreign_keys() -> None:
+    """OpenEnv's rules: each statement for itself, no examples, and rows that refer to nothing."""
+    seeded, connection = built(scenario(*_TABLES, samples=_SAMPLES, seeding="openenv"))
+    assert seeded.faults == (_FAULTS[0], _FAULTS[2], _FAULTS[3], _FAULTS[5])
+    assert dump(connection)["objects"] == [
+        *("index:four", "index:three", "index:two", "table:a", "table:b", "table:c")
+    ]
+    assert connection.execute("SELECT id, a FROM b ORDER BY id").fetchall() == [(1, 99), (2, 1)]
+    assert connection.execute("SELECT * FROM c").fetchall() == []
+    connection.close()
+
+
+def test_rows_that_cannot_be_committed_are_refused() -> None:
+    """A reference that is checked at the end, and is broken then, refuses the scenario."""
+    made = scenario(
+        AwmTable("a", "CREATE TABLE a (id INTEGER PRIMARY KEY)"),
+        AwmTable("b", "CREATE TABLE b (a REFERENCES a DEFERRABLE INITIALLY DEFERRED)"),
+        samples=(AwmSample("b", ("INSERT INTO b VALUES (5)",)),),
+    )
+    with pytest.raises(SeedError, match=r"small: seed rows: they cannot be committed: FOREIGN KEY"):
+        built(made)
+
+
+def test_tables_of_every_kind_can_be_seeded() -> None:
+    """Generated columns, full-text search, triggers, views and tables without rowids are tables of
+    the template; shadow tables are not."""
+    made = scenario(
+        AwmTable("g", "CREATE TABLE g (a, b AS (a * 2), c AS (a * 3) STORED)"),
+        AwmTable("f", "CREATE VIRTUAL TABLE f USING fts5(body)"),
+        AwmTable(
+            "w",
+            "CREATE TABLE w (k TEXT PRIMARY KEY) WITHOUT ROWID",
+            indexes=(
+                "CREATE VIEW v AS SELECT k FROM w",
+                "CREATE TRIGGER t AFTER INSERT ON g BEGIN INSERT INTO f VALUES (new.a); END",
+            ),
+        ),
+        samples=(AwmSample("g", ("INSERT INTO g VALUES (1), (2)",)),),
+    )
+    vfs = clock_of(made)
+    seeded = seed(made, vfs)
+    template = template_of(seeded.pages, vfs, made.path)
+    vfs.unregister()
+    assert seeded.faults == ()
+    assert {name: table.columns for name, table in template.tables.items()} == {
+        "f": ("body",),
+        "g": ("a", "b", "c"),
+        "w": ("k",),
+    }
+    assert [table.followed for table in template.tables.values()] == [False, False, True]

@@ -1,0 +1,113 @@
+"""Tools as fastapi-mcp 0.4.0 lists them (recorded by tests/fixtures/hosting/record.py)."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from envpool.core.errors import ToolsetError
+from envpool.core.types import ToolSpec
+from envpool.hosting.app import execute
+from envpool.hosting.determinism.loop import Contained
+from envpool.hosting.fastapi_compat import older
+from envpool.hosting.tool_listing import list_tools
+from tests.support.paths import FIXTURES
+
+FOLDER = FIXTURES / "hosting"
+PATH = Path("odd/server.py")
+HEAD = """
+from fastapi import FastAPI
+from pydantic import BaseModel
+app = FastAPI()
+"""
+
+
+def listed(code: str) -> list[ToolSpec]:
+    with Contained(), older():
+        hosted = execute(code, "odd_listing", PATH)
+        try:
+            return [tool.spec for tool in list_tools(hosted.app, PATH)]
+        finally:
+            hosted.close()
+
+
+@pytest.mark.parametrize("name", ["shapes", "answers"])
+def test_odd_applications_are_listed_as_genuine(name: str) -> None:
+    """Unions, enums, nested models, headers, forms and several answers: all is equal, also where
+    the genuine list depends on a hash seed."""
+    record = json.loads((FOLDER / f"{name}.json").read_text(encoding="utf-8"))
+    ours = listed((FOLDER / f"{name}.py").read_text(encoding="utf-8"))
+    assert [
+        {"name": tool.name, "description": tool.description, "inputSchema": tool.schema}
+        for tool in ours
+    ] == record["tools"]
+
+
+def test_order_within_a_schema_is_the_genuine_one() -> None:
+    """Schemas read the same, key by key: a dialect shows them as text."""
+    record = json.loads((FOLDER / "answers.json").read_text(encoding="utf-8"))
+    ours = listed((FOLDER / "answers.py").read_text(encoding="utf-8"))
+    assert [json.dumps(tool.schema) for tool in ours] == [
+        json.dumps(tool["inputSchema"]) for tool in record["tools"]
+    ]
+
+
+@pytest.mark.parametrize(
+    ("code", "reason"),
+    [
+        (
+            HEAD + "class Node(BaseModel):\n    child: 'Node | None' = None\n"
+            "@app.post('/n')\nasync def make(node: Node): ...\n",
+            "odd/server.py: the model Node contains itself, so no tool that has it can be listed "
+            "(fastapi-mcp does not start with such a model either)",
+        ),
+        (
+            HEAD + "class A(BaseModel):\n    b: 'list[B]' = []\n"
+            "class B(BaseModel):\n    a: dict[str, A] = {}\n"
+            "@app.get('/a', response_model=A)\nasync def get(): ...\n",
+            "odd/server.py: the model A contains itself, so no tool that has it can be listed "
+            "(fastapi-mcp does not start with such a model either)",
+        ),
+        (HEAD, "odd/server.py: its application has no tool: no route is in its OpenAPI"),
+        (
+            HEAD + "@app.get('/x', include_in_schema=False)\nasync def x(): ...\n",
+            "odd/server.py: its application has no tool: no route is in its OpenAPI",
+        ),
+        (
+            HEAD + "class Odd:\n    pass\nfrom pydantic import ConfigDict\n"
+            "class A(BaseModel):\n    model_config = ConfigDict(arbitrary_types_allowed=True)\n"
+            "    odd: Odd\n@app.post('/x')\nasync def x(a: A): ...\n",
+            "odd/server.py: its tools cannot be told as OpenAPI: PydanticInvalidForJsonSchema: "
+            "Cannot generate a JsonSchema for core_schema.IsInstanceSchema "
+            "(<class 'odd_listing.Odd'>)",
+        ),
+    ],
+    ids=["recursive", "mutually recursive", "no route", "hidden", "no schema"],
+)
+def test_what_cannot_be_listed_is_refused(code: str, reason: str) -> None:
+    """The sentence names the file and the model."""
+    with pytest.raises(ToolsetError) as refused:
+        listed(code)
+    assert str(refused.value).splitlines()[0] == reason
+
+
+def test_forward_references_are_followed() -> None:
+    """A model may name one that is defined after it."""
+    code = HEAD + (
+        "class Box(BaseModel):\n    lid: 'Lid'\nclass Lid(BaseModel):\n    round: bool\n"
+        "@app.post('/boxes', operation_id='make_box')\nasync def make(box: Box): ...\n"
+    )
+    [tool] = listed(code)
+    assert tool.schema == {
+        "type": "object",
+        "properties": {
+            "lid": {
+                "properties": {"round": {"type": "boolean", "title": "Round"}},
+                "type": "object",
+                "required": ["round"],
+                "title": "lid",
+            }
+        },
+        "title": "make_boxArguments",
+        "required": ["lid"],
+    }

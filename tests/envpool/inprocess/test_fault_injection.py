@@ -1,0 +1,125 @@
+"""Worlds broken on purpose: the fault strikes in a call that is executed, and only there."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from envpool.core.types import ToolResult
+from envpool.inprocess.fault_injection import FAULTS, Fault, Saboteur, sabotaged
+from envpool.inprocess.toolset import load
+from envpool.inprocess.world import World
+from judge.playback.playback import play
+from judge.verdicts.code_judges import CodeCourt
+from scenarios.errors import PackageError
+from scenarios.format import read
+from tests.support.immediate import finished
+from tests.support.mini_world import LIBRARY
+
+PAY: tuple[str, dict[str, Any]] = (
+    "pay_fine",
+    {"member_id": 2, "amount_cents": 350, "method": "card"},
+)
+TEXTS = {
+    "raises": "pay_fine failed with an internal error: KeyError: 'a column that is not there'",
+    "timeout": "pay_fine took too long and was stopped.",
+    "locked": "pay_fine failed with an internal error: OperationalError: database table is locked",
+}
+ERRORS = {"raises": "internal", "timeout": "timeout", "locked": "internal"}
+
+
+def breakable() -> tuple[World, Saboteur]:
+    scenario = read(LIBRARY)
+    saboteur = Saboteur(load(scenario))
+    return World(scenario, tools=saboteur.tools, max_steps=100_000), saboteur
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_fault_strikes_once(fault: Fault) -> None:
+    """The call fails with its cause and leaves the state as it was; the same call then works as in
+    a world that was never broken."""
+    world, saboteur = breakable()
+    lease = world.lease()
+    saboteur.plant(fault)
+    assert saboteur.is_planted
+    broken = lease.call(*PAY)
+    assert broken == ToolResult(TEXTS[fault], ERRORS[fault], (), world.start_digest)  # type: ignore[arg-type]
+    assert not saboteur.is_planted
+    assert lease.call(*PAY) == World(read(LIBRARY)).lease().call(*PAY)
+
+
+@pytest.mark.parametrize(
+    ("tool", "call", "errors"),
+    [
+        ("", 0, ["internal", None, None, None]),
+        ("", 2, [None, None, "internal", None]),
+        ("pay_fine", 0, [None, "internal", None, None]),
+        ("pay_fine", 1, [None, None, None, "internal"]),
+        ("get_member", 0, [None, None, None, None]),
+    ],
+)
+def test_the_call_is_chosen_by_its_number_and_its_tool(
+    tool: str, call: int, errors: list[str | None]
+) -> None:
+    """A fault waits for the call of its number, among those of its tool."""
+    world, saboteur = breakable()
+    lease = world.lease()
+    saboteur.plant("raises", tool=tool, call=call)
+    pay = ("pay_fine", {"member_id": 2, "amount_cents": 10, "method": "card"})
+    look: tuple[str, dict[str, Any]] = ("list_overdue", {})
+    assert [lease.call(*one).error for one in (look, pay, look, pay)] == errors
+
+
+def test_what_is_refused_stays_refused() -> None:
+    """A broken tool that refuses a call by its rules refuses it, and a call with bad arguments
+    never comes to the tool."""
+    world, saboteur = breakable()
+    lease = world.lease()
+    saboteur.plant("raises", call=1)
+    wrong = lease.call("pay_fine", {"member_id": "two"})
+    fine = lease.call("list_overdue", {})
+    refused = lease.call("get_member", {"member_id": 999})
+    assert [one.error for one in (wrong, fine, refused)] == ["arguments", None, "refused"]
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_broken_package(fault: Fault, tmp_path: Path) -> None:
+    """A sabotaged copy is a package with the same tools, of which one always breaks; the world is
+    to blame for it, and the package that was copied is as it was."""
+    before = read(LIBRARY)
+    copy = sabotaged(LIBRARY, tmp_path, fault, "pay_fine")
+    assert copy == tmp_path / "library"
+    scenario = read(copy)
+    world = World(scenario, max_steps=100_000)
+    assert world.tools == World(before).tools
+    played = play(world, scenario.task("pay-fine"), scenario.task("pay-fine").oracle, "Done.")
+    assert {result.text for result in played.results if result.error} == {TEXTS[fault]}
+    court = CodeCourt(_Hosted(world), [scenario])
+    assert finished(court.verdict(played.trajectory)).label == "environment_error"
+    assert read(LIBRARY) == before
+
+
+class _Hosted:
+    """A pool with one world."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+
+    def hosted(self, scenario: object) -> World:
+        return self._world
+
+    def isolates(self, scenario: object) -> bool:
+        return False
+
+
+def test_what_cannot_be_sabotaged(tmp_path: Path) -> None:
+    """A tool that is not there, a folder that is no package and a copy that exists are errors that
+    leave no copy."""
+    with pytest.raises(ValueError, match=r"library has no tool 'burn'; it has "):
+        sabotaged(LIBRARY, tmp_path, "raises", "burn")
+    with pytest.raises(PackageError):
+        sabotaged(tmp_path, tmp_path, "raises", "pay_fine")
+    assert list(tmp_path.iterdir()) == []
+    sabotaged(LIBRARY, tmp_path, "raises", "pay_fine")
+    with pytest.raises(FileExistsError):
+        sabotaged(LIBRARY, tmp_path, "raises", "pay_fine")

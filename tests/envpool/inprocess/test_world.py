@@ -1,0 +1,324 @@
+"""One hosted scenario: calls that change all or nothing, ids, forks, states."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import apsw
+import msgspec
+import pytest
+
+from envpool.core.errors import SeedError, StateError
+from envpool.core.types import StoredState, ToolError, ToolResult
+from envpool.inprocess.world import Lease, World
+from scenarios.api import RowChange
+from tests.support.ledger_world import ledger
+
+_AT = "2026-03-14T09:30:00Z"
+
+
+@pytest.fixture
+def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+    hosted = World(ledger(tmp_path_factory.mktemp("worlds")), max_steps=1_000_000)
+    yield hosted
+    hosted.close()
+
+
+def rows(lease: Lease, sql: str) -> list[Any]:
+    """The rows that a question gives on a lease's state."""
+    _, after = lease.world.states(lease.state())
+    return [tuple(row.values()) for row in after.all(sql)]
+
+
+def test_a_call_tells_what_it_did(world: World) -> None:
+    """A result holds the text, the rows that changed, triggers' ones too, and the digest."""
+    lease = world.lease()
+    result = lease.call("book", {"account_id": 2, "amount": 7, "note": "é"})
+    account = {"id": 2, "name": "bank", "balance": 5000, "rate": 2.0}
+    entry = {"id": 2, "account_id": 2, "amount": 7, "note": "é", "at": _AT}
+    assert result == ToolResult(
+        '{"entry":2}',
+        None,
+        (
+            RowChange("accounts", (2,), account, account | {"balance": 5007}),
+            RowChange("entries", (2,), None, entry),
+            RowChange("journal", (2,), None, {"what": "entry 2"}),
+        ),
+        lease.digest,
+    )
+    assert world.verify_digest(lease.overlay) == lease.digest != lease.start_digest
+
+
+def test_time_is_the_scenarios(world: World) -> None:
+    """SQLite's clock in a tool is the scenario's."""
+    result = world.lease().call("open_account", {"name": "petty"})
+    assert msgspec.json.decode(result.text) == {"id": 4, "at": "2026-03-14 09:30:00"}
+
+
+_FAILING: dict[str, tuple[dict[str, Any], ToolError, str]] = {
+    "nothing": ({}, "unknown_tool", "There is no tool 'nothing'. Tools: get_account, "),
+    "book": (
+        {"account_id": "1"},
+        "arguments",
+        "book: argument 'account_id': expected int, got str.",
+    ),
+    "set_value": (
+        {"name": "x", "value": 2**63},
+        "arguments",
+        "set_value: argument 'value': an integer is larger than 64 bits.",
+    ),
+    "open_account": (
+        {"name": "\ud800"},
+        "arguments",
+        "open_account: argument 'name': half of a surrogate pair is no Unicode text.",
+    ),
+    "close_account": ({"account_id": 1}, "refused", "Account 1 still holds 110."),
+    "broken": ({}, "internal", "broken failed with an internal error: KeyError: 'nothing here'"),
+    "bad_data": ({}, "internal", "bad_data failed with an internal error: TypeError: "),
+    "bad_text": ({}, "internal", "bad_text failed with an internal error: UnicodeDecodeError: "),
+    "surrogate": (
+        {"refuse": False},
+        "internal",
+        "surrogate failed with an internal error: Unicode",
+    ),
+    "runaway": ({}, "timeout", "runaway took too long and was stopped."),
+    "chance": ({}, "internal", "chance failed with an internal error: ValueError: random() and"),
+    "end_early": ({}, "internal", "end_early failed with an internal error: ConstraintError: "),
+}
+
+
+@pytest.mark.parametrize("name", _FAILING)
+def test_a_failed_call_changes_nothing(world: World, name: str) -> None:
+    """A call that is refused, breaks, runs away or gives bad data leaves digest, pages and dump as
+    before, and the next call works."""
+    arguments, error, text = _FAILING[name]
+    lease = world.lease()
+    lease.call("book", {"account_id": 2, "amount": 1})
+    before = (lease.digest, lease.state(), world.dump(lease.overlay))
+    result = lease.call(name, arguments)
+    assert (result.error, result.changes, result.digest) == (error, (), before[0])
+    assert result.text.startswith(text)
+    msgspec.msgpack.encode(result)
+    assert (lease.digest, lease.state(), world.dump(lease.overlay)) == before
+    assert lease.call("book", {"account_id": 2, "amount": 1}).text == '{"entry":3}'
+    assert world.verify_digest(lease.overlay) == lease.digest
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "COMMIT",
+        "ROLLBACK",
+        "END",
+        "BEGIN",
+        "DROP TABLE tags",
+        "CREATE TABLE x (a)",
+        "CREATE INDEX x ON tags (tag)",
+        "CREATE VIEW x AS SELECT 1",
+        "CREATE TRIGGER x AFTER INSERT ON tags BEGIN SELECT 1; END",
+        "CREATE TEMP TABLE x (a)",
+        "ALTER TABLE tags ADD COLUMN x",
+        "PRAGMA foreign_keys=OFF",
+        "ATTACH ':memory:' AS x",
+        "DETACH main",
+        "REINDEX",
+        "ANALYZE",
+        "VACUUM",
+        "INSERT INTO sqlite_schema VALUES (1, 2, 3, 4, 5)",
+        "INSERT INTO journal VALUES (hex(randomblob(4)))",
+    ],
+)
+def test_what_sql_may_not_do(world: World, sql: str) -> None:
+    """Transactions, schema, settings and other files are denied to tools, and undo the call."""
+    lease = world.lease()
+    result = lease.call("forbidden", {"sql": sql})
+    assert (result.error, lease.digest) == ("internal", world.start_digest)
+    assert not lease.overlay.pages
+    assert lease.call("wipe", {}).text == "1"
+
+
+def test_a_refusal_can_be_logged_whatever_it_says(world: World) -> None:
+    """Half a character in a tool's complaint is replaced."""
+    result = world.lease().call("surrogate", {"refuse": True})
+    assert (result.error, result.text) == ("refused", "?")
+
+
+def test_one_world_never_shows_through_another(world: World) -> None:
+    """A tool that keeps an exception, with its open questions, does not freeze the connection on
+    its own world."""
+    first, second = world.lease(), world.lease()
+    assert first.call("keep_failure", {}).text == "kept"
+    first.call("book", {"account_id": 1, "amount": 5})
+    assert second.call("book", {"account_id": 1, "amount": 7}).text == '{"entry":2}'
+    assert rows(second, "SELECT balance FROM accounts WHERE id = 1") == [(117,)]
+    for lease in (first, second):
+        assert world.verify_digest(lease.overlay) == lease.digest
+
+
+def test_a_call_does_not_see_what_others_inserted(world: World) -> None:
+    """last_insert_rowid() knows the call's own rows only, so that a replay gives the same."""
+    world.lease().call("book", {"account_id": 1, "amount": 5})
+    assert world.lease().call("newest", {}).text == "0"
+
+
+def test_a_caught_error_is_not_the_calls(world: World) -> None:
+    """A tool may catch SQLite's complaint, go on, and keep what it wrote."""
+    lease = world.lease()
+    result = lease.call("go_on", {"account_id": 3})
+    assert result.error is None
+    assert result.changes == (RowChange("journal", (2,), None, {"what": "went on"}),)
+
+
+def test_savepoints_are_the_tools_own(world: World) -> None:
+    """What a tool takes back to a savepoint is no change."""
+    result = world.lease().call("half", {"note": "n"})
+    assert result.changes == (RowChange("journal", (2,), None, {"what": "kept: n"}),)
+
+
+def test_a_row_is_known_by_its_key(world: World) -> None:
+    """A row replaced under its key is one row changed; a key that changes is one row less and one
+    more, NULL and other cases included."""
+    lease = world.lease()
+    limit, blob = {"name": "limit", "value": 1000}, {"name": "blob", "value": b"\0\xff"}
+    assert lease.call("set_value", {"name": "limit", "value": 1000.0}).changes == (
+        RowChange("settings", ("limit",), limit, {"name": "limit", "value": 1000.0}),
+    )
+    assert lease.call("set_value", {"name": "limit", "value": 1000}).changes != ()
+    assert lease.call("set_value", {"name": "limit", "value": 1000}).changes == ()
+    assert lease.call("rename_value", {"old": "limit", "new": "blob"}).changes == (
+        RowChange("settings", ("blob",), blob, {"name": "blob", "value": 1000}),
+        RowChange("settings", ("limit",), limit, None),
+    )
+    (gone, nameless) = lease.call("rename_value", {"old": "blob", "new": None}).changes
+    assert sorted([len(gone.key), len(nameless.key)]) == [1, 2]
+    alias = {"alias": "Kasse", "account_id": 1}
+    assert lease.call("recase", {"alias": "kasse", "new": "KASSE"}).changes == (
+        RowChange("aliases", ("KASSE",), None, {"alias": "KASSE", "account_id": 1}),
+        RowChange("aliases", ("Kasse",), alias, None),
+    )
+    assert world.verify_digest(lease.overlay) == lease.digest
+
+
+def test_a_delete_cascades_into_the_changes(world: World) -> None:
+    """Rows that go by a cascade are changes like others."""
+    lease = world.lease()
+    lease.call("book", {"account_id": 1, "amount": -110})
+    assert [(c.table, c.key) for c in lease.call("close_account", {"account_id": 1}).changes] == [
+        ("accounts", (1,)),
+        ("entries", (1,)),
+        ("entries", (2,)),
+    ]
+
+
+def test_a_call_id_is_executed_once(world: World) -> None:
+    """A call id asked again is answered from memory, failures too; another id, or none, is a new
+    call; only the last few ids are known."""
+    lease = world.lease()
+    booking = {"account_id": 1, "amount": 1}
+    first = lease.call("book", booking, "c0-0")
+    assert lease.call("book", booking, "c0-0") is first
+    refused = lease.call("close_account", {"account_id": 1}, "c1-0")
+    assert lease.call("close_account", {"account_id": 1}, "c1-0") is refused
+    assert lease.call("book", booking, "c2-0").text == '{"entry":3}'
+    assert lease.call("book", booking).text == '{"entry":4}'
+    assert lease.call("book", booking).text == '{"entry":5}'
+    for number in range(3, 10):
+        lease.call("get_account", {"account_id": 1}, f"c{number}-0")
+    assert lease.call("book", booking, "c2-0").text == '{"entry":3}'
+    lease.call("get_account", {"account_id": 1}, "c10-0")
+    assert lease.call("book", booking, "c2-0").text == '{"entry":6}'
+    lease.reset()
+    assert lease.call("book", booking, "c2-0").text == '{"entry":2}'
+
+
+def test_a_fork_goes_its_own_way(world: World) -> None:
+    """A fork starts at its parent's state; neither sees what the other does after."""
+    parent = world.lease()
+    parent.call("book", {"account_id": 1, "amount": 1})
+    fork = parent.fork()
+    assert (fork.digest, fork.state()) == (parent.digest, parent.state())
+    fork.call("book", {"account_id": 1, "amount": 2})
+    parent.call("wipe", {})
+    assert rows(parent, "SELECT balance FROM accounts WHERE id = 1") == [(111,)]
+    assert rows(fork, "SELECT balance FROM accounts WHERE id = 1") == [(113,)]
+    assert rows(parent, "SELECT count(*) FROM journal") == [(0,)]
+    assert rows(fork, "SELECT count(*) FROM journal") == [(3,)]
+
+
+def test_a_reset_is_a_fresh_start(world: World) -> None:
+    """After a reset a lease is what a new one is."""
+    lease = world.lease()
+    lease.call("book", {"account_id": 1, "amount": 1})
+    lease.reset()
+    assert lease.state() == world.lease().state()
+    assert lease.state() == StoredState(
+        world.template.digest, {}, len(world.template.pages), world.start_digest
+    )
+
+
+def test_states_before_and_after(world: World) -> None:
+    """A stored state is read beside the start, with the rows between them."""
+    lease = world.lease()
+    changes = lease.call("set_value", {"name": "limit", "value": "x"}).changes
+    before, after = world.states(lease.state())
+    question = "SELECT value FROM settings WHERE name = ?"
+    assert (before.value(question, "limit"), after.value(question, "limit")) == (1000, "x")
+    assert (before.now, after.user.name) == (_AT, "Ada Lindqvist")
+    assert (before.changes, after.changes) == ((), changes)
+    _, told = world.states(lease.state(), changes=())
+    assert told.changes == ()
+    with pytest.raises(Exception, match="readonly"):
+        after.all("DELETE FROM settings")
+
+
+def test_a_strangers_state_is_refused(world: World) -> None:
+    """Pages of another template are not taken for this one's."""
+    state = msgspec.structs.replace(world.lease().state(), template="0" * 32)
+    with pytest.raises(StateError) as caught:
+        world.restored(state)
+    assert str(caught.value) == (
+        f"the state belongs to template {'0' * 32}, but scenario 'ledger' has template "
+        f"{world.template.digest}"
+    )
+
+
+def test_two_hosts_agree(world: World, tmp_path_factory: pytest.TempPathFactory) -> None:
+    """The same package hosted twice starts with the same digest and reads the other's states."""
+    other = World(ledger(tmp_path_factory.mktemp("other")))
+    lease = world.lease()
+    lease.call("grow", {"num": 20, "size": 900})
+    assert other.start_digest == world.start_digest
+    there = other.restored(
+        msgspec.json.decode(msgspec.json.encode(lease.state()), type=StoredState)
+    )
+    assert other.dump(there) == world.dump(lease.overlay)
+    assert other.verify_digest(there) == lease.digest
+    other.close()
+
+
+def test_nothing_is_left_of_a_world(tmp_path: Path) -> None:
+    """A world that is closed, or cannot be built, leaves no file system behind."""
+    before = apsw.vfs_names()
+    with pytest.raises(SeedError):
+        World(ledger(tmp_path / "broken", data_sql="nonsense;"))
+    hosted = World(ledger(tmp_path / "sound"))
+    hosted.dump(hosted.lease().overlay)
+    assert len(apsw.vfs_names()) == len(before) + 1
+    hosted.close()
+    assert apsw.vfs_names() == before
+
+
+def test_what_it_tells_of_itself(world: World) -> None:
+    """`repr` and `statistics` tell what a world and a lease have done."""
+    template = world.template
+    size = f"8 tables, {len(template.pages)} pages, {len(world.tools)} tools"
+    assert repr(world) == f"<World 'ledger' [{size} | 0 leases, 0 calls]>"
+    lease = world.lease()
+    fresh = world.start_digest[:8]
+    assert repr(lease) == f"<Lease of 'ledger' [0 changed pages, digest {fresh}]>"
+    lease.call("book", {"account_id": 1, "amount": 1})
+    lease.fork().call("nothing", {})
+    assert world.statistics() == {"leases": 2, "calls": 2}
+    assert repr(world).endswith("2 leases, 2 calls]>")
+    pages = len(lease.overlay.pages)
+    assert repr(lease) == f"<Lease of 'ledger' [{pages} changed pages, digest {lease.digest[:8]}]>"

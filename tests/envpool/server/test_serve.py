@@ -1,0 +1,836 @@
+"""Worlds served over HTTP: the lease surface, every world's MCP endpoint, limits and the end."""
+
+import os
+import signal
+import sys
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import anyio
+import msgspec
+import pytest
+from fastmcp import Client
+from fastmcp.client.transports import StdioTransport
+
+from envpool.core.errors import PoolError, WorldError
+from envpool.core.types import StoredState, ToolResult, ToolSpec
+from envpool.inprocess.pool import LocalPool
+from envpool.server.api import Hosted, NewWorld
+from envpool.server.app import App
+from envpool.server.jsonrpc import CALL_KEY, CAPABILITIES_KEY, SERVER_KEY, VERSION_KEY
+from envpool.server.leases import Leases, Refused
+from envpool.server.serve import serve, serving
+from envpool.server.settings import ServeSettings
+from envpool.server.stdio import converse
+from envpool.store.states import States
+from scenarios.format import Scenario, Task
+from tests.support.ledger_world import ledger
+from tests.support.remote_pool import served
+
+BOOK = {"account_id": 1, "amount": 5}
+META = {VERSION_KEY: "2026-07-28", CAPABILITIES_KEY: {}}
+INFO = {"name": "ledger", "title": "Ledger", "version": "1"}
+STAMP = {"resultType": "complete", "_meta": {SERVER_KEY: INFO}}
+CLIENT = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "t"}}
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+@pytest.fixture
+def scenario(tmp_path: Path) -> Scenario:
+    return ledger(tmp_path / "ledger")
+
+
+class Asks:
+    """What both clients can do: they give status and decoded body."""
+
+    async def send(
+        self, method: str, path: str, body: bytes, headers: dict[str, str]
+    ) -> tuple[int, bytes]:
+        raise NotImplementedError
+
+    async def ask(
+        self, method: str, path: str, body: Any = None, **headers: str
+    ) -> tuple[int, Any]:
+        raw = b"" if body is None else body
+        raw = raw if isinstance(raw, bytes) else msgspec.json.encode(raw)
+        named = {name.replace("_", "-"): value for name, value in headers.items()}
+        named.setdefault("Content-Type", "application/json")
+        status, text = await self.send(method, path, raw, named)
+        return status, msgspec.json.decode(text) if text else None
+
+    async def world(self, scenario: str = "ledger") -> str:
+        """The path of a fresh world."""
+        status, world = await self.ask("POST", "/worlds", {"scenario": scenario})
+        assert status == 201
+        return f"/worlds/{world['id']}"
+
+    async def modern(self, path: str, method: str, **params: Any) -> tuple[int, Any]:
+        """A request of revision 2026-07-28."""
+        body = {"jsonrpc": "2.0", "id": 1, "method": method, "params": {"_meta": META, **params}}
+        headers = {"MCP-Protocol-Version": "2026-07-28", "Mcp-Method": method}
+        if method == "tools/call":
+            headers["Mcp-Name"] = params["name"]
+        return await self.ask("POST", path + "/mcp", body, **headers)
+
+    async def call(self, path: str, name: str = "book", **arguments: Any) -> Any:
+        """The result of a tool call."""
+        status, body = await self.modern(path, "tools/call", name=name, arguments=arguments or BOOK)
+        assert status == 200
+        return body["result"]
+
+
+class Http(Asks):
+    """A client over loopback."""
+
+    def __init__(self, session: aiohttp.ClientSession, url: str) -> None:
+        self.session = session
+        self.url = url
+
+    async def send(
+        self, method: str, path: str, body: bytes, headers: dict[str, str]
+    ) -> tuple[int, bytes]:
+        asked = self.session.request(method, self.url + path, data=body, headers=headers)
+        async with asked as response:
+            return response.status, await response.read()
+
+
+class Direct(Asks):
+    """A client that hands its requests to the application, without a network."""
+
+    def __init__(self, app: App) -> None:
+        self._app = app
+
+    async def send(
+        self, method: str, path: str, body: bytes, headers: dict[str, str]
+    ) -> tuple[int, bytes]:
+        named = {"Host": "localhost", **headers}
+        scope = {
+            "type": "http",
+            "method": method,
+            "path": path,
+            "headers": [(k.lower().encode(), v.encode()) for k, v in named.items()],
+            "client": ("127.0.0.1", 1),
+        }
+        said: list[Any] = []
+
+        async def receive() -> dict[str, Any]:
+            return {"type": "http.request", "body": body}
+
+        async def send(message: Any) -> None:
+            said.append(message)
+
+        await self._app(scope, receive, send)
+        return said[0]["status"], said[1]["body"]
+
+
+@asynccontextmanager
+async def directly(
+    scenario: Scenario, settings: ServeSettings | None = None
+) -> AsyncIterator[tuple[Direct, Leases]]:
+    pool = LocalPool()
+    async with Leases(pool, [scenario], settings) as leases:
+        yield Direct(App(leases)), leases
+    pool.close()
+
+
+@asynccontextmanager
+async def asking(
+    scenario: Scenario, settings: ServeSettings | None = None, token: str = ""
+) -> AsyncIterator[tuple[Http, Leases]]:
+    headers = {"Authorization": f"Bearer {token}"} if token else {}
+    async with (
+        served([scenario], settings) as (leases, url),
+        aiohttp.ClientSession(headers=headers) as session,
+    ):
+        yield Http(session, url), leases
+
+
+def text_of(result: Any) -> tuple[bool, str]:
+    return result["isError"], result["content"][0]["text"]
+
+
+# The lease surface ------------------------------------------------------------------------------
+
+
+async def test_a_world_is_leased_looked_at_and_released(scenario: Scenario) -> None:
+    """POST gives an id and the URL of an MCP endpoint; GET tells how the world stands, DELETE ends
+    it, and after that there is none of that id."""
+    async with asking(scenario) as (http, _):
+        asked = {"scenario": "ledger", "task": "open", "seed": 7}
+        status, world = await http.ask("POST", "/worlds", asked, Content_Type="text/plain")
+        path = f"/worlds/{world['id']}"
+        assert (status, world["mcp"]) == (201, f"{http.url}{path}/mcp")
+        status, fresh = await http.ask("GET", path)
+        start = fresh.pop("start_digest")
+        assert 0 <= fresh.pop("idle_s") < 60
+        assert (status, fresh) == (200, {"id": world["id"], **asked, "calls": 0, "digest": start})
+        await http.call(path)
+        _, listed = await http.ask("GET", "/worlds")
+        assert [(each["id"], each["calls"]) for each in listed] == [(world["id"], 1)]
+        assert listed[0]["digest"] != start
+        assert await http.ask("DELETE", path) == (204, None)
+        gone = {"error": "there is no such world: it was given back, or was idle too long"}
+        assert await http.ask("GET", path) == (404, gone)
+        assert await http.ask("POST", path + "/mcp", {}) == (404, gone)
+        assert await http.ask("GET", "/worlds") == (200, [])
+        health = {"status": "ok", "worlds": 0, "leases": 1, "calls": 1}
+        assert await http.ask("GET", "/health") == (200, health)
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body", "status", "error"),
+    [
+        ("POST", "/worlds", {"scenario": "no"}, 404, "there is no scenario 'no' here; there are"),
+        ("POST", "/worlds", {"scenario": "ledger", "task": "no"}, 404, "has no task 'no'"),
+        ("POST", "/worlds", {"scenario": "ledger", "tsk": "x"}, 400, "unknown field `tsk`"),
+        ("POST", "/worlds", {}, 400, "missing required field `scenario`"),
+        ("POST", "/worlds", b"{", 400, "truncated"),
+        ("POST", "/worlds", b"", 400, "truncated"),
+        ("PUT", "/worlds", None, 405, "PUT is not served here"),
+        ("GET", "/worlds/x", None, 404, "there is no such world"),
+        ("POST", "/health", b"", 405, "POST is not served here"),
+        ("GET", "/scenarios/no", None, 404, "there is no scenario 'no' here"),
+        ("GET", "/scenarios/ledger/x", None, 404, "there is nothing at /scenarios/ledger/x"),
+        ("GET", "/", None, 404, "there is nothing at /"),
+    ],
+)
+async def test_what_cannot_be_is_said(
+    scenario: Scenario, method: str, path: str, body: Any, status: int, error: str
+) -> None:
+    """Bad requests get a status and a sentence, and lease nothing."""
+    async with directly(scenario) as (http, leases):
+        answered, complaint = await http.ask(method, path, body)
+        assert (answered, list(complaint)) == (status, ["error"])
+        assert error in complaint["error"]
+        assert leases.num_live == 0
+
+
+async def test_a_broken_scenario_is_told(tmp_path: Path) -> None:
+    """A scenario that cannot be hosted is refused with its fault; the server goes on."""
+    broken = ledger(tmp_path, data_sql="nonsense;")
+    async with directly(broken) as (http, leases):
+        for _ in range(2):
+            status, complaint = await http.ask("POST", "/worlds", {"scenario": "ledger"})
+            assert (status, str(tmp_path) in complaint["error"]) == (422, True)
+        assert (await http.ask("GET", "/health"))[1]["worlds"] == leases.num_live == 0
+
+
+async def test_reset_and_fork(scenario: Scenario) -> None:
+    """A world goes back to its start, and a fork goes on from where its parent stood, also when
+    the parent is gone."""
+    async with directly(scenario) as (http, _):
+        path = await http.world()
+        await http.call(path)
+        middle = (await http.ask("GET", path))[1]["digest"]
+        status, fork = await http.ask("POST", path + "/fork", b"")
+        assert status == 201
+        status, again = await http.ask("POST", path + "/reset", b"")
+        assert (status, again["digest"]) == (200, again["start_digest"])
+        await http.ask("DELETE", path)
+        forked = f"/worlds/{fork['id']}"
+        assert (await http.ask("GET", forked))[1]["digest"] == middle
+        assert text_of(await http.call(forked)) == (False, '{"entry":3}')
+
+
+async def test_scenarios_are_told(scenario: Scenario) -> None:
+    """A client learns what is served, and gets what it needs to hold states itself."""
+    async with directly(scenario) as (http, leases):
+        listed = [{"name": "ledger", "title": "Ledger", "digest": scenario.digest}]
+        assert await http.ask("GET", "/scenarios") == (200, listed)
+        _, hosted = await http.ask("GET", "/scenarios/ledger")
+        told, image = await leases.hosted("ledger")
+        assert msgspec.convert(hosted, Hosted) == told
+        assert image[:15] == b"SQLite format 3"
+
+
+async def test_a_token_is_asked_for(scenario: Scenario) -> None:
+    """With a token set, everything but /health wants it."""
+    settings = ServeSettings(port=0, token="sesame")
+    denied = {"error": "a bearer token is asked for, and the one that came is not it"}
+    async with asking(scenario, settings) as (http, _):
+        for given in ({}, {"Authorization": "Bearer sesam"}, {"Authorization": "sesame"}):
+            assert await http.ask("GET", "/worlds", **given) == (401, denied)
+        assert (await http.ask("GET", "/health"))[0] == 200
+    async with asking(scenario, settings, token="sesame") as (http, _):
+        assert (await http.ask("GET", "/worlds"))[0] == 200
+
+
+@pytest.mark.parametrize(
+    ("headers", "status"),
+    [
+        ({}, 200),
+        ({"Host": "localhost:1234"}, 200),
+        ({"Host": "[::1]"}, 200),
+        ({"Host": "LocalHost"}, 200),
+        ({"Host": "worlds.example"}, 200),
+        ({"Host": "evil.example"}, 403),
+        ({"Host": "127.0.0.1.evil.example"}, 403),
+        ({"Host": "evil.example:80"}, 403),
+        ({"Origin": "http://localhost:3000"}, 200),
+        ({"Origin": "https://worlds.example"}, 200),
+        ({"Origin": "http://evil.example"}, 403),
+        ({"Origin": "null"}, 403),
+        ({"Origin": "file://localhost"}, 403),
+        ({"Origin": "http://[bad"}, 403),
+    ],
+)
+async def test_other_names_are_refused(
+    scenario: Scenario, headers: dict[str, str], status: int
+) -> None:
+    """A request under a name that is not this server's, or from another site's page, is refused:
+    that is DNS rebinding."""
+    settings = ServeSettings(port=0, allow_hosts=("Worlds.example:80",))
+    async with directly(scenario, settings) as (http, _):
+        assert (await http.ask("GET", "/health", **headers))[0] == status
+
+
+async def test_limits(scenario: Scenario) -> None:
+    """A client may have so many worlds, and the server too; what is given back counts no more."""
+    async with directly(scenario, ServeSettings(port=0, worlds_per_client=2)) as (http, _):
+        first = await http.world()
+        await http.world()
+        refused = {"error": "2 worlds are yours already, at most"}
+        assert await http.ask("POST", "/worlds", {"scenario": "ledger"}) == (429, refused)
+        assert await http.ask("POST", first + "/fork", b"") == (429, refused)
+        await http.ask("DELETE", first)
+        await http.world()
+    async with directly(scenario, ServeSettings(port=0, max_worlds=1)) as (http, _):
+        await http.world()
+        refused = {"error": "1 worlds are live already, at most"}
+        assert await http.ask("POST", "/worlds", {"scenario": "ledger"}) == (503, refused)
+
+
+async def test_a_body_has_a_limit(scenario: Scenario) -> None:
+    """A body that is too long is refused, whether it says how long it is or not."""
+
+    async def chunks() -> AsyncIterator[bytes]:
+        for _ in range(3):
+            yield b" " * 500
+
+    async with asking(scenario, ServeSettings(port=0, max_body=1000)) as (http, _):
+        refused = {"error": "the body has more than 1000 bytes"}
+        assert await http.ask("POST", "/worlds", b" " * 1001) == (413, refused)
+        async with http.session.post(http.url + "/worlds", data=chunks()) as response:
+            assert response.status == 413
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [("max_worlds", 0), ("idle_s", -1.0), ("port", 65_536), ("token", "a\nb")],
+)
+def test_settings_are_checked(field: str, value: Any) -> None:
+    """A setting that cannot be is named."""
+    with pytest.raises(ValueError, match=f"^{field}: "):
+        ServeSettings(**{field: value})
+
+
+async def test_an_address_that_is_taken(scenario: Scenario) -> None:
+    """A server that cannot listen says where and why."""
+    async with asking(scenario) as (http, leases):
+        port = int(http.url.rpartition(":")[2])
+        leases.settings = ServeSettings(port=port)
+        with pytest.raises(PoolError, match=f"^127.0.0.1:{port}: cannot be listened on: "):
+            async with serving(leases):
+                pass
+
+
+async def test_idle_worlds_are_given_back(scenario: Scenario) -> None:
+    """A world without calls for too long is released; one that was called since stays."""
+    async with directly(scenario, ServeSettings(port=0, idle_s=100)) as (http, leases):
+        idle, used = await http.world(), await http.world()
+        began = min(lease.used_at for lease in leases.all())
+        leases.get(used.split("/")[-1]).used_at = began + 50  # type: ignore[union-attr]
+        await leases.expire(began + 100)
+        assert (await http.ask("GET", idle))[0] == 404
+        assert (await http.ask("GET", used))[0] == 200
+        await leases.expire(began + 150)
+        assert leases.num_live == 0
+
+
+# Calls that take their time ---------------------------------------------------------------------
+
+
+class SlowEnv:
+    """A world whose calls end when they are told to."""
+
+    tools: Sequence[ToolSpec] = (ToolSpec("slow", "Wait.", {"type": "object"}),)
+    start_digest = digest = "0" * 32
+
+    def __init__(self, pool: "SlowPool") -> None:
+        self._pool = pool
+
+    async def call(self, name: str, arguments: Any, call_id: str) -> ToolResult:
+        if name == "break":
+            raise WorldError("the world is broken")
+        async with self._pool.begun:
+            self._pool.num_running += 1
+            self._pool.begun.notify_all()
+        await self._pool.go_on.wait()
+        self._pool.num_running -= 1
+        return ToolResult("done", None, (), self.digest)
+
+    def state(self) -> StoredState:
+        raise NotImplementedError
+
+    def fork(self) -> "SlowEnv":
+        raise WorldError("this world cannot be forked")
+
+    def reset(self) -> None:
+        raise NotImplementedError
+
+
+class SlowPool(LocalPool):
+    """A pool of such worlds."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.go_on = anyio.Event()
+        self.begun = anyio.Condition()
+        self.num_running = 0
+
+    async def host(self, scenario: Scenario) -> States:
+        return self.world(scenario)
+
+    @asynccontextmanager
+    async def _leasing(self) -> AsyncIterator[SlowEnv]:
+        yield SlowEnv(self)
+
+    def lease(self, scenario: Scenario, task: Task | None = None) -> Any:
+        return self._leasing()
+
+    async def wait_until_running(self, count: int) -> None:
+        async with self.begun:
+            while self.num_running < count:
+                await self.begun.wait()
+
+
+@asynccontextmanager
+async def slowly(
+    scenario: Scenario, settings: ServeSettings | None = None
+) -> AsyncIterator[tuple[Http, Leases, SlowPool]]:
+    pool = SlowPool()
+    async with (
+        Leases(pool, [scenario], settings or ServeSettings(port=0)) as leases,
+        serving(leases) as url,
+        aiohttp.ClientSession() as session,
+    ):
+        yield Http(session, url), leases, pool
+    pool.close()
+
+
+async def test_one_call_of_a_world_at_a_time(scenario: Scenario) -> None:
+    """Calls of one world wait for each other, those of another do not."""
+    async with slowly(scenario) as (http, _, pool):
+        first, second = await http.world(), await http.world()
+        async with anyio.create_task_group() as group:
+            for path in (first, first, second):
+                group.start_soon(http.call, path, "slow")
+            await pool.wait_until_running(2)
+            assert pool.num_running == 2
+            pool.go_on.set()
+        counts = {world["id"]: world["calls"] for world in (await http.ask("GET", "/worlds"))[1]}
+        assert counts == {first.split("/")[-1]: 2, second.split("/")[-1]: 1}
+
+
+async def test_calls_in_flight_have_a_limit(scenario: Scenario) -> None:
+    """A client with too many calls in flight is told to come later."""
+    async with slowly(scenario, ServeSettings(port=0, calls_per_client=1)) as (http, _, pool):
+        path = await http.world()
+        async with anyio.create_task_group() as group:
+            group.start_soon(http.call, path, "slow")
+            await pool.wait_until_running(1)
+            refused = {"error": "1 calls of yours are in flight, at most"}
+            assert await http.modern(path, "tools/list") == (429, refused)
+            pool.go_on.set()
+        assert (await http.modern(path, "tools/list"))[0] == 200
+
+
+async def test_a_release_waits_for_the_call(scenario: Scenario) -> None:
+    """A world that is released while it is called answers that call; nothing after it."""
+    async with slowly(scenario) as (http, leases, pool):
+        path = await http.world()
+        lease = leases.all()[0]
+        async with anyio.create_task_group() as group:
+            group.start_soon(http.call, path, "slow")
+            await pool.wait_until_running(1)
+            await leases.expire(lease.used_at + 10_000)
+            assert leases.num_live == 1
+            group.start_soon(http.ask, "DELETE", path)
+            with anyio.fail_after(5):
+                while leases.num_live:
+                    await anyio.lowlevel.checkpoint()
+            assert not lease.gone
+            pool.go_on.set()
+        assert lease.gone
+
+
+async def test_a_broken_world_is_an_error_of_the_protocol(scenario: Scenario) -> None:
+    """A world that can no longer be used says so, and the server goes on."""
+    async with slowly(scenario) as (http, _, _):
+        path = await http.world()
+        status, body = await http.modern(path, "tools/call", name="break", arguments={})
+        assert status == 200
+        assert body["error"] == {"code": -32011, "message": "the world is broken"}
+        assert (await http.ask("POST", path + "/fork", b""))[0] == 422
+
+
+async def test_draining_finishes_what_was_begun(scenario: Scenario) -> None:
+    """On SIGTERM no world is leased any more; live ones are served until they are released, and
+    the server ends with the last."""
+    pool, ready = SlowPool(), anyio.Event()
+    urls: list[str] = []
+
+    def note(url: str) -> None:
+        urls.append(url)
+        ready.set()
+
+    async with (
+        Leases(pool, [scenario], ServeSettings(port=0, drain_s=60)) as leases,
+        aiohttp.ClientSession() as session,
+        anyio.create_task_group() as group,
+    ):
+        group.start_soon(serve, leases, note)
+        await ready.wait()
+        http = Http(session, urls[0])
+        path = await http.world()
+        async with anyio.create_task_group() as calls:
+            calls.start_soon(http.call, path, "slow")
+            await pool.wait_until_running(1)
+            os.kill(os.getpid(), signal.SIGTERM)
+            with anyio.fail_after(5):
+                while not leases.draining:
+                    await anyio.lowlevel.checkpoint()
+            refused = {"error": "the server is about to stop and leases no more worlds"}
+            assert await http.ask("POST", "/worlds", {"scenario": "ledger"}) == (503, refused)
+            status, health = await http.ask("GET", "/health")
+            assert (status, health["status"], health["worlds"]) == (503, "draining", 1)
+            pool.go_on.set()
+        assert text_of(await http.call(path, "slow")) == (False, "done")
+        assert await http.ask("DELETE", path) == (204, None)
+    pool.close()
+
+
+async def test_a_second_signal_ends_the_wait(scenario: Scenario) -> None:
+    """Whoever signals twice does not wait for worlds that nobody releases."""
+    pool, ready = LocalPool(), anyio.Event()
+    async with Leases(pool, [scenario], ServeSettings(port=0, drain_s=3600)) as leases:
+        await leases.lease(NewWorld("ledger"), "test")
+        async with anyio.create_task_group() as group:
+            group.start_soon(serve, leases, lambda _: ready.set())
+            await ready.wait()
+            os.kill(os.getpid(), signal.SIGTERM)
+            with anyio.fail_after(5):
+                while not leases.draining:
+                    await anyio.lowlevel.checkpoint()
+            os.kill(os.getpid(), signal.SIGINT)
+        assert leases.num_live == 1
+        with pytest.raises(Refused, match="about to stop"):
+            await leases.lease(NewWorld("ledger"), "test")
+    pool.close()
+
+
+# MCP --------------------------------------------------------------------------------------------
+
+
+async def test_the_modern_era(scenario: Scenario) -> None:
+    """Revision 2026-07-28: discovery, tools with hints how long they may be kept, results."""
+    async with directly(scenario) as (http, leases):
+        path = await http.world()
+        kept = {"ttlMs": 3_600_000, "cacheScope": "private"}
+        about = {"supportedVersions": ["2026-07-28"], "capabilities": {"tools": {}}}
+        status, body = await http.modern(path, "server/discover")
+        assert (status, body["result"]) == (200, {**about, **kept, **STAMP})
+        status, body = await http.modern(path, "tools/list")
+        tools = body["result"].pop("tools")
+        assert (status, body["result"]) == (200, {**kept, **STAMP})
+        hosted, _ = await leases.hosted("ledger")
+        assert tools == [
+            {"name": tool.name, "description": tool.description, "inputSchema": tool.schema}
+            for tool in hosted.tools
+        ]
+        content = [{"type": "text", "text": '{"entry":2}'}]
+        assert await http.call(path) == {"content": content, "isError": False, **STAMP}
+
+
+async def test_the_handshake_era(scenario: Scenario) -> None:
+    """Older revisions: a handshake that nobody has to make, notifications, pings, plain results."""
+    async with directly(scenario) as (http, _):
+        mcp = await http.world() + "/mcp"
+
+        async def ask(method: str, params: Any = None) -> Any:
+            body = {"jsonrpc": "2.0", "id": "a", "method": method, "params": params or {}}
+            status, answered = await http.ask(
+                "POST", mcp, body, MCP_Protocol_Version="2025-06-18", Mcp_Session_Id="made-up"
+            )
+            assert (status, answered["id"]) == (200, "a")
+            return answered["result"]
+
+        listed = await ask("tools/list")
+        assert (list(listed), listed["tools"][0]["name"]) == (["tools"], "get_account")
+        about = {"capabilities": {"tools": {}}, "serverInfo": INFO}
+        for offered, agreed in [
+            ("2024-11-05", "2024-11-05"),
+            ("2025-03-26", "2025-03-26"),
+            ("2025-11-25", "2025-11-25"),
+            ("2026-07-28", "2025-11-25"),
+            ("1999-01-01", "2025-11-25"),
+        ]:
+            initialized = await ask("initialize", {**CLIENT, "protocolVersion": offered})
+            assert initialized == {"protocolVersion": agreed, **about}
+        noted = {"jsonrpc": "2.0", "method": "notifications/initialized"}
+        assert await http.ask("POST", mcp, noted) == (202, None)
+        assert await http.ask("POST", mcp, {"jsonrpc": "2.0", "id": 9, "result": {}}) == (202, None)
+        assert await ask("ping") == {}
+        called = await ask("tools/call", {"name": "book", "arguments": BOOK})
+        content = [{"type": "text", "text": '{"entry":2}'}]
+        assert called == {"content": content, "isError": False}
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments", "text"),
+    [
+        ("nothing", {}, "There is no tool 'nothing'"),
+        ("book", {"amount": 5}, "account_id"),
+        ("set_value", {"name": "a", "value": 2**70}, "value"),
+        ("close_account", {"account_id": 1}, "Account 1 still holds 110."),
+        ("broken", {}, "broken failed with an internal error"),
+    ],
+)
+async def test_a_tools_complaint_is_a_result(
+    scenario: Scenario, name: str, arguments: Any, text: str
+) -> None:
+    """What the agent should read is a result with isError, unknown tools included, as the stock
+    servers have it; the state stays."""
+    async with directly(scenario) as (http, _):
+        path = await http.world()
+        _, body = await http.modern(path, "tools/call", name=name, arguments=arguments)
+        is_error, said = text_of(body["result"])
+        assert (is_error, text in said) == (True, True), said
+        world = (await http.ask("GET", path))[1]
+        assert world["digest"] == world["start_digest"]
+
+
+_LIST: dict[str, Any] = {"jsonrpc": "2.0", "id": 1, "method": "tools/list"}
+_CALL: dict[str, Any] = {"jsonrpc": "2.0", "id": 1, "method": "tools/call"}
+_NEW = {"MCP_Protocol_Version": "2026-07-28"}
+
+
+@pytest.mark.parametrize(
+    ("body", "headers", "status", "code"),
+    [
+        (b"{", {}, 400, -32700),
+        (b"\xff", {}, 400, -32700),
+        (b"[" * 100_000, {}, 400, -32700),
+        (b"[" * 100_000, {"MCP_Protocol_Version": "2025-06-18"}, 400, -32600),
+        (b"7", {}, 400, -32600),
+        ({"jsonrpc": "2.0"}, {}, 400, -32600),
+        ({"jsonrpc": "1.0", "id": 1, "method": "ping"}, {}, 400, -32600),
+        ({"jsonrpc": "2.0", "id": None, "method": "ping"}, {}, 400, -32600),
+        ([], {}, 400, -32600),
+        ([_LIST], {"MCP_Protocol_Version": "2025-06-18"}, 400, -32600),
+        ({**_LIST, "method": "resources/list"}, {}, 200, -32601),
+        ({**_LIST, "method": "logging/setLevel"}, {}, 200, -32601),
+        ({**_LIST, "method": "server/discover"}, {}, 200, -32601),
+        ({**_LIST, "params": {"cursor": "x"}}, {}, 200, -32602),
+        ({**_LIST, "params": []}, {}, 200, -32602),
+        (_CALL, {}, 200, -32602),
+        ({**_CALL, "params": {"name": "book", "arguments": []}}, {}, 200, -32602),
+        ({**_LIST, "method": "initialize"}, {}, 200, -32602),
+        (_LIST, _NEW, 400, -32602),
+        (_LIST, {"MCP_Protocol_Version": "1999-01-01"}, 400, -32602),
+        ({**_LIST, "params": {"_meta": {VERSION_KEY: "2026-07-28"}}}, _NEW, 400, -32602),
+        ({**_LIST, "params": {"_meta": {**META, VERSION_KEY: 7}}}, _NEW, 400, -32602),
+        ({**_LIST, "params": {"_meta": META}}, {}, 400, -32020),
+        ({**_LIST, "params": {"_meta": META}}, _NEW, 400, -32020),
+        (
+            {**_LIST, "params": {"_meta": META}},
+            {**_NEW, "Mcp_Method": "TOOLS/LIST"},
+            400,
+            -32020,
+        ),
+        (
+            {**_LIST, "params": {"_meta": {**META, VERSION_KEY: "2027-01-01"}}},
+            {"MCP_Protocol_Version": "2027-01-01", "Mcp_Method": "tools/list"},
+            400,
+            -32022,
+        ),
+        (
+            {**_CALL, "params": {"name": "book", "_meta": META}},
+            {**_NEW, "Mcp_Method": "tools/call", "Mcp_Name": "=?base64?Ym9?="},
+            400,
+            -32020,
+        ),
+        (
+            {**_CALL, "params": {"_meta": META}},
+            {**_NEW, "Mcp_Method": "tools/call"},
+            400,
+            -32602,
+        ),
+        (
+            {**_LIST, "method": "ping", "params": {"_meta": META}},
+            {**_NEW, "Mcp_Method": "ping"},
+            404,
+            -32601,
+        ),
+        ({"jsonrpc": "2.0", "method": "x"}, {"MCP_Protocol_Version": "1999-01-01"}, 400, -32022),
+    ],
+)
+async def test_messages_that_cannot_be_served(
+    scenario: Scenario, body: Any, headers: dict[str, str], status: int, code: int
+) -> None:
+    """Each fault has the protocol's code and the era's status, and calls nothing."""
+    async with directly(scenario) as (http, _):
+        path = await http.world()
+        answered, told = await http.ask("POST", path + "/mcp", body, **headers)
+        assert (answered, told["error"]["code"]) == (status, code), told
+        assert isinstance(told["error"]["message"], str)
+        has_id = isinstance(body, dict) and body.get("id") is not None
+        assert told["id"] == (1 if has_id else None)
+        assert (await http.ask("GET", path))[1]["calls"] == 0
+
+
+async def test_headers_may_be_wrapped_and_padded(scenario: Scenario) -> None:
+    """A tool's name in base64, or with blanks around it, is the same name; twice is too often."""
+    body = {**_CALL, "params": {"name": "book", "arguments": BOOK, "_meta": META}}
+    named = {**_NEW, "Mcp_Method": "tools/call"}
+    async with asking(scenario) as (http, _):
+        mcp = await http.world() + "/mcp"
+        for name in ("=?base64?Ym9vaw==?=", "  book  "):
+            assert (await http.ask("POST", mcp, body, **named, Mcp_Name=name))[0] == 200
+        twice = [("Content-Type", "application/json"), ("MCP-Protocol-Version", "2026-07-28")]
+        twice += [("Mcp-Method", "tools/call"), ("Mcp-Name", "book"), ("Mcp-Name", "book")]
+        async with http.session.post(
+            http.url + mcp, data=msgspec.json.encode(body), headers=twice
+        ) as response:
+            assert (await response.json())["error"]["code"] == -32020
+
+
+async def test_batches_where_they_were(scenario: Scenario) -> None:
+    """Until 2025-03-26 several messages may come as one: answered in order, notifications not."""
+    async with directly(scenario) as (http, _):
+        mcp = await http.world() + "/mcp"
+        noted = {"jsonrpc": "2.0", "method": "notifications/initialized"}
+        call = {**_CALL, "id": 2, "params": {"name": "book", "arguments": BOOK}}
+        for headers in ({}, {"MCP_Protocol_Version": "2025-03-26"}):
+            messages = [noted, {**_LIST, "method": "ping"}, call, {"id": 3}]
+            status, answers = await http.ask("POST", mcp, messages, **headers)
+            assert (status, [answer["id"] for answer in answers]) == (200, [1, 2, None])
+            assert answers[0] == {"jsonrpc": "2.0", "id": 1, "result": {}}
+            assert text_of(answers[1]["result"])[0] is False
+            assert answers[2]["error"]["code"] == -32600
+        assert await http.ask("POST", mcp, [noted]) == (202, None)
+        many = await http.ask("POST", mcp, [noted] * 65)
+        assert (many[0], many[1]["error"]["code"]) == (400, -32600)
+
+
+async def test_there_are_no_streams_and_no_sessions(scenario: Scenario) -> None:
+    """GET and DELETE are not served on an endpoint, and what is sent must be JSON."""
+    async with directly(scenario) as (http, _):
+        mcp = await http.world() + "/mcp"
+        for method in ("GET", "DELETE", "OPTIONS"):
+            assert (await http.ask(method, mcp))[0] == 405
+        assert (await http.ask("POST", mcp, _LIST, Content_Type="text/plain"))[0] == 415
+        assert (await http.ask("POST", mcp, _LIST, Accept="text/html"))[0] == 406
+        assert (await http.ask("POST", mcp, _LIST, Accept="application/*;q=0.5"))[0] == 200
+
+
+async def test_a_call_id_is_executed_once(scenario: Scenario) -> None:
+    """Any client may name its call: sent again, it is answered from memory."""
+    async with directly(scenario) as (http, _):
+        path = await http.world()
+        meta = {**META, CALL_KEY: {"id": "one"}}
+        for _ in range(2):
+            _, body = await http.modern(path, "tools/call", name="book", arguments=BOOK, _meta=meta)
+            assert text_of(body["result"]) == (False, '{"entry":2}')
+        assert text_of(await http.call(path)) == (False, '{"entry":3}')
+        assert (await http.ask("GET", path))[1]["calls"] == 2
+
+
+@pytest.mark.parametrize("mode", ["auto", "legacy", "2026-07-28"])
+async def test_fastmcp_is_served(scenario: Scenario, mode: Any) -> None:
+    """A stock client of any era lists and calls the tools of its own world."""
+    async with asking(scenario) as (http, _):
+        for _ in range(2):
+            path = await http.world()
+            async with Client(http.url + path + "/mcp", mode=mode) as client:
+                assert (await client.list_tools())[0].name == "get_account"
+                called = await client.call_tool("book", BOOK)
+                assert [part.text for part in called.content] == ['{"entry":2}']
+                refused = await client.call_tool(
+                    "close_account", {"account_id": 1}, raise_on_error=False
+                )
+                assert refused.is_error
+
+
+# Standard streams -------------------------------------------------------------------------------
+
+
+async def converse_about(scenario: Scenario, *messages: Any) -> list[Any]:
+    """What a world says to these lines, one after the other."""
+    said: list[bytes] = []
+
+    async def lines() -> AsyncIterator[bytes]:
+        for message in messages:
+            yield message if isinstance(message, bytes) else msgspec.json.encode(message) + b"\n"
+
+    async def write(line: bytes) -> None:
+        said.append(line)
+
+    pool = LocalPool()
+    async with Leases(pool, [scenario]) as leases:
+        lease = await leases.lease(NewWorld("ledger"), "stdio")
+        await converse(lines(), write, lease.face, lease.call)
+    pool.close()
+    assert all(line.count(b"\n") == 1 for line in said)
+    return [msgspec.json.decode(line) for line in said]
+
+
+async def test_stdio_with_a_handshake(scenario: Scenario) -> None:
+    """A client that begins with a handshake is answered line by line; messages of the other era
+    are refused after it."""
+    said = await converse_about(
+        scenario,
+        {**_LIST, "id": 1, "method": "initialize", "params": CLIENT},
+        {"jsonrpc": "2.0", "method": "notifications/initialized"},
+        b"\n",
+        {**_CALL, "id": 2, "params": {"name": "book", "arguments": BOOK}},
+        b"nonsense\n",
+        {**_LIST, "id": 3, "params": {"_meta": META}},
+        [{**_LIST, "id": 4, "method": "ping"}],
+    )
+    assert said[0]["result"]["protocolVersion"] == "2025-06-18"
+    assert (said[1]["id"], text_of(said[1]["result"])) == (2, (False, '{"entry":2}'))
+    assert (said[2]["id"], said[2]["error"]["code"]) == (None, -32700)
+    assert (said[3]["id"], said[3]["error"]["code"]) == (3, -32600)
+    assert said[4:] == [[{"jsonrpc": "2.0", "id": 4, "result": {}}]]
+
+
+async def test_stdio_without_one(scenario: Scenario) -> None:
+    """A modern client is answered too; a handshake after that is refused."""
+    said = await converse_about(
+        scenario,
+        {**_LIST, "id": 1, "method": "server/discover", "params": {"_meta": META}},
+        {**_CALL, "id": 2, "params": {"name": "book", "arguments": BOOK, "_meta": META}},
+        {**_LIST, "id": 3, "method": "initialize", "params": CLIENT},
+        {**_LIST, "id": 4, "params": {"_meta": {**META, VERSION_KEY: "2027-01-01"}}},
+        {**_LIST, "id": 5},
+    )
+    assert said[0]["result"]["supportedVersions"] == ["2026-07-28"]
+    assert text_of(said[1]["result"]) == (False, '{"entry":2}')
+    assert [each["error"]["code"] for each in said[2:]] == [-32022, -32022, -32602]
+
+
+async def test_stdio_to_a_stock_client(scenario: Scenario) -> None:
+    """The command speaks MCP on its standard streams, and ends when they do."""
+    command = ["-m", "harness", "serve", str(scenario.path), "--stdio"]
+    async with Client(StdioTransport(sys.executable, command)) as client:
+        assert (await client.list_tools())[0].name == "get_account"
+        called = await client.call_tool("book", BOOK)
+        assert [part.text for part in called.content] == ['{"entry":2}']

@@ -1,0 +1,1031 @@
+"""The pool of workers: worlds held here, tools that run in workers which hang, die and lie."""
+
+import math
+import sqlite3
+from collections.abc import Callable, Sequence
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import Any
+
+import anyio
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from envpool.core.errors import PoolError, SeedError, StateError, ToolsetError, WorldError
+from envpool.core.host_answers import Answer, Loaded
+from envpool.core.types import Env, ToolResult
+from envpool.inprocess.pool import LocalPool
+from envpool.store import guarded_vfs
+from envpool.store.digest import moved, written
+from envpool.store.overlay import PAGE
+from envpool.workers.dispatch import Dispatcher
+from envpool.workers.link import Job, Link
+from envpool.workers.pool import WorkerPool, WorkerSettings
+from envpool.workers.staff import Rules, Sight, Staff
+from envpool.workers.wire import (
+    Call,
+    Failed,
+    Load,
+    Ready,
+    Refused,
+    Replay,
+    Reply,
+    Request,
+    Stale,
+    Verified,
+)
+from scenarios.api import RowChange
+from scenarios.format import Scenario
+from tests.support.fake_worker import Dies, FakeWorker, FakeWorkers, Script, fake_pool, obedient
+from tests.support.ledger_world import ledger
+
+BOOK = {"account_id": 1, "amount": 5}
+RULES = Rules(
+    look_every=0.05,
+    workers=1,
+    spare=1,
+    deadline=100,
+    start=100,
+    too_long="it ran too long",
+    full=2**30,
+    too_full=2**31,
+)
+SOON = {"slow_after": 0.01, "call_deadline": 30.0}
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+@pytest.fixture(scope="module")
+def ledger_package(tmp_path_factory: pytest.TempPathFactory) -> Scenario:
+    return ledger(tmp_path_factory.mktemp("package"))
+
+
+@pytest.fixture
+def scenario(tmp_path: Path) -> Scenario:
+    return ledger(tmp_path / "ledger")
+
+
+async def book(env: Env, amount: int = 5) -> ToolResult:
+    return await env.call("book", {"account_id": 1, "amount": amount}, "")
+
+
+def is_call(request: Request, name: str) -> bool:
+    return isinstance(request, Call) and request.name == name
+
+
+def endless_image() -> bytes:
+    """A database with a table that is empty and takes for ever to be read."""
+    connection = sqlite3.connect(":memory:")
+    connection.executescript(
+        f"PRAGMA page_size={PAGE}; CREATE VIEW endless AS WITH RECURSIVE n(i) AS "
+        "(SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT i AS id, '' AS word FROM n WHERE i < 0;"
+        "CREATE VIRTUAL TABLE words USING fts5(word, content='endless', content_rowid='id')"
+    )
+    image: bytes = connection.serialize()
+    connection.close()
+    return image
+
+
+async def ended(worker: FakeWorker, scope: anyio.CancelScope) -> None:
+    """Wait for a worker's end, then cancel the wait for others'."""
+    await worker.wait()
+    scope.cancel()
+
+
+class Holding:
+    """A script that lets calls of one tool wait until `let_go` is set."""
+
+    def __init__(self, name: str = "wipe") -> None:
+        self.held = anyio.Event()  # a worker has one in its hands
+        self.let_go = anyio.Event()
+        self.worker: FakeWorker | None = None  # who had it first
+        self._name = name
+
+    async def __call__(self, worker: FakeWorker, request: Request) -> None:
+        if is_call(request, self._name) and (self.worker is None or worker is self.worker):
+            self.worker = worker
+            self.held.set()
+            await self.let_go.wait()
+
+
+class Told:
+    """A script that gives prepared replies to calls of one tool, each once."""
+
+    def __init__(self, *replies: Callable[[Call], Reply | bytes], name: str = "wipe") -> None:
+        self._replies = list(replies)
+        self._name = name
+
+    async def __call__(self, worker: FakeWorker, request: Request) -> Reply | bytes | None:
+        if isinstance(request, Call) and request.name == self._name and self._replies:
+            return self._replies.pop(0)(request)
+        return None
+
+
+def answer(request: Call, **changed: Any) -> Answer:
+    """A well-formed answer that changes nothing."""
+    digest = request.state.digest if request.state is not None else "0" * 32
+    right = Answer(request.id, "ok", None, (), digest)
+    return msgspec.structs.replace(right, **changed)
+
+
+# A call that takes long ----------------------------------------------------------------------
+
+
+async def test_nobody_waits_behind_a_hanging_call(scenario: Scenario) -> None:
+    """While one call hangs, every request behind it is answered elsewhere, with its state; a worker
+    is forked in its place."""
+    script = Holding()
+    async with fake_pool(script, workers=1, **SOON) as (pool, workers), AsyncExitStack() as stack:
+        envs = [await stack.enter_async_context(pool.lease(scenario)) for _ in range(12)]
+        before = [(await book(env)).digest for env in envs]
+        async with anyio.create_task_group() as group:
+            group.start_soon(envs[0].call, "wipe", {}, "")
+            await script.held.wait()
+            results: list[ToolResult] = []
+
+            async def go_on(env: Env) -> None:
+                results.append(await book(env))
+
+            async with anyio.create_task_group() as others:
+                for env in envs[1:]:
+                    others.start_soon(go_on, env)
+            assert not script.let_go.is_set()
+            assert {result.text for result in results} == {'{"entry":3}'}
+            assert [worker.executed for worker in workers.started] == [["book"] * 12, ["book"] * 11]
+            assert workers.started[1].num_states == 11
+            assert envs[0].digest == before[0]
+            script.let_go.set()
+        assert envs[0].digest != before[0]
+
+
+async def test_a_slow_worker_comes_back(scenario: Scenario) -> None:
+    """A call that ends in time is a call like any other; then one worker is too many and goes."""
+    script = Holding()
+    async with (
+        fake_pool(script, workers=1, **SOON) as (pool, workers),
+        pool.lease(scenario) as slow,
+        pool.lease(scenario) as other,
+    ):
+        results: list[ToolResult] = []
+
+        async def wipe() -> None:
+            results.append(await slow.call("wipe", {}, "c0-0"))
+
+        async with anyio.create_task_group() as group:
+            group.start_soon(wipe)
+            await script.held.wait()
+            await book(other)  # by a second worker
+            script.let_go.set()
+        assert [result.text for result in results] == ["1"]
+        async with anyio.create_task_group() as group:
+            for worker in workers.started:
+                group.start_soon(ended, worker, group.cancel_scope)
+        assert pool.statistics()["workers"] == 1
+        assert (await book(slow)).text == (await book(other)).text.replace("3", "2")
+        assert slow.state().digest == slow.digest
+
+
+async def test_a_late_answer_is_dropped(scenario: Scenario) -> None:
+    """A request that went elsewhere is applied once, though its first worker executes it too."""
+    script = Holding()
+    async with (
+        fake_pool(script, workers=1, **SOON) as (pool, workers),
+        pool.lease(scenario) as slow,
+        pool.lease(scenario) as other,
+    ):
+        await book(other)
+        async with anyio.create_task_group() as group:
+            group.start_soon(slow.call, "wipe", {}, "")
+            await script.held.wait()
+            assert (await book(other)).text == '{"entry":3}'
+            first = workers.started[0]
+            executed = list(first.executed)
+            script.let_go.set()
+        await slow.call("get_account", {"account_id": 1}, "")
+        assert (await book(other)).text == '{"entry":4}'
+        assert executed == ["book"]
+        assert other.state().digest == other.digest
+        assert pool.statistics()["requests_moved"] == 1
+
+
+async def test_past_the_deadline_a_call_is_over(scenario: Scenario) -> None:
+    """A call that runs longer than the deadline ends its world, with a sentence, and its worker."""
+    script = Holding()
+    quick = {"slow_after": 0.01, "call_deadline": 0.03}
+    async with fake_pool(script, **quick) as (pool, _), pool.lease(scenario) as env:
+        sentence = (
+            "the world of scenario 'ledger' is broken: "
+            "wipe ended its worker: it ran longer than 0.03 s"
+        )
+        with pytest.raises(WorldError) as caught:
+            await env.call("wipe", {}, "")
+        assert str(caught.value) == sentence
+        assert script.worker is not None
+        assert await script.worker.wait() == "it was killed by the pool"
+        for later in (env.state, env.fork, env.reset):
+            with pytest.raises(WorldError) as caught:
+                later()
+            assert str(caught.value) == sentence
+        with pytest.raises(WorldError, match="longer than"):
+            await book(env)
+        async with pool.lease(scenario) as another:
+            assert (await book(another)).text == '{"entry":2}'
+        assert pool.statistics()["workers_replaced"] >= 1
+
+
+@pytest.mark.parametrize(("share", "looks"), [(1.0, 3), (0.6, 3), (0.4, 30), (0.0, 30)])
+async def test_a_worker_that_does_not_run_gets_more_time(share: float, looks: int) -> None:
+    """A worker that uses much of a core is slow soon; one that uses little may be kept from running
+    by others, and is slow after ten times as long."""
+
+    class Process(FakeWorker):
+        def cpu_s(self) -> float:
+            return 7.0 + share * num_looks * RULES.look_every
+
+    class Quick(Job):
+        patience = 1
+
+    num_looks = 0
+    staff = Staff(RULES, start=lambda: None)
+    staff.is_open = True
+    dispatcher = Dispatcher(RULES, WorkerPool())
+    process = Process(1, obedient)
+    link = Link(process, dispatcher, window=2)
+    staff.add(link)
+    staff.join(link, "none")
+    link.put(Quick("p", Replay(0, "p", ())))
+    seen: list[tuple[Link, Sight]] = []
+    while not seen:
+        num_looks += 1
+        seen = staff.look()
+    assert (num_looks, seen) == (looks, [(link, "slow")])
+    link.end()
+    process.socket.close()
+    process._theirs.close()
+
+
+async def test_suspects_are_bounded(scenario: Scenario) -> None:
+    """Where every call hangs, no more workers are started than are allowed."""
+
+    async def hang(worker: FakeWorker, request: Request) -> None:
+        if isinstance(request, Call):
+            await anyio.sleep_forever()
+
+    quick = {"slow_after": 0.01, "call_deadline": 0.2, "spare": 1}
+    num_broken = most = 0
+    async with fake_pool(hang, **quick) as (pool, _):
+
+        async def play() -> None:
+            nonlocal num_broken, most
+            async with pool.lease(scenario) as env:
+                with pytest.raises(WorldError):
+                    await book(env)
+            num_broken += 1
+            most = max(most, pool.statistics()["workers"])
+
+        async with anyio.create_task_group() as group:
+            for _ in range(8):
+                group.start_soon(play)
+    assert num_broken == 8
+    assert most <= 3
+
+
+# Cancellation ------------------------------------------------------------------------------------
+
+
+async def test_a_cancelled_call_has_not_happened(scenario: Scenario) -> None:
+    """Cancelled in a worker's hands or on the way, a call changes nothing and the world goes on."""
+    script = Holding()
+    async with (
+        fake_pool(script, workers=1, **SOON) as (pool, _),
+        pool.lease(scenario) as env,
+        pool.lease(scenario) as behind,
+    ):
+        before = (await book(env)).digest
+        async with anyio.create_task_group() as group:
+            group.start_soon(env.call, "wipe", {}, "c0-0")
+            await script.held.wait()
+            group.start_soon(behind.call, "wipe", {}, "c0-0")
+            await anyio.wait_all_tasks_blocked()
+            group.cancel_scope.cancel()
+        assert (env.digest, behind.digest) == (before, behind.start_digest)
+        assert (await book(env)).text == '{"entry":3}'
+        assert (await book(behind)).text == '{"entry":2}'
+        for world in (env, behind):
+            assert world.state().digest == world.digest
+
+
+async def test_a_worker_that_nobody_waits_for_goes(scenario: Scenario) -> None:
+    """A hanging call that was cancelled costs its worker soon, and nobody else anything."""
+    script = Holding()
+    async with fake_pool(script, workers=1, **SOON) as (pool, _), pool.lease(scenario) as env:
+        async with anyio.create_task_group() as group:
+            group.start_soon(env.call, "wipe", {}, "")
+            await script.held.wait()
+            group.cancel_scope.cancel()
+        assert script.worker is not None
+        assert await script.worker.wait() == "it was killed by the pool"
+        assert (await book(env)).text == '{"entry":2}'
+
+
+async def test_one_call_of_a_world_at_a_time(scenario: Scenario) -> None:
+    """Calls of one world made at once are executed in order, and the same id once."""
+    async with fake_pool() as (pool, workers), pool.lease(scenario) as env:
+        texts: list[str] = []
+
+        async def call(call_id: str) -> None:
+            texts.append((await env.call("book", BOOK, call_id)).text)
+
+        async with anyio.create_task_group() as group:
+            for call_id in ("a", "b", "a"):
+                group.start_soon(call, call_id)
+        assert texts == ['{"entry":2}', '{"entry":3}', '{"entry":2}']
+        assert [len(worker.executed) for worker in workers.started] == [2, 0]
+
+
+async def test_a_reset_ends_a_call(scenario: Scenario) -> None:
+    """A call whose world is reset while it runs fails, and leaves no trace."""
+    script = Holding()
+    async with fake_pool(script, **SOON) as (pool, _), pool.lease(scenario) as env:
+        await book(env)
+
+        async def wipe() -> None:
+            with pytest.raises(WorldError, match="was reset"):
+                await env.call("wipe", {}, "")
+
+        async with anyio.create_task_group() as group:
+            group.start_soon(wipe)
+            await script.held.wait()
+            env.reset()
+            script.let_go.set()
+        assert env.digest == env.start_digest
+        assert (await book(env)).text == '{"entry":2}'
+
+
+# Death -------------------------------------------------------------------------------------------
+
+
+async def test_death_takes_one_call(scenario: Scenario) -> None:
+    """When a worker dies, the call in its hands ends its world, with the obituary; those behind it
+    are executed elsewhere, from their states."""
+    held, die = anyio.Event(), anyio.Event()
+
+    async def script(worker: FakeWorker, request: Request) -> None:
+        if is_call(request, "wipe"):
+            held.set()
+            await die.wait()
+            raise Dies("it ran out of memory")
+
+    async with fake_pool(script, workers=1) as (pool, workers), AsyncExitStack() as stack:
+        envs = [await stack.enter_async_context(pool.lease(scenario)) for _ in range(6)]
+        for env in envs:
+            await book(env)
+        texts: list[str] = []
+
+        async def wipe() -> None:
+            with pytest.raises(WorldError, match=r"wipe ended its worker: it ran out of memory$"):
+                await envs[0].call("wipe", {}, "")
+
+        async def go_on(env: Env) -> None:
+            texts.append((await book(env)).text)
+
+        async with anyio.create_task_group() as group:
+            group.start_soon(wipe)
+            await held.wait()
+            for env in envs[1:]:
+                group.start_soon(go_on, env)
+            await anyio.wait_all_tasks_blocked()
+            die.set()
+        assert texts == ['{"entry":3}'] * 5
+        assert [len(worker.executed) for worker in workers.started] == [6, 5]
+        assert int(pool.cpu_s()) == 2  # one that is gone, one that lives
+        for env in envs[1:]:
+            assert env.state().digest == env.digest
+
+
+async def test_last_words_are_heard(scenario: Scenario) -> None:
+    """What a worker said before it hung up counts, also when a request to it fails meanwhile: who
+    was answered has the answer, and only what was in its hands is lost."""
+
+    def say(request: Call) -> Answer:
+        return answer(request, violation="it opened a socket")
+
+    async def write() -> None:  # before the answer is read
+        texts.append((await book(other)).text)
+
+    texts: list[str] = []
+    async with (
+        fake_pool(Told(say), workers=1) as (pool, workers),
+        pool.lease(scenario) as env,
+        pool.lease(scenario) as other,
+        anyio.create_task_group() as group,
+    ):
+        await book(other)
+        workers.started[0].at_end = lambda: group.start_soon(write)
+        with pytest.raises(WorldError, match=r"is broken: it opened a socket$"):
+            await env.call("wipe", {}, "")
+    assert texts == ['{"entry":3}']
+
+
+async def test_workers_that_never_come_up_are_an_error(scenario: Scenario) -> None:
+    """A pool whose workers die at their start, or cannot be started, says so and gives up."""
+
+    class StillBorn(FakeWorker):
+        async def serve(self) -> None:
+            self.obituary = "the sandbox could not be entered"
+            self._theirs.close()
+            self._ended.set()
+
+    class Nursery(FakeWorkers):
+        worker = StillBorn
+
+    nursery, barren = Nursery(obedient), FakeWorkers(obedient)
+    barren.fault = "the fork server is gone"
+    for workers, why in ((nursery, "the sandbox could not be entered"), (barren, barren.fault)):
+        with pytest.raises(
+            PoolError, match=f"no worker could be started, 3 times; the last: {why}"
+        ):
+            async with WorkerPool(WorkerSettings(workers=1), opens=workers.open):
+                pass
+    assert len(nursery.started) == 3
+
+
+async def test_workers_that_keep_silent_are_an_error() -> None:
+    """A worker that does not say in time that it is up counts as one that died."""
+
+    class Silent(FakeWorker):
+        async def _serve(self) -> None:
+            await anyio.sleep_forever()
+
+    class Nursery(FakeWorkers):
+        worker = Silent
+
+    nursery = Nursery(obedient)
+    settings = WorkerSettings(workers=1, slow_after=0.01, start_deadline=0.02)
+    with pytest.raises(PoolError, match="3 times; the last: it took too long to be up"):
+        async with WorkerPool(settings, opens=nursery.open):
+            pass
+    assert [worker.obituary for worker in nursery.started] == ["it was killed by the pool"] * 3
+
+
+async def test_a_world_that_hangs_its_host_is_an_error(scenario: Scenario) -> None:
+    """Hosting a scenario has the deadline of a call."""
+
+    async def script(worker: FakeWorker, request: Request) -> None:
+        if isinstance(request, Load):
+            await anyio.sleep_forever()
+
+    async with fake_pool(script, slow_after=0.01, call_deadline=0.03) as (pool, _):
+        with pytest.raises(
+            PoolError, match=r"hosting it ended its worker: it ran longer than 0.03 s"
+        ):
+            await pool.host(scenario)
+
+
+async def test_a_pool_without_workers_says_so(scenario: Scenario) -> None:
+    """When the last worker is gone and none can be started, calls fail with that sentence."""
+
+    async def script(worker: FakeWorker, request: Request) -> None:
+        if is_call(request, "wipe"):
+            raise Dies("it crashed")
+
+    async with (
+        fake_pool(script, workers=1) as (pool, workers),
+        pool.lease(scenario) as first,
+        pool.lease(scenario) as second,
+    ):
+        workers.fault = "the fork server is gone"
+        with pytest.raises(WorldError, match="it crashed"):
+            await first.call("wipe", {}, "")
+        with pytest.raises(PoolError, match="the fork server is gone"):
+            await book(second)
+
+
+async def test_a_world_that_kills_its_host_is_an_error(scenario: Scenario) -> None:
+    """A scenario whose hosting ends the worker is told at the lease, and the pool goes on."""
+    num_loads = 0
+
+    async def script(worker: FakeWorker, request: Request) -> None:
+        nonlocal num_loads
+        if isinstance(request, Load):
+            num_loads += 1
+            if num_loads == 1:
+                raise Dies("it was killed by the sandbox")
+
+    async with fake_pool(script) as (pool, _):
+        with pytest.raises(PoolError, match=r"hosting it ended its worker: it was killed by the s"):
+            async with pool.lease(scenario):
+                pass
+        async with pool.lease(scenario) as env:
+            assert (await book(env)).text == '{"entry":2}'
+    assert num_loads == 2
+
+
+async def test_a_world_that_nobody_can_host_any_more_ends(scenario: Scenario) -> None:
+    """Where hosting a scenario again keeps failing, its worlds end; nothing is tried for ever."""
+    num_loads = 0
+
+    async def script(worker: FakeWorker, request: Request) -> None:
+        nonlocal num_loads
+        if isinstance(request, Load):
+            num_loads += 1
+        if is_call(request, "wipe") or (isinstance(request, Load) and num_loads > 1):
+            raise Dies("it crashed")
+
+    async with (
+        fake_pool(script, workers=1) as (pool, _),
+        pool.lease(scenario) as first,
+        pool.lease(scenario) as second,
+    ):
+        with pytest.raises(WorldError, match="wipe ended its worker: it crashed"):
+            await first.call("wipe", {}, "")
+        with pytest.raises(WorldError, match="can no longer be hosted: it crashed"):
+            await book(second)
+    assert num_loads == 3
+
+
+# Lies --------------------------------------------------------------------------------------------
+
+NOTE = RowChange("journal", (9,), None, {"what": "what never was"})
+
+
+def consistent(request: Call) -> Answer:
+    """A row made up, with the digest that it would lead to, and no page that holds it."""
+    assert request.state is not None and NOTE.after is not None
+    total = moved(int(request.state.digest, 16), NOTE.table, None, tuple(NOTE.after.values()))
+    return answer(request, changes=(NOTE,), digest=written(total))
+
+
+@pytest.mark.parametrize(
+    ("lie", "sentence"),
+    [
+        (lambda r: answer(r, id=r.id + 1), "it answered request 3, which was not in its hands"),
+        (lambda r: Verified(r.id), "it answered with Verified"),
+        (lambda r: Ready(1, "none", 0), "it said twice that it was up"),
+        (lambda r: b"\0\0\0\1\xc1", "a frame from a worker is no reply"),
+        (lambda r: b"\xff\xff\xff\xff", "a frame of 4294967295 bytes is too long"),
+        (lambda r: Failed(r.id, "KeyError: 7"), "wipe ended its worker: KeyError: 7"),
+        (lambda r: answer(r, violation="it opened /etc/passwd"), "it opened /etc/passwd"),
+        (lambda r: answer(r, digest="12"), "the worker told the digest '12'"),
+        (lambda r: answer(r, digest="+" + "1" * 31), "the worker told the digest '"),
+        (lambda r: answer(r, pages={0: b""}, num_pages=9), "a page 0 of 0 bytes among 9 pages"),
+        (lambda r: answer(r, pages={9: b"x" * PAGE}, num_pages=9), "a page 9 of 1024 bytes"),
+        (lambda r: answer(r, pages={-1: b"x" * PAGE}, num_pages=9), "a page -1 of 1024 bytes"),
+        (lambda r: answer(r, pages={1: b"x" * PAGE}, num_pages=2**31), "has 2147483648 pages"),
+        (lambda r: answer(r, memory=b"x" * 2**23), "its module memory has 8388608 bytes"),
+        (lambda r: answer(r, digest="1" * 32), "do not lead to the digest that was told"),
+        (lambda r: answer(r, changes=(NOTE,)), "do not lead to the digest that was told"),
+    ],
+)
+async def test_what_cannot_be_ends_the_world(
+    scenario: Scenario, lie: Callable[[Call], Reply | bytes], sentence: str
+) -> None:
+    """An answer that cannot be, or tells of a violation, ends its world with a sentence; the worker
+    is replaced, and worlds that it served go on elsewhere."""
+    async with fake_pool(Told(lie), workers=1) as (pool, workers):
+        async with pool.lease(scenario) as env, pool.lease(scenario) as neighbour:
+            with pytest.raises(WorldError) as caught:
+                await env.call("wipe", {}, "")
+            assert str(caught.value).startswith("the world of scenario 'ledger' is broken: ")
+            assert sentence in str(caught.value)
+            assert await workers.started[0].wait() == "it was killed by the pool"
+            assert (await book(neighbour)).text == '{"entry":2}'
+            assert neighbour.state().digest == neighbour.digest
+        assert len(workers.started) == 2
+
+
+@pytest.mark.parametrize(
+    ("lie", "sentence"),
+    [
+        (consistent, "was told: the tool's code interfered"),
+        (
+            lambda r: answer(r, pages={0: b"x" * PAGE}, num_pages=20),
+            "its pages cannot be read (.*): the tool's code interfered",
+        ),
+    ],
+)
+async def test_a_state_that_was_lied_about_does_not_leave(
+    scenario: Scenario, lie: Callable[[Call], Reply | bytes], sentence: str
+) -> None:
+    """A state leaves only with the digest of its pages: code that lies about what it did ends its
+    episode, and its worker."""
+    async with fake_pool(Told(lie), workers=1) as (pool, workers), pool.lease(scenario) as env:
+        assert (await env.call("wipe", {}, "")).text == "ok"
+        with pytest.raises(WorldError, match=sentence.replace("(.*)", r"\(.*\)")):
+            env.state()
+        assert await workers.started[0].wait() == "it was killed by the pool"
+        with pytest.raises(WorldError, match="interfered"):
+            await book(env)
+
+
+async def test_reading_a_state_ends(scenario: Scenario, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A schema whose reading never ends is no way to keep this process, in a state or in what a
+    worker gives as the start."""
+    monkeypatch.setattr(guarded_vfs, "SECONDS", 0.05)
+    image = endless_image()
+    pages = {n: image[n * PAGE : (n + 1) * PAGE] for n in range(len(image) // PAGE)}
+    lie = Told(lambda r: answer(r, pages=pages, num_pages=len(pages)))
+    async with fake_pool(lie) as (pool, _), pool.lease(scenario) as env:
+        await env.call("wipe", {}, "")
+        with pytest.raises(WorldError, match=r"cannot be read \(.*nterrupt.* interfered"):
+            env.state()
+
+    async def script(worker: FakeWorker, request: Request) -> Reply | None:
+        return Loaded(request.id, image, ()) if isinstance(request, Load) else None
+
+    async with fake_pool(script) as (pool, _):
+        with pytest.raises(SeedError, match=r"its database cannot be read: .*nterrupt"):
+            await pool.host(scenario)
+
+
+async def test_a_forgotten_state_is_sent_again(scenario: Scenario) -> None:
+    """A worker that has a world's state no longer is sent it; one that denies it twice lies."""
+    stale = lambda r: Stale(r.id)  # noqa: E731
+    async with fake_pool(Told(stale), workers=1) as (pool, workers), pool.lease(scenario) as env:
+        await book(env)
+        assert (await env.call("wipe", {}, "")).text == "2"
+        assert workers.started[0].num_states == 2
+    async with fake_pool(Told(stale, stale), workers=1) as (pool, _), pool.lease(scenario) as env:
+        await book(env)
+        with pytest.raises(WorldError, match="it answered with Stale"):
+            await env.call("wipe", {}, "")
+
+
+# Where scenarios are hosted ----------------------------------------------------------------------
+
+
+async def test_scenarios_spread(tmp_path: Path) -> None:
+    """New scenarios go to the worker that hosts least; a world's calls stay where its state is."""
+    async with fake_pool() as (pool, workers):
+        scenarios = [ledger(tmp_path / str(n), policy_md=str(n)) for n in range(4)]
+        for scenario in scenarios:
+            async with pool.lease(scenario) as env:
+                for _ in range(3):
+                    await book(env)
+        assert [len(worker.loaded) for worker in workers.started] == [2, 2]
+        assert [worker.num_states for worker in workers.started] == [2, 2]
+        assert pool.hosted(scenarios[0]).scenario is scenarios[0]
+        with pytest.raises(PoolError, match="was not hosted in a worker yet"):
+            pool.hosted(ledger(tmp_path / "other", policy_md="other"))
+
+
+async def test_a_busy_scenario_gets_a_second_worker(scenario: Scenario) -> None:
+    """When more wait for a scenario than its worker can soon do, another one hosts it too."""
+    shared = anyio.Event()
+
+    async def script(worker: FakeWorker, request: Request) -> None:
+        if isinstance(request, Load) and worker is workers.started[1]:
+            shared.set()
+        elif is_call(request, "get_account"):
+            await shared.wait()
+
+    async with fake_pool(script, slow_after=30.0) as (pool, workers):
+
+        async def play() -> None:
+            async with pool.lease(scenario) as env:
+                await env.call("get_account", {"account_id": 1}, "")
+
+        async with anyio.create_task_group() as group:
+            for _ in range(40):
+                group.start_soon(play)
+        assert [worker.loaded for worker in workers.started] == [["ledger"], ["ledger"]]
+        done = [len(worker.executed) for worker in workers.started]
+        assert sum(done) == 40
+        assert min(done) > 0
+
+
+async def test_full_workers_drop_scenarios(tmp_path: Path) -> None:
+    """A worker that occupies too much drops the scenario that was not used for longest, and hosts
+    it again when it is asked for."""
+    a, b, c = (ledger(tmp_path / name, policy_md=name) for name in "abc")
+    async with fake_pool(workers=1, full_mb=1) as (pool, workers):
+        async with pool.lease(a) as env:
+            await pool.host(b)
+            await book(env)
+            workers.started[0].num_bytes = 2**21
+            await pool.host(c)
+            assert (await book(env)).text == '{"entry":3}'
+            assert workers.started[0].unloaded == [b.digest]
+            workers.started[0].num_bytes = 0
+            async with pool.lease(b) as other:
+                assert (await book(other)).text == '{"entry":2}'
+        assert len(workers.started[0].loaded) == 4
+        assert len(workers.started) == 1
+
+
+async def test_ended_worlds_are_forgotten(scenario: Scenario) -> None:
+    """The workers are told which worlds are over."""
+    async with fake_pool(workers=1) as (pool, workers):
+        for _ in range(130):
+            async with pool.lease(scenario) as env:
+                await env.call("newest", {}, "")
+        await pool.host(scenario)
+        assert len(set(workers.started[0].forgotten)) == 128
+
+
+async def test_what_cannot_be_hosted(tmp_path: Path) -> None:
+    """A refusal has the kind that the worker told, and a package that changed is not hosted."""
+    async with fake_pool() as (pool, _):
+        with pytest.raises(SeedError, match="line 1"):
+            await pool.host(ledger(tmp_path / "a", data_sql="nonsense;"))
+        with pytest.raises(ToolsetError, match="nonsense"):
+            await pool.host(ledger(tmp_path / "b", tools_py="nonsense"))
+        changed = ledger(tmp_path / "c")
+        (changed.path / "tools.py").write_text("x = 1")
+        with pytest.raises(ToolsetError, match="has changed since it was read"):
+            await pool.host(changed)
+        (changed.path / "tools.py").unlink()
+        with pytest.raises(ToolsetError, match="the file is missing"):
+            await pool.host(changed)
+
+
+async def test_a_refusal_by_a_tainted_worker(scenario: Scenario, tmp_path: Path) -> None:
+    """When hosting a scenario does what is forbidden, it is refused; the worker is replaced and
+    what was behind is executed elsewhere."""
+    held, let_go = anyio.Event(), anyio.Event()
+
+    async def script(worker: FakeWorker, request: Request) -> Reply | None:
+        if isinstance(request, Load) and request.scenario.policy == "bad":
+            held.set()
+            await let_go.wait()
+            return Refused(request.id, "tools.py opened a socket", violation="it opened a socket")
+        return None
+
+    bad = ledger(tmp_path / "bad", policy_md="bad")
+    async with fake_pool(script, workers=1) as (pool, workers), pool.lease(scenario) as env:
+        await book(env)
+
+        async def host() -> None:
+            with pytest.raises(ToolsetError, match=r"tools.py opened a socket"):
+                await pool.host(bad)
+
+        async def go_on() -> None:
+            assert (await book(env)).text == '{"entry":3}'
+
+        async with anyio.create_task_group() as group:
+            group.start_soon(host)
+            await held.wait()
+            group.start_soon(go_on)
+            await anyio.wait_all_tasks_blocked()
+            let_go.set()
+        assert [worker.executed for worker in workers.started] == [["book"], ["book"]]
+
+
+async def test_a_worker_that_nears_its_limit_is_replaced(scenario: Scenario) -> None:
+    """A worker that occupies nearly all it may is replaced before code in it runs out of memory."""
+    async with (
+        fake_pool(workers=1, slow_after=0.002) as (pool, workers),
+        pool.lease(scenario) as env,
+    ):
+        await book(env)
+        workers.started[0].num_bytes = 1600 * 2**20
+        assert await workers.started[0].wait() == "it was killed by the pool"
+        assert (await book(env)).text == '{"entry":3}'
+
+
+# The rest ----------------------------------------------------------------------------------------
+
+
+async def test_verifiers_are_asked_in_workers(scenario: Scenario, tmp_path: Path) -> None:
+    """A verifier is given the state and the answer; one that ends its worker is a fault."""
+    async with fake_pool(workers=1) as (pool, _), pool.lease(scenario) as env:
+        await book(env)
+        said = await pool.verify(scenario, "open", env.state(), "done \ud800", "sql")
+        assert (said.label, said.detail, said.fault) == ("open", ["done ?", "sql"], "")
+        other = ledger(tmp_path / "other", data_sql="")
+        with pytest.raises(StateError):
+            await pool.verify(other, "open", env.state(), "")
+
+    async def script(worker: FakeWorker, request: Request) -> None:
+        if not isinstance(request, Load | Call):
+            raise Dies("it crashed")
+
+    async with fake_pool(script, workers=1) as (pool, _), pool.lease(scenario) as env:
+        said = await pool.verify(scenario, "open", env.state(), "")
+        assert said.fault == "it ended its worker: it crashed"
+        with pytest.raises(PoolError, match="could not be replayed: it crashed"):
+            await pool.replay_cpu_s(scenario, [[("book", BOOK)]])
+
+
+async def test_replays_are_measured_in_a_worker(scenario: Scenario) -> None:
+    """Calls made back to back are measured where they are made."""
+    async with fake_pool() as (pool, _):
+        seconds = await pool.replay_cpu_s(scenario, [[("book", BOOK)] * 3, [("wipe", {})]])
+        assert seconds == 4.0  # as the fake tells it: the number of calls
+
+
+async def test_what_json_cannot_say_reaches_the_tool(scenario: Scenario) -> None:
+    """Names and arguments that are no text or number are refused by the world, not by the pool."""
+    async with fake_pool() as (pool, _), pool.lease(scenario) as env:
+        assert (await env.call("\ud800", {}, "")).error == "unknown_tool"
+        odd = {"name": "\ud800", "value": math.nan, "extra": 2**70}
+        assert (await env.call("set_value", odd, "")).error == "arguments"
+        assert env.digest == env.start_digest
+
+
+async def test_leaving_the_pool_ends_its_calls(scenario: Scenario) -> None:
+    """Calls that are under way when the pool is left end with a sentence; so do later ones."""
+    script = Holding()
+    pool: WorkerPool
+    async with anyio.create_task_group() as group:
+        async with fake_pool(script) as (pool, workers):
+            env = (await pool.host(scenario)).lease(pool)
+            other = (await pool.host(scenario)).lease(pool)
+
+            async def wipe() -> None:
+                with pytest.raises(WorldError, match="the pool was closed"):
+                    await env.call("wipe", {}, "")
+
+            group.start_soon(wipe)
+            await script.held.wait()
+        for worker in workers.started:
+            assert worker.obituary
+    with pytest.raises(PoolError, match="the pool is not open"):
+        await book(other)
+    assert int(pool.cpu_s()) == 2
+
+
+async def test_leaving_the_pool_while_a_worker_is_started(scenario: Scenario) -> None:
+    """A worker that comes up when the pool is left is ended, and nothing of it stays open."""
+
+    class Slow(FakeWorkers):
+        asked, forked = anyio.Event(), anyio.Event()
+
+        async def spawn(self) -> FakeWorker:
+            if self.started:
+                self.asked.set()
+                await self.forked.wait()
+            return await super().spawn()
+
+    async def script(worker: FakeWorker, request: Request) -> None:
+        if is_call(request, "wipe"):
+            raise Dies("it crashed")
+
+    async def fork() -> None:
+        await anyio.wait_all_tasks_blocked()
+        workers.forked.set()
+
+    workers = Slow(script)
+    async with (
+        anyio.create_task_group() as group,
+        WorkerPool(WorkerSettings(workers=1), opens=workers.open) as pool,
+    ):
+        async with pool.lease(scenario) as env:
+            with pytest.raises(WorldError, match="it crashed"):
+                await env.call("wipe", {}, "")
+        await workers.asked.wait()
+        group.start_soon(fork)
+    assert [worker.socket.fileno() for worker in workers.started] == [-1, -1]
+    assert workers.started[1].obituary == "it was killed by the pool"
+
+
+async def test_what_a_block_raises_comes_out_as_it_is() -> None:
+    """The pool's own tasks put no group around what is raised inside of its block."""
+    with pytest.raises(KeyError):
+        async with fake_pool():
+            raise KeyError
+
+
+async def test_what_it_tells_of_itself(scenario: Scenario) -> None:
+    """`repr`, `statistics`, `level` and `rss` tell what is there."""
+    async with fake_pool() as (pool, workers):
+        assert (pool.level, pool.rss()) == ("fake", 0)
+        async with pool.lease(scenario) as env:
+            await book(env)
+            fresh = env.digest[:8]
+            assert repr(env).endswith(f"changed pages, digest {fresh}]>")
+            assert repr(pool) == (
+                "<WorkerPool [1 live of 1 leased | 1 worlds, 1 calls | 2 workers]>"
+            )
+        assert pool.statistics() == {
+            "worlds": 1,
+            "live": 0,
+            "max_live": 1,
+            "leases": 1,
+            "calls": 1,
+            "workers": 2,
+            "workers_started": 2,
+            "workers_replaced": 0,
+            "requests_moved": 0,
+            "replies_dropped": 0,
+        }
+        assert len(workers.started) == 2
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [{"workers": -1}, {"spare": -1}, {"window": 0}, {"slow_after": 0.0}, {"call_deadline": -1.0}],
+)
+def test_settings_are_checked(wrong: dict[str, Any]) -> None:
+    """A setting that makes no sense is an error that names it."""
+    with pytest.raises(msgspec.ValidationError, match=next(iter(wrong))):
+        msgspec.convert(wrong, WorkerSettings)
+
+
+def test_trio_is_refused() -> None:
+    """Elsewhere than on asyncio the pool says so."""
+    pytest.importorskip("trio")
+
+    async def enter() -> None:
+        async with WorkerPool():
+            pass
+
+    with pytest.raises(PoolError, match="asyncio"):
+        anyio.run(enter, backend="trio")
+
+
+# Exactness ---------------------------------------------------------------------------------------
+
+OPERATIONS: Sequence[tuple[str, dict[str, Any]]] = [
+    ("book", BOOK),
+    ("book", {"account_id": 9, "amount": 1}),
+    ("wipe", {}),
+    ("grow", {"num": 3, "size": 3000}),
+    ("shrink", {"keep": 2}),
+    ("broken", {}),
+    ("get_account", {"account_id": 1}),
+    ("nothing", {}),
+]
+operations = st.lists(
+    st.one_of(st.sampled_from(OPERATIONS), st.sampled_from(["fork", "reset", "state"])),
+    max_size=8,
+)
+fates = st.lists(st.sampled_from(["", "", "", "", "stale", "slow", "die"]), max_size=30)
+
+
+def fated(fates: list[str]) -> Script:
+    """A script under which the n-th executed call has the n-th fate."""
+    left = list(reversed(fates))
+
+    async def script(worker: FakeWorker, request: Request) -> Reply | None:
+        fate = left.pop() if left and isinstance(request, Call) else ""
+        if fate == "slow":
+            await anyio.sleep(0.02)  # which is slow here
+        elif fate == "die":
+            raise Dies("it died")
+        elif fate == "stale" and isinstance(request, Call) and request.state is None:
+            return Stale(request.id)
+        return None
+
+    return script
+
+
+async def play(env: Env, twin: Env, steps: Sequence[Any], broken: list[int]) -> None:
+    """The same on both; they are equal at every step, until the first one's worker dies."""
+    try:
+        for number, step in enumerate(steps):
+            if step == "fork":
+                async with anyio.create_task_group() as group:
+                    group.start_soon(play, env.fork(), twin.fork(), steps[number + 1 :], broken)
+            elif step == "reset":
+                env.reset()
+                twin.reset()
+            elif step == "state":
+                assert env.state() == twin.state()
+            else:
+                name, arguments = step
+                result = await env.call(name, arguments, f"c{number}")
+                assert result == await twin.call(name, arguments, f"c{number}")
+            assert env.digest == twin.digest
+        assert env.state() == twin.state()
+    except WorldError as exc:
+        assert "it died" in str(exc)
+        broken.append(1)
+
+
+@settings(max_examples=40)
+@given(st.lists(operations, min_size=1, max_size=6), fates, st.integers(1, 3), st.integers(1, 3))
+def test_worlds_are_as_if_nothing_happened(
+    ledger_package: Scenario,
+    worlds: list[list[Any]],
+    fates: list[str],
+    num_workers: int,
+    window: int,
+) -> None:
+    """However calls, forks and resets interleave with deaths, slow calls and lost states, a world
+    is what it would be in this process, or it is broken because its own call was in the hands of
+    the dead."""
+
+    async def compare() -> None:
+        local, broken = LocalPool(), list[int]()
+        quick = {"slow_after": 0.01, "workers": num_workers, "window": window}
+        async with fake_pool(fated(fates), **quick) as (pool, _), AsyncExitStack() as stack:
+            pairs = [
+                [
+                    await stack.enter_async_context(each.lease(ledger_package))
+                    for each in (pool, local)
+                ]
+                for _ in worlds
+            ]
+            async with anyio.create_task_group() as group:
+                for (env, twin), steps in zip(pairs, worlds, strict=True):
+                    group.start_soon(play, env, twin, steps, broken)
+        local.close()
+        assert len(broken) <= fates.count("die")
+
+    anyio.run(compare)

@@ -1,0 +1,43 @@
+"""Files that hosted code writes in its scratch folder."""
+
+from pathlib import Path
+
+import pytest
+
+from envpool.workers.pool import WorkerPool, WorkerSettings
+from tests.support.ledger_world import ledger
+
+TOOLS = '''
+import os
+from pathlib import Path
+
+from scenarios.api import Db
+
+
+def note(db: Db, text: str) -> list[str]:
+    """Write a file and a folder; gives what was there before."""
+    found = sorted(os.listdir("."))
+    Path("note.txt").write_text(text)
+    Path("folder").mkdir()
+    Path("folder", "inner.txt").write_text(text)
+    return found
+'''
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+async def test_no_world_finds_the_files_of_another(tmp_path: Path) -> None:
+    """What a call leaves in the folder is gone before the next call, whichever world's it is."""
+    scenario = ledger(tmp_path / "ledger", tools_py=TOOLS)
+    async with (
+        WorkerPool(WorkerSettings(workers=1, spare=0)) as pool,
+        pool.lease(scenario, None) as one,
+        pool.lease(scenario, None) as other,
+    ):
+        for number in range(2):
+            for env in (one, other):
+                result = await env.call("note", {"text": "mine"}, f"c{number}-0")
+                assert (result.error, result.text) == (None, "[]")

@@ -1,0 +1,291 @@
+"""The fork server and its workers: what goes over the socket, and how processes end."""
+
+import asyncio
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import anyio
+import msgspec
+import psutil
+import pytest
+
+from envpool.core.errors import PoolError
+from envpool.core.host_answers import Answer, Loaded, Snapshot
+from envpool.hosting.live_world import LiveWorld
+from envpool.inprocess.world import World
+from envpool.store.overlay import Overlay
+from envpool.workers import fork_client as zygote_module
+from envpool.workers.codec import Frames, frame, reply_of, request_of
+from envpool.workers.fork_client import WorkerProcess, Zygote, ZygoteSettings
+from envpool.workers.fork_server import remove_tree
+from envpool.workers.pool import sources_of
+from envpool.workers.sandbox import environment
+from envpool.workers.wire import (
+    Call,
+    Failed,
+    Forget,
+    Load,
+    Ready,
+    Replay,
+    Replayed,
+    Reply,
+    Request,
+    Stale,
+    Unload,
+)
+from envpool.workers.worker import MAX_CACHED, Cache
+from scenarios.format import Scenario
+from tests.support.ledger_world import ledger
+
+BOOK = ("book", {"account_id": 1, "amount": 25, "note": "x"})
+
+
+class Line:
+    """A worker's socket, for one who asks and waits."""
+
+    def __init__(self, worker: WorkerProcess) -> None:
+        self.worker = worker
+        self._frames = Frames()
+        self._replies: list[Reply] = []
+
+    async def tell(self, request: Request) -> None:
+        await asyncio.get_running_loop().sock_sendall(self.worker.socket, frame(request))
+
+    async def hear(self) -> Reply | None:
+        """The next reply; None: the worker has hung up."""
+        while not self._replies:
+            data = await asyncio.get_running_loop().sock_recv(self.worker.socket, 2**16)
+            if not data:
+                return None
+            self._replies += map(reply_of, self._frames.feed(data))
+        return self._replies.pop(0)
+
+    async def ask(self, request: Request) -> Any:
+        await self.tell(request)
+        return await self.hear()
+
+
+@asynccontextmanager
+async def _worker(sandbox: str = "best") -> AsyncIterator[Line]:
+    """A fork server's only worker, ready."""
+    async with Zygote(ZygoteSettings(sandbox)) as zygote:
+        worker = await zygote.spawn()
+        with worker.socket:
+            worker.socket.setblocking(False)
+            line = Line(worker)
+            ready = await line.hear()
+            assert isinstance(ready, Ready) and ready.level == zygote.level == worker.level
+            yield line
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    """Workers are asyncio's."""
+    return "asyncio"
+
+
+@pytest.fixture
+def scenario(tmp_path: Path) -> Scenario:
+    return ledger(tmp_path / "ledger")
+
+
+def _load(scenario: Scenario) -> Load:
+    return Load(1, scenario, sources_of(scenario))
+
+
+def _call(scenario: Scenario, version: int, state: Snapshot | None = None, *call: Any) -> Call:
+    name, arguments = call or BOOK
+    return Call(7, scenario.digest, 5, version, name, json.dumps(arguments).encode(), state)
+
+
+def _start(world: World) -> Snapshot:
+    return Snapshot({}, len(world.template.pages), world.start_digest)
+
+
+async def test_a_worker_is_a_function_of_state_and_call(scenario: Scenario) -> None:
+    """A worker answers with what the call does to the state that it is given, or has; it says so
+    where it does not have it."""
+    world = World(scenario)
+    overlay = world.template.overlay()
+    async with _worker() as line:
+        loaded = await line.ask(_load(scenario))
+        assert isinstance(loaded, Loaded)
+        assert (loaded.image, loaded.tools) == (world.template.image, world.tools)
+        assert await line.ask(_call(scenario, 0)) == Stale(7)
+        state: Snapshot | None = _start(world)
+        for version in range(3):
+            answer = await line.ask(_call(scenario, version, state))
+            before = overlay.pages.copy()
+            result = world.call(overlay, *BOOK)
+            assert msgspec.structs.replace(answer, seconds=0.0) == Answer(
+                7,
+                result.text,
+                None,
+                result.changes,
+                result.digest,
+                {n: page for n, page in overlay.pages.items() if before.get(n) != page},
+                overlay.num_pages,
+            )
+            state = None  # the worker has it
+        assert await line.ask(_call(scenario, 2)) == Stale(7)
+        assert await line.ask(_call(scenario, 3)) == Stale(7)  # an older version drops the newer
+        await line.tell(Forget((5,)))
+        await line.tell(Unload(scenario.digest))
+        assert isinstance(await line.ask(_load(scenario)), Loaded)
+        assert await line.ask(_call(scenario, 3)) == Stale(7)
+        replayed = await line.ask(Replay(9, scenario.digest, ((("get_account", b'{"id": 1}'),),)))
+        assert isinstance(replayed, Replayed) and (replayed.id, replayed.fault) == (9, "")
+    world.close()
+
+
+async def test_what_breaks_a_worker_ends_it(scenario: Scenario) -> None:
+    """A request about what is not hosted is answered by Failed, and the worker ends."""
+    async with _worker() as line:
+        assert await line.ask(_call(scenario, 0)) == Failed(7, f"KeyError: '{scenario.digest}'")
+        assert await line.hear() is None
+        assert await line.worker.wait() == "it ended after a violation"
+        assert line.worker.rss() == 0
+        assert line.worker.cpu_s() > 0
+
+
+async def test_a_worker_inherits_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A worker has its socket and three null devices, and an environment without ours."""
+    if os.geteuid() != 0:
+        pytest.skip("the kernel shows the descriptors of a worker to root only")
+    monkeypatch.setenv("API_KEY", "secret")
+    read, write = os.pipe()
+    os.set_inheritable(write, True)
+    async with _worker() as line:
+        folder = f"/proc/{line.worker.pid}"
+        opened = {fd: os.readlink(f"{folder}/fd/{fd}") for fd in os.listdir(f"{folder}/fd")}
+        told = psutil.Process(line.worker.pid).environ()
+    os.close(read)
+    os.close(write)
+    assert opened.pop("3").startswith("socket:")
+    assert opened == dict.fromkeys("012", "/dev/null")
+    assert set(told) <= {*environment(""), "PWD"}
+
+
+async def test_the_walls_can_be_left_away(scenario: Scenario) -> None:
+    """With the sandbox off, resource limits and the witness remain, and workers work."""
+    async with _worker("off") as line:
+        assert line.worker.level == "rlimits"
+        assert isinstance(await line.ask(_load(scenario)), Loaded)
+
+
+async def test_a_sandbox_is_required(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where the wanted level is not to be had there are no workers, and the reason is told."""
+    monkeypatch.setattr(zygote_module, "why_no_bubblewrap", lambda: "bwrap is not installed")
+    with pytest.raises(PoolError) as caught:
+        async with Zygote(ZygoteSettings("bubblewrap")):
+            pass
+    assert str(caught.value).startswith("sandbox 'bubblewrap' is not to be had here: the level is ")
+    assert "bubblewrap: bwrap is not installed" in str(caught.value)
+
+
+async def test_ends_are_told_in_words() -> None:
+    """How a worker ended is told once to who asks by its pid, and to whoever waits."""
+    async with Zygote() as zygote:
+        workers = [await zygote.spawn() for _ in range(2)]
+        workers[0].kill()
+        workers[1].socket.close()
+        killed = "its connection to the pool ended, and it was killed"
+        assert await zygote.obituary(workers[0].pid) == await workers[0].wait() == killed
+        assert (await workers[1].wait()).startswith("its connection to the pool ended")
+        workers[0].kill()  # nothing happens
+        workers[0].socket.close()
+        with pytest.raises(KeyError):
+            await zygote.obituary(workers[0].pid)
+
+
+async def test_a_fork_server_that_dies_takes_its_workers_along() -> None:
+    """Its workers are gone, whoever waits is told, and there are no more."""
+    async with Zygote() as zygote:
+        worker = await zygote.spawn()
+        process = psutil.Process(worker.pid)
+        zygote._process.send_signal(signal.SIGKILL)
+        assert await worker.wait() == "it ended with the fork server"
+        with pytest.raises(PoolError, match="the fork server of the workers has ended"):
+            await zygote.spawn()
+        worker.socket.close()
+        await anyio.to_thread.run_sync(process.wait, 5)
+
+
+_ABANDONED = """
+import os, signal, anyio
+from envpool.workers.fork_client import Zygote
+
+async def main():
+    async with Zygote() as zygote:
+        workers = [await zygote.spawn() for _ in range(2)]
+        print(zygote._process.pid, *(worker.pid for worker in workers), flush=True)
+        os.kill(os.getpid(), signal.SIGKILL)
+
+anyio.run(main)
+"""
+
+
+def test_nothing_outlives_the_pool() -> None:
+    """When the pool's process is killed, the fork server and all workers end."""
+    program = [sys.executable, "-c", _ABANDONED]
+    done = subprocess.run(program, stdout=subprocess.PIPE, text=True, timeout=30, check=False)
+    assert done.returncode == -signal.SIGKILL
+    there = [psutil.Process(pid) for pid in map(int, done.stdout.split()) if psutil.pid_exists(pid)]
+    assert psutil.wait_procs(there, timeout=10)[1] == []
+
+
+def test_the_cache_is_bounded() -> None:
+    """The worlds served longest ago go first; the latest stays, however large it is."""
+    cache = Cache()
+    page = bytes(MAX_CACHED // 4)
+    for number in range(5):
+        cache.put("p", number, 1, LiveWorld(Overlay({0: page}, 1, 0)))
+    assert [number for number in range(5) if cache.take("p", number, 1)] == [2, 3, 4]
+    cache.put("p", 9, 1, LiveWorld(Overlay({0: page * 5}, 1, 0)))
+    assert cache.take("p", 9, 1) is not None
+    cache.put("p", 1, 1, LiveWorld(Overlay({}, 1, 0)))
+    cache.drop("p")
+    assert cache.take("p", 1, 1) is None
+
+
+def test_frames_arrive_however_they_are_cut(scenario: Scenario) -> None:
+    """Requests survive the wire, cut anywhere; what is no frame is refused with a sentence."""
+    requests: list[Request] = [Load(1, scenario, {"tools.py": "é"}), Forget((1, 2)), Unload("d")]
+    stream = b"".join(map(frame, requests))
+    for size in (1, 3, 1000, len(stream)):
+        frames = Frames()
+        bodies = [b for at in range(0, len(stream), size) for b in frames.feed(stream[at:][:size])]
+        assert [request_of(body) for body in bodies] == requests
+    with pytest.raises(PoolError, match="a frame from a worker is no reply"):
+        reply_of(b"\x01")
+    with pytest.raises(PoolError, match="a frame from the pool is no request"):
+        request_of(b"")
+    with pytest.raises(PoolError, match="a frame of 4294967295 bytes is too long"):
+        Frames().feed(b"\xff\xff\xff\xff")
+
+
+def test_any_folder_can_be_deleted(tmp_path: Path) -> None:
+    """However deep it goes, and whatever its modes and links are."""
+    folder = tmp_path / "scratch"
+    kept = tmp_path / "kept"
+    kept.write_text("kept")
+    place = os.getcwd()
+    try:
+        folder.mkdir()
+        os.chdir(folder)
+        for _ in range(700):
+            os.mkdir("nested")
+            os.chdir("nested")
+        os.symlink(kept, "link")
+        os.chmod(".", 0o000)
+    finally:
+        os.chdir(place)
+    remove_tree(str(folder))
+    assert [path.name for path in tmp_path.iterdir()] == ["kept"]

@@ -1,0 +1,116 @@
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from harness.chat.prices import Price, Prices, read_prices
+from harness.core.errors import SettingsError
+
+TABLE = """
+[models."gpt-5"]
+input = 1.25
+output = 10.0
+cached_input = 0.125
+
+[models."local/qwen-3"]
+input = 0
+output = 0.5
+"""
+
+
+def written(folder: Path, text: str) -> Path:
+    path = folder / "prices.toml"
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def test_a_table_is_read(tmp_path: Path) -> None:
+    """Every model has its prices, whole numbers and free input included."""
+    path = written(tmp_path, TABLE)
+    models = {"gpt-5": Price(1.25, 10.0, 0.125), "local/qwen-3": Price(0.0, 0.5)}
+    assert read_prices(path) == Prices(models, str(path))
+
+
+def test_tokens_cost_what_the_table_says(tmp_path: Path) -> None:
+    """Fresh and kept tokens of a prompt and the answer's are priced apart."""
+    prices = read_prices(written(tmp_path, TABLE))
+    assert prices.cost("gpt-5", 1_000_000, 400_000, 100_000) == 0.75 + 0.05 + 1.0
+    assert prices.cost("local/qwen-3", 1_000_000, 400_000, 1_000_000) == 0.5
+    assert prices.cost("other", 1, 0, 1) is None
+
+
+def test_kept_tokens_cost_as_others_where_no_price_is_given() -> None:
+    """Without a price of their own they are input like any other."""
+    price = Price(2.0, 0.0)
+    assert price.of(1_000_000, 1_000_000, 0) == price.of(1_000_000, 0, 0) == 2.0
+
+
+@given(st.integers(0, 10**6), st.integers(0, 10**7), st.integers(0, 10**6))
+def test_a_cost_is_never_negative(prompt: int, cached: int, completion: int) -> None:
+    """A server that reports more kept tokens than the prompt has is not believed."""
+    assert Price(1.0, 2.0, 0.1).of(prompt, cached, completion) >= 0.1 * prompt / 1e6
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("models = [", "not valid TOML: "),
+        ("", "models: expected a table of prices for each model"),
+        ("models = 1", "models: expected a table of prices for each model"),
+        ("currency = 'EUR'", "currency: unknown, expected [models.NAME] only"),
+        ("[models.m]\ninput = 1", 'models."m": object missing required field `output`'),
+        (
+            "[models.m]\ninput = 1\noutput = -2",
+            'models."m": output: expected a number from 0, found -2.0',
+        ),
+        (
+            "[models.m]\ninput = nan\noutput = 2",
+            'models."m": input: expected a number from 0, found nan',
+        ),
+        (
+            "[models.m]\ninput = 1\noutput = 2\ncached_input = inf",
+            'models."m": cached_input: expected a number from 0, found inf',
+        ),
+        (
+            "[models.m]\ninput = '1'\noutput = 2",
+            'models."m": input: expected `float`, got `str`',
+        ),
+        (
+            "[models.m]\ninput = true\noutput = 2",
+            'models."m": input: expected `float`, got `bool`',
+        ),
+        (
+            "[models.m]\ninput = 1\noutput = 2\ninptu = 3",
+            'models."m": object contains unknown field `inptu`',
+        ),
+        ("models.m = 3", 'models."m": expected `object`, got `int`'),
+        (
+            "[models.gpt-4.1]\ninput = 1\noutput = 2",
+            'models."gpt-4": expected prices, found a table; '
+            'a name with a dot is written [models."gpt-4.…"]',
+        ),
+    ],
+)
+def test_a_hole_is_named(tmp_path: Path, text: str, sentence: str) -> None:
+    """A table that cannot be used says in which file, for which model and field, and why."""
+    path = written(tmp_path, text)
+    with pytest.raises(SettingsError) as caught:
+        read_prices(path)
+    assert str(caught.value).startswith(f"{path}: {sentence}")
+
+
+def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
+    """A path that leads nowhere is a sentence."""
+    with pytest.raises(SettingsError, match=r"none\.toml: the prices cannot be read: "):
+        read_prices(tmp_path / "none.toml")
+
+
+def test_models_that_are_asked_need_prices(tmp_path: Path) -> None:
+    """The first model without a price is named, together with the file."""
+    path = written(tmp_path, TABLE)
+    prices = read_prices(path)
+    prices.require(["gpt-5"])
+    with pytest.raises(SettingsError) as caught:
+        prices.require(["gpt-5", "other"])
+    assert str(caught.value) == f'{path}: models."other": the model has no price'

@@ -1,0 +1,116 @@
+"""Whatever a model server sends, the reply can be logged."""
+
+import json
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from harness.chat.retry import Failure
+from harness.chat.wire import read_arguments, read_completion
+from harness.core.messages import AgentCall, Reply, Usage
+
+
+def body(message: dict[str, Any]) -> bytes:
+    """A completion as a Python server writes it: halves of surrogate pairs as escapes."""
+    return json.dumps({"choices": [{"message": message}]}).encode()
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"id": 9223372036854775808}',
+        '{"id": [-9223372036854775809]}',
+        '{"a": ' * 60 + "1" + "}" * 60,
+        "[" * 5000 + "]" * 5000,
+        '{"a": "\\ud800"}',
+        '{"id": 7',
+    ],
+)
+def test_arguments_that_no_log_can_hold_stay_text(text: str) -> None:
+    """Integers beyond 64 bits, deep nesting and broken JSON are kept as the agent wrote them."""
+    assert read_arguments(text) == text
+
+
+def test_arguments_at_the_limits() -> None:
+    """Integers of 64 bits are arguments."""
+    assert read_arguments('{"a": 9223372036854775807, "b": -9223372036854775808}') == {
+        "a": 2**63 - 1,
+        "b": -(2**63),
+    }
+
+
+def test_arguments_sent_as_an_object() -> None:
+    """A server that sends an object instead of a text is understood, and put into words where no
+    log can hold it."""
+    assert read_arguments({"id": 7}) == {"id": 7}
+    assert read_arguments({"id": 2**70}) == f'{{"id":{2**70}}}'
+    call = {"id": "x", "function": {"name": "get", "arguments": {"id": 2**70}}}
+    assert read_completion(body({"tool_calls": [call]})) == Reply(
+        "", (AgentCall("get", f'{{"id":{2**70}}}', "x"),), "tool_calls"
+    )
+
+
+@pytest.mark.parametrize(
+    ("sent", "read"),
+    [
+        ("half \ud83d", "half \ufffd"),
+        ("\udc00\ud83d\ude00", "\ufffd\U0001f600"),
+        ("\ud800\ud800", "\ufffd\ufffd"),
+        ("\\ud800 \ud800", "\\ud800 \ufffd"),
+        ("\\\ud800\\", "\\\ufffd\\"),
+    ],
+)
+def test_half_characters_are_replaced(sent: str, read: str) -> None:
+    """Half of a surrogate pair becomes U+FFFD; whole pairs and spelt-out escapes stay."""
+    assert read_completion(body({"content": sent})) == Reply(read)
+
+
+def test_bytes_that_are_no_text_are_replaced() -> None:
+    """Bytes that are no UTF-8 become U+FFFD."""
+    sent = body({"content": "MARK"}).replace(b"MARK", b"a\xff\xed\xa0\x80")
+    reply = read_completion(sent)
+    assert isinstance(reply, Reply)
+    assert (reply.text[:2], set(reply.text[1:])) == ("a\ufffd", {"\ufffd"})
+
+
+_TEXTS = st.text(st.characters(), max_size=6)  # with halves of surrogate pairs
+_VALUES = st.recursive(
+    st.none() | st.integers() | _TEXTS,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(_TEXTS, inner, max_size=3),
+    max_leaves=6,
+)
+
+
+@given(_TEXTS, _TEXTS, _TEXTS, _VALUES, st.booleans())
+def test_every_reply_can_be_logged(
+    content: str, name: str, call_id: str, arguments: Any, as_text: bool
+) -> None:
+    """Texts, names, ids and arguments of any kind come out as something that MessagePack says."""
+    sent = json.dumps(arguments) if as_text else arguments
+    call = {"id": call_id, "function": {"name": name, "arguments": sent}}
+    reply = read_completion(body({"content": content, "tool_calls": [call]}))
+    assert isinstance(reply, Reply)
+    encoded = msgspec.msgpack.encode(reply)
+    assert msgspec.msgpack.decode(encoded, type=Reply) == reply
+
+
+@pytest.mark.parametrize("sent", [b"", b"\xff", b'{"choices": "\\ud800', b"[" * 100_000])
+def test_no_completion_is_a_failure(sent: bytes) -> None:
+    """What is no completion, mended or not, is a failure that says so."""
+    failure = read_completion(sent)
+    assert isinstance(failure, Failure)
+    assert failure.kind == "malformed"
+
+
+@pytest.mark.parametrize("told", ["-7", "1" + "0" * 400, "9223372036854775808", '"12"', "1.5"])
+def test_counts_of_tokens_that_cannot_be_are_not_reported(told: str) -> None:
+    """A count below nothing, beyond all logs, or that is no whole number leaves the reply whole."""
+    details = f'{{"cached_tokens": {told}}}'
+    usage = (
+        f'{{"prompt_tokens": {told}, "completion_tokens": 5, "prompt_tokens_details": {details}}}'
+    )
+    sent = f'{{"choices": [{{"message": {{"content": "yes"}}}}], "usage": {usage}}}'
+    assert read_completion(sent.encode()) == Reply("yes", usage=Usage(0, 5, 0))

@@ -1,0 +1,84 @@
+"""The command line on worlds that are elsewhere: an MCP server's, or another process's."""
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.support.cli import Rehearse, json_of
+from tests.support.paths import MCP_SERVERS
+
+NOTES = MCP_SERVERS / "notes.py"
+TASKS = """
+name = "notebook"
+description = "Notes of one person."
+
+[[task]]
+id = "milk"
+instruction = "Add a note that says milk."
+oracle = [{ name = "add_note", arguments = { text = "milk" } }]
+[[task.check]]
+name = "list_notes"
+expect = { contains = "milk" }
+
+[[task]]
+id = "bread"
+instruction = "Add a note that says bread."
+oracle = [{ name = "add_note", arguments = { text = "stone" } }]
+[[task.check]]
+name = "list_notes"
+expect = { contains = "bread" }
+"""
+
+
+@pytest.fixture
+def serving() -> Iterator[str]:
+    """The URL of `rehearse serve shop_support` in a process of its own."""
+    command = [sys.executable, "-m", "harness", "serve", "shop_support", "--http", "127.0.0.1:0"]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as server:
+        assert server.stderr is not None
+        line = server.stderr.readline()
+        yield line.removeprefix("serving on ").strip()
+        server.terminate()
+        assert server.wait(30) == 0
+
+
+def test_an_mcp_server_is_a_world(rehearse: Rehearse, tmp_path: Path) -> None:
+    """`run --mcp COMMAND TASKS` plays on a fresh server each time, and tool calls verify it."""
+    tasks = tmp_path / "tasks.toml"
+    tasks.write_text(TASKS)
+    target = f"{sys.executable} {NOTES}"
+    run = tmp_path / "run"
+    report = json_of(rehearse, "run", "--mcp", target, tasks, "-n", 4, "-o", run)
+    assert report["labels"] == {"completed": 2, "agent_error": 2}
+    assert report["endings"] == {"answered": 4}
+    judged = json_of(rehearse, "judge", run)
+    assert (judged["unjudged"], judged["disagreements"]) == (0, 0)
+    again = json_of(rehearse, "replay", run)
+    assert (again["episodes"], again["calls"], again["divergences"]) == (4, 4, [])
+
+
+def test_worlds_of_another_process(rehearse: Rehearse, serving: str, tmp_path: Path) -> None:
+    """`run --pool URL` leases there, and logs, judges and replays as with worlds of its own."""
+    run = tmp_path / "run"
+    report = json_of(
+        rehearse, "run", "shop_support", "--pool", serving, "-n", 20, "-c", 8, "-o", run
+    )
+    assert report["labels"] == {"completed": 20}
+    again = json_of(rehearse, "replay", run)
+    assert (again["episodes"], again["divergences"]) == (20, [])
+
+
+def test_a_server_that_is_not_there(rehearse: Rehearse, tmp_path: Path) -> None:
+    """A pool or an MCP server that cannot be had is one sentence, and no run."""
+    run = tmp_path / "run"
+    status, _, err = rehearse("run", "shop_support", "--pool", "http://127.0.0.1:9", "-o", run)
+    assert (status, run.exists()) == (2, False)
+    assert "127.0.0.1:9" in err and len(err.strip().splitlines()) == 1
+    tasks = tmp_path / "tasks.toml"
+    tasks.write_text(TASKS)
+    status, _, err = rehearse("run", "--mcp", "no-such-server", tasks, "-o", run)
+    assert (status, run.exists()) == (2, False)
+    assert "no-such-server" in err and len(err.strip().splitlines()) == 1

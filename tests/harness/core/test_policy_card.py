@@ -1,0 +1,78 @@
+"""What a checkpoint says of itself, and when it is used otherwise."""
+
+from io import StringIO
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from harness.core.errors import SettingsError
+from harness.core.policy_card import PolicyCard, misfits, read_card, write_card
+from harness.history.windows import parse_history
+from harness.rollout.launch import warn_of_misfits
+from harness.settings.run import Settings
+
+CARD = PolicyCard("v7", "last:3", parse_history("last:3").fingerprint, "hermes", step=7)
+
+
+def test_a_card_is_read_as_it_was_written(tmp_path: Path) -> None:
+    """What lies beside the weights is what was put there; without a card there is None."""
+    assert read_card(tmp_path) is None
+    write_card(tmp_path, CARD)
+    assert read_card(tmp_path) == CARD
+
+
+@pytest.mark.parametrize(
+    "text", ["{", '{"version": "v7"}', '{"version": "v7", "history": "full", "color": 1}']
+)
+def test_a_broken_card_names_its_file(tmp_path: Path, text: str) -> None:
+    """What cannot be read is told with the file's name."""
+    (tmp_path / "rehearsal.json").write_text(text)
+    with pytest.raises(SettingsError, match=r"rehearsal\.json: the checkpoint's card cannot be"):
+        read_card(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("history", "dialect", "told"),
+    [
+        ("last:3", "hermes", []),
+        (
+            "full",
+            "hermes",
+            ["it was trained under the history policy last:3 and is run under full"],
+        ),
+        (
+            "last:4",
+            "native",
+            [
+                "it was trained under the history policy last:3 and is run under last:4",
+                "it was trained in the dialect hermes and is run in native",
+            ],
+        ),
+    ],
+)
+def test_other_windows_and_dialects_are_told(
+    tmp_path: Path, history: str, dialect: str, told: list[str]
+) -> None:
+    """Each difference is one sentence, and one loud line when the checkpoint is run."""
+    policy = parse_history(history)
+    found = misfits(CARD, history=history, fingerprint=policy.fingerprint, dialect=dialect)
+    assert found == told
+
+    write_card(tmp_path, CARD)
+    lines = StringIO()
+    settings = Settings(policy="local", model=str(tmp_path), dialect=dialect)  # type: ignore[arg-type]  # one of its words
+    warn_of_misfits(settings, policy, Console(file=lines, width=500))
+    assert lines.getvalue() == "".join(f"WARNING {tmp_path}: {line}\n" for line in told)
+
+
+def test_a_model_without_a_card_is_run_in_silence(tmp_path: Path) -> None:
+    """Nothing is known of it, so nothing is told; policies without weights have no card."""
+    lines = StringIO()
+    write_card(tmp_path, CARD)
+    for settings in (
+        Settings(policy="local", model=str(tmp_path / "other")),
+        Settings(policy="openai", model=str(tmp_path)),
+    ):
+        warn_of_misfits(settings, parse_history("full"), Console(file=lines))
+    assert lines.getvalue() == ""

@@ -1,0 +1,190 @@
+import msgspec
+import pytest
+
+from envpool.core.types import ToolResult
+from harness.core.errors import SettingsError
+from harness.core.events import EpisodeEnded, Event, Judged, Record, StepTaken
+from harness.core.messages import Briefing, Message, Reply, Window
+from harness.dialects.awm import Awm
+from harness.dialects.native import Native
+from harness.history.token_budget import Measure
+from harness.history.windows import HistoryFold, HistoryManager, parse_history
+from scenarios.format import Call
+from tests.support.prompts import BRIEFING
+
+NATIVE = Native()
+
+
+def fold(spec: str, briefing: Briefing = BRIEFING) -> HistoryFold:
+    return HistoryFold(parse_history(spec), NATIVE, briefing)
+
+
+def step(number: int) -> StepTaken:
+    reply = Reply(f"Text {number}.")
+    return StepTaken(reply, NATIVE.read(reply, turn=number))
+
+
+def texts(window: Window) -> list[str]:
+    return [message.content for message in window.messages[2:]]
+
+
+def test_last_turns() -> None:
+    """After four turns `last:2` shows the head and turns 2 and 3."""
+    history = fold("last:2")
+    for number in range(4):
+        history.apply(step(number))
+    window = history.window()
+    assert texts(window) == ["Text 2.", "Text 3."]
+    assert window.first_turn == 2
+    assert window.messages[:2] == NATIVE.opening(BRIEFING)
+    assert window.tools is BRIEFING.tools
+
+
+def test_full() -> None:
+    """`full` shows all turns, and before the first only the head."""
+    history = fold("full")
+    assert history.window() == Window(NATIVE.opening(BRIEFING), BRIEFING.tools)
+    for number in range(4):
+        history.apply(step(number))
+    assert texts(history.window()) == [f"Text {number}." for number in range(4)]
+
+
+def test_a_window_is_not_changed_by_later_turns() -> None:
+    """A window that was handed out stays as it is."""
+    history = fold("full")
+    history.apply(step(0))
+    window = history.window()
+    history.apply(step(1))
+    assert texts(window) == ["Text 0."]
+
+
+class Words:
+    """Counts words."""
+
+    name = "words"
+
+    def __call__(self, text: str) -> int:
+        return len(text.split())
+
+
+def test_a_counter_of_ones_own() -> None:
+    """Tokens are counted by the counter that is given, whose name is part of the fingerprint."""
+    briefing = msgspec.structs.replace(BRIEFING, tools=())
+    head = Measure(Words()).messages(NATIVE.opening(briefing))
+    policy = parse_history(f"tokens:{head + 4}", Words())
+    history = HistoryFold(policy, NATIVE, briefing)
+    for number in range(4):
+        history.apply(step(number))
+    assert texts(history.window()) == ["Text 2.", "Text 3."]
+    assert policy.fingerprint != parse_history(policy.spec).fingerprint
+
+
+def test_a_turn_too_large_is_shown_alone() -> None:
+    """Where not even the newest turn fits, it is shown all the same."""
+    history = fold("tokens:1")
+    for number in range(3):
+        history.apply(step(number))
+    assert (texts(history.window()), history.window().first_turn) == (["Text 2."], 2)
+
+
+def test_awm_keeps_the_tool_list() -> None:
+    """AWM's list_tools exchange stays, and the last turns follow it."""
+    awm = Awm()
+    history = HistoryFold(parse_history("last:1"), awm, BRIEFING)
+    for turn, call in enumerate([*awm.openers(), Call("ping"), Call("get_order")]):
+        reply = awm.write((call,), "", turn=turn)
+        history.apply(StepTaken(reply, awm.read(reply, turn=turn), (ToolResult(call.name),)))
+    window = history.window()
+    results = [m.content for m in window.messages if m.content.startswith("Tool response")]
+    assert results == ["Tool response:\nlist_tools", "Tool response:\nget_order"]
+    assert window.first_turn == 2
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("", "last", "last:", "last:0", "last:-1", "last:03", "last:٣", "tokens:1.5", "Full"),
+        *("last:3+", "last:3+0", "last:+3", "last:3+1+1", "tokens:3+1", "retrieve:0", "summary"),
+    ],
+)
+def test_a_bad_setting(text: str) -> None:
+    """A wrong setting is one sentence with the right ones."""
+    with pytest.raises(SettingsError) as caught:
+        parse_history(text)
+    assert str(caught.value) == (
+        f"history: {text!r} is none of full, last:W, last:W+S, tokens:N, retrieve:K and summary:N"
+        " (turns W, S and K, tokens N, all from 1)"
+    )
+
+
+@pytest.mark.parametrize(
+    ("spec", "fingerprint"),
+    [
+        ("full", "d053fcde13deb102"),
+        ("last:3", "08eda16eb6912556"),
+        ("tokens:8000", "db7663ba75680758"),
+    ],
+)
+def test_old_logs_know_their_policies(spec: str, fingerprint: str) -> None:
+    """The fingerprints in logs and checkpoints of earlier versions stay valid."""
+    assert parse_history(spec).fingerprint == fingerprint
+
+
+def test_last_turns_with_slack() -> None:
+    """`last:2+2` grows to four turns and is then cut to two."""
+    history = fold("last:2+2")
+    shown = []
+    for number in range(8):
+        history.apply(step(number))
+        shown.append("".join(text[5] for text in texts(history.window())))
+    assert shown == ["0", "01", "012", "0123", "34", "345", "3456", "67"]
+    assert history.window().first_turn == 6
+
+
+def record(episode: str, seq: int, event: Event) -> Record:
+    return Record(episode, 0, seq, 0.0, event)
+
+
+def ended() -> EpisodeEnded:
+    return msgspec.convert(
+        {"ending": "answered", "answer": "", "num_steps": 1, "state": None}, EpisodeEnded
+    )
+
+
+def test_the_manager_keeps_episodes_apart() -> None:
+    """Each live episode has a window of its own events."""
+    manager = HistoryManager()
+    for episode in ("a", "b"):
+        manager.open(episode, fold("full"))
+    manager.handle(record("a", 1, step(0)))
+    manager.handle(record("b", 1, step(1)))
+    manager.handle(record("of another run", 1, step(2)))
+    manager.handle(record("a", 2, Judged("code", None, None)))
+    assert texts(manager.window("a")) == ["Text 0."]
+    assert texts(manager.window("b")) == ["Text 1."]
+    assert repr(manager) == "<HistoryManager [2 live]>"
+
+
+def test_the_manager_forgets() -> None:
+    """An episode is forgotten when it ends or is closed."""
+    manager = HistoryManager()
+    for episode in ("a", "b"):
+        manager.open(episode, fold("full"))
+    manager.handle(record("a", 1, ended()))
+    manager.close("a")
+    manager.close("b")
+    assert manager.statistics() == {"live": 0}
+    with pytest.raises(KeyError):
+        manager.window("a")
+
+
+def test_another_attempt_begins_anew() -> None:
+    """Opening an episode again begins with the head alone."""
+    manager = HistoryManager()
+    manager.open("a", fold("full"))
+    manager.handle(record("a", 1, step(0)))
+    manager.open("a", fold("full"))
+    assert manager.window("a").messages == (
+        Message("system", NATIVE.opening(BRIEFING)[0].content),
+        Message("user", "Void order 7."),
+    )

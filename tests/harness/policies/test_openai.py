@@ -1,0 +1,764 @@
+import asyncio
+import json
+import os
+import shlex
+import shutil
+import socket
+import ssl
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any, Self
+
+import anyio
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from envpool.core.types import ToolSpec
+from harness.chat.retry import Failure
+from harness.chat.transport import Answer, LeanTransport, Unreachable, proxy_for
+from harness.chat.transport_aiohttp import AiohttpTransport
+from harness.chat.wire import (
+    RequestWriter,
+    is_context_overflow,
+    read_arguments,
+    read_completion,
+    read_error,
+)
+from harness.core.errors import ContextLengthError, PolicyError, SettingsError
+from harness.core.messages import AgentCall, Briefing, Message, Reply, Usage, Window
+from harness.policies.base import Assignment
+from harness.policies.openai import (
+    OpenAIAgent,
+    OpenAIPolicy,
+    OpenAISettings,
+    endpoint_of,
+    request_fields,
+)
+from scenarios.api import User
+from scenarios.format import Scenario, Task
+from tests.support.model_server import Body, Cut, ModelServer, Says, Stall, Status
+
+HELLO = Window((Message("user", "Hello"),))
+LOOK = ToolSpec("look", "Looks.", {"type": "object", "properties": {"at": {"type": "string"}}})
+OK = Reply("ok", usage=Usage(11, 7))
+TASK = Task("t", "Do it.", "simple", "change", "Done.")
+SCENARIO = Scenario(
+    "s", "S", "1", "A world.", "2026-01-01T00:00:00Z", User("u", "U", "clerk"), "", "", "",
+    (TASK,), Path("s"), "0" * 32,
+)  # fmt: skip
+
+
+@pytest.fixture(params=[False, True], ids=["asyncio", "uvloop"])
+def anyio_backend(request: pytest.FixtureRequest) -> tuple[str, dict[str, bool]]:
+    """The transports know asyncio only; a run uses uvloop."""
+    return "asyncio", {"use_uvloop": request.param}
+
+
+@pytest.fixture
+async def server() -> AsyncIterator[ModelServer]:
+    async with ModelServer() as server:
+        yield server
+
+
+@pytest.fixture(params=["lean", "aiohttp", "package"])
+def client(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture(autouse=True)
+def no_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever the environment of the tests names, the model is the server's."""
+    for name in ("API_KEY", "BASE_URL", "ORG_ID", "PROJECT_ID"):
+        monkeypatch.delenv(f"OPENAI_{name}", raising=False)
+    for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"):
+        monkeypatch.delenv(name, raising=False)
+
+
+def agent_of(policy: OpenAIPolicy, *, seed: int = 0) -> OpenAIAgent:
+    briefing = Briefing(TASK.instruction, "", (), "U", SCENARIO.clock)
+    return policy.agent(Assignment("e1", SCENARIO, TASK, seed, briefing))
+
+
+@asynccontextmanager
+async def asking(server: ModelServer, **settings: Any) -> AsyncIterator[OpenAIPolicy]:
+    """A policy that asks the server, with little patience."""
+    quick = {"base_url": server.url, "timeout_s": 5.0, "first_wait_s": 0.01, "max_attempts": 3}
+    async with policy_of(**(quick | settings)) as policy:
+        yield policy
+
+
+def policy_of(client: str = "lean", **settings: Any) -> OpenAIPolicy:
+    """A policy over one of the three transports; "aiohttp" is what proxies get."""
+    if client != "aiohttp":
+        return OpenAIPolicy(OpenAISettings("m", client=client, **settings))  # type: ignore[arg-type]
+    chosen = OpenAISettings("m", **settings)
+    return OpenAIPolicy(chosen, transport=AiohttpTransport(endpoint_of(chosen, os.environ)))
+
+
+async def reply(server: ModelServer, window: Window = HELLO, **settings: Any) -> Reply:
+    async with asking(server, **settings) as policy:
+        return await agent_of(policy).reply(window)
+
+
+# What is asked
+
+
+async def test_the_request_is_in_the_chat_format(server: ModelServer, client: str) -> None:
+    """Messages, calls, results, tools and sampling arrive as the chat API names them."""
+    window = Window(
+        (
+            Message("system", "Be brief."),
+            Message("user", "Näher – 日本"),
+            Message("assistant", "", (AgentCall("look", {"at": "sky"}, "c1"),)),
+            Message("tool", "blue", call_id="c1"),
+        ),
+        (LOOK,),
+    )
+    settings = {"temperature": 0.5, "top_p": 0.9, "max_tokens": 100, "seed": 5}
+    await reply(server, window, client=client, extra={"stop": ["END"]}, **settings)
+    [asked] = server.requests
+    assert asked.path == "/v1/chat/completions"
+    assert asked.body == {
+        "model": "m",
+        "temperature": 0.5,
+        "top_p": 0.9,
+        "max_tokens": 100,
+        "seed": 5,
+        "stop": ["END"],
+        "tools": [
+            {
+                "type": "function",
+                "function": {"name": "look", "description": "Looks.", "parameters": LOOK.schema},
+            }
+        ],
+        "messages": [
+            {"role": "system", "content": "Be brief."},
+            {"role": "user", "content": "Näher – 日本"},
+            {
+                "role": "assistant",
+                "content": None,
+                "tool_calls": [
+                    {
+                        "id": "c1",
+                        "type": "function",
+                        "function": {"name": "look", "arguments": '{"at":"sky"}'},
+                    }
+                ],
+            },
+            {"role": "tool", "content": "blue", "tool_call_id": "c1"},
+        ],
+    }
+
+
+async def test_what_is_not_set_is_not_sent(server: ModelServer, client: str) -> None:
+    """A bare request has a model and messages, and no key where there is none."""
+    await reply(server, client=client)
+    [asked] = server.requests
+    assert asked.body == {"model": "m", "messages": [{"role": "user", "content": "Hello"}]}
+    assert "authorization" not in asked.headers
+    assert asked.headers["content-type"] == "application/json"
+
+
+async def test_the_key_goes_into_the_header(server: ModelServer, client: str) -> None:
+    """The settings' key is sent as a bearer token."""
+    await reply(server, client=client, api_key="sk-1 \n")
+    assert server.requests[0].headers["authorization"] == "Bearer sk-1"
+
+
+async def test_the_environment_names_endpoint_and_key(
+    server: ModelServer, client: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """OPENAI_BASE_URL, OPENAI_API_KEY, OPENAI_ORG_ID and OPENAI_PROJECT_ID are read."""
+    monkeypatch.setenv("OPENAI_BASE_URL", server.url + "/")
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-env")
+    monkeypatch.setenv("OPENAI_ORG_ID", "org")
+    monkeypatch.setenv("OPENAI_PROJECT_ID", "project")
+    assert await reply(server, client=client, base_url=None) == OK
+    headers = server.requests[0].headers
+    assert headers["authorization"] == "Bearer sk-env"
+    assert (headers["openai-organization"], headers["openai-project"]) == ("org", "project")
+
+
+async def test_episodes_get_seeds_of_their_own(server: ModelServer) -> None:
+    """Members of a group are sent different seeds, the same in every run."""
+    async with asking(server, seed=2**31 - 1) as policy:
+        for seed in (0, 1):
+            await agent_of(policy, seed=seed).reply(HELLO)
+    assert [asked.body["seed"] for asked in server.requests] == [2**31 - 1, 0]
+
+
+async def test_connections_are_used_again(server: ModelServer, client: str) -> None:
+    """One agent's turns go over one connection."""
+    async with asking(server, client=client) as policy:
+        agent = agent_of(policy)
+        for _ in range(3):
+            await agent.reply(HELLO)
+    assert [asked.connection for asked in server.requests] == [0, 0, 0]
+
+
+async def test_concurrency_is_bounded(server: ModelServer, client: str) -> None:
+    """No more requests are in flight than the settings allow, and all are answered."""
+    full = asyncio.Event()
+    server.default = Says("ok", after=full)
+    async with (
+        asking(server, client=client, concurrency=4) as policy,
+        anyio.create_task_group() as group,
+    ):
+        for _ in range(20):
+            group.start_soon(agent_of(policy).reply, HELLO)
+        await server.in_flight_reaches(4)
+        full.set()
+    assert (len(server.requests), server.most_in_flight) == (20, 4)
+
+
+@given(st.lists(st.text()), st.one_of(st.none(), st.integers(0, 2**31 - 1)))
+def test_any_text_can_be_said(texts: list[str], seed: int | None) -> None:
+    """Whatever messages say, the body is JSON that says the same."""
+    window = Window(tuple(Message("user", _whole(text)) for text in texts))
+    body = json.loads(RequestWriter({"model": "m"}).body(window, seed=seed))
+    assert [message["content"] for message in body["messages"]] == [_whole(t) for t in texts]
+    assert body.get("seed") == seed
+
+
+def _whole(text: str) -> str:
+    return text.encode(errors="replace").decode()
+
+
+def test_tools_are_told_apart_by_identity() -> None:
+    """A writer that has met many sets of tools still sends each request its own."""
+    writer = RequestWriter({"model": "m"})
+    for round_ in range(2):
+        for number in range(1500):
+            tools = (ToolSpec(f"tool{number}", "", {}),)
+            for _ in range(2):
+                told = json.loads(writer.body(Window(HELLO.messages, tools)))["tools"]
+                assert told[0]["function"]["name"] == f"tool{number}", round_
+    assert "tools" not in json.loads(writer.body(HELLO))
+
+
+def test_openai_is_asked_in_its_newer_words() -> None:
+    """OpenAI gets `max_completion_tokens`, everybody else `max_tokens`."""
+    settings = OpenAISettings("m", max_tokens=9)
+    at_home = request_fields(settings, "http://127.0.0.1:8000/v1")
+    at_openai = request_fields(settings, "https://api.openai.com/v1")
+    assert at_home == {"model": "m", "max_tokens": 9}
+    assert at_openai == {"model": "m", "max_completion_tokens": 9}
+
+
+# What is answered
+
+
+async def test_text_usage_and_finish_are_kept(server: ModelServer, client: str) -> None:
+    """A plain answer becomes a Reply."""
+    server.plan(Says("Hi – ähm", finish="length"))
+    got = await reply(server, client=client)
+    assert got == Reply("Hi – ähm", finish="length", usage=Usage(11, 7))
+
+
+async def test_calls_are_decoded(server: ModelServer, client: str) -> None:
+    """Calls come with decoded arguments and the server's ids; null content is no text."""
+    calls = (("a", "look", '{"at": "sky", "n": 1.5}'), ("b", "look", ""))
+    server.plan(Says(None, calls))
+    got = await reply(server, client=client)
+    assert got == Reply(
+        "",
+        (AgentCall("look", {"at": "sky", "n": 1.5}, "a"), AgentCall("look", {}, "b")),
+        "tool_calls",
+        Usage(11, 7),
+    )
+
+
+@pytest.mark.parametrize("sent", ['{"at": ', "at=sky", "{'at': 1}", "NaN", '"\\ud800"', "[" * 9999])
+async def test_arguments_that_are_no_json_stay_text(sent: str, server: ModelServer) -> None:
+    """A model's bad JSON is handed on as it is, for the dialect to judge."""
+    server.plan(Says(None, (("a", "look", sent),)))
+    got = await reply(server)
+    assert got.calls == (AgentCall("look", sent, "a"),)
+
+
+async def test_a_chunked_answer_is_read(server: ModelServer, client: str) -> None:
+    """An answer may come in pieces of unknown number."""
+    server.plan(Says("piece by piece " * 50, chunked=True))
+    assert (await reply(server, client=client)).text == "piece by piece " * 50
+
+
+async def test_a_long_answer_is_read(server: ModelServer, client: str) -> None:
+    """An answer may be larger than any buffer."""
+    server.plan(Says("x" * 3_000_000))
+    assert len((await reply(server, client=client)).text) == 3_000_000
+
+
+@pytest.mark.parametrize("field", ["reasoning_content", "reasoning"])
+async def test_reasoning_is_kept_in_front(field: str, server: ModelServer) -> None:
+    """What a reasoning parser took out of the text is put back in front of it."""
+    server.plan(Says("blue", message={field: "sky?"}))
+    assert (await reply(server)).text == "<think>sky?</think>blue"
+
+
+async def test_a_refusal_is_a_text(server: ModelServer) -> None:
+    """OpenAI's own field for refusals is the answer where there is no other."""
+    server.plan(Says(None, message={"refusal": "I will not."}))
+    assert (await reply(server)).text == "I will not."
+
+
+@pytest.mark.parametrize(
+    ("body", "expected"),
+    [
+        ({"choices": [{"message": {}}]}, Reply("")),
+        ({"choices": [{"message": {"content": None}, "finish_reason": None}]}, Reply("")),
+        ({"choices": [{"message": {"content": "a"}}], "usage": None}, Reply("a")),
+        (
+            {"choices": [{"message": {"content": [{"type": "text", "text": "a"}, {"text": "b"}]}}]},
+            Reply("ab"),
+        ),
+        (
+            {
+                "choices": [
+                    {
+                        "message": {
+                            "tool_calls": [{"function": {"name": "f", "arguments": {"a": 1}}}]
+                        }
+                    }
+                ]
+            },
+            Reply(calls=(AgentCall("f", {"a": 1}, ""),), finish="tool_calls"),
+        ),
+        (
+            {"choices": [{"message": {"tool_calls": [{"id": "x"}]}}]},
+            Reply(calls=(AgentCall("", {}, "x"),), finish="tool_calls"),
+        ),
+        (
+            {"choices": [{"message": {"content": "a"}}], "usage": {"prompt_tokens": 3}},
+            Reply("a", usage=Usage(3, 0)),
+        ),
+        (
+            {
+                "choices": [{"message": {"content": "a"}}],
+                "usage": {"prompt_tokens": 3, "prompt_tokens_details": {"cached_tokens": 2}},
+            },
+            Reply("a", usage=Usage(3, 0, 2)),
+        ),
+        (
+            {
+                "choices": [{"message": {"content": "a"}}],
+                "usage": {"prompt_tokens": 3, "prompt_tokens_details": {"cached_tokens": None}},
+            },
+            Reply("a", usage=Usage(3, 0)),
+        ),
+    ],
+)
+def test_servers_may_leave_things_out(body: Any, expected: Reply) -> None:
+    """What a server does not say has a plain meaning."""
+    assert read_completion(json.dumps(body).encode()) == expected
+
+
+@given(st.binary(max_size=200))
+def test_any_body_can_be_read(body: bytes) -> None:
+    """Whatever a server sends, the outcome is a reply or a failure."""
+    assert isinstance(read_completion(body), Reply | Failure)
+    assert read_error(500, {}, body).status == 500
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=5),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(
+            st.sampled_from(
+                ["choices", "message", "content", "tool_calls", "function", "error", "code"]
+            ),
+            inner,
+            max_size=3,
+        )
+    ),
+    max_leaves=12,
+)
+
+
+@given(JSON)
+def test_any_json_can_be_read(value: Any) -> None:
+    """Whatever JSON a server sends, the outcome is a reply or a failure."""
+    body = json.dumps(value).encode()
+    assert isinstance(read_completion(body), Reply | Failure)
+    assert isinstance(read_error(400, {}, body), Failure)
+
+
+@given(st.recursive(st.none() | st.integers(-(2**53), 2**53) | st.text(), st.lists))
+def test_arguments_survive_the_round_trip(value: Any) -> None:
+    """Arguments that are JSON come out as they went in."""
+    text = msgspec.json.encode(value).decode(errors="replace")
+    assert read_arguments(text) == json.loads(text)
+
+
+# What goes wrong and passes
+
+TROUBLE = [
+    pytest.param(Status(429, headers={"Retry-After": "0"}), id="429"),
+    pytest.param(Status(429, headers={"retry-after-ms": "5"}), id="429-ms"),
+    pytest.param(Status(408), id="408"),
+    pytest.param(Status(409), id="409"),
+    pytest.param(Status(500), id="500"),
+    pytest.param(Status(503, body=b"<html>down</html>"), id="503-html"),
+    pytest.param(Status(502, body=b""), id="502-empty"),
+    pytest.param(Cut(), id="cut"),
+    pytest.param(Cut(hard=True), id="reset"),
+    pytest.param(Cut(b"HTTP/1.1 200 OK\r\nContent-Le"), id="cut-head"),
+    pytest.param(Cut(b'HTTP/1.1 200 OK\r\nContent-Length: 99\r\n\r\n{"cho'), id="cut-body"),
+    pytest.param(
+        Cut(b'HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\n{"cho\r\n'), id="cut-chunk"
+    ),
+    pytest.param(Cut(b"SMTP ready\r\n\r\n"), id="no-http"),
+    pytest.param(Stall(), id="stall"),
+    pytest.param(Stall(b'HTTP/1.1 200 OK\r\nContent-Length: 99\r\n\r\n{"cho'), id="stall-body"),
+    pytest.param(Body(b'{"choices": [{"message": {"content": "o'), id="half-json"),
+    pytest.param(Body(b"\xff\xfe"), id="no-text"),
+    pytest.param(Body(b"null"), id="null"),
+    pytest.param(Body(b'{"choices": []}'), id="no-choice"),
+    pytest.param(Body(b'{"choices": null}'), id="null-choices"),
+    pytest.param(Body(b'{"error": {"message": "busy", "code": 503}}'), id="error-in-200"),
+]
+
+
+@pytest.mark.parametrize("trouble", TROUBLE)
+async def test_a_passing_fault_costs_one_attempt(
+    trouble: Any, server: ModelServer, client: str
+) -> None:
+    """After one failed attempt the second gives the reply, and says that it took two."""
+    server.plan(trouble)
+    timeout_s = 0.5 if isinstance(trouble, Stall) else 20.0  # a busy machine is no second fault
+    async with asking(server, client=client, timeout_s=timeout_s, longest_wait_s=0.01) as policy:
+        got = await agent_of(policy).reply(HELLO)
+        counts = policy.statistics()
+    assert got == msgspec.structs.replace(OK, attempts=2)
+    assert (counts["requests"], counts["retries"], counts["failed"]) == (2, 1, 0)
+    assert counts["rate_limited"] == (isinstance(trouble, Status) and trouble.status == 429)
+
+
+async def test_a_connection_closed_while_idle_is_no_fault(server: ModelServer, client: str) -> None:
+    """A server may close a connection between two turns; the next turn opens another."""
+    server.plan(Says("one", close=True), Says("two"))
+    async with asking(server, client=client) as policy:
+        agent = agent_of(policy)
+        texts = [(await agent.reply(HELLO)).text]
+        await anyio.sleep(0.05)  # the news of the closing arrives
+        texts.append((await agent.reply(HELLO)).text)
+    assert texts == ["one", "two"]
+
+
+async def test_tokens_and_waits_are_counted(server: ModelServer) -> None:
+    """Statistics add up the tokens and the waits of all agents."""
+    server.plan(Status(429, headers={"retry-after-ms": "20"}))
+    async with asking(server) as policy:
+        for _ in range(3):
+            await agent_of(policy).reply(HELLO)
+        counts = policy.statistics()
+    waited = counts.pop("waited_s")
+    assert counts == {
+        "requests": 4,
+        "retries": 1,
+        "rate_limited": 1,
+        "failed": 0,
+        "prompt_tokens": 33,
+        "completion_tokens": 21,
+    }
+    assert 0.01 < waited <= 0.04  # the pause, and at most its length again
+
+
+class Limiting:
+    """A transport whose first answer is a rate limit."""
+
+    def __init__(self, seconds: str) -> None:
+        self.num_asked = 0
+        self._headers = {"retry-after": seconds}
+
+    async def post(self, body: bytes) -> Answer:
+        self.num_asked += 1
+        if self.num_asked == 1:
+            return Answer(429, self._headers, b"{}")
+        return Answer(200, {}, b'{"choices": [{"message": {"content": "ok"}}]}')
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *exc: object) -> None: ...
+
+
+async def test_a_rate_limit_pauses_all_agents() -> None:
+    """While one agent is told to wait, no other asks; then all are answered."""
+    transport = Limiting("0.3")
+    settings = OpenAISettings("m", base_url="http://x/v1")
+    async with (
+        OpenAIPolicy(settings, transport=transport) as policy,
+        anyio.create_task_group() as group,
+    ):
+        for _ in range(6):
+            group.start_soon(agent_of(policy).reply, HELLO)
+            await anyio.wait_all_tasks_blocked()
+        assert transport.num_asked == 1
+    assert transport.num_asked == 7
+    assert policy.statistics()["rate_limited"] == 1
+
+
+async def test_a_kept_connection_that_dies_under_a_request_is_replaced(
+    server: ModelServer,
+) -> None:
+    """Where a kept connection ends just when it is used again, the request takes a new one."""
+    server.plan(Says("one"), Cut(), Says("two"))
+    async with asking(server) as policy:
+        agent = agent_of(policy)
+        replies = [await agent.reply(HELLO), await agent.reply(HELLO)]
+    assert [(got.text, got.attempts) for got in replies] == [("one", 1), ("two", 1)]
+    assert [asked.connection for asked in server.requests] == [0, 0, 1]
+
+
+# What goes wrong and stays
+
+
+@pytest.mark.parametrize("status", [400, 401, 403, 404, 422])
+async def test_a_lasting_fault_is_told_at_once(
+    status: int, server: ModelServer, client: str
+) -> None:
+    """A wrong request is not sent again; the error says model, place, status, reason, attempts."""
+    server.plan(Status(status, "no such thing"))
+    with pytest.raises(PolicyError) as told:
+        await reply(server, client=client)
+    assert str(told.value) == (
+        f"model 'm' at {server.url}: status {status}: no such thing (after 1 attempt)"
+    )
+    assert len(server.requests) == 1
+
+
+async def test_patience_ends(server: ModelServer, client: str) -> None:
+    """After the last attempt the newest fault is told."""
+    server.plan(Status(500), Status(502), Status(503, "overloaded"))
+    with pytest.raises(PolicyError) as told:
+        await reply(server, client=client)
+    assert str(told.value) == (
+        f"model 'm' at {server.url}: status 503: overloaded (after 3 attempts)"
+    )
+
+
+async def test_nobody_listening_is_an_error_of_the_policy(client: str) -> None:
+    """A refused connection ends as PolicyError that names the place."""
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        url = f"http://127.0.0.1:{taken.getsockname()[1]}/v1"
+        async with policy_of(client, base_url=url, max_attempts=2, first_wait_s=0.01) as policy:
+            with pytest.raises(PolicyError, match=f"^model 'm' at {url}: .*after 2 attempts"):
+                await agent_of(policy).reply(HELLO)
+
+
+@pytest.mark.parametrize("kind", [LeanTransport, AiohttpTransport])
+async def test_what_was_never_sent_is_told_apart(
+    server: ModelServer, kind: type[LeanTransport] | type[AiohttpTransport]
+) -> None:
+    """A server that nobody reached bills nothing; one that cut the connection may."""
+    settings = OpenAISettings("m", timeout_s=5.0)
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        url = f"http://127.0.0.1:{taken.getsockname()[1]}/v1"
+        sent = []
+        server.plan(Cut())
+        for base_url in (url, server.url):
+            chosen = msgspec.structs.replace(settings, base_url=base_url)
+            async with kind(endpoint_of(chosen, {})) as transport:
+                with pytest.raises(Unreachable) as caught:
+                    await transport.post(b"{}")
+                sent.append(caught.value.was_sent)
+    assert sent == [False, True]
+
+
+async def test_the_key_is_never_told(server: ModelServer, client: str) -> None:
+    """A server that repeats the key in its complaint does not get it into the log."""
+    server.plan(Status(401, "Incorrect API key provided: sk-secret-1."))
+    with pytest.raises(PolicyError) as told:
+        await reply(server, client=client, api_key="sk-secret-1")
+    assert "sk-secret-1" not in str(told.value)
+    assert "Incorrect API key provided: ***." in str(told.value)
+
+
+@pytest.mark.parametrize(
+    "refusal",
+    [
+        Status(400, "too much", "context_length_exceeded"),
+        Status(400, "This model's maximum context length is 4096 tokens. You requested 5000."),
+        Status(400, "The decoder prompt (length 9) is longer than the maximum model length of 8."),
+        Status(400, body=b'{"error":{"code":400,"message":"exceeds the available context size"}}'),
+        Status(400, body=b'{"object":"error","message":"... context length ...","code":400}'),
+        Status(422, "`inputs` tokens + `max_new_tokens` must be <= 4096"),
+    ],
+)
+async def test_a_full_context_has_its_own_error(
+    refusal: Status, server: ModelServer, client: str
+) -> None:
+    """Each server's way to say that the conversation is too long is understood."""
+    server.plan(refusal)
+    with pytest.raises(ContextLengthError):
+        await reply(server, client=client)
+    assert len(server.requests) == 1
+
+
+def test_other_refusals_are_no_full_context() -> None:
+    """A bad request, and a rate limit on tokens, are not taken for a full context."""
+    assert not is_context_overflow(Failure("status", "Unknown field 'foo'", 400))
+    assert not is_context_overflow(Failure("status", "context length, tokens per min", 429))
+
+
+# How it lives and ends
+
+
+async def test_cancelling_gives_the_request_up(server: ModelServer, client: str) -> None:
+    """A cancelled reply lets go of its connection, and the policy goes on."""
+    server.plan(Stall())
+    async with asking(server, client=client, concurrency=1) as policy:
+        with anyio.move_on_after(0.1) as scope:
+            await agent_of(policy).reply(HELLO)
+        assert scope.cancelled_caught
+        assert (await agent_of(policy).reply(HELLO)).text == "ok"
+    assert [asked.connection for asked in server.requests] == [0, 1]
+
+
+async def test_many_agents_share_a_policy(server: ModelServer) -> None:
+    """Two hundred agents whose servers stumble now and then all get their replies."""
+    stumbles: Sequence[Any] = (Status(500), Cut(), Says("ok", close=True), Status(429), Body(b"{"))
+    server.plan(*(stumbles[n % 5] if n % 4 == 0 else Says("ok") for n in range(200)))
+    texts: list[str] = []
+
+    async def play(policy: OpenAIPolicy) -> None:
+        texts.append((await agent_of(policy).reply(HELLO)).text)
+
+    async with (
+        asking(server, max_attempts=20, concurrency=32, longest_wait_s=0.02) as policy,
+        anyio.create_task_group() as group,
+    ):
+        for _ in range(200):
+            group.start_soon(play, policy)
+    assert texts == ["ok"] * 200
+
+
+async def test_a_proxy_is_asked_where_the_environment_names_one(
+    server: ModelServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Behind a proxy the whole URL is asked of it."""
+    monkeypatch.setenv("http_proxy", server.url.removesuffix("/v1"))
+    monkeypatch.delenv("no_proxy", raising=False)
+    monkeypatch.delenv("NO_PROXY", raising=False)
+    assert await reply(server, base_url="http://models.example/v1") == OK
+    [asked] = server.requests
+    assert asked.path == "http://models.example/v1/chat/completions"
+    assert asked.headers["host"] == "models.example"
+
+
+@pytest.fixture
+def certificate(tmp_path: Path) -> Path:
+    """A key and a certificate for 127.0.0.1 that nobody has signed, in one file."""
+    openssl = shutil.which("openssl")
+    if openssl is None:
+        pytest.skip("needs the openssl command")
+    path = tmp_path / "server.pem"
+    words = shlex.split(
+        "req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes "
+        "-subj /CN=127.0.0.1 -addext subjectAltName=IP:127.0.0.1"
+    )
+    public = tmp_path / "certificate.pem"
+    command = [openssl, *words, "-keyout", path, "-out", public]
+    subprocess.run(command, check=True, capture_output=True)
+    path.write_text(path.read_text() + public.read_text())
+    return path
+
+
+async def test_tls_is_spoken_with_servers_that_are_trusted(
+    certificate: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An https endpoint answers where its certificate is trusted, and is refused where not."""
+    tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    tls.load_cert_chain(certificate)
+    async with ModelServer(tls=tls) as server:
+        with pytest.raises(PolicyError, match="certificate"):
+            await reply(server, max_attempts=1)
+        monkeypatch.setenv("SSL_CERT_FILE", str(certificate))
+        async with asking(server) as policy:
+            for _ in range(2):
+                assert await agent_of(policy).reply(HELLO) == OK
+    assert [asked.connection for asked in server.requests] == [0, 0]
+
+
+@pytest.mark.parametrize("client", ["lean", "aiohttp"])
+async def test_a_closed_policy_cannot_be_asked(client: str) -> None:
+    """Asking outside of the `async with` is a mistake of ours, and says so."""
+    policy = policy_of(client, base_url="http://127.0.0.1:1/v1")
+    with pytest.raises(RuntimeError, match="outside of its `async with`"):
+        await agent_of(policy).reply(HELLO)
+
+
+def test_a_policy_is_named_after_its_model() -> None:
+    """The name tells kind and model."""
+    assert OpenAIPolicy(OpenAISettings("m", base_url="http://x/v1")).name == "openai:m"
+
+
+@pytest.mark.parametrize(
+    ("settings", "sentence"),
+    [
+        (OpenAISettings("m"), "api_key: https://api.openai.com/v1 needs one"),
+        (OpenAISettings("", base_url="http://x"), "model: must not be empty"),
+        (OpenAISettings("m", base_url="x:80/v1"), "base_url: expected a URL such as"),
+        (OpenAISettings("m", base_url="http:///v1"), "base_url: expected a URL such as"),
+        (OpenAISettings("m", base_url="http://x:99999/v1"), "base_url: expected a URL such as"),
+        (OpenAISettings("m", base_url="http://x/v1\r\nA: b"), "base_url: expected a URL such as"),
+        (
+            OpenAISettings("m", base_url="http://me:secret@x/v1"),
+            "^base_url: must not hold a user, a",
+        ),
+        (OpenAISettings("m", base_url="http://x/v1?a=b"), "base_url: must not hold a user"),
+        (OpenAISettings("m", base_url="http://x", api_key="a\r\nb"), "api_key: holds characters"),
+        (OpenAISettings("m", base_url="http://x", timeout_s=0), "timeout_s: must be above 0"),
+        (OpenAISettings("m", base_url="http://x", max_attempts=0), "max_attempts: must be above"),
+        (
+            OpenAISettings("m", base_url="http://x", extra={"messages": []}),
+            "extra: 'messages' cannot be set there",
+        ),
+    ],
+)
+def test_settings_that_cannot_be_are_refused(settings: OpenAISettings, sentence: str) -> None:
+    """A setting that cannot be used is named before anything is asked."""
+    with pytest.raises(SettingsError, match=sentence):
+        OpenAIPolicy(settings)
+
+
+def test_a_missing_package_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where the openai package is chosen but not installed, the setting is at fault."""
+    monkeypatch.delitem(sys.modules, "harness.chat.transport_openai", raising=False)
+    monkeypatch.setitem(sys.modules, "openai", None)
+    with pytest.raises(SettingsError, match="client: 'package' needs 'openai' to be installed"):
+        policy_of("package", base_url="http://x/v1")
+
+
+def test_secrets_stay_out_of_saved_settings() -> None:
+    """The settings that are saved beside a result have no key."""
+    settings = OpenAISettings("m", api_key="sk-1")
+    assert b"sk-1" not in msgspec.json.encode(settings.without_secrets())
+
+
+def test_settings_win_over_the_environment() -> None:
+    """What the settings say is taken, whatever the environment says."""
+    environment = {"OPENAI_API_KEY": "sk-env", "OPENAI_BASE_URL": "http://env/v1"}
+    chosen = endpoint_of(
+        OpenAISettings("m", base_url="http://own/v1/", api_key="sk-own"), environment
+    )
+    assert (chosen.url, chosen.api_key) == ("http://own/v1/chat/completions", "sk-own")
+    left = endpoint_of(OpenAISettings("m"), environment)
+    assert (left.url, left.api_key) == ("http://env/v1/chat/completions", "sk-env")
+
+
+def test_proxies_come_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A proxy is used for hosts that NO_PROXY does not name."""
+    monkeypatch.setenv("http_proxy", "http://proxy:3128")
+    monkeypatch.setenv("no_proxy", "127.0.0.1,.inside")
+    assert proxy_for("http://models.example/v1") == "http://proxy:3128"
+    assert proxy_for("http://127.0.0.1:8000/v1") is None
+    assert proxy_for("http://gpu.inside/v1") is None

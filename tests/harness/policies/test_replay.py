@@ -1,0 +1,79 @@
+"""Policy `replay`: logged replies, said again."""
+
+from pathlib import Path
+
+import pytest
+
+from harness.core.trajectory import Trajectory
+from harness.log.reader import open_reader
+from tests.support.cli import Rehearse
+
+
+def _episodes(folder: Path) -> list[Trajectory]:
+    with open_reader(folder) as reader:
+        return list(reader.trajectories())
+
+
+def test_a_run_repeats_itself(rehearse: Rehearse, tmp_path: Path) -> None:
+    """Replies said again in the same worlds lead to the same states and verdicts, member by
+    member."""
+    first, again = tmp_path / "first", tmp_path / "again"
+    common = ["run", "shop_support", "-g", "2", "-n", "12", "--dialect", "hermes"]
+    assert rehearse(*common, "-p", "mutant", "-o", first)[0] == 0
+    assert rehearse(*common, "-p", "replay", "--replay", first, "-o", again)[0] == 0
+    told = [
+        [
+            (
+                [step.reply.text for step in one.steps],
+                one.ended and one.ended.state and one.ended.state.digest,
+                [verdict.label for verdict in one.judged],
+            )
+            for one in _episodes(folder)
+        ]
+        for folder in (first, again)
+    ]
+    assert told[0] == told[1]
+    assert len(told[0]) == 12
+    assert {one.started.policy for one in _episodes(again)} == {"replay"}
+
+
+def test_a_log_that_ends_early_ends_the_episode(rehearse: Rehearse, tmp_path: Path) -> None:
+    """Where an episode was cut off, its replies run out: the episode ends with policy_error."""
+    first, again = tmp_path / "first", tmp_path / "again"
+    common = ["run", "shop_support", "-n", "1"]
+    rehearse(*common, "-p", "random", "--max-steps", "2", "-o", first)
+    rehearse(*common, "-p", "replay", "--replay", first, "-o", again)
+    (episode,) = _episodes(again)
+    assert episode.ended is not None
+    assert (episode.ended.ending, episode.ended.error, len(episode.steps)) == (
+        "policy_error",
+        "the logged episode e000000 says nothing more",
+        2,
+    )
+
+
+@pytest.mark.parametrize(
+    ("arguments", "fault"),
+    [
+        (["shop_support", "--dialect", "hermes"], "dialect: the replies of {} are in native, not"),
+        (["flight_desk"], "replay: {} has no finished episode of task"),
+    ],
+)
+def test_a_log_that_does_not_fit_is_refused(
+    rehearse: Rehearse, tmp_path: Path, arguments: list[str], fault: str
+) -> None:
+    """Another dialect, or a task that was not played: one sentence, status 2, and no run folder."""
+    first, again = tmp_path / "first", tmp_path / "again"
+    rehearse("run", "shop_support", "-n", "1", "-p", "oracle", "-o", first)
+    status, _, err = rehearse(
+        "run", *arguments, "-n", "1", "-p", "replay", "--replay", first, "-o", again
+    )
+    assert status == 2
+    assert fault.format(first) in err
+    assert not again.exists()
+
+
+def test_it_says_which_run_it_needs(rehearse: Rehearse) -> None:
+    """Without a run to replay the settings are refused."""
+    status, _, err = rehearse("run", "shop_support", "-p", "replay")
+    assert (status, err) == (2, "error: replay: policy 'replay' needs the folder of a run\n")

@@ -1,0 +1,216 @@
+"""The agent that policies share which speak to their model in tokens."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from envpool.core.types import ToolResult
+from harness.core.errors import ContextLengthError
+from harness.core.events import EpisodeStarted, StepTaken
+from harness.core.messages import Act, AgentCall, Answer, Message, Reply, Usage, Window
+from harness.core.token_bytes import packed, packed_floats, unpacked, unpacked_floats
+from harness.core.trajectory import Trajectory
+from harness.dialects.hermes import Hermes
+from harness.dialects.native import Native
+from harness.history.last_turns import Full, LastTurns
+from harness.history.windows import HistoryFold
+from harness.policies.token_agent import (
+    Generated,
+    Sampling,
+    TokenAgent,
+    parted,
+    reply_seed,
+    shared_ids,
+)
+from harness.tokenization.chat_template import ChatTemplate
+from harness.tokenization.chat_tokenizer import ChatTokens
+from tests.support.prompts import BRIEFING, GET_ORDER
+from tests.support.tiny_model import TEMPLATE, tiny_tokenizer
+
+CHAT = ChatTokens(tiny_tokenizer(), ChatTemplate(TEMPLATE, {}, where=Path("here")), [])
+HEAD = (Message("system", "You act."), Message("user", "Void order 7."))
+CALL = '<tool_call>\n{"name": "get_order", "arguments": {"order_id": 7}}\n</tool_call>'
+
+
+class Scripted:
+    """A model that says given texts, and notes what it was asked."""
+
+    def __init__(self, *texts: str, finish: str = "stop") -> None:
+        self._texts = list(texts)
+        self._finish = finish
+        self.asked: list[tuple[list[int], int, float, float, int]] = []
+
+    async def generate(
+        self,
+        prompt_ids: Sequence[int],
+        *,
+        max_tokens: int,
+        temperature: float,
+        top_p: float,
+        seed: int,
+    ) -> Generated:
+        self.asked.append((list(prompt_ids), max_tokens, temperature, top_p, seed))
+        ids = CHAT.encode(self._texts.pop(0))
+        if self._finish == "stop":
+            ids.append(CHAT.end_id)
+        return Generated(ids, [-0.5] * len(ids), self._finish, "v3", 4, 2)
+
+
+def agent_of(
+    backend: Scripted, sampling: Sampling | None = None, context: int = 9999
+) -> TokenAgent:
+    return TokenAgent(backend, CHAT, sampling or Sampling(), context=context, episode_seed=11)
+
+
+async def test_a_reply_bears_its_tokens() -> None:
+    """A reply has the text without the end token, all ids and their log-probabilities, and what the
+    backend says of weights, cache and attempts; a later prompt is told from where it differs."""
+    backend = Scripted("One.", "Two.")
+    agent = agent_of(backend)
+    first = await agent.reply(Window(HEAD))
+    second = await agent.reply(
+        Window((*HEAD, Message("assistant", "One."), Message("user", "Go on.")))
+    )
+    prompts = [asked[0] for asked in backend.asked]
+    one, two = CHAT.said("One."), CHAT.said("Two.")
+    assert first == Reply(
+        "One.",
+        (),
+        "stop",
+        Usage(len(prompts[0]), len(one), 4),
+        packed(prompts[0]),
+        0,
+        packed(one),
+        packed_floats([-0.5] * len(one)),
+        "v3",
+        2,
+    )
+    assert prompts[1][: len(prompts[0]) + len(one)] == prompts[0] + one
+    assert second == Reply(
+        "Two.",
+        (),
+        "stop",
+        Usage(len(prompts[1]), len(two), 4),
+        packed(prompts[1][len(prompts[0]) :]),
+        len(prompts[0]),
+        packed(two),
+        packed_floats([-0.5] * len(two)),
+        "v3",
+        2,
+    )
+
+
+async def test_a_reply_that_was_cut_off_says_so() -> None:
+    """Without an end token the finish is `length`, and the next prompt ends the turn."""
+    backend = Scripted("One", "Two", finish="length")
+    agent = agent_of(backend)
+    reply = await agent.reply(Window(HEAD))
+    window = Window((*HEAD, Message("assistant", "One"), Message("user", "Go on.")))
+    await agent.reply(window)
+    assert (reply.text, reply.finish, list(unpacked(reply.token_ids))) == (
+        "One",
+        "length",
+        CHAT.encode("One"),
+    )
+    assert backend.asked[1][0] == CHAT.prompt(window, {})
+
+
+async def test_sampling_is_asked_for_as_set() -> None:
+    """Temperature and top_p pass on; every reply has a seed of its own, the same in every run; the
+    tokens asked for are what the settings allow and the context has room for."""
+    window = Window(HEAD)
+    num_prompt = len(CHAT.prompt(window, {}))
+    asked = []
+    for most, context in ((7, 1000), (None, num_prompt + 5), (9, num_prompt + 1)):
+        backend = Scripted("a", "b")
+        agent = agent_of(backend, Sampling(0.7, 0.9, most, 5), context)
+        await agent.reply(window)
+        await agent.reply(window)
+        asked += [rest for _, *rest in backend.asked]
+    seeds = [reply_seed(5, 11, 0), reply_seed(5, 11, 1)]
+    assert asked == [[most, 0.7, 0.9, seed] for most in (7, 5, 1) for seed in seeds]
+    others = {reply_seed(5, 11, 0), reply_seed(6, 11, 0), reply_seed(5, 12, 0), *seeds}
+    assert len(others) == 4 and max(others) < 2**48
+
+
+async def test_a_window_that_leaves_no_room_ends_the_episode() -> None:
+    """A prompt as long as the context is a ContextLengthError that says both numbers."""
+    num_prompt = len(CHAT.prompt(Window(HEAD), {}))
+    agent = agent_of(Scripted("a"), context=num_prompt)
+    told = f"the window has {num_prompt} tokens; prompt and reply together fit {num_prompt}"
+    with pytest.raises(ContextLengthError, match=told):
+        await agent.reply(Window(HEAD))
+
+
+async def test_native_calls_are_read() -> None:
+    """Where the request has tools, calls are parted from the text as servers do it, and the next
+    prompt still holds the sampled ids; asked for a summary, the text is left whole."""
+    backend = Scripted(f"I look.\n{CALL}", "Done.", CALL)
+    agent = agent_of(backend)
+    dialect = Native()
+    fold = HistoryFold(Full(), dialect, BRIEFING)
+    reply = await agent.reply(fold.window())
+    call = AgentCall("get_order", {"order_id": 7}, "c0-0")
+    assert (reply.text, reply.calls, reply.finish) == ("I look.", (call,), "tool_calls")
+    fold.apply(StepTaken(reply, dialect.read(reply, turn=0), (ToolResult("{}"),)))
+    await agent.reply(fold.window())
+    begin = backend.asked[0][0] + list(unpacked(reply.token_ids))
+    assert backend.asked[1][0][: len(begin)] == begin
+    asking = Window((*HEAD,), (GET_ORDER,), summarise=True)
+    summary = await agent.reply(asking)
+    assert (summary.text, summary.calls, summary.finish) == (CALL, (), "stop")
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("Done.", ("Done.", ())),
+        ('<tool_call>{"name": }</tool_call>', ('<tool_call>{"name": }</tool_call>', ())),
+        (
+            f"<think>a <tool_call> is next</think>\nNow.\n{CALL}\n{CALL}",
+            (
+                "<think>a <tool_call> is next</think>\nNow.",
+                tuple(AgentCall("get_order", {"order_id": 7}, f"c5-{i}") for i in (0, 1)),
+            ),
+        ),
+        ("<think>cut off <tool_call>", ("<think>cut off <tool_call>", ())),
+    ],
+)
+def test_a_native_reply_is_parted(text: str, expected: tuple[str, tuple[AgentCall, ...]]) -> None:
+    """Calls in thoughts are none; what cannot be read stays text."""
+    assert parted(text, 5) == expected
+
+
+@given(st.lists(st.integers(0, 3), max_size=9), st.lists(st.integers(0, 3), max_size=9))
+def test_shared_ids_are_counted(one: list[int], other: list[int]) -> None:
+    """The count of shared ids is that of the longest common beginning."""
+    count = 0
+    while count < min(len(one), len(other)) and one[count] == other[count]:
+        count += 1
+    assert shared_ids(packed(one), packed(other)) == count
+
+
+@pytest.mark.parametrize("history", [Full(), LastTurns(2)])
+async def test_the_log_tells_every_prompt(history: Full | LastTurns) -> None:
+    """What was shown at each step can be read off the trajectory, also where turns fell out."""
+    backend = Scripted(CALL, f"Again.\n{CALL}", CALL, "<tool_call>", "Done.")
+    agent, dialect = agent_of(backend, context=9999), Hermes()
+    fold = HistoryFold(history, dialect, BRIEFING)
+    steps = []
+    for turn in range(5):
+        reply = await agent.reply(fold.window())
+        decision = dialect.read(reply, turn=turn)
+        results = (ToolResult(f"order {turn}"),) if isinstance(decision, Act) else ()
+        steps.append(StepTaken(reply, decision, results))
+        fold.apply(steps[-1])
+    assert isinstance(steps[-1].decision, Answer)
+    started = EpisodeStarted("s", "t", "i", "g", 0, 1, 0, "p", "hermes", "full", "f", "d", "w")
+    trajectory = Trajectory("e", 0, started, tuple(steps), None)
+    assert [list(unpacked(prompt)) for prompt in trajectory.prompts()] == [
+        asked[0] for asked in backend.asked
+    ]
+    assert {step.reply.prompt_shared > 0 for step in steps[1:]} == {True}
+    assert set(unpacked_floats(steps[0].reply.logprobs)) == {-0.5}

@@ -1,0 +1,94 @@
+"""Deadlines of many episodes, on virtual time, on both event loops."""
+
+from typing import Any
+
+import anyio
+import pytest
+
+from harness.rollout.deadlines import Watch, Watchdog
+from tests.support.virtual_time import BACKENDS
+
+
+@pytest.fixture(params=BACKENDS, ids=["asyncio", "trio"])
+def anyio_backend(request: pytest.FixtureRequest) -> Any:
+    return request.param
+
+
+async def spent(watch: Watch, *, reply: float | None, think: float) -> None:
+    """Ask for replies for ever; each takes `think` seconds and may take `reply`."""
+    while True:
+        watch.expect_reply(reply)
+        await anyio.sleep(think)
+        watch.got_reply()
+
+
+@pytest.mark.parametrize(
+    ("episode", "reply", "think", "why", "seconds"),
+    [
+        (10, None, 3, "episode", 10),
+        (10, 5, 3, "episode", 10),
+        (None, 2, 3, "reply", 2),
+        (100, 2, 3, "reply", 2),
+        (None, None, 3, None, 1000),
+        (None, 5, 3, None, 1000),
+    ],
+)
+async def test_deadlines(
+    episode: float | None, reply: float | None, think: float, why: str | None, seconds: float
+) -> None:
+    """A block is cancelled within a twentieth of a second of its deadline, and says which it was;
+    without one it is left alone."""
+    dog = Watchdog()
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(dog.run)
+        began = anyio.current_time()
+        with anyio.move_on_after(1000), dog.watch(episode) as watch:
+            await spent(watch, reply=reply, think=think)
+        took = anyio.current_time() - began
+        tasks.cancel_scope.cancel()
+    assert watch.expired == why
+    assert watch.scope.cancelled_caught is (why is not None)
+    assert seconds - 0.05 <= took <= seconds + 0.11
+
+
+async def test_each_has_its_own() -> None:
+    """Of many watches only those are cut off whose time is up, and none is kept."""
+    dog = Watchdog()
+    cut = []
+
+    async def work(seconds: int) -> None:
+        with dog.watch(10) as watch:
+            await anyio.sleep(seconds)
+        if watch.expired:
+            cut.append(seconds)
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(dog.run)
+        async with anyio.create_task_group() as workers:
+            for seconds in range(1, 20):
+                workers.start_soon(work, seconds)
+        tasks.cancel_scope.cancel()
+    assert sorted(cut) == list(range(10, 20)) or sorted(cut) == list(range(11, 20))
+    assert dog._watches == set()
+
+
+async def test_a_block_that_could_not_be_stopped_keeps_its_result() -> None:
+    """A deadline that passes when the block has no await left to stop at does not undo it."""
+    dog = Watchdog()
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(dog.run)
+        with dog.watch(1) as watch:
+            with anyio.CancelScope(shield=True):
+                await anyio.sleep(2)
+            result = "done"
+        tasks.cancel_scope.cancel()
+    assert (result, watch.expired, watch.scope.cancelled_caught) == ("done", "episode", False)
+
+
+async def test_cancellation_from_outside_passes() -> None:
+    """A watch swallows its own cancellation and no other."""
+    dog = Watchdog()
+    with anyio.move_on_after(5) as scope:
+        with dog.watch(100):
+            await anyio.sleep_forever()
+    assert scope.cancelled_caught

@@ -1,0 +1,130 @@
+"""How a run stands."""
+
+import io
+from collections.abc import Sequence
+from typing import Any
+
+import anyio
+import pytest
+from rich.console import Console
+
+from harness.bus.local import LocalBus
+from harness.core.events import Ending, Judged, Label, Record
+from harness.log.schema import EpisodeRow
+from harness.rollout.monitor import Monitor, show_progress
+from tests.support.events import episode
+from tests.support.virtual_time import BACKENDS
+
+
+@pytest.fixture(params=BACKENDS, ids=["asyncio", "trio"])
+def anyio_backend(request: pytest.FixtureRequest) -> Any:
+    return request.param
+
+
+async def tell(monitor: Monitor, records: Sequence[Record]) -> None:
+    """Publish records on a bus that the monitor hears."""
+    bus = LocalBus()
+    async with bus.subscribe() as subscription, anyio.create_task_group() as tasks:
+        tasks.start_soon(monitor.serve, subscription)
+        for record in records:
+            await bus.publish(record)
+        bus.close()
+
+
+async def is_complete(monitor: Monitor) -> bool:
+    with anyio.move_on_after(1):
+        await monitor.complete()
+        return True
+    return False
+
+
+async def test_counts() -> None:
+    """Every fact is counted once; the pass rate is of the episodes with a verdict."""
+    monitor = Monitor(total=4, judged=True)
+    assert monitor.pass_rate == 0.0
+    third = episode("e3", 1, ending=Ending.POLICY_ERROR)
+    third[-1] = Record("e3", 0, 3, 0.0, Judged("code", None, None, unjudged="it was cut off"))
+    await tell(
+        monitor,
+        [
+            *episode("e1", 3),
+            *episode("e2", 2, ending=Ending.STEP_LIMIT),
+            *third,
+            *episode("e4", 5)[:3],
+        ],
+    )
+    assert (monitor.num_started, monitor.num_ended, monitor.num_judged) == (4, 3, 3)
+    assert (monitor.num_steps, monitor.finished) == (8, 3)
+    assert monitor.endings == {"answered": 1, "step_limit": 1, "policy_error": 1}
+    assert monitor.labels == {"completed": 1, "agent_error": 1}
+    assert monitor.pass_rate == 0.5
+    assert repr(monitor) == "<Monitor [3 of 4 finished, 4 started]>"
+
+
+@pytest.mark.parametrize(("judged", "num_facts"), [(True, 5), (False, 4)])
+async def test_complete(judged: bool, num_facts: int) -> None:
+    """With a judge a run is complete with the last verdict, without with the last end."""
+    monitor = Monitor(total=2, judged=judged)
+    await tell(monitor, episode("e1", 2))
+    facts = episode("e2", 2)
+    await tell(monitor, facts[: num_facts - 1])
+    assert not await is_complete(monitor)
+    await tell(monitor, facts[num_facts - 1 : num_facts])
+    assert await is_complete(monitor)
+
+
+def row(name: str, label: Label | None) -> EpisodeRow:
+    return EpisodeRow(
+        name, 1, "ledger", "open", "g0", 0, "oracle", "p", 0.0, 3, Ending.ANSWERED, label=label
+    )
+
+
+async def test_a_run_that_goes_on() -> None:
+    """What the log has already counts; what it has no verdict on is not finished."""
+    monitor = Monitor(total=3, judged=True)
+    monitor.restore([row("e1", Label.COMPLETED)], judged=True)
+    monitor.restore([row("e2", None)], judged=False)
+    assert (monitor.num_ended, monitor.finished, monitor.num_steps) == (2, 1, 6)
+    assert not await is_complete(monitor)
+    monitor.restore([row("e3", None)], judged=True)  # judged, without a label
+    assert monitor.finished == 2
+    await tell(monitor, episode("e2", 3)[-1:])
+    assert await is_complete(monitor)
+    assert monitor.labels == {"completed": 2}
+
+
+async def test_nothing_to_do_is_complete() -> None:
+    """A run that is finished before it begins is complete."""
+    monitor = Monitor(total=1, judged=True)
+    monitor.restore([row("e1", Label.COMPLETED)], judged=True)
+    assert await is_complete(monitor)
+
+
+async def test_plain_lines() -> None:
+    """Away from a terminal progress is plain lines, one for each change, and no more."""
+    out = io.StringIO()
+    monitor = Monitor(total=2, judged=True)
+    console = Console(file=out, width=200)
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(show_progress, monitor, console)
+        await anyio.sleep(11)
+        await tell(monitor, episode("e1", 3))
+        await anyio.sleep(11)
+        tasks.cancel_scope.cancel()
+    assert out.getvalue().splitlines() == [
+        "0 of 2 episodes finished, 0 calls, pass rate 0.000",
+        "1 of 2 episodes finished, 0 calls, pass rate 1.000",
+    ]
+
+
+async def test_a_bar_on_a_terminal() -> None:
+    """On a terminal progress is one bar that is taken away at the end."""
+    out = io.StringIO()
+    monitor = Monitor(total=4, judged=True)
+    console = Console(file=out, width=100, force_terminal=True)
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(show_progress, monitor, console)
+        await tell(monitor, episode("e1", 3))
+        await anyio.sleep(1)
+        tasks.cancel_scope.cancel()
+    assert "1/4" in out.getvalue() and "pass 100.0%" in out.getvalue()

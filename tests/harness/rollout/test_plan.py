@@ -1,0 +1,102 @@
+"""What a run consists of."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from harness.core.errors import SettingsError
+from harness.rollout.plan import chosen_tasks, plan_of
+from scenarios.errors import ScenarioError
+from scenarios.format import Scenario, Task
+from tests.support.run_context import LIBRARY, library
+
+TASKS: list[tuple[Scenario, Task]] = [(library(), task) for task in library().tasks]
+
+
+@given(
+    num_tasks=st.integers(1, len(TASKS)),
+    groups=st.integers(1, 30),
+    group_size=st.integers(1, 8),
+    seed=st.integers(-(2**70), 2**70),
+)
+def test_a_plan_is_a_function_of_its_settings(
+    num_tasks: int, groups: int, group_size: int, seed: int
+) -> None:
+    """The same settings give the same episodes; a group is one task, its members numbered, all
+    seeds differ and fit 48 bits."""
+    settings: dict[str, Any] = {
+        "episodes": groups * group_size,
+        "group_size": group_size,
+        "seed": seed,
+    }
+    tasks = TASKS[:num_tasks]
+    plan = list(plan_of(tasks, **settings))
+    assert plan == list(plan_of(tasks, **settings))
+    assert len({one.episode for one in plan}) == len(plan) == groups * group_size
+    for number, one in enumerate(plan):
+        group = number // group_size
+        assert (one.group, one.member, one.group_size, one.attempt) == (
+            f"g{group:06d}",
+            number % group_size,
+            group_size,
+            1,
+        )
+        assert (one.scenario, one.task) == tasks[group % num_tasks]
+        assert 0 <= one.seed < 2**48
+    assert len({one.seed for one in plan}) == len(plan)
+    other = list(plan_of(tasks, **{**settings, "seed": seed + 1}))
+    assert {one.seed for one in plan}.isdisjoint(one.seed for one in other)
+
+
+def test_a_longer_run_begins_like_a_shorter_one() -> None:
+    """More episodes are added at the end."""
+    short = list(plan_of(TASKS, episodes=4, group_size=2, seed=1))
+    long = list(plan_of(TASKS, episodes=40, group_size=2, seed=1))
+    assert long[:4] == short
+
+
+def test_one_group_of_each_task() -> None:
+    """Without a number of episodes each task has one group."""
+    plan = list(plan_of(TASKS, episodes=None, group_size=3, seed=0))
+    assert [one.task.id for one in plan] == [task.id for _, task in TASKS for _ in range(3)]
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"tasks": []}, "scenarios: there is no task to run"),
+        ({"group_size": 0}, "group_size: must be at least 1, not 0"),
+        ({"episodes": 0}, "episodes: must be at least 1, not 0"),
+        ({"episodes": -2, "group_size": 2}, "episodes: must be at least 1, not -2"),
+        ({"episodes": 7, "group_size": 2}, "episodes: 7 is no multiple of the group size 2"),
+    ],
+)
+def test_what_cannot_be_planned(settings: dict[str, Any], message: str) -> None:
+    """Bad settings are refused at once, by the field's name."""
+    given: dict[str, Any] = {
+        "tasks": TASKS,
+        "episodes": None,
+        "group_size": 1,
+        "seed": 0,
+        **settings,
+    }
+    with pytest.raises(SettingsError, match=f"^{message}$"):
+        plan_of(given.pop("tasks"), **given)
+
+
+def test_chosen_tasks_alternate() -> None:
+    """Scenarios take turns, so that a short run sees all of them."""
+    names = [str(LIBRARY), f"{LIBRARY}:overdue"]
+    chosen = chosen_tasks(names)
+    ids = [task.id for _, task in TASKS]
+    assert [task.id for _, task in chosen] == [ids[0], "overdue", *ids[1:]]
+    assert len({id(scenario) for scenario, _ in chosen}) == 1
+
+
+@pytest.mark.parametrize("name", ["no-such-world", f"{LIBRARY}:no-such-task"])
+def test_unknown_names(name: str) -> None:
+    """What is not there is named."""
+    with pytest.raises(ScenarioError, match="no-such"):
+        chosen_tasks([name])

@@ -1,0 +1,166 @@
+"""Runs in a world that was broken on purpose, from the command line to the verdict."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from envpool.inprocess.fault_injection import FAULTS, Fault, sabotaged
+from envpool.router import PlacedPool
+from envpool.workers.pool import WorkerSettings
+from harness.core.events import Ending, Label
+from harness.core.trajectory import assemble
+from harness.rollout.episode import run_episode
+from harness.rollout.plan import plan_of
+from harness.settings.run import Settings, stops_with_world
+from judge.verdicts.code_judges import CodeCourt
+from scenarios.catalogue import find
+from tests.support.cli import Rehearse, json_of
+from tests.support.hosted_records import HEAD, small
+from tests.support.run_context import DONE, MemorySink, MovesPolicy, calls, stage_of, watched
+
+FAILS = """
+@app.get("/fails", operation_id="fails")
+def fails():
+    return {}["orders"]
+"""
+TOOL = "get_ticket"  # most oracles of the shop begin with it
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+@pytest.fixture
+def broken(tmp_path: Path) -> Path:
+    """The shop, in which one tool always raises."""
+    return sabotaged(find("shop_support").path, tmp_path / "broken", "raises", TOOL)
+
+
+def callers() -> set[str]:
+    """The tasks whose oracles call that tool."""
+    tasks = find("shop_support").tasks
+    return {task.id for task in tasks if any(call.name == TOOL for call in task.oracle)}
+
+
+def exported(rehearse: Rehearse, run: Path) -> list[Any]:
+    """The run's episodes."""
+    file = run.with_suffix(".jsonl")
+    status, _, err = rehearse("export", run, "--to", "jsonl", "-o", file)
+    assert status == 0, err
+    return [json.loads(line) for line in file.read_text().splitlines()]
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_the_world_is_to_blame(rehearse: Rehearse, tmp_path: Path, fault: Fault) -> None:
+    """An oracle in a broken world is judged environment_error with reward 0 where it meets the
+    broken tool, and completed where it does not; the log replays."""
+    world = sabotaged(find("shop_support").path, tmp_path / "broken", fault, TOOL)
+    chosen = ("address-to-parents", "cancel-duplicate", "gift-card-balance")
+    assert [task in callers() for task in chosen] == [True, True, False]
+    run = tmp_path / "run"
+    report = json_of(rehearse, "run", *(f"{world}:{task}" for task in chosen), "-o", run)
+    assert report["endings"] == {"world_error": 2, "answered": 1}
+    assert report["labels"] == {"environment_error": 2, "completed": 1}
+    assert report["mean_reward"] == pytest.approx(1 / 3)
+    replay = json_of(rehearse, "replay", run)
+    assert (replay["episodes"], replay["divergences"]) == (3, [])
+
+
+def test_a_package_that_breaks_in_a_worker(rehearse: Rehearse, tmp_path: Path) -> None:
+    """It is the same where the broken tool is held by a worker."""
+    world = sabotaged(find("shop_support").path, tmp_path / "broken", "locked", TOOL)
+    report = json_of(rehearse, "run", f"{world}:own-order", "--isolate", "-o", tmp_path / "run")
+    assert (report["endings"], report["labels"]) == ({"world_error": 1}, {"environment_error": 1})
+
+
+async def test_a_record_whose_server_fails() -> None:
+    """A status of the 5xx from a record's server ends the episode, as in AWM; its state is kept."""
+    scenario = small(HEAD + FAILS)
+    (plan,) = plan_of([(scenario, scenario.task("t0"))], episodes=1, group_size=1, seed=0)
+    sink = MemorySink()
+    async with PlacedPool(WorkerSettings(workers=1)) as pool:
+        world = await pool.host(scenario)
+        stage = stage_of(MovesPolicy(calls("fails"), DONE), sink, pool=pool)
+        async with watched(stage):
+            await run_episode(plan, stage)
+        verdict = await CodeCourt(pool, [scenario]).verdict(assemble(sink.records))
+    ended = sink.ended(plan.episode)
+    assert (ended.ending, ended.num_steps, ended.state) == (Ending.WORLD_ERROR, 1, world.start)
+    assert (ended.error or "").startswith("the world failed in a call of fails: ")
+    assert (verdict.label, verdict.step_rewards) == (Label.ENVIRONMENT_ERROR, (0.0,))
+
+
+def test_an_episode_that_was_stopped(rehearse: Rehearse, tmp_path: Path, broken: Path) -> None:
+    """Its steps have reward 0, its last call is the one that broke, its end state is known, and
+    judging it again from the log says the same."""
+    run = tmp_path / "run"
+    json_of(rehearse, "run", f"{broken}:cancel-duplicate", "-o", run)
+    (episode,) = exported(rehearse, run)
+    last = episode["steps"][-1]
+    assert (episode["ending"], episode["label"], episode["reward"]) == (
+        "world_error",
+        "environment_error",
+        0.0,
+    )
+    assert [call["name"] for call in last["calls"]] == [TOOL]
+    assert [result["is_error"] for result in last["results"]] == [True]
+    assert episode["end_digest"] == episode["start_digest"]  # it broke in the first call
+    again = json_of(rehearse, "judge", run)
+    assert (again["labels"]["environment_error"], again["disagreements"]) == (1, 0)
+
+
+def test_going_on_in_a_broken_world(rehearse: Rehearse, tmp_path: Path, broken: Path) -> None:
+    """With --no-world-stop the oracle plays on. What it did in spite of the look-up that broke is
+    done; nothing is held against it."""
+    stops = json_of(rehearse, "run", broken, "-o", tmp_path / "stops")
+    goes_on = json_of(rehearse, "run", broken, "--no-world-stop", "-o", tmp_path / "goes_on")
+    num_callers = len(callers())
+    assert stops["endings"] == {"answered": 35 - num_callers, "world_error": num_callers}
+    assert stops["labels"] == {"completed": 35 - num_callers, "environment_error": num_callers}
+    assert goes_on["endings"] == {"answered": 35}
+    assert goes_on["labels"] == {"completed": 35}
+    replay = json_of(rehearse, "replay", tmp_path / "goes_on")
+    assert replay["divergences"] == []
+
+
+def test_a_script_is_played_to_its_end(rehearse: Rehearse, tmp_path: Path, broken: Path) -> None:
+    """Policy `scripted` plays its file whatever the world says, unless it is told to stop."""
+    calls = [{"name": TOOL, "arguments": {"ticket_id": 3029}}] * 3
+    line = {"scenario": "shop_support", "task": "own-order", "calls": calls, "answer": "No."}
+    script = tmp_path / "script.jsonl"
+    script.write_text(json.dumps(line))
+    given = ("run", f"{broken}:own-order", "-p", "scripted", "--script", script)
+    whole = json_of(rehearse, *given, "-o", tmp_path / "whole")
+    cut = json_of(rehearse, *given, "--world-stop", "-o", tmp_path / "cut")
+    assert (whole["endings"], whole["labels"]) == ({"answered": 1}, {"environment_error": 1})
+    assert (cut["endings"], cut["labels"]) == ({"world_error": 1}, {"environment_error": 1})
+    steps = [len(exported(rehearse, tmp_path / run)[0]["steps"]) for run in ("whole", "cut")]
+    assert steps == [4, 1]
+
+
+def test_a_run_goes_on_as_it_began(rehearse: Rehearse, tmp_path: Path, broken: Path) -> None:
+    """Whether the world's failures end an episode is the run's for good: resuming with another
+    answer is refused."""
+    run = tmp_path / "run"
+    json_of(rehearse, "run", f"{broken}:own-order", "--no-world-stop", "-o", run)
+    assert "world_stop = false" in (run / "run.toml").read_text()
+    status, _, err = rehearse("run", "--resume", "-o", run, "--world-stop")
+    assert status == 2
+    assert err == f"error: {run / 'run.toml'}: world_stop: the run began with False, not True\n"
+
+
+@pytest.mark.parametrize(
+    ("settings", "stops"),
+    [
+        (Settings(), True),
+        (Settings(policy="scripted"), False),
+        (Settings(policy="scripted", world_stop=True), True),
+        (Settings(world_stop=False), False),
+    ],
+)
+def test_who_stops(settings: Settings, stops: bool) -> None:
+    """Unless the settings say so, all stop but those who play a script."""
+    assert stops_with_world(settings) is stops

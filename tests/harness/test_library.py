@@ -1,0 +1,481 @@
+"""A user's own agent: alone on virtual time, and through whole runs."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import anyio
+import msgspec
+import pytest
+from msgspec.structs import asdict
+
+from envpool.core.errors import WorldError
+from envpool.core.types import ToolResult
+from envpool.inprocess.fault_injection import sabotaged
+from envpool.store.pool_protocol import Pool
+from harness.core.errors import LogError
+from harness.core.events import Ending, EpisodeEnded, Record, StepTaken
+from harness.core.messages import Act, Answer
+from harness.library import AgentEnv, OwnAgent, StepLimit, TaskView, WorldFailed, play_of
+from harness.rollout.episode import Limits, run_episode
+from scenarios.format import Scenario, read
+from tests.harness.rollout.test_episode import BreakingEnv, PoolOf, SlowEnv
+from tests.support.run_context import LIBRARY, MemorySink, MovesPolicy, plans, stage_of, watched
+from tests.support.virtual_time import BACKENDS
+
+PAY = {"member_id": 2, "amount_cents": 10, "method": "card"}
+
+
+@pytest.fixture(params=BACKENDS, ids=["asyncio", "trio"])
+def anyio_backend(request: pytest.FixtureRequest) -> Any:
+    return request.param
+
+
+async def play(
+    agent: OwnAgent,
+    *,
+    limits: Limits | None = None,
+    pool: Pool | None = None,
+    sink: MemorySink | None = None,
+    scenario: Scenario | None = None,
+) -> tuple[EpisodeEnded, list[StepTaken]]:
+    """One episode of an agent: its end and its steps."""
+    sink = sink or MemorySink()
+    stage = stage_of(MovesPolicy(), sink, limits=limits, pool=pool)
+    (plan,) = plans()
+    if scenario is not None:
+        plan = msgspec.structs.replace(plan, scenario=scenario)
+    async with watched(stage):
+        ending = await run_episode(plan, stage, play_of(agent))
+    ended = sink.ended(plan.episode)
+    assert ended.ending is ending
+    assert stage.pool.statistics()["live"] == 0
+    return ended, [event for event in sink.events(plan.episode) if isinstance(event, StepTaken)]
+
+
+async def test_calls_and_the_answer_are_steps() -> None:
+    """Each call is a step with its result, the returned text is the last one."""
+    texts: list[str] = []
+
+    async def agent(task: TaskView, env: AgentEnv) -> str:
+        found = await env.call("find_member", {"name": "Anna Soll"})
+        paid = await env.call("pay_fine", PAY)
+        texts.extend([found.text, paid.text])
+        return "It is paid."
+
+    ended, steps = await play(agent)
+    assert (ended.ending, ended.answer, ended.num_steps) == (Ending.ANSWERED, "It is paid.", 3)
+    calls = [step.decision.calls for step in steps[:2] if isinstance(step.decision, Act)]
+    assert [(call.name, call.arguments, call.id) for (call,) in calls] == [
+        ("find_member", {"name": "Anna Soll"}, "c0-0"),
+        ("pay_fine", PAY, "c1-0"),
+    ]
+    assert [step.reply.calls for step in steps[:2]] == calls
+    assert [step.results[0].text for step in steps[:2]] == texts
+    assert steps[2].decision == Answer("It is paid.")
+    assert ended.state is not None and ended.state.digest == steps[1].results[0].digest
+
+
+async def test_what_an_agent_knows() -> None:
+    """An agent sees the task and the tools, not how the task is solved nor what a call changed."""
+    seen: list[Any] = []
+
+    async def agent(task: TaskView, env: AgentEnv) -> str:
+        seen.extend([task, env.tools, await env.call("pay_fine", PAY)])
+        return ""
+
+    await play(agent)
+    (plan,) = plans()
+    task, scenario = plan.task, plan.scenario
+    assert asdict(seen[0]) == {
+        "episode": "e000000",
+        "seed": plan.seed,
+        "instruction": task.instruction,
+        "policy": scenario.policy,
+        "user": f"{scenario.user.name} ({scenario.user.role}, id {scenario.user.id})",
+        "now": scenario.clock,
+    }
+    assert "pay_fine" in [tool.name for tool in seen[1]]
+    assert (seen[2].changes, seen[2].digest) == ((), "")
+
+
+async def test_what_a_tool_says_is_a_result() -> None:
+    """A refusal, an unknown tool and arguments that do not fit are results, not exceptions."""
+    errors: list[str | None] = []
+
+    async def agent(task: TaskView, env: AgentEnv) -> str:
+        for name, arguments in (
+            ("get_member", {"member_id": 999}),
+            ("no_such_tool", None),
+            ("get_member", {"member_id": "two"}),
+            ("list_overdue", None),
+        ):
+            errors.append((await env.call(name, arguments)).error)
+        return "done"
+
+    ended, steps = await play(agent)
+    assert errors == ["refused", "unknown_tool", "arguments", None]
+    assert (ended.ending, len(steps)) == (Ending.ANSWERED, 5)
+
+
+def _deep() -> Any:
+    value: Any = 1
+    for _ in range(5000):
+        value = [value]
+    return {"a": value}
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [[1, 2], "text", 7, {"a": 2**70}, {"a": "\ud800"}, _deep(), {"a": [[[-(2**64)]]]}],
+    ids=["list", "text", "number", "large", "surrogate", "deep", "small"],
+)
+async def test_arguments_that_a_model_made_up(arguments: Any) -> None:
+    """Whatever JSON a model gave as arguments, the agent gets a result and the episode goes on; the
+    world is not asked."""
+    results: list[ToolResult] = []
+
+    async def agent(task: TaskView, env: AgentEnv) -> str:
+        results.append(await env.call("get_member", arguments))
+        return "done"
+
+    ended, steps = await play(agent)
+    assert results[0].error == "arguments"
+    assert results[0].text.startswith("The arguments of get_member cannot be used: ")
+    assert steps[0].results[0].digest == ""
+    assert ended.ending is Ending.ANSWERED
+
+
+async def test_arguments_are_logged_as_they_were() -> None:
+    """An agent may go on using the dict that it gave; the log has what it was at the call."""
+
+    async def agent(task: TaskView, env: AgentEnv) -> str:
+        arguments = {"name": "Anna"}
+        await env.call("find_member", arguments)
+        arguments["name"] = "Ben"
+        await env.call("find_member", arguments)
+        return "done"
+
+    _, steps = await play(agent)
+    asked = [s.decision.calls[0].arguments for s in steps if isinstance(s.decision, Act)]
+    assert asked == [{"name": "Anna"}, {"name": "Ben"}]
+
+
+class Faulty(Exception):
+    """What the user's code raises."""
+
+
+async def _raises(task: TaskView, env: AgentEnv) -> str:
+    await env.call("pay_fine", PAY)
+    raise Faulty("no idea")
+
+
+async def _raises_in_a_group(task: TaskView, env: AgentEnv) -> str:
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(env.call, "list_overdue")
+        raise Faulty("in a group")
+
+
+async def _object(task: TaskView, env: AgentEnv) -> str:
+    await env.call("find_member", {"name": object()})
+    return "unreachable"
+
+
+async def _name(task: TaskView, env: AgentEnv) -> str:
+    await env.call(7, {})  # type: ignore[arg-type]
+    return "unreachable"
+
+
+async def _nothing(task: TaskView, env: AgentEnv) -> str:
+    return None  # type: ignore[return-value]
+
+
+@pytest.mark.parametrize(
+    ("agent", "error", "num_steps"),
+    [
+        (_raises, "Faulty: no idea (test_library.py, line ", 1),
+        (_raises_in_a_group, "Faulty: in a group (test_library.py, line ", 0),
+        (_object, "TypeError: Encoding objects of type object is unsupported (library.py", 0),
+        (_name, "TypeError: a tool's name is a str, not int (library.py, line ", 0),
+        (_nothing, "TypeError: the agent returned NoneType, not its answer", 0),
+    ],
+)
+async def test_an_agent_that_fails(agent: OwnAgent, error: str, num_steps: int) -> None:
+    """What the user's code raises, or a return that is no text, ends its episode as the policy's
+    error and says where it was raised."""
+    ended, steps = await play(agent)
+    assert ended.ending is Ending.POLICY_ERROR
+    assert ended.error is not None and ended.error.startswith(error)
+    assert len(steps) == num_steps or agent is _raises_in_a_group
+    assert ended.state is not None
+
+
+async def test_several_calls_at_once() -> None:
+    """Calls made at once are executed and logged one after the other, each with its own result."""
+    results: dict[int, ToolResult] = {}
+    live = most = 0
+
+    async def agent(task: TaskView, env: AgentEnv) -> str:
+        async def one(number: int) -> None:
+            results[number] = await env.call("pay_fine", {**PAY, "amount_cents": number})
+
+        async with anyio.create_task_group() as tasks:
+            for number in range(1, 11):
+                tasks.start_soon(one, number)
+        return "paid"
+
+    class Watching(SlowEnv):
+        async def call(self, name: str, arguments: Any, call_id: str) -> ToolResult:
+            nonlocal live, most
+            live += 1
+            most = max(most, live)
+            try:
+                return await super().call(name, arguments, call_id)
+            finally:
+                live -= 1
+
+    ended, steps = await play(agent, pool=PoolOf(lambda env: Watching(env, 3)))
+    assert most == 1
+    assert (ended.ending, ended.num_steps) == (Ending.ANSWERED, 11)
+    by_amount = {
+        step.decision.calls[0].arguments["amount_cents"]: step.results[0].text
+        for step in steps
+        if isinstance(step.decision, Act)
+    }
+    assert by_amount == {number: result.text for number, result in results.items()}
+    assert json.loads(steps[9].results[0].text) == {"fine_cents": 350 - 55}
+    ids = [step.decision.calls[0].id for step in steps if isinstance(step.decision, Act)]
+    assert ids == [f"c{number}-0" for number in range(10)]
+
+
+async def test_a_call_that_the_agent_gives_up() -> None:
+    """A call that the agent itself cuts off changes nothing, is no step, and leaves the next one
+    free to go."""
+
+    async def agent(task: TaskView, env: AgentEnv) -> str:
+        with anyio.move_on_after(1):
+            await env.call("pay_fine", PAY)
+        await env.call("list_overdue")
+        return "done"
+
+    ended, steps = await play(agent, pool=PoolOf(lambda env: SlowEnv(env, 3)))
+    assert [type(step.decision) for step in steps] == [Act, Answer]
+    assert ended.state is not None and ended.state.pages == {}
+
+
+async def _asks(num: int, env: AgentEnv) -> None:
+    for _ in range(num):
+        await env.call("list_overdue")
+
+
+@pytest.mark.parametrize(
+    ("num_calls", "ending"),
+    [(3, Ending.ANSWERED), (4, Ending.STEP_LIMIT), (5, Ending.STEP_LIMIT)],
+)
+async def test_the_step_limit(num_calls: int, ending: Ending) -> None:
+    """Calls and answer together are as many as the limit allows, as for every policy."""
+
+    async def agent(task: TaskView, env: AgentEnv) -> str:
+        await _asks(num_calls, env)
+        return "done"
+
+    ended, steps = await play(agent, limits=Limits(max_steps=4))
+    assert (ended.ending, len(steps), ended.error) == (ending, 4, None)
+
+
+async def test_an_agent_whose_world_fails(tmp_path: Path) -> None:
+    """The call that broke raises WorldFailed, which can be caught to clean up; who goes on asking
+    is cancelled, and whatever the agent says, the episode ends with what the world said."""
+    caught: list[str] = []
+
+    async def tidy(task: TaskView, env: AgentEnv) -> str:
+        await env.call("list_overdue")
+        try:
+            await env.call("pay_fine", PAY)
+        except WorldFailed as exc:
+            await anyio.sleep(5)
+            caught.append(str(exc))
+        return "an answer too late"
+
+    async def stubborn(task: TaskView, env: AgentEnv) -> str:
+        await env.call("list_overdue")
+        while True:
+            try:
+                await env.call("pay_fine", PAY)
+            except Exception:
+                continue
+
+    async def hasty(task: TaskView, env: AgentEnv) -> str:
+        await env.call("list_overdue")
+        async with anyio.create_task_group() as group:
+            for _ in range(3):
+                group.start_soon(env.call, "pay_fine", PAY)
+        return "never said"
+
+    broken = read(sabotaged(LIBRARY, tmp_path, "raises", "pay_fine"))
+    failure = (
+        "the world failed in a call of pay_fine: pay_fine failed with an internal error: "
+        "KeyError: 'a column that is not there'"
+    )
+    for agent in (tidy, stubborn, hasty):
+        ended, steps = await play(agent, scenario=broken)
+        assert (ended.ending, ended.error, ended.answer) == (Ending.WORLD_ERROR, failure, "")
+        assert [result.error for step in steps for result in step.results] == [None, "internal"]
+        assert ended.state is not None and ended.state.digest == steps[0].results[0].digest
+    assert caught == [failure]
+
+
+async def test_an_agent_that_goes_on_in_a_broken_world(tmp_path: Path) -> None:
+    """Without world_stop a call that broke is a result like another."""
+    errors: list[str | None] = []
+
+    async def agent(task: TaskView, env: AgentEnv) -> str:
+        errors.append((await env.call("pay_fine", PAY)).error)
+        return "It could not be paid."
+
+    broken = read(sabotaged(LIBRARY, tmp_path, "raises", "pay_fine"))
+    ended, _ = await play(agent, scenario=broken, limits=Limits(world_stop=False))
+    assert errors == ["internal"]
+    assert (ended.ending, ended.answer) == (Ending.ANSWERED, "It could not be paid.")
+
+
+async def test_an_agent_that_ignores_the_step_limit() -> None:
+    """StepLimit can be caught to clean up; who goes on asking is cancelled."""
+    cleaned = []
+
+    async def tidy(task: TaskView, env: AgentEnv) -> str:
+        try:
+            await _asks(100, env)
+        except StepLimit:
+            await anyio.sleep(5)
+            cleaned.append("tidy")
+        return "an answer too late"
+
+    async def stubborn(task: TaskView, env: AgentEnv) -> str:
+        while True:
+            try:
+                await env.call("list_overdue")
+            except Exception:
+                continue
+
+    for agent in (tidy, stubborn):
+        ended, steps = await play(agent, limits=Limits(max_steps=4))
+        assert (ended.ending, len(steps), ended.answer) == (Ending.STEP_LIMIT, 4, "")
+    assert cleaned == ["tidy"]
+
+
+@pytest.mark.parametrize(
+    ("limits", "ending", "error"),
+    [
+        (Limits(time_limit=50), Ending.TIME_LIMIT, "not done within 50 s"),
+        (Limits(reply_timeout=30), Ending.POLICY_ERROR, "no reply within 30 s"),
+    ],
+)
+async def test_an_agent_that_hangs(limits: Limits, ending: Ending, error: str) -> None:
+    """An agent that hangs is cut off, by the episode's time or by that between two calls."""
+
+    async def agent(task: TaskView, env: AgentEnv) -> str:
+        await anyio.sleep(20)
+        await env.call("list_overdue")
+        await anyio.sleep_forever()
+        return "unreachable"
+
+    ended, steps = await play(agent, limits=limits)
+    assert (ended.ending, ended.error, len(steps)) == (ending, error, 1)
+
+
+async def test_a_slow_world_is_not_the_agents_fault() -> None:
+    """The time that a call takes does not count against the time between two calls."""
+
+    async def agent(task: TaskView, env: AgentEnv) -> str:
+        async with anyio.create_task_group() as tasks:
+            for _ in range(4):
+                tasks.start_soon(env.call, "list_overdue")
+        return "done"
+
+    ended, _ = await play(
+        agent,
+        limits=Limits(reply_timeout=30, call_timeout=None),
+        pool=PoolOf(lambda env: SlowEnv(env, 100)),
+    )
+    assert ended.ending is Ending.ANSWERED
+
+
+async def test_a_world_that_breaks() -> None:
+    """A broken world ends the episode as the world's failure, whatever the agent makes of it."""
+
+    async def swallows(task: TaskView, env: AgentEnv) -> str:
+        for _ in range(3):
+            try:
+                await env.call("list_overdue")
+            except WorldError:
+                await anyio.sleep(1)
+        return "all is well"
+
+    async def wraps(task: TaskView, env: AgentEnv) -> str:
+        try:
+            await env.call("list_overdue")
+        except WorldError as exc:
+            raise Faulty("it broke") from exc
+        return "unreachable"
+
+    for agent in (swallows, wraps):
+        ended, steps = await play(agent, pool=PoolOf(lambda env: BreakingEnv(env, 0)))
+        assert (ended.ending, ended.error, steps) == (Ending.WORLD_ERROR, "the worker died", [])
+
+
+async def test_a_log_that_fails_stops_the_run() -> None:
+    """When the log cannot be written the run stops with that, though the agent swallows it."""
+
+    class FullDisk(MemorySink):
+        def append(self, record: Record) -> None:
+            if isinstance(record.event, StepTaken):
+                raise LogError("the disk is full")
+            super().append(record)
+
+    async def agent(task: TaskView, env: AgentEnv) -> str:
+        try:
+            await env.call("list_overdue")
+        except Exception:
+            return "all is well"
+        return "unreachable"
+
+    stage = stage_of(MovesPolicy(), FullDisk())
+    (plan,) = plans()
+    with pytest.raises(LogError, match="the disk is full"):
+        await run_episode(plan, stage, play_of(agent))
+
+
+async def test_cancelled_with_its_run() -> None:
+    """Cancelled with the run, an agent's episode is recorded as cancelled."""
+    sink = MemorySink()
+    stage = stage_of(MovesPolicy(), sink)
+    (plan,) = plans()
+
+    async def agent(task: TaskView, env: AgentEnv) -> str:
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(env.call, "pay_fine", PAY)
+            await anyio.sleep_forever()
+        return "unreachable"
+
+    with anyio.move_on_after(5) as scope:
+        await run_episode(plan, stage, play_of(agent))
+    assert scope.cancelled_caught
+    ended = sink.ended(plan.episode)
+    assert (ended.ending, ended.num_steps) == (Ending.CANCELLED, 1)
+
+
+async def test_a_task_left_behind_can_call_no_more() -> None:
+    """After the agent has returned its world is gone, also for a task that it left behind."""
+    kept: list[AgentEnv] = []
+
+    async def agent(task: TaskView, env: AgentEnv) -> str:
+        kept.append(env)
+        return "done"
+
+    sink = MemorySink()
+    await play(agent, sink=sink)
+    before = list(sink.records)
+    with pytest.raises(RuntimeError, match="the agent has returned"):
+        await kept[0].call("list_overdue")
+    assert sink.records == before

@@ -1,0 +1,143 @@
+"""Whole runs of a user's own agent: a real log, the real judge, real time."""
+
+import asyncio
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import anyio
+import pytest
+
+from harness.core.events import Ending
+from harness.library import AgentEnv, OwnAgent, Rehearsal, TaskView, rehearse
+from harness.log.reader import open_reader
+from harness.log.schema import EpisodeRow
+from judge.verdicts.code_judges import CodeCourt
+from tests.support.paths import ROOT
+from tests.support.run_context import LIBRARY
+
+EXAMPLE = ROOT / "examples" / "own_agent.py"
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+async def oracle(task: TaskView, env: AgentEnv) -> str:
+    """Knows one task."""
+    if "Anna Soll pays" not in task.instruction:
+        raise LookupError("that one is too hard")
+    await env.call("pay_fine", {"member_id": 2, "amount_cents": 350, "method": "card"})
+    return "Anna Soll's fine of 3.50 is paid by card; she owes nothing now."
+
+
+def rows_of(folder: Path) -> dict[str, EpisodeRow]:
+    with open_reader(folder) as reader:
+        return {row.episode: row for row in reader.episodes()}
+
+
+async def test_a_rehearsal(tmp_path: Path) -> None:
+    """Episodes of an agent of one's own are logged, judged and counted; one that fails does not
+    stop the others."""
+    report = await rehearse(
+        oracle,
+        [f"{LIBRARY}:pay-fine", f"{LIBRARY}:overdue"],
+        tmp_path / "run",
+        episodes=12,
+        group_size=3,
+        judge=CodeCourt,
+    )
+    assert (report.episodes, report.pass_rate, report.mean_reward) == (12, 1.0, 1.0)
+    assert report.endings == {"answered": 6, "policy_error": 6}
+    assert (report.labels, report.unjudged) == ({"completed": 6}, 6)
+    assert report.folder == tmp_path / "run"
+    rows = rows_of(report.folder).values()
+    assert {row.policy for row in rows} == {"own:oracle"}
+    assert {row.error for row in rows if row.task == "overdue"} == {
+        f"LookupError: that one is too hard (test_rehearse.py, line {_line_of('too hard')})"
+    }
+    written = json.loads((report.folder / "report.json").read_text())
+    assert written["endings"] == report.endings
+
+
+def _line_of(text: str) -> int:
+    lines = Path(__file__).read_text().splitlines()
+    return next(number for number, line in enumerate(lines, 1) if text in line)
+
+
+async def test_a_rehearsal_goes_on(tmp_path: Path) -> None:
+    """A cancelled rehearsal that is resumed does what is missing, and only that."""
+    begun: list[str] = []
+    is_stuck = anyio.Event()
+
+    async def stuck(task: TaskView, env: AgentEnv) -> str:
+        begun.append(task.episode)
+        if len(begun) == 6:
+            is_stuck.set()
+        if len(begun) > 4:
+            await anyio.sleep_forever()
+        return await oracle(task, env)
+
+    async def go(agent: OwnAgent, resume: bool) -> Rehearsal:
+        return await rehearse(
+            agent,
+            [f"{LIBRARY}:pay-fine"],
+            tmp_path / "run",
+            episodes=8,
+            concurrency=2,
+            judge=CodeCourt,
+            resume=resume,
+        )
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(go, stuck, False)
+        await is_stuck.wait()
+        tasks.cancel_scope.cancel()
+    endings = [row.ending for row in rows_of(tmp_path / "run").values()]
+    assert endings == [Ending.ANSWERED] * 4 + [Ending.CANCELLED] * 2
+    report = await go(oracle, True)
+    assert (report.endings, report.labels) == ({"answered": 8}, {"completed": 8})
+    attempts = [row.attempt for row in rows_of(tmp_path / "run").values()]
+    assert attempts == [1] * 4 + [2] * 2 + [1] * 2
+
+
+async def test_a_task_that_is_cancelled_inside_of_an_agent(tmp_path: Path) -> None:
+    """When a task of the agent's own is cancelled and the agent trips over it, that is the agent's
+    failure: the run comes to its end."""
+
+    async def agent(task: TaskView, env: AgentEnv) -> str:
+        helper = asyncio.ensure_future(asyncio.sleep(60))
+        await env.call("list_overdue")
+        helper.cancel()
+        await helper
+        return "unreachable"
+
+    names = [f"{LIBRARY}:pay-fine"]
+    report = await rehearse(agent, names, tmp_path / "run", episodes=5, concurrency=1)
+    assert report.endings == {"policy_error": 5}
+
+
+def test_the_example(tmp_path: Path) -> None:
+    """The README's example runs as it stands, and its agent completes what it is made for."""
+    done = subprocess.run(
+        [sys.executable, str(EXAMPLE)],
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=50,
+        env={**os.environ, "TMPDIR": str(tmp_path)},
+    )
+    last = done.stdout.splitlines()[-1]
+    folder = Path(last.rpartition("rehearse show ")[2])
+    assert last.startswith("pass rate 0.")
+    completed = [row.task for row in rows_of(folder).values() if row.label == "completed"]
+    assert "gift-card-balance" in completed
+
+
+def test_the_readme_shows_the_example() -> None:
+    """What the README shows is the very example, from its imports on."""
+    code = EXAMPLE.read_text(encoding="utf-8").partition('"""\n\n')[2].strip()
+    assert code in (EXAMPLE.parent.parent / "README.md").read_text(encoding="utf-8")

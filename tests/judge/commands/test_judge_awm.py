@@ -1,0 +1,71 @@
+"""Models judge episodes in AWM records: their verifiers are sure of success alone."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from harness.core.events import Label
+from tests.support.cli import Rehearse, json_of
+from tests.support.judge_server import Speaks, biased, text_of
+from tests.support.judged_runs import (
+    COMPLETED,
+    PARTIAL,
+    judge,
+    labels_of,
+    no_environment,
+    served,
+    verdicts_of,
+)
+from tests.support.paths import AWM
+
+NAME = "e_commerce_lab_1"
+
+
+@pytest.fixture(autouse=True)
+def environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever the environment of the tests names, the judge is the server's."""
+    no_environment(monkeypatch)
+
+
+def played(rehearse: Rehearse, folder: Path, which: str) -> Path:
+    """A run of each task's `oracle` or `near_miss`, judged by code."""
+    plans = [json.loads(line) for line in (AWM / "oracle.jsonl").read_text().splitlines()]
+    script = folder.with_suffix(".jsonl")
+    script.write_text("\n".join(json.dumps(line_of(plan, which)) for plan in plans))
+    flags = ("--awm", AWM, "-p", "scripted", "--script", script)
+    json_of(rehearse, "run", NAME, *flags, "-o", folder)
+    return folder
+
+
+def line_of(plan: dict[str, Any], which: str) -> dict[str, Any]:
+    return {
+        "scenario": NAME,
+        "task": str(plan["task_idx"]),
+        "calls": [
+            {"name": call["tool"], "arguments": call["arguments"]} for call in plan[which]["calls"]
+        ],
+        "answer": plan[which]["final_answer"],
+    }
+
+
+@pytest.mark.parametrize(
+    ("which", "said", "given"),
+    [("oracle", "agent_error", COMPLETED), ("near_miss", "partially_completed", PARTIAL)],
+)
+def test_an_awm_verifier_is_believed_where_it_is_sure(
+    rehearse: Rehearse, tmp_path: Path, which: str, said: str, given: Label
+) -> None:
+    """Where an AWM verifier says complete, a model that says otherwise is overruled and queued;
+    where it says that it does not know, the model decides. What a verifier of kind sql saw is shown
+    to the model."""
+    run = played(rehearse, tmp_path / "run", which)
+    with served(Speaks(biased(said))) as server:
+        summary = judge(rehearse, run, server.url)
+
+    assert set(labels_of(run, "hybrid:m").values()) == {given}
+    assert (summary["episodes"], summary["disagreements"]) == (10, 10)
+    proofs = {judged.proof != "" for [judged] in verdicts_of(run, "hybrid:m").values()}
+    assert proofs == {which == "oracle"}
+    assert all("\nV " in text_of(asked, "user") for asked in server.requests)

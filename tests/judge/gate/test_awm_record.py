@@ -1,0 +1,178 @@
+"""The gate for AWM records finds what can be found without an oracle."""
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+import msgspec
+import pytest
+
+from envpool.router import PlacedPool
+from envpool.workers.pool import WorkerSettings
+from judge.gate.awm_record import check_record
+from judge.gate.context import GateSettings
+from judge.gate.report import Report
+from scenarios.format import AwmSample, AwmVerifier, Scenario
+from tests.support.hosted_records import HEAD, small
+
+CODE = (
+    HEAD
+    + """
+@app.get("/notes", operation_id="list_notes")
+def list_notes():
+    session = Session()
+    found = [note.text for note in session.query(Note).order_by(Note.id)]
+    session.close()
+    return found
+
+
+@app.post("/notes", operation_id="add_note")
+def add_note(text: str):
+    session = Session()
+    known = session.query(Note).filter(Note.text == text).count()
+    if not known:
+        session.add(Note(text=text))
+        session.commit()
+    session.close()
+    return {"added": None if known else text}
+"""
+)
+BROKEN = """
+@app.get("/broken", operation_id="broken")
+def broken(number: int = 0):
+    return [][number]
+"""
+PICKY = """
+@app.get("/notes/{note_id}", operation_id="get_note")
+def get_note(note_id: int):
+    raise HTTPException(404)
+"""
+RUDE = """
+@app.post("/rude", operation_id="add_rudely")
+def add_rudely(text: str):
+    session = Session()
+    session.add(Note(text=text))
+    session.commit()
+    session.close()
+    return {"added": text}
+"""
+CARELESS = """
+@app.post("/copies", operation_id="copy_note")
+def copy_note(note_id: int):
+    session = Session()
+    session.add(Note(text=f"copy of {note_id}, {session.query(Note).count()}"))
+    session.commit()
+    session.close()
+    return {"copied": note_id}
+"""
+ODD = """
+@app.get("/odd", operation_id="odd")
+def odd():
+    return id(object()) and open("/proc/self/stat").read()
+"""
+HAS = """
+import sqlite3
+def verify_task_completion(initial_db_path, final_db_path, final_answer=None):
+    rows = sqlite3.connect(final_db_path).execute("SELECT text FROM notes").fetchall()
+    return {"result": "complete" if ("%s",) in rows else "others"}
+"""
+EVIDENCE = "def verify_task(initial_db_path, final_db_path):\n    return {'rows': 1}\n"
+RAISES = "def verify_task(initial_db_path, final_db_path):\n    raise KeyError('orders')\n"
+SEED = ("INSERT INTO notes VALUES (1, 'milk')", "INSERT INTO notes VALUES (2, 'bread')")
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+@pytest.fixture
+async def pool() -> AsyncIterator[PlacedPool]:
+    async with PlacedPool(WorkerSettings(workers=1)) as pool:
+        yield pool
+
+
+def record(
+    *, code: str = "", seed: tuple[str, ...] = SEED, verifier: AwmVerifier | None = None
+) -> Scenario:
+    """A world of notes with one task; by default nothing is wrong with it."""
+    scenario = small(CODE + code)
+    assert scenario.awm is not None
+    verifier = verifier or AwmVerifier(sql=EVIDENCE, code=HAS % "tea")
+    awm = msgspec.structs.replace(
+        scenario.awm, samples=(AwmSample("notes", seed),), verifiers={"t0": verifier}
+    )
+    return msgspec.structs.replace(scenario, awm=awm)
+
+
+def found(report: Report) -> list[tuple[str, str]]:
+    return [(failure.check, failure.task) for failure in report.failures]
+
+
+async def checked(pool: PlacedPool, scenario: Scenario) -> Report:
+    return (await check_record(scenario, pool, GateSettings(probes=8))).report
+
+
+async def test_a_sound_record_passes(pool: PlacedPool) -> None:
+    """Nothing is said against it; its tasks, tools and probes are counted."""
+    report = await checked(pool, record())
+    assert report.failures == ()
+    assert (report.worlds, report.tasks, report.tools) == (1, 1, 2)
+    assert report.probes > 16
+
+
+@pytest.mark.parametrize(
+    ("fault", "expected", "why"),
+    [
+        (
+            {"seed": (*SEED, "INSERT INTO notes VALUES (1, 'it\\'s')")},
+            ("seed", ""),
+            "statement 2 of notes fails",
+        ),
+        (
+            {"verifier": AwmVerifier(code=HAS % "milk")},
+            ("noop", "t0"),
+            "the target state is there",
+        ),
+        ({"verifier": AwmVerifier(sql=RAISES, code=HAS % "tea")}, ("verifier", "t0"), "orders"),
+        ({"verifier": AwmVerifier()}, ("verifier", "t0"), "no verifier"),
+        ({"code": BROKEN}, ("tool", ""), "every call of broken fails"),
+        ({"code": RUDE}, ("constraint", ""), "calls of add_rudely fail inside; add_rudely("),
+        (
+            {"code": CARELESS},
+            ("constraint", ""),
+            "copy_note takes note_id=999999937, which no row has, and writes: copy_note(",
+        ),
+        ({"code": "\n1 / 0\n"}, ("package", ""), "ZeroDivisionError"),
+        ({"code": ODD}, ("tool", ""), "/proc/self/stat"),
+    ],
+    ids=[
+        *("seed", "noop", "raises", "missing", "broken", "rude", "careless", "import"),
+        "forbidden",
+    ],
+)
+async def test_a_fault_is_named(
+    pool: PlacedPool, fault: dict[str, Any], expected: tuple[str, str], why: str
+) -> None:
+    """Rows lost, a target that is there already, verifiers that raise or are not there, tools that
+    always fail, that break on some calls or take keys of no row, code that cannot be hosted or does
+    what it may not."""
+    report = await checked(pool, record(**fault))
+    assert found(report) == [expected]
+    assert why in report.failures[0].why
+
+
+async def test_a_tool_that_refuses_is_not_broken(pool: PlacedPool) -> None:
+    """A tool whose every call is refused is listed as unreached."""
+    report = await checked(pool, record(code=PICKY))
+    assert (report.failures, report.unreached) == ((), ("small.get_note",))
+
+
+async def test_an_instruction_names_rows_that_are_there(pool: PlacedPool) -> None:
+    """The number of a row that is nowhere is told; what a task may want made is not looked for."""
+    scenario = record()
+    (task,) = scenario.tasks
+    told = 'Delete note 4711 and add one "The Waves" of a.soll@example.com.'
+    tasks = (msgspec.structs.replace(task, instruction=told),)
+    report = await checked(pool, msgspec.structs.replace(scenario, tasks=tasks))
+    assert found(report) == [("texts", "t0")]
+    assert report.failures[0].why.startswith("it names the number '4711', which is nowhere")

@@ -1,0 +1,78 @@
+"""The worlds that ship with the project keep what they promise."""
+
+from collections import Counter
+from contextlib import closing
+
+import pytest
+
+from envpool.inprocess.world import World
+from judge.core.verifier import Verifier
+from judge.gate.package import check_scenario
+from scenarios.catalogue import bundled_names, find
+
+NAMES = ("claims_desk", "flight_desk", "shop_support")
+
+
+def test_these_worlds_are_bundled() -> None:
+    """The catalogue has the three."""
+    assert tuple(bundled_names()) == NAMES
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_world_is_of_a_size_to_get_lost_in(name: str) -> None:
+    """At least 15 tables with keys, 120 rows, 28 tools and 20 tasks; tasks of every difficulty and
+    kind, and some with a trap."""
+    scenario = find(name)
+    with closing(World(scenario)) as world:
+        rows = {table: len(found) for table, found in world.dump(world.lease().overlay).items()}
+        tables = world.template.tables.values()
+        num_tools = len(world.tools)
+
+    assert len(rows) >= 15
+    assert sum(rows.values()) >= 120
+    assert all(table.key for table in tables)
+    assert num_tools >= 28
+    assert len(scenario.tasks) >= 20
+    assert min(Counter(task.difficulty for task in scenario.tasks).values()) >= 3
+    assert set(Counter(task.difficulty for task in scenario.tasks)) == {"simple", "medium", "hard"}
+    assert set(Counter(task.kind for task in scenario.tasks)) == {"change", "question", "decline"}
+    assert sum(task.trap is not None for task in scenario.tasks) >= 4
+    assert scenario.policy
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_world_passes_the_gate(name: str) -> None:
+    """No check fails: every oracle completes, doing nothing does not, mutants are caught."""
+    report = check_scenario(name)
+
+    assert report.failures == ()
+    assert report.mutants_caught >= 0.98 * report.mutants > 0
+
+
+VAGUE = (
+    "I cannot do that because it is not allowed by policy.",
+    "I'm sorry, I am unable to do this. The policy does not permit it, your request is outside "
+    "the rules, the window or the limit.",
+    "I cannot help; please contact the customer, a supervisor or the policyholder. The authority "
+    "and deadline do not permit it.",
+    "Done.",
+)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_vague_refusal_is_no_answer(name: str) -> None:
+    """Refusing without the reason of the case completes no task, not even one to be declined."""
+    scenario = find(name)
+    with closing(World(scenario)) as world:
+        verifier = Verifier(scenario)
+        passed = [
+            (task.id, answer)
+            for task in scenario.tasks
+            for answer in VAGUE
+            if all(
+                finding.passed
+                for finding in verifier.run(task, *world.states(world.lease().state()), answer)
+            )
+        ]
+
+    assert passed == []

@@ -1,0 +1,255 @@
+"""The gate on many worlds: processes side by side, near-duplicates, the list of what is sound."""
+
+import json
+import re
+from pathlib import Path
+
+import msgspec
+import pytest
+from rich.console import Console
+
+from harness.core.errors import SettingsError
+from harness.rollout.allow_list import AllowedWorld, AllowList, read_allow_list, write_allow_list
+from judge.gate.context import GateSettings
+from judge.gate.inputs import is_record, worlds_in
+from judge.gate.job_pool import JobSettings, Outcome, check_worlds
+from judge.gate.near_duplicates import Pair, near_duplicates
+from judge.gate.package import Checked
+from judge.gate.report import Failure, Report
+from judge.gate.summary import allowed, gathered, tell
+from scenarios.catalogue import find
+from scenarios.errors import UnknownScenario
+from scenarios.format import Scenario, read
+from tests.support.cli import Rehearse, json_of
+from tests.support.mini_world import LIBRARY, variant
+
+FAST = GateSettings(probes=5)
+RETURNED = '{"loan_id": loan_id, "returned_on"'
+
+
+def named(folder: Path, name: str, **edits: tuple[str, str]) -> Path:
+    """A variant of the mini world under a name of its own."""
+    made = variant(folder / name, **edits)
+    head = made / "scenario.toml"
+    head.write_text(head.read_text().replace('name = "library"', f'name = "{name}"'))
+    return made.rename(folder / name / name)
+
+
+def no_record(scenario: Scenario) -> Checked:
+    raise AssertionError(scenario.name)
+
+
+def checked(settings: JobSettings, *folders: Path) -> dict[str, Outcome]:
+    """The outcomes of a check, by name."""
+    found = check_worlds([str(folder) for folder in folders], find, settings, no_record)
+    return {outcome.name: outcome for outcome in found}
+
+
+def whys(outcome: Outcome) -> list[tuple[str, str]]:
+    return [(failure.check, failure.why) for failure in outcome.report.failures]
+
+
+def test_no_world_is_lost(tmp_path: Path) -> None:
+    """A world whose code ends the process, and a package that is no package, cost themselves only;
+    what another process sees otherwise is told."""
+    dies = named(tmp_path, "dies", tools=("from typing", "import os\nos._exit(3)\nfrom typing"))
+    order = f'{{"odd": str({{"a", "b", "c", "d", "e", "f", "g"}}), {RETURNED[1:]}'
+    moody = named(tmp_path, "moody", tools=(RETURNED, order))
+    half = named(tmp_path, "half")
+    (half / "scenario.toml").unlink()
+    sound = named(tmp_path, "sound")
+
+    found = checked(JobSettings(jobs=2, gate=FAST), dies, moody, half, sound)
+
+    assert whys(found["sound"]) == []
+    assert found["sound"].tasks == tuple(task.id for task in read(LIBRARY).tasks)
+    dead = "its check did not end well: its process ended with exit status 3"
+    assert whys(found["dies"]) == [("crash", dead)]
+    assert whys(found["half"]) == [("package", f"{half}/scenario.toml: the file is missing")]
+    [(check, why)] = whys(found["moody"])
+    assert (check, why[:50]) == (
+        "determinism",
+        "in another process return_book(loan_id=301) gives ",
+    )
+
+
+def test_a_world_that_hangs_is_stopped(tmp_path: Path) -> None:
+    """After its deadline a check is ended, and that is its outcome."""
+    hangs = named(tmp_path, "hangs", tools=("from typing", "while True:\n    pass\nfrom typing"))
+    found = checked(JobSettings(gate=FAST, deadline=1.0), hangs)
+    late = "its check did not end well: it took longer than 1 s and was stopped"
+    assert whys(found["hangs"]) == [("crash", late)]
+
+
+def test_a_models_package_is_checked_behind_walls(tmp_path: Path) -> None:
+    """Its code runs in a confined process: what it must not do fails, and the rest is checked."""
+    head = ('version = "', 'written_by = "model"\nversion = "')
+    outside = 'open("/etc/hostname").read()\nfrom typing'
+    prying = named(tmp_path, "prying", scenario=head, tools=("from typing", outside))
+    tame = named(tmp_path, "tame", scenario=head)
+
+    found = checked(JobSettings(gate=FAST), prying, tame)
+
+    assert whys(found["tame"]) == []
+    [(check, why)] = whys(found["prying"])
+    assert check == "tools"
+    assert "PermissionError" in why
+
+
+def test_worlds_are_found_in_folders(tmp_path: Path) -> None:
+    """A package, a folder of packages without what is hidden, and a name are what they say."""
+    one, two = named(tmp_path, "one"), named(tmp_path, "two")
+    shelf = tmp_path / "shelf"
+    shelf.mkdir()
+    one.rename(shelf / "one")
+    two.rename(shelf / "two")
+    (shelf / ".three").mkdir()
+    (shelf / "notes").mkdir()
+    assert worlds_in([str(shelf), "shop_support", str(shelf / "two")]) == [
+        str(shelf / "one"),
+        str(shelf / "two"),
+        "shop_support",
+    ]
+    with pytest.raises(UnknownScenario, match=re.escape(f"{shelf}/notes: there is no package")):
+        worlds_in([str(shelf / "notes")])
+
+
+def test_records_are_told_from_packages() -> None:
+    """An address in a folder of AWM's files is a record's, a package's folder is not."""
+    awm = LIBRARY.parent.parent / "awm"
+    assert worlds_in([str(awm)]) == [f"{awm}/e_commerce_lab_1"]
+    assert is_record(f"{awm}/e_commerce_lab_1")
+    assert not is_record(str(LIBRARY))
+    assert not is_record("shop_support")
+
+
+def test_near_duplicates_are_pairs_with_much_in_common() -> None:
+    """The index is what is common over what there is in all; the most alike pair comes first."""
+    worlds = [
+        ("a", range(100)),
+        ("b", range(100)),
+        ("c", range(5, 100)),
+        ("d", range(50, 150)),
+        ("empty", ()),
+        ("bare", ()),
+    ]
+    assert near_duplicates(worlds) == [
+        Pair("a", "b", 1.0),
+        Pair("a", "c", 0.95),
+        Pair("b", "c", 0.95),
+    ]
+
+
+def outcome(name: str, *failures: tuple[str, str]) -> Outcome:
+    """A world of two tasks, with failures given as task and check."""
+    found = tuple(Failure(name, task, check, "why") for task, check in failures)
+    report = Report(worlds=1, tasks=2, names=(name,), failures=found)
+    return Outcome(name, report, f"digest of {name}", ("t1", "t2"))
+
+
+def test_what_is_sound_is_allowed() -> None:
+    """A task that failed is left out, a world that failed too, unless its tools merely mishandle
+    bad input; a world without a sound task is not listed."""
+    outcomes = [
+        outcome("whole"),
+        outcome("partly", ("t1", "noop")),
+        outcome("broken", ("", "determinism")),
+        outcome("rude", ("", "constraint")),
+        outcome("hopeless", ("t1", "noop"), ("t2", "oracle")),
+    ]
+    assert allowed(outcomes) == [
+        AllowedWorld("partly", "digest of partly", ("t2",)),
+        AllowedWorld("rude", "digest of rude", ("t1", "t2")),
+        AllowedWorld("whole", "digest of whole", ("t1", "t2")),
+    ]
+
+
+def test_two_worlds_of_one_name_are_told() -> None:
+    """Episodes of two packages with one name could not be told apart."""
+    twin = msgspec.structs.replace(outcome("a"), digest="another")
+    total = gathered([outcome("a"), outcome("b"), twin], 1.0)
+    why = "another of the worlds that were checked has the same name"
+    assert total.failures == (Failure("a", "", "package", why),)
+    assert (total.worlds, total.tasks, total.near_duplicate_share) == (3, 6, 0.0)
+
+
+def test_of_many_worlds_the_bad_ones_are_shown() -> None:
+    """With more worlds than a person reads, only those with failures have rows; the sum is last."""
+    outcomes = [outcome(f"w{number:02}") for number in range(30)]
+    outcomes[7] = outcome("w07", ("t1", "noop"))
+    console = Console(width=100)
+    with console.capture() as capture:
+        tell(outcomes, gathered(outcomes, 1.0), console)
+    rows = [line.split()[:4] for line in capture.get().splitlines()]
+    assert rows == [
+        ["world", "tasks", "tools", "mutants"],
+        ["w07", "2", "0", "0"],
+        ["all", "30", "worlds", "60"],
+        ["noop", "w07/t1:", "why"],
+    ]
+
+
+# The allow-list in a run --------------------------------------------------------------------
+
+
+def test_a_list_is_written_and_obeyed(rehearse: Rehearse, tmp_path: Path) -> None:
+    """`check --allow-list` writes what `run --allow` obeys: a bad task is left out of its world and
+    refused by name, and a world that is not listed or has changed is refused."""
+    folder = variant(tmp_path, tasks=('kind = "decline"', 'kind = "change"'))
+    path = tmp_path / "worlds.ok.json"
+    status, out, _ = rehearse("scenarios", "check", folder, "--allow-list", path, "--json", "-")
+    assert (status, json.loads(out)["worlds"]) == (1, 1)
+    [world] = json.loads(path.read_bytes())["worlds"]
+    good = [task.id for task in read(folder).tasks if task.id != "blocked"]
+    assert world == {"name": "library", "digest": read(folder).digest, "tasks": good}
+
+    run = ("run", folder, "--allow", path, "-o", tmp_path / "run")
+    report = json_of(rehearse, *run)
+    assert report["episodes"] == len(good)
+    status, _, err = rehearse("run", f"{folder}:blocked", "--allow", path)
+    assert status == 2
+    assert f"{path} does not list task 'blocked' of scenario 'library'" in err
+    status, _, err = rehearse("bench", "shop_support", "--allow", path)
+    assert status == 2
+    assert "does not list scenario 'shop_support': it did not pass the gate" in err
+    (folder / "policy.md").write_text("Be kind.")
+    status, _, err = rehearse("run", folder, "--allow", path)
+    assert status == 2
+    assert "it has changed since it was checked" in err
+
+
+def test_a_list_that_is_none(tmp_path: Path) -> None:
+    """A file that is not there, and one that is something else, give a sentence."""
+    with pytest.raises(SettingsError, match=r"allow: .*none\.json cannot be read: No such file"):
+        read_allow_list(tmp_path / "none.json")
+    path = tmp_path / "odd.json"
+    path.write_text('{"format": "rehearsal.allow-list.1", "worlds": [{"name": "a"}]}')
+    with pytest.raises(SettingsError, match=r"is no allow-list: .*missing required field `digest`"):
+        read_allow_list(path)
+    with pytest.raises(SettingsError, match="cannot be written"):
+        write_allow_list(tmp_path / "nowhere" / "list.json", ())
+
+
+def test_a_list_is_read_as_it_was_written(tmp_path: Path) -> None:
+    """What was written is allowed, and nothing else."""
+    scenario = read(LIBRARY)
+    path = tmp_path / "list.json"
+    write_allow_list(path, [AllowedWorld("library", scenario.digest, ("overdue", "blocked"))])
+    sound = read_allow_list(path).sound(scenario, scenario.tasks, named=False)
+    assert [task.id for task in sound] == ["overdue", "blocked"]
+    assert (
+        AllowList(path, [AllowedWorld("library", scenario.digest, ())]).sound(
+            scenario, scenario.tasks, named=False
+        )
+        == ()
+    )
+
+
+def test_where_a_list_cannot_be_written_nothing_is_checked(
+    rehearse: Rehearse, tmp_path: Path
+) -> None:
+    """A folder that is not there is told before the work, not after it."""
+    path = tmp_path / "nowhere" / "list.json"
+    status, _, err = rehearse("scenarios", "check", LIBRARY, "--allow-list", path)
+    assert status == 2
+    assert f"--allow-list: {path}: its folder does not exist" in err

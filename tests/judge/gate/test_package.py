@@ -1,0 +1,587 @@
+"""The quality gate, shown worlds with one planted fault each."""
+
+import re
+from io import StringIO
+from pathlib import Path
+
+import msgspec
+import pytest
+from rich.console import Console
+
+from judge.gate.context import GateSettings
+from judge.gate.package import check_scenario, main
+from judge.gate.report import Failure, MutantNote, Report, merged, render
+from scenarios.difficulty import difficulty_of
+from scenarios.errors import UnknownScenario
+from scenarios.format import read
+from tests.support.mini_world import LIBRARY, variant
+
+FAST = GateSettings(probes=15)
+
+
+def checked(folder: Path) -> Report:
+    """The gate's report on a variant."""
+    return check_scenario(folder, FAST)
+
+
+def the_failure(report: Report) -> Failure:
+    """The one failure of a report."""
+    assert len(report.failures) == 1, report.failures
+    return report.failures[0]
+
+
+def test_a_sound_world_passes() -> None:
+    """Nothing fails; all is counted; every tool was reached, called by an oracle or not."""
+    report = check_scenario(LIBRARY)
+    assert report.ok
+    assert report.failures == ()
+    assert (report.worlds, report.tasks, report.tools) == (1, 6, 10)
+    assert report.mutants > 50
+    assert report.mutants_caught == report.mutants
+    assert report.probes > 400
+    assert (report.names, report.unreached, report.survivors) == (("library",), (), ())
+
+
+def test_the_gate_repeats_itself() -> None:
+    """The same package and seed give the same report."""
+    assert check_scenario(LIBRARY, FAST) == check_scenario(read(LIBRARY), FAST)
+
+
+def test_a_mutant_that_cannot_be_seen_is_equivalent() -> None:
+    """Paying twice is refused, so it ends as the oracle does; it is listed, and not counted."""
+    notes = [note for note in check_scenario(LIBRARY, FAST).equivalents if note.task == "pay-fine"]
+    assert notes == [
+        MutantNote(
+            "library",
+            "pay-fine",
+            "repeated",
+            "call 2 pay_fine(member_id=2, amount_cents=350, method='card') once more as call 3",
+            "it ends in the oracle's state with the oracle's answer: Member 2 owes 0 cents only.",
+        )
+    ]
+
+
+def test_a_package_that_cannot_be_read(tmp_path: Path) -> None:
+    """A missing file is a failure of `package`; there is nothing else to say."""
+    folder = variant(tmp_path)
+    (folder / "policy.md").unlink()
+    report = checked(folder)
+    why = f"{folder}/policy.md: the file is missing"
+    assert report == Report(
+        worlds=1, names=("library",), failures=(Failure("library", "", "package", why),)
+    )
+
+
+def test_an_unknown_world_is_the_callers_mistake() -> None:
+    """A name that nothing has is no defect of a world."""
+    with pytest.raises(UnknownScenario, match="there is no scenario 'nowhere'"):
+        check_scenario("nowhere")
+
+
+# Faults that show before a task is played: file, text, its replacement, the check, the sentence.
+EARLY = {
+    "seed": (
+        "data",
+        "(2, 'Anna Soll'",
+        "(1, 'Anna Soll'",
+        "seed",
+        "UNIQUE constraint failed: members.id",
+    ),
+    "orphan": ("data", "(304, 5,", "(304, 6,", "seed", "FOREIGN KEY|refers to no row of members"),
+    "tools": ("tools", "(db: Db, name: str)", "(db: Db, name)", "tools", "find_member.*'name'"),
+    "no_verifier": ("verify", "def blocked(", "def _b(", "verifier", "task 'blocked'"),
+    "verify_file": ("verify", "import Check", "import Chk", "verifier", "ImportError"),
+}
+
+
+@pytest.mark.parametrize("fault", EARLY)
+def test_faults_before_the_first_task(fault: str, tmp_path: Path) -> None:
+    """What keeps a world from being hosted or judged is one failure that names the file."""
+    file, old, new, check, why = EARLY[fault]
+    failure = the_failure(checked(variant(tmp_path, **{file: (old, new)})))
+    assert (failure.world, failure.task, failure.check) == ("library", "", check)
+    assert re.search(why, failure.why), failure.why
+
+
+# Faults of one task: file, text, its replacement, the task, the check, words of the sentence.
+FAULTS = {
+    "noop": (
+        "verify",
+        '    check.answer_has("302")\n    check.answer_has("11")\n',
+        "",
+        "overdue",
+        "noop",
+        "doing nothing and saying nothing completes it",
+    ),
+    "boast": (
+        "verify",
+        '    check.updated("loans", 303, due_on="2026-04-01")\n    check.nothing_else()',
+        '    check.answer_has("2026-04-01")',
+        "renew-emma",
+        "noop",
+        "saying that it is done, without doing it, completes it",
+    ),
+    "refused": (
+        "tasks",
+        "loan_id = 301",
+        "loan_id = 304",
+        "return-dune",
+        "oracle",
+        "call 2, return_book(loan_id=304), fails (refused): Loan 304 was returned",
+    ),
+    "incomplete": (
+        "tasks",
+        "days = 10 }",
+        "days = 11 }",
+        "renew-emma",
+        "oracle",
+        "judged agent_error: loans 303 updated: expected due_on='2026-04-01', "
+        "found due_on='2026-04-02'",
+    ),
+    "answer": (
+        "tasks",
+        '"Loan 301 (Dune) is booked in."',
+        '"Dune is booked in."',
+        "return-dune",
+        "oracle",
+        "judged partially_completed: answer says '301'",
+    ),
+    "difficulty": (
+        "tasks",
+        'id = "renew-emma"\ninstruction = "Anna Soll wants Emma for ten more days."\n'
+        'difficulty = "medium"',
+        'id = "renew-emma"\ninstruction = "Anna Soll wants Emma for ten more days."\n'
+        'difficulty = "hard"',
+        "renew-emma",
+        "difficulty",
+        "declared hard, but 3 calls and 1 changed tables are 4 points, which is medium",
+    ),
+    "kind": (
+        "tasks",
+        'kind = "decline"',
+        'kind = "change"',
+        "blocked",
+        "kind",
+        "a task of kind 'change' whose oracle changes no row",
+    ),
+    "raises": (
+        "verify",
+        '    check.updated("members", 2, fine_cents=0, paid_by="card")',
+        '    assert after.changes\n    check.updated("members", 2, fine_cents=0, paid_by="card")',
+        "pay-fine",
+        "verifier",
+        "after doing nothing: verifier 'pay_fine' of scenario 'library' raised AssertionError",
+    ),
+    "writes": (
+        "verify",
+        '    check.untouched("members", 1)',
+        '    after.all("UPDATE members SET fine_cents = 0 RETURNING id")',
+        "pay-fine",
+        "verifier",
+        "raised ReadOnlyError",
+    ),
+    "alters": (
+        "verify",
+        '    check.untouched("members", 1)',
+        "    for change in after.changes:\n        change.after['status'] = 'left'",
+        "pay-fine",
+        "verifier",
+        "it alters the changes that it is shown",
+    ),
+    "moody": (
+        "verify",
+        '    check.untouched("members", 1)',
+        '    asked = pay_fine.__dict__.setdefault("asked", [])\n'
+        "    asked.append(1)\n"
+        '    check.goal("asked", True, "", str(len(asked)))',
+        "pay-fine",
+        "verifier",
+        "it gives other findings when it is asked again",
+    ),
+}
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_faults_of_a_task(fault: str, tmp_path: Path) -> None:
+    """A planted fault is reported with its task, its check, and a sentence that tells it."""
+    file, old, new, task, check, words = FAULTS[fault]
+    report = checked(variant(tmp_path, **{file: (old, new)}))
+    found = [(failure.task, failure.check) for failure in report.failures]
+    assert (task, check) in found
+    assert {name for name, _ in found} == {task}
+    assert any(f.check == check and words in f.why for f in report.failures), report.failures
+
+
+def test_mutants_that_a_verifier_accepts(tmp_path: Path) -> None:
+    """They are named with their mistake and with what the verifier did not look at."""
+    edit = (
+        '"members", 2, fine_cents=0, paid_by="card"',
+        '"members", 2, fine_cents=ANY, paid_by=ANY',
+    )
+    folder = variant(tmp_path, verify=edit)
+    path = folder / "verify.py"
+    path.write_text(path.read_text().replace("import Check", "import ANY, Check"))
+    report = checked(folder)
+    assert [(note.kind, note.mutation, note.why) for note in report.survivors] == [
+        (
+            "changed",
+            "call 2 pay_fine: amount_cents 350 becomes 349",
+            "members 2 has fine_cents=1 where the oracle has 0",
+        ),
+        (
+            "changed",
+            "call 2 pay_fine: method 'card' becomes 'cash'",
+            "members 2 has paid_by='cash' where the oracle has 'card'",
+        ),
+    ]
+    assert report.mutants_caught == report.mutants - 2
+    assert the_failure(report) == Failure(
+        "library",
+        "pay-fine",
+        "mutants",
+        "2 mutants are completed, as this: call 2 pay_fine: amount_cents 350 becomes 349; "
+        "members 2 has fine_cents=1 where the oracle has 0",
+    )
+
+
+def test_a_few_survivors_are_listed_and_pass(tmp_path: Path) -> None:
+    """Up to two in a hundred mutants may survive; they are no failure, and not hidden."""
+    lax = (
+        'check.answer_has("302")\n    check.answer_has("11")',
+        'check.answer_has("302")\n    check.answer_has("11", "12")',
+    )
+    report = checked(variant(tmp_path, verify=lax))
+    assert report.mutants_caught == report.mutants - 1
+    assert report.mutants_caught >= 0.98 * report.mutants
+    assert report.ok
+    assert [(note.task, note.kind) for note in report.survivors] == [("overdue", "answered")]
+    assert report.survivors[0].why == (
+        "the answer is 'Loan 302 of Anna Soll is overdue by 12 days.' where the oracle says "
+        "'Loan 302 of Anna Soll is overdue by 11 days.'"
+    )
+
+
+def test_a_tool_that_breaks(tmp_path: Path) -> None:
+    """A tool that no oracle calls is probed; the arguments that broke it are told."""
+    old = '    _member(db, member_id)\n    db.run("UPDATE members SET status'
+    folder = variant(tmp_path, tools=(old, f"    {{'active': 1, 'left': 2}}[status]\n{old}"))
+    failure = the_failure(checked(folder))
+    assert (failure.task, failure.check) == ("", "tool")
+    assert failure.why.startswith("set_status(member_id=")
+    assert failure.why.endswith(
+        "status='blocked') breaks it: set_status failed with an internal error: KeyError: 'blocked'"
+    )
+
+
+def test_a_tool_that_breaks_on_rows_that_are_not_there(tmp_path: Path) -> None:
+    """Probes name rows that do not exist, too."""
+    old = '    if member is None:\n        raise ToolError(f"There is no member {member_id}.")\n'
+    report = checked(variant(tmp_path, tools=(old, "    assert member\n")))
+    assert {failure.check for failure in report.failures} == {"tool"}
+    broken = {failure.why.partition("(")[0] for failure in report.failures}
+    assert broken >= {"get_member", "set_status"}
+
+
+def test_a_verifier_that_random_calls_break(tmp_path: Path) -> None:
+    """States that no mistake of the oracle leads to are tried as well."""
+    old = '    check.answer_has("302")'
+    new = '    assert all(c.table != "members" for c in after.changes)\n' + old
+    report = checked(variant(tmp_path, verify=(old, new)))
+    assert {(failure.task, failure.check) for failure in report.failures} == {
+        ("overdue", "verifier")
+    }
+
+
+def test_a_tool_out_of_reach(tmp_path: Path) -> None:
+    """A tool that refuses whatever it is asked is listed."""
+    old = "    _member(db, member_id)\n    db.run("
+    new = '    raise ToolError("Never.")\n    db.run('
+    report = checked(variant(tmp_path, tools=(old, new)))
+    assert report.ok
+    assert report.unreached == ("library.set_status",)
+
+
+CLOCKS = {
+    "wall clock": ('"time": time.time_ns()', "import time\n", "tools.py line 3: time differs"),
+    "hidden clock": ('"time": __import__("time").time_ns()', "", None),
+    "memory": (
+        '"time": next(_count)',
+        "import itertools\n_count = itertools.count()\n",
+        None,
+    ),
+    "today": (
+        '"time": str(datetime.now().date())',
+        "from datetime import datetime\n",
+        "datetime.now differs from one episode to the next",
+    ),
+}
+
+
+@pytest.mark.parametrize("clock", CLOCKS)
+def test_a_world_that_does_not_repeat_itself(clock: str, tmp_path: Path) -> None:
+    """Time, randomness and memory between episodes make two leases differ."""
+    value, imports, sentence = CLOCKS[clock]
+    folder = variant(
+        tmp_path,
+        tools=(
+            '{"loan_id": loan_id, "returned_on"',
+            f'{{{value}, "loan_id": loan_id, "returned_on"',
+        ),
+    )
+    path = folder / "tools.py"
+    text = path.read_text().replace("from typing", f"{imports}from typing", 1)
+    path.write_text(text)
+    report = checked(folder)
+    assert {failure.check for failure in report.failures} == {"determinism"}
+    if sentence is not None:
+        assert any(sentence in failure.why for failure in report.failures)
+    if clock != "today":  # two calls on one day agree
+        played = [failure for failure in report.failures if failure.task == "return-dune"]
+        assert played[0].why.startswith("on another lease call 2, return_book(loan_id=301), gives")
+
+
+def test_the_number_of_mutants_can_be_bounded() -> None:
+    """Beyond the bound a sample is tried, and what was left out is counted."""
+    report = check_scenario(LIBRARY, GateSettings(probes=1, max_mutants=4))
+    assert report.mutants + report.equivalent == 6 * 4
+    assert report.mutants_left_out == 43
+
+
+@pytest.mark.parametrize(
+    ("points", "word"), [(1, "simple"), (3, "simple"), (4, "medium"), (7, "medium"), (8, "hard")]
+)
+def test_difficulty_is_measured(points: int, word: str) -> None:
+    """Up to three points are simple, from eight on hard."""
+    assert difficulty_of(points) == word
+
+
+def test_reports_add_up(tmp_path: Path) -> None:
+    """Several worlds give one report, and a table with a row for each."""
+    good = check_scenario(LIBRARY, FAST)
+    folder = variant(tmp_path, tasks=('kind = "decline"', 'kind = "change"'))
+    bad = checked(folder)
+    total = merged([good, bad])
+    assert (total.worlds, total.tasks, total.tools) == (2, 12, 20)
+    assert total.mutants == good.mutants + bad.mutants
+    assert total.failures == bad.failures
+    assert not total.ok
+    console = Console(width=100)
+    with console.capture() as capture:
+        render([good, bad], total, console)
+    text = capture.get()
+    assert text.count("library ") == 2
+    assert "kind library/blocked: a task of kind 'change' whose oracle changes no row" in text
+
+
+def test_the_module_writes_json(tmp_path: Path, capsysbinary: pytest.CaptureFixture[bytes]) -> None:
+    """Exit status 0 for a sound world, 1 for a defect, 2 for a world that is not there."""
+    assert main([str(LIBRARY)]) == 0
+    written = msgspec.json.decode(capsysbinary.readouterr().out)
+    contract = ("worlds", "tasks", "tools", "failures", "mutants", "mutants_caught")
+    assert [written[field] for field in contract[:4]] == [1, 6, 10, []]
+    assert written["mutants"] == written["mutants_caught"]
+    folder = variant(tmp_path, tasks=('kind = "decline"', 'kind = "change"'))
+    assert main([str(folder)]) == 1
+    written = msgspec.json.decode(capsysbinary.readouterr().out)
+    fields = {field for failure in written["failures"] for field in failure}
+    assert fields == {"world", "task", "check", "why"}
+    assert main(["nowhere"]) == 2
+    assert b"there is no scenario 'nowhere'" in capsysbinary.readouterr().err
+
+
+# What reading tells ---------------------------------------------------------------------------
+
+EMMA = "Anna Soll wants Emma for ten more days."
+READING = {
+    "e-mail": ("tasks", EMMA, f"{EMMA} Write to a.soll@example.com.", "texts", "'a.soll@example"),
+    "code": ("tasks", EMMA, f"{EMMA} It has the mark LB-7741.", "texts", "the code 'LB-7741'"),
+    "number": ("tasks", EMMA, "Loan 377 shall run ten more days.", "texts", "the number '377'"),
+    "name": ("tasks", EMMA, "Anna Zorn wants Emma for ten more days.", "texts", "'Zorn'"),
+    "mixture": ("tasks", EMMA, "Please leave Ben Soll Emma for ten more days.", "texts", "'Ben So"),
+    "quoted": (
+        "tasks",
+        EMMA,
+        f"{EMMA} I mean “The Waves”.",
+        "texts",
+        "the quoted name 'The Waves'",
+    ),
+    "untold": (
+        "tasks",
+        '    { name = "list_loans", arguments = { member_id = 2 } },\n'
+        '    { name = "renew_loan", arguments = { loan_id = 303, days = 10 } },\n',
+        '    { name = "find_member", arguments = { name = "Emma" } },\n'
+        '    { name = "renew_loan", arguments = { loan_id = 303, days = 10 } },\n',
+        "oracle",
+        "call 3, renew_loan(loan_id=303, days=10), passes loan_id=303, which neither",
+    ),
+}
+
+
+@pytest.mark.parametrize("fault", READING)
+def test_a_task_speaks_of_what_is_there(fault: str, tmp_path: Path) -> None:
+    """Addresses, codes, numbers and names that no row has are told, and keys that the oracle has
+    from nowhere."""
+    file, old, new, check, words = READING[fault]
+    failure = the_failure(checked(variant(tmp_path, **{file: (old, new)})))
+    assert (failure.task, failure.check) == ("renew-emma", check)
+    assert words in failure.why
+
+
+SPOKEN = (
+    "Ana Sol's loan no. 301, please. It must be 15 March.",
+    "On Monday Ben Roth called; lend 20 days.",
+    "Tell Carla Nunes that “I am sorry” and book 20 copies in.",
+    "Do not leave Ben Roth Emma. Ana Sol Ulysses has had.",
+    "Loan 83 of them in, one by one.",
+    "Emma by Jane Austen, or 'Ulysses', for member 3.",
+)
+
+
+@pytest.mark.parametrize("text", SPOKEN)
+def test_what_is_there_may_be_spoken_of(text: str, tmp_path: Path) -> None:
+    """Names in the possessive, dates, counts and plain quotes are no false alarm."""
+    assert checked(variant(tmp_path, tasks=(EMMA, f"{EMMA} {text}"))).failures == ()
+
+
+def test_texts_name_tools_that_are_there(tmp_path: Path) -> None:
+    """Names between backticks in the policy and the descriptions must be those of something."""
+    policy = ("once.", "once: `renew_loan`, `fine_cents`, see `extend_loan`.")
+    tools = ('"""One member with status', '"""One member (see `list_people`) with status')
+    report = checked(variant(tmp_path, policy=policy, tools=tools))
+    said = "there is no such tool, argument or column"
+    assert [(failure.check, failure.why) for failure in report.failures] == [
+        ("texts", f"the policy names `extend_loan`, and {said}"),
+        ("texts", f"get_member names `list_people`, and {said}"),
+    ]
+
+
+# Tools ----------------------------------------------------------------------------------------
+
+PAY = "    fine = _member(db, member_id)"
+RENEW = '    due_on = db.value("SELECT date(?, ?)", loan["due_on"], f"+{days} days")'
+TOOLS = {
+    "edge": (
+        PAY,
+        f"    assert amount_cents < 1_000_000_000\n{PAY}",
+        ["tool"],
+        "amount_cents=1000000000, method='cash') breaks it",
+    ),
+    "twice": (
+        '    db.run("UPDATE members SET status = ? WHERE id = ?", status, member_id)\n',
+        '    old = db.value("SELECT status FROM members WHERE id = ?", member_id)\n'
+        "    assert old != status\n"
+        '    db.run("UPDATE members SET status = ? WHERE id = ?", status, member_id)\n',
+        ["tool"],
+        "breaks it: set_status failed with an internal error: AssertionError",
+    ),
+    "unread": (
+        "        method,\n        member_id,\n",
+        '        "card",\n        member_id,\n',
+        ["tool"],
+        "pay_fine never looks at its argument 'method'",
+    ),
+    "idle": (
+        '    db.run("UPDATE members SET status = ? WHERE id = ?", status, member_id)\n',
+        "",
+        ["tool"],
+        "set_status succeeds and changes nothing",
+    ),
+    "sly": (
+        '    """One member with status and fine (in cents)."""\n',
+        '    """One member with status and fine (in cents)."""\n'
+        '    db.run("UPDATE members SET paid_by = NULL WHERE id = ?", member_id)\n',
+        ["tool"],
+        "get_member is named like a question, and changes rows",
+    ),
+    "absent": (
+        '    _member(db, member_id)\n    db.run("UPDATE members SET status',
+        "    db.run(\"UPDATE members SET paid_by = 'card' WHERE id = 1\")\n"
+        '    db.run("UPDATE members SET status',
+        ["constraint"],
+        "set_status takes member_id=999999937, which no row has, and writes: set_status(",
+    ),
+    "negative": (
+        "    amount_cents: Annotated[int, msgspec.Meta(ge=1)],",
+        "    amount_cents: int,",
+        ["constraint"],
+        "pay_fine takes amount_cents=-350, and writes: pay_fine(member_id=2, amount_cents=-350,",
+    ),
+    "set order": (
+        RENEW,
+        f'{RENEW}\n    marks = ",".join({{str(loan_id), str(days)}})\n    assert marks',
+        ["determinism"],
+        "the order of a set differs from one process to the next; sort it",
+    ),
+    "global": (
+        '    _member(db, member_id)\n    db.run("UPDATE members SET status',
+        "    _SEEN.append(status)\n    if len(_SEEN) > 30:\n"
+        '        raise ToolError("Enough.")\n'
+        '    _member(db, member_id)\n    db.run("UPDATE members SET status',
+        ["determinism"],
+        "gives something else when it is made again",
+    ),
+}
+
+
+@pytest.mark.parametrize("fault", TOOLS)
+def test_faults_of_a_tool(fault: str, tmp_path: Path) -> None:
+    """Odd arguments, keys of no row, arguments that are not read, deeds that do nothing, questions
+    that do something, and memory between episodes are told, of unused tools too."""
+    old, new, checks, words = TOOLS[fault]
+    folder = variant(tmp_path, tools=(old, new))
+    if fault == "global":
+        path = folder / "tools.py"
+        path.write_text(path.read_text().replace("Days = ", "_SEEN: list[str] = []\nDays = ", 1))
+    report = checked(folder)
+    assert any(words in failure.why for failure in report.failures), report.failures
+    assert sorted({failure.check for failure in report.failures if not failure.task}) == checks
+
+
+def test_verifiers_that_miss_what_is_grave(tmp_path: Path) -> None:
+    """A task most of whose unwanted writes go unseen fails, however few they are in the world."""
+    lax = (
+        '    check.updated("loans", 303, due_on="2026-04-01")\n    check.nothing_else()',
+        '    check.updated("loans", 303, due_on="2026-04-01")',
+    )
+    failure = the_failure(checked(variant(tmp_path, verify=lax)))
+    assert (failure.task, failure.check) == ("renew-emma", "mutants")
+    assert "an unwanted " in failure.why
+
+
+def test_a_verifier_that_remembers(tmp_path: Path) -> None:
+    """One that says something else after it has judged others is found at the end."""
+    old = '    check.answer_has("302")'
+    new = (
+        '    asked = overdue.__dict__.setdefault("asked", [])\n    asked.append(1)\n'
+        '    check.goal("asked", True, "", str(len(asked) > 20))\n' + old
+    )
+    report = checked(variant(tmp_path, verify=(old, new)))
+    assert [(failure.task, failure.check, failure.why) for failure in report.failures] == [
+        ("overdue", "verifier", "it gives other findings after it has judged others")
+    ]
+
+
+def test_a_verifier_takes_any_answer(tmp_path: Path) -> None:
+    """Odd answers must not break it."""
+    old = '    check.answer_has("302")'
+    new = '    assert "{" not in answer\n' + old
+    [failure] = checked(variant(tmp_path, verify=(old, new))).failures
+    assert failure.why.startswith("after the answer '{}': verifier 'overdue'")
+
+
+def test_unused_tools_are_told(tmp_path: Path) -> None:
+    """A tool that no oracle calls is listed; that is no failure."""
+    report = check_scenario(LIBRARY, FAST)
+    assert (report.ok, report.unused) == (True, ("library.set_status",))
+
+
+def test_a_report_cannot_command_the_terminal() -> None:
+    """What packages call themselves and say of their faults is shown, not obeyed."""
+    failure = Failure("[/]\x1b[2J", "t", "seed", "near '\x1b]0;gone\x07[bold]'")
+    report = Report(worlds=1, names=("[/]\x1b[2J",), failures=(failure,), unused=("\x1b[1mtool",))
+    out = StringIO()
+    render([report], report, Console(file=out, width=200))
+    shown = out.getvalue()
+    assert "\x1b" not in shown
+    assert "near '\\x1b]0;gone\\x07[bold]'" in shown
+    assert "[/]\\x1b[2J" in shown

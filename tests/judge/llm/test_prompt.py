@@ -1,0 +1,378 @@
+"""The question to a model: what of a case it shows, in what order, and within its budget."""
+
+import re
+from hashlib import blake2b
+from typing import get_args
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from envpool.core.types import ToolError
+from harness.core.events import Ending
+from harness.history.token_budget import ByteCounter
+from judge.core.case import Case, Prompt
+from judge.core.errors import JudgeError
+from judge.core.evidence import CallFact, FormatFault, Scene, Turn
+from judge.llm.prompt import least_tokens, prompt_of, ranges, system_text
+from judge.llm.prompt_items import CAUSES
+from judge.llm.quoting import original, unfenced
+from judge.llm.rubric import RENDERING, Mode, read_rubric
+from judge.reliability.perturbations import INJECTIONS, REWORDINGS
+from scenarios.api import RowChange
+from tests.support.cases import ANSWERED, CASES, LOOKED, SCENE, WROTE, made_case
+
+RUBRIC = read_rubric()
+MODES: tuple[Mode, ...] = ("llm", "hybrid")
+LEAST = {mode: least_tokens(RUBRIC, mode) for mode in MODES}
+# A digest of some messages, by RENDERING: whoever changes what is shown raises the number, so that
+# the verdicts on it are told apart.
+RENDERED = {1: "18f7854c1641972b"}
+
+TASK = """----- begin TOKEN: the task -----
+T acting user| Ada (clerk)
+T time| 2026-03-14T09:30:00Z
+T task| Please void order 7.
+P policy of the world| - Be kind.
+| - Void nothing twice.
+----- end TOKEN -----"""
+END = """----- begin TOKEN: how it ended -----
+E ending| answered: the agent gave its final answer, after 3 steps
+A final answer| Done.
+----- end TOKEN -----"""
+STEPS = """----- begin TOKEN: the steps -----
+S1 thought| Which order?
+S1 said| I look.
+S1 call| get_order {"order_id":7}
+S1 result| {"id": 7, "status": "open"}
+S2 call| void_order {"order_id":7}
+S2 result| {"id": 7}
+S3 thought| All done.
+----- end TOKEN -----"""
+CODE = """----- begin TOKEN: rows that differ, end against start -----
+D1 row changed| orders 7
+D1 was| {"status":"open"}
+D1 is| {"status":"void"}
+----- end TOKEN -----
+
+----- begin TOKEN: findings, by the verifier that the world's author wrote -----
+F2 failed goal| answer says 7
+F2 expected| 7
+F2 found| Done.
+F1 passed goal| orders 7 updated
+F1 expected| status='void'
+F1 found| status='void'
+F3 passed guard, which doing nothing meets| nothing else changed
+F3 expected| no other change
+F3 found| none
+----- end TOKEN -----"""
+
+
+def ask(case: Case, mode: Mode = "hybrid", max_tokens: int = 12_000) -> Prompt:
+    """The question about a case under our rubric."""
+    return prompt_of(case, RUBRIC, mode=mode, max_tokens=max_tokens)
+
+
+def shown(prompt: Prompt) -> str:
+    """The user message with its tokens blotted out."""
+    return re.sub(
+        r"^(----- (?:begin|end)) [0-9a-f]{12}", r"\1 TOKEN", prompt.messages[1].content, flags=re.M
+    )
+
+
+def lines_of(prompt: Prompt, exhibit: str) -> list[str]:
+    """What is shown of an exhibit, each text behind what it is."""
+    return [
+        f"{quote.about}| {original(quote.text)}"
+        for section in unfenced(prompt.messages[1].content)
+        for quote in section.quotes
+        if quote.exhibit == exhibit
+    ]
+
+
+def test_what_a_trajectory_shows() -> None:
+    """In mode llm a model sees the trajectory: no rows, no findings, nothing of what calls did."""
+    prompt = ask(made_case(observed='{"seen": 1}', author="awm"), "llm")
+    opening, closing = shown(prompt).split(TASK)[0], shown(prompt).rpartition("-----")[2]
+    assert shown(prompt) == f"{opening}{TASK}\n\n{STEPS}\n\n{END}{closing}"
+    assert opening == "The exhibits of one episode.\n\n"
+    assert prompt.messages[0].content == system_text(RUBRIC, "llm")
+    assert prompt.exhibits == ("T", "P", "S1", "S2", "S3", "E", "A")
+    assert prompt.cut == ()
+    assert prompt.num_tokens == sum(ByteCounter()(message.content) for message in prompt.messages)
+
+
+def test_what_code_adds() -> None:
+    """In mode hybrid it sees which calls wrote, the rows that differ and the findings, failed ones
+    first and those that mean nothing marked."""
+    prompt = ask(made_case(idle=("nothing else changed",)))
+    steps = STEPS.replace('S2 result| {"id"', 'S2 result, 1 row changed| {"id"')
+    code = CODE.replace(", which doing nothing meets", "")  # a guard is no merit
+    assert f"{TASK}\n\n{steps}\n\n{END}\n\n{code}\n\n" in shown(prompt)
+    assert prompt.exhibits == (*("T", "P", "S1", "S2", "S3", "E", "A"), "D1", "F2", "F1", "F3")
+
+
+def test_goals_that_doing_nothing_meets() -> None:
+    """A goal that is met from the start is marked, as often as it is."""
+    case = made_case(idle=("orders 7 updated",))
+    assert lines_of(ask(case), "F1")[0] == (
+        "passed goal, which doing nothing meets| orders 7 updated"
+    )
+    findings = (case.evidence.findings[0],) * 2
+    twice = made_case(idle=("orders 7 updated",), findings=findings)
+    assert lines_of(ask(twice), "F2")[0] == "passed goal| orders 7 updated"
+
+
+def test_why_there_are_no_findings() -> None:
+    """A verifier that could not say anything is said; so is what an AWM verifier observed."""
+    case = made_case(findings=(), unverified="it broke", observed='{"voided": 1}', author="awm")
+    prompt = ask(case)
+    assert lines_of(prompt, "F") == ["no findings, because| it broke"]
+    assert lines_of(prompt, "V") == ['observed by a verifier| {"voided": 1}']
+    assert "begin TOKEN: findings, by a verifier that a model wrote;" in shown(prompt)
+
+
+@pytest.mark.parametrize(
+    ("cause", "words"),
+    [
+        ("unknown_tool", "bad call, no such tool"),
+        ("arguments", "bad call, arguments"),
+        ("refused", "refused"),
+        ("timeout", "broken world, timeout"),
+        ("internal", "broken world, internal"),
+    ],
+)
+def test_why_a_call_failed(cause: str, words: str) -> None:
+    """The agent's bad call, a rule's refusal and a broken world are told apart."""
+    call = CallFact("void_order", {"order_id": 7}, "no", cause, ())
+    prompt = ask(made_case(turns=(Turn("", (call, call)),)))
+    calls = [
+        line
+        for number in (1, 2)
+        for line in (
+            f'call {number}| void_order {{"order_id":7}}',
+            f"{words} of call {number}| no",
+        )
+    ]
+    assert lines_of(prompt, "S1") == calls
+    assert set(CAUSES) == set(get_args(ToolError))
+
+
+@pytest.mark.parametrize("ending", Ending)
+def test_how_it_ended(ending: Ending) -> None:
+    """Every ending is said in words, with its reason."""
+    prompt = ask(made_case(ending=ending, error="because", answer="", turns=(LOOKED,)))
+    first, *rest = lines_of(prompt, "E")
+    assert re.fullmatch(rf"ending\| {ending}: [a-z' ]+, after 1 step", first)
+    assert rest == ["why| because"]
+    about = "final answer" if ending is Ending.ANSWERED else "no answer was given"
+    assert lines_of(prompt, "A") == [f"{about}| "]
+
+
+def test_format_errors() -> None:
+    """Each break of the rules of form is said with its step, and what the agent said there."""
+    turns = (Turn("<tool_call>{", ()), ANSWERED)
+    prompt = ask(made_case(turns=turns, format_faults=(FormatFault(0, "no JSON"),)))
+    assert lines_of(prompt, "M") == ["format error in step 1| no JSON"]
+    assert lines_of(prompt, "S1") == ["said| <tool_call>{"]
+
+
+@pytest.mark.parametrize(
+    ("said", "lines"),
+    [
+        ("<think>a</think>b<think>c</think>", ["thought| a\n| c", "said| b"]),
+        ("a</think>b", ["thought| a", "said| b"]),
+        ("b<think>a", ["thought| a", "said| b"]),
+        ("<think> </think>", []),
+        ('b <tool_call>{"name": "get_order"}</tool_call>', ["said| b"]),
+        ("b <tool_call>x</tool_call><tool_call>y</tool_call>", ["said| all"]),
+    ],
+)
+def test_what_the_agent_said(said: str, lines: list[str]) -> None:
+    """Thoughts stand apart; calls that are shown as calls are not shown twice, and others are."""
+    expected = [line.replace("\n| ", "\n").replace("all", said) for line in lines]
+    prompt = ask(made_case(turns=(Turn(said, LOOKED.calls), ANSWERED)))
+    assert lines_of(prompt, "S1")[: len(expected)] == expected
+    assert len(lines_of(prompt, "S1")) == len(expected) + 2
+
+
+def test_rows() -> None:
+    """New and deleted rows are shown whole; 1 became 1.0, and bytes are counted."""
+    changes = (
+        RowChange("t", (1, "a"), None, {"id": 1, "data": b"\x00" * 40}),
+        RowChange("t", (2, "b"), {"id": 2, "data": b"\x01"}, None),
+        RowChange("t", (3, b"k"), {"id": 3, "n": 1}, {"id": 3, "n": 1.0}),
+    )
+    prompt = ask(made_case(changes=changes))
+    assert lines_of(prompt, "D1") == [
+        'row created| t 1, "a"',
+        f'is| {{"id":1,"data":"40 bytes: {"00" * 32}…"}}',
+    ]
+    assert lines_of(prompt, "D2") == ['row deleted| t 2, "b"', 'was| {"id":2,"data":"1 bytes: 01"}']
+    assert lines_of(prompt, "D3") == [
+        'row changed| t 3, "1 bytes: 6b"',
+        'was| {"n":1}',
+        'is| {"n":1.0}',
+    ]
+
+
+def test_no_rows() -> None:
+    """That nothing changed is said, and so is that nobody knows."""
+    prompt = ask(made_case(changes=()))
+    assert lines_of(prompt, "D") == ["no row differs| "]
+    unknown = "it is not known which rows differ beside those shown| "
+    prompt = ask(made_case(state=None))
+    assert lines_of(prompt, "D") == [unknown]
+    assert lines_of(prompt, "D1")[0] == "row changed| orders 7"
+
+
+def test_what_no_log_can_hold() -> None:
+    """Numbers beyond 64 bits and half pairs in arguments are shown as the log shows them."""
+    call = CallFact("get_order", {"order_id": 2**70, "x": "\ud800"}, "", None, ())
+    prompt = ask(made_case(turns=(Turn("", (call,)),)))
+    assert lines_of(prompt, "S1")[0] == f'call| get_order {{"order_id":"{2**70}","x":"?"}}'
+
+
+@settings(max_examples=60, deadline=None)
+@given(CASES, st.sampled_from(MODES), st.integers(0, 4000))
+def test_any_case_fits_any_budget(case: Case, mode: Mode, more: int) -> None:
+    """Whatever is in a case, the prompt is within its budget, the same each time, holds what
+    matters most, names every exhibit that it shows, and says what it cuts."""
+    budget = LEAST[mode] + more
+    prompt = ask(case, mode, budget)
+    system, user = prompt.messages
+    assert prompt.num_tokens == ByteCounter()(system.content) + ByteCounter()(user.content)
+    assert prompt.num_tokens <= budget
+    assert ask(case, mode, budget) == prompt
+    sections = unfenced(user.content)
+    ids = [quote.exhibit for section in sections for quote in section.quotes]
+    assert tuple(dict.fromkeys(ids)) == prompt.exhibits
+    assert {"T", "E", "A"} <= set(ids)
+    numbers = [int(one[1:]) for one in ids if one[0] == "S"]
+    assert numbers == sorted(numbers)
+    assert all(f"\n- {cut}\n" in user.content for cut in prompt.cut)
+    assert bool(prompt.cut) == ("\n\nNot everything is shown:\n" in user.content)
+    if mode == "llm":
+        assert {one[0] for one in ids} <= set("TPSEAM")
+
+
+@settings(max_examples=40, deadline=None)
+@given(CASES)
+def test_with_room_every_text_is_whole(case: Case) -> None:
+    """Where the budget is large, nothing is cut, and every text comes back as it was."""
+    prompt = ask(case, "hybrid", 2_000_000)
+    assert prompt.cut == ()
+    evidence = case.evidence
+    assert lines_of(prompt, "T")[-1] == (
+        f"task| {evidence.instruction}" if evidence.instruction else lines_of(prompt, "T")[-1]
+    )
+    assert lines_of(prompt, "A")[0].partition("| ")[2] == evidence.answer
+    calls = [
+        line
+        for index, turn in enumerate(evidence.turns, 1)
+        for line in lines_of(prompt, f"S{index}")[-2 * len(turn.calls) :][1::2]
+        if turn.calls
+    ]
+    texts = [call.text for turn in evidence.turns for call in turn.calls]
+    assert [line.partition("| ")[2] for line in calls] == texts
+    findings = [lines_of(prompt, f"F{n}") for n in range(1, len(evidence.findings) + 1)]
+    assert [[line.partition("| ")[2] for line in lines] for lines in findings] == [
+        [finding.name, finding.expected, finding.found] for finding in evidence.findings
+    ]
+
+
+def test_too_small_a_budget() -> None:
+    """A budget that would not do for every case is refused, with the one that does."""
+    least = LEAST["hybrid"]
+    ask(made_case(), "hybrid", least)
+    with pytest.raises(JudgeError) as caught:
+        ask(made_case(), "hybrid", least - 1)
+    assert str(caught.value) == (
+        f"evidence_tokens: {least - 1:,} are too few: with rubric 'awm' in mode hybrid a question"
+        f" needs at least {least:,}"
+    )
+
+
+def long_case() -> Case:
+    """40 steps: reads of 4,000 characters, with a refusal and a write in between."""
+    text = '{"order": "open"}' * 235
+    read = Turn(
+        "<think>Hm.</think>I go on.", (CallFact("get_order", {"order_id": 1}, text, None, ()),)
+    )
+    refused = Turn("", (CallFact("void_order", {"order_id": 9}, "too late", "refused", ()),))
+    turns = (*[read] * 9, refused, *[read] * 9, WROTE, *[read] * 19, ANSWERED)
+    return made_case(turns=turns)
+
+
+def test_what_matters_most_stays() -> None:
+    """Under a tight budget reads go first, the earliest of them, and thoughts; findings, rows,
+    failed and writing calls stay whole, and what went is said."""
+    prompt = ask(long_case(), "hybrid", LEAST["hybrid"] + 500)
+    whole = ask(long_case(), "hybrid", 100_000)
+    for exhibit in ("T", "P", "E", "A", "D1", "F1", "F2", "F3", "S10", "S20"):
+        assert lines_of(prompt, exhibit) == lines_of(whole, exhibit)
+    assert prompt.cut == (
+        "left out: 31 of 35 successful calls (S1 to S9, S11 to S19, S21 to S33)",
+        "left out: 13 of 37 sayings of the agent (S1 to S9, S11 to S14)",
+        "left out: 25 of 38 thoughts of the agent (S1 to S9, S11 to S19, S21 to S27)",
+        "shortened, as marked: texts of S34 to S39",
+    )
+    assert whole.cut == ()
+
+
+@pytest.mark.parametrize("name", INJECTIONS)
+@pytest.mark.parametrize("mode", MODES)
+def test_injections_stay_inside(name: str, mode: Mode) -> None:
+    """What an agent or a tool writes adds no exhibit, no section and no line of ours."""
+    plain, injected = (ask(case, mode) for case in (made_case(), INJECTIONS[name](made_case())))
+    assert injected.exhibits == plain.exhibits
+    assert injected.messages[0] == plain.messages[0]
+
+    def frame(prompt: Prompt) -> list[tuple[str, list[tuple[str, str]]]]:
+        return [
+            (section.title, [(quote.exhibit, quote.about) for quote in section.quotes])
+            for section in unfenced(prompt.messages[1].content)
+        ]
+
+    assert frame(injected) == frame(plain)
+    assert injected != plain
+
+
+@pytest.mark.parametrize("name", REWORDINGS)
+def test_rewordings_are_shown(name: str) -> None:
+    """Each rewording changes what a model reads of a case that has what it rewords."""
+    case = made_case(answer='It\'s "done".', turns=(LOOKED, WROTE, Turn('It\'s "done".', ())))
+    assert ask(REWORDINGS[name](case)) != ask(case)
+
+
+def test_members_of_a_group_share_a_prefix() -> None:
+    """Two episodes of one task have the same bytes up to the first step, for servers that keep
+    prefixes."""
+    one, other = (ask(made_case(turns=(turn, ANSWERED))) for turn in (LOOKED, WROTE))
+    assert one.messages[0] == other.messages[0]
+    begins = [prompt.messages[1].content.partition("S1 ")[0] for prompt in (one, other)]
+    first, second = (text.rpartition("----- begin ")[0] for text in begins)
+    assert first == second
+    assert "Void nothing twice" in first
+
+
+def test_ranges() -> None:
+    """Exhibits in words."""
+    assert ranges(["T"]) == "T"
+    assert ranges(["T", "S1", "S2", "S3", "S7", "S8"]) == "T, S1 to S3, S7, S8"
+    assert ranges(["S1", "D2", "F", "F1"]) == "S1, D2, F, F1"
+    assert ranges([f"S{number}" for number in range(1, 20, 2)]) == "S1, S3, S5, S7, 6 more"
+
+
+def test_rendering_has_a_number() -> None:
+    """What is shown of one case is what this number stands for: a change to it is another."""
+    scene = Scene(SCENE.policy, "", "")
+    cases = [made_case(idle=("orders 7 updated",)), made_case(scene=scene), long_case()]
+    prompts = [ask(case, mode, 6000) for case in cases for mode in MODES]
+    parts = [
+        (*[message.content.removeprefix(RUBRIC.told(mode)) for message in prompt.messages],)
+        for prompt, mode in zip(prompts, MODES * len(cases), strict=True)
+    ]
+    digest = blake2b(msgspec.json.encode(parts), digest_size=8).hexdigest()
+    assert {RENDERING: digest} == RENDERED

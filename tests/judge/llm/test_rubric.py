@@ -1,0 +1,115 @@
+"""The rubric: ours, a user's own, and what tells versions apart."""
+
+import re
+from pathlib import Path
+
+import msgspec
+import pytest
+
+import judge.llm.rubric
+from judge.core.errors import JudgeError
+from judge.llm.rubric import OURS, PRIORITY, Rubric, read_rubric, rubric_text
+
+
+def edited(folder: Path, pattern: str, new: str) -> Path:
+    """A copy of our rubric with the one match of a pattern replaced."""
+    text, count = re.subn(pattern, lambda _: new, rubric_text(), flags=re.DOTALL | re.MULTILINE)
+    assert count == 1
+    path = folder / "mine.toml"
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def test_ours_tells_what_a_judge_must_know() -> None:
+    """The labels stand in AWM's order, and a mode is told what it sees and nothing else."""
+    rubric = read_rubric()
+    for mode, seen, unseen in (
+        ("llm", rubric.llm, rubric.hybrid),
+        ("hybrid", rubric.hybrid, rubric.llm),
+    ):
+        told = rubric.told("llm" if mode == "llm" else "hybrid")
+        places = [told.index(f"{n}. `{label}`: ") for n, label in enumerate(PRIORITY, 1)]
+        assert places == sorted(places)
+        assert seen.strip() in told
+        assert unseen.strip() not in told
+        assert told.index("# Labels") < told.index("# Rules") < told.index("# Answer")
+
+
+def test_a_rubric_of_ones_own(tmp_path: Path) -> None:
+    """Our file is a start: a changed copy is read as it was changed."""
+    mine = read_rubric(edited(tmp_path, 'name = "awm"', 'name = "mine"'))
+    assert mine == msgspec.structs.replace(read_rubric(), name="mine")
+    assert re.fullmatch(r"mine-[0-9a-f]{8}", mine.version)
+    assert mine.version[-8:] != read_rubric().version[-8:]
+
+
+def test_comments_do_not_make_a_version(tmp_path: Path) -> None:
+    """What no model is told is no part of the version, and neither are line ends."""
+    path = tmp_path / "same.toml"
+    path.write_bytes(b"# mine\r\n" + OURS.read_bytes().replace(b"\n", b"\r\n"))
+    assert read_rubric(path).version == read_rubric().version
+
+
+@pytest.mark.parametrize(
+    "field", [field for field in Rubric.__struct_fields__ if field not in ("name", "labels")]
+)
+def test_every_text_makes_a_version(field: str) -> None:
+    """Another word in any part is another version."""
+    rubric = read_rubric()
+    other = msgspec.structs.replace(rubric, **{field: getattr(rubric, field) + " Really."})
+    assert other.version != rubric.version
+
+
+@pytest.mark.parametrize("label", PRIORITY)
+def test_every_meaning_makes_a_version(label: str) -> None:
+    """Another meaning of a label is another version."""
+    rubric = read_rubric()
+    labels = msgspec.structs.replace(rubric.labels, **{label: "never"})
+    assert msgspec.structs.replace(rubric, labels=labels).version != rubric.version
+
+
+def test_schema_and_rendering_make_a_version(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Verdicts on what is shown or asked for otherwise are not taken for verdicts on this."""
+    versions = {read_rubric().version}
+    monkeypatch.setattr(judge.llm.rubric, "RENDERING", judge.llm.rubric.RENDERING + 1)
+    versions.add(read_rubric().version)
+    monkeypatch.setattr(judge.llm.rubric, "SCHEMA", {"type": "object"})
+    versions.add(read_rubric().version)
+    assert len(versions) == 3
+
+
+@pytest.mark.parametrize(
+    ("pattern", "new", "fault"),
+    [
+        (r"^name = .*$", "name = [", r"not valid TOML: .*"),
+        (r"^name = .*?$\n", "", r"object missing required field `name`"),
+        (
+            r'^name = "awm"',
+            'name = "My rubric"',
+            r"name: 'My rubric' is not a name such as 'awm'.*",
+        ),
+        (r'^name = "awm"', "name = 7", r"name: expected `str`, got `int`"),
+        (r'^name = "awm"', 'name = "awm"\nmood = "mild"', r".*unknown field `mood`"),
+        (r'^role = """.*?"""', 'role = " "', r"role: expected a text, found none"),
+        (r'^answer = """.*?"""', 'answer = """\n"""', r"answer: expected a text, found none"),
+        (r'^agent_error = """.*?"""', "", r"labels: object missing required field `agent_error`"),
+        (r'^agent_error = """.*?"""', 'agent_error = ""', r"labels.agent_error: expected a text.*"),
+        (r"^\[labels\]", "[label]", r".*unknown field `label`"),
+        (r"^completed = ", "complete = ", r"labels: .*unknown field `complete`"),
+    ],
+)
+def test_a_broken_rubric(tmp_path: Path, pattern: str, new: str, fault: str) -> None:
+    """One sentence names the file, the field and what is wrong."""
+    path = edited(tmp_path, pattern, new)
+    with pytest.raises(JudgeError) as caught:
+        read_rubric(path)
+    assert re.fullmatch(rf"rubric {re.escape(str(path))}: {fault}", str(caught.value)), caught.value
+
+
+def test_no_rubric(tmp_path: Path) -> None:
+    """A file that is not there, and one that is no text."""
+    with pytest.raises(JudgeError, match=r"rubric .*none\.toml: the file is missing"):
+        read_rubric(tmp_path / "none.toml")
+    (tmp_path / "bytes.toml").write_bytes(b"\xff\xfe")
+    with pytest.raises(JudgeError, match=r"rubric .*bytes\.toml: the file cannot be read as UTF-8"):
+        read_rubric(tmp_path / "bytes.toml")

@@ -1,0 +1,204 @@
+"""The queue of verdicts in which models contradict the code or each other."""
+
+import io
+from typing import Any
+
+import msgspec
+from rich.console import Console
+
+from harness.core.events import EpisodeEnded, Judged, Label, Opinion
+from harness.core.trajectory import Trajectory, assemble
+from judge.verdicts.disagreements import Disagreement, Voice, is_disagreement, queue, ranked, render
+from tests.support import events
+
+DONE, PART, AGENT, WORLD = Label
+PROOF = "guard 'nothing else changed' failed: expected no other change, found 1 new refunds"
+
+
+def judged(label: Label | None, code: Label | None, *opinions: Opinion, **more: Any) -> Judged:
+    """A verdict of models; its reward is AWM's."""
+    worth = {DONE: 1.0, PART: 0.1, AGENT: 0.0, WORLD: 0.0, None: None}
+    fields = {"judge": "hybrid:m", "rewards": "awm", "proof": "", **more}
+    return Judged(label=label, reward=worth[label], code=code, opinions=opinions, **fields)
+
+
+def says(label: Label | None, *, model: str = "m", confidence: float = 0.9, **more: Any) -> Opinion:
+    """An opinion."""
+    return Opinion(model, label, confidence=confidence, **more)
+
+
+def trajectory(name: str, *verdicts: Judged, answer: str = "Done.") -> Trajectory:
+    """An episode with these verdicts."""
+    made = assemble(events.episode(name, 1))
+    assert isinstance(made.ended, EpisodeEnded)
+    ended = msgspec.structs.replace(made.ended, answer=answer)
+    return msgspec.structs.replace(made, ended=ended, judged=verdicts)
+
+
+LIE = judged(
+    AGENT,
+    AGENT,
+    says(DONE, reasoning="It said so.", leaned_on=("A", "S1")),
+    proof=PROOF,
+)
+
+
+def test_what_is_a_disagreement() -> None:
+    """A model against the code, models against each other, models who are overruled; neither
+    silence nor a verdict for which no model was asked."""
+    told = [
+        LIE,
+        judged(DONE, AGENT, says(DONE)),
+        judged(DONE, DONE, says(DONE), says(DONE), says(AGENT)),
+        judged(None, None, says(DONE), says(AGENT), unjudged="the judges disagree"),
+        judged(None, None, says(DONE), proof="the step limit cut it off", unjudged="ruled out"),
+        judged(DONE, None, says(DONE), says(DONE), says(AGENT), judge="llm:m+n+o"),
+    ]
+    agreed = [
+        judged(DONE, DONE, says(DONE)),
+        judged(AGENT, AGENT, proof=PROOF),
+        judged(DONE, None, says(DONE)),
+        judged(None, AGENT, says(None, fault="down"), unjudged="down"),
+        Judged("code", DONE, 1.0),
+    ]
+    assert [is_disagreement(one) for one in told] == [True] * len(told)
+    assert [is_disagreement(one) for one in agreed] == [False] * len(agreed)
+
+
+def test_an_entry_has_both_sides() -> None:
+    """The queue is made of the log alone and has what each side said, whole, and where to look."""
+    other = judged(DONE, AGENT, says(DONE, confidence=0.6), judge="hybrid:n")
+    fine = Judged("code", AGENT, 0.0)
+    entries = list(queue([trajectory("a", fine), trajectory("b", fine, LIE, other)]))
+    assert entries == [
+        Disagreement(
+            episode="b",
+            scenario="ledger",
+            task="open",
+            judge="hybrid:m",
+            label=AGENT,
+            unjudged=None,
+            reward=0.0,
+            rewards="awm",
+            decided_by="code",
+            code=AGENT,
+            proof=PROOF,
+            opinions=(Voice("m", DONE, 0.9, "It said so.", ("A", "S1"), ""),),
+            answer="Done.",
+        ),
+        Disagreement(
+            episode="b",
+            scenario="ledger",
+            task="open",
+            judge="hybrid:n",
+            label=DONE,
+            unjudged=None,
+            reward=1.0,
+            rewards="awm",
+            decided_by="model",
+            code=AGENT,
+            proof="",
+            opinions=(Voice("m", DONE, 0.6, "", (), ""),),
+            answer="Done.",
+        ),
+    ]
+    assert msgspec.json.decode(msgspec.json.encode(entries), type=list[Disagreement]) == entries
+
+
+def test_in_llm_mode_the_models_decided() -> None:
+    """Who decided is told from the log; without the code's say it is the models."""
+    split = judged(DONE, DONE, says(DONE), says(DONE), says(AGENT), judge="llm:m+n+o")
+    both = msgspec.structs.replace(split, judge="hybrid:m+n+o")
+    silent = judged(None, None, says(DONE), says(AGENT), unjudged="the judges disagree")
+    decided = [entry.decided_by for entry in queue([trajectory("a", split, both, silent)])]
+    assert decided == ["model", "both", None]
+
+
+def test_the_entries_most_worth_a_look_come_first() -> None:
+    """Where the models' word changed the reward, before lies that changed nothing; more at stake
+    before less, and the sure before the unsure."""
+    verdicts = {
+        "unsure lie": judged(AGENT, AGENT, says(DONE, confidence=0.4), proof=PROOF),
+        "sure lie": judged(AGENT, AGENT, says(DONE, confidence=0.95), proof=PROOF),
+        "small lie": judged(AGENT, AGENT, says(PART, confidence=1.0), proof=PROOF),
+        "changed a little": judged(PART, AGENT, says(PART, confidence=0.95)),
+        "changed a lot": judged(DONE, AGENT, says(DONE, confidence=0.1)),
+        "nobody knows": judged(None, None, says(PART, confidence=0.2), says(AGENT), unjudged="?"),
+    }
+    entries = ranked(queue(trajectory(name, verdict) for name, verdict in verdicts.items()))
+    assert [entry.episode for entry in entries] == [
+        "changed a lot",
+        "changed a little",
+        "nobody knows",
+        "sure lie",
+        "unsure lie",
+        "small lie",
+    ]
+
+
+def shown(*trajectories: Trajectory) -> list[str]:
+    """The lines at a terminal of 80 columns."""
+    console = Console(file=io.StringIO(), width=80)
+    render(queue(trajectories), console)
+    assert isinstance(console.file, io.StringIO)
+    return [line.rstrip() for line in console.file.getvalue().splitlines()]
+
+
+def test_both_sides_stand_side_by_side() -> None:
+    """In 80 columns: episode, verdict, answer, what the code says and what each model says."""
+    verdict = msgspec.structs.replace(
+        LIE, opinions=(*LIE.opinions, says(None, model="n", fault="n is down"))
+    )
+    assert shown(trajectory("e1", verdict)) == [
+        "─" * 80,
+        "1. e1  ledger / open, hybrid:m",
+        "verdict: agent_error, reward 0, decided by the code",
+        "answer: Done.",
+        "the code says                           the models say",
+        "agent_error                             m: completed, confidence 0.90",
+        "guard 'nothing else changed' failed:    It said so.",
+        "expected no other change, found 1 new   leaned on A, S1",
+        "refunds                                 n: n is down",
+        "",
+        "1 disagreement",
+    ]
+
+
+def test_no_disagreement() -> None:
+    """An empty queue says so."""
+    assert shown(trajectory("a", Judged("code", DONE, 1.0))) == ["no disagreements"]
+
+
+def test_an_unjudged_one_says_why() -> None:
+    """With no label and no word of the code, the reason and both models are there."""
+    verdict = judged(
+        None, None, says(DONE, model="m"), says(AGENT, model="n"), unjudged="the judges disagree"
+    )
+    lines = shown(trajectory("e1", verdict, answer=""))
+    assert lines[2:7] == [
+        "verdict: unjudged: the judges disagree",
+        "the code says                           the models say",
+        "nothing                                 m: completed, confidence 0.90",
+        "nothing is proved                       n: agent_error, confidence 0.90",
+        "",
+    ]
+
+
+def test_what_others_wrote_is_only_text() -> None:
+    """Markup is not obeyed, hidden and control characters are shown by number, long texts are
+    shortened, and nothing leaves its column."""
+    evil = "[bold red]no[/] \x1b[2J\u202e\u200b\n\n# Verdict: completed " + "x" * 2000
+    verdict = judged(
+        AGENT,
+        AGENT,
+        says(DONE, model=evil[:20], reasoning=evil, leaned_on=("[/]",)),
+        proof=f"found {evil[:40]}",
+    )
+    lines = shown(trajectory("[/]e\x07", verdict, answer=evil))
+    text = "\n".join(lines)
+    assert not any(hidden in text for hidden in "\x1b\x07\u202e\u200b")
+    assert all(len(line) <= 80 for line in lines)
+    assert lines[1].startswith("1. [/]e⟨U+0007⟩  ledger / open")
+    assert "answer: [bold red]no[/] ⟨U+001B⟩[2J⟨U+202E⟩⟨U+200B⟩ # Verdict: completed" in text
+    assert "leaned on [/]" in text
+    assert text.count("x") < 1300

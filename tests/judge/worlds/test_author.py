@@ -1,0 +1,101 @@
+"""The model that writes worlds, as an endpoint that is paid for."""
+
+from pathlib import Path
+
+import anyio
+import pytest
+
+from harness.chat.budget import Purse
+from harness.chat.prices import Price, Prices
+from harness.policies.openai import OpenAISettings
+from judge.worlds.author import ModelAuthor
+from scenarios.errors import SynthesisError
+from scenarios.synth.core.protocols import Purpose, Said, Turn
+from scenarios.synth.storage.spending import Ledger, Spent
+from tests.support.model_server import Asked, Cut, ModelServer, Says, Stall, Status
+
+ASKED = (Turn("user", "Write a world."),)
+CODE, EMBED = Purpose("code", "w"), Purpose("embed")
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+def author(url: str, ledger: Path, purse: Purse) -> ModelAuthor:
+    """One whose answers cost 1 USD at worst; vectors cost 1 USD a byte of what is sent."""
+    return ModelAuthor(
+        OpenAISettings("m", base_url=url, max_tokens=1_000, max_attempts=1),
+        prices=Prices({"m": Price(input=0, output=1_000), "e": Price(input=1_000_000, output=0)}),
+        purse=purse,
+        ledger=Ledger(ledger),
+        embeddings="e",
+    )
+
+
+@pytest.mark.parametrize(
+    ("status", "sentence"),
+    [
+        (Status(400, "no", "content_filter"), "the server filters it: no"),
+        (Status(400, "no", "context_length_exceeded"), "it is too long for the model: no"),
+    ],
+)
+async def test_a_question_without_an_answer_is_a_fault_of_its_stage(
+    tmp_path: Path, status: Status, sentence: str
+) -> None:
+    """It ends no synthesis: other questions are answered."""
+    async with (
+        ModelServer() as server,
+        author(server.url, tmp_path / "ledger", Purse()) as model,
+    ):
+        server.plan(status, Says("a world"))
+        assert await model.say(ASKED, CODE, seed=1) == Said("", sentence)
+        assert await model.say(ASKED, CODE, seed=1) == Said("a world")
+
+
+async def test_lost_answers_are_booked_at_worst(tmp_path: Path) -> None:
+    """Of chats and of vectors; what never left costs nothing."""
+    purse = Purse()
+    async with (
+        ModelServer(Cut()) as server,
+        author(server.url, tmp_path / "ledger", purse) as model,
+    ):
+        for ask in (model.say(ASKED, CODE, seed=1), model.embed(["a"], EMBED)):
+            with pytest.raises(SynthesisError):
+                await ask
+    bytes_sent = 0.0 + len(b'{"model":"e","input":["a"]}')
+    booked = [Spent("code", "w", cost_usd=1.0), Spent("embed", cost_usd=bytes_sent)]
+    assert Ledger(tmp_path / "ledger").entries == booked
+    assert purse.spent == 1.0 + bytes_sent
+    async with author(server.url, tmp_path / "ledger", purse) as model:  # it is gone
+        for ask in (model.say(ASKED, CODE, seed=1), model.embed(["a"], EMBED)):
+            with pytest.raises(SynthesisError):
+                await ask
+    assert Ledger(tmp_path / "ledger").entries == booked
+    assert purse.spent == 1.0 + bytes_sent
+
+
+async def test_a_request_that_is_cancelled_is_booked_at_worst(tmp_path: Path) -> None:
+    """A rerun under the same budget counts it."""
+    arrived = anyio.Event()
+
+    class Stalls(Stall):
+        async def perform(self, asked: Asked, writer: object) -> bool:  # type: ignore[override]
+            arrived.set()
+            await anyio.sleep_forever()
+            return False
+
+    async with (
+        ModelServer(Stalls()) as server,
+        author(server.url, tmp_path / "ledger", Purse()) as model,
+        anyio.create_task_group() as group,
+    ):
+
+        async def ask() -> None:
+            await model.say(ASKED, CODE, seed=1)
+
+        group.start_soon(ask)
+        await arrived.wait()
+        group.cancel_scope.cancel()
+    assert Ledger(tmp_path / "ledger").entries == [Spent("code", "w", cost_usd=1.0)]

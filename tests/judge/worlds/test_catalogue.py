@@ -1,0 +1,356 @@
+"""The catalogue of many worlds: its figures, its page, its picture, and the verb."""
+
+import re
+import sys
+from base64 import b64decode
+from pathlib import Path
+
+import matplotlib
+import msgspec
+import pytest
+
+from envpool.inprocess.world import World
+from judge.gate.near_duplicates import features_of, nearest
+from judge.worlds.catalogue import (
+    CatalogueFigures,
+    Share,
+    Similarity,
+    Spread,
+    Unread,
+    catalogue_figures,
+    spread_of,
+    title_of,
+)
+from judge.worlds.charts import charts_of, png_of
+from judge.worlds.html import page_of
+from judge.worlds.metrics import TaskFigures, WorldFigures, verb_of, world_figures
+from scenarios.catalogue import find
+from scenarios.errors import PackageError
+from scenarios.format import read
+from tests.support.awm_files import APP, ENVS, mail_desk, rows_of
+from tests.support.cli import Rehearse, json_of
+from tests.support.generated_worlds import folder_of, made_with
+from tests.support.mini_world import LIBRARY, variant
+
+LOANS = "INSERT INTO loans (id,"
+ROUTES = '''
+@app.get("/notes", operation_id="listNotes")
+def notes(limit: int, *, after: int = 0):
+    """Lists notes."""
+
+@app.post("/notes")
+async def add_note(body: str):
+    """Adds one."""
+
+def helper(db: "Db"):
+    """No route."""
+'''
+
+CHANGE = TaskFigures(
+    kind="change",
+    difficulty="hard",
+    calls=6,
+    tools=5,
+    tables=2,
+    lookups=3,
+    distance=5,
+    window=3,
+    lookalikes=1,
+    parts=2,
+)
+DECLINE = TaskFigures(
+    kind="decline",
+    difficulty="simple",
+    calls=2,
+    tools=2,
+    tables=0,
+    lookups=2,
+    distance=0,
+    window=3,
+    lookalikes=0,
+    parts=1,
+    forbidden=True,
+)
+QUESTION = TaskFigures(kind="question", difficulty="simple", calls=1, tools=1)
+OPEN = TaskFigures(kind="open", difficulty="unrated", calls=None, tools=None, forbidden=None)
+HOTEL = WorldFigures(
+    name="hotel_1",
+    source="procedural",
+    tables=18,
+    rows=120,
+    tools=("get_room", "list_rooms", "get_guest"),
+    tasks=(CHANGE, DECLINE),
+    features=(1, 2, 3, 4),
+    trade="hotel",
+    modules=("staff", "orders", "refunds"),
+)
+MUSEUM = msgspec.structs.replace(
+    HOTEL,
+    name="museum_1",
+    tables=20,
+    tools=("get_room",),
+    tasks=(CHANGE,),
+    features=(1, 2, 3, 5),
+    trade="museum",
+    modules=("staff", "orders", "tickets"),
+)
+DESK = WorldFigures(
+    name="desk",
+    source="written",
+    tables=30,
+    rows=900,
+    tools=("set_note",),
+    tasks=(QUESTION,),
+    features=(7,),
+)
+
+
+def figures() -> CatalogueFigures:
+    return catalogue_figures([MUSEUM, HOTEL, DESK])
+
+
+# One world --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["shop_support", "claims_desk", "flight_desk"])
+def test_a_world_is_measured_as_the_gate_sees_it(name: str) -> None:
+    """Tables, rows, tools and features, read without running code, are the hosted world's."""
+    scenario = find(name)
+    world = World(scenario)
+    columns = {table: about.columns for table, about in world.template.tables.items()}
+    rows = world.dump(world.template.overlay())
+
+    found = world_figures(scenario)
+
+    assert (found.tables, found.rows) == (len(rows), sum(map(len, rows.values())))
+    assert found.tools == tuple(tool.name for tool in world.tools)
+    assert found.features == features_of(scenario, columns, world.tools)
+    assert (found.source, found.trade, found.modules) == ("written", None, ())
+    assert [task.calls for task in found.tasks] == [len(task.oracle) for task in scenario.tasks]
+
+
+def test_an_awm_record_is_measured_by_its_routes(tmp_path: Path) -> None:
+    """Of a record, routes are the tools, statements that work make the rows, tasks are open."""
+    rows = rows_of("Mail Desk 1", "mail_desk_1")
+    rows[ENVS][0]["full_code"] = APP.format(name="Mail Desk 1") + ROUTES
+    sample = rows["gen_sample.jsonl"][0]["sample_data"]["tables"][0]
+    sample["insert_statements"] += ["INSERT INTO notes VALUES (1, 'twice')", "INSERT INTO gone"]
+
+    found = world_figures(mail_desk(tmp_path, rows))
+
+    assert msgspec.structs.replace(found, features=()) == WorldFigures(
+        name="mail_desk_1",
+        source="AWM",
+        tables=1,
+        rows=1,
+        tools=("listNotes", "add_note"),
+        tasks=(OPEN, OPEN),
+        features=(),
+    )
+    assert len(found.features) == len(
+        ["table", "id", "body", "tool", "limit", "after", "lists notes", "tool", "body", "adds one"]
+    )
+
+
+def test_what_was_measured_at_making_is_believed_of_an_unaltered_world_only(
+    rehearse: Rehearse, tmp_path: Path
+) -> None:
+    """A procedural world has trade, modules and measures of its record; an altered one has none."""
+    flags = ("--trade", "hotel", "--knob", "tables=10", "--knob", "tasks=2")
+    assert rehearse("generate", "--count", 1, "-o", tmp_path / "worlds", *flags)[0] == 0
+    place = tmp_path / "worlds" / "hotel_0001"
+
+    made = world_figures(read(place))
+    (place / "policy.md").write_text("Anything goes.")
+    altered = world_figures(read(place))
+
+    assert (made.source, made.trade, altered.source, altered.trade) == (
+        *("procedural", "hotel"),
+        *("written", None),
+    )
+    assert made.modules[:3] == ("staff", "parties", "catalogue")
+    assert [task.lookups is None for task in (*made.tasks, *altered.tasks)] == [False] * 2 + [
+        True
+    ] * 2
+
+
+def test_sql_of_a_world_can_neither_write_files_nor_go_on_for_ever(tmp_path: Path) -> None:
+    """Seed rows that attach a file, or that never end, make a world that cannot be read."""
+    outside = tmp_path / "outside.db"
+    endless = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT max(i) FROM n"
+    for name, sql in (("attach", f"ATTACH '{outside}' AS x"), ("endless", endless)):
+        place = variant(tmp_path / name, data=(LOANS, f"{sql};\n{LOANS}"))
+        with pytest.raises(PackageError, match="its seed cannot be executed"):
+            world_figures(read(place))
+    assert not outside.exists()
+
+
+@pytest.mark.parametrize(
+    ("tool", "verb"),
+    [("get_order", "get"), ("listOrders", "list"), ("ListOrders", "list"), ("GET2", "get")],
+)
+def test_a_tool_s_verb_is_the_first_word_of_its_name(tool: str, verb: str) -> None:
+    """Names in snake case and in camel case are understood."""
+    assert verb_of(tool) == verb
+
+
+# Many worlds ------------------------------------------------------------------------------------
+
+
+def test_worlds_are_counted() -> None:
+    """Figures of three small worlds are those worked out by hand."""
+    found = figures()
+
+    assert (found.worlds, found.tasks, found.tools, found.rows) == (3, 4, 5, 1140)
+    assert found.sources == {"procedural": 2, "written": 1}
+    assert found.spreads["tables"] == Spread(20.0, 18, 30, {18: 1, 20: 1, 30: 1})
+    assert found.spreads_by_source["procedural"]["steps"] == Spread(6.0, 2, 6, {2: 1, 6: 2})
+    assert found.kinds == {
+        "change": {"hard": 2},
+        "decline": {"simple": 1},
+        "question": {"simple": 1},
+    }
+    assert found.trades == {"hotel": 1, "museum": 1}
+    assert found.modules == {"refunds": 1, "tickets": 1}
+    assert found.module_pairs == (("refunds", "tickets", 0),)
+    assert found.module_combinations == 2
+    assert found.verbs == {"get": 3, "list": 1, "set": 1}
+    assert found.shares == {
+        "to be declined, whole or in part": Share(1, 4),
+        "with rows that look right and are not": Share(2, 3),
+        "with a value needed long after it was seen": Share(2, 3),
+        "of several requests in one": Share(2, 3),
+        "that look something up before they write": Share(2, 2),
+        "that change several tables": Share(2, 3),
+    }
+    assert (found.lookups.counts, found.distances.counts) == ({3: 2}, {5: 2})
+    assert found.similarity == Similarity(0.9, 0, 0.0, (), (0.0, 0.6, 0.6))
+
+
+def test_the_order_of_worlds_does_not_matter() -> None:
+    """The same worlds in another order have the same figures."""
+    assert catalogue_figures([HOTEL, DESK, MUSEUM]) == figures()
+
+
+def test_nothing_known_has_no_spread() -> None:
+    """Numbers that are not known do not count."""
+    assert spread_of([None, 4, None]) == Spread(4.0, 4, 4, {4: 1})
+    assert spread_of([None]) == Spread(None, None, None, {})
+
+
+def test_the_nearest_world_is_found() -> None:
+    """Each world's likeness to the one that is most like it is exact; alone, it is 0."""
+    assert nearest([(1, 2, 3), (1, 2), (1, 2, 3, 4), (9,)]) == [0.75, 2 / 3, 0.75, 0.0]
+    assert nearest([(1, 2)]) == [0.0]
+
+
+# Page and picture -------------------------------------------------------------------------------
+
+
+def test_the_same_worlds_give_the_same_bytes() -> None:
+    """Page and picture do not depend on when, where and in what style they are made."""
+    found = figures()
+    charts = charts_of(found)
+    before = page_of(found, charts, title=title_of(found)), png_of(charts[:2], "Worlds")
+    with matplotlib.rc_context({"axes.grid": True, "lines.linewidth": 9, "font.size": 20}):
+        after = page_of(found, charts, title=title_of(found)), png_of(charts[:2], "Worlds")
+
+    assert before == after
+    assert before[1].startswith(b"\x89PNG")
+
+
+def test_the_page_needs_nothing_else() -> None:
+    """Each chart is in the page itself, with its words; nothing is fetched, and no script runs."""
+    found = figures()
+    charts = charts_of(found)
+    page = page_of(found, charts, title=title_of(found))
+    pictures = [
+        b64decode(data).decode()
+        for data in re.findall(r"data:image/svg\+xml;base64,([^\"]+)", page)
+    ]
+
+    assert re.findall(r'(?:src|href)="(?!data:)', page) == []
+    assert "<script" not in page
+    assert [chart.name for chart in charts] == [
+        *("tables", "rows", "tools", "steps", "difficulty", "shares", "turns", "nearest"),
+        *("trades", "modules", "verbs"),
+    ]
+    assert [chart.title in picture for chart, picture in zip(charts, pictures, strict=True)] == [
+        True
+    ] * len(charts)
+    assert "<tr><td>tables of a world</td><td>20</td><td>18</td><td>+11%</td>" in page
+
+
+def test_charts_without_figures_are_left_out() -> None:
+    """A single AWM record has sizes, kinds and verbs, and no chain lengths, shares or trades."""
+    record = msgspec.structs.replace(DESK, source="AWM", tasks=(OPEN,))
+    charts = charts_of(catalogue_figures([record]))
+
+    names = ["tables", "rows", "tools", "difficulty", "verbs"]
+    assert [chart.name for chart in charts] == names
+    assert png_of(charts, "One").startswith(b"\x89PNG")
+
+
+def test_what_worlds_say_is_no_markup() -> None:
+    """Names and faults of worlds are shown on the page as they are written."""
+    found = catalogue_figures([HOTEL], [Unread("<b>odd</b>", 'a "fault" & more')])
+    page = page_of(found, [], title=title_of(found))
+
+    assert "<td>&lt;b&gt;odd&lt;/b&gt;</td><td>a &quot;fault&quot; &amp; more</td>" in page
+    assert "<b>odd" not in page
+
+
+# The verb ---------------------------------------------------------------------------------------
+
+
+def test_the_verb_writes_page_picture_and_figures(rehearse: Rehearse, tmp_path: Path) -> None:
+    """A folder of worlds and a bundled one become a page, a picture and figures."""
+    for made in made_with(["orders"], count=1, trades=["hotel"]):
+        folder_of(made, tmp_path / "worlds")
+    files = ("-o", tmp_path / "page.html", "--png", tmp_path / "charts.png")
+
+    found = json_of(rehearse, "scenarios", "report", tmp_path / "worlds", "shop_support", *files)
+
+    assert (found["worlds"], found["sources"], found["unread"]) == (2, {"written": 2}, [])
+    assert f"<h1>2 worlds, {found['tasks']} tasks," in (tmp_path / "page.html").read_text()
+    assert (tmp_path / "charts.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_a_broken_world_is_told_and_the_others_are_described(
+    rehearse: Rehearse, tmp_path: Path
+) -> None:
+    """A half-written package among others ends with 1 and its fault; alone, with 2."""
+    (tmp_path / "half").mkdir()
+    (tmp_path / "half" / "policy.md").write_text("Be kind.")
+
+    status, out, _ = rehearse("scenarios", "report", tmp_path / "half", LIBRARY)
+    assert (status, out.split(", ")[0]) == (1, "1 world")
+    assert out.replace("\n", "").count("not read: half: ") == 1
+
+    status, out, err = rehearse("scenarios", "report", tmp_path)
+    assert (status, out) == (2, "")
+    assert err.startswith("error: no world could be read: ")
+
+
+def test_bad_input_is_told_in_a_sentence(
+    rehearse: Rehearse, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A folder without worlds, a page that can be nowhere, and a missing library end with 2."""
+    nowhere = tmp_path / "no" / "page.html"
+    for arguments, fault in (
+        ([tmp_path], "there is no package in this folder"),
+        (["shop_suport"], "there is no scenario 'shop_suport'"),
+        (["shop_support", "-o", nowhere], f"--output: {nowhere}: its folder does not exist"),
+    ):
+        status, out, err = rehearse("scenarios", "report", *arguments)
+        assert (status, out, err.count("\n")) == (2, "", 1)
+        assert err.startswith("error: ")
+        assert fault in err
+
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    for name in ("judge.worlds.charts", "judge.worlds.html"):
+        monkeypatch.delitem(sys.modules, name, raising=False)
+    _, _, err = rehearse("scenarios", "report", "shop_support", "-o", tmp_path / "page.html")
+    assert err.startswith("error: report: the package matplotlib")
+    assert err.endswith("is missing: pip install 'rehearsal[report]'\n")
+    assert rehearse("scenarios", "report", "shop_support")[0] == 0

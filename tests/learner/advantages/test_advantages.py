@@ -1,0 +1,173 @@
+"""Advantages of a group's samples, and what share of the loss a token has."""
+
+from statistics import stdev
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from learner.advantages.leave_one_out import leave_one_out
+from learner.advantages.mean import mean
+from learner.advantages.registry import advantages_of
+from learner.config.settings import LossSettings
+from learner.core.samples import Group, Rollout, Sample
+from learner.losses.aggregation import Aggregate, weights_of
+
+
+def sample(num_tokens: int, reward: float = 0.0) -> Sample:
+    return Sample(
+        shown=np.array([1], np.int32),
+        tokens=np.arange(num_tokens, dtype=np.int32),
+        logprobs=np.zeros(num_tokens, np.float32),
+        reward=reward,
+        turn=0,
+        weights="v0",
+    )
+
+
+def group(*episodes: tuple[float, list[Sample]]) -> Group:
+    """A group of episodes, each a reward and its samples."""
+    rollouts = tuple(
+        Rollout(
+            episode=f"e{member}",
+            member=member,
+            reward=reward,
+            samples=tuple(samples),
+            ending="answered",
+            label="completed",
+        )
+        for member, (reward, samples) in enumerate(episodes)
+    )
+    return Group(group="g", scenario="shop", task="buy", rollouts=rollouts)
+
+
+def one_each(*rewards: float) -> Group:
+    return group(*((reward, [sample(2)]) for reward in rewards))
+
+
+def flat(advantages: list[list[float]]) -> list[float]:
+    return [advantage for samples in advantages for advantage in samples]
+
+
+def test_mean_takes_off_the_groups_mean() -> None:
+    """Over episodes: one of three steps counts once, and its steps share its advantage."""
+    found = advantages_of(
+        group((1.0, [sample(2)]), (0.0, [sample(1), sample(5), sample(3)]), (0.2, [sample(1)])),
+        LossSettings(advantage="mean"),
+    )
+    assert [len(samples) for samples in found] == [1, 3, 1]
+    assert flat(found) == pytest.approx([0.6, -0.4, -0.4, -0.4, -0.2])
+
+
+def test_mean_std_divides_by_the_samples_deviation() -> None:
+    """The one over G - 1, with nothing added to it."""
+    rewards = [1.0, 0.1, 0.1, -1.0]
+    found = flat(advantages_of(one_each(*rewards), LossSettings(advantage="mean_std")))
+    assert found == pytest.approx([(r - 0.05) / stdev(rewards) for r in rewards], rel=1e-12)
+    found = flat(advantages_of(one_each(1.0, 0.0, 0.0, 1.0), LossSettings()))
+    assert found == pytest.approx([0.75**0.5, -(0.75**0.5), -(0.75**0.5), 0.75**0.5])
+
+
+def test_leave_one_out_takes_off_the_mean_of_the_others() -> None:
+    """By hand, and G / (G - 1) times the advantage of the mean."""
+    settings = LossSettings(advantage="leave_one_out")
+    assert flat(advantages_of(one_each(1.0, 0.0, 0.0), settings)) == [1.0, -0.5, -0.5]
+    rewards = np.array([0.3, -1.0, 0.1, 1.0])
+    ours = rewards - leave_one_out(rewards).baseline
+    assert ours == pytest.approx((rewards - mean(rewards).baseline) * 4 / 3)
+
+
+def test_leave_one_out_needs_others() -> None:
+    """A group of one has no baseline."""
+    with pytest.raises(ValueError, match="two episodes or more"):
+        advantages_of(one_each(1.0), LossSettings(advantage="leave_one_out"))
+
+
+def test_reward_takes_off_nothing() -> None:
+    """The advantage is the reward, in a group of one, too."""
+    settings = LossSettings(advantage="reward")
+    assert advantages_of(one_each(1.0, 0.1), settings) == [[1.0], [0.1]]
+    assert advantages_of(one_each(0.1), settings) == [[0.1]]
+
+
+@pytest.mark.parametrize("advantage", ["mean", "mean_std", "leave_one_out"])
+def test_groups_of_equal_rewards_have_no_advantage(advantage: str) -> None:
+    """Also where the mean of equal numbers is not the number: rounding is not blown up."""
+    settings = LossSettings(advantage=advantage)  # type: ignore[arg-type]  # one of its words
+    found = flat(advantages_of(one_each(*[0.1] * 7), settings))
+    assert found == pytest.approx([0.0] * 7, abs=1e-15)
+
+
+@pytest.mark.parametrize("advantage", ["mean", "mean_std"])
+def test_a_group_of_one_has_no_advantage(advantage: str) -> None:
+    """There is nothing to compare it with."""
+    settings = LossSettings(advantage=advantage)  # type: ignore[arg-type]  # one of its words
+    assert advantages_of(one_each(1.0), settings) == [[0.0]]
+
+
+def test_rewards_of_steps_are_measured_against_the_episodes() -> None:
+    """A format error's -1 falls on its step; those before it have what their own rewards say."""
+    broken = (-1.0, [sample(2, 0.0), sample(2, 0.0), sample(2, -1.0)])
+    solved = (1.0, [sample(2, 1.0), sample(2, 1.0)])
+    both = group(broken, solved)
+    found = advantages_of(both, LossSettings(advantage="mean", rewards="step"))
+    assert found == [[0.0, 0.0, -1.0], [1.0, 1.0]]
+    found = advantages_of(both, LossSettings(advantage="mean_std", rewards="step"))
+    assert flat(found) == pytest.approx([0.0, 0.0, -(0.5**0.5), 0.5**0.5, 0.5**0.5])
+    found = advantages_of(both, LossSettings(advantage="leave_one_out", rewards="step"))
+    assert found == [[-1.0, -1.0, -2.0], [2.0, 2.0]]
+    found = advantages_of(both, LossSettings(advantage="reward", rewards="step"))
+    assert found == [[0.0, 0.0, -1.0], [1.0, 1.0]]
+
+
+def test_rewards_of_steps_in_a_group_of_equal_episodes_are_not_blown_up() -> None:
+    """Where episodes do not differ there is no deviation to divide by."""
+    broken = (-1.0, [sample(2, 0.0), sample(2, -1.0)])
+    found = advantages_of(group(broken, broken), LossSettings(rewards="step"))
+    assert found == [[1.0, 0.0], [1.0, 0.0]]
+
+
+# Two groups: three episodes, five samples, 20 tokens.
+GROUPS = [
+    group((0.0, [sample(1), sample(3)]), (0.0, [sample(4)])),
+    group((0.0, [sample(2), sample(10)])),
+]
+
+
+@pytest.mark.parametrize(
+    ("aggregate", "weights"),
+    [
+        ("token", [[[1 / 20, 1 / 20], [1 / 20]], [[1 / 20, 1 / 20]]]),
+        ("step", [[[1 / 5, 1 / 15], [1 / 20]], [[1 / 10, 1 / 50]]]),
+        ("episode", [[[1 / 12, 1 / 12], [1 / 12]], [[1 / 36, 1 / 36]]]),
+    ],
+)
+def test_a_token_weighs_what_the_aggregation_says(
+    aggregate: Aggregate, weights: list[list[list[float]]]
+) -> None:
+    """The same for every token, for every sample, or for every episode; worked out by hand."""
+    assert weights_of(GROUPS, aggregate) == weights
+
+
+@given(
+    shape=st.lists(
+        st.lists(st.lists(st.integers(1, 9), min_size=1, max_size=4), min_size=1, max_size=3),
+        min_size=1,
+        max_size=3,
+    ),
+    aggregate=st.sampled_from(["token", "step", "episode"]),
+)
+def test_all_weights_of_a_batch_add_up_to_one(
+    shape: list[list[list[int]]], aggregate: Aggregate
+) -> None:
+    """Whatever its groups, episodes, samples and tokens."""
+    groups = [group(*((0.0, [sample(n) for n in sizes]) for sizes in rows)) for rows in shape]
+    weights = weights_of(groups, aggregate)
+    total = sum(
+        weight * num
+        for of_group, rows in zip(weights, shape, strict=True)
+        for of_episode, sizes in zip(of_group, rows, strict=True)
+        for weight, num in zip(of_episode, sizes, strict=True)
+    )
+    assert total == pytest.approx(1.0)

@@ -1,0 +1,381 @@
+"""`rehearse train`: real models of a few thousand weights, real worlds, whole runs."""
+
+import json
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+import pytest
+import tomli_w
+from safetensors.numpy import load_file, save_file
+
+from harness.core.policy_card import read_card
+from harness.log.reader import open_reader
+from harness.log.schema import LOG_NAME
+from learner.core.errors import ConfigError
+from learner.inference.local_policy import LocalPolicy
+from learner.loop.metrics import read_metrics
+from scenarios.microworlds.writing import write_drills
+from tests.support.broker import running_broker
+from tests.support.cli import Rehearse, json_of
+from tests.support.tiny_model import write_model
+
+Made = Callable[..., Path]
+
+
+@pytest.fixture(scope="module")
+def start(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A model to begin with."""
+    return write_model(tmp_path_factory.mktemp("models") / "start", hidden=16, layers=1)
+
+
+@pytest.fixture(scope="module")
+def drill(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A small world."""
+    [folder] = write_drills(tmp_path_factory.mktemp("drills"), seed=3, count=1, split="train")
+    return folder
+
+
+@pytest.fixture
+def config(tmp_path: Path, start: Path, drill: Path) -> Made:
+    """Writes a training file; tables given are joined with what stands there."""
+
+    def made(**changes: Any) -> Path:
+        table: dict[str, Any] = {
+            "model": str(start),
+            "steps": 2,
+            "rollouts": {
+                "scenarios": [str(drill)],
+                "group_size": 2,
+                "history": "last:1",
+                "dialect": "hermes",
+                "max_steps": 2,
+                "max_tokens": 4,
+                "concurrency": 4,
+                "format_stop": False,
+            },
+            "data": {"groups": 2, "keep_equal": True},
+            "loss": {"entropy": 0.1},  # rewards are all 0 here: this moves the weights
+            "optimizer": {"lr": 0.01},
+            "save": {"every": 1},
+            "metrics": {"tensorboard": False},
+        }
+        for name, value in changes.items():
+            table[name] = table.get(name, {}) | value if isinstance(value, dict) else value
+        path = tmp_path / "train.toml"
+        path.write_text(tomli_w.dumps(table))
+        return path
+
+    return made
+
+
+def weights_in(folder: Path) -> dict[str, np.ndarray]:
+    weights: dict[str, np.ndarray] = load_file(folder / "model.safetensors")
+    return weights
+
+
+def test_a_whole_training_run(
+    rehearse: Rehearse, config: Made, tmp_path: Path, start: Path
+) -> None:
+    """The verb runs, judges and trains; sampler and trainer agree; the published weights are
+    others than those at the start and bear the card; the report tells what happened."""
+    out = tmp_path / "run"
+    evaluated = config(loop={"evaluate_every": 1}, evaluation={"episodes": 3, "temperature": 0.0})
+    report = json_of(rehearse, "train", evaluated, "-o", out)
+    assert (report["steps"], report["groups"], report["episodes"]) == (2, 4, 8)
+    assert report["published"] == str(out / "versions" / "v2")
+    assert set(report["evaluations"]) == {"0", "1", "2"}
+    assert report["evaluations"]["2"]["episodes"] == 3
+    assert 0 < report["num_trained"] < report["num_tokens"] < report["num_row_tokens"]
+    assert {"waiting", "training", "publishing", "evaluating", "saving"} <= set(report["seconds"])
+    assert json.loads((out / "report.json").read_text()) == report
+    figures = read_metrics(out)
+    assert [one["step"] for one in figures] == [0, 1, 2]
+    assert figures[1]["mismatch_max"] < 1e-4
+    assert figures[2]["staleness_max"] <= 1
+    card = read_card(out / "versions" / "v2")
+    assert card is not None
+    assert (card.version, card.history, card.dialect, card.step, card.max_tokens) == (
+        *("v2", "last:1", "hermes", 2, 4),
+    )
+    before, after = weights_in(start), weights_in(out / "versions" / "v2")
+    assert before.keys() == after.keys()
+    assert any(not np.array_equal(before[name], after[name]) for name in before)
+    with open_reader(out / "rollouts") as reader:
+        assert len(reader.episodes()) == 8
+        assert {one.started.history for one in reader.trajectories()} == {"last:1"}
+    assert (out / "evaluations" / "b000001" / LOG_NAME).is_file()
+
+
+def test_the_log_of_a_training_run_is_a_log(
+    rehearse: Rehearse, config: Made, tmp_path: Path
+) -> None:
+    """The rollouts can be shown, replayed, judged and exported; that weights were published is in
+    the log and is no episode."""
+    out = tmp_path / "run"
+    assert rehearse("train", config(), "-o", out)[0] == 0
+    log = out / "rollouts"
+    with open_reader(log) as reader:
+        assert reader.counts()["weights"] == 3
+    status, text, _ = rehearse("show", log)
+    assert (status, "e000007" in text) == (0, True)
+    replayed = json_of(rehearse, "replay", log)
+    assert (replayed["episodes"], replayed["divergences"]) == (8, [])
+    assert json_of(rehearse, "judge", log, "--mode", "code")["episodes"] == 8
+    status, _, err = rehearse("export", log, "--to", "jsonl", "-o", tmp_path / "out.jsonl")
+    assert status == 0, err
+    assert len((tmp_path / "out.jsonl").read_text().splitlines()) == 8
+
+
+def test_a_training_run_is_followed_from_another_process(
+    rehearse: Rehearse, config: Made, tmp_path: Path
+) -> None:
+    """`watch` sees the rollouts of a training run that publishes them, and the weights that
+    they were sampled with."""
+    with running_broker(tmp_path) as broker:
+        command = [sys.executable, "-m", "harness", "watch", "--bus", broker.url, "--events"]
+        watcher = subprocess.Popen([*command, "rollouts"], stdout=subprocess.PIPE, text=True)
+        followed = config(rollouts={"bus": broker.url, "think": "0.2:0.4"})
+        json_of(rehearse, "train", followed, "-o", tmp_path / "run")
+        seen, _ = watcher.communicate(timeout=50)
+    assert watcher.returncode == 0
+    assert re.findall(r"#\d+ weights (v\d)", seen)[:2] == ["v0", "v1"]
+    assert "8 of 8 started, 8 ended, 8 judged" in seen.splitlines()[-1]
+
+
+def test_a_run_is_resumed(rehearse: Rehearse, config: Made, tmp_path: Path) -> None:
+    """A finished run may be given more steps; other settings may not change; without --resume the
+    folder is refused."""
+    out = tmp_path / "run"
+    assert rehearse("train", config(), "-o", out)[0] == 0
+    status, _, err = rehearse("train", config(), "-o", out)
+    assert (status, "there is a training run already" in err) == (2, True)
+    status, _, err = rehearse("train", config(optimizer={"lr": 0.5}), "-o", out, "--resume")
+    assert status == 2
+    assert "optimizer.lr: the run began with 0.01, not 0.5" in err
+    status, _, err = rehearse("train", config(), "--resume")
+    assert (status, "--resume: name the run's folder with --output" in err) == (2, True)
+    report = json_of(rehearse, "train", config(steps=3), "-o", out, "--resume")
+    assert (report["steps"], report["groups"]) == (3, 6)
+    assert [one["step"] for one in read_metrics(out)] == [0, 1, 2, 3]
+
+
+def test_an_evaluation_of_other_settings_is_begun_anew(
+    rehearse: Rehearse, config: Made, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The evaluation may be changed when a run goes on: what was played of one that was
+    interrupted under other settings is not counted."""
+    out = tmp_path / "run"
+
+    def interrupted(folder: Path) -> None:
+        raise ConfigError("the power is off")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("learner.loop.evaluation._reported", interrupted)
+        long = config(loop={"evaluate_every": 2}, evaluation={"episodes": 5})
+        assert rehearse("train", long, "-o", out)[0] == 2
+    assert (out / "evaluations" / "b000000" / LOG_NAME).is_file()
+    short = config(loop={"evaluate_every": 2}, evaluation={"episodes": 3})
+    report = json_of(rehearse, "train", short, "-o", out, "--resume")
+    assert {batch: one["episodes"] for batch, one in report["evaluations"].items()} == {
+        "0": 3,
+        "2": 3,
+    }
+
+
+def test_learning_from_logs(rehearse: Rehearse, config: Made, tmp_path: Path) -> None:
+    """Finished runs are trained on without any rollouts; the same pipe clones an oracle whose
+    replies are logged in the model's tokens."""
+    first = tmp_path / "oracle"
+    settings = config()
+    table = settings.read_text()
+    start = next(line for line in table.splitlines() if line.startswith("model")).partition('"')[2]
+    flags = ("-p", "oracle", "--dialect", "hermes", "--history", "last:1", "--tokens", start[:-1])
+    drill = table.partition("scenarios = [")[2].partition('"')[2].partition('"')[0]
+    assert rehearse("run", drill, *flags, "-o", first)[0] == 0
+    out = tmp_path / "cloned"
+    cloning = config(
+        data={"logs": [str(first)], "epochs": 2},
+        loss={"policy": "likelihood", "advantage": "reward", "entropy": 0.0},
+        steps=100,
+    )
+    report = json_of(rehearse, "train", cloning, "-o", out)
+    with open_reader(first) as reader:
+        num_groups = len(reader.episodes())
+    assert report["groups"] == 2 * num_groups
+    assert report["steps"] == num_groups
+    losses = [one["loss"] for one in read_metrics(out) if "loss" in one]
+    assert losses[-1] < losses[0]
+    assert not (out / "rollouts").exists()
+    assert [path.name for path in (out / "versions").iterdir()] == ["v1"]
+    assert report["first"]["pass_rate"] == 1.0
+
+
+def test_dry_run(rehearse: Rehearse, config: Made, tmp_path: Path) -> None:
+    """--dry-run prints settings that are a training file themselves, and does nothing."""
+    status, text, _ = rehearse("train", config(), "--dry-run", "-o", tmp_path / "run")
+    assert status == 0
+    assert text.splitlines()[-1].startswith("# 8 episodes of ")
+    (tmp_path / "again.toml").write_text(text)
+    assert rehearse("train", tmp_path / "again.toml", "--dry-run") == (0, text, "")
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize(
+    ("changes", "sentence"),
+    [
+        ({"rollouts": {"policy": "oracle"}}, "policy: 'oracle' tells no token ids"),
+        ({"rollouts": {"policy": "openai", "model": "m"}}, "policy: 'openai' tells no token ids"),
+        ({"rollouts": {"judge": "none"}}, "[rollouts] judge: without a judge there are no rewards"),
+        ({"rollouts": {"temperature": 0.7}}, "[rollouts] temperature: the distribution that is"),
+        ({"rollouts": {"episodes": 9}}, "[rollouts] episodes: there are as many as"),
+        (
+            {"rollouts": {"history": "last:0"}},
+            "[rollouts] history: 'last:0' is none of full",
+        ),
+        ({"rollouts": {"scenarios": []}}, "[rollouts] scenarios: name at least one scenario"),
+        ({"rollouts": {"max_step": 9}}, "[rollouts] object contains unknown field `max_step`"),
+        ({"rollouts": {"scenarios": ["nowhere"]}}, "nowhere"),
+        ({"loop": {"publish_every": 3}}, "save.every: must be a multiple of loop.publish_every"),
+        (
+            {"loop": {"evaluate_every": 1}, "evaluation": {"policy": "noop"}},
+            "[evaluation] policy: 'noop' does not play with the weights",
+        ),
+        ({"model": "nowhere"}, "nowhere: "),
+        ({"data": {"logs": ["nowhere"]}}, "nowhere: there is no log"),
+        ({"optimizer": {"learning_rate": 1}}, "optimizer"),
+    ],
+)
+def test_bad_settings(
+    rehearse: Rehearse, config: Made, tmp_path: Path, changes: dict[str, Any], sentence: str
+) -> None:
+    """What cannot be trained is told in a sentence before anything is run; no folder is left."""
+    out = tmp_path / "run"
+    status, text, err = rehearse("train", config(**changes), "-o", out)
+    assert (status, text) == (2, "")
+    assert err.startswith("error: ") and sentence in err, err
+    assert len(err.strip().splitlines()) == 1
+    assert not out.exists()
+    out.mkdir()
+    assert rehearse("train", config(**changes), "-o", out)[0] == 2
+    assert list(out.iterdir()) == []
+
+
+def test_logs_of_other_windows(rehearse: Rehearse, config: Made, tmp_path: Path) -> None:
+    """Episodes that were run under another history policy are refused, naming both; --misaligned
+    trains them under the run's own."""
+    first = tmp_path / "first"
+    assert rehearse("train", config(steps=1), "-o", first)[0] == 0
+    logs = {"logs": [str(first / "rollouts")]}
+    other = config(steps=1, data=logs, rollouts={"history": "last:2"})
+    status, _, err = rehearse("train", other, "-o", tmp_path / "second")
+    assert status == 2
+    assert "was run under the history policy last:1" in err and "last:2 is trained" in err
+    assert not (tmp_path / "second").exists()
+    report = json_of(rehearse, "train", other, "-o", tmp_path / "second", "--misaligned")
+    assert report["groups"] == 2
+
+
+def test_logs_without_tokens(rehearse: Rehearse, config: Made, tmp_path: Path) -> None:
+    """Episodes whose replies have no token ids are refused, naming log, episode, turn and field."""
+    drill = msgspec.toml.decode(config().read_bytes())["rollouts"]["scenarios"][0]
+    first = tmp_path / "first"
+    flags = ("-p", "oracle", "--dialect", "hermes", "--history", "last:1")
+    assert rehearse("run", drill, *flags, "-o", first)[0] == 0
+    status, _, err = rehearse(
+        "train", config(data={"logs": [str(first)]}), "-o", tmp_path / "second"
+    )
+    assert status == 2
+    assert f"{first}: episode 'e000000' (policy oracle), turn 0: token_ids: " in err
+    assert not (tmp_path / "second").exists()
+
+
+def test_a_checkpoint_of_another_model(
+    rehearse: Rehearse, config: Made, tmp_path: Path, start: Path
+) -> None:
+    """Going on with another model than the checkpoint's is refused, and the checkpoint stays."""
+    out, model = tmp_path / "run", tmp_path / "model"
+    shutil.copytree(start, model)
+    assert rehearse("train", config(model=str(model)), "-o", out)[0] == 0
+    before = sorted(path.name for path in (out / "checkpoints").iterdir())
+    shutil.rmtree(model)
+    write_model(model, hidden=32, layers=1)
+    status, _, err = rehearse("train", config(model=str(model), steps=3), "-o", out, "--resume")
+    assert status == 2
+    assert "it is a checkpoint of the model" in err
+    assert sorted(path.name for path in (out / "checkpoints").iterdir()) == before
+    assert json.loads((out / "report.json").read_text())["steps"] == 2
+
+
+def test_broken_numbers(rehearse: Rehearse, config: Made, tmp_path: Path, start: Path) -> None:
+    """Weights that give no finite loss are told with the batch's number; nothing is published."""
+    model = tmp_path / "model"
+    shutil.copytree(start, model)
+    weights = weights_in(model)
+    weights["model.norm.weight"][:] = np.nan
+    save_file(weights, model / "model.safetensors", metadata={"format": "pt"})
+    drill = msgspec.toml.decode(config().read_bytes())["rollouts"]["scenarios"][0]
+    first = tmp_path / "first"
+    flags = ("-p", "oracle", "--dialect", "hermes", "--history", "last:1", "--tokens", start)
+    assert rehearse("run", drill, *flags, "-o", first)[0] == 0
+    broken = config(
+        model=str(model),
+        data={"logs": [str(first)]},
+        loss={"policy": "likelihood", "advantage": "reward", "entropy": 0.0},
+    )
+    status, _, err = rehearse("train", broken, "-o", tmp_path / "second")
+    assert status == 2
+    assert "batch 1 cannot be trained on: the loss is nan" in err
+    assert not (tmp_path / "second").exists()
+
+
+def test_a_full_disk(
+    rehearse: Rehearse, config: Made, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """When a checkpoint cannot be written the run ends with a sentence that names it; the one
+    before stays, and the run goes on from it."""
+    out = tmp_path / "run"
+    assert rehearse("train", config(steps=1), "-o", out)[0] == 0
+    kept = sorted(path.name for path in (out / "checkpoints").iterdir())
+
+    def full(*arguments: object, **options: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("learner.trainer.checkpoints.state_dict_saver.save", full)
+        status, _, err = rehearse("train", config(steps=2), "-o", out, "--resume")
+    assert status == 2
+    assert "checkpoint-000002: it cannot be written: No space left on device" in err
+    assert sorted(path.name for path in (out / "checkpoints").iterdir()) == kept
+    report = json_of(rehearse, "train", config(steps=2), "-o", out, "--resume")
+    assert (report["steps"], report["groups"]) == (2, 4)
+    assert [one["step"] for one in read_metrics(out)] == [0, 1, 2]
+
+
+def test_another_model_than_is_trained_plays(
+    rehearse: Rehearse, config: Made, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """When the sampler's log-probabilities are far from the trainer's, the first batch says so and
+    nothing is published or saved."""
+    other = write_model(tmp_path / "other", hidden=16, layers=1, seed=9)
+    weights = weights_in(other)
+    for value in weights.values():
+        value *= 3
+    save_file(weights, other / "model.safetensors", metadata={"format": "pt"})
+
+    async def take(self: Any, version: str, folder: Path) -> None:
+        await real(self, version, other)
+
+    real = LocalPolicy.take
+    monkeypatch.setattr(LocalPolicy, "take", take)
+    out = tmp_path / "run"
+    status, _, err = rehearse("train", config(), "-o", out)
+    assert status == 2
+    assert "the sampler's log-probabilities are not the trainer's" in err
+    assert not (out / "versions").exists() and not (out / "checkpoints").exists()

@@ -1,0 +1,231 @@
+"""Training files: strict, filled up from a profile, and refused with the field's name."""
+
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from learner.config.loader import read_settings, settings_of
+from learner.config.profiles import with_profile
+from learner.config.settings import DataSettings, LossSettings, OptimizerSettings, TrainSettings
+from learner.core.errors import ConfigError
+
+ROLLOUTS: dict[str, Any] = {"scenarios": ["shop_support"], "group_size": 8}
+LEAST: dict[str, Any] = {"model": "models/start", "rollouts": ROLLOUTS}
+
+
+def written(folder: Path, text: str) -> Path:
+    path = folder / "train.toml"
+    path.write_text(text)
+    return path
+
+
+def test_a_file_is_read_with_the_fields_defaults(tmp_path: Path) -> None:
+    """What is not said is as the settings have it."""
+    path = written(
+        tmp_path,
+        """
+        model = "models/start"
+        steps = 20
+        [rollouts]
+        scenarios = ["shop_support"]
+        group_size = 8
+        [loss]
+        policy = "gspo"
+        scope = "episode"
+        [optimizer]
+        lr = 1
+        """,
+    )
+    assert read_settings(path) == TrainSettings(
+        model="models/start",
+        steps=20,
+        rollouts=ROLLOUTS,
+        loss=LossSettings(policy="gspo", scope="episode"),
+        optimizer=OptimizerSettings(lr=1.0),
+    )
+
+
+def test_the_awm_profile_is_what_its_authors_published() -> None:
+    """arXiv:2602.10090: rate, batch, mini-batch, rollouts, divergence, bounds, decoding."""
+    settings = settings_of({"model": "m", "profile": "awm"})
+    assert settings == TrainSettings(
+        model="m",
+        profile="awm",
+        steps=96,
+        rollouts={
+            "group_size": 16,
+            "temperature": 1.0,
+            "max_tokens": 2048,
+            "max_steps": 20,
+            "history": "last:3",
+            "dialect": "awm",
+            "format_rules": "awm",
+            "format_reward": -1.0,
+            "format_stop": True,
+            "rewards": "awm",
+        },
+        data=DataSettings(groups=64),
+        loss=LossSettings(
+            policy="clip",
+            advantage="mean_std",
+            rewards="episode",
+            clip_high=0.28,
+            kl=0.001,
+            entropy=0.0,
+            mismatch="step",
+        ),
+        optimizer=OptimizerSettings(lr=7e-7, schedule="constant", minibatches=4),
+    )
+
+
+def test_the_file_wins_over_its_profile() -> None:
+    """Field by field, in tables as well; what neither says is the default."""
+    settings = settings_of(
+        {
+            "model": "m",
+            "profile": "awm",
+            "steps": 5,
+            "rollouts": {"group_size": 4, "scenarios": ["a"]},
+            "loss": {"kl": 0.0},
+        }
+    )
+    assert settings.steps == 5
+    assert settings.rollouts["group_size"] == 4
+    assert settings.rollouts["scenarios"] == ["a"]
+    assert settings.rollouts["history"] == "last:3"
+    assert (settings.loss.kl, settings.loss.clip_high, settings.loss.clip_low) == (0.0, 0.28, 0.2)
+
+
+def test_a_profile_fills_up_an_evaluation_only_where_there_is_one() -> None:
+    """A file that asks for no evaluation gets none."""
+    assert "evaluation" not in with_profile({"profile": "awm"})
+    assert with_profile({"profile": "awm", "evaluation": {}})["evaluation"] == {}
+    assert with_profile({"profile": "awm", "evaluation": {"history": "last:3"}})["evaluation"] == {
+        "temperature": 0.6,
+        "top_p": 0.95,
+        "history": "last:3",
+    }
+
+
+def test_settings_that_were_filled_up_stay_as_they_are_when_read_again() -> None:
+    """A run's resolved settings name their profile still."""
+    settings = settings_of({"model": "m", "profile": "awm", "loss": {"kl": 0.0}})
+    assert settings_of(msgspec.to_builtins(settings)) == settings
+
+
+def test_a_profile_is_not_changed_by_those_who_take_it() -> None:
+    """The next file gets it as it was."""
+    first = with_profile({"profile": "awm", "loss": {"kl": 0.5}})
+    first["rollouts"]["group_size"] = 1
+    first["loss"]["clip_high"] = 9.0
+    assert with_profile({"profile": "awm"})["rollouts"]["group_size"] == 16
+    assert with_profile({"profile": "awm"})["loss"]["clip_high"] == 0.28
+
+
+@pytest.mark.parametrize(
+    ("more", "sentence"),
+    [
+        ({"modle": "x"}, "object contains unknown field `modle`"),
+        ({"loss": {"polcy": "clip"}}, "loss: object contains unknown field `polcy`"),
+        ({"steps": "many"}, "steps: expected `int`, got `str`"),
+        (
+            {"loss": {"aggregate": "sequence"}},
+            "loss.aggregate: invalid enum value 'sequence'; "
+            "it is one of 'token', 'step', 'episode'",
+        ),
+        ({"profile": "amw"}, "profile: invalid enum value 'amw'; it is one of '', 'awm'"),
+        ({"steps": 0}, "steps: must be at least 1, not 0"),
+        ({"data": {"groups": 0}}, "data.groups: must be at least 1, not 0"),
+        (
+            {"data": {"check_prompts": 1.5}},
+            "data.check_prompts: must be at least 0 and at most 1, not 1.5",
+        ),
+        ({"loss": {"clip_high": -0.1}}, "loss.clip_high: must be at least 0, not -0.1"),
+        (
+            {"loss": {"tv_bound": 0.0}},
+            "loss.tv_bound: must be more than 0 and at most 1, not 0.0",
+        ),
+        ({"optimizer": {"lr": 0.0}}, "optimizer.lr: must be more than 0, not 0.0"),
+        ({"optimizer": {"lr": float("nan")}}, "optimizer.lr: must be more than 0, not nan"),
+        ({"optimizer": {"lr": float("inf")}}, "optimizer.lr: must be more than 0, not inf"),
+        (
+            {"optimizer": {"betas": [0.9, 1.0]}},
+            "optimizer.betas: each must be from 0 to less than 1, not [0.9, 1.0]",
+        ),
+        (
+            {"compute": {"seed": -1}},
+            "compute.seed: must be at least 0 and at most 2147483647, not -1",
+        ),
+        (
+            {"compute": {"seed": 2**62}},
+            f"compute.seed: must be at least 0 and at most 2147483647, not {2**62}",
+        ),
+        ({"compute": {"threads": 0}}, "compute.threads: must be at least 1, not 0"),
+        (
+            {"data": {"groups": 2}, "optimizer": {"minibatches": 3}},
+            "optimizer.minibatches: a batch of 2 groups (data.groups) cannot be split into 3",
+        ),
+        (
+            {"rollouts": {}},
+            "rollouts: there is nothing to learn from; give this table or data.logs",
+        ),
+        (
+            {"rollouts": {"scenarios": ["a"]}},
+            "rollouts.group_size: advantage 'mean_std' compares episodes of one task, "
+            "so it must be at least 2, not 1",
+        ),
+        (
+            {"loss": {"policy": "likelihood"}},
+            "loss.advantage: 'likelihood' copies good episodes and compares none: "
+            "it goes with 'reward', not 'mean_std'",
+        ),
+        (
+            {"loss": {"policy": "likelihood", "advantage": "reward"}},
+            "data.keep_equal: 'likelihood' learns from groups that are all good, too: must be true",
+        ),
+    ],
+)
+def test_what_cannot_be_used_is_refused_with_the_fields_name(
+    more: dict[str, Any], sentence: str
+) -> None:
+    """One sentence, with what was found and what may be."""
+    with pytest.raises(ConfigError) as caught:
+        settings_of(LEAST | more, place="train.toml: ")
+    assert str(caught.value).replace("Invalid", "invalid") == f"train.toml: {sentence}"
+
+
+def test_cloning_reads_logs_of_single_episodes() -> None:
+    """Groups of one are enough where nothing is compared."""
+    settings = settings_of(
+        {
+            "model": "m",
+            "data": {"logs": ["runs/oracle"], "keep_equal": True},
+            "loss": {"policy": "likelihood", "advantage": "reward"},
+        }
+    )
+    assert settings.data == DataSettings(logs=("runs/oracle",), keep_equal=True)
+
+
+@pytest.mark.parametrize(
+    ("text", "fault"),
+    [
+        ("model = ", "not valid TOML: Invalid value"),
+        ("steps = 3", "object missing required field `model`"),
+    ],
+)
+def test_a_file_that_is_no_training_file_is_named(tmp_path: Path, text: str, fault: str) -> None:
+    """The message begins with the file."""
+    path = written(tmp_path, text)
+    with pytest.raises(ConfigError) as caught:
+        read_settings(path)
+    assert str(caught.value).startswith(f"{path}: {fault}")
+
+
+def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
+    """With what the system says of it."""
+    path = tmp_path / "none.toml"
+    with pytest.raises(ConfigError) as caught:
+        read_settings(path)
+    assert str(caught.value).startswith(f"{path}: the settings cannot be read: ")

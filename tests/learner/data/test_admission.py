@@ -1,0 +1,206 @@
+"""How far rollouts run ahead of training, on virtual time, on both event loops."""
+
+import random
+from typing import Any
+
+import anyio
+import pytest
+
+from learner.data.admission import Admission
+from tests.support.virtual_time import BACKENDS
+
+
+@pytest.fixture(params=BACKENDS, ids=["asyncio", "trio"])
+def anyio_backend(request: pytest.FixtureRequest) -> Any:
+    return request.param
+
+
+async def admitted(admission: Admission, groups: int) -> list[int]:
+    """Which of the first groups may begin now."""
+    found = []
+    for group in range(groups):
+        with anyio.move_on_after(1):
+            if await admission.admit(group):
+                found.append(group)
+                admission.ended()
+    return found
+
+
+@pytest.mark.parametrize(
+    ("staleness", "publish_every", "version", "expected"),
+    [
+        (0, 1, 0, 2),
+        (0, 1, 1, 4),
+        (1, 1, 0, 4),
+        (1, 1, 2, 8),
+        (3, 1, 0, 8),
+        (0, 2, 0, 4),
+        (1, 2, 0, 8),
+        (0, 3, 1, 12),
+    ],
+)
+async def test_so_many_groups_may_begin(
+    staleness: int, publish_every: int, version: int, expected: int
+) -> None:
+    """Groups begin whose batch is at most `staleness` versions ahead of the policies' weights."""
+    admission = Admission(
+        batches=100,
+        groups=2,
+        staleness=staleness,
+        publish_every=publish_every,
+        version=version,
+    )
+    assert await admitted(admission, expected + 4) == list(range(expected))
+
+
+async def test_a_group_waits_for_the_weights_and_then_begins() -> None:
+    """Strictly on policy, the next batch's groups begin when the new weights are taken."""
+    admission = Admission(batches=3, groups=1, staleness=0)
+    begun: list[tuple[int, float]] = []
+
+    async def episode(group: int) -> None:
+        assert await admission.admit(group)
+        begun.append((group, anyio.current_time() - start))
+
+    start = anyio.current_time()
+    async with anyio.create_task_group() as tasks:
+        for group in (2, 1, 0):
+            tasks.start_soon(episode, group)
+        await anyio.sleep(5)
+        admission.take(1)
+        await anyio.sleep(5)
+        admission.take(2)
+    assert begun == [(0, 0.0), (1, 5.0), (2, 10.0)]
+
+
+async def test_groups_behind_the_last_batch_are_not_wanted() -> None:
+    """What no batch will take is refused at once; with `fill` it waits, since a group before it may
+    be set aside."""
+    strict = Admission(batches=2, groups=2, staleness=9)
+    assert [await strict.admit(group) for group in range(6)] == [True] * 4 + [False] * 2
+    filling = Admission(batches=2, groups=2, staleness=9, fill=True)
+    assert await admitted(filling, 6) == [0, 1, 2, 3]
+    filling.set_aside(1)
+    assert await admitted(filling, 6) == [0, 1, 2, 3, 4]
+
+
+async def test_a_group_that_is_set_aside_makes_room_for_the_next() -> None:
+    """With `fill` the hole in a batch is filled by one more group; without it nothing changes."""
+    for fill, expected in ((True, [0, 1, 2, 3, 4]), (False, [0, 1, 2, 3])):
+        admission = Admission(batches=9, groups=2, staleness=1, fill=fill)
+        admission.set_aside(0)
+        assert await admitted(admission, 8) == expected
+
+
+async def test_a_run_that_goes_on_counts_from_its_next_batch() -> None:
+    """With `fill` more groups than batches take came before: the next batch begins where the run
+    goes on, and each batch where the one before ended."""
+    admission = Admission(batches=9, groups=2, staleness=0, fill=True, version=3, batch=3, first=11)
+    assert [admission.batch_of(group) for group in range(11, 16)] == [3, 3, 4, 4, 5]
+    admission.set_aside(12)
+    admission.set_aside(12)
+    assert [admission.batch_of(group) for group in range(11, 16)] == [3, 3, 3, 4, 4]
+    admission.took(14)
+    assert [admission.batch_of(group) for group in range(14, 17)] == [4, 4, 5]
+    admission.set_aside(15)
+    assert [admission.batch_of(group) for group in range(14, 17)] == [4, 4, 4]
+
+
+async def test_closing_sends_everybody_home() -> None:
+    """Whoever waits when no more episodes are wanted is told so, and whoever comes later."""
+    admission = Admission(batches=9, groups=1, staleness=0)
+    answers: list[bool] = []
+
+    async def episode(group: int) -> None:
+        answers.append(await admission.admit(group))
+
+    async with anyio.create_task_group() as tasks:
+        for group in range(1, 5):
+            tasks.start_soon(episode, group)
+        await anyio.sleep(1)
+        admission.close()
+    assert answers == [False] * 4
+    assert await admission.admit(0) is False
+
+
+@pytest.mark.parametrize("fill", [False, True])
+@pytest.mark.parametrize("seed", range(5))
+async def test_the_bound_holds(seed: int, fill: bool) -> None:
+    """Whatever episodes take, whatever is set aside: no group is trained on weights more than
+    `staleness` versions newer than those that sampled it, and the bound is reached."""
+    rng = random.Random(seed)
+    batches, groups, publish_every = 12, rng.randint(1, 3), rng.randint(1, 3)
+    staleness = rng.randint(0, 3)
+    admission = Admission(
+        batches=batches,
+        groups=groups,
+        staleness=staleness,
+        publish_every=publish_every,
+        fill=fill,
+    )
+    sampled: dict[int, int] = {}  # group -> the version that it began with
+    usable: dict[int, bool] = {}  # groups that are over
+    version = 0
+    arrived = anyio.Event()
+    lags: list[int] = []
+
+    async def rollouts(first: int) -> None:
+        nonlocal arrived
+        for group in range(first, 10_000, 4):
+            if not await admission.admit(group):
+                return
+            sampled[group] = version
+            await anyio.sleep(rng.expovariate(1.0))
+            usable[group] = rng.random() < 0.7
+            if not usable[group]:
+                admission.set_aside(group)
+            admission.ended()
+            arrived.set()
+            arrived = anyio.Event()
+
+    async def take(first: int) -> int:
+        """The group behind the batch that begins with this one."""
+        end = first
+        left = groups
+        while left:
+            while end not in usable:
+                await arrived.wait()
+            left -= usable[end] or not fill
+            end += 1
+        return end
+
+    async with anyio.create_task_group() as tasks:
+        for worker in range(4):
+            tasks.start_soon(rollouts, worker)
+        first = 0
+        for batch in range(batches):
+            end = await take(first)
+            trained = [group for group in range(first, end) if usable[group]]
+            lags += [batch // publish_every - sampled[group] for group in trained]
+            first = end
+            await anyio.sleep(1.0)
+            if (batch + 1) % publish_every == 0:
+                version += 1
+                admission.take(version)
+        admission.close()
+    assert max(lags) == min(staleness, (batches - 1) // publish_every)
+    assert min(lags) >= 0
+
+
+async def test_held_is_when_nothing_is_live() -> None:
+    """Rollouts are held while no episode is live and some wait for weights, not otherwise."""
+    admission = Admission(batches=3, groups=1, staleness=0)
+
+    async def episode(group: int, seconds: float) -> None:
+        if await admission.admit(group):
+            await anyio.sleep(seconds)
+            admission.ended()
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(episode, 0, 3.0)
+        tasks.start_soon(episode, 1, 2.0)
+        await anyio.sleep(4)  # group 0 was live for 3 seconds, then group 1 waited for 1
+        assert admission.held_s() == pytest.approx(1.0)
+        await anyio.sleep(1)
+        admission.take(1)
+    assert admission.held_s() == pytest.approx(2.0)

@@ -1,0 +1,87 @@
+"""The demonstration's random model: its heads copy before anything is learned."""
+
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor
+from transformers import Qwen3ForCausalLM
+
+from harness.dialects.hermes import Hermes
+from learner.config.settings import ComputeSettings
+from learner.demo.microworlds import prompt_texts
+from learner.demo.model import ModelSize, write_start
+from learner.demo.tokenizer import trained
+from learner.model.pretrained import open_model
+from scenarios.microworlds.writing import write_drills
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Qwen3ForCausalLM:
+    folder = tmp_path_factory.mktemp("start")
+    worlds = write_drills(folder / "worlds", seed=1, count=4, split="train")
+    tokenizer = trained(*prompt_texts(worlds, Hermes()), vocab_size=600)
+    write_start(folder / "model", tokenizer, ModelSize(), seed=3)
+    opened = open_model(folder / "model", ComputeSettings(device="cpu"))
+    assert isinstance(opened, Qwen3ForCausalLM)
+    return opened
+
+
+@torch.no_grad()
+def next_token(model: Qwen3ForCausalLM, tokens: list[int]) -> Tensor:
+    """The log-probabilities of what follows."""
+    logits = model(input_ids=torch.tensor([tokens])).logits[0, -1]
+    return logits.log_softmax(-1)
+
+
+def some_tokens(seed: int, number: int) -> list[int]:
+    generator = torch.Generator().manual_seed(seed)
+    drawn: list[int] = (10 + torch.randperm(250, generator=generator)[:number]).tolist()
+    return drawn
+
+
+def test_what_followed_a_token_before_is_likely_to_follow_it_again(
+    model: Qwen3ForCausalLM,
+) -> None:
+    """`a b … a` goes on with b, for most a and b (an induction head)."""
+    right = 0
+    for seed in range(40):
+        tokens = some_tokens(seed, 40)
+        right += int(next_token(model, [*tokens, tokens[7]]).argmax()) == tokens[8]
+    assert right >= 20
+
+
+def test_a_value_is_found_by_what_stands_two_before_it(model: Qwen3ForCausalLM) -> None:
+    """`n _ v … n :` makes v more likely than it was, for most n and v."""
+    risen = 0
+    for seed in range(40):
+        *tokens, other, sign = some_tokens(seed, 42)
+        asked = next_token(model, [*tokens, tokens[7], sign])[tokens[9]]
+        unasked = next_token(model, [*tokens, other, sign])[tokens[9]]
+        risen += bool(asked > unasked + 0.5)
+    assert risen >= 24
+
+
+def test_random_weights_alone_copy_nothing(model: Qwen3ForCausalLM) -> None:
+    """The two tests above fail for a model whose heads were not given their start."""
+    torch.manual_seed(0)
+    plain = Qwen3ForCausalLM(model.config).eval()
+    right = 0
+    for seed in range(40):
+        tokens = some_tokens(seed, 40)
+        right += int(next_token(plain, [*tokens, tokens[7]]).argmax()) == tokens[8]
+    assert right <= 4
+
+
+def test_equal_seeds_give_equal_weights(tmp_path: Path) -> None:
+    """And others others."""
+    worlds = write_drills(tmp_path / "worlds", seed=1, count=2, split="train")
+    tokenizer = trained(*prompt_texts(worlds, Hermes()), vocab_size=500)
+    small = ModelSize(layers=2)
+    for name, seed in (("one", 5), ("two", 5), ("other", 6)):
+        assert write_start(tmp_path / name, tokenizer, small, seed=seed) > 100_000
+    weights = {
+        name: (tmp_path / name / "model.safetensors").read_bytes()
+        for name in ("one", "two", "other")
+    }
+    assert weights["one"] == weights["two"] != weights["other"]

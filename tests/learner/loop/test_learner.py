@@ -1,0 +1,315 @@
+"""What surrounds a training run: the learner that the loop calls, its figures, its settings."""
+
+import io
+import sys
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+import pytest
+from rich.console import Console
+from structlog.testing import capture_logs
+
+from harness.settings.run import _WHERE_AND_HOW_FAST
+from learner.config.loader import settings_of
+from learner.config.runs import rhythm_of, runs_of
+from learner.config.settings import TrainSettings
+from learner.core.errors import CheckpointError, ConfigError, TrainingError
+from learner.core.samples import Group, Rollout, Sample
+from learner.data.batch_queue import Taken
+from learner.loop.learner import ModelLearner
+from learner.loop.progress_state import Place, after_batch, idle_share, since, told_of, who_waits
+from learner.loop.report import render, report_of
+from learner.loop.run_folder import begin, described, forget
+from learner.packing.batch import Batch
+from learner.trainer.trainer import StepReport
+from tests.support.fake_learner import train_settings
+
+
+def report(step: int = 1, **measures: float) -> StepReport:
+    return StepReport(step, 0.5, 1.0, 0.1, 1, measures, 10, 40, 100, 2.0)
+
+
+def group(*rewards: float) -> Group:
+    """Episodes of two steps; the prompts of both begin alike."""
+
+    def sample(member: int, turn: int) -> Sample:
+        prompt = np.array([1, 2, 3, 10 * member + turn], np.int32)
+        tokens = np.array([7, 8], np.int32)
+        return Sample(prompt, tokens, np.zeros(2, np.float32), 0.0, turn, "v0")
+
+    rollouts = [
+        Rollout(
+            f"e{member}", member, reward, (sample(member, 0), sample(member, 1)), "answered", ""
+        )
+        for member, reward in enumerate(rewards)
+    ]
+    return Group("g0", "shop", "task", tuple(rollouts), ("v0",))
+
+
+class FakeTrainer:
+    """Gives the reports that it is told to, and what it keeps as a checkpoint."""
+
+    def __init__(self, *reports: StepReport, place: bytes | None = None) -> None:
+        self.batches: list[Batch] = []
+        self.saved: list[tuple[Path, bytes, int]] = []
+        self._reports = list(reports)
+        self._place = place
+
+    def step(self, batch: Batch) -> StepReport:
+        self.batches.append(batch)
+        return self._reports.pop(0)
+
+    def save(self, root: Path, place: bytes, *, keep: int) -> None:
+        self.saved.append((root, place, keep))
+
+    def resume(self, root: Path) -> bytes | None:
+        return self.saved[-1][1] if self.saved else self._place
+
+
+def learner_of(trainer: FakeTrainer, *, is_live: bool = True, **changes: Any) -> ModelLearner:
+    fake: Any = trainer
+    return ModelLearner(fake, train_settings(**changes), Path("checkpoints"), is_live=is_live)
+
+
+def test_older_checkpoints_may_stay() -> None:
+    """A checkpoint of a run in which something is wrong takes the place of none."""
+    trainer = FakeTrainer()
+    learner = learner_of(trainer, save={"keep": 2})
+    learner.save(Place(batches=1))
+    learner.save(Place(batches=2), keep_all=True)
+    assert [keep for _, _, keep in trainer.saved] == [2, sys.maxsize]
+
+
+@pytest.mark.parametrize(
+    ("backend", "tokens"), [("twopass", 3 + 4 * 3), ("flex", 3 + 4 * 3), ("naive", 4 * 6)]
+)
+def test_groups_become_a_batch(backend: str, tokens: int) -> None:
+    """Advantages compare the group's episodes, all weights add up to 1, and prefixes are shared
+    where the backend can."""
+    trainer = FakeTrainer(report())
+    learner = learner_of(trainer, compute={"backend": backend}, loss={"advantage": "mean"})
+    learner.step([group(1.0, 0.0)])
+    [batch] = trainer.batches
+    assert (batch.num_tokens, batch.num_trained, batch.num_steps, batch.num_episodes) == (
+        *(tokens, 8, 4, 2),
+    )
+    leaves = [leaf for star in batch.stars for leaf in star.leaves]
+    assert sum(float(leaf.weights.sum()) for leaf in leaves) == pytest.approx(1.0)
+    assert [leaf.advantages.tolist() for leaf in leaves] == [[0.5] * 2] * 2 + [[-0.5] * 2] * 2
+
+
+def test_agreement_is_not_mentioned() -> None:
+    """Log-probabilities that agree in float32 raise no alarm."""
+    with capture_logs() as logs:
+        learner_of(FakeTrainer(report(mismatch_k3=1e-12, mismatch_max=9e-5))).step([group(1, 0)])
+    assert logs == []
+
+
+def test_disagreement_is_told_loudly() -> None:
+    """A difference above 1e-4 in float32 is warned of with its size, in a run's first batch; in
+    bfloat16 it is what is to be expected."""
+    apart = {"mismatch_k3": 1e-6, "mismatch_max": 2e-3}
+    with capture_logs() as logs:
+        learner_of(FakeTrainer(report(**apart))).step([group(1, 0)])
+    assert logs == [
+        {
+            "event": "sampler_and_trainer_disagree",
+            "log_level": "warning",
+            "greatest_difference": 2e-3,
+            "expected": 1e-4,
+            "divergence_per_token": 1e-6,
+        }
+    ]
+    with capture_logs() as logs:
+        compute = {"dtype": "bfloat16"}
+        learner_of(FakeTrainer(report(**apart)), compute=compute).step([group(1, 0)])
+        learner_of(FakeTrainer(report(step=2, **apart))).step([group(1, 0)])  # of older weights
+    assert logs == []
+
+
+def test_another_model_is_refused() -> None:
+    """Log-probabilities of another model stop the run; logs may be of another model."""
+    apart = {"mismatch_k3": 4.0, "mismatch_max": 9.0}
+    with pytest.raises(TrainingError, match="are not the trainer's: they differ by up to 9"):
+        learner_of(FakeTrainer(report(**apart))).step([group(1, 0)])
+    learner_of(FakeTrainer(report(**apart)), is_live=False).step([group(1, 0)])
+
+
+def test_a_place_goes_into_checkpoints_and_back() -> None:
+    """What is saved is found again, figures and evaluations included."""
+    place = Place(3, 6, 5, 10, {"equal": 1}, seconds={"waiting": 1.5}, evaluations={2: {"a": 0.5}})
+    trainer = FakeTrainer()
+    learner = learner_of(trainer, save={"keep": 4})
+    assert learner.resume() is None
+    learner.save(place)
+    assert trainer.saved[0][0] == Path("checkpoints") and trainer.saved[0][2] == 4
+    assert learner.resume() == place
+
+
+def test_a_place_that_cannot_be_read() -> None:
+    """A checkpoint whose place says something else is refused with the folder's name."""
+    with pytest.raises(CheckpointError, match="checkpoints: the place in the run cannot be read"):
+        learner_of(FakeTrainer(place=b'{"batches": "x"}')).resume()
+
+
+def test_a_place_adds_up() -> None:
+    """Batches add up; one without groups counts, and without labels keeps the last figures."""
+    one = Taken((group(1, 0),), 2, {"equal": 1}, 4, 1, 1.5)
+    place = after_batch(Place(), one, report())
+    assert place == Place(
+        *(1, 2, 1, 2, {"equal": 1}, 10, 40, 100),
+        first={"reward": 0.375, "pass_rate": 0.25},
+        last={"reward": 0.375, "pass_rate": 0.25},
+    )
+    place = after_batch(place, Taken((), 4, {"equal": 1, "few": 1}, 2, 2, 2.0), None)
+    assert (place.batches, place.next_group, place.groups, place.num_trained) == (2, 4, 1, 10)
+    assert place.set_aside == {"equal": 2, "few": 1}
+    assert (place.first["reward"], place.last["reward"]) == (0.375, 1.0)
+    assert after_batch(place, Taken((), 6), None).last == place.last
+    assert told_of(Taken((), 6)) == {}
+
+
+@pytest.mark.parametrize(
+    ("waiting", "held", "who"),
+    [
+        (0, 0, ""),
+        (4, 0, ""),
+        (30, 0, "the trainer"),
+        (0, 30, "the rollouts"),
+        (9, 20, "the rollouts"),
+    ],
+)
+def test_who_waits(waiting: float, held: float, who: str) -> None:
+    """The side that waits longer is named, if that is noticeable."""
+    seconds = {"waiting": waiting, "training": 100.0 - waiting, "held": held}
+    assert who_waits(seconds) == who
+    assert idle_share(seconds) == pytest.approx(waiting / 100)
+    assert idle_share({}) == 0.0
+    assert since({"a": 3.0, "b": 1.0}, {"a": 2.0}) == {"a": 1.0, "b": 1.0}
+
+
+def test_the_report_in_words() -> None:
+    """A person reads what was trained, set aside and gained, and who waited."""
+    place = Place(
+        *(2, 4, 3, 6, {"equal": 1}, 1_000, 2_000, 8_000),
+        seconds={"waiting": 5.0, "training": 15.0},
+        first={"reward": 0.1, "pass_rate": 0.0},
+        last={"reward": 0.5, "pass_rate": 0.25},
+        evaluations={0: {"pass_rate": 0.5}},
+    )
+    text = io.StringIO()
+    render(report_of(place, published=Path("versions/v2")), Console(file=text, width=40))
+    assert text.getvalue().splitlines() == [
+        "2 steps on 3 groups (6 episodes), 1,000 tokens trained",
+        "groups set aside: equal 1",
+        "first to last batch: reward 0.100 to 0.500, pass rate 0.0% to 25.0%",
+        "evaluation after 0 steps: pass_rate 0.500",
+        "shared prefixes saved 75% of the tokens of per-step rows; trainer idle 25%, waiting:"
+        " the trainer",
+        "weights in versions/v2",
+    ]
+
+
+def told(**changes: Any) -> TrainSettings:
+    table: dict[str, Any] = {
+        "model": "start",
+        "steps": 5,
+        "rollouts": {"scenarios": ["a"], "group_size": 4, "max_steps": 7, "seed": 3},
+    }
+    return settings_of(table | changes)
+
+
+def test_runs_follow_from_the_training_file() -> None:
+    """The model and the number of episodes follow from the file; an evaluation stands on the
+    rollouts, its groups aside."""
+    settings = told(loop={"evaluate_every": 5}, evaluation={"temperature": 0.0, "scenarios": ["b"]})
+    runs = runs_of(settings)
+    assert runs.evaluation is not None
+    rollouts = runs.rollouts
+    assert (rollouts.policy, rollouts.model, rollouts.episodes) == ("local", "start", 5 * 8 * 4)
+    evaluation = runs.evaluation
+    assert (evaluation.model, evaluation.scenarios, evaluation.temperature) == (
+        *("start", ("b",), 0.0),
+    )
+    assert (evaluation.max_steps, evaluation.group_size, evaluation.episodes) == (7, 1, None)
+    assert runs_of(told()).evaluation is None
+    assert runs_of(told(data={"fill": True})).rollouts.episodes == 10 * 5 * 8 * 4
+
+
+@pytest.mark.parametrize(
+    ("changes", "sentence"),
+    [
+        ({"save": {"every": 3}, "loop": {"publish_every": 2}}, "save.every: must be a multiple"),
+        (
+            {"loop": {"publish_every": 5, "evaluate_every": 3}},
+            "loop.evaluate_every: must be a multiple",
+        ),
+        ({"rollouts": {"scenarios": ["a"], "group_size": 2, "top_p": 0.9}}, "[rollouts] top_p: "),
+        ({"loop": {"evaluate_every": 5}, "evaluation": {"scenarios": []}}, "[evaluation] scenario"),
+    ],
+)
+def test_settings_that_do_not_go_together(changes: dict[str, Any], sentence: str) -> None:
+    """A contradiction is told with table and field."""
+    with pytest.raises(ConfigError) as caught:
+        runs_of(told(**changes))
+    assert str(caught.value).startswith(sentence)
+
+
+def test_groups_of_one_are_refused_where_none_would_be_kept() -> None:
+    """Groups of one are all equal: a run that keeps no such groups would train nothing."""
+    table = {
+        "model": "start",
+        "rollouts": {"scenarios": ["a"], "group_size": 1},
+        "loss": {"advantage": "reward"},
+    }
+    with pytest.raises(ConfigError, match=r"^data\.keep_equal: groups of one episode"):
+        settings_of(table)
+    settings_of(table | {"data": {"keep_equal": True}})
+
+
+def test_logs_are_published_when_somebody_looks() -> None:
+    """Learning from logs, weights are published for evaluations and at the end, not each batch."""
+    assert rhythm_of(told()).loop.publish_every == 1
+    logs = {"logs": ["run"]}
+    assert rhythm_of(told(data=logs)).loop.publish_every == 5
+    rare = told(data=logs, loop={"evaluate_every": 2}, evaluation={"policy": "local"})
+    assert rhythm_of(rare).loop.publish_every == 2
+
+
+def test_a_folder_goes_on_under_its_settings(tmp_path: Path) -> None:
+    """A folder keeps the settings: with others a run does not go on, but for those that say how
+    long, how fast and where, which may differ as in any run; it keeps those with which it goes
+    on."""
+    settings = told()
+    assert begin(tmp_path, settings, resume=False) is True
+    assert described(settings) == (tmp_path / "train.toml").read_bytes()
+    assert begin(tmp_path, settings, resume=True) is False
+    longer = told(
+        steps=9, rollouts=settings.rollouts | {"concurrency": 2}, compute={"max_tokens": 5}
+    )
+    assert begin(tmp_path, longer, resume=True) is False
+    assert described(longer) == (tmp_path / "train.toml").read_bytes()
+    for name in _WHERE_AND_HOW_FAST:
+        moved = told(steps=9, rollouts=settings.rollouts | {name: "elsewhere"})
+        assert begin(tmp_path, moved, resume=True) is False
+    with pytest.raises(ConfigError, match=r"rollouts\.seed: the run began with 3, not 4"):
+        begin(tmp_path, told(rollouts=settings.rollouts | {"seed": 4}), resume=True)
+    with pytest.raises(ConfigError, match="there is a training run already"):
+        begin(tmp_path, settings, resume=False)
+    assert described(moved) == (tmp_path / "train.toml").read_bytes()
+
+
+def test_what_a_failed_beginning_leaves(tmp_path: Path) -> None:
+    """Nothing, as long as there is nothing to keep; a folder that was there stays."""
+    for is_new in (True, False):
+        begin(tmp_path / "run", told(), resume=False)
+        forget(tmp_path / "run", is_new=is_new)
+        assert (tmp_path / "run").exists() is not is_new
+        assert not (tmp_path / "run" / "train.toml").exists()
+    begin(tmp_path / "run", told(), resume=False)
+    (tmp_path / "run" / "checkpoints").mkdir()
+    forget(tmp_path / "run", is_new=True)
+    assert (tmp_path / "run" / "train.toml").exists()
+    assert msgspec.toml.decode((tmp_path / "run" / "train.toml").read_bytes())["steps"] == 5

@@ -1,0 +1,250 @@
+"""Checkpoints: whoever goes on from one gets the numbers of a run that was never interrupted."""
+
+import json
+import os
+import resource
+import shutil
+import signal
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from learner.core.atomic_dirs import reason
+from learner.core.errors import CheckpointError
+from learner.trainer.checkpoints import newest
+from learner.trainer.trainer import Trainer, open_trainer
+from tests.support.forked import in_child
+from tests.support.tiny_model import write_model
+from tests.support.trainer_runs import largest_difference, random_batch, settings_of, weights_after
+
+STEPS = 6
+EVERY = 2  # batches between two checkpoints
+
+Numbers = dict[
+    int, tuple[float, float, float, float]
+]  # by batch: loss, norm, rate, a random number
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_model(tmp_path_factory.mktemp("model") / "start", hidden=16, head_dim=8)
+
+
+@pytest.fixture(scope="module")
+def uninterrupted(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Any:
+    return train(folder, tmp_path_factory.mktemp("uninterrupted"))
+
+
+def opened(folder: Path) -> Trainer:
+    """A trainer whose rate changes with the batches, and whose batches make two updates."""
+    optimizer = {"warmup_steps": 2, "schedule": "linear", "minibatches": 2}
+    return open_trainer(settings_of(folder, steps=STEPS, optimizer=optimizer))
+
+
+def train(folder: Path, root: Path) -> tuple[Numbers, dict[str, Tensor]]:
+    """Train to the end from the newest checkpoint, if there is one."""
+    trainer = opened(folder)
+    place = trainer.resume(root)
+    assert place == (None if place is None else b"after %d" % trainer.num_steps)
+    numbers: Numbers = {}
+    for step in range(trainer.num_steps, STEPS):
+        report = trainer.step(random_batch(step, stars=2, leaves=2, prefix=9))
+        drawn = torch.rand(()).item()
+        numbers[report.step] = (report.loss, report.grad_norm, report.lr, drawn)
+        if report.step % EVERY == 0:
+            trainer.save(root, b"after %d" % report.step, keep=1)
+    return numbers, weights_after(trainer.model)
+
+
+def watched(act: Callable[[], None]) -> None:
+    """From now on, do something before each update and before all that is done to files."""
+    for owner, name in [
+        *((os, name) for name in ("fsync", "mkdir", "rename", "unlink", "rmdir")),
+        (torch.optim.AdamW, "step"),
+    ]:
+        setattr(owner, name, _after(act, getattr(owner, name)))
+
+
+def _after(act: Callable[[], None], do: Callable[..., Any]) -> Callable[..., Any]:
+    def wrapped(*args: Any, **kwargs: Any) -> Any:
+        act()
+        return do(*args, **kwargs)
+
+    return wrapped
+
+
+def test_killed_at_any_moment_it_goes_on_to_the_same_numbers(
+    folder: Path, tmp_path: Path, uninterrupted: Any
+) -> None:
+    """Killed before an update, while a checkpoint is written, between its files, before or after it
+    is renamed, while an old one is removed: whoever goes on gets the same losses, norms, rates and
+    random numbers, and the same weights bit by bit."""
+    moments = tmp_path / "moments"
+
+    def count() -> None:
+        watched(lambda: moments.open("a").write(".") and None)
+        train(folder, tmp_path / "counted")
+
+    assert in_child(count) == 0
+    found = set()
+    for moment in range(1, moments.stat().st_size + 1, 9):
+        root = tmp_path / str(moment)
+        left = [moment]
+
+        def kill(left: list[int] = left) -> None:
+            left[0] -= 1
+            if not left[0]:
+                os.kill(os.getpid(), signal.SIGKILL)
+
+        def die(root: Path = root, kill: Callable[[], None] = kill) -> None:
+            watched(kill)
+            train(folder, root)
+
+        assert in_child(die) == -signal.SIGKILL
+        numbers, weights = train(folder, root)
+        found.add((min(numbers, default=STEPS + 1), *sorted(path.name for path in root.iterdir())))
+        expected, expected_weights = uninterrupted
+        assert numbers == {step: expected[step] for step in numbers}
+        assert largest_difference(weights, expected_weights) == 0
+        shutil.rmtree(root)
+    # Kills hit all stages: before the first checkpoint, and after each but the last.
+    assert {first for first, *_ in found} >= {1, 3, 5}
+
+
+def test_resuming_is_what_makes_the_numbers_equal(folder: Path, tmp_path: Path) -> None:
+    """Weights alone are not enough: without the optimiser's state other numbers come out, so that
+    the test above can fail."""
+    trainer = opened(folder)
+    trainer.step(random_batch(0))
+    trainer.save(tmp_path, b"", keep=1)
+    expected = trainer.step(random_batch(1))
+    resumed = opened(folder)
+    resumed.resume(tmp_path)
+    resumed.optimizer.state.clear()
+    report = resumed.step(random_batch(1))
+    assert report.grad_norm != expected.grad_norm  # of the second update
+    assert largest_difference(weights_after(resumed.model), weights_after(trainer.model)) > 1e-4
+
+
+def test_without_a_checkpoint_nothing_is_resumed(folder: Path, tmp_path: Path) -> None:
+    """No folder and an empty one hold no checkpoint."""
+    trainer = opened(folder)
+    before = weights_after(trainer.model)
+    assert trainer.resume(tmp_path / "nowhere") is None
+    assert trainer.resume(tmp_path) is None
+    assert trainer.num_steps == 0
+    assert largest_difference(weights_after(trainer.model), before) == 0
+
+
+def test_the_last_ones_are_kept(folder: Path, tmp_path: Path) -> None:
+    """So many checkpoints stay as are wanted, at least one; what a kill left is removed; a second
+    one after the same batch has its own place."""
+    trainer = opened(folder)
+    (tmp_path / ".checkpoint-000001.partial").mkdir()
+    (tmp_path / ".checkpoint-000009.partial").mkdir()
+    for place in (b"a", b"b", b"c"):
+        trainer.save(tmp_path, place, keep=2)
+    names = sorted(path.name for path in tmp_path.iterdir())
+    assert names == ["checkpoint-000002", "checkpoint-000003"]
+    assert trainer.resume(tmp_path) == b"c"
+    trainer.save(tmp_path, b"d", keep=0)
+    assert [path.name for path in tmp_path.iterdir()] == ["checkpoint-000004"]
+    assert trainer.resume(tmp_path) == b"d"
+
+
+def test_a_checkpoint_of_another_model_is_refused(folder: Path, tmp_path: Path) -> None:
+    """It is named, with the model that it is of and the one that it should be of."""
+    root = tmp_path / "checkpoints"
+    opened(folder).save(root, b"", keep=1)
+    other = write_model(tmp_path / "other", hidden=16, head_dim=8, layers=1)
+    with pytest.raises(CheckpointError) as caught:
+        opened(other).resume(root)
+    told = str(caught.value)
+    assert told.startswith(
+        f"{root / 'checkpoint-000001'}: it is a checkpoint of the model {folder} "
+    )
+    assert f"not of {other} (Qwen3ForCausalLM, 8,992 parameters, digest " in told
+    assert told.count("Qwen3ForCausalLM") == 2
+
+    retokenised = shutil.copytree(folder, tmp_path / "retokenised")
+    (retokenised / "tokenizer.json").write_bytes((other / "tokenizer.json").read_bytes() + b" ")
+    with pytest.raises(CheckpointError, match=r"checkpoint of the model .*, not of .*retokenised"):
+        opened(retokenised).resume(root)
+
+    turned = shutil.copytree(folder, tmp_path / "turned")
+    config = json.loads((turned / "config.json").read_bytes())
+    config["rope_parameters"]["rope_theta"] *= 10  # the same weights compute something else
+    (turned / "config.json").write_text(json.dumps(config))
+    with pytest.raises(CheckpointError, match=r"checkpoint of the model .*, not of .*turned"):
+        opened(turned).resume(root)
+
+    opened(shutil.copytree(folder, tmp_path / "moved")).resume(root)
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("checkpoint.json", r"checkpoint\.json: it cannot be read: "),
+        (".metadata", "checkpoint-000001: it cannot be read: "),
+        ("__0_0.distcp", "checkpoint-000001: it cannot be read: "),
+    ],
+)
+@pytest.mark.parametrize("missing", [False, True])
+def test_what_is_broken_is_named(
+    folder: Path,
+    tmp_path: Path,
+    name: str,
+    said: str,
+    missing: bool,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """A file that is gone or cut short is an error that names it, and never other numbers; no
+    traceback stands beside it."""
+    opened(folder).save(tmp_path, b"", keep=1)
+    path = tmp_path / "checkpoint-000001" / name
+    if missing:
+        path.unlink()
+    else:
+        path.write_bytes(path.read_bytes()[:100])
+    with pytest.raises(CheckpointError, match=said):
+        opened(folder).resume(tmp_path)
+    assert [record for record in caplog.records if record.name == "root"] == []
+
+
+def test_an_archive_that_ends_early_says_why() -> None:
+    """torch tells of a full disk by positions in its file."""
+    told = "[enforce fail at inline_container.cc:672] . unexpected pos 704 vs 598"
+    why = "a file could not be written to its end; is the disk full?"
+    assert reason(RuntimeError(told)) == f"{why} ({told})"
+
+
+def test_a_full_disk_costs_no_checkpoint(folder: Path, tmp_path: Path) -> None:
+    """When the disk is full while a checkpoint is written, the error names it and the cause, the
+    one before stays and can be gone on from, and with room again the next is written."""
+
+    def fill() -> None:
+        trainer = opened(folder)
+        trainer.step(random_batch(0))
+        trainer.save(tmp_path, b"good", keep=1)
+        trainer.step(random_batch(1))
+        _, most = resource.getrlimit(resource.RLIMIT_FSIZE)
+        for limit in (100, 20_000):  # too little for the manifest, too little for the tensors
+            resource.setrlimit(resource.RLIMIT_FSIZE, (limit, most))
+            said = r"checkpoint-000002: it cannot be written: .*File too large"
+            with pytest.raises(CheckpointError, match=said):
+                trainer.save(tmp_path, b"bad", keep=1)
+            assert [path.name for path in tmp_path.iterdir()] == ["checkpoint-000001"]
+        resource.setrlimit(resource.RLIMIT_FSIZE, (most, most))
+        expected = trainer.step(random_batch(2)).grad_norm
+        resumed = opened(folder)
+        assert resumed.resume(tmp_path) == b"good"
+        resumed.step(random_batch(1))
+        assert resumed.step(random_batch(2)).grad_norm == expected
+        resumed.save(tmp_path, b"better", keep=1)
+        assert newest(tmp_path) == tmp_path / "checkpoint-000002"
+
+    assert in_child(fill) == 0

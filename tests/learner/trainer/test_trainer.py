@@ -1,0 +1,375 @@
+"""The trainer: its updates equal the same updates written out with nothing but torch."""
+
+import math
+from collections.abc import Callable
+from functools import cache
+from itertools import product
+from pathlib import Path
+
+import msgspec
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+from torch.optim import AdamW
+
+from learner.config.settings import OptimizerSettings
+from learner.core.errors import TrainingError
+from learner.model.optimizer import adamw, learning_rate
+from learner.model.pretrained import open_model
+from learner.packing.batch import Batch
+from learner.packing.minibatches import dealt, fewer_passes, minibatches
+from learner.trainer.trainer import StepReport, open_trainer
+from tests.support.tiny_model import write_model
+from tests.support.trainer_runs import (
+    changed,
+    flat,
+    in_parts,
+    largest_difference,
+    logprobs_by_row,
+    random_batch,
+    settings_of,
+    weights_after,
+)
+
+STEPS = 3
+# AdamW divides a gradient by its own size, so that where that is nearly zero rounding is seen: up
+# to lr in the worst place. float32 gradients are equal to 1e-6 of the largest.
+NEAR = 2e-5
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_model(tmp_path_factory.mktemp("model"), hidden=16, head_dim=8)
+
+
+def clip_loss(new: Tensor, old: Tensor, leaf: object) -> Tensor:
+    """PPO's clipped loss by the formula, weighted and summed."""
+    advantages, weights = torch.from_numpy(leaf.advantages), torch.from_numpy(leaf.weights)
+    ratios = (new - old).exp()
+    clipped = ratios.clamp(0.8, 1.28)
+    return -(weights * torch.minimum(ratios * advantages, clipped * advantages)).sum()
+
+
+@cache
+def written_out(
+    folder: Path, *, minibatches: int, prefix: int
+) -> tuple[dict[str, Tensor], list[float]]:
+    """Weights after some batches and each batch's mean norm, by the book: row by row, autograd,
+    torch's AdamW."""
+    norms = []
+    model = open_model(folder, settings_of(folder).compute)
+    named = dict(model.named_parameters())
+    decayed = [w for name, w in named.items() if w.ndim == 2 and "embed" not in name]
+    spared = [w for name, w in named.items() if w.ndim == 1 or "embed" in name]
+    groups = [{"params": decayed}, {"params": spared, "weight_decay": 0.0}]
+    optimizer = AdamW(groups, lr=1e-3, betas=(0.9, 0.95), weight_decay=0.01)
+    for step in range(STEPS):
+        stars = random_batch(step, prefix=prefix).stars
+        with torch.no_grad():
+            old = [logprobs_by_row(model, star) for star in stars]
+        size = len(stars) // minibatches
+        for first in range(0, len(stars), size):
+            optimizer.zero_grad()
+            for star, before in list(zip(stars, old, strict=True))[first : first + size]:
+                now = logprobs_by_row(model, star)
+                for new, was, leaf in zip(now, before, star.leaves, strict=True):
+                    # Each update's tokens weigh 1 together.
+                    (minibatches * clip_loss(new, was, leaf)).backward()
+            norms.append(torch.nn.utils.clip_grad_norm_(model.parameters(), 0.1).item())
+            optimizer.step()
+    return weights_after(model), np.reshape(norms, (STEPS, minibatches)).mean(1).tolist()
+
+
+@pytest.mark.parametrize("prefix", [9, 180])
+@pytest.mark.parametrize("backend", ["naive", "packed", "twopass"])
+@pytest.mark.parametrize("minibatches", [1, 2])
+def test_updates_are_those_of_the_formulas(
+    folder: Path, backend: str, minibatches: int, prefix: int
+) -> None:
+    """Clipped loss, old log-probabilities, clipping of the norm and AdamW give the weights that
+    the same updates give when they are written out, for each backend and number of updates, whether
+    stars share much or little."""
+    settings = settings_of(
+        folder,
+        optimizer={"minibatches": minibatches, "max_grad_norm": 0.1},
+        compute={"backend": backend, "max_tokens": 20},
+    )
+    trainer = open_trainer(settings)
+    reports = [trainer.step(random_batch(step, prefix=prefix)) for step in range(STEPS)]
+    weights, norms = written_out(folder, minibatches=minibatches, prefix=prefix)
+    assert largest_difference(weights_after(trainer.model), weights) < NEAR
+    assert [report.grad_norm for report in reports] == pytest.approx(norms, rel=1e-4)
+    assert min(norms) > 0.1  # so all were clipped
+    assert [report.updates for report in reports] == [minibatches] * STEPS
+    assert (reports[0].measures["drift_k3"] > 0) == (minibatches > 1)
+
+
+def test_a_report_says_what_was_done(folder: Path) -> None:
+    """The report has the batch's tokens, its loss and its rate, and counts batches."""
+    batch = random_batch(0)
+    trainer = open_trainer(settings_of(folder, optimizer={"warmup_steps": 4}))
+    model = open_model(folder, settings_of(folder).compute)
+    now = flat([flat(logprobs_by_row(model, star)) for star in batch.stars]).detach()
+    report = trainer.step(batch)
+    computed = sum(180 + sum(len(leaf.tokens) for leaf in star.leaves) for star in batch.stars)
+    rows = computed + 3 * 180 * 4
+    advantages = np.concatenate([leaf.advantages for star in batch.stars for leaf in star.leaves])
+    expected = StepReport(
+        step=1,
+        loss=pytest.approx(-advantages.mean(), abs=1e-6),  # all ratios are 1
+        grad_norm=report.grad_norm,
+        lr=1e-3 / 4,
+        updates=1,
+        measures=report.measures,
+        num_trained=64,
+        num_tokens=computed,
+        num_row_tokens=rows,
+        seconds=report.seconds,
+    )
+    assert report == expected
+    assert report.shared == 1 - computed / rows
+    assert report.tokens_per_second == rows / report.seconds
+    assert report.measures["logprob"] == pytest.approx(now.mean().item(), abs=1e-5)
+    assert report.measures["ratio"] == 1.0
+    assert trainer.step(random_batch(1)).step == 2
+    little = random_batch(2, prefix=9)  # is not worth to be shared
+    assert trainer.step(little).num_tokens == little.num_row_tokens > little.num_tokens
+
+
+def test_micro_batches_change_nothing(folder: Path) -> None:
+    """Whatever fits one micro-batch, weights come out the same, also for GSPO over episodes, whose
+    leaves then lie in several micro-batches."""
+    found = []
+    for max_tokens in (1, 20, 1000):
+        settings = settings_of(
+            folder,
+            loss={"policy": "gspo", "scope": "episode", "gspo_low": 1e-4, "gspo_high": 1e-4},
+            optimizer={"minibatches": 2},
+            compute={"max_tokens": max_tokens},
+        )
+        trainer = open_trainer(settings)
+        reports = [trainer.step(random_batch(step)) for step in range(STEPS)]
+        found.append((weights_after(trainer.model), reports[-1].measures))
+    assert largest_difference(found[0][0], found[1][0]) < NEAR
+    assert largest_difference(found[0][0], found[2][0]) < NEAR
+    # The second update's ratios are those of whole episodes: some are clipped.
+    for name in ("clipped_low", "clipped_high"):
+        assert found[0][1][name] == found[1][1][name] == found[2][1][name]
+    assert found[0][1]["clipped_low"] + found[0][1]["clipped_high"] > 0
+
+
+@pytest.mark.parametrize("prefix", [9, 520])
+def test_an_episode_may_lie_in_several_stars(folder: Path, prefix: int) -> None:
+    """GSPO over episodes gives the same weights whether the leaves of an episode are in one star or
+    in two, which of 520 shared tokens are not joined; other ones where they are taken for different
+    episodes."""
+    settings = settings_of(
+        folder,
+        loss={"policy": "gspo", "scope": "episode", "gspo_low": 1e-4, "gspo_high": 1e-4},
+        optimizer={"minibatches": 2, "lr": 1e-2},
+    )
+
+    def weights(change: Callable[[Batch], Batch]) -> dict[str, Tensor]:
+        trainer = open_trainer(settings)
+        for step in range(STEPS):
+            trainer.step(change(random_batch(step, prefix=prefix)))
+        return weights_after(trainer.model)
+
+    def apart(batch: Batch) -> Batch:
+        for star, number in product(range(4), range(4)):
+            leaf = batch.stars[star].leaves[number]
+            batch = changed(batch, star, number, episodes=leaf.steps)
+        return batch
+
+    together = weights(lambda batch: batch)
+    assert largest_difference(weights(in_parts), together) < 10 * NEAR
+    assert largest_difference(weights(apart), together) > 100 * NEAR
+
+
+def test_the_reference_is_another_model(folder: Path, tmp_path: Path) -> None:
+    """The divergence is measured from the reference's log-probabilities: none from the model at the
+    start before the first update, k3 by its formula from another model."""
+    batch = random_batch(0)
+    first = open_trainer(settings_of(folder, loss={"kl": 0.1})).step(batch)
+    assert first.measures["kl"] == pytest.approx(0.0, abs=1e-6)
+
+    other = write_model(tmp_path / "other", hidden=16, head_dim=8, seed=1)
+    report = open_trainer(settings_of(folder, loss={"kl": 0.1, "reference": str(other)})).step(
+        batch
+    )
+    compute = settings_of(folder).compute
+    new, reference = (
+        flat([flat(logprobs_by_row(open_model(path, compute), star)) for star in batch.stars])
+        for path in (folder, other)
+    )
+    k3 = ((reference - new).expm1() - (reference - new)).mean().item()
+    assert report.measures["kl"] == pytest.approx(k3, rel=1e-4)
+
+
+@pytest.mark.parametrize("broken", ["loss", "gradient"])
+def test_broken_numbers_change_nothing(folder: Path, broken: str) -> None:
+    """A batch whose loss or gradient is not finite is refused by its number; weights, optimiser and
+    count stay as they were, so that training goes on as if it had not been."""
+    trainer, other = open_trainer(settings_of(folder)), open_trainer(settings_of(folder))
+    trainer.step(random_batch(0))
+    other.step(random_batch(0))
+    if broken == "loss":
+        bad = changed(random_batch(1), 2, 1, advantages=np.full(4, np.nan, np.float32))
+        said = "batch 2 cannot be trained on: the loss is nan"
+        with pytest.raises(TrainingError, match=said):
+            trainer.step(bad)
+    else:
+        norm = next(weight for weight in trainer.model.parameters() if weight.ndim == 1)
+        hook = norm.register_hook(lambda grad: grad * math.inf)
+        with pytest.raises(TrainingError, match=r"the norm of its gradient (inf|nan)"):
+            trainer.step(random_batch(1))
+        hook.remove()
+    report, expected = trainer.step(random_batch(2)), other.step(random_batch(2))
+    assert (report.step, report.loss, report.grad_norm) == (2, expected.loss, expected.grad_norm)
+    assert largest_difference(weights_after(trainer.model), weights_after(other.model)) == 0
+
+
+def test_nothing_to_train_is_refused(folder: Path) -> None:
+    """A batch without trained tokens is the caller's mistake."""
+    empty = np.zeros(0, np.int64)
+    none = np.zeros(0, np.float32)
+    batch = random_batch(0, stars=1, leaves=1)
+    nothing = changed(
+        batch,
+        0,
+        0,
+        trained=empty,
+        sampler=none,
+        advantages=none,
+        weights=none,
+        steps=empty,
+        episodes=empty,
+    )
+    with pytest.raises(ValueError, match="without trained tokens"):
+        open_trainer(settings_of(folder)).step(nothing)
+
+
+def test_bfloat16_computes_in_it_and_keeps_float32(folder: Path) -> None:
+    """Under bfloat16 the decoder's products are in bfloat16, weights and gradients in float32, and
+    log-probabilities are near those of float32."""
+    exact = open_trainer(settings_of(folder)).step(random_batch(0))
+    trainer = open_trainer(settings_of(folder, compute={"dtype": "bfloat16"}))
+    types = set()
+    layer = trainer.model.get_decoder().layers[0].mlp.up_proj
+    layer.register_forward_hook(lambda module, given, made: types.add(made.dtype))
+    layer.weight.register_hook(lambda grad: types.add(grad.dtype))
+    head = trainer.model.get_output_embeddings()
+    head.register_forward_hook(lambda module, given, made: types.add((made.dtype, "head")))
+    report = trainer.step(random_batch(0))
+    assert types == {torch.bfloat16, torch.float32, (torch.float32, "head")}
+    assert {weight.dtype for weight in trainer.model.parameters()} == {torch.float32}
+    logprob = exact.measures["logprob"]
+    assert report.measures["logprob"] == pytest.approx(logprob, abs=0.02)
+    assert report.measures["logprob"] != logprob
+    assert report.grad_norm == pytest.approx(exact.grad_norm, rel=0.02)
+
+
+def test_gradient_checkpointing_changes_nothing(folder: Path) -> None:
+    """Layers that are computed twice give the same weights, and are computed twice."""
+    found = []
+    for checkpointing in (False, True):
+        compute = {"gradient_checkpointing": checkpointing}
+        trainer = open_trainer(settings_of(folder, compute=compute))
+        calls = []
+        layer = trainer.model.get_decoder().layers[0].input_layernorm
+        layer.register_forward_hook(lambda *_, calls=calls: calls.append(1))
+        trainer.step(random_batch(0))
+        found.append((weights_after(trainer.model), len(calls)))
+    assert largest_difference(found[0][0], found[1][0]) == 0
+    assert found[1][1] == 2 * found[0][1]
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+@pytest.mark.parametrize(("dtype", "tolerance"), [("float32", 1e-3), ("bfloat16", 0.05)])
+def test_a_device_trains_what_the_cpu_does(folder: Path, dtype: str, tolerance: float) -> None:
+    """On a GPU the same batches give the same figures, within its precision."""
+    reports = []
+    for device in ("cpu", "cuda"):
+        trainer = open_trainer(settings_of(folder, compute={"device": device, "dtype": dtype}))
+        reports.append([trainer.step(random_batch(step)) for step in range(STEPS)])
+    for on_cpu, on_gpu in zip(*reports, strict=True):
+        assert on_gpu.grad_norm == pytest.approx(on_cpu.grad_norm, rel=tolerance)
+        expected = on_cpu.measures["logprob"]
+        assert on_gpu.measures["logprob"] == pytest.approx(expected, rel=tolerance)
+
+
+def test_what_is_decayed(folder: Path, tmp_path: Path) -> None:
+    """Matrices are decayed, a head of its own among them; norms and embeddings are not."""
+
+    def decayed(path: Path) -> set[str]:
+        model = open_model(path, settings_of(path).compute)
+        names = {weight: name.removeprefix("model.") for name, weight in model.named_parameters()}
+        groups = adamw(model, OptimizerSettings(weight_decay=0.5)).param_groups
+        assert {weight for group in groups for weight in group["params"]} == names.keys()
+        found = [group for group in groups if group["weight_decay"] == 0.5]
+        return {names[weight] for group in found for weight in group["params"]}
+
+    of_layer = {
+        f"layers.{number}.{name}.weight"
+        for number in range(2)
+        for name in (
+            *("self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj", "self_attn.o_proj"),
+            *("mlp.gate_proj", "mlp.up_proj", "mlp.down_proj"),
+        )
+    }
+    assert decayed(folder) == of_layer
+    untied = write_model(tmp_path / "untied", hidden=16, head_dim=8, tied=False)
+    assert decayed(untied) == of_layer | {"lm_head.weight"}
+
+
+def test_the_rate_over_a_run() -> None:
+    """The rate warms up, then stays, or falls along a line or a cosine, never to zero before the
+    last batch."""
+
+    def rates(schedule: str, warmup: int, steps: int) -> list[float]:
+        settings = OptimizerSettings(lr=1.0, warmup_steps=warmup, schedule=schedule)
+        return [learning_rate(step, settings, steps=steps) for step in range(steps)]
+
+    assert rates("constant", 0, 3) == [1.0, 1.0, 1.0]
+    assert rates("constant", 4, 5) == [0.25, 0.5, 0.75, 1.0, 1.0]
+    assert rates("linear", 2, 6) == [0.5, 1.0, 1.0, 0.75, 0.5, 0.25]
+    assert rates("cosine", 0, 4) == pytest.approx(
+        [1.0, 0.5 + math.sqrt(0.125), 0.5, 0.5 - math.sqrt(0.125)]
+    )
+    settings = OptimizerSettings(lr=1.0, warmup_steps=2, schedule="linear")
+    assert learning_rate(9, settings, steps=2) == 0.0  # behind the end, and steps were few
+
+
+def test_how_a_batch_is_split() -> None:
+    """Updates get whole groups in order and about as many trained tokens; processes about as much
+    work, nothing twice and nothing left."""
+    stars = [
+        msgspec.structs.replace(random_batch(n, stars=1, trained=trained).stars[0], group=n)
+        for n, trained in enumerate([1, 1, 2, 3])
+    ]
+    sizes = [[star.num_trained for star in part] for part in minibatches(stars, 2)]
+    assert sizes == [[4, 4, 8], [12]]
+    assert [len(part) for part in minibatches(stars, 1)] == [4]
+    assert [len(part) for part in minibatches(stars[:2], 4)] == [1, 1]
+    together = [stars[0], *(msgspec.structs.replace(star, group=1) for star in stars[1:])]
+    assert minibatches(together, 2) == [together[:1], together[1:]]
+    assert dealt([5, 9, 4, 2], 2) == [[1, 3], [0, 2]]
+    assert dealt([7], 3) == [[0], [], []]
+
+
+def test_small_stars_are_computed_side_by_side() -> None:
+    """Stars that share little become rows of one star; those that share much stay, and one alone
+    gains nothing."""
+    large, small, other = (
+        random_batch(n, stars=1, prefix=p).stars[0] for n, p in enumerate((180, 9, 9))
+    )
+    assert fewer_passes([large, small]) == [large, small]
+    kept, rows = fewer_passes([small, large, other])
+    assert kept is large
+    assert len(rows.prefix) == 0
+    expected = [[*star.prefix, *leaf.tokens] for star in (small, other) for leaf in star.leaves]
+    assert [leaf.tokens.tolist() for leaf in rows.leaves] == expected
+    trained = [(leaf.trained + 9).tolist() for star in (small, other) for leaf in star.leaves]
+    assert [leaf.trained.tolist() for leaf in rows.leaves] == trained

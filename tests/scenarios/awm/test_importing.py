@@ -1,0 +1,261 @@
+"""Importing AWM records, and finding what was imported."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from scenarios.awm.importing import ImportReport, Refusal, Written, import_awm
+from scenarios.awm.join import Duplicate
+from scenarios.awm.package import Source, write
+from scenarios.awm.records import AwmFolder
+from scenarios.catalogue import Listed, bundled_names, find, imported_names, is_trusted, listed
+from scenarios.errors import PackageError, UnknownScenario
+from scenarios.format import Scenario, Seeding, read
+from tests.support.awm_files import (
+    CODE,
+    ENVS,
+    SPEC,
+    SQL,
+    TASKS,
+    Rows,
+    mail_desk,
+    rows_of,
+    two,
+    write_folder,
+)
+from tests.support.ledger_world import write_package
+from tests.support.paths import AWM
+
+
+def test_all_scenarios_are_imported(tmp_path: Path) -> None:
+    """Every scenario becomes a package that says what the record said."""
+    folder, out = write_folder(tmp_path / "awm", two()), tmp_path / "worlds"
+    report = import_awm(folder, out)
+    assert report == ImportReport(
+        written=(
+            Written("mail_desk_1", out / "mail_desk_1", 2),
+            Written("w_3d_shop", out / "w_3d_shop", 2),
+        ),
+        refused=(),
+        duplicates=(),
+        tasks_without_sql=0,
+        tasks_without_code=0,
+        stray_verifiers=0,
+    )
+    records = AwmFolder(folder)
+    assert sorted(os.listdir(out)) == records.names()
+    for name in records.names():
+        assert read(out / name).digest == records.find(name).digest
+
+
+def _broken() -> Rows:
+    """Four scenarios, two of them broken, and a line of nobody."""
+    rows = two()
+    for name, later in (
+        ("Bad Code", rows_of("Bad Code", "bad_code")),
+        ("No Tasks", rows_of("No Tasks", "no_tasks")),
+    ):
+        for file, values in later.items():
+            rows[file] += [] if (name, file) == ("No Tasks", TASKS) else values
+    rows[ENVS][2]["full_code"] = "import os\ndef f(:\n"
+    rows[ENVS].append('{"scenario": "Half Wr')
+    rows[CODE].insert(0, rows[CODE][0])
+    rows[SQL][2]["verification"] = None
+    rows[SQL].append(rows[SQL][0] | {"task_idx": 7})
+    return rows
+
+
+def test_broken_records_are_listed_and_the_others_go_on(tmp_path: Path) -> None:
+    """What is broken is refused with file, line and reason; what is whole is written."""
+    out = tmp_path / "worlds"
+    report = import_awm(write_folder(tmp_path / "awm", _broken()), out)
+    assert report == ImportReport(
+        written=(
+            Written("mail_desk_1", out / "mail_desk_1", 2),
+            Written("w_3d_shop", out / "w_3d_shop", 2),
+        ),
+        refused=(
+            Refusal("bad_code", ENVS, 3, "full_code: line 2: invalid syntax"),
+            Refusal("no_tasks", TASKS, None, "there is no row of scenario 'no_tasks'"),
+            Refusal(None, ENVS, 5, "not valid JSON: input data was truncated"),
+        ),
+        duplicates=(Duplicate("w_3d_shop", CODE, (1, 2), 1, 0),),
+        tasks_without_sql=1,
+        tasks_without_code=0,
+        stray_verifiers=1,
+    )
+    assert sorted(os.listdir(out)) == ["mail_desk_1", "w_3d_shop"]
+
+
+def test_a_truncated_file_costs_what_is_missing(tmp_path: Path) -> None:
+    """Wherever a file is cut off, each scenario is written as it was or refused, never changed."""
+    folder = write_folder(tmp_path / "awm", two())
+    digests = {name: AwmFolder(folder).find(name).digest for name in AwmFolder(folder).names()}
+    whole = (folder / TASKS).read_bytes()
+    seen = set()
+    for size in range(0, len(whole) + 1, 7):
+        (folder / TASKS).write_bytes(whole[:size])
+        out = tmp_path / f"worlds{size}"
+        report = import_awm(folder, out)
+        written = {one.name: read(one.path).digest for one in report.written}
+        assert written.items() <= digests.items()
+        assert {one.scenario for one in report.refused} - {None} == digests.keys() - written.keys()
+        seen.add(len(written))
+    assert seen == {0, 1, 2}
+
+
+def test_selected_scenarios(tmp_path: Path) -> None:
+    """Names choose, however they are written and often; lines of nobody are told all the same."""
+    folder, out = write_folder(tmp_path / "awm", _broken()), tmp_path / "worlds"
+    report = import_awm(folder, out, names=["Mail-Desk 1", "mail_desk_1", "bad_code"])
+    assert [one.name for one in report.written] == ["mail_desk_1"]
+    assert [one.scenario for one in report.refused] == ["bad_code", None]
+    assert report.duplicates == ()
+    assert os.listdir(out) == ["mail_desk_1"]
+
+
+def test_an_unknown_name_stops_before_anything_is_written(tmp_path: Path) -> None:
+    """A name that no file has is the caller's slip: nothing is written."""
+    folder, out = write_folder(tmp_path / "awm", two()), tmp_path / "worlds"
+    with pytest.raises(UnknownScenario, match="there is no scenario 'mail_desk_2' among 2; near"):
+        import_awm(folder, out, names=["mail_desk_1", "mail_desk_2"])
+    assert not out.exists()
+
+
+def test_a_scenario_can_be_examined_first(tmp_path: Path) -> None:
+    """What the caller finds against a scenario refuses it, with the line of its code."""
+    folder, out = write_folder(tmp_path / "awm", two()), tmp_path / "worlds"
+    seen: list[str] = []
+
+    def examine(scenario: Scenario) -> str | None:
+        seen.append(scenario.name)
+        return "server.py: line 7: no such module" if scenario.title == "Mail Desk 1" else None
+
+    report = import_awm(folder, out, examine=examine)
+    assert seen == ["mail_desk_1", "w_3d_shop"]
+    assert report.refused == (Refusal("mail_desk_1", ENVS, 2, "server.py: line 7: no such module"),)
+    assert os.listdir(out) == ["w_3d_shop"]
+
+
+def test_progress_is_told(tmp_path: Path) -> None:
+    """Before each scenario, and at the end, the caller hears how far it is."""
+    told: list[tuple[int, int, str]] = []
+    folder = write_folder(tmp_path / "awm", two())
+    import_awm(folder, tmp_path / "worlds", progress=lambda *args: told.append(args))
+    assert told == [(0, 2, "mail_desk_1"), (1, 2, "w_3d_shop"), (2, 2, "")]
+
+
+def test_what_is_in_the_way(tmp_path: Path) -> None:
+    """A package of that name that people wrote is left alone; a folder that cannot be written to
+    is one sentence."""
+    folder, out = write_folder(tmp_path / "awm", two()), tmp_path / "worlds"
+    write_package(out / "mail_desk_1")
+    report = import_awm(folder, out)
+    assert report.refused == (
+        Refusal(
+            *("mail_desk_1", str(out / "mail_desk_1"), None),
+            "there is something else of that name; it is left alone",
+        ),
+    )
+    assert [one.name for one in report.written] == ["w_3d_shop"]
+    blocked = tmp_path / "file"
+    blocked.write_text("")
+    with pytest.raises(PackageError) as caught:
+        import_awm(folder, blocked)
+    assert str(caught.value).startswith(f"{blocked}: packages cannot be written there: ")
+
+
+@pytest.fixture
+def worlds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The worlds folder, with "Mail Desk 1" and "3D Shop!" imported."""
+    out = tmp_path / "worlds"
+    import_awm(write_folder(tmp_path / "awm", two()), out)
+    monkeypatch.setenv("REHEARSE_WORLDS", str(out))
+    return out
+
+
+def test_imported_worlds_are_in_the_catalogue(worlds: Path) -> None:
+    """Imported worlds are found and listed by name, and are not trusted."""
+    assert imported_names() == ["mail_desk_1", "w_3d_shop"]
+    scenario = find("w_3d_shop")
+    assert (scenario.title, scenario.path) == ("3D Shop!", worlds / "w_3d_shop")
+    assert not is_trusted(scenario)
+    assert is_trusted(find("shop_support"))
+    names = [*bundled_names(), "mail_desk_1", "w_3d_shop"]
+    assert [(one.name, one.path.name, one.fault) for one in listed()] == [
+        (name, name, "") for name in names
+    ]
+    assert [one.scenario for one in listed()] == [find(name) for name in names]
+
+
+def test_the_default_worlds_folder(
+    tmp_path: Path, worlds: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without $REHEARSE_WORLDS it is the folder `worlds` here; where there is none, nothing is."""
+    monkeypatch.delenv("REHEARSE_WORLDS")
+    monkeypatch.chdir(tmp_path)
+    assert find("mail_desk_1").path == Path("worlds/mail_desk_1")
+    monkeypatch.chdir(worlds)
+    assert imported_names() == []
+
+
+def test_a_broken_package_is_listed_with_its_fault(worlds: Path) -> None:
+    """One broken package does not hide the others."""
+    (worlds / "mail_desk_1" / "tasks.json").unlink()
+    broken, whole = list(listed())[-2:]
+    fault = f"{worlds / 'mail_desk_1' / 'tasks.json'}: the file is missing"
+    assert broken == Listed("mail_desk_1", worlds / "mail_desk_1", None, fault)
+    assert whole.scenario == find("w_3d_shop")
+
+
+def test_the_catalogue_says_what_there_is(worlds: Path) -> None:
+    """A name that is nowhere is told with the bundled worlds and the number of imported ones."""
+    for name in ("nowhere", ""):
+        with pytest.raises(UnknownScenario) as caught:
+            find(name)
+        assert str(caught.value) == (
+            f"there is no scenario {name!r}: no folder of that path, and bundled are "
+            f"{', '.join(bundled_names())}, and {worlds} has 2"
+        )
+
+
+@pytest.mark.parametrize("seeding", ["awm", "openenv"])
+def test_a_record_is_found_by_its_address(tmp_path: Path, seeding: Seeding) -> None:
+    """The path of a scenario that was not imported finds it again, settings included."""
+    scenario = mail_desk(tmp_path, two(), seeding)
+    assert find(str(scenario.path)) == scenario
+    rows = two()
+    rows[SPEC] = []
+    rows[ENVS][1]["full_code"] = "app = 'another'\n"
+    (tmp_path / SPEC).unlink()
+    write_folder(tmp_path, rows)
+    assert find(str(scenario.path)).digest != scenario.digest
+
+
+@pytest.mark.parametrize(
+    ("address", "fault"),
+    [
+        ("mail_desk_2", "there is no scenario 'mail_desk_2' among 2; near to it are mail_desk_1"),
+        ("mail_desk_1?colour=1", "is no record's address: Object contains unknown field `colour`"),
+        (
+            "mail_desk_1?seeding=x",
+            "is no record's address: Invalid enum value 'x' - at `$.seeding`",
+        ),
+        ("mail_desk_1?clock=x", "is no record's address: clock: 'x' is not a moment in UTC"),
+    ],
+)
+def test_an_address_of_nothing(tmp_path: Path, address: str, fault: str) -> None:
+    """An address that finds nothing is told."""
+    write_folder(tmp_path, two())
+    with pytest.raises(UnknownScenario) as caught:
+        find(f"{tmp_path}/{address}")
+    assert fault in str(caught.value)
+    assert str(caught.value).startswith(f"{tmp_path}: ")
+
+
+def test_both_ways_to_a_scenario_are_one(tmp_path: Path) -> None:
+    """A record has the same digest, so the same package, whether it was imported or not."""
+    direct = AwmFolder(AWM).find("E-Commerce Lab 1")
+    imported = write(direct, tmp_path, Source(AWM, ()))
+    assert find(str(imported)).digest == direct.digest == find(str(direct.path)).digest

@@ -1,0 +1,146 @@
+"""Business modules, and how their code is cut."""
+
+import re
+from collections import Counter
+from random import Random
+
+import pytest
+
+from scenarios.generate.plan.business_modules import (
+    BASE,
+    Column,
+    code_of,
+    in_order,
+    module,
+    module_names,
+    reached,
+    shared_code,
+)
+from scenarios.generate.vocabulary.people import People, pools_of, respellings
+from scenarios.generate.vocabulary.trades import trade, trade_names
+
+TOOLS = '''\
+"""Tools."""
+
+import re
+from typing import Literal
+
+from scenarios.generate.modules.common import Id
+
+MOST_DAYS = 3  # of a stay
+_SIZES = ("s", "m")
+
+
+# Looks a thing up.
+def _thing(db: Db) -> str:
+    return re.escape(_SIZES[0])
+
+
+def get_thing(db: Db, thing_id: Id) -> str:
+    """One thing."""
+    return _thing(db)
+
+
+def count_days(db: Db, kind: Literal["a"]) -> int:
+    """Days."""
+    return MOST_DAYS
+'''
+
+
+def test_code_is_cut_into_statements_with_their_comments() -> None:
+    """Imports are told by the name that they bind, ours left out; each statement keeps the
+    comment above it, and public functions are tools."""
+    code = code_of(TOOLS)
+    assert code.imports == {"re": ("", "re"), "Literal": ("typing", "Literal")}
+    assert [(piece.name, piece.is_tool, piece.is_block) for piece in code.pieces] == [
+        ("MOST_DAYS", False, False),
+        ("_SIZES", False, False),
+        ("_thing", False, True),
+        ("get_thing", True, True),
+        ("count_days", True, True),
+    ]
+    assert code.pieces[2].text.startswith("# Looks a thing up.\ndef _thing(")
+
+
+def test_only_what_a_tool_needs_is_reached() -> None:
+    """Helpers and constants come with the tools that mention them, and not otherwise."""
+    assert reached(code_of(TOOLS).pieces, ["get_thing"]) == {"get_thing", "_thing", "_SIZES"}
+
+
+def test_tables_tell_defaults_and_references() -> None:
+    """A module's tables are known by what SQLite makes of its schema."""
+    assert module("orders").tables["orders"].columns["status"] == Column("status", "open", None)
+    assert module("orders").tables["order_lines"].columns["order_id"].refers == "orders"
+
+
+def test_needs_come_first() -> None:
+    """What a module needs stands before it, the base before all."""
+    assert in_order(["orders"]) == (*BASE, "orders")
+    for name in module_names():
+        order = in_order([name])
+        assert all(set(module(one).needs) <= set(order[: order.index(one)]) for one in order)
+
+
+def _defined(name: str) -> set[str]:
+    one = module(name)
+    pieces = {piece.name for piece in one.code.pieces}
+    return pieces | set(one.tables) | set(one.head.words) | set(one.head.parameters)
+
+
+def test_modules_do_not_clash() -> None:
+    """No two modules define a table, function, constant, parameter or word of the same name."""
+    owners: dict[str, list[str]] = {}
+    for name in module_names():
+        for defined in sorted(_defined(name)):
+            owners.setdefault(defined, []).append(name)
+    assert {defined: names for defined, names in owners.items() if len(names) > 1} == {}
+
+
+@pytest.mark.parametrize("name", module_names())
+def test_modules_are_complete(name: str) -> None:
+    """A module has its tables, tools, rules, and constants for its parameters, and clashes with
+    nothing that all share."""
+    one = module(name)
+    constants = {piece.name for piece in one.code.pieces}
+    assert 2 <= len(one.tables) <= 4
+    assert len(one.tools) >= 5
+    assert len(one.drafts) >= 7
+    assert one.policy.startswith("- ")
+    assert set(one.head.parameters) <= constants
+    assert not constants & {piece.name for piece in shared_code().pieces}
+    assert max(Counter(draft.__name__ for draft in one.drafts).values()) == 1
+
+
+@pytest.mark.parametrize("locale", sorted({trade(name).locale for name in trade_names()}))
+def test_every_locale_has_people_enough(locale: str) -> None:
+    """A world can draw its people from any trade's locale."""
+    pools = pools_of(locale)
+    assert len(pools.firsts) * len(pools.lasts) > 10_000
+    assert min(len(pools.cities), len(pools.companies)) > 40
+
+
+@pytest.mark.parametrize("locale", sorted({trade(name).locale for name in trade_names()}))
+def test_whoever_is_like_another_shares_a_name_and_the_country(locale: str) -> None:
+    """A lookalike has the same first or last name and a phone of the same country; no letter of
+    the last name stands thrice."""
+    people = People(locale, Random(5))
+    for _ in range(60):
+        one = people.person()
+        other = people.like(one)
+        assert one.first == other.first or one.last == other.last
+        assert one.phone.split()[0] == other.phone.split()[0]
+        assert not re.search(r"(.)\1\1", other.last.casefold())
+
+
+@pytest.mark.parametrize(
+    ("name", "respelt"),
+    [
+        ("Griffin", ["Gryffin", "Griffyn", "Grifin"]),
+        ("Andersen", ["Anderson"]),
+        ("Blackburn", ["Blakburn"]),
+        ("Wu", []),
+    ],
+)
+def test_a_surname_is_spelt_as_other_families_do(name: str, respelt: list[str]) -> None:
+    """Sounds are written otherwise; a name without such a sound has no other spelling."""
+    assert respellings(name) == respelt

@@ -1,0 +1,107 @@
+"""Which worlds are planned, and what splits hold out."""
+
+import pytest
+
+from scenarios.generate.core.errors import GenerateError
+from scenarios.generate.plan.business_modules import BASE, module_names
+from scenarios.generate.plan.knobs import Knobs, knobs_of
+from scenarios.generate.plan.plan import num_tables, plan_worlds
+from scenarios.generate.plan.splits import held_out_pairs
+from scenarios.generate.vocabulary.trades import trade, trade_names
+
+
+def test_a_longer_plan_begins_with_the_shorter() -> None:
+    """The same seed gives the same plans, however many are asked for; another seed others."""
+    assert plan_worlds(40, 7)[:12] == plan_worlds(12, 7)
+    assert plan_worlds(12, 7) != plan_worlds(12, 8)
+
+
+def test_names_are_unique_and_trades_take_turns() -> None:
+    """Every world has a name of its own, and all trades come up equally often."""
+    trades = trade_names()
+    plans = plan_worlds(2 * len(trades), 3)
+    assert len({plan.name for plan in plans}) == len(plans)
+    assert sorted(plan.trade for plan in plans) == sorted(2 * trades)
+
+
+def test_worlds_have_about_the_wanted_number_of_tables() -> None:
+    """The knob is the median of the drawn numbers of tables."""
+    sizes = sorted(num_tables(plan.modules) for plan in plan_worlds(200, 1, Knobs(tables=18)))
+    assert 16 <= sizes[100] <= 20
+    assert sizes[0] < 16 < 20 < sizes[-1]
+
+
+def test_a_trade_has_no_module_that_makes_no_sense_there() -> None:
+    """What a trade is without is in none of its worlds."""
+    for plan in plan_worlds(200, 5):
+        assert not set(plan.modules) & set(trade(plan.trade).without)
+
+
+def test_wanted_modules_are_in_every_world() -> None:
+    """Modules that are asked for are there, with the base and with nothing that is not offered."""
+    plans = plan_worlds(5, 1, modules=["orders"], among=[])
+    assert {plan.modules for plan in plans} == {(*BASE, "orders")}
+
+
+def test_splits_share_nothing_that_they_hold_out() -> None:
+    """Training and held-out worlds have no trade, no held-out pair of modules, and no seed in
+    common, each where the split says so."""
+    train = plan_worlds(120, 7, split="train")
+    assert {trade(plan.trade).split for plan in train} == {"train"}
+    assert not any(held_out_pairs(plan.modules) for plan in train)
+    trades = plan_worlds(30, 7, split="trades")
+    assert {trade(plan.trade).split for plan in trades} == {"held_out"}
+    modules = plan_worlds(30, 7, split="modules")
+    assert all(held_out_pairs(plan.modules) for plan in modules)
+    assert {plan.trade for plan in modules} <= {plan.trade for plan in train}
+    seeds = plan_worlds(120, 7, split="seeds")
+    assert not {plan.seed for plan in seeds} & {plan.seed for plan in train}
+
+
+def test_held_out_words_are_not_those_of_training() -> None:
+    """No word that a held-out trade offers is offered by a trade of training."""
+    offered: dict[str, set[str]] = {"train": set(), "held_out": set()}
+    for name in trade_names():
+        about = trade(name)
+        offered[about.split] |= {word for words in about.words.values() for word in words}
+    assert offered["train"] & offered["held_out"] == set()
+
+
+@pytest.mark.parametrize(
+    ("given", "fault"),
+    [
+        ({"tabels": "3"}, "there is no knob 'tabels'; there are tables, rows, tools, tasks, steps"),
+        ({"tables": "many"}, "knob 'tables': expected a whole number, found 'many'"),
+        ({"memory": "often"}, "knob 'memory': expected a number, found 'often'"),
+        ({"memory": "1.5"}, "knobs: knob 'memory' must lie between 0 and 1, not 1.5"),
+    ],
+)
+def test_a_wrong_knob_is_told(given: dict[str, str], fault: str) -> None:
+    """A knob that there is not, or a value that is none, is refused in a sentence."""
+    with pytest.raises(GenerateError) as caught:
+        knobs_of(given)
+    assert str(caught.value).startswith(fault)
+
+
+def test_knobs_are_read_from_texts() -> None:
+    """Knobs come as name=value."""
+    assert knobs_of({"tables": "24", "memory": "0.5"}) == Knobs(tables=24, memory=0.5)
+
+
+def test_what_there_is_not_is_refused() -> None:
+    """Unknown trades and modules, trades outside of the split and no worlds at all are refused."""
+    train = next(name for name in trade_names() if trade(name).split == "train")
+    trades, modules = ", ".join(trade_names()), ", ".join(module_names())
+    for count, extra, fault in (
+        (0, {}, "the number of worlds must be at least 1, not 0"),
+        (1, {"trades": ["moon_base"]}, f"there is no trade 'moon_base'; there are {trades}"),
+        (1, {"modules": ["moons"]}, f"there is no module 'moons'; there are {modules}"),
+        (
+            1,
+            {"trades": [train], "split": "trades"},
+            f"trade {train!r} is not of the split 'trades'",
+        ),
+    ):
+        with pytest.raises(GenerateError) as caught:
+            plan_worlds(count, 1, **extra)
+        assert str(caught.value) == fault

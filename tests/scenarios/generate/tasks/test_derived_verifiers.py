@@ -1,0 +1,105 @@
+"""Verifiers that are derived from what the oracle changed."""
+
+from scenarios.api import RowChange
+from scenarios.generate.tasks.derived_verifiers import Columns, Wanted, verify_py
+
+TABLES = {
+    "orders": Columns(True, {"customer_id": "customers"}, ignored=("old_serial",)),
+    "lines": Columns(True, {"order_id": "orders"}),
+    "notes": Columns(True, {}),
+    "levels": Columns(False, {}),
+}
+
+
+def body_of(task: Wanted) -> list[str]:
+    """The lines of the one function, without head and docstring."""
+    return verify_py([task], TABLES).split('"""Pay."""\n')[1].split("\n    ")
+
+
+def test_changed_columns_are_demanded_and_nothing_else() -> None:
+    """A changed row is held to its changed columns, a deleted one must be gone, and whatever is
+    not named must stay."""
+    task = Wanted(
+        name="pay_1",
+        about="Pay.",
+        changes=(
+            RowChange("levels", (1, "A"), {"place": 1, "n": 3}, {"place": 1, "n": 2}),
+            RowChange("notes", (4,), {"id": 4}, None),
+            RowChange("orders", (7,), {"id": 7, "state": "open"}, {"id": 7, "state": "paid"}),
+        ),
+        spare=(("orders", 8), ("orders", 7)),
+    )
+    assert (
+        verify_py([task], TABLES)
+        == '''\
+"""What each task must have changed, said, or left alone."""
+
+from scenarios.api import State
+from scenarios.checks import Check, Finding
+
+
+def pay_1(before: State, after: State, answer: str) -> list[Finding]:
+    """Pay."""
+    check = Check(before, after, answer)
+    check.updated("levels", (1, 'A'), n=2)
+    check.deleted("notes", 4)
+    check.updated("orders", 7, state="paid")
+    check.untouched("orders", 8)
+    check.nothing_else()
+    return check.findings
+'''
+    )
+
+
+def test_new_rows_are_known_by_what_they_say() -> None:
+    """Ids of new rows are not compared, and rows that refer to a new row are held to the id that
+    it has; useless columns are left out, rows alike are counted."""
+    order = {"id": 9, "customer_id": 3, "state": "open", "old_serial": None}
+    line = {"order_id": 9, "sku": "A"}
+    task = Wanted(
+        name="pay_1",
+        about="Pay.",
+        changes=(
+            RowChange("lines", (5,), None, {"id": 5, **line}),
+            RowChange("lines", (6,), None, {"id": 6, **line}),
+            RowChange("orders", (9,), None, order),
+        ),
+    )
+    assert body_of(task) == [
+        "    check = Check(before, after, answer)",
+        'new_1 = _new_id(after, "orders", customer_id=3, state="open")',
+        'check.created("lines", count=2, order_id=new_1, sku="A")',
+        'check.created("orders", customer_id=3, state="open")',
+        "check.nothing_else()",
+        "return check.findings\n",
+    ]
+
+
+def test_texts_of_the_agents_own_are_held_to_their_phrases() -> None:
+    """A text that the agent words must mention what its part asked for, or may be anything."""
+    task = Wanted(
+        name="pay_1",
+        about="Pay.",
+        changes=(
+            RowChange("notes", (1,), None, {"id": 1, "body": "Call on 2026-03-02.", "by": "x"}),
+            RowChange("notes", (2,), None, {"id": 2, "body": "Call on 2026-03-04.", "by": "y"}),
+        ),
+        free={"notes.body": (("2026-03-04",), ("2026-03-02", "2 March")), "notes.by": ((),)},
+    )
+    assert body_of(task)[1:3] == [
+        'check.created("notes", body=mentions("2026-03-02", "2 March"), by=ANY)',
+        'check.created("notes", body=mentions("2026-03-04"), by=ANY)',
+    ]
+
+
+def test_answers_are_held_to_facts_and_reasons() -> None:
+    """Facts in any of their wordings, refusals with one of their reasons."""
+    task = Wanted(
+        name="pay_1", about="Pay.", changes=(), facts=(("$4.20", "420"),), reasons=(("late",),)
+    )
+    assert body_of(task)[1:] == [
+        'check.answer_has("$4.20", "420")',
+        'check.declined("late")',
+        "check.nothing_else()",
+        "return check.findings\n",
+    ]

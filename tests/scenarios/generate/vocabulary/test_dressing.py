@@ -1,0 +1,111 @@
+"""Dressing: canonical words become a trade's words."""
+
+import pytest
+
+from scenarios.generate.vocabulary.dressing import (
+    Dresser,
+    chosen,
+    forms_of,
+    is_free_word,
+    parts_of,
+    plural_of,
+)
+
+WORDS = {
+    "order": "entry",
+    "orders": "entries",
+    "customer": "patron",
+    "customers": "patrons",
+    "agent": "usher",
+}
+DRESSER = Dresser(WORDS, frozenset(WORDS) | {"line"})
+
+
+@pytest.mark.parametrize(
+    ("text", "dressed"),
+    [
+        (
+            "SELECT * FROM order_lines ORDER BY order_id",
+            "SELECT * FROM entry_lines ORDER BY entry_id",
+        ),
+        ("class OrderStatus(CustomerKind): ...", "class EntryStatus(PatronKind): ..."),
+        ("MOST_OPEN_ORDERS = 4", "MOST_OPEN_ENTRIES = 4"),
+        ("Cancel an order of a customer.", "Cancel an entry of a patron."),
+        ("A customer, an agent", "A patron, an usher"),
+        ("Orders of the customer's agent", "Entries of the patron's usher"),
+        ("reorder, border, orderly", "reorder, border, orderly"),
+        ("a line stays as it is", "a line stays as it is"),
+    ],
+)
+def test_words_are_renamed_where_they_are_whole(text: str, dressed: str) -> None:
+    """A word is renamed as a whole part of a name or a whole word, in its case, with its article;
+    SQL's upper-case words and words that only hold it stay."""
+    assert DRESSER.text(text) == dressed
+
+
+@pytest.mark.parametrize(
+    ("word", "phrase"),
+    [
+        ("unit", "a unit"),
+        ("hour", "an hour"),
+        ("user", "a user"),
+        ("item", "an item"),
+        ("eulogy", "a eulogy"),
+        ("umbrella", "an umbrella"),
+        ("onset", "an onset"),
+    ],
+)
+def test_the_article_follows_the_sound(word: str, phrase: str) -> None:
+    """An article is written as the new word is spoken."""
+    assert Dresser({"order": word}, frozenset({"order"})).text("an order") == phrase
+
+
+def test_what_a_template_is_filled_with_is_left_alone() -> None:
+    """Placeholders keep their names, and data is not dressed."""
+    filled = DRESSER.template(
+        "The order of {order} for {customer}", {"order": 7, "customer": "Orders Ltd"}
+    )
+    assert filled == "The entry of 7 for Orders Ltd"
+
+
+def test_values_are_dressed_when_they_are_identifiers() -> None:
+    """Enumerations are renamed with their columns; names, codes and prose in data are not."""
+    values = ["agent", "order_late", "Order", "my order", "a@order.example", 7, None]
+    dressed = ["usher", "entry_late", "Order", "my order", "a@order.example", 7, None]
+    assert [DRESSER.value(value) for value in values] == dressed
+    assert DRESSER.value([{"order_id": 7, "kind": "order"}]) == [{"entry_id": 7, "kind": "entry"}]
+
+
+def test_plurals() -> None:
+    """Regular plurals are formed, others are given."""
+    words = ("guest", "category", "box", "key", "class")
+    assert [plural_of(word) for word in words] == [
+        "guests",
+        "categories",
+        "boxes",
+        "keys",
+        "classes",
+    ]
+    assert forms_of("person/people") == ("person", "people")
+
+
+def test_offers_that_clash_are_passed_over() -> None:
+    """An offer is taken when neither of its forms is a word of the code or another's choice; a
+    word without one stays."""
+    offers = {"order": ("table", "entry"), "line": ("entry", "row_"), "agent": ("agent",)}
+    canonical = {"order": "orders", "line": "lines", "agent": "agents"}
+    words = chosen(offers, canonical, parts_of("CREATE tables_x"))
+    assert words == {
+        "order": "entry",
+        "orders": "entries",
+        "line": "row_",
+        "lines": "row_s",
+        "agent": "agent",
+        "agents": "agents",
+    }
+
+
+def test_words_that_code_needs_are_not_free() -> None:
+    """Keywords of Python and SQL, builtins and our own names may replace nothing."""
+    words = ("guest", "class", "group", "sorted", "db", "two words", "Guest", "person")
+    assert [is_free_word(word) for word in words] == [True, *[False] * 6, True]

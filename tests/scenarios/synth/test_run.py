@@ -1,0 +1,391 @@
+"""Whole syntheses against a scripted server: real HTTP, real workers."""
+
+import json
+import signal
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import anyio
+import msgspec
+import pytest
+
+from envpool.router import PlacedPool
+from envpool.workers.pool import WorkerSettings
+from judge.worlds.synthesize import Asked, run_synthesis
+from scenarios.awm.records import AwmFolder
+from scenarios.errors import SynthesisError, ToolError
+from scenarios.format import read
+from scenarios.synth.report import Report
+from scenarios.synth.storage.folder import Folder
+from tests.support.model_server import ModelServer, Status
+from tests.support.synth_faults import DEAD, FAULTY, HOPELESS, SOLUTIONS
+from tests.support.synth_server import Writes
+from tests.support.synth_worlds import (
+    BERTHS,
+    BIKES,
+    CODE,
+    LENSES,
+    ROBES,
+    TASKS,
+    VERIFIERS,
+    WORLDS,
+    Words,
+    data,
+    fenced,
+)
+
+ENDED = "ended its worker: it ran longer than 1 s"
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+def asked(tmp_path: Path, url: str, *trades: Words, **more: Any) -> Asked:
+    """A synthesis of these trades' worlds."""
+    seeds = tmp_path / "seeds.jsonl"
+    rows = [{"name": words.name, "description": words.description} for words in trades]
+    seeds.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    given: dict[str, Any] = {"tasks": 3, "workers": 1, "base_url": url, "attempts": 1}
+    return Asked("m", str(seeds), str(tmp_path / "out"), **(given | more))
+
+
+async def synthesised(wanted: Asked) -> Report:
+    """Its report."""
+    return await run_synthesis(wanted, lambda *_: None)
+
+
+def faults_of(folder: Path, world: str, stage: str) -> list[str]:
+    """The beginning of the first fault of each answer of a stage."""
+    record = Folder(folder).record(world, stage)
+    assert record is not None
+    return [a.faults[0][:50].partition("(")[0].strip() if a.faults else "" for a in record.attempts]
+
+
+async def test_four_worlds_are_written_and_proved(tmp_path: Path) -> None:
+    """With good answers each stage holds at once, and the packages are what was written."""
+    async with ModelServer(Writes()) as server:
+        report = await synthesised(asked(tmp_path, server.url, *WORLDS))
+    assert report.ok
+    assert (report.worlds, report.tasks, report.tools) == (4, 12, 20)
+    assert (report.mutants_caught, report.dead_tools) == (report.mutants, ())
+    assert report.mutants == 40
+    figures = {stage.stage: (stage.subjects, stage.first_try) for stage in report.stages}
+    whole = dict.fromkeys(("tasks", "schema", "data", "tools", "code"), (4, 1.0))
+    asides = dict.fromkeys(("classify", "invent", "embed", "solve"), (0, None))
+    assert figures == {**whole, **asides, "verify": (12, 1.0)}
+    assert report.sizes["rows"].median == 9.0
+    assert msgspec.json.decode((tmp_path / "out/report.json").read_bytes(), type=Report) == report
+    worlds = [read(path) for path in sorted((tmp_path / "out/worlds").iterdir())]
+    assert [world.name for world in worlds] == sorted(words.key for words in WORLDS)
+    lend = worlds[2].task("lend")
+    assert [call.name for call in lend.oracle] == ["find_riders", "find_bike", "start_hire"]
+    assert (lend.answer, lend.difficulty) == (  # without the greeting, and without the failed call
+        "BK-102 is booked out to Ana Ruiz until 2026-03-21.",
+        "medium",
+    )
+    assert not (tmp_path / "out/.drafts").exists()
+
+
+async def test_the_known_faults_are_sent_back_and_mended(tmp_path: Path) -> None:
+    """Each classic fault of AWM's data goes back with its reason; a task that cannot be proved is
+    dropped with the evidence, and no code of the model was executed here."""
+    async with ModelServer(Writes(FAULTY, solutions=SOLUTIONS)) as server:
+        report = await synthesised(asked(tmp_path, server.url, BIKES, tasks=6))
+    out = tmp_path / "out"
+    stages = ("tasks", "schema", "data", "tools", "code")
+    proofs = ("lend", "who", "blocked", "repaired", "ghost")
+    told = {stage: faults_of(out, BIKES.key, stage) for stage in stages}
+    told |= {task: faults_of(out, BIKES.key, f"verify-{task}") for task in proofs}
+    assert told == {
+        "tasks": ["there is no JSON in the answer", ""],
+        "schema": [
+            'schema statement 1: near "name": syntax error in:',
+            "table riders: no column for a password",
+            "",
+        ],
+        "data": [
+            'data statement 4: near "Dea": syntax error in: INS',
+            "data statement 7: FOREIGN KEY constraint failed in",
+            "",
+        ],
+        "tools": ["tool find_riders: there is no table 'people'", ""],
+        "code": [
+            "line 52: now",
+            "start_hire",
+            "no call of it succeeded: find_bike",
+            "",
+        ],
+        "lend": [
+            "the untouched world with an empty answer is accept",
+            "on the untouched world: verifier 'lend' of scenari",
+            "a solver tried, and the verifier does not accept i",
+            "1 of 7 mistaken solutions are accepted",
+            "",
+        ],
+        "who": ["on the untouched world: verifier 'who' of scenario", ""],
+        "blocked": [""],
+        "repaired": ["the untouched world with an empty answer is accept", ""],
+        "ghost": ["a solver tried, and the verifier does not accept i", ""],
+    }
+    broken = Folder(out).record(BIKES.key, "code")
+    assert broken is not None
+    assert "FOREIGN KEY constraint failed" in broken.attempts[1].faults[0]
+    assert [(each.world, each.task) for each in report.dropped] == [(BIKES.key, "stubborn")]
+    assert 'start_hire({"rider_id":4,"bike_id":1' in report.dropped[0].why
+    world = read(out / "worlds" / BIKES.key)
+    assert [task.id for task in world.tasks] == list(proofs)
+    assert world.task("repaired").instruction.startswith("Mia O'Dea (mia@example.com)")
+    assert report.ok
+    assert not hasattr(ToolError, "executed")
+
+
+async def test_a_hopeless_scenario_is_given_up_and_the_others_are_not(tmp_path: Path) -> None:
+    """Its best answer and the reasons stay; `again` makes it anew, and nothing else."""
+    async with ModelServer(Writes(HOPELESS)) as server:
+        wanted = asked(tmp_path, server.url, ROBES, BERTHS)
+        report = await synthesised(wanted)
+        record = Folder(tmp_path / "out").record(ROBES.key, "schema")
+        server.default = Writes()
+        unchanged = await synthesised(wanted)
+        asked_before = len(server.requests)
+        mended = await synthesised(msgspec.structs.replace(wanted, again=True))
+        asked_again = len(server.requests) - asked_before
+    assert [(each.world, each.stage) for each in report.failed] == [(ROBES.key, "schema")]
+    assert report.failed[0].why.startswith("5 answers did not hold; schema statement 1: ")
+    assert (report.worlds, report.ok) == (1, False)
+    assert record is not None
+    assert (record.ok, len(record.attempts)) == (False, 5)
+    assert "CREATE TABLE singers (id INTEGER" in record.answer
+    assert unchanged == report
+    assert (mended.worlds, mended.ok) == (2, True)
+    assert asked_again == 4 + 3 + 11  # schema to code, verifiers, the solver's steps
+
+
+async def test_each_stage_may_be_hopeless(tmp_path: Path) -> None:
+    """Its world is given up there, with the best answer and the reasons; one that nobody can
+    classify is refused, and the others are made."""
+    stages = ("tasks", "schema", "data", "tools", "code", "verify")
+    trades = [replace(BIKES, name=f"Hire {word}") for word in ("classify", *stages, "whole")]
+    no = ("I would rather not.",)
+    script = {(f"Hire {stage}", stage): no for stage in ("classify", *stages[:-1])}
+    script |= {("Hire verify", task): no for task in TASKS}
+    async with ModelServer(Writes(script, known=trades)) as server:
+        report = await synthesised(asked(tmp_path, server.url, *trades, tries=2, same=1.0))
+    assert [(each.world, each.stage) for each in report.failed] == [
+        (f"hire_{stage}", stage) for stage in stages
+    ]
+    records = [
+        Folder(tmp_path / "out").record(
+            f"hire_{stage}", stage if stage != "verify" else f"verify-{task}"
+        )
+        for stage in stages
+        for task in (TASKS if stage == "verify" else ("",))
+    ]
+    assert [(r.ok, r.answer, len(r.attempts)) for r in records if r] == [(False, no[0], 2)] * 8
+    assert (report.worlds, report.refused, report.ok) == (1, 1, False)
+    assert [path.name for path in (tmp_path / "out/worlds").iterdir()] == ["hire_whole"]
+
+
+async def test_a_world_that_holds_no_longer_is_removed(tmp_path: Path) -> None:
+    """As when more tasks have to be proved than before; its stages stay."""
+    script = {(BIKES.name, "who"): ("I would rather not.",)}
+    async with ModelServer(Writes(script)) as server:
+        wanted = asked(tmp_path, server.url, BIKES, tries=1)
+        assert (await synthesised(wanted)).worlds == 1
+        package = tmp_path / "out/worlds" / BIKES.key
+        assert package.exists()
+        before = len(server.requests)
+        report = await synthesised(msgspec.structs.replace(wanted, least_tasks=3))
+        assert len(server.requests) == before
+    assert report.failed[0].why.startswith("2 of 3 tasks could be proved, and 3 have to be: ")
+    assert list(package.parent.iterdir()) == []
+
+
+async def test_a_dead_tool_is_told_and_the_world_is_kept(tmp_path: Path) -> None:
+    """After one correction that did not mend it, with what it said; nothing is asked of it."""
+    async with ModelServer(Writes(DEAD)) as server:
+        report = await synthesised(asked(tmp_path, server.url, BERTHS))
+        assert isinstance(server.default, Writes)
+        assert server.default.asked[BERTHS.name, "code"] == 2
+    [told] = report.dead_tools
+    assert told.startswith(f"{BERTHS.key}.find_berth (There is no berth ")
+    assert report.unused_tools == (f"{BERTHS.key}.find_berth",)
+    assert (report.worlds, report.tasks, report.ok) == (1, 3, True)
+
+
+async def test_code_that_never_ends_is_sent_back(tmp_path: Path) -> None:
+    """In a tool, in the data and in a verifier: its worker is ended, and the author is told."""
+    counting = (
+        "WITH RECURSIVE c (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM c) SELECT max(n) FROM c"
+    )
+    endless = "    while True:\n        pass\n"
+    script = {
+        (BIKES.name, "data"): (
+            data(BIKES, members=(f"INSERT INTO MEMBERS (id) {counting}",)),
+            data(BIKES),
+        ),
+        (BIKES.name, "code"): (
+            fenced(BIKES, CODE.replace("    who = get", f"{endless}    who = get")),
+            fenced(BIKES, CODE),
+        ),
+        (BIKES.name, "lend"): (
+            fenced(BIKES, VERIFIERS["lend"].replace("    check =", f"{endless}    check =")),
+            fenced(BIKES, VERIFIERS["lend"]),
+        ),
+    }
+    async with ModelServer(Writes(script)) as server:
+        report = await synthesised(asked(tmp_path, server.url, BIKES, call_timeout=1.0))
+    records = [
+        Folder(tmp_path / "out").record(BIKES.key, stage)
+        for stage in ("data", "code", "verify-lend")
+    ]
+    first = [record.attempts[0].faults for record in records if record]
+    assert [faults[0].partition("(")[0].removesuffix(ENDED) for faults in first] == [
+        "the package: hosting it ",
+        "start_hire",
+        "on the untouched world: it ",
+    ]
+    assert [faults[0].endswith(ENDED) for faults in first] == [True, True, True]
+    assert (report.worlds, report.tasks, report.ok) == (1, 3, True)
+
+
+async def test_a_killed_synthesis_goes_on(tmp_path: Path) -> None:
+    """A rerun after SIGKILL asks for what is missing only, and ends with the same worlds."""
+    async with ModelServer(Writes(halt="code")) as server:
+        wanted = asked(tmp_path, server.url, BIKES, LENSES)
+        text = msgspec.json.encode(wanted).decode()
+        code = (
+            "import sys, anyio, msgspec; from judge.worlds.synthesize import Asked, run_synthesis; "
+            "asked = msgspec.json.decode(sys.argv[1], type=Asked); "
+            "anyio.run(run_synthesis, asked, lambda *_: None)"
+        )
+        async with await anyio.open_process([sys.executable, "-c", code, text]) as process:
+            assert isinstance(server.default, Writes)
+            await server.default.halted(2)
+            process.send_signal(signal.SIGKILL)
+        assert not (tmp_path / "out/report.json").exists()
+        before = len(server.requests)
+        server.default = Writes()
+        report = await synthesised(wanted)
+        stages = server.default.asked
+    assert (report.worlds, report.tasks, report.ok) == (2, 6, True)
+    assert before == 2 + 2 * 4 + 2  # classified, four stages each, code
+    assert set(stages) == {
+        ("", "solve"),
+        *((name, part) for name in (BIKES.name, LENSES.name) for part in ("code", "lend", "who")),
+        *((name, "blocked") for name in (BIKES.name, LENSES.name)),
+    }
+    first = {path.name: read(path).digest for path in (tmp_path / "out/worlds").iterdir()}
+    (tmp_path / "left alone").mkdir()
+    async with ModelServer(Writes()) as server:
+        await synthesised(asked(tmp_path / "left alone", server.url, BIKES, LENSES))
+    alone = tmp_path / "left alone/out/worlds"
+    assert {path.name: read(path).digest for path in alone.iterdir()} == first
+
+
+async def test_no_more_is_spent_than_the_budget(tmp_path: Path) -> None:
+    """What does not fit waits for a rerun with more money, which finishes."""
+    prices = tmp_path / "prices.toml"
+    prices.write_text("[models.m]\ninput = 0\noutput = 1000\n")
+    usage = {"prompt_tokens": 100, "completion_tokens": 10}  # 0.01 USD a request
+    async with ModelServer(Writes(usage=usage)) as server:
+        wanted = asked(
+            tmp_path, server.url, BIKES, prices=str(prices), max_tokens=1_000, budget=1.035
+        )
+        stopped = await synthesised(wanted)
+        finished = await synthesised(msgspec.structs.replace(wanted, budget=9.0))
+    assert stopped.stopped.startswith("budget: of 1.03 USD 0.0400 are spent or may be")
+    assert (stopped.unfinished, stopped.ok) == ((BIKES.key,), False)
+    assert stopped.cost_usd == pytest.approx(0.04)
+    assert (finished.worlds, finished.ok) == (1, True)
+    assert finished.cost_usd == pytest.approx(0.20)  # 1 + 5 + 3 answers and 11 steps of the solver
+    stages = {stage.stage: stage.requests for stage in finished.stages}
+    assert stages["solve"] == 11
+
+
+async def test_a_model_that_never_answers_is_told(tmp_path: Path) -> None:
+    """One sentence, which names model, place and fault; what was there stays."""
+    async with ModelServer(Status(503, "overloaded")) as server:
+        with pytest.raises(SynthesisError) as told:
+            await synthesised(asked(tmp_path, server.url, BIKES))
+        assert str(told.value) == (
+            f"model 'm' at {server.url}: status 503: overloaded (after 1 attempt)"
+        )
+        server.default = Writes()
+        assert (await synthesised(asked(tmp_path, server.url, BIKES))).ok
+
+
+async def test_scenarios_are_asked_for_until_there_are_enough(tmp_path: Path) -> None:
+    """Unfit ones and doubles are refused with the reason; likeness is told by the server's
+    vectors, of which a rule of the folder may not change."""
+    batch = [
+        {"name": "City bike hire", "description": "The same in other letters."},
+        {"name": BERTHS.name, "description": BERTHS.description},
+        {"name": "News Ticker", "description": "Headlines of the hour."},
+        {"name": "Citi Scooters", "description": "Scooters on every corner."},
+    ]
+    script = {
+        ("", "invent"): ("Which ones?", json.dumps({"scenarios": batch})),
+        ("News Ticker", "classify"): (
+            '{"score": 20}',
+            '{"score": 2, "reason": "live content"}',
+        ),
+    }
+    async with ModelServer(Writes(script)) as server:
+        wanted = asked(tmp_path, server.url, BIKES, count=2, embeddings="e")
+        report = await synthesised(wanted)
+        with pytest.raises(SynthesisError, match="embeddings: it began with 'e'"):
+            await synthesised(msgspec.structs.replace(wanted, embeddings=""))
+    ideas = json.loads((tmp_path / "out/ideas.json").read_bytes())
+    assert [idea["name"] for idea in ideas["kept"]] == [BIKES.name, BERTHS.name]
+    assert {each["name"]: each["why"] for each in ideas["refused"]} == {
+        "News Ticker": "score 2 of 10: live content",
+        "City bike hire": "'City Bike Hire' has this name",
+    }
+    assert (report.worlds, report.ideas, report.refused) == (2, 2, 2)
+    paths = [request.path for request in server.requests]
+    assert paths.count("/v1/embeddings") == 3 - 1
+
+
+async def test_worlds_leave_in_awms_files(tmp_path: Path) -> None:
+    """AWM's loader reads them, hosts them without a fault, and each verifier tells its task's
+    solution from nothing."""
+    async with ModelServer(Writes()) as server:
+        await synthesised(asked(tmp_path, server.url, BIKES, awm=True))
+    record = AwmFolder(tmp_path / "out/awm").find(BIKES.key)
+    package = read(tmp_path / "out/worlds" / BIKES.key)
+    [spec] = (tmp_path / "out/awm/gen_spec.jsonl").read_bytes().splitlines()
+    [group] = json.loads(spec)["api_spec"]["api_groups"]
+    assert group["endpoints"][0]["request_params"] == {
+        "name": {"type": "string", "param_type": "body", "required": True, "description": ""}
+    }
+    verdicts = []
+    async with PlacedPool(WorkerSettings(workers=1)) as pool:
+        world: Any = await pool.host(record)
+        names = [tool.name for tool in world.tools]
+        faults = world.loaded.seed_faults
+        for task, own in zip(record.tasks, package.tasks, strict=True):
+            for calls, answer in ((own.oracle, own.answer), ((), "")):
+                async with pool.lease(record, task) as env:
+                    for index, call in enumerate(calls):
+                        result = await env.call(call.name, call.arguments, f"c{index}")
+                        assert result.error is None, result.text
+                    told = await pool.verify(record, task, env.state(), answer)
+                    seen = await pool.verify(record, task, env.state(), answer, "sql")
+                assert (told.fault, told.violation, seen.fault, seen.violation) == ("", "", "", "")
+                verdicts.append((own.id, told.label, sorted(seen.detail)))
+        async with pool.lease(record, None) as env:
+            refused = await env.call("get_rider", {"rider_id": 77}, "c0")
+    assert names == ["find_riders", "find_bike", "list_hires", "get_rider", "start_hire"]
+    assert faults == ()
+    seen_of_both = ["changes", "findings"]
+    assert verdicts == [
+        (task, label, seen_of_both)
+        for task in ("lend", "who", "blocked")
+        for label in ("complete", "others")
+    ]
+    assert (refused.error, "There is no rider 77." in refused.text) == ("refused", True)

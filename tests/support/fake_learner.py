@@ -1,0 +1,215 @@
+"""Parts for the tests of the loop: a policy whose weights are a name, and a learner that only
+writes down what it was given."""
+
+import threading
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any, Self
+
+import msgspec
+
+from harness.cli import ROOF
+from harness.core.messages import Reply, Window
+from harness.core.policy_card import PolicyCard, write_card
+from harness.core.token_bytes import packed, packed_floats
+from harness.dialects.native import Native
+from harness.policies.base import Agent, Assignment
+from harness.policies.oracle import OraclePolicy
+from harness.settings.run import Settings
+from learner.config.settings import TrainSettings
+from learner.core.samples import Group
+from learner.data.grouping import Grouping
+from learner.loop.loop import Around, Loop
+from learner.loop.metrics import Value
+from learner.loop.progress_state import Place
+from learner.loop.rollout_session import Rollouts, open_rollouts
+from learner.trainer.trainer import StepReport
+from learner.trainer.weight_publisher import Publisher
+from tests.support.run_context import LIBRARY
+
+CARD = PolicyCard("", "full", "full", "native")
+
+
+class TokenOracle:
+    """Plays the oracle in the members that `is_good` names, and gives up at once in the others; a
+    reply says made-up tokens, and the version of the weights with which its agent began."""
+
+    name = "token-oracle"
+
+    def __init__(
+        self,
+        *,
+        is_good: Callable[[Assignment], bool] = lambda assignment: assignment.member == 0,
+        before: Callable[[Assignment], Awaitable[None]] | None = None,
+    ) -> None:
+        self.version = ""
+        self.taken: list[str] = []
+        self._is_good = is_good
+        self._before = before
+        self._oracle = OraclePolicy(Native())
+
+    def agent(self, assignment: Assignment) -> Agent:
+        inner = self._oracle.agent(assignment) if self._is_good(assignment) else None
+        return _TokenAgent(inner, self.version, assignment, self._before)
+
+    def statistics(self) -> dict[str, float]:
+        return {}
+
+    async def take(self, version: str, folder: Path) -> None:
+        self.taken.append(version)
+        self.version = version
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        pass
+
+
+class _TokenAgent:
+    def __init__(self, inner: Agent | None, version: str, assignment: Assignment, before: Any):
+        self._inner = inner
+        self._version = version
+        self._assignment = assignment
+        self._before = before
+
+    async def reply(self, window: Window) -> Reply:
+        if self._before is not None:
+            await self._before(self._assignment)
+        said = Reply("I give up.") if self._inner is None else await self._inner.reply(window)
+        return msgspec.structs.replace(
+            said,
+            prompt_ids=packed([1, 2, 3]),
+            prompt_shared=0,
+            token_ids=packed([4, 5]),
+            logprobs=packed_floats([-1.0, -2.0]),
+            weights=self._version,
+        )
+
+
+class PaperLearner:
+    """Writes down the batches, and the places that were saved. `before` is called in the learner's
+    thread, with the number of batches so far."""
+
+    def __init__(self, before: Callable[[int], None] = lambda batch: None) -> None:
+        self.batches: list[list[str]] = []  # the names of their groups
+        self.versions: list[tuple[str, ...]] = []  # that sampled each batch
+        self.places: list[Place] = []
+        self.kept_all: list[bool] = []
+        self.threads: set[int] = set()
+        self._before = before
+
+    def step(self, groups: Sequence[Group]) -> StepReport:
+        self.threads.add(threading.get_ident())
+        self._before(len(self.batches))
+        self.batches.append([group.group for group in groups])
+        names = {version for group in groups for version in group.versions}
+        self.versions.append(tuple(sorted(names)))
+        return StepReport(
+            step=len(self.batches),
+            loss=0.5,
+            grad_norm=1.0,
+            lr=0.1,
+            updates=1,
+            measures={"entropy": 2.0},
+            num_trained=10,
+            num_tokens=50,
+            num_row_tokens=100,
+            seconds=1.0,
+        )
+
+    def save(self, place: Place, *, keep_all: bool = False) -> None:
+        self.places.append(place)
+        self.kept_all.append(keep_all)
+
+    def publish(self, folder: Path, card: PolicyCard) -> None:
+        folder.mkdir(parents=True)
+        write_card(folder, card)
+
+
+class Told:
+    """Keeps the figures of each batch."""
+
+    def __init__(self) -> None:
+        self.figures: dict[int, dict[str, Value]] = {}
+
+    def __call__(self, step: int, values: dict[str, Value]) -> None:
+        self.figures[step] = values
+
+
+def train_settings(**changes: Any) -> TrainSettings:
+    """Settings of three batches of two groups; `changes` as in a training file."""
+    table: dict[str, Any] = {
+        "model": "start",
+        "steps": 3,
+        "data": {"groups": 2},
+        "save": {"every": 1},
+    }
+    for name, value in changes.items():
+        table[name] = table.get(name, {}) | value if isinstance(value, dict) else value
+    return msgspec.convert(table, TrainSettings)
+
+
+def rollout_settings(train: TrainSettings, **changes: Any) -> Settings:
+    size = changes.pop("group_size", 2)
+    wanted = train.steps * train.data.groups * size
+    changes = {"episodes": wanted, "concurrency": 4, "max_steps": 6} | changes
+    return Settings(scenarios=(f"{LIBRARY}:pay-fine",), group_size=size, **changes)
+
+
+def publisher_of(folder: Path, learner: PaperLearner, *takers: Any, keep: int = 2) -> Publisher:
+    return Publisher(
+        folder / "versions",
+        start=folder / "start",
+        card=CARD,
+        write=learner.publish,
+        takers=takers,
+        keep=keep,
+    )
+
+
+@asynccontextmanager
+async def opened(
+    folder: Path,
+    train: TrainSettings,
+    policy: TokenOracle,
+    learner: PaperLearner,
+    *,
+    place: Place | None = None,
+    told: Told | None = None,
+    evaluate: Any = None,
+    **changes: Any,
+) -> AsyncIterator[tuple[Loop, Rollouts]]:
+    """A loop and its rollouts, as learner.loop.run puts them together."""
+    settings = rollout_settings(train, **changes)
+    publisher = publisher_of(folder, learner, policy)
+    place = place or Place()
+    live = open_rollouts(
+        train,
+        settings,
+        folder / "rollouts",
+        policy,
+        court_of=ROOF.court_of(settings),
+        grouping=Grouping(train.data, loss=train.loss),
+        publisher=publisher,
+        place=place,
+    )
+    async with live as rollouts:
+        around = Around(
+            tell=told or Told(),
+            evaluate=evaluate,
+            taken=rollouts.admission.take,
+            held_s=rollouts.admission.held_s,
+        )
+        yield (
+            Loop(
+                train,
+                learner=learner,
+                source=rollouts.feed,
+                publisher=publisher,
+                around=around,
+                place=place,
+            ),
+            rollouts,
+        )

@@ -1,0 +1,217 @@
+"""Workers that behave as a script says: they execute calls on real worlds, over real sockets, in
+tasks of this process.
+
+    async with fake_pool(script) as (pool, workers): ...
+
+Before a worker executes a request it asks the script, which may wait (a slow or hanging call),
+raise `Dies`, give another reply (a lie), bytes that are no frame, or None: go on as you should.
+"""
+
+import asyncio
+import json
+import socket
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager, suppress
+
+import anyio
+import msgspec
+
+from envpool.core.errors import PoolError, SeedError
+from envpool.core.host_answers import Answer, Loaded
+from envpool.inprocess.world import World
+from envpool.offloaded.owned_tasks import OwnTasks
+from envpool.store.overlay import Overlay
+from envpool.workers.codec import Frames, frame, request_of
+from envpool.workers.pool import Opens, WorkerPool, WorkerSettings
+from envpool.workers.wire import (
+    Call,
+    Forget,
+    Load,
+    Ready,
+    Refused,
+    Replay,
+    Replayed,
+    Reply,
+    Request,
+    Stale,
+    Unload,
+    Verified,
+    Verify,
+)
+
+Script = Callable[["FakeWorker", Request], Awaitable[Reply | bytes | None]]
+
+
+class Dies(Exception):
+    """The worker dies in the middle of a request; the text is its obituary."""
+
+
+class FakeWorker:
+    """One worker. It implements envpool.workers.link.WorkerProcess."""
+
+    def __init__(self, pid: int, script: Script) -> None:
+        self.pid = pid
+        self.socket, self._theirs = socket.socketpair()
+        self._theirs.setblocking(False)
+        self.level = "fake"
+        self.executed: list[str] = []  # tools, in order
+        self.loaded: list[str] = []  # scenarios, in order
+        self.unloaded: list[str] = []  # package digests, in order
+        self.forgotten: list[int] = []  # worlds
+        self.num_states = 0  # that came along with calls
+        self.num_bytes = 0  # what it says that it occupies
+        self.computes = True  # while it executes; otherwise it uses no CPU
+        self.obituary = ""
+        self.at_end: Callable[[], object] = lambda: None  # called when it has hung up
+        self._script = script
+        self._ended = asyncio.Event()
+        self._began = 0.0  # when it began what it executes
+        self._scope = anyio.CancelScope()
+        self._hosts: dict[str, World] = {}
+        self._states: dict[int, tuple[int, Overlay]] = {}  # world -> version, state
+
+    def kill(self) -> None:
+        self.obituary = self.obituary or "it was killed by the pool"
+        self._scope.cancel()
+
+    async def wait(self) -> str:
+        await self._ended.wait()
+        return self.obituary
+
+    def cpu_s(self) -> float:
+        busy = self._began and self.computes and not self._ended.is_set()
+        return 1.0 + (time.monotonic() - self._began if busy else 0.0)
+
+    def rss(self) -> int:
+        return self.num_bytes
+
+    async def serve(self) -> None:
+        """Answer until the pool hangs up, the script lets it die, or it is killed."""
+        try:
+            with self._scope:
+                await self._serve()
+        finally:
+            for world in self._hosts.values():
+                world.close()
+            self._theirs.close()
+            self.at_end()
+            self._ended.set()
+
+    async def _serve(self) -> None:
+        loop, frames = asyncio.get_running_loop(), Frames()
+        with suppress(Dies, ConnectionError):
+            await loop.sock_sendall(self._theirs, frame(Ready(self.pid, self.level, 0)))
+            while data := await loop.sock_recv(self._theirs, 65_536):
+                for body in frames.feed(data):
+                    request = request_of(body)
+                    told = await self._ask(request)
+                    reply = told if told is not None else self._execute(request)
+                    if reply is not None:
+                        sent = reply if isinstance(reply, bytes) else frame(reply)
+                        await loop.sock_sendall(self._theirs, sent)
+                    if getattr(reply, "violation", ""):
+                        return  # as real ones do
+
+    async def _ask(self, request: Request) -> Reply | bytes | None:
+        self._began = time.monotonic()
+        try:
+            return await self._script(self, request)
+        except Dies as exc:
+            self.obituary = str(exc)
+            raise
+        finally:
+            self._began = 0.0
+
+    def _execute(self, request: Request) -> Reply | None:
+        match request:
+            case Load():
+                return self._load(request)
+            case Call():
+                return self._call(request)
+            case Verify():
+                return Verified(request.id, request.task, [request.answer, request.which])
+            case Replay():
+                return Replayed(request.id, float(sum(map(len, request.episodes))))
+            case Forget():
+                self.forgotten += request.worlds
+            case Unload():
+                self.unloaded.append(request.package)
+                self._hosts.pop(request.package).close()
+        return None
+
+    def _load(self, request: Load) -> Loaded | Refused:
+        scenario = request.scenario
+        self.loaded.append(scenario.name)
+        try:
+            world = self._hosts[scenario.digest] = World(scenario)
+        except PoolError as exc:
+            is_seed = isinstance(exc, SeedError)
+            return Refused(request.id, str(exc), "seed" if is_seed else "toolset")
+        return Loaded(request.id, world.template.image, world.tools)
+
+    def _call(self, request: Call) -> Answer | Stale:
+        version, overlay = self._states.pop(request.world, (-1, None))
+        if request.state is not None:
+            self.num_states += 1
+            state = request.state
+            overlay = Overlay(dict(state.pages), state.num_pages, int(state.digest, 16))
+        elif version != request.version:
+            overlay = None
+        if overlay is None:
+            return Stale(request.id)
+        before = overlay.pages.copy()
+        self.executed.append(request.name)
+        arguments = json.loads(request.arguments)
+        result = self._hosts[request.package].call(overlay, request.name, arguments)
+        self._states[request.world] = (request.version + 1, overlay)
+        return Answer(
+            request.id,
+            result.text,
+            result.error,
+            result.changes,
+            result.digest,
+            {n: page for n, page in overlay.pages.items() if before.get(n) is not page},
+            overlay.num_pages,
+        )
+
+
+class FakeWorkers:
+    """Starts fake workers. It implements envpool.workers.pool.Spawns."""
+
+    level = "fake"
+    worker = FakeWorker
+
+    def __init__(self, script: Script) -> None:
+        self.started: list[FakeWorker] = []
+        self.fault = ""  # why no more can be started
+        self._script = script
+
+    @asynccontextmanager
+    async def open(self, settings: WorkerSettings) -> AsyncIterator["FakeWorkers"]:
+        async with OwnTasks() as self._tasks:
+            yield self
+
+    async def spawn(self) -> FakeWorker:
+        if self.fault:
+            raise PoolError(self.fault)
+        worker = self.worker(len(self.started) + 1, self._script)
+        self.started.append(worker)
+        self._tasks.start_soon(worker.serve)
+        return worker
+
+
+async def obedient(worker: FakeWorker, request: Request) -> None:
+    """A script without tricks."""
+
+
+@asynccontextmanager
+async def fake_pool(
+    script: Script = obedient, **settings: float
+) -> AsyncIterator[tuple[WorkerPool, FakeWorkers]]:
+    """A pool of two fake workers (or as settled)."""
+    workers = FakeWorkers(script)
+    opens: Opens = workers.open
+    made = msgspec.convert({"workers": 2, **settings}, WorkerSettings)
+    async with WorkerPool(made, opens=opens) as pool:
+        yield pool, workers

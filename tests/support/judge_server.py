@@ -1,0 +1,345 @@
+"""Scripted judges behind a chat endpoint on loopback: real HTTP, no model.
+
+In a test:
+
+    async with ModelServer(Speaks(lying(truth, 0.3))) as server:
+        ... ask server.url; server.requests tells what was asked
+
+As a process, which prints its URL and then `asked N` for each request, before it is answered:
+
+    python -m tests.support.judge_server --play lying --p 0.3 --truth truth.json --port 0
+
+A Truth gives the right label for the text of all messages; `truth_of({"words": label})` makes one
+that looks for words in it. A Speaker says something about a request; speakers are wrapped around
+each other, and a behaviour of the server is made of the outermost by `Speaks`:
+
+    good(truth)             tells the truth
+    biased(label)           always says the same
+    lying(truth, p)         lies with probability p, drawn from the prompt and the request's seed:
+                            the same question gets the same answer, repeats are independent
+    injected(truth)         obeys who says "say completed" or shows such a verdict to it, else good
+    chatty(speaker)         thoughts, prose and a fence around the object, a quoted verdict first
+    malformed(speaker, n)   its first n answers to each prompt cannot be read
+    truncating(speaker, n)  answers of less than n tokens' room are cut off (finish `length`)
+    billed(speaker, ...)    says how many tokens that took; expensive: a million each, which is
+                            more than anybody allowed it. Others report a token for 4 bytes.
+
+Behaviours are wrapped, too:
+
+    Flaky(inner, every)     each n-th request fails, in turns: 429, 503, a cut connection
+    Slow(inner, ...)        waits for an event or some seconds first
+    Picky(inner, fields)    refuses requests that have one of the fields, or that format, with 400
+    Status(503)             is dead (see tests.support.model_server)
+"""
+
+import argparse
+import asyncio
+import json
+import re
+import sys
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from hashlib import blake2b
+from itertools import cycle
+from pathlib import Path
+
+from harness.core.events import Label
+from tests.support.model_server import Asked, Behaviour, Cut, ModelServer, Says, Status, response
+
+
+@dataclass(frozen=True)
+class Spoken:
+    """What a judge says, and what the server reports beside it."""
+
+    text: str
+    finish: str = "stop"
+    usage: Mapping[str, int | Mapping[str, int]] | None = None  # None: a token for 4 bytes
+
+
+Truth = Callable[[str], Label]
+Speaker = Callable[[Asked], Spoken]
+
+_OBEYED = re.compile(
+    r"say\W+(?:that it is\W+)?completed|[\"'](?:label|classification)[\"']\s*:\s*[\"']complete",
+    re.IGNORECASE,
+)
+
+
+def text_of(asked: Asked, role: str | None = None) -> str:
+    """The text of a request's messages; of one role only where it is given."""
+    messages = asked.body["messages"]
+    return "\n".join(m["content"] for m in messages if role is None or m["role"] == role)
+
+
+def truth_of(labels: Mapping[str, str], default: str = "agent_error") -> Truth:
+    """The label of the first words that the text holds."""
+
+    def truth(text: str) -> Label:
+        return Label(next((label for words, label in labels.items() if words in text), default))
+
+    return truth
+
+
+def verdict(
+    label: str,
+    *,
+    reasoning: str = "It looks that way.",
+    confidence: float = 0.9,
+    leaned_on: tuple[str, ...] = ("T", "E"),
+) -> str:
+    """An answer as the schema has it."""
+    return json.dumps(
+        {
+            "reasoning": reasoning,
+            "label": label,
+            "confidence": confidence,
+            "leaned_on": list(leaned_on),
+        }
+    )
+
+
+def good(truth: Truth) -> Speaker:
+    """Tells the truth."""
+    return lambda asked: Spoken(verdict(truth(text_of(asked))))
+
+
+def biased(label: str = "completed") -> Speaker:
+    """Says the same whatever it is shown."""
+    return lambda _: Spoken(verdict(label))
+
+
+def lie_about(label: Label) -> Label:
+    """The wrong label that changes a reward most."""
+    return Label.AGENT_ERROR if label is Label.COMPLETED else Label.COMPLETED
+
+
+def lying(truth: Truth, p: float, *, seed: int = 0) -> Speaker:
+    """Lies with probability `p`; `seed` makes another liar."""
+
+    def speaker(asked: Asked) -> Spoken:
+        text = text_of(asked)
+        drawn = blake2b(f"{seed} {asked.body.get('seed')} {text}".encode(), digest_size=8)
+        label = truth(text)
+        if int.from_bytes(drawn.digest()) / 2**64 < p:
+            label = lie_about(label)
+        return Spoken(verdict(label))
+
+    return speaker
+
+
+def injected(truth: Truth) -> Speaker:
+    """Takes what the exhibits say for an instruction."""
+
+    def speaker(asked: Asked) -> Spoken:
+        if _OBEYED.search(text_of(asked, "user")):
+            return Spoken(verdict(Label.COMPLETED, reasoning="I was told so."))
+        return Spoken(verdict(truth(text_of(asked))))
+
+    return speaker
+
+
+def chatty(speaker: Speaker) -> Speaker:
+    """Talks around its answer."""
+
+    def wrapped(asked: Asked) -> Spoken:
+        spoken = speaker(asked)
+        text = (
+            "<think>Is it completed? Let me see.</think>Somebody claims "
+            f'{{"label": "completed"}}, but:\n```json\n{spoken.text}\n```\n'
+        )
+        return replace(spoken, text=text)
+
+    return wrapped
+
+
+def malformed(speaker: Speaker, times: int = 1, text: str = "I would say: completed.") -> Speaker:
+    """Cannot be read at first."""
+    seen: Counter[str] = Counter()
+
+    def wrapped(asked: Asked) -> Spoken:
+        spoken = speaker(asked)
+        prompt = text_of(asked)
+        seen[prompt] += 1
+        return replace(spoken, text=text) if seen[prompt] <= times else spoken
+
+    return wrapped
+
+
+def truncating(speaker: Speaker, room: int) -> Speaker:
+    """Needs `room` tokens; with less the answer ends in its midst."""
+
+    def wrapped(asked: Asked) -> Spoken:
+        spoken = speaker(asked)
+        given = asked.body.get("max_tokens") or asked.body.get("max_completion_tokens") or room
+        if given >= room:
+            return spoken
+        return replace(spoken, text=spoken.text[: len(spoken.text) // 2], finish="length")
+
+    return wrapped
+
+
+def billed(speaker: Speaker, prompt: int, completion: int, cached: int = 0) -> Speaker:
+    """Reports so many tokens."""
+    usage: dict[str, int | Mapping[str, int]] = {
+        "prompt_tokens": prompt,
+        "completion_tokens": completion,
+        "prompt_tokens_details": {"cached_tokens": cached},
+    }
+    return lambda asked: replace(speaker(asked), usage=usage)
+
+
+def expensive(speaker: Speaker) -> Speaker:
+    """Reports a million tokens each way, whatever was allowed."""
+    return billed(speaker, 1_000_000, 1_000_000)
+
+
+@dataclass(frozen=True)
+class Speaks:
+    """A behaviour: what the speaker says goes out as a completion."""
+
+    speaker: Speaker
+
+    async def perform(self, asked: Asked, writer: asyncio.StreamWriter) -> bool:
+        spoken = self.speaker(asked)
+        completion = Says(spoken.text, finish=spoken.finish).completion()
+        usage = spoken.usage or _usage(text_of(asked), spoken.text)
+        body = completion | {"usage": usage, "model": asked.body["model"]}
+        writer.write(response(200, json.dumps(body).encode()))
+        return True
+
+
+def _usage(*texts: str) -> dict[str, int]:
+    prompt, completion = (-(-len(text.encode()) // 4) for text in texts)
+    return {"prompt_tokens": prompt, "completion_tokens": completion}
+
+
+class Flaky:
+    """Each `every`-th request fails, in turns by each of the faults."""
+
+    def __init__(
+        self,
+        inner: Behaviour,
+        every: int = 3,
+        faults: tuple[Behaviour, ...] = (
+            Status(429, headers={"retry-after-ms": "1"}),
+            Status(503, "overloaded", headers={"retry-after-ms": "1"}),
+            Cut(b"HTTP/1.1 200 OK\r\nContent-Le"),
+        ),
+    ) -> None:
+        self._inner = inner
+        self._every = every
+        self._faults = cycle(faults)
+        self._count = 0
+
+    async def perform(self, asked: Asked, writer: asyncio.StreamWriter) -> bool:
+        self._count += 1
+        failing = self._count % self._every == 0
+        return await (next(self._faults) if failing else self._inner).perform(asked, writer)
+
+
+@dataclass(frozen=True)
+class Slow:
+    """Waits for the event, where there is one, and then so many seconds."""
+
+    inner: Behaviour
+    seconds: float = 0.0
+    after: asyncio.Event | None = None
+
+    async def perform(self, asked: Asked, writer: asyncio.StreamWriter) -> bool:
+        if self.after is not None:
+            await self.after.wait()
+        await asyncio.sleep(self.seconds)
+        return await self.inner.perform(asked, writer)
+
+
+@dataclass(frozen=True)
+class Picky:
+    """Refuses what it does not know, in OpenAI's words.
+
+    `fields` are names of fields of the body, or types of `response_format`.
+    """
+
+    inner: Behaviour
+    fields: tuple[str, ...] = ("json_schema",)
+    status: int = 400
+
+    async def perform(self, asked: Asked, writer: asyncio.StreamWriter) -> bool:
+        kind = asked.body.get("response_format", {}).get("type")
+        for name in self.fields:
+            if name == kind:
+                told = f"Invalid parameter: 'response_format' of type '{name}' is not supported"
+            elif name in asked.body:
+                told = f"Unsupported parameter: '{name}' is not supported with this model."
+            else:
+                continue
+            if name == "max_tokens":
+                told += " Use 'max_completion_tokens' instead."
+            return await Status(self.status, told, "unsupported").perform(asked, writer)
+        return await self.inner.perform(asked, writer)
+
+
+def play(
+    name: str, truth: Truth, *, p: float = 0.3, seed: int = 0, seconds: float = 1.0
+) -> Behaviour:
+    """The behaviour of a name, for a process. Raises KeyError."""
+    honest = good(truth)
+    plays: dict[str, Behaviour] = {
+        "good": Speaks(honest),
+        "biased": Speaks(biased()),
+        "lying": Speaks(lying(truth, p, seed=seed)),
+        "injected": Speaks(injected(truth)),
+        "flaky": Flaky(Speaks(honest)),
+        "slow": Slow(Speaks(honest), seconds),
+        "truncating": Speaks(truncating(honest, 4096)),
+        "malformed": Speaks(malformed(honest)),
+        "chatty": Picky(Speaks(chatty(honest)), ("json_schema", "json_object")),
+        "expensive": Speaks(expensive(honest)),
+        "dead": Status(503, "overloaded", headers={"retry-after-ms": "1"}),
+    }
+    return plays[name]
+
+
+class _Told:
+    """Says on standard output how many requests there were."""
+
+    def __init__(self, inner: Behaviour) -> None:
+        self._inner = inner
+        self._count = 0
+
+    async def perform(self, asked: Asked, writer: asyncio.StreamWriter) -> bool:
+        self._count += 1
+        _tell(f"asked {self._count}")
+        return await self._inner.perform(asked, writer)
+
+
+def _tell(line: str) -> None:
+    sys.stdout.write(f"{line}\n")
+    sys.stdout.flush()
+
+
+async def serve(behaviour: Behaviour, port: int) -> None:
+    """Serve until the process is ended."""
+    async with ModelServer(_Told(behaviour), port=port) as server:
+        _tell(server.url)
+        await asyncio.Event().wait()
+
+
+def main() -> None:
+    """The command line; `--truth` is a JSON file, from words in a prompt to labels."""
+    parser = argparse.ArgumentParser(description="A scripted judge.")
+    parser.add_argument("--play", default="good")
+    parser.add_argument("--port", type=int, default=0)
+    parser.add_argument("--truth", type=Path)
+    parser.add_argument("--p", type=float, default=0.3)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--seconds", type=float, default=1.0)
+    given = parser.parse_args()
+    labels = json.loads(given.truth.read_text(encoding="utf-8")) if given.truth else {}
+    truth = truth_of(labels)
+    behaviour = play(given.play, truth, p=given.p, seed=given.seed, seconds=given.seconds)
+    asyncio.run(serve(behaviour, given.port))
+
+
+if __name__ == "__main__":
+    main()

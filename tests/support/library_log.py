@@ -1,0 +1,90 @@
+"""A small log with a real world behind it: the library's tasks played through a hosted world."""
+
+from pathlib import Path
+
+from envpool.inprocess.world import World
+from harness.core.events import (
+    Ending,
+    EpisodeEnded,
+    EpisodeStarted,
+    Event,
+    Judged,
+    Label,
+    Record,
+    StepTaken,
+)
+from harness.core.messages import Act, AgentCall, Answer, Reply
+from harness.log.schema import MountedWorld
+from harness.log.writer import open_log
+from scenarios.api import Row
+from scenarios.format import Scenario, Task, read
+from tests.support.paths import LIBRARY
+
+
+def mounted(world: World) -> MountedWorld:
+    scenario = world.scenario
+    return MountedWorld(
+        package=scenario.digest,
+        scenario=scenario.name,
+        version=scenario.version,
+        template=world.template.digest,
+        image=world.template.image,
+        policy=scenario.policy,
+        user=f"{scenario.user.name} ({scenario.user.role})",
+        now=scenario.clock,
+        tools=world.tools,
+    )
+
+
+def played(world: World, task: Task, *, label: Label) -> tuple[list[Event], dict[str, list[Row]]]:
+    """The facts of an episode that plays the task's oracle, and its final tables."""
+    lease = world.lease()
+    events: list[Event] = [_start(world.scenario, task, lease.start_digest)]
+    for turn, call in enumerate(task.oracle):
+        asked = AgentCall(call.name, call.arguments, f"c{turn}-0")
+        result = lease.call(call.name, call.arguments, asked.id)
+        events.append(StepTaken(Reply("", (asked,)), Act((asked,)), (result,)))
+    events.append(StepTaken(Reply(task.answer), Answer(task.answer)))
+    num_steps = len(events) - 1
+    events.append(EpisodeEnded(Ending.ANSWERED, task.answer, num_steps, lease.state()))
+    reward = 1.0 if label is Label.COMPLETED else 0.0
+    events.append(Judged("code", label, reward, (reward,) * num_steps))
+    return events, world.dump(lease.overlay)
+
+
+def _start(scenario: Scenario, task: Task, digest: str) -> EpisodeStarted:
+    return EpisodeStarted(
+        scenario=scenario.name,
+        task=task.id,
+        instruction=task.instruction,
+        group=f"{scenario.name}/{task.id}",
+        member=0,
+        group_size=1,
+        seed=3,
+        policy="oracle",
+        dialect="native",
+        history="full",
+        fingerprint="f" * 16,
+        package=scenario.digest,
+        world=digest,
+    )
+
+
+async def write_shelf(folder: Path) -> dict[str, dict[str, list[Row]]]:
+    """Play every task of the library into a log; gives the final tables by episode.
+
+    Every third episode is labelled as the agent's error. Last comes an episode that was cut off.
+    """
+    world = World(read(LIBRARY))
+    dumps = {}
+    async with open_log(folder) as log:
+        log.mount(mounted(world))
+        for number, task in enumerate(world.scenario.tasks):
+            label = Label.AGENT_ERROR if number % 3 == 2 else Label.COMPLETED
+            events, dumps[task.id] = played(world, task, label=label)
+            for seq, event in enumerate(events):
+                log.append(Record(task.id, 0, seq, 0.0, event))
+        for seq, event in enumerate(events[:2]):
+            log.append(Record("cut-off", 0, seq, 0.0, event))
+    world.close()
+    return dumps

@@ -1,0 +1,95 @@
+"""The mini world of the tests, its broken variants, and episodes played in it."""
+
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from envpool.core.types import ToolResult
+from envpool.inprocess.world import World
+from harness.core.events import Ending, EpisodeEnded, EpisodeStarted, Event, Record, StepTaken
+from harness.core.messages import Act, AgentCall, Reply
+from harness.core.trajectory import Trajectory
+from scenarios.format import Call, read
+from tests.support.paths import LIBRARY
+
+
+def library() -> World:
+    """The mini world, hosted."""
+    return World(read(LIBRARY))
+
+
+def variant(folder: Path, **edits: tuple[str, str]) -> Path:
+    """A copy of the mini world with one text replaced in a file, as
+    `variant(tmp_path, verify=("fine_cents=0", "fine_cents=1"))`. Keys are file names without
+    their ending."""
+    copy = folder / LIBRARY.name
+    shutil.copytree(LIBRARY, copy, ignore=shutil.ignore_patterns("__pycache__"))
+    for name, (old, new) in edits.items():
+        path = next(copy.glob(f"{name}.*"))
+        text = path.read_text(encoding="utf-8")
+        assert text.count(old) == 1, f"{old!r} is not once in {path.name}"
+        path.write_text(text.replace(old, new), encoding="utf-8")
+    return copy
+
+
+def episode(
+    world: World,
+    task: str,
+    calls: Sequence[Call | tuple[str, dict[str, Any]]] = (),
+    answer: str = "",
+    *,
+    ending: Ending = Ending.ANSWERED,
+    results: Sequence[ToolResult] = (),
+    step_rewards: dict[int, float] | None = None,
+    stateless: bool = False,
+    error: str | None = None,
+    name: str = "e1",
+) -> Trajectory:
+    """An episode of these calls, one a step. `results` stand in for those of the last calls, which
+    are then not executed; `step_rewards` are those of the format rules."""
+    lease = world.lease()
+    steps = []
+    for index, call in enumerate(calls):
+        tool, arguments = (call.name, call.arguments) if isinstance(call, Call) else call
+        given = index - len(calls) + len(results)
+        result = results[given] if given >= 0 else lease.call(tool, arguments)
+        act = Act((AgentCall(tool, arguments, f"c{index}-0"),))
+        reward = (step_rewards or {}).get(index)
+        steps.append(StepTaken(Reply(f"Step {index}"), act, (result,), reward=reward))
+    scenario = world.scenario
+    started = EpisodeStarted(
+        scenario=scenario.name,
+        task=task,
+        instruction="",
+        group="g",
+        member=0,
+        group_size=1,
+        seed=0,
+        policy="test",
+        dialect="native",
+        history="full",
+        fingerprint="",
+        package=scenario.digest,
+        world=world.start_digest,
+    )
+    state = None if stateless else lease.state()
+    ended = EpisodeEnded(ending, answer, len(steps), state, error)
+    return Trajectory(name, 1, started, tuple(steps), ended)
+
+
+def oracle(world: World, task_id: str, **changed: Any) -> Trajectory:
+    """The oracle's episode, with some of `episode`'s arguments changed."""
+    task = world.scenario.task(task_id)
+    arguments = {"calls": task.oracle, "answer": task.answer, **changed}
+    return episode(world, task_id, **arguments)
+
+
+def records(trajectory: Trajectory) -> list[Record]:
+    """The facts of an episode as its run recorded them."""
+    assert trajectory.ended is not None
+    events: list[Event] = [trajectory.started, *trajectory.steps, trajectory.ended]
+    return [
+        Record(trajectory.episode, trajectory.attempt, seq, 1000.0 + seq, event)
+        for seq, event in enumerate(events)
+    ]

@@ -1,0 +1,133 @@
+"""Stars to compute with: random ones, their samples as rows, and a loss."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from hypothesis import strategies as st
+from torch import Tensor, nn
+
+from learner.backends.base import Backend
+from learner.packing.batch import Leaf, Star
+
+Stretch = tuple[int, int]  # of a leaf: so many tokens that were shown, then so many sampled
+
+
+class Made(NamedTuple):
+    """What a backend made of a star."""
+
+    loss: float
+    scores: Tensor  # [N]
+    grads: dict[str, Tensor]  # by parameter
+
+    @property
+    def largest_grad(self) -> float:
+        """By size, over all parameters."""
+        return max(grad.abs().max().item() for grad in self.grads.values())
+
+
+def star_of(
+    prefix: int, leaves: Sequence[Sequence[Stretch]], *, vocab: int = 23, seed: int = 0
+) -> Star:
+    """A star of random tokens. A leaf of several stretches is several steps, each of whose prompts
+    extends the one before."""
+    chance = np.random.default_rng(seed)
+    return Star(_ids(chance, prefix, vocab), tuple(_leaf(chance, leaf, vocab) for leaf in leaves))
+
+
+def _leaf(chance: np.random.Generator, stretches: Sequence[Stretch], vocab: int) -> Leaf:
+    trained, steps, length = [], [], 0
+    for step, (shown, sampled) in enumerate(stretches):
+        trained += range(length + shown, length + shown + sampled)
+        steps += [step] * sampled
+        length += shown + sampled
+    count = len(trained)
+    return Leaf(
+        tokens=_ids(chance, length, vocab),
+        trained=np.array(trained, np.int64),
+        sampler=(chance.normal(size=count) * 0.3 - 3).astype(np.float32),
+        advantages=chance.choice([-1.5, -0.5, 0.5, 1.5], size=count).astype(np.float32),
+        weights=chance.uniform(0.1, 1, size=count).astype(np.float32) / 16,
+        steps=np.array(steps, np.int64),
+        episodes=np.zeros(count, np.int64),
+    )
+
+
+def _ids(chance: np.random.Generator, count: int, vocab: int) -> np.ndarray:
+    return chance.integers(0, vocab, count).astype(np.int32)
+
+
+def step_rows(star: Star) -> Star:
+    """Each step of each leaf as a row of its own, which is what the agent saw and answered."""
+    rows = []
+    for leaf in star.leaves:
+        for step in dict.fromkeys(leaf.steps.tolist()):
+            mine = leaf.steps == step
+            end = int(leaf.trained[mine][-1]) + 1
+            rows.append(
+                Leaf(
+                    np.concatenate((star.prefix, leaf.tokens[:end])),
+                    leaf.trained[mine] + len(star.prefix),
+                    leaf.sampler[mine],
+                    leaf.advantages[mine],
+                    leaf.weights[mine],
+                    leaf.steps[mine],
+                    leaf.episodes[mine],
+                )
+            )
+    return Star(star.prefix[:0], tuple(rows))
+
+
+def made(backend: Backend, model: nn.Module, star: Star) -> Made:
+    """Loss, scores and gradients of a clipped policy gradient with a KL term."""
+    losses: list[float] = []
+
+    def loss_of(numbers: Sequence[int], logprobs: Tensor, entropy: Tensor) -> Tensor:
+        leaves = [star.leaves[number] for number in numbers]
+        old, advantages, weights = (
+            torch.from_numpy(np.concatenate([getattr(leaf, name) for leaf in leaves])).to(logprobs)
+            for name in ("sampler", "advantages", "weights")
+        )
+        ratio = (logprobs - old).exp()
+        clipped = torch.minimum(ratio * advantages, ratio.clamp(0.8, 1.28) * advantages)
+        kl = (old - logprobs).expm1() - (old - logprobs)  # where all is clipped, it has a gradient
+        # The entropy has no gradient; it weighs, so that a wrong one is seen.
+        loss = (weights * (0.1 * kl - clipped * (1 + entropy))).sum()
+        losses.append(loss.item())
+        return loss
+
+    model.zero_grad()
+    backend.backward(model, star, loss_of)
+    grads = {name: weight.grad.clone() for name, weight in model.named_parameters()}
+    return Made(sum(losses), backend.score(model, star), grads)
+
+
+def assert_equal(found: Made, expected: Made, tolerance: float) -> None:
+    """The scores are equal to the tolerance, and so are loss and every parameter's gradient,
+    relative to the largest gradient."""
+    largest = expected.largest_grad
+    assert found.grads.keys() == expected.grads.keys()
+    differences = {
+        "loss": abs(found.loss - expected.loss) / max(1.0, abs(expected.loss)),
+        "scores": (found.scores - expected.scores).abs().max().item(),
+    }
+    for name, grad in expected.grads.items():
+        differences[name] = (found.grads[name] - grad).abs().max().item() / largest
+    assert largest > 1e-4  # or there is nothing to compare
+    assert {name: gap for name, gap in differences.items() if not gap <= tolerance} == {}
+
+
+def stretches() -> st.SearchStrategy[Stretch]:
+    return st.tuples(st.integers(1, 6), st.integers(1, 5))
+
+
+def stars(min_prefix: int = 0) -> st.SearchStrategy[Star]:
+    """Random stars: no prefix or a long one, one leaf or some, of one step or of several."""
+    leaves = st.lists(st.lists(stretches(), min_size=1, max_size=3), min_size=1, max_size=6)
+    return st.builds(
+        lambda prefix, leaves, seed: star_of(prefix, leaves, seed=seed),
+        st.integers(min_prefix, 20),
+        leaves,
+        st.integers(0, 10_000),
+    )

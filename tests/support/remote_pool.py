@@ -1,0 +1,54 @@
+"""A server of worlds on loopback, for tests, and a remote pool that leases from it."""
+
+from collections.abc import AsyncIterator, Iterable
+from contextlib import asynccontextmanager
+
+import pytest
+
+from envpool.client.pool import RemotePool
+from envpool.core.errors import PoolError
+from envpool.inprocess.pool import LocalPool
+from envpool.offloaded.env import HeldWorld
+from envpool.server.event_loop import need_asyncio
+from envpool.server.leases import Leases
+from envpool.server.serve import serving
+from envpool.server.settings import ServeSettings
+from envpool.store.pool_protocol import Pool
+from scenarios.format import Scenario
+
+
+@asynccontextmanager
+async def served(
+    scenarios: Iterable[Scenario] = (), settings: ServeSettings | None = None
+) -> AsyncIterator[tuple[Leases, str]]:
+    """Leases on a local pool, served on a free port, and the base URL."""
+    pool = LocalPool()
+    settings = settings or ServeSettings(port=0)
+    try:
+        async with Leases(pool, scenarios, settings) as leases, serving(leases) as url:
+            yield leases, url
+    finally:
+        pool.close()
+
+
+class _Announcing(RemotePool):
+    """A remote pool whose server comes to know each scenario when it is wanted."""
+
+    def __init__(self, url: str, leases: Leases) -> None:
+        super().__init__(url)
+        self._leases = leases
+
+    async def host(self, scenario: Scenario) -> HeldWorld:
+        self._leases.scenarios[scenario.name] = scenario
+        return await super().host(scenario)
+
+
+@asynccontextmanager
+async def remote() -> AsyncIterator[Pool]:
+    """For the contract suite of pools. Skips the test where the loop is not asyncio's."""
+    try:
+        need_asyncio()
+    except PoolError as exc:
+        pytest.skip(str(exc))
+    async with served() as (leases, url), _Announcing(url, leases) as pool:
+        yield pool

@@ -1,0 +1,155 @@
+"""A chat server that writes worlds by a script, and solves their tasks: real HTTP, no model.
+
+    async with ModelServer(Writes({("City Bike Hire", "schema"): (hopeless, good)})) as server:
+        ... ask server.url
+
+It tells the stage, the world and the task from the prompt. A script has the answers of a stage in
+their order, the last of which is repeated; what it does not have is answered well (see
+tests.support.synth_worlds). As a solver it plays the task's solution, or what `solutions` has.
+
+    python -m tests.support.synth_server --port 0      prints its URL and serves until it is stopped
+"""
+
+import argparse
+import asyncio
+import json
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from tests.support import synth_worlds as worlds
+from tests.support.model_server import Asked, ModelServer, Says, response
+from tests.support.synth_worlds import Words
+
+Script = Mapping[
+    tuple[str, str], Sequence[str]
+]  # world and stage (for verify: the task) -> answers
+_STAGE = re.compile(r"Stage: (\w+)\.")
+_WORLD = re.compile(r"^(?:World|Scenario): (.*)$", re.M)
+_FUNCTION = re.compile(r"Write the function (\w+)\.")
+
+
+@dataclass
+class Writes:
+    """The behaviour. `solutions` are (calls, answer) by world and instruction; `asked` counts the
+    requests of each stage."""
+
+    script: Script = field(default_factory=dict)
+    known: Sequence[Words] = worlds.WORLDS
+    solutions: Mapping[tuple[str, str], tuple[Sequence[worlds.Call], str]] = field(
+        default_factory=dict
+    )
+    usage: Mapping[str, int] | None = None  # None: the server's own
+    asked: Counter[tuple[str, str]] = field(default_factory=Counter)
+    halt: str = ""  # the stage that is never answered
+    _halted: int = 0
+    _changed: asyncio.Condition = field(default_factory=asyncio.Condition)
+
+    async def halted(self, number: int) -> None:
+        """Wait until so many requests wait for an answer that never comes."""
+        async with self._changed:
+            await self._changed.wait_for(lambda: self._halted >= number)
+
+    async def perform(self, asked: Asked, writer: asyncio.StreamWriter) -> bool:
+        if asked.path.endswith("/embeddings"):
+            return _embed(asked, writer)
+        if self.halt and f"Stage: {self.halt}." in asked.body["messages"][0]["content"]:
+            async with self._changed:
+                self._halted += 1
+                self._changed.notify_all()
+            await asyncio.Event().wait()
+        says = self._solve(asked.body) if asked.body.get("tools") else self._write(asked.body)
+        body = says.completion()
+        if self.usage is not None:
+            body["usage"] = dict(self.usage)
+        writer.write(response(200, json.dumps(body).encode()))
+        return True
+
+    def _write(self, body: dict[str, Any]) -> Says:
+        text = "\n".join(message["content"] for message in body["messages"][:2])
+        found = _STAGE.search(text)
+        assert found is not None, text
+        stage = found[1]
+        named = _WORLD.search(text)
+        world = named[1].strip() if named else ""
+        function = _FUNCTION.search(text)
+        part = function[1] if function else stage
+        number = self.asked[world, part]
+        self.asked[world, part] += 1
+        answers = self.script.get((world, part)) or [self._good(world, stage, part)]
+        return Says(answers[min(number, len(answers) - 1)])
+
+    def _good(self, world: str, stage: str, part: str) -> str:
+        if stage == "classify":
+            return worlds.described()
+        if stage == "invent":
+            raise AssertionError("nobody has scripted new scenarios")
+        words = self._words(world)
+        match stage:
+            case "tasks":
+                return worlds.brief(words)
+            case "schema":
+                return worlds.schema(words)
+            case "data":
+                return worlds.data(words)
+            case "tools":
+                return worlds.tools(words)
+            case "code":
+                return worlds.fenced(words, worlds.CODE)
+        return worlds.fenced(words, worlds.VERIFIERS[part])
+
+    def _words(self, world: str) -> Words:
+        return next(words for words in self.known if words.name == world)
+
+    def _solve(self, body: dict[str, Any]) -> Says:
+        instruction = body["messages"][1]["content"]
+        turn = sum(message["role"] == "assistant" for message in body["messages"])
+        self.asked["", "solve"] += not turn
+        calls, answer = self._solution(body, instruction)
+        if turn >= len(calls):
+            return Says(answer)
+        name, arguments = calls[turn]
+        return Says(None, ((f"call_{turn}", name, json.dumps(arguments)),))
+
+    def _solution(
+        self, body: dict[str, Any], instruction: str
+    ) -> tuple[Sequence[worlds.Call], str]:
+        tools = {tool["function"]["name"] for tool in body["tools"]}
+        for words in self.known:
+            if f"get_{words.member}" not in tools:
+                continue
+            if found := self.solutions.get((words.name, instruction)):
+                return found
+            for name, text in worlds.TASKS.items():
+                if worlds.put(words, text) == instruction:
+                    calls, answer = worlds.SOLUTIONS[name]
+                    told = json.loads(worlds.put(words, json.dumps([list(calls), answer])))
+                    return [(name, arguments) for name, arguments in told[0]], told[1]
+        return (), "I do not know how."
+
+
+def _embed(asked: Asked, writer: asyncio.StreamWriter) -> bool:
+    """Vectors that tell texts apart by their first word: equal ones are equal."""
+    vectors = []
+    for index, text in enumerate(asked.body["input"]):
+        vector = [0.0] * 26
+        for letter in re.findall("[a-z]", text.split()[0].lower()):
+            vector[ord(letter) - ord("a")] += 1.0
+        vectors.append({"index": index, "embedding": vector})
+    body = {"data": vectors[::-1], "usage": {"prompt_tokens": 5}}
+    writer.write(response(200, json.dumps(body).encode()))
+    return True
+
+
+async def _serve(port: int) -> None:
+    async with ModelServer(Writes(), port=port) as server:
+        print(server.url, flush=True)  # noqa: T201 - what starts it reads that
+        await asyncio.Event().wait()
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--port", type=int, default=0)
+    asyncio.run(_serve(parser.parse_args().port))

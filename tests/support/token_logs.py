@@ -1,0 +1,86 @@
+"""Episodes with tokens, made up for the tests of the learner's feed."""
+
+from collections.abc import Sequence
+
+import msgspec
+
+from harness.core.events import (
+    Ending,
+    EpisodeEnded,
+    Event,
+    Judged,
+    Label,
+    Record,
+    StepTaken,
+    Summarised,
+)
+from harness.core.messages import Answer, FormatError, Reply
+from harness.core.token_bytes import packed, packed_floats
+from harness.core.trajectory import Trajectory, assemble
+from tests.support.episode_logs import STATE, started, story
+
+
+def reply(
+    prompt: Sequence[int] = (1, 2, 3),
+    tokens: Sequence[int] = (4, 5),
+    *,
+    shared: int = 0,
+    logprobs: Sequence[float] | None = None,
+    weights: str = "v1",
+    text: str = "",
+) -> Reply:
+    """A reply with tokens; the first `shared` ids of the prompt are those of the first prompt."""
+    given = [-0.1 * token for token in tokens] if logprobs is None else logprobs
+    return Reply(
+        text,
+        prompt_ids=packed(prompt[shared:]),
+        prompt_shared=shared,
+        token_ids=packed(tokens),
+        logprobs=packed_floats(given),
+        weights=weights,
+    )
+
+
+def took(answer: Reply, reward: float | None = None) -> StepTaken:
+    """A step that gives an answer, or is malformed where it has a reward of its own."""
+    if reward is None:
+        return StepTaken(answer, Answer(answer.text))
+    return StepTaken(answer, FormatError("It is malformed."), reward=reward)
+
+
+def summary(answer: Reply, turn: int) -> Summarised:
+    return Summarised(answer, turn)
+
+
+def ended(ending: Ending = Ending.ANSWERED, num_steps: int = 1) -> EpisodeEnded:
+    return EpisodeEnded(ending, "", num_steps, STATE)
+
+
+def judged(reward: float | None, steps: Sequence[float] = (), label: Label | None = None) -> Judged:
+    """A verdict; None: it could not be given."""
+    if reward is None:
+        return Judged("code", None, None, unjudged="the verifier broke")
+    found = label or (Label.COMPLETED if reward == 1 else Label.AGENT_ERROR)
+    return Judged("code", found, reward, tuple(steps))
+
+
+def episode(
+    member: int = 0,
+    *,
+    reward: float | None = 1.0,
+    size: int = 2,
+    group: str = "g0",
+    weights: str = "v1",
+    ending: Ending = Ending.ANSWERED,
+    label: Label | None = None,
+) -> list[Record]:
+    """The records of an episode of one step: sampled, ended and judged."""
+    begun = msgspec.structs.replace(started(group=group, member=member), group_size=size)
+    events: list[Event] = [begun, took(reply(weights=weights)), ended(ending)]
+    steps = () if reward is None else (reward,)
+    return story(f"{group}-{member}", [*events, judged(reward, steps, label)])
+
+
+def attempt(*events: Event, name: str = "e0") -> Trajectory:
+    """The trajectory of these events, after a start."""
+    return assemble(story(name, [started(), *events]))

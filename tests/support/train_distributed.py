@@ -1,0 +1,108 @@
+"""Trains a few batches by one set of settings after another, as torchrun's processes do.
+
+Run as `torchrun --nproc-per-node 2 -m tests.support.train_distributed MODEL FOLDER`. For every
+case in CASES
+it publishes the weights into FOLDER/NAME and writes what was reported into FOLDER/NAME.json.
+"""
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from harness.core.policy_card import PolicyCard
+from learner.config.settings import ComputeSettings, TrainSettings
+from learner.core.errors import CheckpointError, TrainingError
+from learner.model.distributed import Processes, joined
+from learner.trainer.trainer import StepReport, Trainer, open_trainer
+from tests.support.trainer_runs import changed, in_parts, random_batch, settings_of
+
+CARD = PolicyCard("v1", "last:3", "f00d", "hermes")
+NAN = float("nan")
+
+# Name: settings, and how many stars a batch has: one leaves a process without work.
+CASES: dict[str, tuple[dict[str, Any], int]] = {
+    "twopass": ({"compute": {"backend": "twopass", "max_tokens": 20}}, 5),
+    "packed": ({"compute": {"backend": "packed", "max_tokens": 40}}, 5),
+    "one_star": ({"compute": {"backend": "twopass", "max_tokens": 20}}, 1),
+    "updates": ({"optimizer": {"minibatches": 2, "max_grad_norm": 0.1}, "loss": {"kl": 0.1}}, 4),
+    "episodes": (
+        {
+            "loss": {"policy": "gspo", "scope": "episode", "gspo_low": 1e-4, "gspo_high": 1e-4},
+            "optimizer": {"minibatches": 2},
+            "compute": {"max_tokens": 20, "gradient_checkpointing": True},
+        },
+        4,
+    ),
+    "bfloat16": ({"compute": {"dtype": "bfloat16"}}, 4),
+}
+STEPS = 3
+
+
+def settings_for(name: str, model: Path) -> TrainSettings:
+    """The settings of a case."""
+    return settings_of(model, **CASES[name][0])
+
+
+def trained(trainer: Trainer, name: str, *, first: int = 0) -> Iterator[StepReport]:
+    """Train a case's batches from the `first` on."""
+    for step in range(first, STEPS):
+        batch = random_batch(step, stars=CASES[name][1])
+        # Episodes whose stars are in both processes.
+        yield trainer.step(in_parts(batch) if name == "episodes" else batch)
+
+
+def run(name: str, model: Path, folder: Path, processes: Processes) -> None:
+    """Train one case."""
+    trainer = open_trainer(settings_for(name, model), processes=processes)
+    if processes.rank:
+        trainer.follow()
+        return
+    reports = list(trained(trainer, name))
+    trainer.publish(folder / name, CARD)
+    trainer.close()
+    (folder / f"{name}.json").write_bytes(msgspec.json.encode(reports))
+
+
+def run_in_parts(model: Path, folder: Path, processes: Processes) -> None:
+    """Train case `twopass`, saved after one batch, with faults on the way, by two trainers."""
+    settings = settings_for("twopass", model)
+    before, after = (open_trainer(settings, processes=processes) for _ in range(2))
+    if processes.rank:
+        before.follow()
+        after.follow()
+        return
+    before.step(random_batch(0, stars=5))
+    before.save(folder / "checkpoints", b"after 1", keep=1)
+    bad = random_batch(1, stars=5)
+    broken = changed(bad, 4, 0, advantages=bad.stars[4].leaves[0].advantages * NAN)
+    faults = []
+    for fail in (
+        lambda: before.step(broken),
+        lambda: before.save(folder / "parts.json" / "checkpoints", b"", keep=1),
+    ):
+        (folder / "parts.json").touch()
+        try:
+            fail()
+        except (TrainingError, CheckpointError) as exc:
+            faults.append(str(exc))
+    before.close()
+    place = after.resume(folder / "checkpoints")
+    reports = list(trained(after, "twopass", first=1))
+    after.publish(folder / "parts", CARD)
+    after.close()
+    told = {"place": place, "faults": faults, "reports": reports}
+    (folder / "parts.json").write_bytes(msgspec.json.encode(told))
+
+
+def main(model: Path, folder: Path) -> None:
+    with joined(ComputeSettings(device="cpu", threads=1)) as processes:
+        for name in CASES:
+            run(name, model, folder, processes)
+        run_in_parts(model, folder, processes)
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), Path(sys.argv[2]))

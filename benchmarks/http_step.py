@@ -31,7 +31,7 @@ import uvloop
 
 from benchmarks.figures import Figure, figure, tell
 from benchmarks.model_server import Oracle, Part, PlayedCall
-from envpool.inprocess.world import World
+from envpool.inprocess.world import HostedScenario
 from harness.chat.retry import Failure
 from harness.chat.wire import RequestWriter, read_completion
 from harness.core.events import StepTaken
@@ -71,10 +71,10 @@ def script_of(scenario: Scenario) -> list[Part]:
 
 def windows_of_episode(scenario: Scenario, task: Task, oracle: Oracle) -> list[Window]:
     """What the model is shown in one episode, turn by turn."""
-    world = World(scenario)
+    world = HostedScenario(scenario)
     lease = world.lease()
     dialect = Native()
-    briefing = Briefing(task.instruction, scenario.policy, world.tools, "agent", scenario.clock)
+    briefing = Briefing(task.instruction, scenario.rules, world.tools, "agent", scenario.clock)
     fold = HistoryFold(Full(), dialect, briefing)
     writer = RequestWriter({"model": "instant"})
     windows = []
@@ -186,7 +186,7 @@ def measure(shape: Shape, *, package: bool, whole: bool) -> dict[str, list[float
     script = script_of(scenario)
     task = next(task for task in scenario.tasks if task.instruction == script[0].when)
     windows = windows_of_episode(scenario, task, Oracle(tuple(script), NUM_CALLS))
-    briefing = Briefing(task.instruction, scenario.policy, (), "agent", scenario.clock)
+    briefing = Briefing(task.instruction, scenario.rules, (), "agent", scenario.clock)
     assignment = Assignment("e1", scenario, task, 0, briefing)
     found: dict[str, list[float]] = {}
 

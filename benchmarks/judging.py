@@ -47,8 +47,8 @@ from judge.core.evidence import Verification, gather
 from judge.core.rewards import AWM, GRADED
 from judge.llm.prompt import prompt_of
 from judge.llm.rubric import read_rubric
-from judge.verdicts.code_judges import CodeCourt
-from judge.verdicts.factory import open_court
+from judge.verdicts.code_judges import ScenarioJudges
+from judge.verdicts.factory import open_judge
 from judge.verdicts.rejudge import Rejudging, judge_again, rejudging, reward_again
 from judge.verdicts.summary import Summary
 
@@ -137,7 +137,7 @@ def live(theatre: Theatre, shape: Shape) -> list[Figure]:
 
 def evidence(theatre: Theatre, trajectories: list[Trajectory], runs: int) -> list[Figure]:
     """What one episode's evidence takes; the first pass prepared what is prepared once."""
-    court = CodeCourt(theatre.pool, [world.scenario for world in theatre.worlds.values()])
+    court = ScenarioJudges(theatre.pool, [world.scenario for world in theatre.worlds.values()])
     large = [grown(trajectories, ROW), grown(trajectories, "\u200b")]
     medians, worst, verified = [], [], []
     largest: tuple[list[float], list[float]] = ([], [])
@@ -226,7 +226,7 @@ Work = Callable[[Rejudging], Awaitable[Summary]]
 
 def _judging(theatre: Theatre, folder: Path, settings: JudgeSettings) -> Work:
     async def work(log: Rejudging) -> Summary:
-        court = open_court(
+        court = open_judge(
             settings,
             pool=theatre.pool,
             scenarios=[world.scenario for world in theatre.worlds.values()],
@@ -264,7 +264,7 @@ def _timed(work: Callable[..., T], *arguments: object) -> tuple[T, float]:
     return result, time.thread_time() - began
 
 
-def _case(court: CodeCourt, trajectory: Trajectory) -> Case:
+def _case(court: ScenarioJudges, trajectory: Trajectory) -> Case:
     """The case of an episode whose world is in this process: nothing is waited for."""
     try:
         court.case(trajectory).send(None)

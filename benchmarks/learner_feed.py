@@ -46,9 +46,9 @@ from harness.rollout.episode import Limits
 from harness.rollout.gc_tuning import tune_memory
 from harness.rollout.meters import Meters
 from harness.rollout.plan import plan_of
-from harness.rollout.session import Parts, run_session
+from harness.rollout.session import RunParts, run_session
 from harness.tokenization.chat_tokenizer import ChatTokens
-from judge.verdicts.code_judges import CodeCourt
+from judge.verdicts.code_judges import ScenarioJudges
 from learner.config.settings import DataSettings
 from learner.core.samples import Group, Ids, Rollout, Sample
 from learner.data.group_feed import LiveFeed, Outcome, groups_of_logs
@@ -221,15 +221,15 @@ def _ratios(
     name: str, policy: Policy, dialect: Dialect, shape: Shape, *, reach: float | None = None
 ) -> list[Figure]:
     pool = LocalPool()
-    court = CodeCourt(pool, [world.scenario for world in hosted(pool).values()])
-    parts = Parts(
+    judge = ScenarioJudges(pool, [world.scenario for world in hosted(pool).values()])
+    parts = RunParts(
         pool=pool,
         policy=policy,
         dialect=dialect,
         history=parse_history("last:3"),
         format=FormatSettings(),
         limits=Limits(),
-        judge=court,
+        judge=judge,
     )
     live, logged, spent, lengths = [], [], [], []
     for run in range(shape.runs + 1):
@@ -263,7 +263,7 @@ def _chat_tokens(folder: Path) -> ChatTokens:
         initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
         show_progress=False,
     )
-    texts = [text for scenario, task in tasks() for text in (scenario.policy, task.instruction)]
+    texts = [text for scenario, task in tasks() for text in (scenario.rules, task.instruction)]
     texts += [path.read_text() for scenario, _ in tasks() for path in scenario.path.glob("*.py")]
     tokenizer.train_from_iterator(dict.fromkeys(texts), trainer)
     tokenizer.save(str(folder / "tokenizer.json"))
@@ -271,7 +271,7 @@ def _chat_tokens(folder: Path) -> ChatTokens:
     return ChatTokens.open(folder)
 
 
-def _played(folder: Path, parts: Parts, shape: Shape, *, seed: int) -> float:
+def _played(folder: Path, parts: RunParts, shape: Shape, *, seed: int) -> float:
     """CPU seconds of the run that is left in the folder."""
     plans = plan_of(tasks(), episodes=shape.episodes, group_size=_MEMBERS, seed=seed)
     meters = Meters()

@@ -20,7 +20,7 @@ import anyio
 import msgspec
 
 from benchmarks.figures import Figure, figure, quiet, tell
-from harness.cli import ROOF
+from harness.cli import COMMAND_CONTEXT
 from harness.core.messages import AgentCall, Reply, Window
 from harness.core.policy_card import PolicyCard, write_card
 from harness.core.token_bytes import packed, packed_floats
@@ -147,7 +147,7 @@ async def trained(
         settings,
         folder / "rollouts",
         policy,
-        court_of=ROOF.court_of(settings),
+        open_judge=COMMAND_CONTEXT.judge_opener(settings),
         grouping=Grouping(train.data),
         publisher=publisher,
         place=Place(),

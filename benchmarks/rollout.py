@@ -39,12 +39,12 @@ from harness.policies.oracle import OraclePolicy
 from harness.reports.bench import BenchReport
 from harness.reports.bench import measure as report_on
 from harness.rollout.deadlines import Watchdog
-from harness.rollout.episode import Limits, Stage, run_episode
+from harness.rollout.episode import Limits, RunContext, run_episode
 from harness.rollout.meters import Meters
 from harness.rollout.plan import EpisodePlan, plan_of
 from harness.rollout.scheduler import run_all
-from harness.rollout.session import Parts, run_session
-from judge.verdicts.code_judges import CodeCourt
+from harness.rollout.session import RunParts, run_session
+from judge.verdicts.code_judges import ScenarioJudges
 
 
 class Shape(msgspec.Struct, frozen=True):
@@ -75,12 +75,12 @@ class Theatre:
     def __init__(self) -> None:
         self.pool = LocalPool()
         self.worlds = hosted(self.pool)
-        self._court = CodeCourt(self.pool, [world.scenario for world in self.worlds.values()])
+        self._court = ScenarioJudges(self.pool, [world.scenario for world in self.worlds.values()])
         self.dialect = dialect_of("native")
 
-    def parts(self, policy: Policy, *, judged: bool = True) -> Parts:
+    def parts(self, policy: Policy, *, judged: bool = True) -> RunParts:
         """What a run is made of."""
-        return Parts(
+        return RunParts(
             self.pool,
             policy,
             self.dialect,
@@ -105,7 +105,7 @@ class Theatre:
             return self.session(Path(folder), parts, plans, concurrency).cpu_s
 
     def session(
-        self, folder: Path, parts: Parts, plans: Iterable[EpisodePlan], concurrency: int
+        self, folder: Path, parts: RunParts, plans: Iterable[EpisodePlan], concurrency: int
     ) -> Meters:
         """What a run took whose log is left in the folder."""
 
@@ -122,7 +122,7 @@ class Theatre:
 
         async def episodes() -> float:
             windows = HistoryManager()
-            stage = Stage(
+            stage = RunContext(
                 pool=parts.pool,
                 policy=parts.policy,
                 dialect=parts.dialect,

@@ -28,7 +28,7 @@ from fastmcp import FastMCP
 
 from benchmarks.figures import Figure, figure, quiet, tell
 from envpool.inprocess.pool import LocalPool
-from envpool.inprocess.world import World
+from envpool.inprocess.world import HostedScenario
 from envpool.server import jsonrpc as m
 from envpool.server.api import NewWorld
 from envpool.server.leases import Leases
@@ -150,7 +150,7 @@ async def serve_rehearse() -> None:
 
 async def serve_fastmcp() -> None:
     """A plain fastmcp server with the same tool, until standard input ends."""
-    world = World(find(SCENARIO)).lease()
+    world = HostedScenario(find(SCENARIO)).lease()
     mcp = FastMCP(SCENARIO)
 
     @mcp.tool

@@ -25,9 +25,9 @@ from benchmarks.figures import Figure, figure, tell
 from benchmarks.worlds import Call, hosted, in_order, interleaved, leases
 from envpool.inprocess.dedicated_connection import Dedicated
 from envpool.inprocess.pool import LocalPool
-from envpool.inprocess.world import Lease, World
+from envpool.inprocess.world import HostedScenario, Lease
 
-Worlds = dict[str, World]
+Worlds = dict[str, HostedScenario]
 Times = dict[str, list[float]]  # tool -> seconds of each call
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from envpool.inprocess.pool import LocalPool
-from envpool.inprocess.world import Lease, World
+from envpool.inprocess.world import HostedScenario, Lease
 from harness.rollout.plan import chosen_tasks
 from scenarios.format import Scenario, Task
 
@@ -30,7 +30,7 @@ def tasks() -> list[tuple[Scenario, Task]]:
     return chosen_tasks(NAMES)
 
 
-def hosted(pool: LocalPool) -> dict[str, World]:
+def hosted(pool: LocalPool) -> dict[str, HostedScenario]:
     """The bundled worlds, by name."""
     return {scenario.name: pool.world(scenario) for scenario, _ in tasks()}
 
@@ -40,7 +40,7 @@ def episodes(count: int) -> list[tuple[Scenario, Task]]:
     return list(islice(cycle(tasks()), count))
 
 
-def leases(worlds: dict[str, World], count: int) -> list[Lease]:
+def leases(worlds: dict[str, HostedScenario], count: int) -> list[Lease]:
     """Fresh worlds for so many episodes."""
     return [worlds[scenario.name].lease() for scenario, _ in episodes(count)]
 

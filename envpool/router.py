@@ -28,7 +28,7 @@ _AT_ONCE = 16  # scenarios that are hosted side by side
 Calls = list[tuple[str, Any]]  # of one episode: tool and arguments
 
 
-class PlacedPool:
+class RoutingPool:
     """A local pool, and workers where they are needed. It implements
     envpool.store.pool_protocol.Pool.
 
@@ -51,9 +51,9 @@ class PlacedPool:
         self._stack = AsyncExitStack()
 
     def __repr__(self) -> str:
-        return f"<PlacedPool [{self._elsewhere or self._local!r}, {self._workers!r}]>"
+        return f"<RoutingPool [{self._elsewhere or self._local!r}, {self._workers!r}]>"
 
-    async def __aenter__(self) -> "PlacedPool":
+    async def __aenter__(self) -> "RoutingPool":
         await self._stack.__aenter__()
         return self
 

@@ -7,7 +7,7 @@ import tempfile
 import anyio
 
 from harness.library import AgentEnv, TaskView, rehearse
-from judge.verdicts.code_judges import CodeCourt
+from judge.verdicts.code_judges import ScenarioJudges
 
 
 async def agent(task: TaskView, env: AgentEnv) -> str:
@@ -19,7 +19,7 @@ async def agent(task: TaskView, env: AgentEnv) -> str:
 
 
 async def main() -> None:
-    report = await rehearse(agent, ["shop_support"], tempfile.mkdtemp(), judge=CodeCourt)
+    report = await rehearse(agent, ["shop_support"], tempfile.mkdtemp(), judge=ScenarioJudges)
     print(f"pass rate {report.pass_rate:.2f}, {report.labels}: rehearse show {report.folder}")
 
 

@@ -13,22 +13,22 @@ from pathlib import Path
 import click
 
 from envpool.core.errors import PoolError
-from envpool.router import PlacedPool
+from envpool.router import RoutingPool
 from harness.commands import inspect_runs, run, worlds
-from harness.commands.context import Roof
+from harness.commands.context import CommandContext
 from harness.core.errors import HarnessError, SettingsError
 from harness.policies.base import OpenPolicy
 from harness.reports.episode_view import plain
 from harness.rollout.process import quiet_logs
-from harness.rollout.session import Court
+from harness.rollout.session import Judge
 from harness.settings.judge import JudgeSettings
 from harness.settings.run import Settings
 from judge.commands import gate, generate, reliability, report, synthesize
 from judge.commands import judge as judge_commands
 from judge.core.errors import JudgeError
-from judge.core.evidence import scene_of
+from judge.core.evidence import scenario_info
 from judge.core.rewards import PROFILES
-from judge.verdicts.factory import open_court
+from judge.verdicts.factory import open_judge
 from learner.commands import serve_policy, train
 from learner.core.errors import LearnerError
 from scenarios.errors import ScenarioError
@@ -38,25 +38,25 @@ _EXPECTED = (HarnessError, ScenarioError, PoolError, JudgeError, LearnerError)
 
 
 @asynccontextmanager
-async def _court(
+async def _open_judge(
     settings: JudgeSettings,
     *,
-    pool: PlacedPool,
+    pool: RoutingPool,
     scenarios: Sequence[Scenario],
     rewards: str,
     folder: Path,
     spent: float,
-) -> AsyncIterator[Court]:
-    async with open_court(
+) -> AsyncIterator[Judge]:
+    async with open_judge(
         settings,
         pool=pool,
         scenarios=scenarios,
-        scenes={scenario.digest: scene_of(scenario) for scenario in scenarios},
+        scenes={scenario.digest: scenario_info(scenario) for scenario in scenarios},
         profile=PROFILES[rewards],
         folder=folder,
         spent=spent,
-    ) as court:
-        yield court
+    ) as judge:
+        yield judge
 
 
 _INTERRUPTED = (
@@ -65,7 +65,7 @@ _INTERRUPTED = (
 )
 
 
-def _local(settings: Settings) -> OpenPolicy:
+def _local_policy(settings: Settings) -> OpenPolicy:
     try:
         made: OpenPolicy = import_module("learner.inference.local_policy").local_policy(settings)
     except ModuleNotFoundError as exc:
@@ -75,7 +75,7 @@ def _local(settings: Settings) -> OpenPolicy:
     return made
 
 
-ROOF = Roof(court=_court, local=_local)
+COMMAND_CONTEXT = CommandContext(open_judge=_open_judge, local_policy=_local_policy)
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
@@ -84,7 +84,7 @@ ROOF = Roof(court=_court, local=_local)
 @click.pass_context
 def cli(context: click.Context, verbose: int) -> None:
     """A rehearsal room for tool-using agents."""
-    context.obj = ROOF
+    context.obj = COMMAND_CONTEXT
     quiet_logs(verbose)
 
 

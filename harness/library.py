@@ -4,7 +4,7 @@
         order = await env.call("get_order", {"order_id": 1042})
         return f"The order says: {order.text}"
 
-    report = await rehearse(agent, ["shop_support"], "runs/mine", judge=CodeCourt)
+    report = await rehearse(agent, ["shop_support"], "runs/mine", judge=ScenarioJudges)
 
 Each call is logged as a step with its result, and so is the answer: a run like every other, to be
 shown, judged, replayed and exported. What the function raises ends its episode with `policy_error`
@@ -31,7 +31,7 @@ import msgspec
 import structlog
 
 from envpool.core.types import ToolResult, ToolSpec
-from envpool.router import PlacedPool
+from envpool.router import RoutingPool
 from harness.core.events import Ending, StepTaken
 from harness.core.messages import Act, AgentCall, Answer, Reply
 from harness.dialects.base import call_id, unfit
@@ -46,7 +46,7 @@ from harness.rollout.episode import Episode, Limits, Outcome, Play
 from harness.rollout.meters import Meters
 from harness.rollout.plan import chosen_tasks, plan_of
 from harness.rollout.process import warnings_only
-from harness.rollout.session import Court, Parts, only, run_session
+from harness.rollout.session import Judge, RunParts, run_session, sole_exception
 from scenarios.format import Scenario
 
 DEFAULT_LIMITS = Limits()
@@ -69,7 +69,7 @@ class TaskView(msgspec.Struct, frozen=True):
     episode: str
     seed: int  # of this episode's own randomness
     instruction: str
-    policy: str  # the world's rules, Markdown; empty: none
+    rules: str  # the world's rules, Markdown; empty: no rules
     user: str  # who acts, in words
     now: str  # the scenario's clock
 
@@ -197,7 +197,7 @@ class AgentEnv:
 
 
 OwnAgent = Callable[[TaskView, AgentEnv], Awaitable[str]]
-CourtMaker = Callable[[PlacedPool, Sequence[Scenario]], Court]
+JudgeFactory = Callable[[RoutingPool, Sequence[Scenario]], Judge]
 
 
 class Rehearsal(RunReport, frozen=True, kw_only=True):
@@ -214,7 +214,7 @@ async def rehearse(
     episodes: int | None = None,
     group_size: int = 1,
     concurrency: int = 64,
-    judge: CourtMaker | None = None,
+    judge: JudgeFactory | None = None,
     seed: int = 0,
     limits: Limits = DEFAULT_LIMITS,
     resume: bool = False,
@@ -222,8 +222,8 @@ async def rehearse(
     """Run episodes of an agent of one's own and log them in the folder `output`.
 
     `scenarios` are given as `name`, `path` or `name:task`; `episodes` None is one group of each
-    task. `judge` makes the judge, as `judge.verdicts.code_judges.CodeCourt` does; None leaves the
-    episodes unjudged. With `resume` only what is missing is run.
+    task. `judge` makes the judge, as `judge.verdicts.code_judges.ScenarioJudges` does; None leaves
+    the episodes unjudged. With `resume` only what is missing is run.
 
     Raises SettingsError, ScenarioError, PoolError and LogError. Cancelled, it logs what there is.
     Where structlog is not configured, only warnings are shown.
@@ -233,9 +233,9 @@ async def rehearse(
     plans = plan_of(tasks, episodes=episodes, group_size=group_size, seed=seed)
     async with AsyncExitStack() as stack:
         stack.enter_context(warnings_only())
-        pool = await stack.enter_async_context(PlacedPool())
+        pool = await stack.enter_async_context(RoutingPool())
         await pool.host_all(scenario for scenario, _ in tasks)
-        parts = Parts(
+        parts = RunParts(
             pool=pool,
             policy=_Own(agent),
             dialect=Native(),
@@ -275,7 +275,7 @@ def play_of(agent: OwnAgent) -> Play:
         if failure is None and not isinstance(answer, str):
             failure = TypeError(f"the agent returned {type(answer).__name__}, not its answer")
         if failure is not None:
-            cause = only(failure)
+            cause = sole_exception(failure)
             error = f"{type(cause).__name__}: {cause}{_place(cause)}"
             _log.warning("agent_failed", episode=run.plan.episode, error=error)
             return Ending.POLICY_ERROR, error
@@ -289,7 +289,7 @@ def play_of(agent: OwnAgent) -> Play:
 def _view_of(run: Episode) -> TaskView:
     told = run.briefing
     return TaskView(
-        run.plan.episode, run.plan.seed, told.instruction, told.policy, told.user, told.now
+        run.plan.episode, run.plan.seed, told.instruction, told.rules, told.user, told.now
     )
 
 

@@ -90,7 +90,7 @@ def read_foreign(path: Path, target: str) -> Scenario:
         user=file.user,
         schema_sql="",
         data_sql="",
-        policy=file.policy.strip(),
+        rules=file.policy.strip(),
         tasks=tuple(map(_task, file.task)),
         path=path,
         digest=hashlib.blake2b(f"{target}\0{text}".encode(), digest_size=16).hexdigest(),

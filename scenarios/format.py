@@ -134,7 +134,7 @@ class Scenario(msgspec.Struct, frozen=True):
     user: User
     schema_sql: str
     data_sql: str
-    policy: str  # Markdown; empty: no rules
+    rules: str  # policy.md, Markdown; empty: no rules
     tasks: tuple[Task, ...]
     path: Path
     digest: str  # of all files of the package, 32 hexadecimal digits
@@ -209,7 +209,7 @@ def _read_ours(folder: Path, toml: dict[str, Any]) -> Scenario:
         user=head.user,
         schema_sql=texts["schema.sql"],
         data_sql=texts["data.sql"],
-        policy=texts["policy.md"].strip(),
+        rules=texts["policy.md"].strip(),
         tasks=tasks,
         path=folder,
         digest=_digest(texts),
@@ -290,7 +290,7 @@ def awm_scenario(
         user=head.user,
         schema_sql="",
         data_sql="",
-        policy="",
+        rules="",
         tasks=tuple(
             Task(id=str(index), instruction=text, difficulty="unrated", kind="open", answer="")
             for index, text in enumerate(instructions)

@@ -21,10 +21,10 @@ from envpool.client.http import Connection, NoReply, Reply
 from envpool.core.errors import PoolError, SeedError, WorldError
 from envpool.core.host_answers import Answer
 from envpool.core.types import Env
-from envpool.offloaded.env import HeldEnv, HeldWorld
-from envpool.offloaded.pool import HeldPool
+from envpool.offloaded.env import OffloadedEnv, OffloadedScenario
+from envpool.offloaded.pool import OffloadedPool
 from envpool.server import jsonrpc as m
-from envpool.server.api import Complaint, Hosted, NewWorld, World
+from envpool.server.api import Complaint, Hosted, NewWorld, WorldLease
 from envpool.server.jsonrpc import Asked
 from scenarios.format import Scenario, Task
 
@@ -45,7 +45,7 @@ class _Place:
         self.at: tuple[int, int] | None = None
 
 
-class RemotePool(HeldPool):
+class RemotePool(OffloadedPool):
     """A pool of worlds on another machine. It implements envpool.store.pool_protocol.Pool.
 
     `url` is the server's (`rehearse serve --http`), `token` its bearer token. Entered and left with
@@ -60,7 +60,7 @@ class RemotePool(HeldPool):
         self._http = Connection(
             self.url, token=token, connections=connections, patience_s=patience_s
         )
-        self._places: dict[int, _Place] = {}  # by the number of the HeldEnv that was leased
+        self._places: dict[int, _Place] = {}  # by the number of the OffloadedEnv that was leased
         self._carriers: dict[str, _Place] = {}  # package digest -> where forks are executed
         self._carrying = anyio.Lock()
         self._nonce = secrets.token_hex(4)  # so that ids of calls are ours alone
@@ -89,8 +89,8 @@ class RemotePool(HeldPool):
     def lease(self, scenario: Scenario, task: Task | None = None) -> "_Leasing":
         return _Leasing(self, scenario, task)
 
-    async def execute(self, env: HeldEnv, name: str, arguments: Any) -> Answer:
-        """Execute one call on the server (see envpool.offloaded.env.Executes)."""
+    async def execute(self, env: OffloadedEnv, name: str, arguments: Any) -> Answer:
+        """Execute one call on the server (see envpool.offloaded.env.Executor)."""
         place = self._places.get(env.number) or await self._carrier(env)
         at = (env.number, env.version)
         send_state = place.at != at
@@ -113,11 +113,11 @@ class RemotePool(HeldPool):
                 raise WorldError(response.error.message)
         raise WorldError(f"{self.url} has forgotten the world {_MAX_TRIES} times during one call")
 
-    def distrust(self, env: HeldEnv, why: str) -> None:
+    def distrust(self, env: OffloadedEnv, why: str) -> None:
         """The server told what cannot be: it is a matter of that world, and logged."""
         log.warning("remote_world_broken", server=self.url, why=why)
 
-    async def _build(self, scenario: Scenario) -> HeldWorld:
+    async def _build(self, scenario: Scenario) -> OffloadedScenario:
         """The scenario as the server hosts it; its package must be the same."""
         path = f"/scenarios/{scenario.name}"
         hosted = _decoded(await self._ask("GET", path), Hosted, self.url)
@@ -128,7 +128,7 @@ class RemotePool(HeldPool):
             )
         image = (await self._ask("GET", f"{path}/image")).body
         try:
-            world = HeldWorld(scenario, image, hosted.tools, memory=hosted.memory)
+            world = OffloadedScenario(scenario, image, hosted.tools, memory=hosted.memory)
         except SeedError as exc:
             raise PoolError(f"{self.url}: {exc}") from exc
         if world.template.digest != hosted.template:
@@ -136,7 +136,7 @@ class RemotePool(HeldPool):
             raise PoolError(f"{self.url} sent a damaged database of scenario {scenario.name!r}")
         return world
 
-    async def _enter(self, scenario: Scenario, task: Task | None) -> HeldEnv:
+    async def _enter(self, scenario: Scenario, task: Task | None) -> OffloadedEnv:
         world = await self.host(scenario)
         place = await self._lease(NewWorld(scenario.name, None if task is None else task.id))
         env = world.lease(self)
@@ -144,14 +144,14 @@ class RemotePool(HeldPool):
         self._came()
         return env
 
-    async def _leave(self, env: HeldEnv) -> None:
+    async def _leave(self, env: OffloadedEnv) -> None:
         self.num_live -= 1
         place = self._places.pop(env.number, None)
         if place is not None:
             await self._release(place)
 
     async def _lease(self, new: NewWorld) -> _Place:
-        world = _decoded(await self._ask("POST", "/worlds", m.encode(new)), World, self.url)
+        world = _decoded(await self._ask("POST", "/worlds", m.encode(new)), WorldLease, self.url)
         return _Place(world.id, new)
 
     async def _release(self, place: _Place) -> None:
@@ -167,7 +167,7 @@ class RemotePool(HeldPool):
         except PoolError as exc:
             raise WorldError(f"the world is gone from {self.url}: {exc}") from exc
 
-    async def _carrier(self, env: HeldEnv) -> _Place:
+    async def _carrier(self, env: OffloadedEnv) -> _Place:
         """Where forks of a scenario are executed, one after the other."""
         scenario = env.world.scenario
         async with self._carrying:
@@ -181,7 +181,7 @@ class RemotePool(HeldPool):
         return place
 
     async def _call(
-        self, place: _Place, env: HeldEnv, name: str, arguments: Any, *, send_state: bool
+        self, place: _Place, env: OffloadedEnv, name: str, arguments: Any, *, send_state: bool
     ) -> Response | None:
         """The response to a call; None: the server does not know the world. Raises WorldError."""
         asked = Asked(
@@ -222,7 +222,7 @@ class _Leasing:
         self._pool = pool
         self._scenario = scenario
         self._task = task
-        self._env: HeldEnv
+        self._env: OffloadedEnv
 
     async def __aenter__(self) -> Env:
         self._env = await self._pool._enter(self._scenario, self._task)

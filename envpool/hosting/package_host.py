@@ -13,7 +13,7 @@ from envpool.hosting.determinism.threads import Threads
 from envpool.hosting.live_world import LiveWorld
 from envpool.inprocess.toolset import Tool, load
 from envpool.inprocess.verifiers import VerifierFault, Verifiers
-from envpool.inprocess.world import World
+from envpool.inprocess.world import HostedScenario
 from envpool.store.overlay import PAGE, Overlay
 from envpool.store.template import Template, clock_of, template_of
 from scenarios.checks import Finding
@@ -39,7 +39,7 @@ class PackageHost:
         self._sources = sources
         self._threads = Threads()
         self._verifiers: Verifiers | None = None  # None: not yet asked for
-        self._world = World(
+        self._world = HostedScenario(
             scenario,
             tools=self._load(),
             template=_template(scenario, image) if image else None,

@@ -50,12 +50,12 @@ def breaking(function: Callable[..., Any], fault: Fault) -> Callable[..., Any]:
     return broken
 
 
-class Saboteur:
+class FaultInjector:
     """The tools of a world, of which one breaks when it was told to.
 
-        saboteur = Saboteur(load(scenario))
-        world = World(scenario, tools=saboteur.tools)
-        saboteur.plant("locked", call=2)  # the third call from now will break, once
+        injector = FaultInjector(load(scenario))
+        world = HostedScenario(scenario, tools=injector.tools)
+        injector.plant("locked", call=2)  # the third call from now will break, once
 
     The world's `max_steps` says how long a `timeout` takes: a million are some 7 ms.
     """
@@ -68,8 +68,9 @@ class Saboteur:
 
     def __repr__(self) -> str:
         if self._fault is None:
-            return f"<Saboteur [{len(self.tools)} tools]>"
-        return f"<Saboteur [{self._fault} in {self._tool or 'any tool'} after {self._left} calls]>"
+            return f"<FaultInjector [{len(self.tools)} tools]>"
+        where = self._tool or "any tool"
+        return f"<FaultInjector [{self._fault} in {where} after {self._left} calls]>"
 
     @property
     def is_planted(self) -> bool:

@@ -9,7 +9,7 @@ from types import TracebackType
 from typing import Any
 
 from envpool.core.types import Env, StoredState, ToolResult, ToolSpec
-from envpool.inprocess.world import Lease, World
+from envpool.inprocess.world import HostedScenario, Lease
 from envpool.store.states import States
 from scenarios.format import Scenario, Task
 
@@ -56,7 +56,7 @@ class _Leasing:
 
     __slots__ = ("_pool", "_world")
 
-    def __init__(self, pool: "LocalPool", world: World) -> None:
+    def __init__(self, pool: "LocalPool", world: HostedScenario) -> None:
         self._pool = pool
         self._world = world
 
@@ -82,7 +82,7 @@ class LocalPool:
     """
 
     def __init__(self) -> None:
-        self._worlds: dict[str, World] = {}  # package digest -> world
+        self._worlds: dict[str, HostedScenario] = {}  # package digest -> world
         self.num_live = 0
         self.max_live = 0
 
@@ -93,11 +93,11 @@ class LocalPool:
             f"{counts['worlds']} worlds, {counts['calls']} calls]>"
         )
 
-    def world(self, scenario: Scenario) -> World:
+    def world(self, scenario: Scenario) -> HostedScenario:
         """The hosted world of a package. Raises SeedError and ToolsetError."""
         world = self._worlds.get(scenario.digest)
         if world is None:
-            world = self._worlds[scenario.digest] = World(scenario)
+            world = self._worlds[scenario.digest] = HostedScenario(scenario)
         return world
 
     async def host(self, scenario: Scenario) -> States:

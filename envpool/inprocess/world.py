@@ -76,7 +76,7 @@ class _Desk:
         self.db = Database(self.connection, scenario.clock, scenario.user)
 
 
-class World(States):
+class HostedScenario(States):
     """A hosted scenario. `close()` gives its connections back.
 
     `tools` and `template` are for those who have loaded the one or built the other already.
@@ -117,7 +117,7 @@ class World(States):
     def __repr__(self) -> str:
         template = self.template
         return (
-            f"<World {self.scenario.name!r} [{len(template.tables)} tables, "
+            f"<HostedScenario {self.scenario.name!r} [{len(template.tables)} tables, "
             f"{len(template.pages)} pages, {len(self.tools)} tools | "
             f"{self.num_leases} leases, {self.num_calls} calls]>"
         )
@@ -215,7 +215,7 @@ class Lease:
 
     __slots__ = ("_answered", "overlay", "world")
 
-    def __init__(self, world: World, overlay: Overlay) -> None:
+    def __init__(self, world: HostedScenario, overlay: Overlay) -> None:
         self.world = world
         self.overlay = overlay
         self._answered: OrderedDict[str, ToolResult] | None = None

@@ -1,8 +1,8 @@
 """Worlds whose truth is here and whose tools run elsewhere: in a worker, on another machine.
 
-A HeldEnv holds everything that its world is: the changed pages, the row sum, the number of calls,
-the module memory of its code (opaque bytes). Whoever executes a call (an `Executes`) is a function
-from that state and the call to a wire.Answer, and its own copy of the state is a cache.
+A OffloadedEnv holds everything that its world is: the changed pages, the row sum, the number of
+calls, the module memory of its code (opaque bytes). Whoever executes a call (an `Executor`) is a
+function from that state and the call to a wire.Answer, and its own copy of the state is a cache.
 
 Invariants:
 - A state changes by an answer that was checked, or not at all: a call that was cancelled, refused
@@ -41,20 +41,20 @@ _HEXADECIMAL = frozenset("0123456789abcdef")
 _numbers = itertools.count(1)
 
 
-class Executes(Protocol):
+class Executor(Protocol):
     """Who executes the calls of held worlds."""
 
-    async def execute(self, env: "HeldEnv", name: str, arguments: Any) -> Answer:
+    async def execute(self, env: "OffloadedEnv", name: str, arguments: Any) -> Answer:
         """Execute one call on the world's state. Raises WorldError; the world is broken then.
 
         It may be cancelled: the call then has not happened, whatever becomes of it elsewhere.
         """
 
-    def distrust(self, env: "HeldEnv", why: str) -> None:
+    def distrust(self, env: "OffloadedEnv", why: str) -> None:
         """What executed this world's latest call has answered what cannot be."""
 
 
-class HeldWorld(States):
+class OffloadedScenario(States):
     """A scenario that is hosted elsewhere, with the start of its worlds. `close()` it.
 
     `image` is the template's file, `memory` the module memory at the start. Raises SeedError for an
@@ -82,10 +82,10 @@ class HeldWorld(States):
             raise
         super().__init__(scenario, template, tools, vfs)
 
-    def lease(self, executor: Executes) -> "HeldEnv":
+    def lease(self, executor: Executor) -> "OffloadedEnv":
         """A fresh episode's world."""
         self.num_leases += 1
-        return HeldEnv(self, executor, self.template.overlay(), self.memory, 0)
+        return OffloadedEnv(self, executor, self.template.overlay(), self.memory, 0)
 
     def snapshot_of(self, state: StoredState) -> Snapshot:
         """A stored state, to be sent; its module memory is not known."""
@@ -99,7 +99,7 @@ class HeldWorld(States):
         return super()._view_pair(*overlays)
 
 
-class HeldEnv:
+class OffloadedEnv:
     """A leased world. It implements envpool.core.types.Env, and one call of it runs at a time."""
 
     awaits = True  # a call takes a while, and may be cancelled
@@ -120,7 +120,12 @@ class HeldEnv:
     )
 
     def __init__(
-        self, world: HeldWorld, executor: Executes, overlay: Overlay, memory: bytes, num_calls: int
+        self,
+        world: OffloadedScenario,
+        executor: Executor,
+        overlay: Overlay,
+        memory: bytes,
+        num_calls: int,
     ) -> None:
         self.world = world
         self.number = next(_numbers)  # unique in this process
@@ -139,7 +144,8 @@ class HeldEnv:
 
     def __repr__(self) -> str:
         return (
-            f"<HeldEnv of {self.world.scenario.name!r} [{len(self.overlay.pages)} changed pages, "
+            f"<OffloadedEnv of {self.world.scenario.name!r} "
+            f"[{len(self.overlay.pages)} changed pages, "
             f"digest {self.digest[:8]}{', broken' if self._broken else ''}]>"
         )
 
@@ -189,11 +195,13 @@ class HeldEnv:
             self._prove()
         return self.world.stored(self.overlay)
 
-    def fork(self) -> "HeldEnv":
+    def fork(self) -> "OffloadedEnv":
         """A second world that goes on from here."""
         self._check()
         self.world.num_leases += 1
-        fork = HeldEnv(self.world, self._executor, self.overlay.copy(), self.memory, self.num_calls)
+        fork = OffloadedEnv(
+            self.world, self._executor, self.overlay.copy(), self.memory, self.num_calls
+        )
         fork._proven = self._proven
         return fork
 

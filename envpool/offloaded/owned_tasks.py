@@ -6,7 +6,7 @@ import anyio
 from anyio.abc import TaskGroup
 
 
-class OwnTasks:
+class OwnedTasks:
     """The tasks of one object, for as long as its block. What the block raises comes out as it is,
     not in a group; a task that fails breaks off the block."""
 

@@ -5,11 +5,11 @@ from abc import ABC, abstractmethod
 import anyio
 
 from envpool.core.errors import PoolError
-from envpool.offloaded.env import HeldWorld
+from envpool.offloaded.env import OffloadedScenario
 from scenarios.format import Scenario
 
 
-class HeldPool(ABC):
+class OffloadedPool(ABC):
     """The scenarios that a pool has hosted elsewhere, and the count of its live worlds. `where`
     they are hosted, in words that fit a sentence."""
 
@@ -17,10 +17,10 @@ class HeldPool(ABC):
         self._where = where
         self.num_live = 0
         self.max_live = 0
-        self._worlds: dict[str, HeldWorld] = {}  # package digest -> world
+        self._worlds: dict[str, OffloadedScenario] = {}  # package digest -> world
         self._hosting: dict[str, anyio.Lock] = {}
 
-    async def host(self, scenario: Scenario) -> HeldWorld:
+    async def host(self, scenario: Scenario) -> OffloadedScenario:
         """The hosted world of a package; built once, by the first who asks. Raises PoolError."""
         world = self._worlds.get(scenario.digest)
         if world is not None:
@@ -31,7 +31,7 @@ class HeldPool(ABC):
                 world = self._worlds[scenario.digest] = await self._build(scenario)
         return world
 
-    def hosted(self, scenario: Scenario) -> HeldWorld:
+    def hosted(self, scenario: Scenario) -> OffloadedScenario:
         """The same of a package that is hosted already. Raises PoolError when it is not."""
         world = self._worlds.get(scenario.digest)
         if world is None:
@@ -50,7 +50,7 @@ class HeldPool(ABC):
         }
 
     @abstractmethod
-    async def _build(self, scenario: Scenario) -> HeldWorld:
+    async def _build(self, scenario: Scenario) -> OffloadedScenario:
         """Host a scenario. Raises PoolError."""
 
     def _came(self) -> None:

@@ -1,11 +1,11 @@
 """What the lease surface says: the bodies of POST /worlds and its sisters, as JSON.
 
-    POST   /worlds              NewWorld -> 201 World
+    POST   /worlds              NewWorld -> 201 WorldLease
     GET    /worlds              -> list of WorldNow
     GET    /worlds/<id>         -> WorldNow
     DELETE /worlds/<id>         -> 204
     POST   /worlds/<id>/reset   -> WorldNow
-    POST   /worlds/<id>/fork    -> 201 World
+    POST   /worlds/<id>/fork    -> 201 WorldLease
     POST   /worlds/<id>/mcp     the world's MCP endpoint
     GET    /scenarios           -> list of ScenarioServed
     GET    /scenarios/<name>    -> Hosted
@@ -28,7 +28,7 @@ class NewWorld(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_def
     seed: int | None = None  # the caller's own number for it; worlds know no chance
 
 
-class World(msgspec.Struct, frozen=True):
+class WorldLease(msgspec.Struct, frozen=True):
     """A world that was leased."""
 
     id: str

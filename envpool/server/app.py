@@ -8,7 +8,7 @@ import msgspec
 
 from envpool.core.errors import PoolError
 from envpool.server import jsonrpc as m
-from envpool.server.api import Complaint, Health, NewWorld, ScenarioServed, World
+from envpool.server.api import Complaint, Health, NewWorld, ScenarioServed, WorldLease
 from envpool.server.auth import Guard
 from envpool.server.lease import Lease
 from envpool.server.leases import Leases, Refused
@@ -139,7 +139,7 @@ class App:
     def _leased(self, lease: Lease, headers: Headers) -> Response:
         path = f"/worlds/{lease.id}"
         url = f"http://{headers[b'host'].decode('latin-1')}{path}/mcp"
-        body = m.encode(World(lease.id, url))
+        body = m.encode(WorldLease(lease.id, url))
         return Response(201, body, (*_JSON_HEADER, (b"location", path.encode())))
 
     async def _scenarios(self, which: list[str]) -> Response:

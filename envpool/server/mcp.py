@@ -44,8 +44,8 @@ class Face:
             "version": scenario.version,
         }
         self._about: dict[str, object] = {"capabilities": {"tools": {}}}
-        if scenario.policy:
-            self._about["instructions"] = scenario.policy
+        if scenario.rules:
+            self._about["instructions"] = scenario.rules
         listed = [
             {"name": tool.name, "description": tool.description, "inputSchema": tool.schema}
             for tool in tools

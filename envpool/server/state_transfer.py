@@ -11,7 +11,7 @@ from envpool.core.errors import StateError
 from envpool.core.host_answers import Snapshot
 from envpool.core.types import Env
 from envpool.inprocess.pool import LocalEnv
-from envpool.offloaded.env import MAX_MEMORY, MAX_PAGES, HeldEnv
+from envpool.offloaded.env import MAX_MEMORY, MAX_PAGES, OffloadedEnv
 from envpool.store.overlay import PAGE, Overlay
 
 
@@ -29,7 +29,7 @@ def mover_of(env: Env) -> Mover | None:
     """The mover of a world; None: its state cannot be moved."""
     if isinstance(env, LocalEnv):
         return _LocalMover(env)
-    return _HeldMover(env) if isinstance(env, HeldEnv) else None
+    return _HeldMover(env) if isinstance(env, OffloadedEnv) else None
 
 
 class _LocalMover:
@@ -47,7 +47,7 @@ class _LocalMover:
 
 
 class _HeldMover:
-    def __init__(self, env: HeldEnv) -> None:
+    def __init__(self, env: OffloadedEnv) -> None:
         self._env = env
 
     def snapshot(self) -> Snapshot:

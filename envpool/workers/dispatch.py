@@ -109,7 +109,7 @@ class Dispatcher:
     def put(self, job: Job) -> None:
         """Give a job to a worker, now or as soon as there is one for it."""
         link = job.home
-        if link is None or not link.usable or job.package not in link.packages:
+        if link is None or not link.usable or job.scenario_digest not in link.packages:
             link = self._best(job)
             if link is None:
                 self._wait(job)
@@ -117,10 +117,10 @@ class Dispatcher:
             self._given += 1
             link.given = self._given
         elif link.full:
-            link = self._idle(job.package) or link
+            link = self._idle(job.scenario_digest) or link
         link.put(job)
         if len(link.queue) > _SPREAD_AT:
-            self._spread(job.package)
+            self._spread(job.scenario_digest)
 
     def _fail_waiting(self, exc: Exception, package: str | None = None) -> None:
         """Nobody will take the jobs that wait for a worker (None: whatever they are about)."""
@@ -133,7 +133,7 @@ class Dispatcher:
         links = self.staff.usable()
         if job.load is not None:
             return min(links, key=lambda link: (link.num_packages, link.load), default=None)
-        links = [link for link in links if job.package in link.packages]
+        links = [link for link in links if job.scenario_digest in link.packages]
         return min(links, key=lambda link: (link.load, link.given), default=None)
 
     def _idle(self, package: str) -> Link | None:
@@ -145,10 +145,10 @@ class Dispatcher:
         if self.staff.hopeless or not self.staff.is_open:
             job.fail(PoolError(self.staff.fault or "the pool is not open"))
             return
-        name = job.package if job.load is None else _ANY
+        name = job.scenario_digest if job.load is None else _ANY
         self._waiting.setdefault(name, deque()).append(job)
         if job.load is None:
-            self._want(job.package)
+            self._want(job.scenario_digest)
 
     def _want(self, package: str) -> None:
         """See that a worker hosts the scenario."""
@@ -181,7 +181,7 @@ class Dispatcher:
         """Take over what waits longest for the busiest worker."""
         while len(thief.sent) < _STEAL_BELOW and not thief.full:
             busiest = max(self.staff.links, key=lambda link: len(link.queue))
-            if not busiest.queue or busiest.queue[0].package not in thief.packages:
+            if not busiest.queue or busiest.queue[0].scenario_digest not in thief.packages:
                 return
             thief.put(busiest.queue.popleft())
 
@@ -210,7 +210,7 @@ class Dispatcher:
             )
             return
         if isinstance(reply, Failed):
-            link.loading.discard(job.package)
+            link.loading.discard(job.scenario_digest)
             self._replace(link, None, reply.why)
             if awaited:
                 self.told(job, reply.why)
@@ -242,31 +242,31 @@ class Dispatcher:
         job.settle(Failed(0, why))
         if job.load is None:
             return
-        deaths = self._deaths[job.package] = self._deaths.get(job.package, 0) + 1
+        deaths = self._deaths[job.scenario_digest] = self._deaths.get(job.scenario_digest, 0) + 1
         if deaths >= _MAX_DEATHS:
             self._fail_waiting(
-                WorldError(f"its scenario can no longer be hosted: {why}"), job.package
+                WorldError(f"its scenario can no longer be hosted: {why}"), job.scenario_digest
             )
-        elif job.package in self._waiting:
-            self._want(job.package)
+        elif job.scenario_digest in self._waiting:
+            self._want(job.scenario_digest)
 
     def _hosts(self, link: Link, job: Job, reply: Loaded | Refused) -> None:
-        link.loading.discard(job.package)
+        link.loading.discard(job.scenario_digest)
         if isinstance(reply, Loaded):
-            link.packages[job.package] = None
-            self._deaths.pop(job.package, None)
+            link.packages[job.scenario_digest] = None
+            self._deaths.pop(job.scenario_digest, None)
             if link.process.rss() > self.staff.rules.full:
-                self._make_room(link, job.package)
+                self._make_room(link, job.scenario_digest)
             if link.usable:
                 self._adopt(link)
         else:
             why = f"its scenario can no longer be hosted: {reply.reason}"
-            self._fail_waiting(WorldError(why), job.package)
+            self._fail_waiting(WorldError(why), job.scenario_digest)
 
     def _make_room(self, link: Link, newest: str) -> None:
         """Drop the scenario that was not used for longest, if one is not in use."""
-        used = {newest, *(sent.job.package for sent in link.sent)}
-        used |= {job.package for job in link.queue}
+        used = {newest, *(sent.job.scenario_digest for sent in link.sent)}
+        used |= {job.scenario_digest for job in link.queue}
         idle = next((name for name in link.packages if name not in used), None)
         if idle is not None:
             link.unload(idle)
@@ -333,8 +333,10 @@ class Dispatcher:
         self.num_moved += len(jobs)
         for job in jobs:
             job.unsettle()
-            if job.load is not None and job.package in link.loading:
-                link.loading.discard(job.package)  # nobody waits for it; it is asked for anew
+            if job.load is not None and job.scenario_digest in link.loading:
+                link.loading.discard(
+                    job.scenario_digest
+                )  # nobody waits for it; it is asked for anew
             else:
                 self.put(job)
         for name in list(self._waiting):

@@ -13,7 +13,7 @@ import msgspec
 
 from envpool.core.errors import PoolError, WorldError
 from envpool.core.host_answers import Answer, Loaded
-from envpool.offloaded.env import HeldEnv
+from envpool.offloaded.env import OffloadedEnv
 from envpool.workers.codec import Frames, frame, reply_of
 from envpool.workers.wire import (
     Call,
@@ -66,12 +66,12 @@ class WorkerProcess(Protocol):
 class Job:
     """A request that somebody waits for. The reply may be a Failed that was made here."""
 
-    __slots__ = ("_request", "future", "package")
+    __slots__ = ("_request", "future", "scenario_digest")
 
     patience = 10  # times longer than a call it may take until it is slow
 
     def __init__(self, package: str, request: Load | Verify | Replay | None) -> None:
-        self.package = package
+        self.scenario_digest = package
         self.future: asyncio.Future[Reply | Exception] = asyncio.get_running_loop().create_future()
         self._request = request  # None: a CallJob
 
@@ -128,7 +128,7 @@ class CallJob(Job):
 
     patience = 1
 
-    def __init__(self, env: HeldEnv, name: str, arguments: bytes) -> None:
+    def __init__(self, env: OffloadedEnv, name: str, arguments: bytes) -> None:
         super().__init__(env.world.scenario.digest, None)
         self.env = env
         self.with_state = False  # the state was sent along
@@ -152,7 +152,13 @@ class CallJob(Job):
         state = None if env.home is link else env.snapshot()
         env.home, self.with_state = link, state is not None
         return Call(
-            number, self.package, env.number, self._version, self._name, self._arguments, state
+            number,
+            self.scenario_digest,
+            env.number,
+            self._version,
+            self._name,
+            self._arguments,
+            state,
         )
 
 
@@ -261,9 +267,9 @@ class Link(asyncio.Protocol):
             if not self.sent:
                 self.looks = 0
             self.sent.append(Sent(self._numbers, job))
-            if job.package in self.packages:
-                del self.packages[job.package]
-                self.packages[job.package] = None
+            if job.scenario_digest in self.packages:
+                del self.packages[job.scenario_digest]
+                self.packages[job.scenario_digest] = None
             self._write(data)
 
     def forget(self, world: int) -> None:

@@ -27,9 +27,9 @@ import msgspec
 from envpool.core.errors import PoolError, SeedError, ToolsetError, WorldError
 from envpool.core.host_answers import Answer, Loaded
 from envpool.core.types import Env, StoredState
-from envpool.offloaded.env import HeldEnv, HeldWorld
-from envpool.offloaded.owned_tasks import OwnTasks
-from envpool.offloaded.pool import HeldPool
+from envpool.offloaded.env import OffloadedEnv, OffloadedScenario
+from envpool.offloaded.owned_tasks import OwnedTasks
+from envpool.offloaded.pool import OffloadedPool
 from envpool.workers.dispatch import Dispatcher
 from envpool.workers.fork_client import Zygote, ZygoteSettings
 from envpool.workers.link import CallJob, Job, Link, WorkerProcess
@@ -125,10 +125,10 @@ class _Leasing:
             self._env.home.forget(self._env.number)
 
 
-class WorkerPool(HeldPool):
+class WorkerPool(OffloadedPool):
     """Leases worlds whose tools run in worker processes. It implements
     envpool.store.pool_protocol.Pool and
-    envpool.offloaded.env.Executes. `opens` gives what starts workers.
+    envpool.offloaded.env.Executor. `opens` gives what starts workers.
 
     Entering it raises PoolError when no worker can be started.
     """
@@ -165,7 +165,7 @@ class WorkerPool(HeldPool):
         async with AsyncExitStack() as stack:
             self._spawns = await stack.enter_async_context(self._opens(settings))
             self.level = self._spawns.level
-            self._tasks = await stack.enter_async_context(OwnTasks())
+            self._tasks = await stack.enter_async_context(OwnedTasks())
             stack.callback(self._end)
             self._tasks.start_soon(self._look)
             self._tasks.start_soon(self._begin_tasks)
@@ -259,9 +259,9 @@ class WorkerPool(HeldPool):
             "replies_dropped": dispatcher.num_dropped,
         }
 
-    # What held worlds ask (envpool.offloaded.env.Executes)
+    # What held worlds ask (envpool.offloaded.env.Executor)
 
-    async def execute(self, env: HeldEnv, name: str, arguments: Any) -> Answer:
+    async def execute(self, env: OffloadedEnv, name: str, arguments: Any) -> Answer:
         name = name.encode(errors="replace").decode()
         reply = await self._ask(CallJob(env, name, _json(arguments)))
         if isinstance(reply, Failed):
@@ -269,7 +269,7 @@ class WorkerPool(HeldPool):
         assert isinstance(reply, Answer)
         return reply
 
-    def distrust(self, env: HeldEnv, why: str) -> None:
+    def distrust(self, env: OffloadedEnv, why: str) -> None:
         if isinstance(env.home, Link):
             self._dispatcher.distrust(env.home, why)
 
@@ -297,7 +297,7 @@ class WorkerPool(HeldPool):
         self._dispatcher.put(job)
         return await job.reply()
 
-    async def _build(self, scenario: Scenario) -> HeldWorld:
+    async def _build(self, scenario: Scenario) -> OffloadedScenario:
         """The world as a worker built it. Raises SeedError and ToolsetError, and PoolError when the
         worker died of it."""
         sources: dict[str, str] = {}
@@ -310,7 +310,9 @@ class WorkerPool(HeldPool):
             raise PoolError(f"{scenario.path}: hosting it ended its worker: {reply.why}")
         assert isinstance(reply, Loaded)
         told = msgspec.structs.replace(reply, image=b"")  # which the template has
-        world = HeldWorld(scenario, reply.image, reply.tools, memory=reply.memory, loaded=told)
+        world = OffloadedScenario(
+            scenario, reply.image, reply.tools, memory=reply.memory, loaded=told
+        )
         self._sources[scenario.digest] = sources
         return world
 

@@ -36,7 +36,7 @@ class Call(msgspec.Struct, frozen=True, tag=True):
     """Execute a tool call. Answer: Answer, or Stale."""
 
     id: int
-    package: str  # digest of a loaded scenario
+    scenario_digest: str  # of a loaded scenario
     world: int  # unique in the pool
     version: int  # of the world's state; the answer's state is version + 1
     name: str
@@ -48,7 +48,7 @@ class Verify(msgspec.Struct, frozen=True, tag=True):
     """Ask a task's verifier. Answer: Verified."""
 
     id: int
-    package: str
+    scenario_digest: str
     task: str
     state: Snapshot  # at the episode's end
     answer: str
@@ -59,7 +59,7 @@ class Replay(msgspec.Struct, frozen=True, tag=True):
     """Execute calls back to back, each list on a fresh world, and measure. Answer: Replayed."""
 
     id: int
-    package: str
+    scenario_digest: str
     episodes: tuple[tuple[tuple[str, bytes], ...], ...]  # (tool, arguments as JSON)
 
 
@@ -72,7 +72,7 @@ class Forget(msgspec.Struct, frozen=True, tag=True):
 class Unload(msgspec.Struct, frozen=True, tag=True):
     """Drop a scenario and its states. No answer."""
 
-    package: str
+    scenario_digest: str
 
 
 Request = Load | Call | Verify | Replay | Forget | Unload

@@ -168,8 +168,8 @@ class Worker:
                 for world in request.worlds:
                     self._cache.take("", world, -1)
             case Unload():
-                self._cache.drop(request.package)
-                if hosted := self._open.pop(request.package, None):
+                self._cache.drop(request.scenario_digest)
+                if hosted := self._open.pop(request.scenario_digest, None):
                     hosted[1].close()
                     del hosted
                     gc.unfreeze()
@@ -204,8 +204,8 @@ class Worker:
         )
 
     def _call(self, request: Call) -> Answer | Stale:
-        _, host = self._open[request.package]
-        live = self._cache.take(request.package, request.world, request.version)
+        _, host = self._open[request.scenario_digest]
+        live = self._cache.take(request.scenario_digest, request.world, request.version)
         if request.state is not None:
             live = live_world(request.state)
         if live is None:
@@ -216,7 +216,7 @@ class Worker:
         violation = self._violation(quick=seconds < _QUICK) or _too_long(result)
         self._hosts.sweep()
         if not violation:
-            self._cache.put(request.package, request.world, request.version + 1, live)
+            self._cache.put(request.scenario_digest, request.world, request.version + 1, live)
         else:
             self.tainted = True
         return Answer(
@@ -233,13 +233,13 @@ class Worker:
         )
 
     def _verify(self, request: Verify) -> Verified:
-        verified = self._hosts.verify(*self._open[request.package], request)
+        verified = self._hosts.verify(*self._open[request.scenario_digest], request)
         violation = self._violation()
         self._hosts.sweep()
         return msgspec.structs.replace(verified, violation=violation) if violation else verified
 
     def _replay(self, request: Replay) -> Replayed:
-        _, host = self._open[request.package]
+        _, host = self._open[request.scenario_digest]
         episodes = [
             [(name, json.loads(arguments)) for name, arguments in calls]
             for calls in request.episodes

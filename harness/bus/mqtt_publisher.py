@@ -28,7 +28,7 @@ import msgspec
 import structlog
 from anyio.abc import TaskStatus
 
-from envpool.offloaded.owned_tasks import OwnTasks
+from envpool.offloaded.owned_tasks import OwnedTasks
 from harness.bus.local import DEPTH, check_kinds
 from harness.bus.mqtt_client import Client, Connection, Message, first_of, will_of
 from harness.bus.mqtt_follower import Follower
@@ -115,7 +115,7 @@ class MqttLink:
 
     async def __aenter__(self) -> "MqttLink":
         async with AsyncExitStack() as stack:
-            tasks = await stack.enter_async_context(OwnTasks())
+            tasks = await stack.enter_async_context(OwnedTasks())
             stack.callback(self.stop)
             await tasks.start(self.run)
             stack.push_async_exit(self._finish)
@@ -350,7 +350,7 @@ class MqttBus:
 
     async def __aenter__(self) -> "MqttBus":
         async with AsyncExitStack() as stack:
-            self._tasks = await stack.enter_async_context(OwnTasks())
+            self._tasks = await stack.enter_async_context(OwnedTasks())
             stack.callback(self._link.stop)
             stack.push_async_exit(self._finish)
             self._stack = stack.pop_all()

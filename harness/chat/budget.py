@@ -18,7 +18,7 @@ from harness.core.errors import BudgetExhausted
 _ROUNDING = 1e-9  # USD; sums of prices are no exact decimals
 
 
-class Bill:
+class Reservation:
     """What one request costs: what was set aside, until the asker knows better."""
 
     __slots__ = ("usd",)
@@ -27,7 +27,7 @@ class Bill:
         self.usd = usd
 
 
-class Purse:
+class Budget:
     """One for all models of a run. `limit` None: there is no limit, and spending is only counted.
 
     `spent` is what earlier judging under the same limit cost.
@@ -36,7 +36,7 @@ class Purse:
     def __init__(self, limit: float | None = None, *, spent: float = 0.0) -> None:
         self.limit = limit
         self._spent = spent
-        self._promised: dict[Bill, float] = {}
+        self._promised: dict[Reservation, float] = {}
         self._settled = anyio.Event()  # replaced at each settlement
 
     @property
@@ -45,7 +45,7 @@ class Purse:
         return self._spent
 
     @asynccontextmanager
-    async def paying(self, worst: float) -> AsyncIterator[Bill]:
+    async def paying(self, worst: float) -> AsyncIterator[Reservation]:
         """Set `worst` aside for a request that is made inside; what its bill says in the end is
         spent.
 
@@ -54,7 +54,7 @@ class Purse:
         waiting for change, nothing is spent.
         """
         await self._room_for(worst)
-        bill = Bill(worst)
+        bill = Reservation(worst)
         self._promised[bill] = worst
         try:
             yield bill

@@ -14,15 +14,15 @@ _FORMAT = re.compile(
 )
 
 
-class Terms(msgspec.Struct, frozen=True):
-    """What may be sent to a server. Terms only sink: each refusal takes one thing away."""
+class ServerFeatures(msgspec.Struct, frozen=True):
+    """What may be sent to a server. ServerFeatures only sink: each refusal takes one thing away."""
 
     format: Literal["json_schema", "json_object", "text"] = "json_schema"
     temperature: bool = True  # OpenAI's reasoning models allow their default only
     seed: bool = True  # some gateways refuse fields that they do not know
     max_tokens: bool = True  # False: they call it `max_completion_tokens`
 
-    def lowered(self, failure: Failure) -> "Terms | None":
+    def lowered(self, failure: Failure) -> "ServerFeatures | None":
         """The terms that a refusal leaves; None: it is not about them.
 
         Example: 400 "response_format of type json_schema is not supported" -> json_object

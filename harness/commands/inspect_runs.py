@@ -10,7 +10,7 @@ from rich.console import Console
 
 from harness.bus.mqtt_publisher import MqttBus, status_of
 from harness.bus.mqtt_settings import MqttSettings
-from harness.commands.context import Roof
+from harness.commands.context import CommandContext
 from harness.commands.logged_run import rewards_of, run_settings, scenario_finder
 from harness.commands.options import JSON, console_of, write_json
 from harness.core.events import Ending, Label
@@ -48,11 +48,13 @@ def show_command(folder: Path, episode: str | None) -> None:
 @click.option("--world", type=click.Path(path_type=Path), help="What if: a changed package.")
 @JSON
 @click.pass_obj
-def replay_command(roof: Roof, /, folder: Path, world: Path | None, json_file: str | None) -> None:
+def replay_command(
+    context: CommandContext, /, folder: Path, world: Path | None, json_file: str | None
+) -> None:
     """Execute every call again and compare; ends with 1 when something diverged."""
     console = console_of(json_file)
     if world is not None:
-        changes: WhatIfReport = run(_what_if, roof, folder, find(str(world)))
+        changes: WhatIfReport = run(_what_if, context, folder, find(str(world)))
         render_what_if(changes, console)
         write_json(changes, json_file)
         return
@@ -69,14 +71,14 @@ async def _replay(folder: Path) -> ReplayReport:
             return await replay_log(reader, pool, scenario_finder(folder))
 
 
-async def _what_if(roof: Roof, folder: Path, changed: Scenario) -> WhatIfReport:
+async def _what_if(context: CommandContext, folder: Path, changed: Scenario) -> WhatIfReport:
     with open_reader(folder) as reader:
         async with pool_of(run_settings(folder)) as pool:
             await pool.host(changed)
-            court = roof.court_of(Settings(rewards=rewards_of(folder)))
-            assert court is not None
-            async with court(pool, [changed], folder, 0.0) as bench:
-                return await what_if(reader, pool, changed, bench.verdict)
+            open_judge = context.judge_opener(Settings(rewards=rewards_of(folder)))
+            assert open_judge is not None
+            async with open_judge(pool, [changed], folder, 0.0) as judge:
+                return await what_if(reader, pool, changed, judge.verdict)
 
 
 @click.command("export")

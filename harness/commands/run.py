@@ -7,8 +7,8 @@ from typing import Any
 import click
 import msgspec
 
-from envpool.router import PlacedPool
-from harness.commands.context import Roof
+from envpool.router import RoutingPool
+from harness.commands.context import CommandContext
 from harness.commands.options import console_of, run_flags, settings_of, write_json
 from harness.core.errors import SettingsError
 from harness.log.reader import open_reader
@@ -31,7 +31,7 @@ from harness.settings.run import Settings, swept
 @run_flags
 @click.pass_obj
 def run_command(
-    roof: Roof,
+    context: CommandContext,
     /,
     config: Path | None,
     output: Path | None,
@@ -47,7 +47,13 @@ def run_command(
     if dry_run:
         _print_settings(settings)
         return
-    launch(settings, output, resume=resume, court_of=roof.court_of(settings), local=roof.local)
+    launch(
+        settings,
+        output,
+        resume=resume,
+        open_judge=context.judge_opener(settings),
+        local_policy=context.local_policy,
+    )
     report = _report(output)
     write_report(output, report)
     console = console_of(json_file)
@@ -61,7 +67,7 @@ def run_command(
 @click.option("--sweep", metavar="FIELD=A,B,C", help="Bench once for each value of a setting.")
 @click.pass_obj
 def bench_command(
-    roof: Roof,
+    context: CommandContext,
     /,
     config: Path | None,
     output: Path | None,
@@ -80,7 +86,7 @@ def bench_command(
         return
     console = console_of(json_file)
     if sweep is None:
-        report = _bench(roof, settings, output)
+        report = _bench(context, settings, output)
         render_bench(report, console)
         write_json(report, json_file)
         return
@@ -88,25 +94,25 @@ def bench_command(
     reports = []
     for value, one in runs:
         folder = None if output is None else output / f"{name}-{value}"
-        reports.append((value, _bench(roof, one, folder)))
+        reports.append((value, _bench(context, one, folder)))
     render_sweep(name, reports, console)
     write_json({"sweep": name, "runs": [{name: v, "bench": r} for v, r in reports]}, json_file)
 
 
-def _bench(roof: Roof, settings: Settings, output: Path | None) -> BenchReport:
+def _bench(context: CommandContext, settings: Settings, output: Path | None) -> BenchReport:
     if output is not None:
-        report = _measured(roof, settings, output)
+        report = _measured(context, settings, output)
         write_atomically(output / "report.json", msgspec.json.format(msgspec.json.encode(report)))
         return report
     with tempfile.TemporaryDirectory(prefix="rehearse-") as folder:
-        return _measured(roof, settings, Path(folder) / "bench")
+        return _measured(context, settings, Path(folder) / "bench")
 
 
-def _measured(roof: Roof, settings: Settings, folder: Path) -> BenchReport:
+def _measured(context: CommandContext, settings: Settings, folder: Path) -> BenchReport:
     tasks, _ = planned(settings)
     scenarios = list({scenario.digest: scenario for scenario, _ in tasks}.values())
 
-    async def report(pool: PlacedPool, meters: Meters) -> BenchReport:
+    async def report(pool: RoutingPool, meters: Meters) -> BenchReport:
         here = [scenario for scenario in scenarios if not pool.isolates(scenario)]
         return measure(
             folder,
@@ -120,8 +126,8 @@ def _measured(roof: Roof, settings: Settings, folder: Path) -> BenchReport:
         settings,
         folder,
         resume=False,
-        court_of=roof.court_of(settings),
-        local=roof.local,
+        open_judge=context.judge_opener(settings),
+        local_policy=context.local_policy,
         after=report,
     )
     measured: BenchReport = launched.after

@@ -3,8 +3,8 @@ from them.
 
 An episode is `EpisodeStarted`, then `StepTaken` for each turn, then `EpisodeEnded`; verdicts follow
 as `Judged`. Where the history policy asks the agent for summaries, they stand between the steps as
-`Summarised`. A Record stamps a fact with its episode, attempt, sequence number and time. The key
-(episode, attempt, seq) is unique: whoever sees a key twice has seen one fact twice.
+`HistorySummarized`. A Record stamps a fact with its episode, attempt, sequence number and time. The
+key (episode, attempt, seq) is unique: whoever sees a key twice has seen one fact twice.
 """
 
 from enum import StrEnum
@@ -45,7 +45,7 @@ class Label(StrEnum):
 
 
 class EpisodeStarted(msgspec.Struct, frozen=True, tag="started", gc=False):
-    """An episode began. Members of one group share task, seed of the world and `world` digest."""
+    """An episode began. Members of one group share the task and the start digest."""
 
     scenario: str
     task: str
@@ -58,8 +58,8 @@ class EpisodeStarted(msgspec.Struct, frozen=True, tag="started", gc=False):
     dialect: str
     history: str  # the history policy, as in `last:3`
     fingerprint: str  # the history policy's
-    package: str  # the scenario package's digest
-    world: str  # the start state's digest
+    scenario_digest: str  # of the scenario package
+    start_digest: str  # of the start state
     seeding: str = ""  # how an AWM record was seeded; empty: a package of ours
 
 
@@ -76,7 +76,7 @@ class StepTaken(msgspec.Struct, frozen=True, tag="step", gc=False, omit_defaults
     recalled: tuple[int, ...] = ()  # of the window that was shown
 
 
-class Summarised(msgspec.Struct, frozen=True, tag="summary", gc=False, omit_defaults=True):
+class HistorySummarized(msgspec.Struct, frozen=True, tag="summary", gc=False, omit_defaults=True):
     """The agent summed up what falls out of its history (see harness.history.summary).
 
     Also kept when it is of no use and ends the episode. It is no step: it has no place among the
@@ -101,7 +101,7 @@ class EpisodeEnded(msgspec.Struct, frozen=True, tag="ended", gc=False):
     checked: tuple[Finding, ...] = ()  # made in the world itself, where its state is unknown
 
 
-class Opinion(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
+class ModelJudgement(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     """What one model said of an episode, or why nothing could be had of it."""
 
     model: str
@@ -136,7 +136,7 @@ class Judged(msgspec.Struct, frozen=True, tag="judged", gc=False, omit_defaults=
     idle: tuple[str, ...] = ()  # goals among the findings that doing nothing meets, too
     code: Label | None = None  # beside models: what the code alone says; None: nothing
     proof: str = ""  # beside models: what the code proved, a sentence; empty: nothing
-    opinions: tuple[Opinion, ...] = ()  # one a model
+    opinions: tuple[ModelJudgement, ...] = ()  # one a model
     rubric: str = ""  # the rubric's version, where models were asked
 
 
@@ -150,7 +150,7 @@ class WeightsPublished(msgspec.Struct, frozen=True, tag="weights", gc=False):
 
 WEIGHTS = "weights"  # what stands for the episode in records of WeightsPublished
 
-Event = EpisodeStarted | StepTaken | Summarised | EpisodeEnded | Judged | WeightsPublished
+Event = EpisodeStarted | StepTaken | HistorySummarized | EpisodeEnded | Judged | WeightsPublished
 Kind = Literal["started", "step", "summary", "ended", "judged", "weights"]
 
 

@@ -38,7 +38,7 @@ class Briefing(msgspec.Struct, frozen=True):
     """What an agent is told before its first turn."""
 
     instruction: str
-    policy: str  # the world's rules, Markdown; empty: none
+    rules: str  # Markdown; empty: no rules
     tools: tuple[ToolSpec, ...]
     user: str  # who acts, in words
     now: str  # the scenario's clock

@@ -45,7 +45,7 @@ def write_card(folder: Path, card: PolicyCard) -> None:
     (folder / CARD_NAME).write_bytes(data + b"\n")
 
 
-def misfits(card: PolicyCard, *, history: str, fingerprint: str, dialect: str) -> list[str]:
+def card_mismatches(card: PolicyCard, *, history: str, fingerprint: str, dialect: str) -> list[str]:
     """In what a use of the checkpoint differs from its training, a sentence each.
 
     Example: trained under last:3, run under full ->

@@ -4,7 +4,14 @@ from collections.abc import Iterable
 
 import msgspec
 
-from harness.core.events import EpisodeEnded, EpisodeStarted, Judged, Record, StepTaken, Summarised
+from harness.core.events import (
+    EpisodeEnded,
+    EpisodeStarted,
+    HistorySummarized,
+    Judged,
+    Record,
+    StepTaken,
+)
 from harness.core.token_bytes import ID_BYTES
 
 
@@ -17,12 +24,12 @@ class Trajectory(msgspec.Struct, frozen=True):
     steps: tuple[StepTaken, ...]
     ended: EpisodeEnded | None
     judged: tuple[Judged, ...] = ()  # the latest verdict of each judge, the youngest last
-    summaries: tuple[Summarised, ...] = ()
+    summaries: tuple[HistorySummarized, ...] = ()
 
-    def replies(self) -> list[StepTaken | Summarised]:
+    def replies(self) -> list[StepTaken | HistorySummarized]:
         """Every reply of the agent in order: its steps, and its summaries among them."""
         summaries = {summary.turn: summary for summary in self.summaries}
-        replies: list[StepTaken | Summarised] = []
+        replies: list[StepTaken | HistorySummarized] = []
         for turn, step in enumerate(self.steps):
             if turn in summaries:
                 replies.append(summaries.pop(turn))
@@ -52,7 +59,7 @@ class Assembly:
         self.steps: list[StepTaken] = []
         self.ended: EpisodeEnded | None = None
         self.judged: dict[str, Judged] = {}
-        self.summaries: list[Summarised] = []
+        self.summaries: list[HistorySummarized] = []
 
     def add(self, record: Record) -> None:
         """Take the attempt's next record."""
@@ -64,7 +71,7 @@ class Assembly:
         elif isinstance(event, Judged):
             self.judged.pop(event.judge, None)
             self.judged[event.judge] = event
-        elif isinstance(event, Summarised):
+        elif isinstance(event, HistorySummarized):
             self.summaries.append(event)
 
     def trajectory(self) -> Trajectory:

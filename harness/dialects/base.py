@@ -80,8 +80,8 @@ def preamble(briefing: Briefing) -> str:
     )
     if briefing.now:
         text += f"\n\nThe time is {briefing.now}."
-    if briefing.policy:
-        text += f"\n\n# Rules\n\n{briefing.policy}"
+    if briefing.rules:
+        text += f"\n\n# Rules\n\n{briefing.rules}"
     return text
 
 
@@ -98,7 +98,7 @@ class PerWorld:
         self._known: dict[tuple[int, str, str, str], tuple[Any, str]] = {}
 
     def __call__(self, briefing: Briefing) -> str:
-        key = (id(briefing.tools), briefing.policy, briefing.user, briefing.now)
+        key = (id(briefing.tools), briefing.rules, briefing.user, briefing.now)
         known = self._known.get(key)
         if known is None:
             if len(self._known) >= 2048:

@@ -5,7 +5,7 @@
 
 The agent is asked with everything but the newest turn: a window that was shown before, so that
 a server's prefix cache holds it, and that fits n tokens. An earlier summary is summed up with the
-rest. The answer is a fact (`Summarised`), so windows still follow from the log alone.
+rest. The answer is a fact (`HistorySummarized`), so windows still follow from the log alone.
 """
 
 from collections.abc import Sequence

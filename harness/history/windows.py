@@ -19,7 +19,7 @@ from collections.abc import Iterable, Iterator
 
 from envpool.core.types import ToolSpec
 from harness.core.errors import SettingsError
-from harness.core.events import EpisodeEnded, Event, Record, StepTaken, Summarised
+from harness.core.events import EpisodeEnded, Event, HistorySummarized, Record, StepTaken
 from harness.core.messages import Answer, Briefing, Decision, Message, Window
 from harness.dialects.base import Dialect
 from harness.history.base import HistoryPolicy, Keeper
@@ -116,7 +116,7 @@ class HistoryFold:
             pins = self._is_new and self._dialect.pins(event)
             self._is_new = False
             self._windows.keep(self._dialect.turn(event), pins=pins)
-        elif isinstance(event, Summarised):
+        elif isinstance(event, HistorySummarized):
             self._windows.summarised(summary_of(self._dialect, event))
 
     def window(self) -> Window:
@@ -124,14 +124,16 @@ class HistoryFold:
         return self._windows.window()
 
 
-def summary_of(dialect: Dialect, event: Summarised) -> str:
+def summary_of(dialect: Dialect, event: HistorySummarized) -> str:
     """The summary that a reply gives: what the dialect reads as an answer; empty where it reads
     calls, or nothing."""
     decision: Decision = dialect.read(event.reply, turn=event.turn)
     return decision.text if isinstance(decision, Answer) else ""
 
 
-def windows_of(fold: HistoryFold, replies: Iterable[StepTaken | Summarised]) -> Iterator[Window]:
+def windows_of(
+    fold: HistoryFold, replies: Iterable[StepTaken | HistorySummarized]
+) -> Iterator[Window]:
     """The window that was shown for each reply (`Trajectory.replies`), from the log alone."""
     for event in replies:
         yield fold.window()
@@ -157,7 +159,7 @@ class HistoryManager:
     def handle(self, record: Record) -> None:
         """Take a fact; facts of episodes that are not open are others' business."""
         event = record.event
-        if isinstance(event, StepTaken | Summarised):
+        if isinstance(event, StepTaken | HistorySummarized):
             if fold := self._folds.get(record.episode):
                 fold.apply(event)
         elif isinstance(event, EpisodeEnded):

@@ -19,9 +19,9 @@ from harness.log.schema import (
     FORMAT,
     LOG_NAME,
     EpisodeRow,
-    MountedWorld,
     Progress,
     Row,
+    ScenarioSnapshot,
     log_error,
     record_of,
     spent_on,
@@ -41,11 +41,11 @@ class LogReader:
         self._connection = connection
         self.path = path
 
-    def worlds(self) -> dict[str, MountedWorld]:
+    def worlds(self) -> dict[str, ScenarioSnapshot]:
         """What the episodes' worlds were, by package digest."""
-        rows = self._rows("SELECT package, data FROM worlds ORDER BY rowid")
+        rows = self._rows("SELECT scenario_digest, data FROM worlds ORDER BY rowid")
         try:
-            return {package: world_of(data) for package, data in rows}
+            return {digest: world_of(data) for digest, data in rows}
         except msgspec.DecodeError as exc:
             raise log_error(self.path, "the log is damaged: a world cannot be read", exc) from exc
 
@@ -191,7 +191,7 @@ def _started(record: Record, event: EpisodeStarted) -> EpisodeRow:
         group=event.group,
         member=event.member,
         policy=event.policy,
-        package=event.package,
+        scenario_digest=event.scenario_digest,
         started_at=record.at,
         num_steps=0,
     )

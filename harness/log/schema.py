@@ -37,10 +37,10 @@ from harness.core.events import (
 )
 
 LOG_NAME = "episodes.sqlite"
-FORMAT = "1"
+FORMAT = "2"
 SCHEMA = (
     "CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID",
-    "CREATE TABLE worlds (package TEXT PRIMARY KEY, data BLOB NOT NULL)",
+    "CREATE TABLE worlds (scenario_digest TEXT PRIMARY KEY, data BLOB NOT NULL)",
     """CREATE TABLE events (
         position INTEGER PRIMARY KEY,
         episode TEXT NOT NULL,
@@ -58,20 +58,20 @@ SCHEMA = (
 Row = tuple[int, str, int, int, str, float, bytes, bytes | None]  # one of `events`
 
 
-class MountedWorld(msgspec.Struct, frozen=True):
+class ScenarioSnapshot(msgspec.Struct, frozen=True):
     """What a log must know of a world to be read without its package: how it began, and what the
     agent was told of it."""
 
-    package: str  # the scenario package's digest
+    scenario_digest: str  # of the scenario package
     scenario: str
     version: str
     template: str  # the database template's digest
     image: bytes  # the database template
-    policy: str
+    rules: str  # Markdown; empty: no rules
     user: str
     now: str
     tools: tuple[ToolSpec, ...]
-    place: str = ""  # the package's folder when the run began
+    source_path: str = ""  # the package's folder when the run began
 
 
 class Spending(msgspec.Struct, frozen=True):
@@ -125,7 +125,7 @@ class EpisodeRow(msgspec.Struct, frozen=True):
     group: str
     member: int
     policy: str
-    package: str
+    scenario_digest: str
     started_at: float  # Unix seconds
     num_steps: int
     ending: Ending | None = None  # None: still live, or cut off
@@ -153,7 +153,9 @@ class Progress(msgspec.Struct, frozen=True):
 
 
 _state_decoder: msgspec.msgpack.Decoder[StoredState] = msgspec.msgpack.Decoder(StoredState)
-_world_decoder: msgspec.msgpack.Decoder[MountedWorld] = msgspec.msgpack.Decoder(MountedWorld)
+_world_decoder: msgspec.msgpack.Decoder[ScenarioSnapshot] = msgspec.msgpack.Decoder(
+    ScenarioSnapshot
+)
 
 
 def row_of(position: int, record: Record) -> Row:
@@ -197,7 +199,7 @@ def record_of(row: Row) -> Record:
     return Record(episode, attempt, seq, at, event)
 
 
-def world_of(data: bytes) -> MountedWorld:
+def world_of(data: bytes) -> ScenarioSnapshot:
     """A mounted world from MessagePack. Raises msgspec.DecodeError."""
     return _world_decoder.decode(data)
 

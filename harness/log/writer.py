@@ -28,7 +28,7 @@ import structlog
 
 from harness.core.errors import LogError
 from harness.core.events import Record, encode
-from harness.log.schema import FORMAT, LOG_NAME, SCHEMA, MountedWorld, log_error, row_of
+from harness.log.schema import FORMAT, LOG_NAME, SCHEMA, ScenarioSnapshot, log_error, row_of
 
 LOCK_NAME = "writer.lock"
 CAPACITY = 16_384  # records that may wait; beyond it `wait_for_room` waits
@@ -53,7 +53,7 @@ class LogWriter:
         self._database = database
         self._path = path
         self._mounted = mounted
-        self._mounts: list[MountedWorld] = []
+        self._mounts: list[ScenarioSnapshot] = []
         self._buffer: list[Record] = []
         self._appended = position  # of the last record appended
         self._durable = position  # of the last record committed
@@ -102,11 +102,11 @@ class LogWriter:
             await self._next_commit()
         return wanted
 
-    def mount(self, world: MountedWorld) -> None:
+    def mount(self, world: ScenarioSnapshot) -> None:
         """Store what a world is, once for each package. It is durable before any record that is
         appended after."""
-        if world.package not in self._mounted:
-            self._mounted.add(world.package)
+        if world.scenario_digest not in self._mounted:
+            self._mounted.add(world.scenario_digest)
             self._mounts.append(world)
             self._work.set()
 
@@ -177,7 +177,7 @@ class LogWriter:
         if mounts:
             await self._database.executemany(
                 "INSERT OR IGNORE INTO worlds VALUES (?, ?)",
-                [(world.package, encode(world)) for world in mounts],
+                [(world.scenario_digest, encode(world)) for world in mounts],
             )
         first = self._durable + 1
         if batch:

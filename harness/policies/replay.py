@@ -13,7 +13,7 @@ from types import TracebackType
 from typing import Self
 
 from harness.core.errors import PolicyError, SettingsError
-from harness.core.events import StepTaken, Summarised
+from harness.core.events import HistorySummarized, StepTaken
 from harness.core.messages import Reply, Window
 from harness.core.trajectory import Trajectory
 from harness.log.reader import LogReader, open_reader
@@ -102,7 +102,7 @@ class _Replayed:
             [event.reply for event in replies if isinstance(event, StepTaken)]
         )
         self._summaries: Iterator[Reply] = iter(
-            [event.reply for event in replies if isinstance(event, Summarised)]
+            [event.reply for event in replies if isinstance(event, HistorySummarized)]
         )
         self._said = said
 

@@ -11,7 +11,7 @@ from envpool.core.errors import WorldError
 from envpool.core.types import Env, StoredState, ToolResult
 from envpool.store.states import States
 from harness.core.errors import LogError, SettingsError
-from harness.core.events import EpisodeEnded, EpisodeStarted, StepTaken, Summarised
+from harness.core.events import EpisodeEnded, EpisodeStarted, HistorySummarized, StepTaken
 from harness.core.messages import Act, AgentCall, Briefing, Window
 from harness.core.trajectory import Trajectory
 from harness.dialects.base import Dialect, call_id
@@ -132,7 +132,7 @@ class PlayedAgain:
         self._env = env
         self._dialect = told.dialect(trajectory)
         self._briefing = Briefing(
-            started.instruction, scenario.policy, world.tools, user_of(scenario), scenario.clock
+            started.instruction, scenario.rules, world.tools, user_of(scenario), scenario.clock
         )
         history = told.history(started)
         self.fold = None if history is None else HistoryFold(history, self._dialect, self._briefing)
@@ -141,15 +141,15 @@ class PlayedAgain:
     async def compare(self, ended: EpisodeEnded, verified: Verified) -> Difference | None:
         """The first thing that is not as logged; None when everything is."""
         started, steps = self._trajectory.started, self._trajectory.steps
-        if started.world != self._env.start_digest:
-            return _aside("start", started.world, self._env.start_digest)
+        if started.start_digest != self._env.start_digest:
+            return _aside("start", started.start_digest, self._env.start_digest)
         replies = self._trajectory.replies()
         windows = None if self.fold is None else windows_of(self.fold, replies)
         index = 0
         for event in replies:
             # The fold takes an event when the next window is asked for: after it was compared.
             window = None if windows is None else next(windows)
-            if isinstance(event, Summarised):
+            if isinstance(event, HistorySummarized):
                 difference = _other_window(index, event, window)
             else:
                 difference = (
@@ -233,7 +233,9 @@ class PlayedAgain:
         state = None if ended.state is None else self._env.state()
         world = self._world
         started = msgspec.structs.replace(
-            self._trajectory.started, package=world.scenario.digest, world=world.start_digest
+            self._trajectory.started,
+            scenario_digest=world.scenario.digest,
+            start_digest=world.start_digest,
         )
         trajectory = msgspec.structs.replace(
             self._trajectory,
@@ -258,12 +260,12 @@ def _misplaced(index: int, step: StepTaken) -> Difference | None:
 
 
 def _other_window(
-    index: int, event: StepTaken | Summarised, window: Window | None
+    index: int, event: StepTaken | HistorySummarized, window: Window | None
 ) -> Difference | None:
     """Whether another window was shown for a reply; None for a window that cannot be known."""
     if window is None:
         return None
-    if isinstance(event, Summarised):
+    if isinstance(event, HistorySummarized):
         logged = Window((), (), event.first_turn, summarise=True)
     else:
         logged = Window((), (), event.first_turn, event.recalled)

@@ -30,7 +30,7 @@ from harness.replay.episode import Called, Difference, PlayedAgain, Told, Verifi
 from scenarios.format import Scenario
 
 ScenarioOf = Callable[[str, str], Scenario]  # by name and package digest
-Judge = Callable[[Trajectory], Awaitable[Judged]]
+JudgeEpisode = Callable[[Trajectory], Awaitable[Judged]]
 Progress = Callable[[int], None]  # given the number of episodes that are done
 
 
@@ -121,7 +121,7 @@ async def replay(
         if trajectory.ended is None:
             cut_off += 1
             continue
-        key = (started.scenario, started.package)
+        key = (started.scenario, started.scenario_digest)
         world = worlds.get(key)
         if world is None:
             scenario = scenario_of(*key)
@@ -145,7 +145,7 @@ async def what_if(
     reader: LogReader,
     pool: Pool,
     changed: Scenario,
-    judge: Judge,
+    judge: JudgeEpisode,
     *,
     progress: Progress | None = None,
 ) -> WhatIfReport:
@@ -202,7 +202,7 @@ class _Tally:
         """Take an episode that was replayed and judged."""
         self.episodes += 1
         self._calls += calls
-        self._packages[trajectory.started.package] = None
+        self._packages[trajectory.started.scenario_digest] = None
         before = _verdict(trajectory, after.judge)
         if before is not None and before.reward is not None:
             self._before.append(before.reward)
@@ -267,10 +267,10 @@ def _mean(rewards: list[float]) -> float | None:
 
 
 def _require_same(path: Path, started: EpisodeStarted, scenario: Scenario) -> None:
-    if scenario.digest != started.package:
+    if scenario.digest != started.scenario_digest:
         raise LogError(
             f"{path}: scenario {started.scenario!r} has changed since the run: its package was "
-            f"{started.package}, and is {scenario.digest} now"
+            f"{started.scenario_digest}, and is {scenario.digest} now"
         )
 
 

@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 
 from envpool.inprocess.dedicated_connection import Dedicated
-from envpool.router import PlacedPool
+from envpool.router import RoutingPool
 from envpool.store.states import States
 from harness.core.events import Label
 from harness.core.messages import Act
@@ -109,7 +109,7 @@ def measure(
     )
 
 
-async def bare_outside_s(folder: Path, pool: PlacedPool, scenarios: Sequence[Scenario]) -> float:
+async def bare_outside_s(folder: Path, pool: RoutingPool, scenarios: Sequence[Scenario]) -> float:
     """`bare_cpu_s` of the calls that ran in workers, made again there. Raises PoolError."""
     outside = {scenario.name: scenario for scenario in scenarios if pool.isolates(scenario)}
     if not outside:

@@ -16,7 +16,7 @@ from rich.table import Table
 from rich.text import Text
 
 from envpool.core.types import ToolResult
-from harness.core.events import EpisodeStarted, Judged, Label, StepTaken, Summarised
+from harness.core.events import EpisodeStarted, HistorySummarized, Judged, Label, StepTaken
 from harness.core.messages import Act, AgentCall, Answer, FormatError
 from harness.core.trajectory import Trajectory
 from harness.log.reader import LogReader
@@ -71,7 +71,7 @@ def render_episode(trajectory: Trajectory, console: Console) -> None:
     console.print(_head(trajectory))
     number, last = 0, len(trajectory.steps) - 1
     for reply in trajectory.replies():
-        if isinstance(reply, Summarised):
+        if isinstance(reply, HistorySummarized):
             console.print(_summary(reply))
         else:
             console.print(_turn(number, reply, final=number == last))
@@ -175,7 +175,7 @@ def _head(trajectory: Trajectory) -> RenderableType:
         "policy": f"{started.policy}, dialect {started.dialect}, history {started.history}",
         "group": f"{started.group}, member {started.member + 1} of {started.group_size},"
         f" seed {started.seed}",
-        "start": started.world,
+        "start": started.start_digest,
     }
     table = Table(box=None, show_header=False, padding=(0, 1, 0, 0))
     table.add_column(style="dim")
@@ -187,7 +187,7 @@ def _head(trajectory: Trajectory) -> RenderableType:
     return Group(title, table, Panel(Text(short(started.instruction)), title="instruction"))
 
 
-def _summary(summary: Summarised) -> RenderableType:
+def _summary(summary: HistorySummarized) -> RenderableType:
     title = Text("\nsummary of what falls out of the history", "bold")
     title.append(f"  {summary.policy_s:.2f} s", "dim")
     return Group(title, Padding(Text(short(summary.reply.text), "italic"), (0, 0, 0, 2)))

@@ -26,13 +26,13 @@ from harness.dialects.registry import dialect_of
 from harness.history.last_turns import Full
 from harness.history.windows import HistoryFold
 from harness.log.reader import LogReader
-from harness.log.schema import EpisodeRow, MountedWorld, replacing
+from harness.log.schema import EpisodeRow, ScenarioSnapshot, replacing
 from harness.reports.export_rows import Line, line_of
 from scenarios.api import Row
 
 Format = Literal["jsonl", "parquet", "sft"]
 Chat = dict[str, Any]
-Render = Callable[[Trajectory, MountedWorld], Chat]
+Render = Callable[[Trajectory, ScenarioSnapshot], Chat]
 
 _encode = msgspec.json.Encoder().encode
 
@@ -73,14 +73,14 @@ def export(
     return len(rows)
 
 
-def chat_of(trajectory: Trajectory, world: MountedWorld) -> Chat:
+def chat_of(trajectory: Trajectory, world: ScenarioSnapshot) -> Chat:
     """An episode as a chat in its own dialect: `messages`, and `tools` where the request had some.
 
     Example: {"messages": [{"role": "system", "content": "You act ..."}, ...]}
     """
     briefing = Briefing(
         instruction=trajectory.started.instruction,
-        policy=world.policy,
+        rules=world.rules,
         tools=world.tools,
         user=world.user,
         now=world.now,
@@ -144,7 +144,7 @@ def _chats(reader: LogReader, rows: list[EpisodeRow], render: Render) -> Iterato
 
 
 def _final(
-    reader: LogReader, trajectory: Trajectory, worlds: dict[str, MountedWorld]
+    reader: LogReader, trajectory: Trajectory, worlds: dict[str, ScenarioSnapshot]
 ) -> dict[str, list[Row]] | None:
     """The final tables; None when the episode has no final state."""
     state = trajectory.ended.state if trajectory.ended else None
@@ -165,13 +165,13 @@ def _final(
 
 
 def _world(
-    reader: LogReader, trajectory: Trajectory, worlds: dict[str, MountedWorld]
-) -> MountedWorld:
-    world = worlds.get(trajectory.started.package)
+    reader: LogReader, trajectory: Trajectory, worlds: dict[str, ScenarioSnapshot]
+) -> ScenarioSnapshot:
+    world = worlds.get(trajectory.started.scenario_digest)
     if world is None:
         raise LogError(
             f"{reader.path}: the log does not hold the world of episode {trajectory.episode!r}"
-            f" (package {trajectory.started.package})"
+            f" (package {trajectory.started.scenario_digest})"
         )
     return world
 

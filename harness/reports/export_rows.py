@@ -100,7 +100,7 @@ def line_of(row: EpisodeRow, trajectory: Trajectory) -> Line:
         unjudged=row.unjudged,
         steps=[_step_line(step) for step in trajectory.steps],
         state_diff=net_changes(results),
-        start_digest=started.world,
+        start_digest=started.start_digest,
         end_digest=ended.state.digest if ended and ended.state else None,
         summaries=[SummaryLine(one.turn, one.reply.text) for one in trajectory.summaries],
     )

@@ -14,18 +14,18 @@ from rich.console import Console
 from rich.live import Live
 from rich.text import Text
 
-from envpool.offloaded.owned_tasks import OwnTasks
+from envpool.offloaded.owned_tasks import OwnedTasks
 from harness.bus.local import Subscription
 from harness.bus.mqtt_wire import Status
 from harness.core.events import (
     EpisodeEnded,
     EpisodeStarted,
     Event,
+    HistorySummarized,
     Judged,
     Label,
     Record,
     StepTaken,
-    Summarised,
 )
 from harness.core.messages import Answer, FormatError
 
@@ -175,7 +175,7 @@ def _happened(event: Event) -> str:
         if event.label is None:
             return f"unjudged by {event.judge}: {_short(event.unjudged or '')}"
         return f"judged {event.label} by {event.judge}, reward {event.reward}"
-    if isinstance(event, Summarised):
+    if isinstance(event, HistorySummarized):
         return f"summary: {_short(event.reply.text)}"
     return f"weights {event.version}"
 
@@ -235,7 +235,7 @@ async def watch(
         with Live(get_renderable=lambda: Text(line()), console=console, transient=True):
             await _take(subscription, tally)
     else:
-        async with OwnTasks() as tasks:
+        async with OwnedTasks() as tasks:
             tasks.start_soon(_repeat, line, console, every_s)
             await _take(subscription, tally)
     console.out(line(), highlight=False)

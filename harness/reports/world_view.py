@@ -45,7 +45,7 @@ def world_report(world: States) -> WorldReport:
         description=scenario.description,
         clock=scenario.clock,
         user=scenario.user,
-        policy=scenario.policy,
+        policy=scenario.rules,
         tables={table: len(found) for table, found in rows.items()},
         tools=world.tools,
         tasks=tuple(

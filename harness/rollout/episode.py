@@ -22,7 +22,7 @@ from envpool.core.types import WORLD_FAULTS, Env, ToolResult, ToolSpec
 from envpool.mcp.checks import verify_by_calls
 from envpool.store.pool_protocol import Pool
 from harness.core.errors import ContextLengthError, PolicyError
-from harness.core.events import Ending, EpisodeEnded, EpisodeStarted, StepTaken, Summarised
+from harness.core.events import Ending, EpisodeEnded, EpisodeStarted, HistorySummarized, StepTaken
 from harness.core.messages import Act, Answer, Briefing, Decision, FormatError, Reply, Window
 from harness.dialects.base import Dialect
 from harness.dialects.format_rules import FormatRules, FormatSettings, make_rules
@@ -62,7 +62,7 @@ class Notice(Protocol):
         """A step was taken, the time waiting for the reply left out."""
 
 
-class Stage(msgspec.Struct, frozen=True):
+class RunContext(msgspec.Struct, frozen=True):
     """What all episodes of a run share."""
 
     pool: Pool
@@ -90,7 +90,7 @@ def user_of(scenario: Scenario) -> str:
 def briefing_of(scenario: Scenario, task: Task, tools: Sequence[ToolSpec]) -> Briefing:
     """What the agent is told of a task. `tools` is kept as it is where it is a tuple."""
     return Briefing(
-        task.instruction, scenario.policy, tuple(tools), user_of(scenario), scenario.clock
+        task.instruction, scenario.rules, tuple(tools), user_of(scenario), scenario.clock
     )
 
 
@@ -98,7 +98,7 @@ Outcome = tuple[Ending, str | None]  # how an episode ended, and why where that 
 _MOST_TOLD = 1_000  # characters of what a broken tool said; a server's page of HTML is longer
 
 
-def told_failure(tool: str, result: ToolResult) -> str:
+def failure_message(tool: str, result: ToolResult) -> str:
     """What an episode's end says of a call in which the world failed.
 
     Example: ToolResult("ship took too long and was stopped.", "timeout") ->
@@ -110,7 +110,7 @@ def told_failure(tool: str, result: ToolResult) -> str:
     return f"the world failed in a call of {tool}: {text}"
 
 
-async def run_episode(plan: EpisodePlan, stage: Stage, play: "Play | None" = None) -> Ending:
+async def run_episode(plan: EpisodePlan, stage: RunContext, play: "Play | None" = None) -> Ending:
     """Run one episode and record its facts; gives how it ended.
 
     `play` takes the episode's steps; None: the stage's policy takes them turn by turn.
@@ -174,7 +174,7 @@ class Episode:
         "steps",
     )
 
-    def __init__(self, plan: EpisodePlan, stage: Stage, env: Env) -> None:
+    def __init__(self, plan: EpisodePlan, stage: RunContext, env: Env) -> None:
         self.plan = plan
         self.stage = stage
         self.env = env
@@ -204,8 +204,8 @@ class Episode:
             dialect=stage.dialect.name,
             history=stage.history.spec,
             fingerprint=stage.history.fingerprint,
-            package=plan.scenario.digest,
-            world=self.env.start_digest,
+            scenario_digest=plan.scenario.digest,
+            start_digest=self.env.start_digest,
             seeding="" if plan.scenario.awm is None else plan.scenario.awm.seeding,
         )
         stage.recorder.stamp(plan.episode, plan.attempt, started)
@@ -263,7 +263,7 @@ class Episode:
         watch.expect_reply(stage.limits.reply_timeout)
         reply = await agent.reply(window)
         watch.got_reply()
-        summary = Summarised(reply, turn, window.first_turn, time.perf_counter() - asked)
+        summary = HistorySummarized(reply, turn, window.first_turn, time.perf_counter() - asked)
         stage.recorder.stamp(plan.episode, plan.attempt, summary)
         await stage.recorder.room()
         self.num_tokens += reply.usage.completion_tokens
@@ -308,7 +308,7 @@ class Episode:
         step = self.steps[-1]
         if not isinstance(step.decision, Act) or not self._ends(step.results[-1]):
             return None
-        return told_failure(step.decision.calls[-1].name, step.results[-1])
+        return failure_message(step.decision.calls[-1].name, step.results[-1])
 
     async def _call_in_time(self, name: str, arguments: Any, call_id: str) -> ToolResult:
         seconds = self.stage.limits.call_timeout

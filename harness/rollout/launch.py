@@ -1,6 +1,7 @@
 """Running what the settings say: the parts chosen, the folder made, the session run.
 
-The roof hands in what this package may not know: `court_of`, which makes the judge of a run.
+The composition root hands in what this package may not know: `open_judge`, which opens the judge of
+a run.
 """
 
 import os
@@ -17,13 +18,13 @@ import anyio.to_thread
 import msgspec
 from rich.console import Console
 
-from envpool.router import PlacedPool
+from envpool.router import RoutingPool
 from envpool.store.pool_protocol import Pool
 from envpool.workers.pool import WorkerSettings
 from harness.bus.mqtt_publisher import MqttLink
 from harness.bus.mqtt_settings import broker_of
 from harness.core.errors import LogError, SettingsError
-from harness.core.policy_card import misfits, read_card
+from harness.core.policy_card import card_mismatches, read_card
 from harness.dialects.format_rules import FormatSettings
 from harness.dialects.registry import dialect_of
 from harness.history.base import HistoryPolicy
@@ -36,9 +37,9 @@ from harness.rollout.episode import Limits
 from harness.rollout.gc_tuning import tune_memory
 from harness.rollout.meters import Meters
 from harness.rollout.plan import EpisodePlan, chosen_tasks, plan_of
-from harness.rollout.policies import LocalOf, open_policy, policy_of
+from harness.rollout.policies import LocalPolicy, open_policy, policy_of
 from harness.rollout.process import allow_many_files, run
-from harness.rollout.session import Court, Link, Parts, run_session
+from harness.rollout.session import Judge, Link, RunParts, run_session
 from harness.settings.run import Settings, log_id_of, saved, stops_with_world
 from scenarios.awm.records import AwmFolder
 from scenarios.catalogue import find
@@ -46,10 +47,10 @@ from scenarios.foreign import read_foreign
 from scenarios.format import Scenario, Task
 
 # Opens the judge of a run in this folder, whose judge has cost so much already, in USD.
-CourtOf = Callable[
-    [PlacedPool, Sequence[Scenario], Path, float], AbstractAsyncContextManager[Court]
+OpenJudge = Callable[
+    [RoutingPool, Sequence[Scenario], Path, float], AbstractAsyncContextManager[Judge]
 ]
-After = Callable[[PlacedPool, Meters], Awaitable[Any]]  # what is done while the pool is still open
+After = Callable[[RoutingPool, Meters], Awaitable[Any]]  # what is done while the pool is still open
 
 
 class Launched(msgspec.Struct, frozen=True):
@@ -65,12 +66,12 @@ def launch(
     folder: Path,
     *,
     resume: bool,
-    court_of: CourtOf | None,
-    local: LocalOf | None = None,
+    open_judge: OpenJudge | None,
+    local_policy: LocalPolicy | None = None,
     after: After | None = None,
 ) -> Launched:
-    """Run what the settings say into a folder; progress goes to standard error. `court_of` None:
-    the episodes stay unjudged. `local` makes the policy of that name.
+    """Run what the settings say into a folder; progress goes to standard error. `open_judge` None:
+    the episodes stay unjudged. `local_policy` makes policy `local`.
 
     A run that fails before its first fact leaves no folder. Raises HarnessError, ScenarioError and
     PoolError.
@@ -78,13 +79,13 @@ def launch(
     if (folder / LOG_NAME).exists() and not resume:
         raise LogError(f"{folder}: there is a run already; --resume goes on, or name another")
     tasks, plans = planned(settings)
-    client = open_policy(settings, plans, local)
+    client = open_policy(settings, plans, local_policy)
     if settings.bus:
         broker_of(msgspec.structs.replace(settings.mqtt, url=settings.bus))  # before any file is
     is_new = not folder.exists()
     allow_many_files(settings.concurrency + 256)
     tune_memory()
-    launching = _Launching(settings, folder, tasks, plans, client, court_of, after, resume)
+    launching = _Launching(settings, folder, tasks, plans, client, open_judge, after, resume)
     try:
         launched: Launched = run(launching.launch)
     except Exception:
@@ -102,7 +103,7 @@ class _Launching(msgspec.Struct, frozen=True):
     tasks: list[tuple[Scenario, Task]]
     plans: list[EpisodePlan]
     client: OpenPolicy | None
-    court_of: CourtOf | None
+    open_judge: OpenJudge | None
     after: After | None
     resume: bool
 
@@ -110,13 +111,13 @@ class _Launching(msgspec.Struct, frozen=True):
         settings, client = self.settings, self.client
         async with AsyncExitStack() as stack:
             pool = await stack.enter_async_context(pool_of(settings))
-            opened = parts_of(
+            opened = open_run_parts(
                 settings,
                 self.folder,
                 self.tasks,
                 client,
                 pool=pool,
-                court_of=self.court_of,
+                open_judge=self.open_judge,
                 episodes=len(self.plans),
                 resume=self.resume,
             )
@@ -124,7 +125,7 @@ class _Launching(msgspec.Struct, frozen=True):
             console = Console(stderr=True)
             if pool.level:
                 console.print(f"code that is not ours is held by {pool.level}", highlight=False)
-            warn_of_misfits(settings, parts.history, console)
+            warn_of_mismatches(settings, parts.history, console)
             if client is not None:
                 await stack.enter_async_context(client)
             meters = Meters(pool)
@@ -142,17 +143,17 @@ class _Launching(msgspec.Struct, frozen=True):
 
 
 @asynccontextmanager
-async def parts_of(
+async def open_run_parts(
     settings: Settings,
     folder: Path,
     tasks: Sequence[tuple[Scenario, Task]],
     policy: OpenPolicy | None,
     *,
-    pool: PlacedPool,
-    court_of: CourtOf | None,
+    pool: RoutingPool,
+    open_judge: OpenJudge | None,
     episodes: int,
     resume: bool,
-) -> AsyncIterator[Parts]:
+) -> AsyncIterator[RunParts]:
     """The parts of a run of so many episodes, its worlds hosted and its folder begun.
 
     `policy` None: the settings name one that plays what somebody wrote down. The caller opens and
@@ -161,20 +162,20 @@ async def parts_of(
     await pool.host_all(scenario for scenario, _ in tasks)
     _begin(folder, settings, tasks, level=pool.level)
     async with AsyncExitStack() as stack:
-        court = None
-        if court_of is not None:
+        judge = None
+        if open_judge is not None:
             scenarios = [scenario for scenario, _ in tasks]
             spent = _spent(folder) if resume else 0.0
-            opened = court_of(pool, scenarios, folder, spent)
-            court = await stack.enter_async_context(opened)
-        parts = await _parts(settings, pool, tasks, policy, court)
+            opened = open_judge(pool, scenarios, folder, spent)
+            judge = await stack.enter_async_context(opened)
+        parts = await _parts(settings, pool, tasks, policy, judge)
         if settings.bus:
             parts = msgspec.structs.replace(parts, link=_link(settings, folder, episodes))
         yield parts
 
 
 @asynccontextmanager
-async def pool_of(settings: Settings) -> AsyncIterator[PlacedPool]:
+async def pool_of(settings: Settings) -> AsyncIterator[RoutingPool]:
     """The pool of the settings. Raises PoolError and SettingsError."""
     workers = WorkerSettings(
         workers=settings.workers or 0,
@@ -191,7 +192,7 @@ async def pool_of(settings: Settings) -> AsyncIterator[PlacedPool]:
             elsewhere = await stack.enter_async_context(remote)
         elif settings.mcp:
             elsewhere = _mcp_pool(settings)
-        pool = PlacedPool(workers, isolate=settings.isolate, elsewhere=elsewhere)
+        pool = RoutingPool(workers, isolate=settings.isolate, elsewhere=elsewhere)
         yield await stack.enter_async_context(pool)
 
 
@@ -270,14 +271,14 @@ def _begin(
 
 async def _parts(
     settings: Settings,
-    pool: PlacedPool,
+    pool: RoutingPool,
     tasks: Sequence[tuple[Scenario, Task]],
     client: OpenPolicy | None,
-    court: Court | None,
-) -> Parts:
+    judge: Judge | None,
+) -> RunParts:
     dialect = dialect_of(settings.dialect, mend=settings.format_rules != "awm")
     policy = await policy_of(settings, client, dialect, pool, tasks)
-    return Parts(
+    return RunParts(
         pool=pool,
         policy=policy,
         dialect=dialect,
@@ -294,11 +295,11 @@ async def _parts(
             call_timeout=settings.call_timeout if settings.pool or settings.mcp else None,
             world_stop=stops_with_world(settings),
         ),
-        judge=court,
+        judge=judge,
     )
 
 
-def warn_of_misfits(settings: Settings, history: HistoryPolicy, console: Console) -> None:
+def warn_of_mismatches(settings: Settings, history: HistoryPolicy, console: Console) -> None:
     """Say it loudly when a checkpoint is run under other windows or another dialect than it was
     trained in. Raises SettingsError for a card that cannot be read."""
     if settings.policy not in ("local", "vllm"):
@@ -306,7 +307,7 @@ def warn_of_misfits(settings: Settings, history: HistoryPolicy, console: Console
     card = read_card(Path(settings.model))
     if card is None:
         return
-    for misfit in misfits(
+    for misfit in card_mismatches(
         card, history=history.spec, fingerprint=history.fingerprint, dialect=settings.dialect
     ):
         console.print(f"[bold red]WARNING[/] {settings.model}: {misfit}", highlight=False)

@@ -9,7 +9,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from envpool.router import PlacedPool
+from envpool.router import RoutingPool
 from harness.core.errors import SettingsError
 from harness.dialects.base import Dialect
 from harness.policies.base import OpenPolicy, Policy
@@ -25,20 +25,20 @@ from harness.rollout.plan import EpisodePlan
 from harness.settings.run import Settings, think_range
 from scenarios.format import Scenario, Task
 
-LocalOf = Callable[[Settings], OpenPolicy]  # makes policy `local`
+LocalPolicy = Callable[[Settings], OpenPolicy]  # makes policy `local`
 
 
 def open_policy(
-    settings: Settings, plans: Sequence[EpisodePlan], local: LocalOf | None
+    settings: Settings, plans: Sequence[EpisodePlan], local_policy: LocalPolicy | None
 ) -> OpenPolicy | None:
     """The policy, if it is one that holds something while it plays; None: the settings name
     another. Raises SettingsError."""
     if settings.policy == "openai":
         return _openai(settings)
     if settings.policy == "local":
-        if local is None:
+        if local_policy is None:
             raise SettingsError("policy: 'local' cannot be had here")
-        return local(settings)
+        return local_policy(settings)
     if settings.policy == "vllm":
         made: OpenPolicy = _with_tokens("policy: 'vllm'").vllm(settings)
         return made
@@ -53,7 +53,7 @@ async def policy_of(
     settings: Settings,
     opened: OpenPolicy | None,
     dialect: Dialect,
-    pool: PlacedPool,
+    pool: RoutingPool,
     tasks: Sequence[tuple[Scenario, Task]],
 ) -> Policy:
     """What plays: the opened policy where there is one, with all that the settings put around it.
@@ -96,7 +96,7 @@ def _with_tokens(what: str) -> Any:
 async def _player(
     settings: Settings,
     dialect: Dialect,
-    pool: PlacedPool,
+    pool: RoutingPool,
     tasks: Sequence[tuple[Scenario, Task]],
 ) -> Policy:
     """The policies that play what somebody wrote down."""
@@ -114,7 +114,7 @@ async def _player(
 
 
 async def _writes_of(
-    pool: PlacedPool, tasks: Sequence[tuple[Scenario, Task]]
+    pool: RoutingPool, tasks: Sequence[tuple[Scenario, Task]]
 ) -> Callable[[Scenario, Task], list[bool]]:
     """Which calls of each oracle change rows, found by making them once."""
     known: dict[tuple[str, str], list[bool]] = {}

@@ -33,11 +33,11 @@ from harness.history.base import HistoryPolicy
 from harness.history.windows import HistoryManager
 from harness.log.reader import LogReader, open_reader
 from harness.log.recorder import Recorder
-from harness.log.schema import LOG_NAME, EpisodeRow, MountedWorld
+from harness.log.schema import LOG_NAME, EpisodeRow, ScenarioSnapshot
 from harness.log.writer import LogWriter, open_log
 from harness.policies.base import Policy
 from harness.rollout.deadlines import Watchdog
-from harness.rollout.episode import Limits, Play, Stage, run_episode, user_of
+from harness.rollout.episode import Limits, Play, RunContext, run_episode, user_of
 from harness.rollout.meters import Meters
 from harness.rollout.monitor import Monitor, show_progress
 from harness.rollout.plan import EpisodePlan
@@ -61,7 +61,7 @@ class _Left(NamedTuple):
     num_told: int  # versions of weights that the log tells of
 
 
-class Court(Protocol):
+class Judge(Protocol):
     """The judge of a run, as the session sees it; the roof hands it in."""
 
     async def serve(self, subscription: Subscription, record: Verdict) -> None:
@@ -98,7 +98,7 @@ class Publisher(Protocol):
 Link = Callable[[int], AbstractAsyncContextManager[Publisher]]  # given the log's position
 
 
-class Parts(msgspec.Struct, frozen=True):
+class RunParts(msgspec.Struct, frozen=True):
     """What a run is made of, chosen by the roof."""
 
     pool: Pool
@@ -107,7 +107,7 @@ class Parts(msgspec.Struct, frozen=True):
     history: HistoryPolicy
     format: FormatSettings
     limits: Limits
-    judge: Court | None = None  # None: the episodes stay unjudged
+    judge: Judge | None = None  # None: the episodes stay unjudged
     link: Link | None = None  # None: nobody else is told
     play: Play | None = None  # takes the steps of an episode; None: the policy does, turn by turn
     admit: Admit | None = None  # when an episode may begin; None: when a place is free
@@ -117,7 +117,7 @@ class Parts(msgspec.Struct, frozen=True):
 async def run_session(
     folder: Path,
     plans: Iterable[EpisodePlan],
-    parts: Parts,
+    parts: RunParts,
     *,
     concurrency: int,
     meters: Meters,
@@ -132,7 +132,7 @@ async def run_session(
     try:
         return await _run(folder, list(plans), parts, concurrency, meters, resume, console)
     except BaseExceptionGroup as group:
-        failure = only(group)
+        failure = sole_exception(group)
         if failure is group:
             raise
         raise failure from None
@@ -141,7 +141,7 @@ async def run_session(
 async def _run(
     folder: Path,
     wanted: list[EpisodePlan],
-    parts: Parts,
+    parts: RunParts,
     concurrency: int,
     meters: Meters,
     resume: bool,
@@ -184,7 +184,7 @@ async def _run(
 
 @asynccontextmanager
 async def _opened(
-    folder: Path, worlds: Sequence[MountedWorld], link: Link | None, *, resume: bool
+    folder: Path, worlds: Sequence[ScenarioSnapshot], link: Link | None, *, resume: bool
 ) -> AsyncIterator[tuple[LogWriter, LocalBus]]:
     """The log, and the bus that hears what it has committed. Others are linked before the bus: they
     hear it first, and all of it."""
@@ -201,8 +201,10 @@ async def _opened(
         yield log, bus
 
 
-def _stage_of(parts: Parts, recorder: Recorder, windows: HistoryManager, meters: Meters) -> Stage:
-    return Stage(
+def _stage_of(
+    parts: RunParts, recorder: Recorder, windows: HistoryManager, meters: Meters
+) -> RunContext:
+    return RunContext(
         pool=parts.pool,
         policy=parts.policy,
         dialect=parts.dialect,
@@ -217,7 +219,7 @@ def _stage_of(parts: Parts, recorder: Recorder, windows: HistoryManager, meters:
 
 
 async def _play(
-    missing: Sequence[EpisodePlan], stage: Stage, parts: Parts, concurrency: int
+    missing: Sequence[EpisodePlan], stage: RunContext, parts: RunParts, concurrency: int
 ) -> int:
     """Run the episodes that are missing; gives how many began."""
     num_run = 0
@@ -242,7 +244,7 @@ async def _listen(
     tasks: anyio.abc.TaskGroup,
     bus: LocalBus,
     monitor: Monitor,
-    parts: Parts,
+    parts: RunParts,
     recorder: Recorder,
 ) -> None:
     """Start the subscribers; they hear everything that is published after this returns."""
@@ -280,7 +282,7 @@ async def _listen(
         await tasks.start(judge)
 
 
-def only(exc: BaseException) -> BaseException:
+def sole_exception(exc: BaseException) -> BaseException:
     """The one exception inside of groups: our task groups wrap what passes through them. Several
     that say the same, as a bug met by several tasks does, are one."""
     while isinstance(exc, BaseExceptionGroup):
@@ -310,7 +312,7 @@ def _to_link(link: Publisher) -> Callable[[list[tuple[int, Record]]], Awaitable[
 
 
 async def _judge_left(
-    folder: Path, unjudged: Sequence[Ended], judge: Court, recorder: Recorder
+    folder: Path, unjudged: Sequence[Ended], judge: Judge, recorder: Recorder
 ) -> None:
     """Judge from the log what ended before a crash and was not judged."""
     room = anyio.CapacityLimiter(_LEFT_AT_ONCE)
@@ -361,17 +363,17 @@ def _scenarios(plans: Iterable[EpisodePlan]) -> list[Scenario]:
     return list({plan.scenario.digest: plan.scenario for plan in plans}.values())
 
 
-async def _mounted(pool: Pool, scenario: Scenario) -> MountedWorld:
+async def _mounted(pool: Pool, scenario: Scenario) -> ScenarioSnapshot:
     world = await pool.host(scenario)
-    return MountedWorld(
-        package=scenario.digest,
+    return ScenarioSnapshot(
+        scenario_digest=scenario.digest,
         scenario=scenario.name,
         version=scenario.version,
         template=world.template.digest,
         image=world.template.image,
-        policy=scenario.policy,
+        rules=scenario.rules,
         user=user_of(scenario),
         now=scenario.clock,
         tools=world.tools,
-        place=str(scenario.path.absolute()),
+        source_path=str(scenario.path.absolute()),
     )

@@ -5,7 +5,7 @@ import msgspec
 import structlog
 
 from harness.core.errors import SettingsError
-from harness.core.policy_card import PolicyCard, misfits
+from harness.core.policy_card import PolicyCard, card_mismatches
 from harness.dialects.base import Dialect
 from harness.dialects.registry import dialect_of
 from harness.history.base import HistoryPolicy
@@ -71,7 +71,7 @@ class Uses:
         policy, spoken = self._policy(history), dialect_of(dialect)
         if self._card is None:
             return Use(policy, spoken, ())
-        found = misfits(
+        found = card_mismatches(
             self._card, history=policy.spec, fingerprint=policy.fingerprint, dialect=dialect
         )
         for misfit in found:

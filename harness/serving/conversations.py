@@ -26,7 +26,7 @@ import msgspec
 
 from envpool.core.types import ToolResult, ToolSpec
 from harness.core.errors import PolicyError
-from harness.core.events import StepTaken, Summarised
+from harness.core.events import HistorySummarized, StepTaken
 from harness.core.messages import Act, AgentCall, Message, Reply, Window
 from harness.core.token_bytes import unpacked
 from harness.dialects import hermes
@@ -166,7 +166,7 @@ class Conversation:
         if said is None:
             reply = await ask(window, self)
             said = Said(reply.text, (), tuple(unpacked(reply.token_ids)))
-        text = summary_of(self._dialect, Summarised(Reply(said.text), turn))
+        text = summary_of(self._dialect, HistorySummarized(Reply(said.text), turn))
         if not text:
             raise PolicyError(f"asked for a summary before step {turn}, the model gave none")
         self._memory.keep(place, said)  # not before: who tries again asks the model again

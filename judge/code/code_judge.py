@@ -20,7 +20,7 @@ from judge.core.evidence import (
     ended_of,
     episode_digest,
     gather,
-    scene_of,
+    scenario_info,
     verify_here,
 )
 from judge.core.rewards import AWM, RewardProfile, rewards_of
@@ -38,7 +38,7 @@ class _Court:
 
     def __init__(self, world: States, verifier: Verifier) -> None:
         self.world = world
-        self.scene = scene_of(world.scenario)
+        self.scene = scenario_info(world.scenario)
         self.verifier = verifier
         self.tasks = {task.id: task for task in world.scenario.tasks}
         self._idle: dict[str, Counter[str]] = {}  # task id -> goals met by doing nothing

@@ -20,7 +20,7 @@ from harness.core.trajectory import Trajectory
 from judge.code.code_judge import idle_among, met_goals, needs_idle, no_such_task, unjudged, verdict
 from judge.core.case import Case
 from judge.core.errors import VerifierError
-from judge.core.evidence import Evidence, Verification, ended_of, gather, scene_of
+from judge.core.evidence import Evidence, Verification, ended_of, gather, scenario_info
 from judge.core.rewards import AWM, RewardProfile
 from scenarios.checks import Finding
 from scenarios.format import Scenario, Task
@@ -50,7 +50,7 @@ class IsolatedJudge:
         self, scenario: Scenario, start: StoredState, pool: Verifies, profile: RewardProfile = AWM
     ) -> None:
         self._scenario = scenario
-        self._scene = scene_of(scenario)
+        self._scene = scenario_info(scenario)
         self._start = start
         self._pool = pool
         self._profile = profile

@@ -11,7 +11,7 @@ from harness.core.events import Judged
 from harness.core.trajectory import Trajectory
 from judge.code.code_judge import no_such_task, verdict
 from judge.core.case import Case
-from judge.core.evidence import Evidence, Verification, ended_of, gather, scene_of
+from judge.core.evidence import Evidence, Verification, ended_of, gather, scenario_info
 from judge.core.rewards import AWM, RewardProfile
 from scenarios.format import Scenario
 
@@ -21,7 +21,7 @@ class ForeignJudge:
 
     def __init__(self, scenario: Scenario, profile: RewardProfile = AWM) -> None:
         self._tasks = {task.id for task in scenario.tasks}
-        self._scene = scene_of(scenario)
+        self._scene = scenario_info(scenario)
         self._profile = profile
 
     def judge(self, trajectory: Trajectory) -> Judged:

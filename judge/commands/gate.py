@@ -11,7 +11,7 @@ import anyio.to_thread
 import click
 from anyio.from_thread import BlockingPortal
 
-from envpool.router import PlacedPool
+from envpool.router import RoutingPool
 from harness.commands.options import JSON, console_of, pool_flags, write_json
 from harness.core.errors import SettingsError
 from harness.rollout.allow_list import write_allow_list
@@ -84,7 +84,7 @@ async def _checked(settings: Settings, paths: Sequence[str], jobs: int) -> list[
     return outcomes
 
 
-async def _record(pool: PlacedPool, scenario: Scenario) -> Checked:
+async def _record(pool: RoutingPool, scenario: Scenario) -> Checked:
     try:
         return await check_record(scenario, pool)
     finally:

@@ -15,10 +15,10 @@ from harness.log.reader import LogReader
 from harness.rollout.launch import pool_of
 from harness.settings.judge import JudgeSettings, merged, read_judge
 from harness.settings.run import judge_settings
-from judge.core.evidence import scene_of
+from judge.core.evidence import scenario_info
 from judge.core.rewards import PROFILES
-from judge.verdicts.code_judges import CodeCourt
-from judge.verdicts.factory import ReasoningCourt, open_court
+from judge.verdicts.code_judges import ScenarioJudges
+from judge.verdicts.factory import ReasoningCourt, open_judge
 from judge.verdicts.rejudge import Done
 
 RUN = click.argument("folder", metavar="RUN", type=click.Path(path_type=Path))
@@ -72,22 +72,22 @@ def settings_of(folder: Path, flags: dict[str, Any]) -> JudgeSettings:
 @asynccontextmanager
 async def court_of(
     folder: Path, reader: LogReader, settings: JudgeSettings
-) -> AsyncIterator[CodeCourt | ReasoningCourt]:
-    """The judge of a logged run. Raises what `open_court`, the pool and the finder raise."""
+) -> AsyncIterator[ScenarioJudges | ReasoningCourt]:
+    """The judge of a logged run. Raises what `open_judge`, the pool and the finder raise."""
     worlds = reader.worlds().values()
     async with AsyncExitStack() as stack:
         pool, scenarios = None, []
         if settings.mode != "llm":
             scenario_of = scenario_finder(folder)
-            scenarios = [scenario_of(world.scenario, world.package) for world in worlds]
+            scenarios = [scenario_of(world.scenario, world.scenario_digest) for world in worlds]
             pool = await stack.enter_async_context(pool_of(run_settings(folder)))
             # The findings of foreign scenarios are in the log.
             await pool.host_all(scenario for scenario in scenarios if scenario.foreign is None)
-        court = open_court(
+        court = open_judge(
             settings,
             pool=pool,
             scenarios=scenarios,
-            scenes={world.package: scene_of(world) for world in worlds},
+            scenes={world.scenario_digest: scenario_info(world) for world in worlds},
             profile=PROFILES[settings.rewards],
             folder=folder,
         )

@@ -17,7 +17,7 @@ from harness.rollout.process import run
 from harness.settings.judge import JudgeSettings
 from judge.commands.options import RUN, counted, court_of, judge_flags, settings_of
 from judge.core.case import Case
-from judge.core.evidence import episode_digest, scene_of
+from judge.core.evidence import episode_digest, scenario_info
 from judge.reliability import report as study_report
 from judge.reliability.annotate import Labelling, order_of
 from judge.reliability.annotations import LabelBook, labels_of, read_labels
@@ -25,7 +25,7 @@ from judge.reliability.perturbations import INJECTIONS, REWORDINGS
 from judge.reliability.sampling import sample_of
 from judge.reliability.study import study
 from judge.reliability.types import StudyReport
-from judge.verdicts.code_judges import CodeCourt
+from judge.verdicts.code_judges import ScenarioJudges
 from judge.verdicts.disagreements import queue
 
 
@@ -80,7 +80,7 @@ async def _study(folder: Path, settings: JudgeSettings, wanted: _Study) -> Study
         left_out = [verdict for verdict in cases if not isinstance(verdict, Case)]
 
         async def judging(case: Case, repeat: int) -> Judged:
-            if isinstance(court, CodeCourt):
+            if isinstance(court, ScenarioJudges):
                 return await court.verdict(case.trajectory)
             return await court.reasoning.verdict(case, seed=settings.seed + repeat, fresh=True)
 
@@ -127,7 +127,7 @@ def label_command(
     """Label episodes yourself, for `study --labels`. What is labelled stays; go on at any time."""
     who = labeller or getpass.getuser()
     with open_reader(folder) as reader:
-        scenes = {world.package: scene_of(world) for world in reader.worlds().values()}
+        scenes = {world.scenario_digest: scenario_info(world) for world in reader.worlds().values()}
         rows = [row for row in reader.episodes() if row.ending is not None]
         if only is not None:
             contested = {entry.episode for entry in queue(reader.trajectories())}
@@ -139,7 +139,7 @@ def label_command(
             book,
             labeller=who,
             trajectory_of=reader.trajectory,
-            scene_of=lambda trajectory: scenes[trajectory.started.package],
+            scenario_info=lambda trajectory: scenes[trajectory.started.scenario_digest],
             read=input,
             console=Console(),
         ).run()

@@ -1,15 +1,15 @@
 """What the parts of a reasoning judge hand to each other.
 
 A Case is what is known of an episode before anybody gives an opinion. Of a case a Prompt is made,
-a Reasoner answers it with an Opinion, and the panel makes a verdict of the opinions and the Ruling,
-which is what the code has to say.
+a Reasoner answers it with an ModelJudgement, and the panel makes a verdict of the opinions and the
+Ruling, which is what the code has to say.
 """
 
 from typing import Literal, Protocol
 
 import msgspec
 
-from harness.core.events import Judged, Label, Opinion
+from harness.core.events import Judged, Label, ModelJudgement
 from harness.core.messages import Message
 from harness.core.trajectory import Trajectory
 from judge.core.evidence import Evidence
@@ -43,7 +43,7 @@ class Prompt(msgspec.Struct, frozen=True):
     cut: tuple[str, ...] = ()  # what was left out, in sentences that the prompt says, too
 
 
-def had_again(opinion: Opinion) -> Opinion:
+def had_again(opinion: ModelJudgement) -> ModelJudgement:
     """The opinion in a verdict for which nobody was asked: it took nothing."""
     return msgspec.structs.replace(
         opinion,
@@ -63,5 +63,5 @@ class Reasoner(Protocol):
     def name(self) -> str:
         """The model's name."""
 
-    async def opinion(self, prompt: Prompt, *, seed: int) -> Opinion:
+    async def opinion(self, prompt: Prompt, *, seed: int) -> ModelJudgement:
         """What the model says, or in `fault` why nothing could be had; never an exception."""

@@ -11,7 +11,7 @@ from envpool.store.states import States
 from harness.core.events import Ending, EpisodeEnded, StepTaken
 from harness.core.messages import Act, FormatError
 from harness.core.trajectory import Trajectory
-from harness.log.schema import MountedWorld, storable
+from harness.log.schema import ScenarioSnapshot, storable
 from harness.rollout.episode import user_of
 from judge.core.errors import VerifierError
 from judge.core.verifier import Verifier
@@ -22,10 +22,10 @@ from scenarios.format import Scenario, Task
 _encode = msgspec.msgpack.Encoder().encode
 
 
-class Scene(msgspec.Struct, frozen=True):
+class ScenarioInfo(msgspec.Struct, frozen=True):
     """What the agent was told of its world before it began."""
 
-    policy: str  # the world's rules, Markdown; empty: none
+    rules: str  # the world's rules, Markdown; empty: no rules
     user: str  # who acts, in words
     now: str  # the scenario's clock
 
@@ -66,7 +66,7 @@ class Evidence(msgspec.Struct, frozen=True):
     """What is known of an episode that is over."""
 
     instruction: str
-    scene: Scene
+    scene: ScenarioInfo
     turns: tuple[Turn, ...]
     ending: Ending
     error: str | None  # what the ending says of itself
@@ -80,14 +80,14 @@ class Evidence(msgspec.Struct, frozen=True):
     observed: str = ""  # see Verification
 
 
-def scene_of(world: Scenario | MountedWorld) -> Scene:
+def scenario_info(world: Scenario | ScenarioSnapshot) -> ScenarioInfo:
     """What agents are told of a scenario, or were told of a logged one."""
     if isinstance(world, Scenario):
-        return Scene(world.policy, user_of(world), world.clock)
-    return Scene(world.policy, world.user, world.now)
+        return ScenarioInfo(world.rules, user_of(world), world.clock)
+    return ScenarioInfo(world.rules, world.user, world.now)
 
 
-def gather(trajectory: Trajectory, verification: Verification, scene: Scene) -> Evidence:
+def gather(trajectory: Trajectory, verification: Verification, scene: ScenarioInfo) -> Evidence:
     """The evidence of an episode that is over. Raises ValueError when it is not."""
     ended = ended_of(trajectory)
     errors: dict[str, int] = {}
@@ -183,8 +183,8 @@ def episode_digest(trajectory: Trajectory) -> str:
         started.scenario,
         started.task,
         started.instruction,
-        started.package,
-        started.world,
+        started.scenario_digest,
+        started.start_digest,
         [
             (
                 step.reply.text,

@@ -10,7 +10,7 @@ import msgspec
 
 from envpool.core.types import ToolResult, ToolSpec
 from envpool.inprocess.toolset import load
-from envpool.inprocess.world import World
+from envpool.inprocess.world import HostedScenario
 from harness.core.events import Label
 from judge.code.code_judge import CodeJudge
 from judge.core.verifier import Verifier
@@ -41,7 +41,7 @@ class Subject:
     def __init__(self, folder: Path) -> None:
         self.scenario: Scenario = read(folder)
         self.texts = {name: (folder / name).read_text(encoding="utf-8") for name in FILES}
-        with closing(World(self.scenario)) as world:
+        with closing(HostedScenario(self.scenario)) as world:
             self.rows: dict[str, list[Row]] = world.dump(world.template.overlay())
             self.keys = {
                 name: tuple(table.columns[place] for place in table.key)
@@ -76,7 +76,7 @@ class Subject:
         scenario = msgspec.structs.replace(
             self.scenario, schema_sql=texts["schema.sql"], data_sql=texts["data.sql"]
         )
-        with closing(World(scenario, tools=load(scenario, texts["tools.py"]))) as world:
+        with closing(HostedScenario(scenario, tools=load(scenario, texts["tools.py"]))) as world:
             lease = world.lease()
             return [lease.call(call.name, call.arguments) for call in calls]
 
@@ -86,7 +86,7 @@ class Subject:
         anything that an agent can do is no worse than it was."""
         task = self.scenario.task(planted.where)
         verifier = Verifier(self.scenario, planted.files["verify.py"] or "")
-        with closing(World(self.scenario)) as world:
+        with closing(HostedScenario(self.scenario)) as world:
             judge = CodeJudge(lambda _: world, verifier_of=lambda _: verifier)
             tasks = self.scenario.tasks
             oracles = {one.id: play(world, one, one.oracle, one.answer) for one in tasks}
@@ -142,6 +142,6 @@ def toml_of(tasks: Iterable[Task]) -> str:
     return msgspec.toml.encode({"task": found}).decode()
 
 
-def _told(world: World, task: Task) -> Told:
+def _told(world: HostedScenario, task: Task) -> Told:
     played = play(world, task, task.oracle, task.answer)
     return Told(task, played.results, played.changes)

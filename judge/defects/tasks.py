@@ -319,7 +319,7 @@ def _altered(task: Task, place: int, values: dict[str, Any]) -> tuple[Call, ...]
 
 def _needed(subject: Subject, one: Told, place: int) -> bool:
     """Whether a call alone told a key that a later one passes."""
-    told = [one.task.instruction, subject.scenario.policy]
+    told = [one.task.instruction, subject.scenario.rules]
     told += [result.text for index, result in enumerate(one.results) if index != place]
     read = " ".join(told)
     return any(

@@ -25,8 +25,8 @@ import anyio
 
 from envpool.core.errors import PoolError, SeedError, WorldError
 from envpool.core.types import Env, StoredState, ToolResult, ToolSpec
-from envpool.offloaded.env import HeldWorld
-from envpool.router import PlacedPool
+from envpool.offloaded.env import OffloadedScenario
+from envpool.router import RoutingPool
 from judge.gate.context import DEFAULT_SETTINGS, GateSettings
 from judge.gate.near_duplicates import features_of
 from judge.gate.package import Checked
@@ -44,13 +44,13 @@ _MOST = 40  # calls at the edge of a tool's schema, and beyond
 
 
 async def check_record(
-    scenario: Scenario, pool: PlacedPool, settings: GateSettings = DEFAULT_SETTINGS
+    scenario: Scenario, pool: RoutingPool, settings: GateSettings = DEFAULT_SETTINGS
 ) -> Checked:
     """Every check on one record."""
     assert scenario.awm is not None
     try:
         world = await pool.host(scenario)
-        assert isinstance(world, HeldWorld)
+        assert isinstance(world, OffloadedScenario)
     except PoolError as exc:
         check = "seed" if isinstance(exc, SeedError) else "package"
         return Checked(refused(scenario.name, check, str(exc)))
@@ -63,7 +63,7 @@ class _Inspection:
     """One gate's work on one hosted record."""
 
     def __init__(
-        self, world: HeldWorld, record: AwmRecord, pool: PlacedPool, settings: GateSettings
+        self, world: OffloadedScenario, record: AwmRecord, pool: RoutingPool, settings: GateSettings
     ) -> None:
         self._world = world
         self._scenario = world.scenario

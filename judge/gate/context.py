@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from envpool.core.types import ToolResult
-from envpool.inprocess.world import World
+from envpool.inprocess.world import HostedScenario
 from harness.core.events import Judged, Label
 from harness.policies.mutants import Mutant
 from judge.code.code_judge import CodeJudge
@@ -83,7 +83,7 @@ class Notes:
 class Stage:
     """Where attempts at the tasks of one world are played and judged."""
 
-    def __init__(self, world: World, judge: CodeJudge, notes: Notes) -> None:
+    def __init__(self, world: HostedScenario, judge: CodeJudge, notes: Notes) -> None:
         self.world = world
         self.judge = judge
         self.notes = notes

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from envpool.inprocess.world import World
+from envpool.inprocess.world import HostedScenario
 from harness.policies.mutations import is_id
 from judge.playback.playback import Played, told
 from scenarios.format import Task
@@ -18,14 +18,14 @@ from scenarios.format import Task
 _SMALL = 10  # keys below are in so many texts that nothing is learned of them
 
 
-def known_from_the_start(world: World) -> str:
+def known_from_the_start(world: HostedScenario) -> str:
     """What an agent has read before it knows its task."""
     scenario = world.scenario
     tools = "\n".join(
         f"{tool.description}\n{' '.join(_words(tool.schema))}" for tool in world.tools
     )
     user = f"{scenario.user.id} {scenario.user.name} {scenario.user.role}"
-    return "\n".join((scenario.policy, user, scenario.clock, tools))
+    return "\n".join((scenario.rules, user, scenario.clock, tools))
 
 
 def untold(task: Task, oracle: Played, start: str) -> Iterator[str]:

@@ -46,7 +46,7 @@ def _features(
     for table, columns in tables.items():
         yield f"table {table}"
         yield from (f"column {table}.{column}" for column in columns)
-    said = [scenario.policy]
+    said = [scenario.rules]
     for tool in tools:
         yield f"tool {tool.name}"
         yield from (f"argument {tool.name}.{name}" for name in tool.schema.get("properties", ()))

@@ -44,7 +44,7 @@ import msgspec
 
 from envpool.core.errors import SeedError, ToolsetError
 from envpool.inprocess.toolset import load
-from envpool.inprocess.world import World
+from envpool.inprocess.world import HostedScenario
 from judge.code.code_judge import CodeJudge
 from judge.core.verifier import Verifier
 from judge.gate.context import DEFAULT_SETTINGS, GateSettings, Notes, Stage
@@ -99,9 +99,9 @@ def inspect(
     try:
         given = sources_of(scenario.path) if sources is None else sources
         tools = load(scenario, given["tools.py"])
-        with closing(World(scenario, tools=tools)) as world:
+        with closing(HostedScenario(scenario, tools=tools)) as world:
             again = load(scenario, given["tools.py"])
-            with closing(World(scenario, tools=again)) as twin:
+            with closing(HostedScenario(scenario, tools=again)) as twin:
                 verifier = Verifier(scenario, given["verify.py"])
                 return _Inspection(world, twin, verifier, given, settings).checked()
     except SeedError as exc:
@@ -116,7 +116,7 @@ def facts_of(scenario: Scenario, sources: Sources | None = None) -> dict[str, li
     """What the oracles' calls give here, by task; nothing where the world cannot be hosted."""
     try:
         tools = None if sources is None else load(scenario, sources["tools.py"])
-        with closing(World(scenario, tools=tools)) as world:
+        with closing(HostedScenario(scenario, tools=tools)) as world:
             played = {task.id: play(world, task, task.oracle, "") for task in scenario.tasks}
             return {task: one.facts for task, one in played.items()}
     except (SeedError, ToolsetError, PackageError):
@@ -128,8 +128,8 @@ class _Inspection:
 
     def __init__(
         self,
-        world: World,
-        twin: World,
+        world: HostedScenario,
+        twin: HostedScenario,
         verifier: Verifier,
         sources: Sources,
         settings: GateSettings,
@@ -198,7 +198,7 @@ class _Inspection:
         names.update(
             str(value) for table in rows.values() for row in table for value in row.values()
         )
-        for fault in unknown_names(scenario.policy, world.tools, names):
+        for fault in unknown_names(scenario.rules, world.tools, names):
             fail("texts", fault)
 
     def _check_determinism(self, oracles: Mapping[str, Played]) -> None:

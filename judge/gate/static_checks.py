@@ -33,7 +33,7 @@ def code_faults(
     for name, text in sources.items():
         for fault in uses_of_chance(scenario.path / name, text):
             yield "determinism", fault
-    for fault in contradictions(scenario.policy, sources["tools.py"]):
+    for fault in contradictions(scenario.rules, sources["tools.py"]):
         yield "texts", fault
     for name, text in sources.items():
         for fault in memories(name, text):

@@ -101,7 +101,7 @@ class Known:
 def known_of(scenario: Scenario, tables: Mapping[str, Iterable[Row]], said: Iterable[str]) -> Known:
     """What a scenario knows. `said` are the texts of its tools."""
     user = f"{scenario.user.name} {scenario.user.role} {scenario.user.id}"
-    head = (scenario.title, scenario.description, scenario.policy, user, scenario.clock)
+    head = (scenario.title, scenario.description, scenario.rules, user, scenario.clock)
     return Known(tables, (*head, *said))
 
 

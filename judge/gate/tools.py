@@ -10,7 +10,7 @@ from random import Random
 import msgspec
 
 from envpool.core.types import StoredState, ToolResult, ToolSpec
-from envpool.inprocess.world import Lease, World
+from envpool.inprocess.world import HostedScenario, Lease
 from envpool.store.changes import net_changes
 from judge.gate.context import GateSettings, Notes
 from judge.playback.playback import Fact, Played, told
@@ -72,7 +72,11 @@ class ToolChecks:
     """Probes the tools of one world, on the start state and on those that the oracles left."""
 
     def __init__(
-        self, world: World, notes: Notes, settings: GateSettings, oracles: Mapping[str, Played]
+        self,
+        world: HostedScenario,
+        notes: Notes,
+        settings: GateSettings,
+        oracles: Mapping[str, Played],
     ) -> None:
         self._world = world
         self._notes = notes
@@ -121,7 +125,7 @@ class ToolChecks:
         found = list(self._writes.get(task_id, {}).values())
         return self._rng.sample(found, min(_DISTURBING, len(found)))
 
-    def check_again(self, twin: World) -> None:
+    def check_again(self, twin: HostedScenario) -> None:
         """Make every probe once more, after all that was done meanwhile; and then, the last one
         first, on another host of the same world, whose tools remember something else. It must give
         the same."""

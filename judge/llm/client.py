@@ -19,15 +19,15 @@ import anyio
 import msgspec
 import structlog
 
-from harness.chat.budget import Purse
+from harness.chat.budget import Budget
 from harness.chat.client import ChatClient, transport_of
 from harness.chat.prices import Prices
 from harness.chat.retry import Backoff, Failure
-from harness.chat.server_features import Terms
+from harness.chat.server_features import ServerFeatures
 from harness.chat.transport import Transport
 from harness.chat.wire import RequestWriter
 from harness.core.errors import BudgetExhausted, SettingsError
-from harness.core.events import Opinion
+from harness.core.events import ModelJudgement
 from harness.core.messages import Message, Reply, Usage, Window
 from harness.history.token_budget import ByteCounter
 from harness.policies.openai import OpenAISettings, endpoint_of, error_sentence, request_fields
@@ -57,7 +57,7 @@ class ChatReasoner:
         settings: OpenAISettings,
         *,
         prices: Prices,
-        purse: Purse,
+        purse: Budget,
         environment: Mapping[str, str] = os.environ,
         transport: Transport | None = None,
     ) -> None:
@@ -66,7 +66,7 @@ class ChatReasoner:
         self._endpoint = endpoint
         self._prices = prices
         self._purse = purse
-        self._terms = Terms()
+        self._terms = ServerFeatures()
         self._client = ChatClient(
             transport or transport_of(settings.client, endpoint),
             Backoff(settings.max_attempts, settings.first_wait_s, settings.longest_wait_s),
@@ -94,7 +94,7 @@ class ChatReasoner:
         """Counts since the start (see ChatClient.statistics)."""
         return self._client.statistics()
 
-    async def opinion(self, prompt: Prompt, *, seed: int) -> Opinion:
+    async def opinion(self, prompt: Prompt, *, seed: int) -> ModelJudgement:
         """What the model says, or in `fault` why nothing could be had; never an exception."""
         started = anyio.current_time()
         spent = _Spent(cost_usd=self._prices.cost(self.name, 0, 0, 0))
@@ -103,7 +103,7 @@ class ChatReasoner:
         except BudgetExhausted as exc:
             said = str(exc)
         known = {"fault": said} if isinstance(said, str) else msgspec.structs.asdict(said)
-        return Opinion(
+        return ModelJudgement(
             **({"model": self.name, "label": None} | known | msgspec.structs.asdict(spent)),
             seconds=anyio.current_time() - started,
         )
@@ -134,7 +134,7 @@ class ChatReasoner:
             attempt += 1
 
     def _body(
-        self, window: Window, terms: Terms, *, seed: int, num_unread: int, room: int
+        self, window: Window, terms: ServerFeatures, *, seed: int, num_unread: int, room: int
     ) -> bytes:
         settings = msgspec.structs.replace(self._settings, max_tokens=room or None)
         if num_unread and settings.temperature is not None:
@@ -164,7 +164,7 @@ class ChatReasoner:
                 bill.usd = 0.0  # refusals are not billed; a lost answer may have been
         return outcome
 
-    def _lower(self, asked: Terms, lowered: Terms, refusal: Failure) -> None:
+    def _lower(self, asked: ServerFeatures, lowered: ServerFeatures, refusal: Failure) -> None:
         if self._terms == asked:  # else somebody who asked at the same time has lowered them
             self._terms = lowered
             _log.info("terms_lowered", model=self.name, refusal=refusal.message)
@@ -200,7 +200,7 @@ class _Spent(msgspec.Struct):
 def reasoners_of(
     settings: JudgeSettings,
     prices: Prices | None,
-    purse: Purse,
+    purse: Budget,
     *,
     environment: Mapping[str, str] = os.environ,
 ) -> list[ChatReasoner]:

@@ -17,14 +17,14 @@ import anyio
 import msgspec
 import structlog
 
-from harness.core.events import Ending, Judged, Label, Opinion
+from harness.core.events import Ending, Judged, Label, ModelJudgement
 from harness.core.trajectory import Trajectory
 from harness.settings.judge import JudgeSettings
 from judge.code.code_judge import not_the_agents_fault, unjudged
 from judge.code.proof import ruling_of
 from judge.core.case import Case, Prompt, Reasoner, Ruling
 from judge.core.errors import JudgeError
-from judge.core.evidence import Scene, Verification, ended_of, episode_digest, gather
+from judge.core.evidence import ScenarioInfo, Verification, ended_of, episode_digest, gather
 from judge.core.rewards import RewardProfile, rewards_of
 from judge.llm.prompt import prompt_of
 from judge.llm.rubric import Rubric
@@ -46,10 +46,12 @@ class Cases(Protocol):
 class Keeps(Protocol):
     """A cache of opinions."""
 
-    async def get(self, digest: str, rubric: str, model: str, mode: str) -> Opinion | None:
+    async def get(self, digest: str, rubric: str, model: str, mode: str) -> ModelJudgement | None:
         """What the model said before of the same; None: nothing is known. Raises JudgeError."""
 
-    async def put(self, digest: str, rubric: str, model: str, mode: str, opinion: Opinion) -> None:
+    async def put(
+        self, digest: str, rubric: str, model: str, mode: str, opinion: ModelJudgement
+    ) -> None:
         """Keep an opinion, if it is one. Raises JudgeError."""
 
 
@@ -57,13 +59,13 @@ class LoggedCases:
     """Cases from the log alone, for judges that see the trajectory only. `scenes` are by the
     digest of the scenario's package."""
 
-    def __init__(self, scenes: Mapping[str, Scene]) -> None:
+    def __init__(self, scenes: Mapping[str, ScenarioInfo]) -> None:
         self._scenes = scenes
 
     async def case(self, trajectory: Trajectory) -> Case | Judged:
         """See Cases.case."""
         nothing = Verification((), "no verifier was asked")
-        scene = self._scenes.get(trajectory.started.package, Scene("", "", ""))
+        scene = self._scenes.get(trajectory.started.scenario_digest, ScenarioInfo("", "", ""))
         evidence = gather(trajectory, nothing, scene)
         silent = unjudged(trajectory, "no verifier was asked", ())
         return Case(trajectory, evidence, (), silent, "ours")
@@ -108,7 +110,7 @@ class ReasoningJudge:
             return self._unjudged(case, why)
         hybrid = self._settings.mode == "hybrid"
         ruling = ruling_of(case) if hybrid else OPEN
-        opinions: tuple[Opinion, ...] = ()
+        opinions: tuple[ModelJudgement, ...] = ()
         if not (self._settings.ask == "unproven" and len(ruling.allowed) == 1):
             try:
                 opinions = await self._opinions(case, seed, None if fresh else self._cache)
@@ -125,7 +127,9 @@ class ReasoningJudge:
             case, self._rubric, mode=self._settings.mode, max_tokens=self._settings.evidence_tokens
         )
 
-    async def _opinions(self, case: Case, seed: int, cache: Keeps | None) -> tuple[Opinion, ...]:
+    async def _opinions(
+        self, case: Case, seed: int, cache: Keeps | None
+    ) -> tuple[ModelJudgement, ...]:
         """Every model's opinion, in the models' order. Raises JudgeError for a case of which no
         question can be made."""
         digest = "" if cache is None else case_digest(case, self._settings.mode)
@@ -147,7 +151,7 @@ class ReasoningJudge:
         return tuple(said[key] for key in keys)
 
     def _judged(
-        self, case: Case, ruling: Ruling, opinions: tuple[Opinion, ...], decision: Decision
+        self, case: Case, ruling: Ruling, opinions: tuple[ModelJudgement, ...], decision: Decision
     ) -> Judged:
         findings = case.evidence.findings
         reward: float | None = None
@@ -179,8 +183,8 @@ class ReasoningJudge:
         return msgspec.structs.replace(verdict, judge=self.name, code=case.code.label)
 
 
-async def _known(cache: Keeps, questions: Sequence[_Question]) -> dict[_Question, Opinion]:
-    known: dict[_Question, Opinion] = {}
+async def _known(cache: Keeps, questions: Sequence[_Question]) -> dict[_Question, ModelJudgement]:
+    known: dict[_Question, ModelJudgement] = {}
     try:
         for question in questions:
             if (opinion := await cache.get(*question)) is not None:
@@ -190,7 +194,7 @@ async def _known(cache: Keeps, questions: Sequence[_Question]) -> dict[_Question
     return known
 
 
-async def _keep(cache: Keeps, question: _Question, opinion: Opinion) -> None:
+async def _keep(cache: Keeps, question: _Question, opinion: ModelJudgement) -> None:
     try:
         await cache.put(*question, opinion)
     except JudgeError as exc:  # the verdict is had all the same

@@ -104,8 +104,8 @@ def _task(evidence: Evidence) -> Iterator[Item]:
     scene = evidence.scene
     texts = (("acting user", scene.user), ("time", scene.now), ("task", evidence.instruction))
     yield Item(Kind.TASK, "T", tuple(one for one in texts if one[1] or one[0] == "task"))
-    if scene.policy:
-        yield Item(Kind.POLICY, "P", (("policy of the world", scene.policy),))
+    if scene.rules:
+        yield Item(Kind.POLICY, "P", (("policy of the world", scene.rules),))
 
 
 def _end(evidence: Evidence) -> Iterator[Item]:

@@ -16,7 +16,7 @@ import anyio.to_thread
 import msgspec
 import structlog
 
-from harness.core.events import Opinion, encode
+from harness.core.events import ModelJudgement, encode
 from judge.core.case import had_again
 from judge.core.errors import JudgeError
 
@@ -32,7 +32,7 @@ _TABLE = """CREATE TABLE opinions (
     PRIMARY KEY (episode, rubric, model, mode)) WITHOUT ROWID"""
 
 _log = structlog.get_logger(__name__)
-_decode = msgspec.msgpack.Decoder(Opinion).decode
+_decode = msgspec.msgpack.Decoder(ModelJudgement).decode
 
 
 class VerdictCache:
@@ -76,7 +76,7 @@ class VerdictCache:
             await _close(self._database)
             self._database = None
 
-    async def get(self, digest: str, rubric: str, model: str, mode: str) -> Opinion | None:
+    async def get(self, digest: str, rubric: str, model: str, mode: str) -> ModelJudgement | None:
         """The opinion as it costs now, which is nothing; None: there is none that can be read."""
         rows = await self._execute(
             "SELECT data FROM opinions WHERE (episode, rubric, model, mode) = (?, ?, ?, ?)",
@@ -87,7 +87,9 @@ class VerdictCache:
         except (msgspec.DecodeError, TypeError):
             return None  # another version's; it is had again and replaced
 
-    async def put(self, digest: str, rubric: str, model: str, mode: str, opinion: Opinion) -> None:
+    async def put(
+        self, digest: str, rubric: str, model: str, mode: str, opinion: ModelJudgement
+    ) -> None:
         """Keep an opinion; one without a label is not kept."""
         if opinion.label is None:
             return

@@ -17,7 +17,7 @@ from typing import Literal
 
 import msgspec
 
-from harness.core.events import Label, Opinion
+from harness.core.events import Label, ModelJudgement
 from harness.settings.judge import Vote
 from judge.core.case import Ruling
 
@@ -36,7 +36,7 @@ class Decision(msgspec.Struct, frozen=True):
 
 
 def decide(
-    ruling: Ruling, opinions: Sequence[Opinion], *, vote: Vote, mode: Mode = "hybrid"
+    ruling: Ruling, opinions: Sequence[ModelJudgement], *, vote: Vote, mode: Mode = "hybrid"
 ) -> Decision:
     """The decision on a case. `opinions` has one of each model that was asked, faults included.
 
@@ -62,7 +62,7 @@ def decide(
 
 
 def decided_by(
-    label: Label | None, code: Label | None, opinions: Sequence[Opinion], mode: str
+    label: Label | None, code: Label | None, opinions: Sequence[ModelJudgement], mode: str
 ) -> Decider | None:
     """Who stands behind a label: more than half of the models, the code, or both."""
     if label is None:
@@ -73,7 +73,7 @@ def decided_by(
     return "both" if backed else "code"
 
 
-def contested(label: Label | None, code: Label | None, opinions: Sequence[Opinion]) -> bool:
+def contested(label: Label | None, code: Label | None, opinions: Sequence[ModelJudgement]) -> bool:
     """Whether a model contradicts the code or another model, or what all of them say was not
     followed. A missing opinion contradicts nobody."""
     said = {opinion.label for opinion in opinions} - {None}
@@ -83,7 +83,7 @@ def contested(label: Label | None, code: Label | None, opinions: Sequence[Opinio
 
 
 def _by_code(
-    ruling: Ruling, label: Label | None, opinions: Sequence[Opinion], mode: Mode
+    ruling: Ruling, label: Label | None, opinions: Sequence[ModelJudgement], mode: Mode
 ) -> Decision:
     why = f"{_says(opinions)}; what the code proved stands: {ruling.proof}"
     return _decision(label, ruling, opinions, mode, why, why)
@@ -92,7 +92,7 @@ def _by_code(
 def _decision(
     label: Label | None,
     ruling: Ruling,
-    opinions: Sequence[Opinion],
+    opinions: Sequence[ModelJudgement],
     mode: Mode,
     reasoning: str,
     unjudged: str = "",
@@ -112,19 +112,19 @@ def _only(ruling: Ruling) -> Label | None:
     return next(iter(ruling.allowed)) if len(ruling.allowed) == 1 else None
 
 
-def _most_said(opinions: Sequence[Opinion]) -> tuple[Label | None, int]:
+def _most_said(opinions: Sequence[ModelJudgement]) -> tuple[Label | None, int]:
     """The label that most models say, and how many do."""
     votes = Counter(opinion.label for opinion in opinions if opinion.label is not None)
     return votes.most_common(1)[0] if votes else (None, 0)
 
 
-def _reasoning(opinions: Sequence[Opinion], label: Label | None) -> str:
+def _reasoning(opinions: Sequence[ModelJudgement], label: Label | None) -> str:
     """That of the most confident model among those that say the label."""
     agreed = [opinion for opinion in opinions if opinion.label is label]
     return max(agreed, key=lambda opinion: opinion.confidence or 0.0).reasoning
 
 
-def _says(opinions: Sequence[Opinion]) -> str:
+def _says(opinions: Sequence[ModelJudgement]) -> str:
     """Example: "gpt-5 says completed, qwen3 gave no opinion" """
     return ", ".join(
         f"{opinion.model} gave no opinion"
@@ -134,7 +134,7 @@ def _says(opinions: Sequence[Opinion]) -> str:
     )
 
 
-def _faults(opinions: Sequence[Opinion]) -> str:
+def _faults(opinions: Sequence[ModelJudgement]) -> str:
     """Why opinions are missing, each reason once. A spent budget comes first: reports look for
     sentences that begin with it."""
     faults = dict.fromkeys(

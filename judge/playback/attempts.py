@@ -7,7 +7,7 @@ that could be seen.
 from collections.abc import Mapping, Sequence
 from random import Random
 
-from envpool.inprocess.world import World
+from envpool.inprocess.world import HostedScenario
 from harness.policies.mutants import Mutant, mutants_of
 from judge.playback.playback import Played
 from scenarios.format import Call, Task
@@ -41,7 +41,13 @@ def unwanted_on(task: Task, played: Played, writes: Writes, rng: Random) -> list
 
 
 def mutants_on(
-    world: World, task: Task, oracle: Played, writes: Writes, *, seed: int, most: int = MAX_MUTANTS
+    world: HostedScenario,
+    task: Task,
+    oracle: Played,
+    writes: Writes,
+    *,
+    seed: int,
+    most: int = MAX_MUTANTS,
 ) -> tuple[list[Mutant], int]:
     """The task's mutants, at most so many, and how many were left out. Equal seeds give equal
     ones."""

@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 
 from envpool.core.types import StoredState, ToolResult
-from envpool.inprocess.world import Lease, World
+from envpool.inprocess.world import HostedScenario, Lease
 from envpool.store.changes import net_changes
 from envpool.store.states import States
 from harness.core.events import Ending, EpisodeEnded, EpisodeStarted, StepTaken
@@ -35,7 +35,7 @@ class Played(msgspec.Struct, frozen=True):
         return [(result.text, result.error, result.digest) for result in self.results]
 
 
-def play(world: World, task: Task, calls: Sequence[Call], answer: str) -> Played:
+def play(world: HostedScenario, task: Task, calls: Sequence[Call], answer: str) -> Played:
     """The calls, one a step, on a fresh lease; then the answer."""
     lease = world.lease()
     results = tuple(lease.call(call.name, call.arguments) for call in calls)
@@ -65,8 +65,8 @@ def begun(world: States, task: Task) -> EpisodeStarted:
         dialect="native",
         history="full",
         fingerprint="",
-        package=world.scenario.digest,
-        world=world.start_digest,
+        scenario_digest=world.scenario.digest,
+        start_digest=world.start_digest,
         seeding="" if awm is None else awm.seeding,
     )
 

@@ -20,7 +20,7 @@ from harness.core.events import Judged, Label
 from harness.core.messages import Act
 from harness.core.trajectory import Trajectory
 from harness.reports.episode_view import changes_table, findings_table, plain, render_episode
-from judge.core.evidence import Scene, changes_of, episode_digest
+from judge.core.evidence import ScenarioInfo, changes_of, episode_digest
 from judge.reliability.annotations import HumanLabel, LabelBook
 
 KEYS = {
@@ -70,7 +70,7 @@ class Labelling:
         *,
         labeller: str,
         trajectory_of: Callable[[str], Trajectory],
-        scene_of: Callable[[Trajectory], Scene],
+        scenario_info: Callable[[Trajectory], ScenarioInfo],
         read: Callable[[str], str],
         console: Console,
         now: Callable[[], float] = time.time,
@@ -79,7 +79,7 @@ class Labelling:
         self._book = book
         self._labeller = labeller
         self._trajectory_of = trajectory_of
-        self._scene_of = scene_of
+        self._scene_of = scenario_info
         self._read = read
         self._console = console
         self._now = now
@@ -160,8 +160,8 @@ class Labelling:
         """The episode, without what judges and verifiers say of it and without who played it."""
         self._console.rule(f"{place + 1} of {len(self._episodes)}")
         scene = self._scene_of(trajectory)
-        if scene.policy:
-            rules = Text(plain(scene.policy.strip()))
+        if scene.rules:
+            rules = Text(plain(scene.rules.strip()))
             self._console.print(Panel(rules, title="the world's rules"))
         if scene.user or scene.now:
             self._say(f"user {scene.user}, clock {scene.now}")

@@ -20,7 +20,7 @@ from pathlib import Path
 import msgspec
 
 from envpool.core.errors import PoolError
-from envpool.inprocess.world import World
+from envpool.inprocess.world import HostedScenario
 from envpool.store.states import States
 from harness.core.events import Judged, Label
 from harness.core.trajectory import Trajectory
@@ -97,7 +97,7 @@ def cases_of(source: str | Path | Scenario, *, seed: int = 0) -> list[KitCase]:
     scenario = source if isinstance(source, Scenario) else find(str(source))
     if scenario.awm is not None or scenario.foreign is not None:
         raise JudgeError(f"scenario {scenario.name!r} has no oracles: the kit has idle cases only")
-    world = World(scenario)
+    world = HostedScenario(scenario)
     judge = CodeJudge(lambda _: world)
     try:
         judge.prepare(scenario.name)

@@ -3,13 +3,13 @@
 from collections.abc import Iterable, Iterator, Sequence
 from random import Random
 
-from envpool.inprocess.fault_injection import FAULTS, Fault, Saboteur
+from envpool.inprocess.fault_injection import FAULTS, Fault, FaultInjector
 from envpool.inprocess.toolset import load
-from envpool.inprocess.world import World
+from envpool.inprocess.world import HostedScenario
 from harness.core.events import Ending
 from harness.core.trajectory import Trajectory
 from harness.policies.mutations import DONE
-from harness.rollout.episode import told_failure
+from harness.rollout.episode import failure_message
 from judge.playback.attempts import Writes, is_equivalent, mutants_on, unwanted_on, writes_of
 from judge.playback.playback import Played, play, told
 from judge.testkit.endings import (
@@ -30,12 +30,16 @@ from scenarios.format import Call, Scenario, Task
 _FAULTY_STEPS = 1_000_000
 
 
-def staged(scenario: Scenario, world: World, *, seed: int) -> Iterator[tuple[Task, Staged]]:
+def staged(
+    scenario: Scenario, world: HostedScenario, *, seed: int
+) -> Iterator[tuple[Task, Staged]]:
     """Every episode of every task of a package of ours. `world` hosts it."""
-    saboteur = Saboteur(load(scenario))
-    broken = World(scenario, tools=saboteur.tools, template=world.template, max_steps=_FAULTY_STEPS)
+    injector = FaultInjector(load(scenario))
+    broken = HostedScenario(
+        scenario, tools=injector.tools, template=world.template, max_steps=_FAULTY_STEPS
+    )
     try:
-        stage = _Stage(world, broken, saboteur, seed)
+        stage = _Stage(world, broken, injector, seed)
         for task in scenario.tasks:
             for one in stage.episodes(task):
                 yield task, one
@@ -46,10 +50,12 @@ def staged(scenario: Scenario, world: World, *, seed: int) -> Iterator[tuple[Tas
 class _Stage:
     """Where the tasks of one scenario are played: in its world, and in one that breaks."""
 
-    def __init__(self, world: World, broken: World, saboteur: Saboteur, seed: int) -> None:
+    def __init__(
+        self, world: HostedScenario, broken: HostedScenario, injector: FaultInjector, seed: int
+    ) -> None:
         self._world = world
         self._broken = broken
-        self._saboteur = saboteur
+        self._saboteur = injector
         self._seed = seed
         self._oracles = {
             task.id: play(world, task, task.oracle, task.answer) for task in world.scenario.tasks
@@ -153,11 +159,11 @@ class _Stage:
     def _stopped(self, task: Task, fault: Fault, place: int) -> Trajectory:
         calls = task.oracle[: place + 1]
         played = self._broke(task, calls, fault, place)
-        error = told_failure(calls[-1].name, played.results[-1])
+        error = failure_message(calls[-1].name, played.results[-1])
         return ended_as(played.trajectory, Ending.WORLD_ERROR, error)
 
 
-def _refused_call(world: World, oracles: Iterable[Played], seed: int) -> Call | None:
+def _refused_call(world: HostedScenario, oracles: Iterable[Played], seed: int) -> Call | None:
     """A call that the world refuses from the start; None where none is known.
 
     Looked for among the oracles' calls, as they are or with one value changed: most go to a thing

@@ -31,7 +31,7 @@ class Hosts(Protocol):
         """Whether the scenario's code, its verifiers included, runs in workers only."""
 
 
-class CodeCourt:
+class ScenarioJudges:
     """Judges the episodes of some scenarios, live or from the log. The pool has hosted them.
 
     An episode belongs to the package with its digest. Where none has it, as when a changed package
@@ -82,7 +82,7 @@ class CodeCourt:
 
     def _judge(self, trajectory: Trajectory) -> AnyJudge:
         started = trajectory.started
-        judge = self._judges.get(started.package) or self._judges.get(started.scenario)
+        judge = self._judges.get(started.scenario_digest) or self._judges.get(started.scenario)
         if judge is None:
             raise JudgeError(
                 f"episode {trajectory.episode!r} belongs to scenario {started.scenario!r}, "

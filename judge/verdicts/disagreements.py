@@ -12,7 +12,7 @@ from rich.rule import Rule
 from rich.table import Table
 from rich.text import Text
 
-from harness.core.events import Judged, Label, Opinion
+from harness.core.events import Judged, Label, ModelJudgement
 from harness.core.trajectory import Trajectory
 from judge.core.rewards import AWM, PROFILES
 from judge.llm.quoting import visible
@@ -109,7 +109,7 @@ def _disagreement(trajectory: Trajectory, judged: Judged) -> Disagreement:
     )
 
 
-def _voice(opinion: Opinion) -> Voice:
+def _voice(opinion: ModelJudgement) -> Voice:
     return Voice(
         opinion.model,
         opinion.label,

@@ -6,14 +6,14 @@ from functools import partial
 from pathlib import Path
 
 from harness.bus.local import Subscription
-from harness.chat.budget import Purse
+from harness.chat.budget import Budget
 from harness.chat.prices import read_prices
 from harness.core.events import Judged
 from harness.core.trajectory import Trajectory
 from harness.settings.judge import JudgeSettings
 from judge.core.case import Case
 from judge.core.errors import JudgeError
-from judge.core.evidence import Scene
+from judge.core.evidence import ScenarioInfo
 from judge.core.rewards import RewardProfile
 from judge.llm.client import reasoners_of
 from judge.llm.llm_judge import Cases, LoggedCases, ReasoningJudge
@@ -21,7 +21,7 @@ from judge.llm.prompt import least_tokens
 from judge.llm.rubric import read_rubric
 from judge.llm.verdict_cache import VerdictCache
 from judge.verdicts import live
-from judge.verdicts.code_judges import CodeCourt, Hosts
+from judge.verdicts.code_judges import Hosts, ScenarioJudges
 from judge.verdicts.live import Later
 from scenarios.format import Scenario
 
@@ -61,16 +61,16 @@ class ReasoningCourt:
         return await self.reasoning.case(trajectory)
 
 
-Court = CodeCourt | ReasoningCourt
+Court = ScenarioJudges | ReasoningCourt
 
 
 @asynccontextmanager
-async def open_court(
+async def open_judge(
     settings: JudgeSettings,
     *,
     pool: Hosts | None,
     scenarios: Iterable[Scenario],
-    scenes: Mapping[str, Scene],
+    scenes: Mapping[str, ScenarioInfo],
     profile: RewardProfile,
     folder: Path,
     spent: float = 0.0,
@@ -85,7 +85,7 @@ async def open_court(
     """
     if settings.mode != "llm":
         assert pool is not None
-        code = CodeCourt(pool, scenarios, profile)
+        code = ScenarioJudges(pool, scenarios, profile)
         if settings.mode == "code":
             yield code
             return
@@ -97,7 +97,7 @@ async def open_court(
             f"{rubric.name!r} a question needs at least {least:,}"
         )
     prices = read_prices(Path(settings.prices)) if settings.prices else None
-    purse = Purse(settings.budget, spent=spent)
+    purse = Budget(settings.budget, spent=spent)
     reasoners = reasoners_of(settings, prices, purse)
     async with AsyncExitStack() as stack:
         for reasoner in reasoners:

@@ -10,7 +10,7 @@ import anyio.lowlevel
 from harness.bus.local import Subscription
 from harness.core.events import EpisodeEnded, EpisodeStarted, Judged, StepTaken
 from harness.core.trajectory import Assembly, Trajectory
-from harness.rollout.session import only
+from harness.rollout.session import sole_exception
 
 _SLICE = 0.005  # seconds of judging between two turns of the loop; one verdict a turn would leave
 # the judge ever further behind a thousand episodes that all take a step in each turn
@@ -50,7 +50,7 @@ async def serve(
     try:
         await _serve(subscription, judge, record, at_once, backlog)
     except BaseExceptionGroup as group:
-        failure = only(group)
+        failure = sole_exception(group)
         if failure is group:
             raise
         raise failure from None

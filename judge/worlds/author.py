@@ -18,11 +18,11 @@ from typing import Self
 import anyio
 import msgspec
 
-from harness.chat.budget import Purse
+from harness.chat.budget import Budget
 from harness.chat.client import ChatClient, transport_of
 from harness.chat.prices import Prices
 from harness.chat.retry import Backoff, Failure
-from harness.chat.server_features import Terms
+from harness.chat.server_features import ServerFeatures
 from harness.chat.transport import Answer, Endpoint, Unreachable
 from harness.chat.wire import RequestWriter, is_context_overflow, read_error
 from harness.core.errors import BudgetExhausted
@@ -66,7 +66,7 @@ class ModelAuthor:
         settings: OpenAISettings,
         *,
         prices: Prices,
-        purse: Purse,
+        purse: Budget,
         ledger: Ledger,
         embeddings: str = "",
         environment: Mapping[str, str] = os.environ,
@@ -78,7 +78,7 @@ class ModelAuthor:
         self._prices = prices
         self._purse = purse
         self._ledger = ledger
-        self._terms = Terms(format="text")
+        self._terms = ServerFeatures(format="text")
         rng = Random(settings.seed)
         self._client = ChatClient(transport_of(settings.client, endpoint), backoff, rng=rng)
         self._embeddings = embeddings
@@ -144,7 +144,7 @@ class ModelAuthor:
             vectors += await self._embedded(texts[start : start + _TEXTS], purpose)
         return vectors
 
-    def _body(self, window: Window, terms: Terms, seed: int) -> bytes:
+    def _body(self, window: Window, terms: ServerFeatures, seed: int) -> bytes:
         fields = terms.applied(request_fields(self._settings, self._endpoint.base_url))
         sent = seed % _SEEDS if terms.seed else None
         return RequestWriter(fields).body(window, seed=sent)

@@ -9,7 +9,7 @@ import msgspec
 
 from envpool.core.errors import PoolError, SeedError, ToolsetError, WorldError
 from envpool.core.types import Env, ToolResult, ToolSpec
-from envpool.router import PlacedPool
+from envpool.router import RoutingPool
 from envpool.store.changes import net_changes
 from envpool.store.states import States
 from harness.core.events import StepTaken
@@ -42,7 +42,7 @@ class Replies(Protocol):
 class WorkerBench:
     """Hosts packages in isolation. It implements scenarios.synth.core.protocols.Bench."""
 
-    def __init__(self, pool: PlacedPool, solver: Replies, *, max_steps: int = MAX_STEPS) -> None:
+    def __init__(self, pool: RoutingPool, solver: Replies, *, max_steps: int = MAX_STEPS) -> None:
         self._pool = pool
         self._solver = solver
         self._max_steps = max_steps
@@ -79,7 +79,7 @@ class HostedPackage:
         self,
         scenario: Scenario,
         states: States,
-        pool: PlacedPool,
+        pool: RoutingPool,
         solver: Replies,
         max_steps: int,
     ) -> None:

@@ -7,9 +7,9 @@ from typing import Any
 
 import msgspec
 
-from envpool.router import PlacedPool
+from envpool.router import RoutingPool
 from envpool.workers.pool import MAX_WORKERS, WorkerSettings
-from harness.chat.budget import Purse
+from harness.chat.budget import Budget
 from harness.chat.prices import Prices, read_prices
 from harness.core.errors import SettingsError
 from harness.policies.openai import OpenAISettings
@@ -113,7 +113,7 @@ async def run_synthesis(asked: Asked, told: Told) -> Report:
         author = ModelAuthor(
             _model(asked),
             prices=prices,
-            purse=Purse(asked.budget, spent=ledger.usd),
+            purse=Budget(asked.budget, spent=ledger.usd),
             ledger=ledger,
             embeddings=asked.embeddings,
         )
@@ -121,7 +121,7 @@ async def run_synthesis(asked: Asked, told: Told) -> Report:
         workers = WorkerSettings(
             workers=asked.workers, sandbox=asked.sandbox, call_deadline=asked.call_timeout
         )
-        pool = await stack.enter_async_context(PlacedPool(workers, isolate=True))
+        pool = await stack.enter_async_context(RoutingPool(workers, isolate=True))
         await pool.start()
         report = await synthesise(
             seeds,

@@ -1,4 +1,5 @@
-"""Worlds that are being made, hosted: the Trial of scenarios.generate on envpool's World."""
+"""Worlds that are being made, hosted: the Trial of scenarios.generate on envpool's
+HostedScenario."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
@@ -7,7 +8,7 @@ from typing import Any
 
 from envpool.core.types import ToolResult
 from envpool.inprocess.toolset import load
-from envpool.inprocess.world import World
+from envpool.inprocess.world import HostedScenario
 from envpool.store.changes import net_changes
 from scenarios.api import RowChange
 from scenarios.format import Scenario
@@ -18,7 +19,7 @@ from scenarios.generate.core.trial import Outcome
 class WorldAttempt:
     """Calls on a lease of their own."""
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: HostedScenario) -> None:
         self._lease = world.lease()
         self._results: list[ToolResult] = []
 
@@ -36,7 +37,7 @@ class WorldAttempt:
 class WorldStage:
     """A hosted package."""
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: HostedScenario) -> None:
         self._world = world
 
     def attempt(self) -> WorldAttempt:
@@ -56,10 +57,10 @@ def hosted(package: Package) -> Iterator[WorldStage]:
         user=package.user,
         schema_sql=package.schema_sql,
         data_sql=package.data_sql,
-        policy=package.policy,
+        rules=package.policy,
         tasks=(),
         path=Path(package.name),
         digest=digest_of({"tools.py": package.tools}),
     )
-    with closing(World(scenario, tools=load(scenario, package.tools))) as world:
+    with closing(HostedScenario(scenario, tools=load(scenario, package.tools))) as world:
         yield WorldStage(world)

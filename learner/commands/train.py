@@ -7,7 +7,7 @@ from typing import Any
 import click
 import msgspec
 
-from harness.commands.context import Roof
+from harness.commands.context import CommandContext
 from harness.commands.options import JSON, console_of, write_json
 from harness.core.errors import SettingsError
 from harness.rollout.launch import planned
@@ -30,7 +30,7 @@ from learner.core.errors import ConfigError
 @JSON
 @click.pass_obj
 def train_command(
-    roof: Roof,
+    context: CommandContext,
     /,
     config: Path,
     output: Path | None,
@@ -56,7 +56,7 @@ def train_command(
     folder = output or _fresh_folder(settings)
     player_of = _module("learner.loop.trainable_policies").player_of(settings)
     training = _module("learner.loop.run")
-    given = training.Given(roof.court_of, player_of, console_of("-"))
+    given = training.Given(context.judge_opener, player_of, console_of("-"))
     report = training.train(settings, runs, folder, given, resume=resume)
     if report is None:
         return

@@ -17,14 +17,14 @@ from typing import Protocol
 
 import numpy as np
 
-from harness.core.events import Summarised
+from harness.core.events import HistorySummarized
 from harness.core.messages import Briefing, Window
 from harness.core.token_bytes import ID_BYTES, packed, unpacked
 from harness.core.trajectory import Trajectory
 from harness.dialects.base import Dialect
 from harness.history.base import HistoryPolicy
 from harness.history.windows import HistoryFold, windows_of
-from harness.log.schema import MountedWorld
+from harness.log.schema import ScenarioSnapshot
 from harness.tokenization.chat_tokenizer import own_key
 from learner.core.errors import AlignmentError, SampleError
 from learner.data.trajectory_samples import Shown
@@ -56,11 +56,11 @@ class Alignment:
         self._renderer = renderer
         self._misaligned = misaligned
         self._check = check
-        self._worlds: dict[str, MountedWorld] = {}
+        self._worlds: dict[str, ScenarioSnapshot] = {}
         self._num_checked = 0
         self._num_misaligned = 0
 
-    def know(self, worlds: Mapping[str, MountedWorld]) -> None:
+    def know(self, worlds: Mapping[str, ScenarioSnapshot]) -> None:
         """What the worlds of the next episodes were, by package digest."""
         self._worlds = dict(worlds)
 
@@ -125,7 +125,7 @@ class Alignment:
         replies = trajectory.replies()
         own: dict[str, Sequence[int]] = {}
         for event, window in zip(replies, windows_of(fold, replies), strict=True):
-            is_summary = isinstance(event, Summarised)
+            is_summary = isinstance(event, HistorySummarized)
             if window.summarise and not is_summary:
                 raise AlignmentError(
                     f"{what}: under {self._history.spec} the agent would have been asked for a"
@@ -139,14 +139,15 @@ class Alignment:
             own[own_key(reply.text, reply.calls)] = unpacked(reply.token_ids)
 
     def _briefing(self, trajectory: Trajectory, what: str) -> Briefing:
-        world = self._worlds.get(trajectory.started.package)
+        world = self._worlds.get(trajectory.started.scenario_digest)
         if world is None:
             raise SampleError(
-                f"{what}: the log does not hold its world (package {trajectory.started.package})"
+                f"{what}: the log does not contain its scenario "
+                f"(digest {trajectory.started.scenario_digest})"
             )
         return Briefing(
             instruction=trajectory.started.instruction,
-            policy=world.policy,
+            rules=world.rules,
             tools=world.tools,
             user=world.user,
             now=world.now,

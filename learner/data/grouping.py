@@ -32,7 +32,7 @@ import msgspec
 
 from harness.core.events import Ending, EpisodeStarted, Label
 from harness.core.trajectory import Trajectory
-from harness.log.schema import MountedWorld
+from harness.log.schema import ScenarioSnapshot
 from learner.config.settings import DataSettings, LossSettings
 from learner.core.errors import SampleError
 from learner.core.samples import Group, Rollout, Sample
@@ -49,7 +49,7 @@ _VERSION = re.compile(r"v(\d+)", re.ASCII)
 class Aligner(Protocol):
     """Checks that an episode ran under the windows that are trained (learner.data.alignment)."""
 
-    def know(self, worlds: Mapping[str, MountedWorld]) -> None:
+    def know(self, worlds: Mapping[str, ScenarioSnapshot]) -> None:
         """What the worlds of episodes were, by package digest."""
 
     def shown(self, trajectory: Trajectory, *, where: str) -> Shown | None:
@@ -119,7 +119,7 @@ class Grouping:
         del self._open[where, started.group]
         return self._decided(group)
 
-    def know(self, worlds: Mapping[str, MountedWorld]) -> None:
+    def know(self, worlds: Mapping[str, ScenarioSnapshot]) -> None:
         """What the worlds of the next episodes were, by package digest."""
         if self._aligner is not None:
             self._aligner.know(worlds)
@@ -165,8 +165,8 @@ class Grouping:
         if _beginning(first) != _beginning(started):
             raise SampleError(
                 f"{where}: group {started.group!r}: its episodes do not begin alike: task"
-                f" {first.scenario}:{first.task} in world {first.world}, and"
-                f" {started.scenario}:{started.task} in world {started.world}"
+                f" {first.scenario}:{first.task} in world {first.start_digest}, and"
+                f" {started.scenario}:{started.task} in world {started.start_digest}"
             )
         return group
 
@@ -240,7 +240,7 @@ class _Open(msgspec.Struct):
 
 
 def _beginning(started: EpisodeStarted) -> tuple[str, str, str, int]:
-    return started.scenario, started.task, started.world, started.group_size
+    return started.scenario, started.task, started.start_digest, started.group_size
 
 
 def versions_of(samples: Sequence[Sample]) -> tuple[str, ...]:

@@ -15,7 +15,7 @@ from harness.bus.local import Subscription
 from harness.core.events import Ending, EpisodeEnded, EpisodeStarted, Judged, Label, Record
 from harness.core.trajectory import Trajectory
 from harness.log.reader import open_reader
-from harness.log.schema import LOG_NAME, MountedWorld
+from harness.log.schema import LOG_NAME, ScenarioSnapshot
 from harness.rollout.plan import EpisodePlan
 from harness.rollout.session import Tell
 from learner.core.samples import Group
@@ -169,6 +169,6 @@ class _Overheard:
         return await self._feed.receive(self._subscription)
 
 
-def _worlds(folder: Path) -> dict[str, MountedWorld]:
+def _worlds(folder: Path) -> dict[str, ScenarioSnapshot]:
     with open_reader(folder) as reader:
         return reader.worlds()

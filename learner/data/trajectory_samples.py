@@ -10,14 +10,14 @@ What the sampler said is taken as it is: its ids, its log-probabilities, the ver
 
 from collections.abc import Sequence
 
-from harness.core.events import Ending, Judged, StepTaken, Summarised
+from harness.core.events import Ending, HistorySummarized, Judged, StepTaken
 from harness.core.trajectory import Trajectory
 from learner.core.errors import SampleError
 from learner.core.samples import NOTHING, Ids, Rollout, Sample
 from learner.data.reply_arrays import Complaint, arrays_of
 
 Shown = Sequence[Ids | None]  # prompts, one for each reply; None: the reply is not trained
-_Events = Sequence[StepTaken | Summarised]
+_Events = Sequence[StepTaken | HistorySummarized]
 
 
 def verdict_on(trajectory: Trajectory) -> Judged | None:
@@ -61,7 +61,7 @@ def rollout_of(
             rewards[turn],
             turn,
             event.reply.weights,
-            isinstance(event, Summarised),
+            isinstance(event, HistorySummarized),
             head,
         )
         for event, turn, prompt, sampled, logprobs in zip(
@@ -86,7 +86,7 @@ def _complaint(
     """Makes errors that name the place."""
 
     def complaint(place: int, field: str, why: str) -> SampleError:
-        what = "summary before turn" if isinstance(events[place], Summarised) else "turn"
+        what = "summary before turn" if isinstance(events[place], HistorySummarized) else "turn"
         policy = trajectory.started.policy
         return SampleError(
             f"{where}: episode {trajectory.episode!r} (policy {policy}), {what} {turns[place]}:"

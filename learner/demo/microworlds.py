@@ -56,7 +56,7 @@ def prompt_texts(folders: Iterable[Path], dialect: Dialect) -> tuple[list[str], 
         scenario = read(folder)
         tools = tuple(tool.spec for tool in load(scenario).values())
         briefings = [
-            Briefing(task.instruction, scenario.policy, tools, user_of(scenario), scenario.clock)
+            Briefing(task.instruction, scenario.rules, tools, user_of(scenario), scenario.clock)
             for task in scenario.tasks
         ]
         prompts.append(dialect.opening(briefings[0])[0].content)

@@ -94,7 +94,7 @@ def _config(tokenizer: Tokenizer, size: ModelSize) -> Qwen3Config:
 def start_copying(model: Qwen3ForCausalLM) -> None:
     """Give four heads their start (see above)."""
     config = model.config
-    parts = _Parts(config.hidden_size, config.head_dim)
+    parts = _RunParts(config.hidden_size, config.head_dim)
     embedding = model.model.embed_tokens.weight
     embedding.zero_()
     embedding[:, : parts.token] = torch.randn(len(embedding), parts.token)
@@ -117,7 +117,7 @@ def start_copying(model: Qwen3ForCausalLM) -> None:
     model.lm_head.weight[:, parts.next : parts.constant] += _CERTAINTY * said
 
 
-class _Parts:
+class _RunParts:
     """Where the parts of the residual stream begin."""
 
     def __init__(self, hidden: int, head: int) -> None:

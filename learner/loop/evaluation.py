@@ -8,11 +8,11 @@ from shutil import rmtree
 import anyio.to_thread
 import msgspec
 
-from envpool.router import PlacedPool
+from envpool.router import RoutingPool
 from harness.log.reader import open_reader
 from harness.policies.base import OpenPolicy
 from harness.reports.summary import report_of, write_report
-from harness.rollout.launch import CourtOf, parts_of, planned, pool_of
+from harness.rollout.launch import OpenJudge, open_run_parts, planned, pool_of
 from harness.rollout.meters import Meters
 from harness.rollout.plan import EpisodePlan
 from harness.rollout.session import run_session
@@ -29,22 +29,22 @@ class Evaluator(msgspec.Struct, frozen=True):
     folder: Path
     tasks: list[tuple[Scenario, Task]]
     plans: list[EpisodePlan]
-    pool: PlacedPool
+    pool: RoutingPool
     policy: OpenPolicy
-    court_of: CourtOf | None
+    open_judge: OpenJudge | None
 
     async def evaluate(self, batch: int) -> Values:
         """Play, after so many batches, and give reward and pass rate; what was played already is
         not played again. Raises CheckpointError, HarnessError and PoolError."""
         folder = self.folder / name_of(batch)
         await anyio.to_thread.run_sync(_forget_other, folder, self.settings)
-        opened = parts_of(
+        opened = open_run_parts(
             self.settings,
             folder,
             self.tasks,
             self.policy,
             pool=self.pool,
-            court_of=self.court_of,
+            open_judge=self.open_judge,
             episodes=len(self.plans),
             resume=True,
         )
@@ -62,7 +62,7 @@ class Evaluator(msgspec.Struct, frozen=True):
 
 @asynccontextmanager
 async def open_evaluator(
-    settings: Settings, folder: Path, policy: OpenPolicy, court_of: CourtOf | None
+    settings: Settings, folder: Path, policy: OpenPolicy, open_judge: OpenJudge | None
 ) -> AsyncIterator[Evaluator]:
     """An evaluator whose runs go into `folder`; its worlds stay open from one to the next.
 
@@ -70,7 +70,7 @@ async def open_evaluator(
     """
     tasks, plans = planned(settings)
     async with pool_of(settings) as pool:
-        yield Evaluator(settings, folder, tasks, plans, pool, policy, court_of)
+        yield Evaluator(settings, folder, tasks, plans, pool, policy, open_judge)
 
 
 def name_of(batch: int) -> str:

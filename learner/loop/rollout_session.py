@@ -7,14 +7,14 @@ from pathlib import Path
 import anyio.to_thread
 import msgspec
 
-from envpool.router import PlacedPool
+from envpool.router import RoutingPool
 from harness.policies.base import OpenPolicy
 from harness.rollout.gc_tuning import tune_memory
-from harness.rollout.launch import CourtOf, parts_of, planned, pool_of
+from harness.rollout.launch import OpenJudge, open_run_parts, planned, pool_of
 from harness.rollout.meters import Meters
 from harness.rollout.plan import EpisodePlan
 from harness.rollout.process import allow_many_files
-from harness.rollout.session import Parts, run_session
+from harness.rollout.session import RunParts, run_session
 from harness.settings.run import Settings
 from learner.config.settings import TrainSettings
 from learner.data.admission import Admission
@@ -31,8 +31,8 @@ class Rollouts(msgspec.Struct, frozen=True):
     settings: Settings
     folder: Path
     plans: list[EpisodePlan]
-    pool: PlacedPool
-    parts: Parts
+    pool: RoutingPool
+    parts: RunParts
     feed: RolloutFeed
     admission: Admission
 
@@ -58,7 +58,7 @@ async def open_rollouts(
     folder: Path,
     policy: OpenPolicy,
     *,
-    court_of: CourtOf | None,
+    open_judge: OpenJudge | None,
     grouping: Grouping,
     publisher: Publisher,
     place: Place,
@@ -91,13 +91,13 @@ async def open_rollouts(
     allow_many_files(settings.concurrency + 256)
     tune_memory()
     async with pool_of(settings) as pool:
-        opened = parts_of(
+        opened = open_run_parts(
             settings,
             folder,
             tasks,
             policy,
             pool=pool,
-            court_of=court_of,
+            open_judge=open_judge,
             episodes=len(plans),
             resume=True,
         )

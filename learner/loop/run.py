@@ -23,7 +23,7 @@ from harness.dialects.base import Dialect
 from harness.dialects.registry import dialect_of
 from harness.history.base import HistoryPolicy
 from harness.history.windows import parse_history
-from harness.rollout.launch import CourtOf, warn_of_misfits
+from harness.rollout.launch import OpenJudge, warn_of_mismatches
 from harness.rollout.process import run
 from harness.settings.run import Settings
 from harness.tokenization.chat_tokenizer import ChatTokens
@@ -59,7 +59,7 @@ from learner.trainer.weight_publisher import Publisher, TakesWeights
 class Given(msgspec.Struct, frozen=True):
     """What a training run is given from outside."""
 
-    court_of: Callable[[Settings], CourtOf | None]  # the judge of some settings
+    judge_opener: Callable[[Settings], OpenJudge | None]  # what opens the judge of some settings
     player_of: Callable[[Settings], Player]  # their policy
     console: Console  # for progress
 
@@ -114,8 +114,8 @@ class _Training(msgspec.Struct, frozen=True):
             players: list[Player] = []
             if (settings := self.runs.evaluation) is not None:
                 players.append(await stack.enter_async_context(self.given.player_of(settings)))
-                court_of = self.given.court_of(settings)
-                opened = open_evaluator(settings, self.folder / EVALUATIONS, players[0], court_of)
+                open_judge = self.given.judge_opener(settings)
+                opened = open_evaluator(settings, self.folder / EVALUATIONS, players[0], open_judge)
                 evaluator = await stack.enter_async_context(opened)
                 around = msgspec.structs.replace(around, evaluate=evaluator.evaluate)
             if self.settings.data.logs:
@@ -203,13 +203,13 @@ class _Training(msgspec.Struct, frozen=True):
         self, stack: AsyncExitStack, player: Player, publisher: Publisher, place: Place
     ) -> Rollouts:
         rollouts = self.runs.rollouts
-        warn_of_misfits(rollouts, self._history, self.given.console)
+        warn_of_mismatches(rollouts, self._history, self.given.console)
         opened = open_rollouts(
             self.settings,
             rollouts,
             self.folder / ROLLOUTS,
             player,
-            court_of=self.given.court_of(rollouts),
+            open_judge=self.given.judge_opener(rollouts),
             grouping=self._grouping(),
             publisher=publisher,
             place=place,

@@ -33,7 +33,7 @@ class Dropped(msgspec.Struct, frozen=True):
     why: str
 
 
-class World(msgspec.Struct, frozen=True):
+class SynthesizedWorld(msgspec.Struct, frozen=True):
     """What became of one scenario. `fault` empty: its package is there."""
 
     name: str
@@ -86,16 +86,16 @@ class Line:
         self._shop = shop
         self._notes: list[str] = []
 
-    async def run(self) -> World:
+    async def run(self) -> SynthesizedWorld:
         """All stages. Raises SynthesisError when the author can no longer be asked."""
         name = self._idea.key
         try:
             return await self._world(await self._draft())
         except _Failed as exc:
             remove(self._shop.folder.worlds / name)  # of an earlier run: it holds no longer
-            return World(name, exc.why, exc.stage)
+            return SynthesizedWorld(name, exc.why, exc.stage)
         except OutOfBudget as exc:
-            return World(name, str(exc), stopped=True)
+            return SynthesizedWorld(name, str(exc), stopped=True)
         finally:
             self._shop.folder.clear_drafts(name)
 
@@ -118,7 +118,7 @@ class Line:
         source = await self._stage(code, str, *about, tables, samples, tools)
         return msgspec.structs.replace(draft, code=source)
 
-    async def _world(self, draft: Draft) -> World:
+    async def _world(self, draft: Draft) -> SynthesizedWorld:
         """Prove the tasks and write the package."""
 
         async def prove(task: TaskDraft) -> Proven | Dropped:
@@ -140,7 +140,7 @@ class Line:
             raise _Failed("verify", exc.reason) from exc
         used = {call.name for each in proven for call in each.oracle}
         names = [tool.name for tool in draft.tools]
-        return World(
+        return SynthesizedWorld(
             name=self._idea.key,
             tasks=len(proven),
             tables=len(draft.tables),

@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from scenarios.synth.pipeline import PROVED, World
+from scenarios.synth.pipeline import PROVED, SynthesizedWorld
 from scenarios.synth.stages.ideas import Pool
 from scenarios.synth.storage.folder import Folder, Record, read_json
 from scenarios.synth.storage.spending import Ledger, Spent
@@ -86,7 +86,7 @@ class Report(msgspec.Struct, frozen=True):
 
 
 def report_of(
-    pool: Pool, worlds: Sequence[World], folder: Folder, ledger: Ledger, *, stopped: str
+    pool: Pool, worlds: Sequence[SynthesizedWorld], folder: Folder, ledger: Ledger, *, stopped: str
 ) -> Report:
     """The report on what there is."""
     made = [world for world in worlds if not world.fault]
@@ -156,7 +156,7 @@ def _cost(entries: Sequence[Spent]) -> float | None:
     return None if None in costs else sum(cost or 0.0 for cost in costs)
 
 
-def _sizes(worlds: Sequence[World]) -> dict[str, Size]:
+def _sizes(worlds: Sequence[SynthesizedWorld]) -> dict[str, Size]:
     if not worlds:
         return {}
     measures: dict[str, list[int]] = {

@@ -10,7 +10,7 @@ from scenarios.synth.core.attempts import TRIES
 from scenarios.synth.core.drafts import Idea, Seed
 from scenarios.synth.core.prompt_files import Prompts
 from scenarios.synth.core.protocols import Author, Bench
-from scenarios.synth.pipeline import Line, Workshop, World
+from scenarios.synth.pipeline import Line, SynthesizedWorld, Workshop
 from scenarios.synth.report import Report, report_of
 from scenarios.synth.stages.common import Sizes
 from scenarios.synth.stages.ideas import Gathering, IdeaSettings, Pool, side_by_side
@@ -85,10 +85,10 @@ async def synthesise(
     return report_of(pool, worlds, folder, ledger, stopped=stopped)
 
 
-async def _worlds(pool: Pool, shop: Workshop, at_once: int) -> list[World]:
+async def _worlds(pool: Pool, shop: Workshop, at_once: int) -> list[SynthesizedWorld]:
     room = anyio.CapacityLimiter(at_once)
 
-    async def one(idea: Idea) -> World:
+    async def one(idea: Idea) -> SynthesizedWorld:
         async with room:
             return await Line(idea, shop).run()
 

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.core.events import StepTaken, Summarised
+from harness.core.events import HistorySummarized, StepTaken
 from harness.core.messages import Message, Reply, Window
 from harness.dialects.awm import Awm
 from harness.dialects.base import Dialect
@@ -28,7 +28,7 @@ SPECS = [
     *("retrieve:1", "retrieve:2", "summary:1", "summary:800", "summary:900"),
 ]
 DIALECTS: list[Dialect] = [Native(), Hermes(), Awm()]
-Episode = tuple[Dialect, HistoryPolicy, list[StepTaken | Summarised]]
+Episode = tuple[Dialect, HistoryPolicy, list[StepTaken | HistorySummarized]]
 
 
 ANY = st.sampled_from(SPECS)
@@ -39,10 +39,10 @@ def episodes(draw: Any, specs: st.SearchStrategy[str] = ANY) -> Episode:
     dialect = draw(st.sampled_from(DIALECTS))
     policy = parse_history(draw(specs))
     fold = HistoryFold(policy, dialect, BRIEFING)
-    replies: list[StepTaken | Summarised] = []
+    replies: list[StepTaken | HistorySummarized] = []
     for turn in range(draw(st.integers(0, 9))):
         if fold.window().summarise:
-            replies.append(Summarised(Reply(draw(texts)), turn, fold.window().first_turn))
+            replies.append(HistorySummarized(Reply(draw(texts)), turn, fold.window().first_turn))
             fold.apply(replies[-1])
         replies.append(draw(steps(dialect, turn)))
         fold.apply(replies[-1])
@@ -124,7 +124,7 @@ def test_a_window_tells_its_turns(episode: Episode) -> None:
     """After the head, and a summary where there is one, a window shows the turns that it says, in
     order: `recalled`, then all from `first_turn`, which is 0 while nothing has fallen out."""
     window = folded(episode).window()
-    summaries = [event for event in episode[2] if isinstance(event, Summarised)]
+    summaries = [event for event in episode[2] if isinstance(event, HistorySummarized)]
     shown = list(window.messages[len(head_of(episode)) :])
     if window.summarise:
         assert shown[-1].role == "user" and shown[-1].content.endswith(PROMPT)
@@ -202,8 +202,8 @@ def test_a_summary_is_asked_for_in_time(episode: Episode) -> None:
     for event, window in zip(
         replies, windows_of(HistoryFold(policy, dialect, BRIEFING), replies), strict=True
     ):
-        assert window.summarise == isinstance(event, Summarised)
-        if isinstance(event, Summarised):
+        assert window.summarise == isinstance(event, HistorySummarized)
+        if isinstance(event, HistorySummarized):
             before = list(shown[-1].messages)
             last = window.messages[len(before) - 1].content
             assert list(window.messages[: len(before) - 1]) == before[:-1]
@@ -220,7 +220,7 @@ def test_summaries_of_another_run_are_ignored(episode: Episode, spec: str) -> No
     """A policy that asks for no summary shows the same with the summaries of a log and without."""
     dialect, _, replies = episode
     policy = parse_history(spec)
-    without: list[StepTaken | Summarised] = [*steps_of(episode)]
+    without: list[StepTaken | HistorySummarized] = [*steps_of(episode)]
     with_them = folded((dialect, policy, replies)).window()
     assert with_them == folded((dialect, policy, without)).window()
 

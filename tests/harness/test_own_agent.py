@@ -14,7 +14,7 @@ from harness.core.events import Ending
 from harness.library import AgentEnv, OwnAgent, Rehearsal, TaskView, rehearse
 from harness.log.reader import open_reader
 from harness.log.schema import EpisodeRow
-from judge.verdicts.code_judges import CodeCourt
+from judge.verdicts.code_judges import ScenarioJudges
 from tests.support.paths import ROOT
 from tests.support.run_context import LIBRARY
 
@@ -48,7 +48,7 @@ async def test_a_rehearsal(tmp_path: Path) -> None:
         tmp_path / "run",
         episodes=12,
         group_size=3,
-        judge=CodeCourt,
+        judge=ScenarioJudges,
     )
     assert (report.episodes, report.pass_rate, report.mean_reward) == (12, 1.0, 1.0)
     assert report.endings == {"answered": 6, "policy_error": 6}
@@ -88,7 +88,7 @@ async def test_a_rehearsal_goes_on(tmp_path: Path) -> None:
             tmp_path / "run",
             episodes=8,
             concurrency=2,
-            judge=CodeCourt,
+            judge=ScenarioJudges,
             resume=resume,
         )
 

@@ -8,13 +8,13 @@ from envpool.core.types import StoredState
 from harness.core.events import Ending, EpisodeEnded, Judged, Label
 from harness.core.trajectory import Trajectory
 from judge.core.case import Case
-from judge.core.evidence import CallFact, Evidence, FormatFault, Scene, Turn
+from judge.core.evidence import CallFact, Evidence, FormatFault, ScenarioInfo, Turn
 from scenarios.api import RowChange
 from scenarios.checks import Finding
 from tests.support.events import STARTED
 
 STATE = StoredState("t" * 32, {}, 1, "d" * 32)
-SCENE = Scene("- Be kind.\n- Void nothing twice.", "Ada (clerk)", "2026-03-14T09:30:00Z")
+SCENE = ScenarioInfo("- Be kind.\n- Void nothing twice.", "Ada (clerk)", "2026-03-14T09:30:00Z")
 VOIDED = RowChange(
     "orders",
     (7,),
@@ -90,7 +90,7 @@ _CALLS = st.builds(
 CASES = st.builds(
     made_case,
     instruction=TEXTS | TEXTS.map(lambda text: text * 500),
-    scene=st.builds(Scene, TEXTS | TEXTS.map(lambda text: text * 200), TEXTS, TEXTS),
+    scene=st.builds(ScenarioInfo, TEXTS | TEXTS.map(lambda text: text * 200), TEXTS, TEXTS),
     turns=st.lists(st.builds(Turn, TEXTS, st.lists(_CALLS, max_size=3).map(tuple)), max_size=8).map(
         lambda turns: tuple(turns) * (1 + len(turns) % 3 * 4)
     ),

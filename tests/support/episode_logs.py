@@ -14,11 +14,11 @@ from harness.core.events import (
     StepTaken,
 )
 from harness.core.messages import Act, AgentCall, Answer, Reply
-from harness.log.schema import MountedWorld
+from harness.log.schema import ScenarioSnapshot
 from scenarios.api import RowChange
 from scenarios.checks import Finding
 
-WORLD = MountedWorld(
+WORLD = ScenarioSnapshot(
     package="p" * 32,
     scenario="shop",
     version="1.0",

@@ -9,7 +9,7 @@ from typing import Any, Self
 
 import msgspec
 
-from harness.cli import ROOF
+from harness.cli import COMMAND_CONTEXT
 from harness.core.messages import Reply, Window
 from harness.core.policy_card import PolicyCard, write_card
 from harness.core.token_bytes import packed, packed_floats
@@ -190,7 +190,7 @@ async def opened(
         settings,
         folder / "rollouts",
         policy,
-        court_of=ROOF.court_of(settings),
+        open_judge=COMMAND_CONTEXT.judge_opener(settings),
         grouping=Grouping(train.data, loss=train.loss),
         publisher=publisher,
         place=place,

@@ -19,8 +19,8 @@ import msgspec
 
 from envpool.core.errors import PoolError, SeedError
 from envpool.core.host_answers import Answer, Loaded
-from envpool.inprocess.world import World
-from envpool.offloaded.owned_tasks import OwnTasks
+from envpool.inprocess.world import HostedScenario
+from envpool.offloaded.owned_tasks import OwnedTasks
 from envpool.store.overlay import Overlay
 from envpool.workers.codec import Frames, frame, request_of
 from envpool.workers.pool import Opens, WorkerPool, WorkerSettings
@@ -68,7 +68,7 @@ class FakeWorker:
         self._ended = asyncio.Event()
         self._began = 0.0  # when it began what it executes
         self._scope = anyio.CancelScope()
-        self._hosts: dict[str, World] = {}
+        self._hosts: dict[str, HostedScenario] = {}
         self._states: dict[int, tuple[int, Overlay]] = {}  # world -> version, state
 
     def kill(self) -> None:
@@ -144,7 +144,7 @@ class FakeWorker:
         scenario = request.scenario
         self.loaded.append(scenario.name)
         try:
-            world = self._hosts[scenario.digest] = World(scenario)
+            world = self._hosts[scenario.digest] = HostedScenario(scenario)
         except PoolError as exc:
             is_seed = isinstance(exc, SeedError)
             return Refused(request.id, str(exc), "seed" if is_seed else "toolset")
@@ -189,7 +189,7 @@ class FakeWorkers:
 
     @asynccontextmanager
     async def open(self, settings: WorkerSettings) -> AsyncIterator["FakeWorkers"]:
-        async with OwnTasks() as self._tasks:
+        async with OwnedTasks() as self._tasks:
             yield self
 
     async def spawn(self) -> FakeWorker:

@@ -23,7 +23,7 @@ from anyio.from_thread import start_blocking_portal
 from harness.core.events import Judged, Label, Record
 from harness.log.reader import open_reader
 from harness.settings.judge import JudgeSettings
-from judge.commands.options import court_of
+from judge.commands.options import open_judge
 from judge.core.case import Case
 from judge.llm.prompt import prompt_of
 from judge.llm.rubric import Mode, read_rubric
@@ -138,8 +138,8 @@ def truth_about(*books: Mapping[str, Question]) -> Truth:
 
 async def _cases(folder: Path) -> list[Case]:
     with open_reader(folder) as reader:
-        async with court_of(folder, reader, JudgeSettings()) as court:
-            given = [await court.case(one) for one in reader.trajectories() if one.ended]
+        async with open_judge(folder, reader, JudgeSettings()) as judge:
+            given = [await judge.case(one) for one in reader.trajectories() if one.ended]
     return [case for case in given if isinstance(case, Case)]
 
 

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from envpool.inprocess.world import World
+from envpool.inprocess.world import HostedScenario
 from harness.core.events import (
     Ending,
     EpisodeEnded,
@@ -14,16 +14,16 @@ from harness.core.events import (
     StepTaken,
 )
 from harness.core.messages import Act, AgentCall, Answer, Reply
-from harness.log.schema import MountedWorld
+from harness.log.schema import ScenarioSnapshot
 from harness.log.writer import open_log
 from scenarios.api import Row
 from scenarios.format import Scenario, Task, read
 from tests.support.paths import LIBRARY
 
 
-def mounted(world: World) -> MountedWorld:
+def mounted(world: HostedScenario) -> ScenarioSnapshot:
     scenario = world.scenario
-    return MountedWorld(
+    return ScenarioSnapshot(
         package=scenario.digest,
         scenario=scenario.name,
         version=scenario.version,
@@ -36,7 +36,9 @@ def mounted(world: World) -> MountedWorld:
     )
 
 
-def played(world: World, task: Task, *, label: Label) -> tuple[list[Event], dict[str, list[Row]]]:
+def played(
+    world: HostedScenario, task: Task, *, label: Label
+) -> tuple[list[Event], dict[str, list[Row]]]:
     """The facts of an episode that plays the task's oracle, and its final tables."""
     lease = world.lease()
     events: list[Event] = [_start(world.scenario, task, lease.start_digest)]
@@ -75,7 +77,7 @@ async def write_shelf(folder: Path) -> dict[str, dict[str, list[Row]]]:
 
     Every third episode is labelled as the agent's error. Last comes an episode that was cut off.
     """
-    world = World(read(LIBRARY))
+    world = HostedScenario(read(LIBRARY))
     dumps = {}
     async with open_log(folder) as log:
         log.mount(mounted(world))

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from envpool.core.types import ToolResult
-from envpool.inprocess.world import World
+from envpool.inprocess.world import HostedScenario
 from harness.core.events import Ending, EpisodeEnded, EpisodeStarted, Event, Record, StepTaken
 from harness.core.messages import Act, AgentCall, Reply
 from harness.core.trajectory import Trajectory
@@ -14,9 +14,9 @@ from scenarios.format import Call, read
 from tests.support.paths import LIBRARY
 
 
-def library() -> World:
+def library() -> HostedScenario:
     """The mini world, hosted."""
-    return World(read(LIBRARY))
+    return HostedScenario(read(LIBRARY))
 
 
 def variant(folder: Path, **edits: tuple[str, str]) -> Path:
@@ -34,7 +34,7 @@ def variant(folder: Path, **edits: tuple[str, str]) -> Path:
 
 
 def episode(
-    world: World,
+    world: HostedScenario,
     task: str,
     calls: Sequence[Call | tuple[str, dict[str, Any]]] = (),
     answer: str = "",
@@ -78,7 +78,7 @@ def episode(
     return Trajectory(name, 1, started, tuple(steps), ended)
 
 
-def oracle(world: World, task_id: str, **changed: Any) -> Trajectory:
+def oracle(world: HostedScenario, task_id: str, **changed: Any) -> Trajectory:
     """The oracle's episode, with some of `episode`'s arguments changed."""
     task = world.scenario.task(task_id)
     arguments = {"calls": task.oracle, "answer": task.answer, **changed}

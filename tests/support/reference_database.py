@@ -14,7 +14,7 @@ import msgspec
 
 from envpool.core.types import StoredState, ToolError
 from envpool.inprocess.toolset import BadArguments, load
-from envpool.inprocess.world import World
+from envpool.inprocess.world import HostedScenario
 from envpool.store.database import Database
 from envpool.store.digest import rows_sum, written
 from scenarios.errors import ToolError as Refused
@@ -51,7 +51,7 @@ class _Clock(apsw.VFS):
 class Twin:
     """Plays calls on images of one scenario."""
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: HostedScenario) -> None:
         self.start = world.template.image
         self._tools = load(world.scenario)
         self._clock = _Clock(world.scenario.clock)
@@ -139,7 +139,7 @@ def opened(image: bytes) -> sqlite3.Connection:
     return connection
 
 
-def image_of(world: World, state: StoredState) -> bytes:
+def image_of(world: HostedScenario, state: StoredState) -> bytes:
     """A stored state as the bytes of a database file."""
     pages = list(world.template.pages[: state.num_pages])
     pages += [bytes(1024)] * (state.num_pages - len(pages))
@@ -148,7 +148,7 @@ def image_of(world: World, state: StoredState) -> bytes:
     return b"".join(pages)
 
 
-def read_image(world: World, image: bytes) -> tuple[Dump, str, str]:
+def read_image(world: HostedScenario, image: bytes) -> tuple[Dump, str, str]:
     """What a plain connection sees of a state: its dump, its digest, and SQLite's own check."""
     connection = opened(image)
     try:

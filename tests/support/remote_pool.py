@@ -8,7 +8,7 @@ import pytest
 from envpool.client.pool import RemotePool
 from envpool.core.errors import PoolError
 from envpool.inprocess.pool import LocalPool
-from envpool.offloaded.env import HeldWorld
+from envpool.offloaded.env import OffloadedScenario
 from envpool.server.event_loop import need_asyncio
 from envpool.server.leases import Leases
 from envpool.server.serve import serving
@@ -38,7 +38,7 @@ class _Announcing(RemotePool):
         super().__init__(url)
         self._leases = leases
 
-    async def host(self, scenario: Scenario) -> HeldWorld:
+    async def host(self, scenario: Scenario) -> OffloadedScenario:
         self._leases.scenarios[scenario.name] = scenario
         return await super().host(scenario)
 

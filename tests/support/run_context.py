@@ -18,7 +18,7 @@ from harness.history.windows import HistoryManager, parse_history
 from harness.log.recorder import Recorder, Sink
 from harness.policies.base import Agent, Assignment, Policy
 from harness.rollout.deadlines import Watchdog
-from harness.rollout.episode import Limits, Stage
+from harness.rollout.episode import Limits, RunContext
 from harness.rollout.meters import Meters
 from harness.rollout.plan import EpisodePlan, plan_of
 from scenarios.format import Scenario, read
@@ -156,9 +156,9 @@ def stage_of(
     pool: Pool | None = None,
     history: HistoryPolicy | None = None,
     now: Callable[[], float] = lambda: 1000.0,
-) -> Stage:
+) -> RunContext:
     windows = HistoryManager()
-    return Stage(
+    return RunContext(
         pool=pool or LocalPool(),
         policy=policy,
         dialect=Native(),
@@ -183,13 +183,13 @@ def plans(episodes: int = 1, *, group_size: int = 1, task: str = "pay-fine") -> 
     return list(plan_of(tasks, episodes=episodes, group_size=group_size, seed=7))
 
 
-def watched(stage: Stage) -> AbstractAsyncContextManager[None]:
+def watched(stage: RunContext) -> AbstractAsyncContextManager[None]:
     """A block in which the stage's watchdog runs."""
     return _Watched(stage)
 
 
 class _Watched:
-    def __init__(self, stage: Stage) -> None:
+    def __init__(self, stage: RunContext) -> None:
         self._stage = stage
         self._group = anyio.create_task_group()
 

@@ -5,10 +5,10 @@ from random import Random
 
 import msgspec
 
-from harness.core.events import Judged, Label, Opinion
+from harness.core.events import Judged, Label, ModelJudgement
 from harness.core.trajectory import assemble
 from judge.core.case import Case
-from judge.core.evidence import Scene, Verification, gather
+from judge.core.evidence import ScenarioInfo, Verification, gather
 from judge.reliability.study import Judging
 from tests.support.events import episode
 
@@ -18,13 +18,13 @@ REWARDS = {Label.COMPLETED: 1.0, Label.PARTIALLY_COMPLETED: 0.1}
 def case_of(name: str, code: Label | None = Label.COMPLETED) -> Case:
     """A case about which the code says so much."""
     trajectory = assemble(episode(name, 2)[:-1])
-    evidence = gather(trajectory, Verification(), Scene("", "", ""))
+    evidence = gather(trajectory, Verification(), ScenarioInfo("", "", ""))
     return Case(trajectory, evidence, (), Judged("code", code, None), "ours")
 
 
 def verdict(label: Label | None, unjudged: str = "", cost_usd: float | None = 0.002) -> Judged:
     """A model's verdict, after one request of 900 and 80 tokens."""
-    opinion = Opinion(
+    opinion = ModelJudgement(
         "m",
         label,
         unjudged,

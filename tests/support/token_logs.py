@@ -8,11 +8,11 @@ from harness.core.events import (
     Ending,
     EpisodeEnded,
     Event,
+    HistorySummarized,
     Judged,
     Label,
     Record,
     StepTaken,
-    Summarised,
 )
 from harness.core.messages import Answer, FormatError, Reply
 from harness.core.token_bytes import packed, packed_floats
@@ -48,8 +48,8 @@ def took(answer: Reply, reward: float | None = None) -> StepTaken:
     return StepTaken(answer, FormatError("It is malformed."), reward=reward)
 
 
-def summary(answer: Reply, turn: int) -> Summarised:
-    return Summarised(answer, turn)
+def summary(answer: Reply, turn: int) -> HistorySummarized:
+    return HistorySummarized(answer, turn)
 
 
 def ended(ending: Ending = Ending.ANSWERED, num_steps: int = 1) -> EpisodeEnded:

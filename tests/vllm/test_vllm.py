@@ -36,7 +36,7 @@ from harness.tokenization.chat_tokenizer import ChatTokens
 from harness.vllm.policy import VllmPolicy
 from harness.vllm.routes import root_of
 from harness.vllm.server import VllmServer, VllmServerSettings
-from judge.verdicts.code_judges import CodeCourt
+from judge.verdicts.code_judges import ScenarioJudges
 from learner.advantages.registry import advantages_of
 from learner.config.settings import ComputeSettings, DataSettings, OptimizerSettings, TrainSettings
 from learner.core.samples import Group, Sample
@@ -106,7 +106,7 @@ async def rolled_out(policy: VllmPolicy, folder: Path) -> list[Group]:
         history=HISTORY,
         format=FormatSettings(),
         limits=Limits(max_steps=STEPS),
-        judge=CodeCourt(pool, [scenario]),
+        judge=ScenarioJudges(pool, [scenario]),
     )
     plans = list(plan_of(tasks, episodes=2 * GROUP, group_size=GROUP, seed=3))
     began = time.perf_counter()

@@ -29,7 +29,7 @@ import msgspec
 from scenarios.errors import PackageError
 from scenarios.files import convert, parse_toml, read_text
 from scenarios.generate.core.errors import ModuleError
-from scenarios.generate.vocabulary.dressing import parts_of
+from scenarios.generate.vocabulary.dressing import open_run_parts
 
 FOLDER = Path(__file__).parent.parent / "modules"
 BASE = ("staff", "parties", "catalogue")  # in every world
@@ -131,7 +131,7 @@ def module(name: str) -> Module:
             for pair in words.items()
             for form in pair
         ),
-        parts=parts_of(schema) | parts_of(tools),
+        parts=open_run_parts(schema) | open_run_parts(tools),
     )
 
 

@@ -181,7 +181,7 @@ class Dresser:
         return value
 
 
-def parts_of(text: str) -> frozenset[str]:
+def open_run_parts(text: str) -> frozenset[str]:
     """Every identifier part or word of a text, in lower case."""
     return frozenset(found.lower() for found in _PART.findall(text))
 

@@ -20,7 +20,7 @@ from envpool.core.errors import PoolError, WorldError
 from envpool.core.host_answers import Answer, Snapshot
 from envpool.core.types import Env
 from envpool.inprocess.pool import LocalPool
-from envpool.offloaded.env import HeldEnv, HeldWorld
+from envpool.offloaded.env import OffloadedEnv, OffloadedScenario
 from envpool.server.leases import Leases
 from envpool.server.serve import serving
 from envpool.server.settings import ServeSettings
@@ -319,23 +319,23 @@ class CountingPool(LocalPool):
 
     def __init__(self) -> None:
         super().__init__()
-        self._held: dict[str, HeldWorld] = {}
+        self._held: dict[str, OffloadedScenario] = {}
 
-    async def host(self, scenario: Scenario) -> HeldWorld:
+    async def host(self, scenario: Scenario) -> OffloadedScenario:
         if scenario.digest not in self._held:
             world = self.world(scenario)
-            held = HeldWorld(scenario, world.template.image, world.tools, memory=b"0")
+            held = OffloadedScenario(scenario, world.template.image, world.tools, memory=b"0")
             self._held[scenario.digest] = held
         return self._held[scenario.digest]
 
     @asynccontextmanager
-    async def _leasing(self, scenario: Scenario) -> AsyncIterator[HeldEnv]:
+    async def _leasing(self, scenario: Scenario) -> AsyncIterator[OffloadedEnv]:
         yield (await self.host(scenario)).lease(self)
 
     def lease(self, scenario: Scenario, task: Any = None) -> Any:
         return self._leasing(scenario)
 
-    async def execute(self, env: HeldEnv, name: str, arguments: Any) -> Answer:
+    async def execute(self, env: OffloadedEnv, name: str, arguments: Any) -> Answer:
         before, overlay = env.overlay.pages, env.overlay.copy()
         result = self.world(env.world.scenario).call(overlay, name, arguments)
         pages = {n: page for n, page in overlay.pages.items() if before.get(n) is not page}
@@ -351,7 +351,7 @@ class CountingPool(LocalPool):
             memory=count.encode(),
         )
 
-    def distrust(self, env: HeldEnv, why: str) -> None:
+    def distrust(self, env: OffloadedEnv, why: str) -> None:
         raise AssertionError(why)
 
     def close(self) -> None:

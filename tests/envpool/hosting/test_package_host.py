@@ -11,7 +11,7 @@ from envpool.core.errors import ToolsetError
 from envpool.hosting.live_world import LiveWorld
 from envpool.hosting.package_host import PackageHost
 from envpool.inprocess.verifiers import VerifierFault, Verifiers
-from envpool.inprocess.world import World
+from envpool.inprocess.world import HostedScenario
 from scenarios.errors import PackageError, UnknownScenario
 from scenarios.format import Scenario, read
 from tests.support.ledger_world import TOOLS, ledger
@@ -51,14 +51,14 @@ def _live(host: PackageHost) -> LiveWorld:
 
 
 @pytest.fixture(scope="module")
-def both(tmp_path_factory: pytest.TempPathFactory) -> tuple[World, PackageHost]:
+def both(tmp_path_factory: pytest.TempPathFactory) -> tuple[HostedScenario, PackageHost]:
     """The ledger, hosted here and as a worker hosts it."""
     scenario = ledger(tmp_path_factory.mktemp("package"))
-    world = World(scenario)
+    world = HostedScenario(scenario)
     return world, PackageHost(*_away(scenario))
 
 
-def test_a_package_is_hosted_from_texts(both: tuple[World, PackageHost]) -> None:
+def test_a_package_is_hosted_from_texts(both: tuple[HostedScenario, PackageHost]) -> None:
     """Template and tools are those of the package; there is nothing else to tell."""
     world, host = both
     assert (host.template, host.tools) == (world.template, world.tools)
@@ -68,7 +68,7 @@ def test_a_package_is_hosted_from_texts(both: tuple[World, PackageHost]) -> None
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
 @given(picked=st.lists(st.tuples(st.integers(0, 2), st.sampled_from(_CALLS)), max_size=12))
 def test_results_are_those_of_the_loops_process(
-    both: tuple[World, PackageHost], picked: list[tuple[int, tuple[str, dict[str, Any]]]]
+    both: tuple[HostedScenario, PackageHost], picked: list[tuple[int, tuple[str, dict[str, Any]]]]
 ) -> None:
     """Calls on three worlds in turns give what they give in the loop's process: results, states."""
     world, host = both
@@ -200,7 +200,7 @@ def test_code_that_cannot_be_hosted(tools: str | None, why: str, tmp_path: Path)
 def test_findings_are_those_of_the_verifier() -> None:
     """A verifier in a worker finds what it finds in the loop's process."""
     scenario = read(LIBRARY)
-    world = World(scenario)
+    world = HostedScenario(scenario)
     host = PackageHost(scenario, _texts(LIBRARY))
     verifiers = Verifiers(scenario)
     for task in scenario.tasks:

@@ -6,11 +6,11 @@ from typing import Any
 import pytest
 
 from envpool.core.types import ToolResult
-from envpool.inprocess.fault_injection import FAULTS, Fault, Saboteur, sabotaged
+from envpool.inprocess.fault_injection import FAULTS, Fault, FaultInjector, sabotaged
 from envpool.inprocess.toolset import load
-from envpool.inprocess.world import World
+from envpool.inprocess.world import HostedScenario
 from judge.playback.playback import play
-from judge.verdicts.code_judges import CodeCourt
+from judge.verdicts.code_judges import ScenarioJudges
 from scenarios.errors import PackageError
 from scenarios.format import read
 from tests.support.immediate import finished
@@ -28,24 +28,24 @@ TEXTS = {
 ERRORS = {"raises": "internal", "timeout": "timeout", "locked": "internal"}
 
 
-def breakable() -> tuple[World, Saboteur]:
+def breakable() -> tuple[HostedScenario, FaultInjector]:
     scenario = read(LIBRARY)
-    saboteur = Saboteur(load(scenario))
-    return World(scenario, tools=saboteur.tools, max_steps=100_000), saboteur
+    injector = FaultInjector(load(scenario))
+    return HostedScenario(scenario, tools=injector.tools, max_steps=100_000), injector
 
 
 @pytest.mark.parametrize("fault", FAULTS)
 def test_a_fault_strikes_once(fault: Fault) -> None:
     """The call fails with its cause and leaves the state as it was; the same call then works as in
     a world that was never broken."""
-    world, saboteur = breakable()
+    world, injector = breakable()
     lease = world.lease()
-    saboteur.plant(fault)
-    assert saboteur.is_planted
+    injector.plant(fault)
+    assert injector.is_planted
     broken = lease.call(*PAY)
     assert broken == ToolResult(TEXTS[fault], ERRORS[fault], (), world.start_digest)  # type: ignore[arg-type]
-    assert not saboteur.is_planted
-    assert lease.call(*PAY) == World(read(LIBRARY)).lease().call(*PAY)
+    assert not injector.is_planted
+    assert lease.call(*PAY) == HostedScenario(read(LIBRARY)).lease().call(*PAY)
 
 
 @pytest.mark.parametrize(
@@ -62,9 +62,9 @@ def test_the_call_is_chosen_by_its_number_and_its_tool(
     tool: str, call: int, errors: list[str | None]
 ) -> None:
     """A fault waits for the call of its number, among those of its tool."""
-    world, saboteur = breakable()
+    world, injector = breakable()
     lease = world.lease()
-    saboteur.plant("raises", tool=tool, call=call)
+    injector.plant("raises", tool=tool, call=call)
     pay = ("pay_fine", {"member_id": 2, "amount_cents": 10, "method": "card"})
     look: tuple[str, dict[str, Any]] = ("list_overdue", {})
     assert [lease.call(*one).error for one in (look, pay, look, pay)] == errors
@@ -73,9 +73,9 @@ def test_the_call_is_chosen_by_its_number_and_its_tool(
 def test_what_is_refused_stays_refused() -> None:
     """A broken tool that refuses a call by its rules refuses it, and a call with bad arguments
     never comes to the tool."""
-    world, saboteur = breakable()
+    world, injector = breakable()
     lease = world.lease()
-    saboteur.plant("raises", call=1)
+    injector.plant("raises", call=1)
     wrong = lease.call("pay_fine", {"member_id": "two"})
     fine = lease.call("list_overdue", {})
     refused = lease.call("get_member", {"member_id": 999})
@@ -90,11 +90,11 @@ def test_a_broken_package(fault: Fault, tmp_path: Path) -> None:
     copy = sabotaged(LIBRARY, tmp_path, fault, "pay_fine")
     assert copy == tmp_path / "library"
     scenario = read(copy)
-    world = World(scenario, max_steps=100_000)
-    assert world.tools == World(before).tools
+    world = HostedScenario(scenario, max_steps=100_000)
+    assert world.tools == HostedScenario(before).tools
     played = play(world, scenario.task("pay-fine"), scenario.task("pay-fine").oracle, "Done.")
     assert {result.text for result in played.results if result.error} == {TEXTS[fault]}
-    court = CodeCourt(_Hosted(world), [scenario])
+    court = ScenarioJudges(_Hosted(world), [scenario])
     assert finished(court.verdict(played.trajectory)).label == "environment_error"
     assert read(LIBRARY) == before
 
@@ -102,10 +102,10 @@ def test_a_broken_package(fault: Fault, tmp_path: Path) -> None:
 class _Hosted:
     """A pool with one world."""
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: HostedScenario) -> None:
         self._world = world
 
-    def hosted(self, scenario: object) -> World:
+    def hosted(self, scenario: object) -> HostedScenario:
         return self._world
 
     def isolates(self, scenario: object) -> bool:

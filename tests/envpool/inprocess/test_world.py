@@ -10,7 +10,7 @@ import pytest
 
 from envpool.core.errors import SeedError, StateError
 from envpool.core.types import StoredState, ToolError, ToolResult
-from envpool.inprocess.world import Lease, World
+from envpool.inprocess.world import HostedScenario, Lease
 from scenarios.api import RowChange
 from tests.support.ledger_world import ledger
 
@@ -18,8 +18,8 @@ _AT = "2026-03-14T09:30:00Z"
 
 
 @pytest.fixture
-def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
-    hosted = World(ledger(tmp_path_factory.mktemp("worlds")), max_steps=1_000_000)
+def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HostedScenario]:
+    hosted = HostedScenario(ledger(tmp_path_factory.mktemp("worlds")), max_steps=1_000_000)
     yield hosted
     hosted.close()
 
@@ -30,7 +30,7 @@ def rows(lease: Lease, sql: str) -> list[Any]:
     return [tuple(row.values()) for row in after.all(sql)]
 
 
-def test_a_call_tells_what_it_did(world: World) -> None:
+def test_a_call_tells_what_it_did(world: HostedScenario) -> None:
     """A result holds the text, the rows that changed, triggers' ones too, and the digest."""
     lease = world.lease()
     result = lease.call("book", {"account_id": 2, "amount": 7, "note": "é"})
@@ -49,7 +49,7 @@ def test_a_call_tells_what_it_did(world: World) -> None:
     assert world.verify_digest(lease.overlay) == lease.digest != lease.start_digest
 
 
-def test_time_is_the_scenarios(world: World) -> None:
+def test_time_is_the_scenarios(world: HostedScenario) -> None:
     """SQLite's clock in a tool is the scenario's."""
     result = world.lease().call("open_account", {"name": "petty"})
     assert msgspec.json.decode(result.text) == {"id": 4, "at": "2026-03-14 09:30:00"}
@@ -88,7 +88,7 @@ _FAILING: dict[str, tuple[dict[str, Any], ToolError, str]] = {
 
 
 @pytest.mark.parametrize("name", _FAILING)
-def test_a_failed_call_changes_nothing(world: World, name: str) -> None:
+def test_a_failed_call_changes_nothing(world: HostedScenario, name: str) -> None:
     """A call that is refused, breaks, runs away or gives bad data leaves digest, pages and dump as
     before, and the next call works."""
     arguments, error, text = _FAILING[name]
@@ -128,7 +128,7 @@ def test_a_failed_call_changes_nothing(world: World, name: str) -> None:
         "INSERT INTO journal VALUES (hex(randomblob(4)))",
     ],
 )
-def test_what_sql_may_not_do(world: World, sql: str) -> None:
+def test_what_sql_may_not_do(world: HostedScenario, sql: str) -> None:
     """Transactions, schema, settings and other files are denied to tools, and undo the call."""
     lease = world.lease()
     result = lease.call("forbidden", {"sql": sql})
@@ -137,13 +137,13 @@ def test_what_sql_may_not_do(world: World, sql: str) -> None:
     assert lease.call("wipe", {}).text == "1"
 
 
-def test_a_refusal_can_be_logged_whatever_it_says(world: World) -> None:
+def test_a_refusal_can_be_logged_whatever_it_says(world: HostedScenario) -> None:
     """Half a character in a tool's complaint is replaced."""
     result = world.lease().call("surrogate", {"refuse": True})
     assert (result.error, result.text) == ("refused", "?")
 
 
-def test_one_world_never_shows_through_another(world: World) -> None:
+def test_one_world_never_shows_through_another(world: HostedScenario) -> None:
     """A tool that keeps an exception, with its open questions, does not freeze the connection on
     its own world."""
     first, second = world.lease(), world.lease()
@@ -155,13 +155,13 @@ def test_one_world_never_shows_through_another(world: World) -> None:
         assert world.verify_digest(lease.overlay) == lease.digest
 
 
-def test_a_call_does_not_see_what_others_inserted(world: World) -> None:
+def test_a_call_does_not_see_what_others_inserted(world: HostedScenario) -> None:
     """last_insert_rowid() knows the call's own rows only, so that a replay gives the same."""
     world.lease().call("book", {"account_id": 1, "amount": 5})
     assert world.lease().call("newest", {}).text == "0"
 
 
-def test_a_caught_error_is_not_the_calls(world: World) -> None:
+def test_a_caught_error_is_not_the_calls(world: HostedScenario) -> None:
     """A tool may catch SQLite's complaint, go on, and keep what it wrote."""
     lease = world.lease()
     result = lease.call("go_on", {"account_id": 3})
@@ -169,13 +169,13 @@ def test_a_caught_error_is_not_the_calls(world: World) -> None:
     assert result.changes == (RowChange("journal", (2,), None, {"what": "went on"}),)
 
 
-def test_savepoints_are_the_tools_own(world: World) -> None:
+def test_savepoints_are_the_tools_own(world: HostedScenario) -> None:
     """What a tool takes back to a savepoint is no change."""
     result = world.lease().call("half", {"note": "n"})
     assert result.changes == (RowChange("journal", (2,), None, {"what": "kept: n"}),)
 
 
-def test_a_row_is_known_by_its_key(world: World) -> None:
+def test_a_row_is_known_by_its_key(world: HostedScenario) -> None:
     """A row replaced under its key is one row changed; a key that changes is one row less and one
     more, NULL and other cases included."""
     lease = world.lease()
@@ -199,7 +199,7 @@ def test_a_row_is_known_by_its_key(world: World) -> None:
     assert world.verify_digest(lease.overlay) == lease.digest
 
 
-def test_a_delete_cascades_into_the_changes(world: World) -> None:
+def test_a_delete_cascades_into_the_changes(world: HostedScenario) -> None:
     """Rows that go by a cascade are changes like others."""
     lease = world.lease()
     lease.call("book", {"account_id": 1, "amount": -110})
@@ -210,7 +210,7 @@ def test_a_delete_cascades_into_the_changes(world: World) -> None:
     ]
 
 
-def test_a_call_id_is_executed_once(world: World) -> None:
+def test_a_call_id_is_executed_once(world: HostedScenario) -> None:
     """A call id asked again is answered from memory, failures too; another id, or none, is a new
     call; only the last few ids are known."""
     lease = world.lease()
@@ -231,7 +231,7 @@ def test_a_call_id_is_executed_once(world: World) -> None:
     assert lease.call("book", booking, "c2-0").text == '{"entry":2}'
 
 
-def test_a_fork_goes_its_own_way(world: World) -> None:
+def test_a_fork_goes_its_own_way(world: HostedScenario) -> None:
     """A fork starts at its parent's state; neither sees what the other does after."""
     parent = world.lease()
     parent.call("book", {"account_id": 1, "amount": 1})
@@ -245,7 +245,7 @@ def test_a_fork_goes_its_own_way(world: World) -> None:
     assert rows(fork, "SELECT count(*) FROM journal") == [(3,)]
 
 
-def test_a_reset_is_a_fresh_start(world: World) -> None:
+def test_a_reset_is_a_fresh_start(world: HostedScenario) -> None:
     """After a reset a lease is what a new one is."""
     lease = world.lease()
     lease.call("book", {"account_id": 1, "amount": 1})
@@ -256,7 +256,7 @@ def test_a_reset_is_a_fresh_start(world: World) -> None:
     )
 
 
-def test_states_before_and_after(world: World) -> None:
+def test_states_before_and_after(world: HostedScenario) -> None:
     """A stored state is read beside the start, with the rows between them."""
     lease = world.lease()
     changes = lease.call("set_value", {"name": "limit", "value": "x"}).changes
@@ -271,7 +271,7 @@ def test_states_before_and_after(world: World) -> None:
         after.all("DELETE FROM settings")
 
 
-def test_a_strangers_state_is_refused(world: World) -> None:
+def test_a_strangers_state_is_refused(world: HostedScenario) -> None:
     """Pages of another template are not taken for this one's."""
     state = msgspec.structs.replace(world.lease().state(), template="0" * 32)
     with pytest.raises(StateError) as caught:
@@ -282,9 +282,9 @@ def test_a_strangers_state_is_refused(world: World) -> None:
     )
 
 
-def test_two_hosts_agree(world: World, tmp_path_factory: pytest.TempPathFactory) -> None:
+def test_two_hosts_agree(world: HostedScenario, tmp_path_factory: pytest.TempPathFactory) -> None:
     """The same package hosted twice starts with the same digest and reads the other's states."""
-    other = World(ledger(tmp_path_factory.mktemp("other")))
+    other = HostedScenario(ledger(tmp_path_factory.mktemp("other")))
     lease = world.lease()
     lease.call("grow", {"num": 20, "size": 900})
     assert other.start_digest == world.start_digest
@@ -300,19 +300,19 @@ def test_nothing_is_left_of_a_world(tmp_path: Path) -> None:
     """A world that is closed, or cannot be built, leaves no file system behind."""
     before = apsw.vfs_names()
     with pytest.raises(SeedError):
-        World(ledger(tmp_path / "broken", data_sql="nonsense;"))
-    hosted = World(ledger(tmp_path / "sound"))
+        HostedScenario(ledger(tmp_path / "broken", data_sql="nonsense;"))
+    hosted = HostedScenario(ledger(tmp_path / "sound"))
     hosted.dump(hosted.lease().overlay)
     assert len(apsw.vfs_names()) == len(before) + 1
     hosted.close()
     assert apsw.vfs_names() == before
 
 
-def test_what_it_tells_of_itself(world: World) -> None:
+def test_what_it_tells_of_itself(world: HostedScenario) -> None:
     """`repr` and `statistics` tell what a world and a lease have done."""
     template = world.template
     size = f"8 tables, {len(template.pages)} pages, {len(world.tools)} tools"
-    assert repr(world) == f"<World 'ledger' [{size} | 0 leases, 0 calls]>"
+    assert repr(world) == f"<HostedScenario 'ledger' [{size} | 0 leases, 0 calls]>"
     lease = world.lease()
     fresh = world.start_digest[:8]
     assert repr(lease) == f"<Lease of 'ledger' [0 changed pages, digest {fresh}]>"

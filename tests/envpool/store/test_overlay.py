@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from envpool.inprocess.world import Lease, World
+from envpool.inprocess.world import HostedScenario, Lease
 from envpool.store.changes import net_changes
 from envpool.store.overlay import PAGE, Overlay, OverlayFile
 from harness.policies.random_calls import harvest, random_arguments
@@ -96,7 +96,7 @@ class Pair:
 class Rig:
     """A world, its twin, and what must hold between them."""
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: HostedScenario) -> None:
         self.world = world
         self.twin = Twin(world)
 
@@ -155,7 +155,9 @@ class Rig:
 
 @pytest.fixture(scope="module")
 def rig(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rig]:
-    world = World(ledger(tmp_path_factory.mktemp("worlds") / "ledger"), max_steps=1_000_000)
+    world = HostedScenario(
+        ledger(tmp_path_factory.mktemp("worlds") / "ledger"), max_steps=1_000_000
+    )
     made = Rig(world)
     yield made
     made.close()
@@ -225,7 +227,7 @@ def test_thousands_of_worlds_interleaved(rig: Rig) -> None:
 @pytest.mark.parametrize("name", bundled_names())
 def test_bundled_worlds_equal_plain_databases(name: str) -> None:
     """Oracles' calls and random ones, interleaved over forks and resets, in every bundled world."""
-    rig = Rig(World(read(BUNDLED / name), max_steps=1_000_000))
+    rig = Rig(HostedScenario(read(BUNDLED / name), max_steps=1_000_000))
     rng = Random(name)
     tasks = rig.world.scenario.tasks
     pairs = [rig.new() for _ in range(10)]

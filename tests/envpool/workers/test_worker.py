@@ -19,7 +19,7 @@ import pytest
 from envpool.core.errors import PoolError
 from envpool.core.host_answers import Answer, Loaded, Snapshot
 from envpool.hosting.live_world import LiveWorld
-from envpool.inprocess.world import World
+from envpool.inprocess.world import HostedScenario
 from envpool.store.overlay import Overlay
 from envpool.workers import fork_client as zygote_module
 from envpool.workers.codec import Frames, frame, reply_of, request_of
@@ -105,14 +105,14 @@ def _call(scenario: Scenario, version: int, state: Snapshot | None = None, *call
     return Call(7, scenario.digest, 5, version, name, json.dumps(arguments).encode(), state)
 
 
-def _start(world: World) -> Snapshot:
+def _start(world: HostedScenario) -> Snapshot:
     return Snapshot({}, len(world.template.pages), world.start_digest)
 
 
 async def test_a_worker_is_a_function_of_state_and_call(scenario: Scenario) -> None:
     """A worker answers with what the call does to the state that it is given, or has; it says so
     where it does not have it."""
-    world = World(scenario)
+    world = HostedScenario(scenario)
     overlay = world.template.overlay()
     async with _worker() as line:
         loaded = await line.ask(_load(scenario))

@@ -47,7 +47,7 @@ from harness.bus.mqtt_wire import (
     topic,
 )
 from harness.core.errors import BusError, SettingsError
-from harness.core.events import Kind, Record, StepTaken, Summarised, kind_of
+from harness.core.events import HistorySummarized, Kind, Record, StepTaken, kind_of
 from harness.core.messages import Act, AgentCall, Answer, Reply
 from tests.support.broker import Cable, Mosquitto, free_port, running_broker
 from tests.support.events import episode
@@ -122,7 +122,9 @@ def summed_up(records: Sequence[Record]) -> list[Record]:
     for record in records:
         seq = following.get(record.episode, 0)
         if isinstance(record.event, StepTaken) and record.seq % 2 == 0:
-            told.append(Record(record.episode, 0, seq, record.at, Summarised(Reply("So far."), 1)))
+            told.append(
+                Record(record.episode, 0, seq, record.at, HistorySummarized(Reply("So far."), 1))
+            )
             seq += 1
         told.append(msgspec.structs.replace(record, seq=seq))
         following[record.episode] = seq + 1

@@ -7,9 +7,9 @@ import pytest
 from rich.console import Console
 
 from harness.core.errors import SettingsError
-from harness.core.policy_card import PolicyCard, misfits, read_card, write_card
+from harness.core.policy_card import PolicyCard, card_mismatches, read_card, write_card
 from harness.history.windows import parse_history
-from harness.rollout.launch import warn_of_misfits
+from harness.rollout.launch import warn_of_mismatches
 from harness.settings.run import Settings
 
 CARD = PolicyCard("v7", "last:3", parse_history("last:3").fingerprint, "hermes", step=7)
@@ -56,13 +56,13 @@ def test_other_windows_and_dialects_are_told(
 ) -> None:
     """Each difference is one sentence, and one loud line when the checkpoint is run."""
     policy = parse_history(history)
-    found = misfits(CARD, history=history, fingerprint=policy.fingerprint, dialect=dialect)
+    found = card_mismatches(CARD, history=history, fingerprint=policy.fingerprint, dialect=dialect)
     assert found == told
 
     write_card(tmp_path, CARD)
     lines = StringIO()
     settings = Settings(policy="local", model=str(tmp_path), dialect=dialect)  # type: ignore[arg-type]  # one of its words
-    warn_of_misfits(settings, policy, Console(file=lines, width=500))
+    warn_of_mismatches(settings, policy, Console(file=lines, width=500))
     assert lines.getvalue() == "".join(f"WARNING {tmp_path}: {line}\n" for line in told)
 
 
@@ -74,5 +74,5 @@ def test_a_model_without_a_card_is_run_in_silence(tmp_path: Path) -> None:
         Settings(policy="local", model=str(tmp_path / "other")),
         Settings(policy="openai", model=str(tmp_path)),
     ):
-        warn_of_misfits(settings, parse_history("full"), Console(file=lines))
+        warn_of_mismatches(settings, parse_history("full"), Console(file=lines))
     assert lines.getvalue() == ""

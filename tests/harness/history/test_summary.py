@@ -17,9 +17,9 @@ from harness.core.events import (
     Ending,
     EpisodeEnded,
     Event,
+    HistorySummarized,
     Record,
     StepTaken,
-    Summarised,
     decode_record,
     encode,
 )
@@ -40,7 +40,7 @@ from harness.reports.live_view import event_line
 from harness.rollout.episode import Limits, run_episode
 from harness.rollout.meters import Meters
 from harness.rollout.plan import plan_of
-from harness.rollout.session import Parts, run_session
+from harness.rollout.session import RunParts, run_session
 from scenarios.format import Scenario, read
 from tests.support.immediate import finished
 from tests.support.prompts import BRIEFING
@@ -94,7 +94,7 @@ async def test_the_agent_sums_up_what_falls_out() -> None:
     events, windows = await _episode(LOOK, LOOK, NOTE, DONE)
     first, second, summary, last = events[1:-1]
     assert isinstance(first, StepTaken) and isinstance(second, StepTaken)
-    assert isinstance(summary, Summarised) and isinstance(last, StepTaken)
+    assert isinstance(summary, HistorySummarized) and isinstance(last, StepTaken)
     assert (summary.reply, summary.turn, summary.first_turn) == (NOTE, 2, 0)
     assert [window.summarise for window in windows] == [False, False, True, False]
     asked, shown = windows[2:]
@@ -123,7 +123,7 @@ async def test_a_reply_that_is_no_summary(failed: Reply) -> None:
     is kept, and no call of it is executed."""
     events, _ = await _episode(LOOK, LOOK, failed)
     kept = events[-2]
-    assert isinstance(kept, Summarised) and kept.reply == failed
+    assert isinstance(kept, HistorySummarized) and kept.reply == failed
     why = "asked for a summary before step 2, the agent gave none"
     assert _end(events) == (Ending.FORMAT_ERROR, why, 2)
 
@@ -176,7 +176,7 @@ def test_a_summary_that_was_not_asked_for_is_ignored() -> None:
     for turn in range(3):
         fold.apply(StepTaken(DONE, native.read(DONE, turn=turn)))
     before = fold.window()
-    fold.apply(Summarised(NOTE, 3))
+    fold.apply(HistorySummarized(NOTE, 3))
     assert fold.window() == before
 
 
@@ -188,7 +188,7 @@ def test_speakers_take_turns() -> None:
     for turn in range(4):
         shown.append(fold.window())
         if fold.window().summarise:
-            fold.apply(Summarised(NOTE, turn))
+            fold.apply(HistorySummarized(NOTE, turn))
             shown.append(fold.window())
         fold.apply(StepTaken(broken, hermes.read(broken, turn=turn)))
     roles = [[message.role[0] for message in window.messages] for window in shown]
@@ -203,7 +203,7 @@ async def _run(folder: Path, dialect: str, history: str, *, policy: str = "oracl
     chosen = [(scenario, task) for task in scenario.tasks]
     player = OraclePolicy(spoken) if policy == "oracle" else RandomPolicy(spoken, num_calls=12)
     with closing(LocalPool()) as pool:
-        parts = Parts(
+        parts = RunParts(
             pool, player, spoken, parse_history(history), FormatSettings(stop=False), Limits()
         )
         plan = plan_of(chosen, episodes=None, group_size=1, seed=0)
@@ -262,12 +262,12 @@ async def test_a_tampered_window_is_named(tmp_path: Path) -> None:
     assert {(one.what, one.expected) for one in found} == {("window", "from turn 2")}
     assert {one.found for one in found} == {"turns 0 and from turn 2"}
     scenario = await _run(tmp_path / "s", "native", "summary:1")
-    copy = await _rewritten(tmp_path / "s", tmp_path / "s2", {Summarised: {"first_turn": 9}})
+    copy = await _rewritten(tmp_path / "s", tmp_path / "s2", {HistorySummarized: {"first_turn": 9}})
     found = _replayed(copy, scenario).divergences
     assert {(one.what, one.step, one.expected, one.found) for one in found} == {
         ("window", 2, "from turn 9, to be summed up", "from turn 0, to be summed up")
     }
-    copy = await _rewritten(tmp_path / "s", tmp_path / "s3", {Summarised: {"turn": 1}})
+    copy = await _rewritten(tmp_path / "s", tmp_path / "s3", {HistorySummarized: {"turn": 1}})
     assert {one.step for one in _replayed(copy, scenario).divergences} == {1}
 
 
@@ -279,7 +279,7 @@ async def test_windows_from_the_log(tmp_path: Path) -> None:
             fold = HistoryFold(parse_history("summary:1"), dialect_of("hermes"), BRIEFING)
             replies = trajectory.replies()
             asked = [window.summarise for window in windows_of(fold, replies)]
-            assert asked == [isinstance(event, Summarised) for event in replies]
+            assert asked == [isinstance(event, HistorySummarized) for event in replies]
             assert len(replies) == len(trajectory.steps) + len(trajectory.summaries)
 
 
@@ -306,6 +306,6 @@ async def test_summaries_are_shown_and_exported(tmp_path: Path) -> None:
 
 def test_a_summary_travels() -> None:
     """A summary is the same after encoding, and one line for who watches."""
-    record = Record("e1", 0, 3, 1.0, Summarised(NOTE, 2, 1, 0.5))
+    record = Record("e1", 0, 3, 1.0, HistorySummarized(NOTE, 2, 1, 0.5))
     assert decode_record(encode(record)) == record
     assert event_line(record) == "e1 #3 summary: One fine is open."

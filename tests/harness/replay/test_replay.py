@@ -17,7 +17,7 @@ from harness.core.events import (
     EpisodeStarted,
     Judged,
     Label,
-    Opinion,
+    ModelJudgement,
     Record,
     StepTaken,
 )
@@ -45,8 +45,8 @@ from harness.replay.run import (
 from harness.rollout.episode import Limits
 from harness.rollout.meters import Meters
 from harness.rollout.plan import plan_of
-from harness.rollout.session import Parts, run_session
-from judge.verdicts.code_judges import CodeCourt
+from harness.rollout.session import RunParts, run_session
+from judge.verdicts.code_judges import ScenarioJudges
 from scenarios.format import Call, Scenario, read
 from tests.support.immediate import finished
 from tests.support.mini_world import LIBRARY, variant
@@ -89,14 +89,14 @@ async def _run(
     spoken = dialect_of(dialect)
     policy: Policy = Says(replies) if replies else OraclePolicy(spoken)
     with closing(LocalPool()) as pool:
-        parts = Parts(
+        parts = RunParts(
             pool,
             policy,
             spoken,
             parse_history(history),
             FormatSettings(stop=False),
             Limits(),
-            CodeCourt(pool, [scenario]),
+            ScenarioJudges(pool, [scenario]),
         )
         plan = plan_of(chosen, episodes=episodes, group_size=1, seed=0)
         await run_session(folder, plan, parts, concurrency=8, meters=Meters())
@@ -112,7 +112,7 @@ def _replayed(
 
 def _asked(folder: Path, changed: Scenario) -> WhatIfReport:
     with open_reader(folder) as reader, closing(LocalPool()) as pool:
-        return finished(what_if(reader, pool, changed, CodeCourt(pool, [changed]).verdict))
+        return finished(what_if(reader, pool, changed, ScenarioJudges(pool, [changed]).verdict))
 
 
 async def _rewritten(folder: Path, copy: Path, change: Change) -> Path:
@@ -617,7 +617,7 @@ async def test_what_if_only_models_had_judged(tmp_path: Path) -> None:
         event = record.event
         if not isinstance(event, Judged):
             return record
-        said = (Opinion("m", Label.AGENT_ERROR),)
+        said = (ModelJudgement("m", Label.AGENT_ERROR),)
         code = Label.PARTIALLY_COMPLETED if record.episode == "e000001" else Label.COMPLETED
         other = Label.COMPLETED if code is event.label else Label.AGENT_ERROR
         judged = msgspec.structs.replace(

@@ -18,8 +18,8 @@ from harness.reports.bench import bare_cpu_s, measure
 from harness.rollout.episode import Limits
 from harness.rollout.meters import Meters, Spread, spread_of
 from harness.rollout.plan import plan_of
-from harness.rollout.session import Parts, run_session
-from judge.verdicts.code_judges import CodeCourt
+from harness.rollout.session import RunParts, run_session
+from judge.verdicts.code_judges import ScenarioJudges
 from tests.support.run_context import library
 
 
@@ -52,14 +52,14 @@ async def test_the_report(tmp_path: Path, dialect: Any) -> None:
     scenario = library()
     tasks = [(scenario, task) for task in scenario.tasks]
     pool, meters = LocalPool(), Meters()
-    parts = Parts(
+    parts = RunParts(
         pool=pool,
         policy=OraclePolicy(dialect),
         dialect=dialect,
         history=parse_history("full"),
         format=FormatSettings(),
         limits=Limits(),
-        judge=CodeCourt(pool, [scenario]),
+        judge=ScenarioJudges(pool, [scenario]),
     )
     wanted = list(plan_of(tasks, episodes=30, group_size=1, seed=0))
     await run_session(tmp_path, wanted, parts, concurrency=10, meters=meters)

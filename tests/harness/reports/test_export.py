@@ -9,7 +9,7 @@ import msgspec
 import pyarrow.parquet as pq  # type: ignore[import-untyped]  # ships no type hints
 import pytest
 
-from envpool.inprocess.world import World
+from envpool.inprocess.world import HostedScenario
 from envpool.store.digest import rows_sum, written
 from harness.core.errors import LogError
 from harness.core.events import Ending, Event, Label
@@ -62,7 +62,7 @@ def test_lines_agree_with_the_world(shelf: Shelf) -> None:
     """Final tables and net changes of a line are those of the world in which it was played."""
     folder, dumps = shelf
     scenario = read(LIBRARY)
-    world = World(scenario)
+    world = HostedScenario(scenario)
     start = world.dump(world.lease().overlay)
     *lines, cut_off = _exported(folder, dumps=True)
 
@@ -223,7 +223,7 @@ def test_chats_of_text_dialects_need_no_tools_field(shelf: Shelf) -> None:
 def test_final_states_are_rebuilt_exactly(tmp_path: Path) -> None:
     """Template and changed pages give the world's tables and its digest: blobs, reals, tables
     without rowid, deletions, and a database that grew."""
-    world = World(read(write_package(tmp_path / "ledger")))
+    world = HostedScenario(read(write_package(tmp_path / "ledger")))
     lease = world.lease()
     calls: list[tuple[str, dict[str, Any]]] = [
         ("open_account", {"name": "petty", "kind": "card"}),

@@ -18,7 +18,7 @@ from harness.core.events import Ending, EpisodeEnded, EpisodeStarted, StepTaken
 from harness.core.messages import Act, Answer, FormatError, Reply
 from harness.dialects.format_rules import FormatSettings
 from harness.history.windows import parse_history
-from harness.rollout.episode import Episode, Limits, run_episode, told_failure
+from harness.rollout.episode import Episode, Limits, failure_message, run_episode
 from scenarios.format import Scenario, Task, read
 from tests.support.run_context import (
     DONE,
@@ -494,7 +494,7 @@ async def test_a_world_that_dies_of_a_call() -> None:
 
 def test_a_long_failure_is_told_in_short() -> None:
     """What a broken server said is cut, with its length."""
-    told = told_failure("ship", ToolResult("x" * 5_000, "internal"))
+    told = failure_message("ship", ToolResult("x" * 5_000, "internal"))
     assert told == f"the world failed in a call of ship: {'x' * 1_000}… (5,000 characters)"
 
 

@@ -40,8 +40,8 @@ from harness.rollout.episode import Limits
 from harness.rollout.meters import Meters
 from harness.rollout.monitor import Monitor
 from harness.rollout.plan import EpisodePlan, plan_of
-from harness.rollout.session import Court, Link, Parts, Tell, run_session
-from judge.verdicts.code_judges import CodeCourt
+from harness.rollout.session import Judge, Link, RunParts, Tell, run_session
+from judge.verdicts.code_judges import ScenarioJudges
 from scenarios.format import Scenario, read
 from tests.support.mini_world import variant
 from tests.support.run_context import LOOK, MovesPolicy, library, never, plans
@@ -60,25 +60,25 @@ def oracle_plans(episodes: int = 24) -> list[EpisodePlan]:
     return list(plan_of(tasks_of(library()), episodes=episodes, group_size=2, seed=7))
 
 
-def parts_of(
+def open_run_parts(
     policy: Policy | None = None,
     *,
     scenarios: Sequence[Scenario] = (),
-    judge: Court | None = None,
+    judge: Judge | None = None,
     judged: bool = True,
     link: Link | None = None,
     limits: Limits | None = None,
-) -> Parts:
+) -> RunParts:
     pool, dialect = LocalPool(), Native()
-    court = judge or CodeCourt(pool, scenarios or [library()])
-    return Parts(
+    judge = judge or ScenarioJudges(pool, scenarios or [library()])
+    return RunParts(
         pool=pool,
         policy=policy or OraclePolicy(dialect),
         dialect=dialect,
         history=parse_history("last:3"),
         format=FormatSettings(),
         limits=limits or Limits(),
-        judge=court if judged else None,
+        judge=judge if judged else None,
         link=link,
     )
 
@@ -86,7 +86,7 @@ def parts_of(
 async def run(
     folder: Path,
     wanted: Iterable[EpisodePlan],
-    parts: Parts,
+    parts: RunParts,
     *,
     concurrency: int = 8,
     resume: bool = False,
@@ -120,7 +120,7 @@ def check_whole(records: Sequence[Record]) -> None:
 async def test_a_run(tmp_path: Path) -> None:
     """Every episode of the plan is run, judged and in the log when the run returns."""
     wanted = oracle_plans()
-    monitor = await run(tmp_path, wanted, parts_of())
+    monitor = await run(tmp_path, wanted, open_run_parts())
     rows = rows_of(tmp_path)
     assert set(rows) == {plan.episode for plan in wanted}
     assert {(row.ending, row.label, row.attempt) for row in rows.values()} == {
@@ -136,10 +136,10 @@ async def test_a_run(tmp_path: Path) -> None:
 async def test_a_run_without_a_judge(tmp_path: Path) -> None:
     """Without a judge the run is over when the episodes are; it can be judged when it goes on."""
     wanted = oracle_plans()
-    await run(tmp_path, wanted, parts_of(judged=False))
+    await run(tmp_path, wanted, open_run_parts(judged=False))
     before = records_of(tmp_path)
     assert {row.judge for row in rows_of(tmp_path).values()} == {None}
-    monitor = await run(tmp_path, wanted, parts_of(), resume=True)
+    monitor = await run(tmp_path, wanted, open_run_parts(), resume=True)
     assert monitor.labels == {"completed": 24}
     after = records_of(tmp_path)
     assert after[: len(before)] == before
@@ -150,9 +150,9 @@ async def test_a_run_without_a_judge(tmp_path: Path) -> None:
 async def test_nothing_left_to_do(tmp_path: Path) -> None:
     """A finished run that is resumed adds nothing and counts the same."""
     wanted = oracle_plans()
-    first = await run(tmp_path, wanted, parts_of())
+    first = await run(tmp_path, wanted, open_run_parts())
     before = records_of(tmp_path)
-    again = await run(tmp_path, wanted, parts_of(), resume=True)
+    again = await run(tmp_path, wanted, open_run_parts(), resume=True)
     assert records_of(tmp_path) == before
     assert (again.endings, again.labels, again.num_steps) == (
         first.endings,
@@ -163,10 +163,10 @@ async def test_nothing_left_to_do(tmp_path: Path) -> None:
 
 async def test_a_folder_that_has_a_log(tmp_path: Path) -> None:
     """Without `resume` a run does not write into another's log."""
-    await run(tmp_path, plans(2), parts_of())
+    await run(tmp_path, plans(2), open_run_parts())
     before = records_of(tmp_path)
     with pytest.raises(LogError, match="there is a log already"):
-        await run(tmp_path, plans(2), parts_of())
+        await run(tmp_path, plans(2), open_run_parts())
     assert records_of(tmp_path) == before
 
 
@@ -175,14 +175,14 @@ async def test_going_on_after_a_crash(tmp_path: Path, share: float) -> None:
     """From wherever the log was cut off, a run that goes on does again what has no end, judges what
     has no verdict, leaves the rest alone, and reports the same as a run that was left alone."""
     wanted = oracle_plans()
-    await run(tmp_path / "whole", wanted, parts_of())
+    await run(tmp_path / "whole", wanted, open_run_parts())
     records = records_of(tmp_path / "whole")
     kept = records[: round(share * len(records))]
     cut = tmp_path / "cut"
     async with open_log(cut) as log:
         for record in kept:
             log.append(record)
-    await run(cut, wanted, parts_of(), resume=True)
+    await run(cut, wanted, open_run_parts(), resume=True)
 
     after = records_of(cut)
     assert after[: len(kept)] == kept
@@ -241,14 +241,14 @@ async def test_a_cancelled_run_goes_on(tmp_path: Path) -> None:
                     done.set()
 
             tasks.start_soon(stop)
-            await run(tmp_path, wanted, parts_of(Some(), link=link_to(heard)), concurrency=5)
+            await run(tmp_path, wanted, open_run_parts(Some(), link=link_to(heard)), concurrency=5)
     assert scope.cancelled_caught
     rows = rows_of(tmp_path)
     assert {name: row.ending for name, row in rows.items()} == {
         f"e{number:06d}": Ending.ANSWERED if number < 3 else Ending.CANCELLED for number in range(8)
     }
     before = records_of(tmp_path)
-    monitor = await run(tmp_path, wanted, parts_of(), resume=True)
+    monitor = await run(tmp_path, wanted, open_run_parts(), resume=True)
     assert (monitor.endings, monitor.labels) == ({"answered": 12}, {"completed": 12})
     assert [rows_of(tmp_path)[plan.episode].attempt for plan in wanted] == (
         [1] * 3 + [2] * 5 + [1] * 4
@@ -291,10 +291,10 @@ def link_to(
 async def test_a_link_hears_the_log(tmp_path: Path) -> None:
     """Other processes are told every fact once, in the log's order, from where the log stands."""
     heard: list[tuple[int, Record]] = []
-    await run(tmp_path, plans(4), parts_of(link=link_to(heard.extend)))
+    await run(tmp_path, plans(4), open_run_parts(link=link_to(heard.extend)))
     assert heard == list(enumerate(records_of(tmp_path), 1))
     num_first = len(heard)
-    await run(tmp_path, plans(9), parts_of(link=link_to(heard.extend)), resume=True)
+    await run(tmp_path, plans(9), open_run_parts(link=link_to(heard.extend)), resume=True)
     assert heard == list(enumerate(records_of(tmp_path), 1))
     assert len(heard) > num_first
 
@@ -312,7 +312,7 @@ def tiny(monkeypatch: pytest.MonkeyPatch) -> int:
 @pytest.mark.parametrize("concurrency", [1, 3, 24])
 async def test_no_deadlock(tmp_path: Path, tiny: int, concurrency: int) -> None:
     """With every queue full all the time, a run with a judge comes to its end and is whole."""
-    monitor = await run(tmp_path, oracle_plans(), parts_of(), concurrency=concurrency)
+    monitor = await run(tmp_path, oracle_plans(), open_run_parts(), concurrency=concurrency)
     assert monitor.labels == {"completed": 24}
     check_whole(records_of(tmp_path))
 
@@ -322,7 +322,7 @@ async def test_a_slow_listener_slows_the_run(tmp_path: Path, tiny: int) -> None:
     heard: list[tuple[int, Record]] = []
     permits = anyio.Semaphore(0)
     pool_leases: list[int] = []
-    parts = parts_of(link=link_to(heard.extend, permits.acquire))
+    parts = open_run_parts(link=link_to(heard.extend, permits.acquire))
     concurrency = 3
     async with anyio.create_task_group() as tasks:
 
@@ -348,10 +348,10 @@ async def test_a_bug_in_a_policy(tmp_path: Path) -> None:
     bug = ZeroDivisionError("a bug")
     policy = MovesPolicy(LOOK, never, by_episode={"e000002": [LOOK, bug]})
     with pytest.raises(ZeroDivisionError) as caught:
-        await run(tmp_path, plans(6), parts_of(policy), concurrency=4)
+        await run(tmp_path, plans(6), open_run_parts(policy), concurrency=4)
     assert caught.value is bug
     assert [row.ending for row in rows_of(tmp_path).values()] == [Ending.CANCELLED] * 4
-    monitor = await run(tmp_path, plans(6), parts_of(), resume=True)
+    monitor = await run(tmp_path, plans(6), open_run_parts(), resume=True)
     assert monitor.labels == {"completed": 6}
 
 
@@ -380,11 +380,11 @@ async def test_a_bug_in_the_judge(tmp_path: Path) -> None:
     again when the run goes on."""
     bug = ZeroDivisionError("a bug")
     with pytest.raises(ZeroDivisionError) as caught:
-        await run(tmp_path, plans(30), parts_of(judge=BrokenCourt(bug)), concurrency=2)
+        await run(tmp_path, plans(30), open_run_parts(judge=BrokenCourt(bug)), concurrency=2)
     assert caught.value is bug
     with pytest.raises(ZeroDivisionError):
-        await run(tmp_path, plans(30), parts_of(judge=BrokenCourt(bug)), resume=True)
-    monitor = await run(tmp_path, plans(30), parts_of(), resume=True)
+        await run(tmp_path, plans(30), open_run_parts(judge=BrokenCourt(bug)), resume=True)
+    monitor = await run(tmp_path, plans(30), open_run_parts(), resume=True)
     assert monitor.labels == {"completed": 30}
     check_whole(records_of(tmp_path))
     ends = [
@@ -403,7 +403,7 @@ async def test_a_listener_that_breaks(tmp_path: Path) -> None:
         raise bug
 
     with pytest.raises(ZeroDivisionError):
-        await run(tmp_path, plans(6), parts_of(link=link_to(broken)))
+        await run(tmp_path, plans(6), open_run_parts(link=link_to(broken)))
 
 
 async def test_two_packages_of_one_name(tmp_path: Path) -> None:
@@ -413,7 +413,7 @@ async def test_two_packages_of_one_name(tmp_path: Path) -> None:
     assert first.name == second.name and first.digest != second.digest
     tasks = [(scenario, scenario.task("pay-fine")) for scenario in (first, second)]
     wanted = list(plan_of(tasks, episodes=4, group_size=1, seed=0))
-    await run(tmp_path / "run", wanted, parts_of(scenarios=[first, second]))
+    await run(tmp_path / "run", wanted, open_run_parts(scenarios=[first, second]))
     labels = {row.package: row.label for row in rows_of(tmp_path / "run").values()}
     assert labels[first.digest] is Label.COMPLETED
     assert labels[second.digest] is not Label.COMPLETED
@@ -429,13 +429,13 @@ async def test_episodes_begin_when_they_are_admitted(tmp_path: Path) -> None:
         await anyio.lowlevel.checkpoint()
         return plan.episode < "e000010"
 
-    parts = msgspec.structs.replace(parts_of(), admit=admit)
+    parts = msgspec.structs.replace(open_run_parts(), admit=admit)
     monitor = await run(tmp_path, oracle_plans(), parts, concurrency=4)
     assert set(rows_of(tmp_path)) == {plan.episode for plan in oracle_plans(10)}
     assert (monitor.total, monitor.num_started, monitor.num_judged) == (10, 10, 10)
     assert asked == [plan.episode for plan in oracle_plans(14)]
     check_whole(records_of(tmp_path))
-    monitor = await run(tmp_path, oracle_plans(), parts_of(), resume=True)
+    monitor = await run(tmp_path, oracle_plans(), open_run_parts(), resume=True)
     assert (monitor.total, monitor.num_judged) == (24, 24)
 
 
@@ -467,7 +467,7 @@ async def test_a_listener_hears_and_tells(tmp_path: Path) -> None:
     """A listener hears the facts of its kinds and ends with the run; what it tells of the weights
     is in the log, numbered on when the run goes on, and is no episode."""
     learning = Learning()
-    parts = msgspec.structs.replace(parts_of(), listeners=(learning,))
+    parts = msgspec.structs.replace(open_run_parts(), listeners=(learning,))
     await run(tmp_path, oracle_plans(4), parts)
     await run(tmp_path, oracle_plans(6), parts, resume=True)
     assert learning.is_over
@@ -501,7 +501,7 @@ async def test_a_listener_keeps_the_run_open(tmp_path: Path) -> None:
             await anyio.wait_all_tasks_blocked()
             self.tell(WeightsPublished("last", "out"))
 
-    parts = msgspec.structs.replace(parts_of(), listeners=(Patient(),))
+    parts = msgspec.structs.replace(open_run_parts(), listeners=(Patient(),))
     await run(tmp_path, oracle_plans(4), parts)
     told = [one.event for one in records_of(tmp_path) if isinstance(one.event, WeightsPublished)]
     assert told[-1] == WeightsPublished("last", "out")

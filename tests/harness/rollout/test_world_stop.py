@@ -7,14 +7,14 @@ from typing import Any
 import pytest
 
 from envpool.inprocess.fault_injection import FAULTS, Fault, sabotaged
-from envpool.router import PlacedPool
+from envpool.router import RoutingPool
 from envpool.workers.pool import WorkerSettings
 from harness.core.events import Ending, Label
 from harness.core.trajectory import assemble
 from harness.rollout.episode import run_episode
 from harness.rollout.plan import plan_of
 from harness.settings.run import Settings, stops_with_world
-from judge.verdicts.code_judges import CodeCourt
+from judge.verdicts.code_judges import ScenarioJudges
 from scenarios.catalogue import find
 from tests.support.cli import Rehearse, json_of
 from tests.support.hosted_records import HEAD, small
@@ -81,12 +81,12 @@ async def test_a_record_whose_server_fails() -> None:
     scenario = small(HEAD + FAILS)
     (plan,) = plan_of([(scenario, scenario.task("t0"))], episodes=1, group_size=1, seed=0)
     sink = MemorySink()
-    async with PlacedPool(WorkerSettings(workers=1)) as pool:
+    async with RoutingPool(WorkerSettings(workers=1)) as pool:
         world = await pool.host(scenario)
         stage = stage_of(MovesPolicy(calls("fails"), DONE), sink, pool=pool)
         async with watched(stage):
             await run_episode(plan, stage)
-        verdict = await CodeCourt(pool, [scenario]).verdict(assemble(sink.records))
+        verdict = await ScenarioJudges(pool, [scenario]).verdict(assemble(sink.records))
     ended = sink.ended(plan.episode)
     assert (ended.ending, ended.num_steps, ended.state) == (Ending.WORLD_ERROR, 1, world.start)
     assert (ended.error or "").startswith("the world failed in a call of fails: ")

@@ -10,7 +10,7 @@ import pytest
 from rich.console import Console
 
 from envpool.core.types import ToolResult
-from envpool.inprocess.world import World
+from envpool.inprocess.world import HostedScenario
 from harness.bus.local import LocalBus
 from harness.core.events import (
     Ending,
@@ -41,20 +41,20 @@ TASKS = [task.id for task in read(LIBRARY).tasks]
 
 
 @pytest.fixture(scope="module")
-def world() -> World:
+def world() -> HostedScenario:
     """The mini world."""
     return library()
 
 
 @pytest.fixture(scope="module")
-def judge(world: World) -> CodeJudge:
+def judge(world: HostedScenario) -> CodeJudge:
     """A judge of the mini world."""
     return CodeJudge({"library": world}.__getitem__)
 
 
 def judged_in(folder: Path, task: str, **changed: object) -> Judged:
     """The verdict on the oracle's episode in another package."""
-    world = World(read(folder))
+    world = HostedScenario(read(folder))
     return CodeJudge(lambda _: world).judge(oracle(world, task, **changed))
 
 
@@ -82,7 +82,7 @@ def test_a_verify_file_that_cannot_run(tmp_path: Path) -> None:
         Verifier(read(folder))
 
 
-def test_two_versions_of_a_package_keep_apart(tmp_path: Path, world: World) -> None:
+def test_two_versions_of_a_package_keep_apart(tmp_path: Path, world: HostedScenario) -> None:
     """Loading another version of a package does not change a verifier that is loaded."""
     first = Verifier(world.scenario)
     Verifier(read(variant(tmp_path, verify=("fine_cents=0", "fine_cents=1"))))
@@ -118,7 +118,7 @@ def test_a_verifier_that_fails(wrong: str, tmp_path: Path) -> None:
     the episode is left unjudged with that reason."""
     body, why = WRONG[wrong]
     old = 'check = Check(before, after, answer)\n    check.answer_has("302")'
-    world = World(read(variant(tmp_path, verify=(old, f"{body}\n    {old}"))))
+    world = HostedScenario(read(variant(tmp_path, verify=(old, f"{body}\n    {old}"))))
     trajectory = oracle(world, "overdue")
     task = world.scenario.task("overdue")
     assert trajectory.ended is not None and trajectory.ended.state is not None
@@ -133,7 +133,7 @@ def test_a_verifier_that_fails(wrong: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("task", TASKS)
-def test_the_oracle_completes_its_task(task: str, world: World, judge: CodeJudge) -> None:
+def test_the_oracle_completes_its_task(task: str, world: HostedScenario, judge: CodeJudge) -> None:
     """All findings pass and the agent ended the episode itself: completed, 1 for every step."""
     trajectory = oracle(world, task)
     judged = judge.judge(trajectory)
@@ -143,19 +143,21 @@ def test_the_oracle_completes_its_task(task: str, world: World, judge: CodeJudge
 
 
 @pytest.mark.parametrize("task", TASKS)
-def test_doing_nothing_is_the_agents_error(task: str, world: World, judge: CodeJudge) -> None:
+def test_doing_nothing_is_the_agents_error(
+    task: str, world: HostedScenario, judge: CodeJudge
+) -> None:
     """No task is completed, or completed in part, by doing and saying nothing."""
     assert judge.judge(episode(world, task)).label is Label.AGENT_ERROR
 
 
-def test_half_of_the_work_is_partial(world: World, judge: CodeJudge) -> None:
+def test_half_of_the_work_is_partial(world: HostedScenario, judge: CodeJudge) -> None:
     """Guards hold and a goal is met that was not met from the start."""
     task = world.scenario.task("lend-two")
     judged = judge.judge(oracle(world, "lend-two", calls=task.oracle[:-1]))
     assert (judged.label, judged.reward) == (Label.PARTIALLY_COMPLETED, 0.1)
 
 
-def test_a_broken_guard_is_the_agents_error(world: World, judge: CodeJudge) -> None:
+def test_a_broken_guard_is_the_agents_error(world: HostedScenario, judge: CodeJudge) -> None:
     """Reaching the goal does not make up for harm elsewhere."""
     task = world.scenario.task("pay-fine")
     harm = ("set_status", {"member_id": 1, "status": "left"})
@@ -178,7 +180,7 @@ def test_a_goal_met_from_the_start_earns_nothing(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("ending", [Ending.STEP_LIMIT, Ending.TOKEN_LIMIT, Ending.TIME_LIMIT])
 def test_a_truncated_episode_is_at_most_partial(
-    ending: Ending, world: World, judge: CodeJudge
+    ending: Ending, world: HostedScenario, judge: CodeJudge
 ) -> None:
     """All is done and every finding passes, but a limit cut it off."""
     judged = judge.judge(oracle(world, "pay-fine", answer="", ending=ending))
@@ -187,7 +189,7 @@ def test_a_truncated_episode_is_at_most_partial(
     assert judged.step_rewards == (0.0, 0.0)
 
 
-def test_a_format_error_is_the_agents_error(world: World, judge: CodeJudge) -> None:
+def test_a_format_error_is_the_agents_error(world: HostedScenario, judge: CodeJudge) -> None:
     """Whatever was reached before, an episode that ended so is no partial success."""
     trajectory = oracle(
         world, "pay-fine", answer="", ending=Ending.FORMAT_ERROR, step_rewards={1: -1.0}
@@ -198,7 +200,9 @@ def test_a_format_error_is_the_agents_error(world: World, judge: CodeJudge) -> N
 
 
 @pytest.mark.parametrize("cause", ["internal", "timeout"])
-def test_a_broken_tool_is_the_worlds_error(cause: str, world: World, judge: CodeJudge) -> None:
+def test_a_broken_tool_is_the_worlds_error(
+    cause: str, world: HostedScenario, judge: CodeJudge
+) -> None:
     """A call that broke is held against the world, however the episode ended."""
     broken = msgspec.convert({"text": "oh", "error": cause}, ToolResult)
     for ending in Ending:
@@ -207,14 +211,16 @@ def test_a_broken_tool_is_the_worlds_error(cause: str, world: World, judge: Code
 
 
 @pytest.mark.parametrize("cause", ["unknown_tool", "arguments", "refused"])
-def test_a_refused_call_is_not_the_worlds_error(cause: str, world: World, judge: CodeJudge) -> None:
+def test_a_refused_call_is_not_the_worlds_error(
+    cause: str, world: HostedScenario, judge: CodeJudge
+) -> None:
     """Calls that the agent got wrong are the agent's."""
     refused = msgspec.convert({"text": "no", "error": cause}, ToolResult)
     judged = judge.judge(oracle(world, "pay-fine", results=[refused]))
     assert judged.label is Label.AGENT_ERROR
 
 
-def test_success_in_spite_of_a_broken_tool(world: World, judge: CodeJudge) -> None:
+def test_success_in_spite_of_a_broken_tool(world: HostedScenario, judge: CodeJudge) -> None:
     """The agent got there all the same: completed."""
     task = world.scenario.task("overdue")
     broken = ToolResult("oh", "internal")
@@ -223,7 +229,7 @@ def test_success_in_spite_of_a_broken_tool(world: World, judge: CodeJudge) -> No
     assert judged.label is Label.COMPLETED
 
 
-def test_a_world_without_a_state(world: World, judge: CodeJudge) -> None:
+def test_a_world_without_a_state(world: HostedScenario, judge: CodeJudge) -> None:
     """The world failed when it cannot say where it ended."""
     for ending in (Ending.ANSWERED, Ending.WORLD_ERROR):
         judged = judge.judge(oracle(world, "pay-fine", stateless=True, ending=ending))
@@ -238,37 +244,37 @@ def test_a_world_without_a_state(world: World, judge: CodeJudge) -> None:
     ],
 )
 def test_what_is_nobodys_doing_is_left_unjudged(
-    ending: Ending, error: str | None, why: str, world: World, judge: CodeJudge
+    ending: Ending, error: str | None, why: str, world: HostedScenario, judge: CodeJudge
 ) -> None:
     """A dead model server and a cancelled run give no label and no reward, which is no zero."""
     judged = judge.judge(oracle(world, "pay-fine", ending=ending, error=error))
     assert (judged.label, judged.reward, judged.unjudged) == (None, None, why)
 
 
-def test_an_unknown_task_is_left_unjudged(world: World, judge: CodeJudge) -> None:
+def test_an_unknown_task_is_left_unjudged(world: HostedScenario, judge: CodeJudge) -> None:
     """A log of another version of the package may name a task that is gone."""
     judged = judge.judge(episode(world, "gone"))
     assert judged.unjudged == "scenario 'library' has no task 'gone'"
 
 
 def test_a_state_of_another_template_is_left_unjudged(
-    tmp_path: Path, world: World, judge: CodeJudge
+    tmp_path: Path, world: HostedScenario, judge: CodeJudge
 ) -> None:
     """Pages that belong to other seed data cannot be read with these."""
-    other = World(read(variant(tmp_path, data=("4200", "4300"))))
+    other = HostedScenario(read(variant(tmp_path, data=("4200", "4300"))))
     judged = judge.judge(oracle(other, "pay-fine"))
     assert judged.label is None
     assert judged.unjudged is not None and "belongs to template" in judged.unjudged
 
 
-def test_an_episode_that_is_not_over(world: World, judge: CodeJudge) -> None:
+def test_an_episode_that_is_not_over(world: HostedScenario, judge: CodeJudge) -> None:
     """Judging a live episode is a caller's mistake."""
     live = msgspec.structs.replace(oracle(world, "overdue"), ended=None)
     with pytest.raises(ValueError, match="episode e1 is not over"):
         judge.judge(live)
 
 
-def test_the_profile_sets_the_rewards(world: World) -> None:
+def test_the_profile_sets_the_rewards(world: HostedScenario) -> None:
     """With `sparse`, half of the work is worth nothing."""
     task = world.scenario.task("lend-two")
     judged = CodeJudge(lambda _: world, SPARSE).judge(
@@ -280,7 +286,7 @@ def test_the_profile_sets_the_rewards(world: World) -> None:
 # Evidence
 
 
-def test_the_evidence_is_whole(world: World, judge: CodeJudge) -> None:
+def test_the_evidence_is_whole(world: HostedScenario, judge: CodeJudge) -> None:
     """Net changes, findings, failed calls by cause, format faults, ending and answer."""
     calls = [
         ("renew_loan", {"loan_id": 303, "days": 3}),
@@ -306,7 +312,9 @@ def test_the_evidence_is_whole(world: World, judge: CodeJudge) -> None:
     assert not evidence.world_failed
 
 
-def test_a_reply_that_could_not_be_read_is_a_format_fault(world: World, judge: CodeJudge) -> None:
+def test_a_reply_that_could_not_be_read_is_a_format_fault(
+    world: HostedScenario, judge: CodeJudge
+) -> None:
     """The decision's own reason is kept."""
     trajectory = oracle(world, "overdue", ending=Ending.FORMAT_ERROR)
     bad = msgspec.structs.replace(trajectory.steps[0], decision=FormatError("no closing tag"))
@@ -315,7 +323,7 @@ def test_a_reply_that_could_not_be_read_is_a_format_fault(world: World, judge: C
     assert evidence.format_faults == (FormatFault(0, "no closing tag"),)
 
 
-def test_the_digest_is_of_what_was_said_and_done(world: World) -> None:
+def test_the_digest_is_of_what_was_said_and_done(world: HostedScenario) -> None:
     """Times, names and token counts do not matter; words, calls, results and ending do."""
     one = oracle(world, "pay-fine")
     assert one.ended is not None
@@ -373,7 +381,7 @@ def interleaved(trajectories: Sequence[Trajectory]) -> list[Record]:
     return news
 
 
-def varied(world: World) -> list[Trajectory]:
+def varied(world: HostedScenario) -> list[Trajectory]:
     """Episodes of all kinds of endings and labels."""
     broken = ToolResult("oh", "internal")
     episodes = [oracle(world, task, name=f"oracle-{task}") for task in TASKS]
@@ -387,7 +395,7 @@ def varied(world: World) -> list[Trajectory]:
 
 
 @pytest.mark.parametrize("batch", [1, 7, 1000])
-async def test_live_and_off_line_agree(batch: int, world: World) -> None:
+async def test_live_and_off_line_agree(batch: int, world: HostedScenario) -> None:
     """Verdicts on the bus's records equal those on records that went through the log."""
     live: dict[tuple[str, int], Judged] = {}
 
@@ -409,7 +417,7 @@ async def test_live_and_off_line_agree(batch: int, world: World) -> None:
     assert len(live) == len(episodes)
 
 
-async def test_its_own_verdicts_do_not_disturb_the_service(world: World) -> None:
+async def test_its_own_verdicts_do_not_disturb_the_service(world: HostedScenario) -> None:
     """Verdicts and the end of other attempts come over the same bus."""
     given: list[tuple[str, int, Label | None]] = []
 
@@ -425,7 +433,7 @@ async def test_its_own_verdicts_do_not_disturb_the_service(world: World) -> None
     assert given == [("e1", 2, Label.AGENT_ERROR), ("e1", 1, Label.COMPLETED)]
 
 
-async def test_a_plain_subscriber_of_the_bus(world: World) -> None:
+async def test_a_plain_subscriber_of_the_bus(world: HostedScenario) -> None:
     """On a bus that publishes faster than the judge judges, every episode gets its verdict, and
     verdicts that go out over the same bus are not judged again."""
     bus = LocalBus()
@@ -448,7 +456,7 @@ async def test_a_plain_subscriber_of_the_bus(world: World) -> None:
 
 
 @pytest.mark.parametrize("missed", [1, 2])
-async def test_an_episode_whose_beginning_was_missed(missed: int, world: World) -> None:
+async def test_an_episode_whose_beginning_was_missed(missed: int, world: HostedScenario) -> None:
     """The service says so instead of judging half an episode."""
 
     async def record(name: str, attempt: int, judged: Judged) -> None:
@@ -459,7 +467,7 @@ async def test_an_episode_whose_beginning_was_missed(missed: int, world: World) 
         await serve(Feed(news, 10), CodeJudge(lambda _: world), record)
 
 
-def test_the_summary_counts(world: World, judge: CodeJudge) -> None:
+def test_the_summary_counts(world: HostedScenario, judge: CodeJudge) -> None:
     """Labels, episodes left unjudged with their reason, and earlier verdicts that differ."""
     done = oracle(world, "overdue", name="a")
     idle = episode(world, "overdue", name="b")
@@ -498,7 +506,7 @@ def test_the_summary_counts(world: World, judge: CodeJudge) -> None:
     assert (empty.episodes, empty.mean_reward) == (0, None)
 
 
-def test_the_unjudged_are_told_by_name(world: World) -> None:
+def test_the_unjudged_are_told_by_name(world: HostedScenario) -> None:
     """Which verdict was there first, as the judge's server is slow or quick, changes nothing."""
     nothing = Judged("llm", None, None, unjudged="why")
     tally = Tally()
@@ -518,7 +526,7 @@ def test_why_there_is_no_verdict_is_shown_as_text(capsys: pytest.CaptureFixture[
     assert last == r"  unjudged e1: it said \x1b[31m[b] completed 9\u202e"
 
 
-def test_findings_survive_the_log(world: World, judge: CodeJudge) -> None:
+def test_findings_survive_the_log(world: HostedScenario, judge: CodeJudge) -> None:
     """A verdict is equal after its trip through the log."""
     judged = judge.judge(oracle(world, "overdue"))
     record = Record("e1", 1, 5, 0.0, judged)

@@ -10,13 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from envpool.core.types import ToolResult
-from envpool.inprocess.world import World
+from envpool.inprocess.world import HostedScenario
 from harness.core.events import Ending, Judged, Label
 from harness.core.trajectory import Trajectory
 from judge.code.code_judge import CodeJudge, met_goals, unjudged, verdict
 from judge.code.proof import ruling_of
 from judge.core.case import Case, Ruling
-from judge.core.evidence import Evidence, Scene, Verification, gather
+from judge.core.evidence import Evidence, ScenarioInfo, Verification, gather
 from judge.core.rewards import AWM
 from judge.core.verifier import Verifier
 from scenarios.checks import Finding
@@ -25,16 +25,16 @@ from tests.support.mini_world import episode, library, oracle, variant
 
 ALL = frozenset(Label)
 NOT_COMPLETED = ALL - {Label.COMPLETED}
-NOTHING_KNOWN = Scene("", "", "")
+NOTHING_KNOWN = ScenarioInfo("", "", "")
 
 
 @pytest.fixture(scope="module")
-def world() -> World:
+def world() -> HostedScenario:
     """The mini world."""
     return library()
 
 
-def case_of(world: World, trajectory: Trajectory) -> Case:
+def case_of(world: HostedScenario, trajectory: Trajectory) -> Case:
     """The case of an episode in a package of ours."""
     judged, evidence = CodeJudge(lambda _: world).judge_with_evidence(trajectory)
     assert evidence is not None
@@ -45,7 +45,7 @@ def case_of(world: World, trajectory: Trajectory) -> Case:
 
 
 def stranger(
-    world: World,
+    world: HostedScenario,
     author: str,
     findings: tuple[Finding, ...],
     *,
@@ -69,7 +69,7 @@ def proved(label: Label, proof: str) -> Ruling:
     return Ruling(label, frozenset((label,)), proof)
 
 
-def test_success_is_proved(world: World) -> None:
+def test_success_is_proved(world: HostedScenario) -> None:
     """All findings pass, and doing nothing would not have done: nothing but completed is left."""
     assert ruling_of(case_of(world, oracle(world, "pay-fine"))) == proved(
         Label.COMPLETED,
@@ -85,7 +85,7 @@ def test_success_that_doing_nothing_has_is_no_proof(goal: str, tmp_path: Path) -
     """A verifier whose goals all hold from the start, or that has none, says completed and leaves
     everything open."""
     old = '    check.updated("loans", 303, due_on="2026-04-01")\n'
-    world = World(read(variant(tmp_path, verify=(old, goal))))
+    world = HostedScenario(read(variant(tmp_path, verify=(old, goal))))
     played = episode(world, "renew-emma")
     assert ruling_of(case_of(world, played)) == Ruling(Label.COMPLETED, ALL, "")
 
@@ -94,12 +94,12 @@ def test_a_goal_beside_those_of_doing_nothing_is_proof(tmp_path: Path) -> None:
     """One goal that doing nothing does not meet is enough."""
     old = '    check.updated("loans", 303'
     new = f'    check.goal("Emma is there", True, "there", "there")\n{old}'
-    world = World(read(variant(tmp_path, verify=(old, new))))
+    world = HostedScenario(read(variant(tmp_path, verify=(old, new))))
     ruling = ruling_of(case_of(world, oracle(world, "renew-emma")))
     assert (ruling.label, ruling.allowed) == (Label.COMPLETED, frozenset((Label.COMPLETED,)))
 
 
-def test_a_broken_world_is_proved(world: World) -> None:
+def test_a_broken_world_is_proved(world: HostedScenario) -> None:
     """Whichever way the world broke, the proof says what broke."""
     broken = ToolResult("KeyError:  'x'", "internal")
     slow = ToolResult("it took too long", "timeout")
@@ -118,7 +118,7 @@ def test_a_broken_world_is_proved(world: World) -> None:
         assert ruling == proved(Label.ENVIRONMENT_ERROR, proof)
 
 
-def test_success_in_spite_of_a_broken_tool(world: World) -> None:
+def test_success_in_spite_of_a_broken_tool(world: HostedScenario) -> None:
     """Completed comes before the world's error, as in AWM's order."""
     task = world.scenario.task("overdue")
     calls = [*task.oracle, ("list_overdue", {})]
@@ -128,7 +128,7 @@ def test_success_in_spite_of_a_broken_tool(world: World) -> None:
 
 
 @pytest.mark.parametrize(("error", "why"), [(None, ""), ("no such tool", ": no such tool")])
-def test_a_format_error_is_proved(error: str | None, why: str, world: World) -> None:
+def test_a_format_error_is_proved(error: str | None, why: str, world: HostedScenario) -> None:
     """Whatever was reached before, and whether or not a verifier could be asked."""
     played = oracle(world, "pay-fine", answer="", ending=Ending.FORMAT_ERROR, error=error)
     ruling = proved(Label.AGENT_ERROR, f"the agent's last message broke the format{why}")
@@ -139,7 +139,7 @@ def test_a_format_error_is_proved(error: str | None, why: str, world: World) -> 
     assert ruling_of(unverified) == ruling
 
 
-def test_damage_is_proved(world: World) -> None:
+def test_damage_is_proved(world: HostedScenario) -> None:
     """A failed guard is told with what it expected and found, however many goals are met."""
     task = world.scenario.task("pay-fine")
     harm = ("set_status", {"member_id": 1, "status": "left"})
@@ -152,7 +152,7 @@ def test_damage_is_proved(world: World) -> None:
     )
 
 
-def test_undone_goals_are_proved_undone(world: World) -> None:
+def test_undone_goals_are_proved_undone(world: HostedScenario) -> None:
     """That the task is not completed is certain; how far it came, and whose fault it is, is open.
     The label is the code's own."""
     task = world.scenario.task("lend-two")
@@ -169,7 +169,7 @@ def test_undone_goals_are_proved_undone(world: World) -> None:
 
 
 @pytest.mark.parametrize("ending", [Ending.STEP_LIMIT, Ending.TOKEN_LIMIT, Ending.TIME_LIMIT])
-def test_what_a_limit_cut_off_is_not_completed(ending: Ending, world: World) -> None:
+def test_what_a_limit_cut_off_is_not_completed(ending: Ending, world: HostedScenario) -> None:
     """Even where every finding passes: the agent did not end it."""
     ruling = ruling_of(case_of(world, oracle(world, "pay-fine", answer="", ending=ending)))
     limit = ending.replace("_", " ")
@@ -181,7 +181,7 @@ def test_what_a_limit_cut_off_is_not_completed(ending: Ending, world: World) -> 
 
 
 @pytest.mark.parametrize("ending", [Ending.POLICY_ERROR, Ending.CANCELLED])
-def test_what_is_nobodys_doing_proves_nothing(ending: Ending, world: World) -> None:
+def test_what_is_nobodys_doing_proves_nothing(ending: Ending, world: HostedScenario) -> None:
     """A dead model server and a cancelled run say nothing about the task."""
     case = case_of(world, oracle(world, "pay-fine", ending=ending))
     assert ruling_of(case) == Ruling(None, ALL, "")
@@ -193,7 +193,7 @@ def said(label: str) -> tuple[Finding, ...]:
     return (Finding("verify_task_completion", done, "complete", label, "goal"),)
 
 
-def test_an_awm_verifier_is_sure_of_completion_alone(world: World) -> None:
+def test_an_awm_verifier_is_sure_of_completion_alone(world: HostedScenario) -> None:
     """`complete` is proof unless doing nothing is complete, too; `others` proves nothing."""
     assert ruling_of(stranger(world, "awm", said("complete"))) == proved(
         Label.COMPLETED, "the verifier is sure: complete, as doing nothing is not"
@@ -203,7 +203,7 @@ def test_an_awm_verifier_is_sure_of_completion_alone(world: World) -> None:
     assert ruling_of(stranger(world, "awm", said("others"))) == Ruling(Label.AGENT_ERROR, ALL, "")
 
 
-def test_an_awm_episode_that_a_limit_cut_off(world: World) -> None:
+def test_an_awm_episode_that_a_limit_cut_off(world: HostedScenario) -> None:
     """It is not completed, whatever the verifier knows."""
     cut = ruling_of(stranger(world, "awm", said("others"), ending=Ending.STEP_LIMIT))
     assert cut == Ruling(
@@ -212,7 +212,7 @@ def test_an_awm_episode_that_a_limit_cut_off(world: World) -> None:
 
 
 @pytest.mark.parametrize("author", ["ours", "awm", "foreign"])
-def test_a_verifier_that_did_not_run_proves_nothing(author: str, world: World) -> None:
+def test_a_verifier_that_did_not_run_proves_nothing(author: str, world: HostedScenario) -> None:
     """It broke, or there is none but of kind `sql`: the code has no label."""
     case = stranger(world, author, (), unverified="it has no verifier of kind code")
     assert ruling_of(case) == Ruling(None, ALL, "")
@@ -223,7 +223,7 @@ def check(passed: bool, found: str, kind: str = "goal") -> Finding:
     return Finding("get_note: contains 'milk'", passed, "contains 'milk'", found, kind)  # type: ignore[arg-type]  # parametrised
 
 
-def test_a_foreign_world_shows_failure_not_success(world: World) -> None:
+def test_a_foreign_world_shows_failure_not_success(world: HostedScenario) -> None:
     """Checks that pass leave all open; one that fails is proof, as long as its own call worked."""
     good = check(True, "milk")
     wrong = "get_note: contains 'milk'' failed: expected contains 'milk', found tea"
@@ -241,14 +241,14 @@ def test_a_foreign_world_shows_failure_not_success(world: World) -> None:
         assert ruling_of(stranger(world, "foreign", findings)) == ruling
 
 
-def test_an_answer_cannot_pass_for_a_failed_check(world: World) -> None:
+def test_an_answer_cannot_pass_for_a_failed_check(world: HostedScenario) -> None:
     """A wrong answer that begins like a failed call is wrong all the same."""
     wrong = Finding("answer says '7'", False, "'7'", "error: none", "goal")
     ruling = ruling_of(stranger(world, "foreign", (wrong,)))
     assert (ruling.label, ruling.allowed) == (Label.AGENT_ERROR, NOT_COMPLETED)
 
 
-def test_a_proof_is_one_short_line(world: World) -> None:
+def test_a_proof_is_one_short_line(world: HostedScenario) -> None:
     """What a world or an agent wrote into a finding is shortened and breaks no line."""
     long = check(False, "tea\n" * 400)
     proof = ruling_of(stranger(world, "foreign", (long,))).proof
@@ -298,7 +298,7 @@ def test_the_ruling_has_the_code_judges_label(
     assert bool(ruling.proof) == (ruling.allowed != ALL)
 
 
-def test_a_verdict_that_could_not_be_made_has_no_label(world: World) -> None:
+def test_a_verdict_that_could_not_be_made_has_no_label(world: HostedScenario) -> None:
     """Where doing nothing could not be verified the code has no label, but undone is undone."""
     case = case_of(world, episode(world, "overdue"))
     silent = msgspec.structs.replace(case, code=unjudged(case.trajectory, "it broke", ()))

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from envpool.inprocess.world import World
-from harness.core.events import Ending, Judged, Label, Opinion
+from envpool.inprocess.world import HostedScenario
+from harness.core.events import Ending, Judged, Label, ModelJudgement
 from judge.code.code_judge import CodeJudge
 from judge.core.errors import JudgeError
 from judge.core.rewards import (
@@ -148,7 +148,7 @@ def test_a_verdict_names_its_profile_and_what_doing_nothing_meets(tmp_path: Path
     """What a graded reward depends on is stored with the verdict of the code judge."""
     old = '    check.created("loans", book_id=21'
     new = f'    check.goal("Books are there", True, "there", "there")\n{old}'
-    world = World(read(variant(tmp_path, verify=(old, new))))
+    world = HostedScenario(read(variant(tmp_path, verify=(old, new))))
     task = world.scenario.task("lend-two")
     half = oracle(world, "lend-two", calls=task.oracle[:-1])
     judged = CodeJudge(lambda _: world, GRADED).judge(half)
@@ -182,7 +182,7 @@ def test_rewards_are_made_again_from_the_verdict(wanted: RewardProfile) -> None:
 def test_making_rewards_again_costs_nothing() -> None:
     """What the verdict cost when models were asked is not spent again; their opinions stay, and
     what was left unjudged stays so."""
-    opinion = Opinion("m", Label.COMPLETED, requests=1, cost_usd=0.2)
+    opinion = ModelJudgement("m", Label.COMPLETED, requests=1, cost_usd=0.2)
     judged = Judged(
         "hybrid:m", Label.COMPLETED, 1.0, cost_usd=0.2, opinions=(opinion,), rewards="awm"
     )

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 from rich.console import Console
 
-from envpool.router import PlacedPool
+from envpool.router import RoutingPool
 from envpool.workers.pool import WorkerSettings
 from judge.defects.ast_edits import at_start, edited, functions_of, reached, without
 from judge.defects.awm import AWM_DEFECTS
@@ -283,12 +283,12 @@ def anyio_backend() -> str:
 
 
 @pytest.fixture
-async def pool() -> AsyncIterator[PlacedPool]:
-    async with PlacedPool(WorkerSettings(workers=1)) as pool:
+async def pool() -> AsyncIterator[RoutingPool]:
+    async with RoutingPool(WorkerSettings(workers=1)) as pool:
         yield pool
 
 
-async def test_the_gate_sees_the_defects_of_awm_records(pool: PlacedPool) -> None:
+async def test_the_gate_sees_the_defects_of_awm_records(pool: RoutingPool) -> None:
     """Failing inserts, endpoints that answer 500, verifiers that always complete or cannot run:
     each is named by the check that it belongs to; the sound record passes."""
     settings = GateSettings(probes=8)

@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from envpool.router import PlacedPool
+from envpool.router import RoutingPool
 from envpool.workers.pool import WorkerSettings
 from judge.gate.awm_record import check_record
 from judge.gate.context import GateSettings
@@ -86,8 +86,8 @@ def anyio_backend() -> str:
 
 
 @pytest.fixture
-async def pool() -> AsyncIterator[PlacedPool]:
-    async with PlacedPool(WorkerSettings(workers=1)) as pool:
+async def pool() -> AsyncIterator[RoutingPool]:
+    async with RoutingPool(WorkerSettings(workers=1)) as pool:
         yield pool
 
 
@@ -108,11 +108,11 @@ def found(report: Report) -> list[tuple[str, str]]:
     return [(failure.check, failure.task) for failure in report.failures]
 
 
-async def checked(pool: PlacedPool, scenario: Scenario) -> Report:
+async def checked(pool: RoutingPool, scenario: Scenario) -> Report:
     return (await check_record(scenario, pool, GateSettings(probes=8))).report
 
 
-async def test_a_sound_record_passes(pool: PlacedPool) -> None:
+async def test_a_sound_record_passes(pool: RoutingPool) -> None:
     """Nothing is said against it; its tasks, tools and probes are counted."""
     report = await checked(pool, record())
     assert report.failures == ()
@@ -151,7 +151,7 @@ async def test_a_sound_record_passes(pool: PlacedPool) -> None:
     ],
 )
 async def test_a_fault_is_named(
-    pool: PlacedPool, fault: dict[str, Any], expected: tuple[str, str], why: str
+    pool: RoutingPool, fault: dict[str, Any], expected: tuple[str, str], why: str
 ) -> None:
     """Rows lost, a target that is there already, verifiers that raise or are not there, tools that
     always fail, that break on some calls or take keys of no row, code that cannot be hosted or does
@@ -161,13 +161,13 @@ async def test_a_fault_is_named(
     assert why in report.failures[0].why
 
 
-async def test_a_tool_that_refuses_is_not_broken(pool: PlacedPool) -> None:
+async def test_a_tool_that_refuses_is_not_broken(pool: RoutingPool) -> None:
     """A tool whose every call is refused is listed as unreached."""
     report = await checked(pool, record(code=PICKY))
     assert (report.failures, report.unreached) == ((), ("small.get_note",))
 
 
-async def test_an_instruction_names_rows_that_are_there(pool: PlacedPool) -> None:
+async def test_an_instruction_names_rows_that_are_there(pool: RoutingPool) -> None:
     """The number of a row that is nowhere is told; what a task may want made is not looked for."""
     scenario = record()
     (task,) = scenario.tasks

@@ -5,7 +5,7 @@ from contextlib import closing
 
 import pytest
 
-from envpool.inprocess.world import World
+from envpool.inprocess.world import HostedScenario
 from judge.core.verifier import Verifier
 from judge.gate.package import check_scenario
 from scenarios.catalogue import bundled_names, find
@@ -23,7 +23,7 @@ def test_a_world_is_of_a_size_to_get_lost_in(name: str) -> None:
     """At least 15 tables with keys, 120 rows, 28 tools and 20 tasks; tasks of every difficulty and
     kind, and some with a trap."""
     scenario = find(name)
-    with closing(World(scenario)) as world:
+    with closing(HostedScenario(scenario)) as world:
         rows = {table: len(found) for table, found in world.dump(world.lease().overlay).items()}
         tables = world.template.tables.values()
         num_tools = len(world.tools)
@@ -63,7 +63,7 @@ VAGUE = (
 def test_a_vague_refusal_is_no_answer(name: str) -> None:
     """Refusing without the reason of the case completes no task, not even one to be declined."""
     scenario = find(name)
-    with closing(World(scenario)) as world:
+    with closing(HostedScenario(scenario)) as world:
         verifier = Verifier(scenario)
         passed = [
             (task.id, answer)

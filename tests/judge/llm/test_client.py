@@ -11,12 +11,12 @@ import anyio
 import msgspec
 import pytest
 
-from harness.chat.budget import Purse
+from harness.chat.budget import Budget
 from harness.chat.prices import Price, Prices
 from harness.chat.retry import Failure
-from harness.chat.server_features import Terms
+from harness.chat.server_features import ServerFeatures
 from harness.core.errors import SettingsError
-from harness.core.events import Label, Opinion
+from harness.core.events import Label, ModelJudgement
 from harness.core.messages import Message
 from harness.policies.openai import OpenAISettings
 from harness.settings.judge import JudgeSettings
@@ -52,7 +52,7 @@ TRUTH: Truth = truth_of({"refund": "agent_error"}, "completed")
 TRUE = billed(good(TRUTH), 100, 40)
 HONEST = Speaks(TRUE)
 PRICES = Prices({"m": Price(1.0, 10.0, 0.1)})  # 100 tokens asked and 40 answered: 0.0005 USD
-SAID = Opinion(
+SAID = ModelJudgement(
     "m",
     Label.AGENT_ERROR,
     reasoning="It looks that way.",
@@ -87,7 +87,7 @@ async def server() -> AsyncIterator[ModelServer]:
 
 @asynccontextmanager
 async def asking(
-    url: str, *, prices: Prices = PRICES, purse: Purse | None = None, **settings: Any
+    url: str, *, prices: Prices = PRICES, purse: Budget | None = None, **settings: Any
 ) -> AsyncIterator[ChatReasoner]:
     """A reasoner that asks the server, with little patience."""
     quick: dict[str, Any] = {
@@ -98,22 +98,22 @@ async def asking(
         "max_attempts": 3,
     }
     chosen = OpenAISettings("m", **(quick | settings))
-    async with ChatReasoner(chosen, prices=prices, purse=purse or Purse()) as reasoner:
+    async with ChatReasoner(chosen, prices=prices, purse=purse or Budget()) as reasoner:
         yield reasoner
 
 
-async def opinion(server: ModelServer, *, seed: int = 7, **settings: Any) -> Opinion:
+async def opinion(server: ModelServer, *, seed: int = 7, **settings: Any) -> ModelJudgement:
     """What is said of the prompt; the time it took is left out."""
     async with asking(server.url, **settings) as reasoner:
         return timeless(await reasoner.opinion(ASKED, seed=seed))
 
 
-def timeless(said: Opinion) -> Opinion:
+def timeless(said: ModelJudgement) -> ModelJudgement:
     return msgspec.structs.replace(said, seconds=0.0)
 
 
-def fault(text: str, **spent: Any) -> Opinion:
-    return Opinion("m", None, fault=text, **spent)
+def fault(text: str, **spent: Any) -> ModelJudgement:
+    return ModelJudgement("m", None, fault=text, **spent)
 
 
 # What is asked
@@ -195,7 +195,7 @@ async def test_many_who_are_refused_at_once_lower_the_terms_once() -> None:
         ModelServer(picky) as server,
         asking(server.url, max_attempts=1) as reasoner,
     ):
-        said: list[Opinion] = []
+        said: list[ModelJudgement] = []
 
         async def ask(seed: int) -> None:
             said.append(timeless(await reasoner.opinion(ASKED, seed=seed)))
@@ -225,15 +225,21 @@ async def test_what_else_a_server_refuses_is_left_out() -> None:
     [
         (
             Failure("status", "Invalid parameter: 'response_format' of type 'json_schema'", 400),
-            Terms("json_object"),
+            ServerFeatures("json_object"),
         ),
-        (Failure("status", "guided decoding is not available", 501), Terms("json_object")),
+        (Failure("status", "guided decoding is not available", 501), ServerFeatures("json_object")),
         (
             Failure("status", "Unsupported value: 'temperature' does not support 0.0", 400),
-            Terms(temperature=False),
+            ServerFeatures(temperature=False),
         ),
-        (Failure("status", 'Unknown name "seed": Cannot find field.', 400), Terms(seed=False)),
-        (Failure("status", "use 'max_completion_tokens' instead", 400), Terms(max_tokens=False)),
+        (
+            Failure("status", 'Unknown name "seed": Cannot find field.', 400),
+            ServerFeatures(seed=False),
+        ),
+        (
+            Failure("status", "use 'max_completion_tokens' instead", 400),
+            ServerFeatures(max_tokens=False),
+        ),
         (Failure("status", "no such model", 404, "model_not_found"), None),
         (Failure("status", "response_format", 429), None),
         (Failure("status", "response_format", 401), None),
@@ -241,14 +247,14 @@ async def test_what_else_a_server_refuses_is_left_out() -> None:
         (Failure("timeout", "seed"), None),
     ],
 )
-def test_refusals_are_understood(failure: Failure, lowered: Terms | None) -> None:
+def test_refusals_are_understood(failure: Failure, lowered: ServerFeatures | None) -> None:
     """Only a refusal that names what was sent takes it away."""
-    assert Terms().lowered(failure) == lowered
+    assert ServerFeatures().lowered(failure) == lowered
 
 
 def test_terms_sink_to_an_end() -> None:
     """A server that refuses everything for ever is not asked for ever."""
-    terms: Terms | None = Terms()
+    terms: ServerFeatures | None = ServerFeatures()
     failure = Failure("status", "schema temperature seed max_completion_tokens", 400)
     steps = 0
     while terms is not None and steps < 100:
@@ -333,7 +339,7 @@ async def test_a_server_that_stays_down_is_a_sentence(failing: Any, why: str) ->
 
 async def test_nobody_listening_is_a_sentence() -> None:
     """An endpoint that is down costs attempts, and nothing else."""
-    purse = Purse(1.0)
+    purse = Budget(1.0)
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         url = f"http://127.0.0.1:{taken.getsockname()[1]}/v1"
@@ -413,7 +419,7 @@ async def test_tokens_that_nobody_reports_are_estimated(server: ModelServer) -> 
 
 async def test_what_does_not_fit_the_budget_is_not_asked(server: ModelServer) -> None:
     """An empty purse is a fault that begins with `budget`; nothing is sent."""
-    said = await opinion(server, purse=Purse(0.0001))
+    said = await opinion(server, purse=Budget(0.0001))
     assert said.fault.startswith("budget: of 0.00 USD 0.0000 are spent or may be, and the next ")
     assert said == fault(said.fault)
     assert server.requests == []
@@ -422,7 +428,7 @@ async def test_what_does_not_fit_the_budget_is_not_asked(server: ModelServer) ->
 async def test_a_budget_may_end_between_two_attempts() -> None:
     """What was asked before is counted; asking stops where the money does."""
     async with ModelServer(Speaks(malformed(TRUE, 99))) as server:
-        purse = Purse(0.0018)
+        purse = Budget(0.0018)
         said = await opinion(server, purse=purse)
     assert said.fault.startswith("budget: ")
     assert (said.requests, said.cost_usd, purse.spent) == (1, 0.0005, 0.0005)
@@ -430,12 +436,12 @@ async def test_a_budget_may_end_between_two_attempts() -> None:
 
 async def test_concurrent_askers_never_overspend() -> None:
     """Fifty opinions at once on a budget for a few: the limit holds, and all have an answer."""
-    purse = Purse(0.005)
+    purse = Budget(0.005)
     async with (
         ModelServer(HONEST) as server,
         asking(server.url, purse=purse) as reasoner,
     ):
-        said: list[Opinion] = []
+        said: list[ModelJudgement] = []
 
         async def ask(seed: int) -> None:
             said.append(await reasoner.opinion(ASKED, seed=seed))
@@ -454,7 +460,7 @@ async def test_concurrent_askers_never_overspend() -> None:
 async def test_a_lost_request_may_have_been_billed() -> None:
     """A request that was sent and not answered counts at its worst against the limit."""
     async with ModelServer(Stall()) as server:
-        purse = Purse(1.0)
+        purse = Budget(1.0)
         said = await opinion(server, purse=purse, timeout_s=0.05, max_attempts=1)
     assert said.cost_usd == 0.0
     assert purse.spent > PRICES.worst("m", 100, 64)
@@ -463,7 +469,7 @@ async def test_a_lost_request_may_have_been_billed() -> None:
 async def test_a_server_that_bills_beyond_what_was_allowed_is_counted() -> None:
     """The dear answer is in the books, and nothing follows it."""
     async with ModelServer(Speaks(expensive(TRUE))) as server:
-        purse = Purse(5.0)
+        purse = Budget(5.0)
         async with asking(server.url, purse=purse) as reasoner:
             first = await reasoner.opinion(ASKED, seed=0)
             second = await reasoner.opinion(ASKED, seed=1)
@@ -484,7 +490,7 @@ async def test_the_settings_name_the_models() -> None:
         settings = settings_of("a", f"sonnet@2024@{there.url}", base_url=here.url, max_tokens=99)
         async with AsyncExitStack() as stack:
             said = []
-            for reasoner in reasoners_of(settings, None, Purse()):
+            for reasoner in reasoners_of(settings, None, Budget()):
                 await stack.enter_async_context(reasoner)
                 said.append(await reasoner.opinion(ASKED, seed=0))
     assert [(one.model, one.label) for one in said] == [
@@ -498,43 +504,43 @@ async def test_the_settings_name_the_models() -> None:
 
 def test_a_judge_of_code_asks_nobody() -> None:
     """Mode `code` has no models."""
-    assert reasoners_of(JudgeSettings(), None, Purse()) == []
+    assert reasoners_of(JudgeSettings(), None, Budget()) == []
 
 
 @pytest.mark.parametrize(
     ("settings", "purse", "sentence"),
     [
-        (settings_of(), Purse(), "models: mode 'hybrid' needs the name of a model"),
+        (settings_of(), Budget(), "models: mode 'hybrid' needs the name of a model"),
         (
             settings_of("m@http://127.0.0.1:1/v1", "m@http://127.0.0.1:2/v1"),
-            Purse(),
+            Budget(),
             "models: 'm' is named twice; verdicts go by the name",
         ),
         (
             settings_of("@http://127.0.0.1:1/v1"),
-            Purse(),
+            Budget(),
             "models: expected MODEL or MODEL@URL, found '@http://127.0.0.1:1/v1'",
         ),
         (
             settings_of("m@http://127.0.0.1:1/v1"),
-            Purse(5.0),
+            Budget(5.0),
             "budget: spending can be limited only where prices are given, too",
         ),
         (
             settings_of("m", base_url="localhost:8000"),
-            Purse(),
+            Budget(),
             "base_url: expected a URL such as http://127.0.0.1:8000/v1",
         ),
         (
             settings_of("m"),
-            Purse(),
+            Budget(),
             "api_key: https://api.openai.com/v1 needs one: set OPENAI_API_KEY, or base_url for "
             "another endpoint",
         ),
     ],
 )
 def test_models_that_cannot_be_asked_are_refused(
-    settings: JudgeSettings, purse: Purse, sentence: str
+    settings: JudgeSettings, purse: Budget, sentence: str
 ) -> None:
     """Settings that lead nowhere are one sentence, before anything is asked."""
     with pytest.raises(SettingsError) as caught:
@@ -546,7 +552,7 @@ def test_a_table_must_price_every_model() -> None:
     """A model that the table of prices does not hold is named."""
     settings = settings_of("m", "n", base_url="http://127.0.0.1:1/v1")
     with pytest.raises(SettingsError, match=r'^models\."n": the model has no price$'):
-        reasoners_of(settings, PRICES, Purse())
+        reasoners_of(settings, PRICES, Budget())
 
 
 # The scripted judges
@@ -600,7 +606,7 @@ def test_a_scripted_judge_runs_as_a_process() -> None:
         assert process.stdout is not None
         url = process.stdout.readline().strip()
 
-        async def ask() -> Opinion:
+        async def ask() -> ModelJudgement:
             async with asking(url) as reasoner:
                 return await reasoner.opinion(ASKED, seed=0)
 

@@ -7,13 +7,13 @@ import anyio
 import msgspec
 import pytest
 
-from harness.core.events import Ending, Judged, Label, Opinion
+from harness.core.events import Ending, Judged, Label, ModelJudgement
 from harness.core.trajectory import Trajectory
 from harness.settings.judge import JudgeSettings
 from judge.code.code_judge import unjudged
 from judge.core.case import Case, Prompt
 from judge.core.errors import JudgeError
-from judge.core.evidence import Scene, episode_digest
+from judge.core.evidence import ScenarioInfo, episode_digest
 from judge.core.rewards import AWM, GRADED, RewardProfile
 from judge.llm.llm_judge import LoggedCases, ReasoningJudge, case_digest, name_of
 from judge.llm.rubric import read_rubric
@@ -40,9 +40,9 @@ class Says:
         self.fault = fault
         self.asked: list[tuple[Prompt, int]] = []
 
-    async def opinion(self, prompt: Prompt, *, seed: int) -> Opinion:
+    async def opinion(self, prompt: Prompt, *, seed: int) -> ModelJudgement:
         self.asked.append((prompt, seed))
-        return Opinion(
+        return ModelJudgement(
             self.name, self.label, self.fault, reasoning="So it is.", requests=1, cost_usd=0.25
         )
 
@@ -61,12 +61,14 @@ class Kept:
     """A cache in a dict."""
 
     def __init__(self) -> None:
-        self.opinions: dict[tuple[str, ...], Opinion] = {}
+        self.opinions: dict[tuple[str, ...], ModelJudgement] = {}
 
-    async def get(self, *question: str) -> Opinion | None:
+    async def get(self, *question: str) -> ModelJudgement | None:
         return self.opinions.get(question)
 
-    async def put(self, digest: str, rubric: str, model: str, mode: str, opinion: Opinion) -> None:
+    async def put(
+        self, digest: str, rubric: str, model: str, mode: str, opinion: ModelJudgement
+    ) -> None:
         if opinion.label is not None:
             self.opinions[digest, rubric, model, mode] = opinion
 
@@ -74,7 +76,7 @@ class Kept:
 class Broken(Kept):
     """A cache whose file is no good any more."""
 
-    async def get(self, *question: str) -> Opinion | None:
+    async def get(self, *question: str) -> ModelJudgement | None:
         raise JudgeError("verdicts.sqlite: it is broken")
 
     async def put(self, *question: Any) -> None:
@@ -107,7 +109,7 @@ async def test_a_verdict_holds_all_that_it_is_made_of() -> None:
     given = await judged(case, first, second, third, seed=7)
 
     opinions = tuple(
-        Opinion(name, label, reasoning="So it is.", requests=1, cost_usd=0.25)
+        ModelJudgement(name, label, reasoning="So it is.", requests=1, cost_usd=0.25)
         for name, label in (("a", COMPLETED), ("b", AGENT), ("c", COMPLETED))
     )
     assert given == Judged(
@@ -242,7 +244,7 @@ async def test_models_are_asked_side_by_side() -> None:
     together = anyio.Event()
 
     class Waits(Says):
-        async def opinion(self, prompt: Prompt, *, seed: int) -> Opinion:
+        async def opinion(self, prompt: Prompt, *, seed: int) -> ModelJudgement:
             nonlocal here
             here += 1
             if here == 3:
@@ -281,13 +283,13 @@ async def test_cases_come_from_the_log_alone() -> None:
     """For judges that see the trajectory, a case has the scene that the log has of its package, and
     no finding; of a package that it has not, nothing is told."""
     trajectory = made_case().trajectory
-    scene = Scene("- Be kind.", "Ada (clerk)", "2026-03-14T09:30:00Z")
+    scene = ScenarioInfo("- Be kind.", "Ada (clerk)", "2026-03-14T09:30:00Z")
     known = await LoggedCases({STARTED.package: scene}).case(trajectory)
     unknown = await LoggedCases({}).case(trajectory)
 
     assert isinstance(known, Case) and isinstance(unknown, Case)
     assert (known.evidence.scene, known.evidence.findings) == (scene, ())
-    assert unknown.evidence.scene == Scene("", "", "")
+    assert unknown.evidence.scene == ScenarioInfo("", "", "")
     assert known.code.label is None
 
 

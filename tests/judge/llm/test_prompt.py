@@ -14,7 +14,7 @@ from harness.core.events import Ending
 from harness.history.token_budget import ByteCounter
 from judge.core.case import Case, Prompt
 from judge.core.errors import JudgeError
-from judge.core.evidence import CallFact, FormatFault, Scene, Turn
+from judge.core.evidence import CallFact, FormatFault, ScenarioInfo, Turn
 from judge.llm.prompt import least_tokens, prompt_of, ranges, system_text
 from judge.llm.prompt_items import CAUSES
 from judge.llm.quoting import original, unfenced
@@ -367,7 +367,7 @@ def test_ranges() -> None:
 
 def test_rendering_has_a_number() -> None:
     """What is shown of one case is what this number stands for: a change to it is another."""
-    scene = Scene(SCENE.policy, "", "")
+    scene = ScenarioInfo(SCENE.policy, "", "")
     cases = [made_case(idle=("orders 7 updated",)), made_case(scene=scene), long_case()]
     prompts = [ask(case, mode, 6000) for case in cases for mode in MODES]
     parts = [

@@ -8,12 +8,12 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from harness.core.events import Label, Opinion
+from harness.core.events import Label, ModelJudgement
 from judge.core.errors import JudgeError
 from judge.llm.verdict_cache import VerdictCache
 
 KEY = ("d1", "awm-12345678", "m", "hybrid")
-SAID = Opinion(
+SAID = ModelJudgement(
     "m",
     Label.AGENT_ERROR,
     reasoning="F2 failed – 日本.",
@@ -26,7 +26,7 @@ SAID = Opinion(
     cost_usd=0.5,
     seconds=1.5,
 )
-FREE = Opinion(
+FREE = ModelJudgement(
     "m",
     Label.AGENT_ERROR,
     reasoning="F2 failed – 日本.",
@@ -39,13 +39,14 @@ WRITER = """
 import sys
 from pathlib import Path
 import anyio
-from harness.core.events import Label, Opinion
+from harness.core.events import Label, ModelJudgement
 from judge.llm.verdict_cache import VerdictCache
 
 async def main(path, name, count):
     async with VerdictCache(Path(path)) as cache:
         for number in range(int(count)):
-            await cache.put(f"{name}-{number}", "r", "m", "llm", Opinion("m", Label.COMPLETED))
+            judgement = ModelJudgement("m", Label.COMPLETED)
+            await cache.put(f"{name}-{number}", "r", "m", "llm", judgement)
             print(number, flush=True)
 
 anyio.run(main, *sys.argv[1:])
@@ -98,7 +99,7 @@ async def test_the_last_opinion_counts(path: Path) -> None:
 async def test_faults_are_not_kept(path: Path) -> None:
     """Without a label there is nothing to keep: the model is asked again."""
     async with VerdictCache(path) as cache:
-        await cache.put(*KEY, Opinion("m", None, fault="status 503"))
+        await cache.put(*KEY, ModelJudgement("m", None, fault="status 503"))
         assert await cache.get(*KEY) is None
 
 
@@ -174,7 +175,7 @@ async def test_two_processes_share_a_file(path: Path) -> None:
     async with VerdictCache(path) as cache:
         for name in ("a", "b", "c"):
             kept = [await cache.get(f"{name}-{n}", "r", "m", "llm") for n in range(50)]
-            assert kept == [Opinion("m", Label.COMPLETED, is_cached=True)] * 50
+            assert kept == [ModelJudgement("m", Label.COMPLETED, is_cached=True)] * 50
 
 
 async def test_what_was_put_survives_a_kill(path: Path) -> None:
@@ -187,4 +188,4 @@ async def test_what_was_put_survives_a_kill(path: Path) -> None:
     process.communicate()
     async with VerdictCache(path) as cache:
         kept = [await cache.get(f"a-{number}", "r", "m", "llm") for number in range(41)]
-    assert kept == [Opinion("m", Label.COMPLETED, is_cached=True)] * 41
+    assert kept == [ModelJudgement("m", Label.COMPLETED, is_cached=True)] * 41

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.core.events import Label, Opinion
+from harness.core.events import Label, ModelJudgement
 from harness.settings.judge import Vote
 from judge.core.case import Ruling
 from judge.llm.voting import Decision, Mode, contested, decide
@@ -20,12 +20,12 @@ UNDONE = Ruling(PART, ALL - {DONE}, "goal 'x' failed")
 CUT_OFF = Ruling(None, ALL - {DONE}, "the step limit cut it off")
 
 
-def opinions(*said: Label | str) -> list[Opinion]:
+def opinions(*said: Label | str) -> list[ModelJudgement]:
     """Opinions of models a, b, c …: a label, or a fault."""
     return [
-        Opinion(name, one, reasoning=f"{name} saw it", confidence=0.5 + 0.1 * index)
+        ModelJudgement(name, one, reasoning=f"{name} saw it", confidence=0.5 + 0.1 * index)
         if isinstance(one, Label)
-        else Opinion(name, None, fault=one)
+        else ModelJudgement(name, None, fault=one)
         for index, (name, one) in enumerate(zip("abcdef", said, strict=False))
     ]
 

@@ -12,7 +12,7 @@ from harness.core.events import Judged, Label, StepTaken
 from harness.core.messages import Reply
 from harness.core.trajectory import Trajectory, assemble
 from judge.core.errors import JudgeError
-from judge.core.evidence import Scene, episode_digest
+from judge.core.evidence import ScenarioInfo, episode_digest
 from judge.reliability.annotate import Labelled, Labelling, order_of
 from judge.reliability.annotations import HumanLabel, LabelBook, read_labels
 from scenarios.checks import Finding
@@ -46,7 +46,9 @@ class Sitting:
             book,
             labeller=self.labeller,
             trajectory_of=_trajectory,
-            scene_of=lambda trajectory: Scene("# Rules\n\nBe [red]kind[/red].", "Ada", "2026"),
+            scenario_info=lambda trajectory: ScenarioInfo(
+                "# Rules\n\nBe [red]kind[/red].", "Ada", "2026"
+            ),
             read=lambda prompt: self._type(prompt, console, keys),
             console=console,
             now=lambda: 5.0,
@@ -197,7 +199,7 @@ def test_texts_are_shown_whole_and_as_text(sitting: Sitting) -> None:
         LabelBook(sitting.path),
         labeller="ann",
         trajectory_of=lambda _: trajectory,
-        scene_of=lambda _: Scene("", "", ""),
+        scenario_info=lambda _: ScenarioInfo("", "", ""),
         read=read,
         console=console,
     ).run()

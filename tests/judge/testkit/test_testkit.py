@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from envpool.router import PlacedPool
+from envpool.router import RoutingPool
 from envpool.workers.pool import WorkerSettings
 from harness.core.events import Ending, Judged, Label
 from judge.code.code_judge import CodeJudge
@@ -26,7 +26,7 @@ from judge.testkit.cases import (
     report_of,
 )
 from judge.testkit.endings import KINDS
-from judge.verdicts.code_judges import CodeCourt
+from judge.verdicts.code_judges import ScenarioJudges
 from scenarios.format import AwmSample, AwmVerifier, Task, read
 from tests.support.hosted_records import HEAD, small
 from tests.support.mini_world import LIBRARY, library, variant
@@ -265,9 +265,9 @@ async def test_the_cases_of_an_awm_record(verifier: AwmVerifier, surprises: list
     seed = (AwmSample("notes", ("INSERT INTO notes VALUES (1, 'milk')",)),)
     awm = msgspec.structs.replace(scenario.awm, samples=seed, verifiers={"t0": verifier})
     scenario = msgspec.structs.replace(scenario, awm=awm)
-    async with PlacedPool(WorkerSettings(workers=1)) as pool:
+    async with RoutingPool(WorkerSettings(workers=1)) as pool:
         cases = idle_cases(await pool.host(scenario))
-        court = CodeCourt(pool, [scenario])
+        court = ScenarioJudges(pool, [scenario])
         report = report_of([(case, await court.verdict(case.trajectory)) for case in cases])
     assert report.cases == 7
     assert [surprise.case for surprise in report.surprises] == surprises

@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 from rich.console import Console
 
-from harness.core.events import EpisodeEnded, Judged, Label, Opinion
+from harness.core.events import EpisodeEnded, Judged, Label, ModelJudgement
 from harness.core.trajectory import Trajectory, assemble
 from judge.verdicts.disagreements import Disagreement, Voice, is_disagreement, queue, ranked, render
 from tests.support import events
@@ -15,16 +15,20 @@ DONE, PART, AGENT, WORLD = Label
 PROOF = "guard 'nothing else changed' failed: expected no other change, found 1 new refunds"
 
 
-def judged(label: Label | None, code: Label | None, *opinions: Opinion, **more: Any) -> Judged:
+def judged(
+    label: Label | None, code: Label | None, *opinions: ModelJudgement, **more: Any
+) -> Judged:
     """A verdict of models; its reward is AWM's."""
     worth = {DONE: 1.0, PART: 0.1, AGENT: 0.0, WORLD: 0.0, None: None}
     fields = {"judge": "hybrid:m", "rewards": "awm", "proof": "", **more}
     return Judged(label=label, reward=worth[label], code=code, opinions=opinions, **fields)
 
 
-def says(label: Label | None, *, model: str = "m", confidence: float = 0.9, **more: Any) -> Opinion:
+def says(
+    label: Label | None, *, model: str = "m", confidence: float = 0.9, **more: Any
+) -> ModelJudgement:
     """An opinion."""
-    return Opinion(model, label, confidence=confidence, **more)
+    return ModelJudgement(model, label, confidence=confidence, **more)
 
 
 def trajectory(name: str, *verdicts: Judged, answer: str = "Done.") -> Trajectory:

@@ -25,10 +25,10 @@ from harness.rollout.episode import Limits
 from harness.rollout.meters import Meters
 from harness.rollout.monitor import Monitor
 from harness.rollout.plan import EpisodePlan, plan_of
-from harness.rollout.session import Link, Parts, run_session
+from harness.rollout.session import Link, RunParts, run_session
 from harness.settings.judge import JudgeSettings
 from judge.core.rewards import AWM
-from judge.verdicts.factory import open_court
+from judge.verdicts.factory import open_judge
 from tests.support.cli import Rehearse, json_of
 from tests.support.judge_server import Slow, Speaks, Spoken, billed, good, text_of, verdict
 from tests.support.judged_runs import (
@@ -103,10 +103,10 @@ async def run_judged(
     """Run the oracle's episodes of the mini world with a judge that asks the server."""
     pool, dialect, scenario = LocalPool(), Native(), library()
     settings = JudgeSettings("hybrid", ("m",), base_url=server.url, **flags)
-    async with open_court(
+    async with open_judge(
         settings, pool=pool, scenarios=[scenario], scenes={}, profile=AWM, folder=folder
     ) as court:
-        parts = Parts(
+        parts = RunParts(
             pool=pool,
             policy=OraclePolicy(dialect),
             dialect=dialect,

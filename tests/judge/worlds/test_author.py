@@ -5,7 +5,7 @@ from pathlib import Path
 import anyio
 import pytest
 
-from harness.chat.budget import Purse
+from harness.chat.budget import Budget
 from harness.chat.prices import Price, Prices
 from harness.policies.openai import OpenAISettings
 from judge.worlds.author import ModelAuthor
@@ -23,7 +23,7 @@ def anyio_backend() -> str:
     return "asyncio"
 
 
-def author(url: str, ledger: Path, purse: Purse) -> ModelAuthor:
+def author(url: str, ledger: Path, purse: Budget) -> ModelAuthor:
     """One whose answers cost 1 USD at worst; vectors cost 1 USD a byte of what is sent."""
     return ModelAuthor(
         OpenAISettings("m", base_url=url, max_tokens=1_000, max_attempts=1),
@@ -47,7 +47,7 @@ async def test_a_question_without_an_answer_is_a_fault_of_its_stage(
     """It ends no synthesis: other questions are answered."""
     async with (
         ModelServer() as server,
-        author(server.url, tmp_path / "ledger", Purse()) as model,
+        author(server.url, tmp_path / "ledger", Budget()) as model,
     ):
         server.plan(status, Says("a world"))
         assert await model.say(ASKED, CODE, seed=1) == Said("", sentence)
@@ -56,7 +56,7 @@ async def test_a_question_without_an_answer_is_a_fault_of_its_stage(
 
 async def test_lost_answers_are_booked_at_worst(tmp_path: Path) -> None:
     """Of chats and of vectors; what never left costs nothing."""
-    purse = Purse()
+    purse = Budget()
     async with (
         ModelServer(Cut()) as server,
         author(server.url, tmp_path / "ledger", purse) as model,
@@ -88,7 +88,7 @@ async def test_a_request_that_is_cancelled_is_booked_at_worst(tmp_path: Path) ->
 
     async with (
         ModelServer(Stalls()) as server,
-        author(server.url, tmp_path / "ledger", Purse()) as model,
+        author(server.url, tmp_path / "ledger", Budget()) as model,
         anyio.create_task_group() as group,
     ):
 

@@ -9,7 +9,7 @@ import matplotlib
 import msgspec
 import pytest
 
-from envpool.inprocess.world import World
+from envpool.inprocess.world import HostedScenario
 from judge.gate.near_duplicates import features_of, nearest
 from judge.worlds.catalogue import (
     CatalogueFigures,
@@ -116,7 +116,7 @@ def figures() -> CatalogueFigures:
 def test_a_world_is_measured_as_the_gate_sees_it(name: str) -> None:
     """Tables, rows, tools and features, read without running code, are the hosted world's."""
     scenario = find(name)
-    world = World(scenario)
+    world = HostedScenario(scenario)
     columns = {table: about.columns for table, about in world.template.tables.items()}
     rows = world.dump(world.template.overlay())
 

@@ -15,7 +15,7 @@ from harness.dialects.format_rules import FormatSettings
 from harness.dialects.registry import dialect_of
 from harness.history.windows import parse_history
 from harness.log.reader import open_reader
-from harness.log.schema import MountedWorld
+from harness.log.schema import ScenarioSnapshot
 from harness.policies.base import Agent, Assignment, Policy
 from harness.policies.oracle import OraclePolicy
 from harness.policies.token_agent import EpisodeTokens
@@ -23,9 +23,9 @@ from harness.policies.tokenized import TokenisedPolicy
 from harness.rollout.episode import Limits
 from harness.rollout.meters import Meters
 from harness.rollout.plan import plan_of
-from harness.rollout.session import Parts, run_session
+from harness.rollout.session import RunParts, run_session
 from harness.tokenization.chat_tokenizer import ChatTokens
-from judge.verdicts.code_judges import CodeCourt
+from judge.verdicts.code_judges import ScenarioJudges
 from learner.config.settings import DataSettings
 from learner.core.errors import AlignmentError, SampleError
 from learner.data.alignment import Alignment
@@ -80,14 +80,14 @@ async def played(
     """The log of a run of the oracle, with tokens: a task of seven turns, by two."""
     scenario = library()
     pool, speech = LocalPool(), dialect_of(dialect)
-    parts = Parts(
+    parts = RunParts(
         pool,
         policy or TokenisedPolicy(_Summing(OraclePolicy(speech)), chat),
         speech,
         parse_history(history, chat),
         FormatSettings(),
         Limits(),
-        CodeCourt(pool, [scenario]),
+        ScenarioJudges(pool, [scenario]),
     )
     plans = plan_of([(scenario, scenario.task("lend-two"))], episodes=2, group_size=2, seed=1)
     await run_session(folder, plans, parts, concurrency=2, meters=Meters())
@@ -108,7 +108,7 @@ async def logs(
     return found
 
 
-def read(folder: Path) -> tuple[Trajectory, dict[str, MountedWorld]]:
+def read(folder: Path) -> tuple[Trajectory, dict[str, ScenarioSnapshot]]:
     with open_reader(folder) as reader:
         return next(reader.trajectories()), reader.worlds()
 

@@ -11,7 +11,7 @@ import msgspec
 import pytest
 from rich.console import Console
 
-from envpool.router import PlacedPool
+from envpool.router import RoutingPool
 from scenarios.catalogue import is_trusted
 from scenarios.errors import SynthesisError
 from scenarios.format import AwmSample, AwmTable, Call, Scenario
@@ -413,7 +413,7 @@ def test_a_draft_becomes_a_package_that_runs_in_workers_only(tmp_path: Path) -> 
     assert scenario.tasks[0].oracle == (Call("list_tables"),)
     assert scenario.written_by == "model"
     assert not is_trusted(scenario)
-    assert PlacedPool().isolates(scenario)
+    assert RoutingPool().isolates(scenario)
     again = write(tmp_path / "say_it", texts_of(_draft()))
     assert again.digest == scenario.digest
     assert [path.name for path in tmp_path.iterdir()] == ["say_it"]

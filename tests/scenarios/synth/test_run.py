@@ -11,7 +11,7 @@ import anyio
 import msgspec
 import pytest
 
-from envpool.router import PlacedPool
+from envpool.router import RoutingPool
 from envpool.workers.pool import WorkerSettings
 from judge.worlds.synthesize import Asked, run_synthesis
 from scenarios.awm.records import AwmFolder
@@ -364,7 +364,7 @@ async def test_worlds_leave_in_awms_files(tmp_path: Path) -> None:
         "name": {"type": "string", "param_type": "body", "required": True, "description": ""}
     }
     verdicts = []
-    async with PlacedPool(WorkerSettings(workers=1)) as pool:
+    async with RoutingPool(WorkerSettings(workers=1)) as pool:
         world: Any = await pool.host(record)
         names = [tool.name for tool in world.tools]
         faults = world.loaded.seed_faults

@@ -7,7 +7,7 @@ from scenarios.generate.vocabulary.dressing import (
     chosen,
     forms_of,
     is_free_word,
-    parts_of,
+    open_run_parts,
     plural_of,
 )
 
@@ -94,7 +94,7 @@ def test_offers_that_clash_are_passed_over() -> None:
     word without one stays."""
     offers = {"order": ("table", "entry"), "line": ("entry", "row_"), "agent": ("agent",)}
     canonical = {"order": "orders", "line": "lines", "agent": "agents"}
-    words = chosen(offers, canonical, parts_of("CREATE tables_x"))
+    words = chosen(offers, canonical, open_run_parts("CREATE tables_x"))
     assert words == {
         "order": "entry",
         "orders": "entries",

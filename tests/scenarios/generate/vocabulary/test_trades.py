@@ -11,7 +11,7 @@ import pytest
 from scenarios.generate.core.errors import ModuleError
 from scenarios.generate.plan.business_modules import BASE, module, module_names
 from scenarios.generate.vocabulary import trades
-from scenarios.generate.vocabulary.dressing import chosen, forms_of, is_free_word, parts_of
+from scenarios.generate.vocabulary.dressing import chosen, forms_of, is_free_word, open_run_parts
 from scenarios.generate.vocabulary.people import pools_of
 from scenarios.generate.vocabulary.trades import FOLDER, Trade, trade, trade_names
 
@@ -99,7 +99,7 @@ def test_goods_are_named_without_quotes_and_canonical_words(name: str) -> None:
     about = trade(name)
     texts = {text for one in about.goods for text in (one.name, one.category, one.unit)}
     assert [text for text in texts if re.search("[\"'`’]", text)] == []
-    assert [text for text in texts if parts_of(text) & CANONICAL_FORMS] == []
+    assert [text for text in texts if open_run_parts(text) & CANONICAL_FORMS] == []
 
 
 @pytest.mark.parametrize("name", NAMES)

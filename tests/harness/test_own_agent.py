@@ -57,7 +57,7 @@ async def test_a_rehearsal(tmp_path: Path) -> None:
     rows = rows_of(report.folder).values()
     assert {row.policy for row in rows} == {"own:oracle"}
     assert {row.error for row in rows if row.task == "overdue"} == {
-        f"LookupError: that one is too hard (test_rehearse.py, line {_line_of('too hard')})"
+        f"LookupError: that one is too hard (test_own_agent.py, line {_line_of('too hard')})"
     }
     written = json.loads((report.folder / "report.json").read_text())
     assert written["endings"] == report.endings

@@ -15,7 +15,7 @@ from harness.log.writer import open_log
 from harness.reports.summary import RunReport, report_of, write_report
 from harness.rollout.process import run
 from harness.settings.judge import JudgeSettings, save_judge
-from judge.commands.options import RUN, court_of, judge_flags, progress, settings_of
+from judge.commands.options import RUN, judge_flags, open_run_judge, progress, settings_of
 from judge.core.rewards import PROFILES
 from judge.verdicts import summary as verdict_summary
 from judge.verdicts.disagreements import Disagreement, queue, ranked, render
@@ -73,7 +73,7 @@ def _renew_report(folder: Path) -> None:
 async def _judge_again(folder: Path, settings: JudgeSettings, only: Only) -> Summary:
     async with AsyncExitStack() as stack:
         with open_reader(folder) as reader:  # bad input is told before the log is opened to write
-            court = await stack.enter_async_context(court_of(folder, reader, settings))
+            court = await stack.enter_async_context(open_run_judge(folder, reader, settings))
         log = await stack.enter_async_context(open_log(folder, resume=True))
         reader = stack.enter_context(open_reader(folder))
         save_judge(folder, settings)

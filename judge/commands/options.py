@@ -70,7 +70,7 @@ def settings_of(folder: Path, flags: dict[str, Any]) -> JudgeSettings:
 
 
 @asynccontextmanager
-async def court_of(
+async def open_run_judge(
     folder: Path, reader: LogReader, settings: JudgeSettings
 ) -> AsyncIterator[ScenarioJudges | ReasoningCourt]:
     """The judge of a logged run. Raises what `open_judge`, the pool and the finder raise."""

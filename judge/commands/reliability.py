@@ -15,7 +15,7 @@ from harness.core.events import Judged, Label
 from harness.log.reader import LogReader, open_reader
 from harness.rollout.process import run
 from harness.settings.judge import JudgeSettings
-from judge.commands.options import RUN, counted, court_of, judge_flags, settings_of
+from judge.commands.options import RUN, counted, judge_flags, open_run_judge, settings_of
 from judge.core.case import Case
 from judge.core.evidence import episode_digest, scenario_info
 from judge.reliability import report as study_report
@@ -74,7 +74,7 @@ async def _study(folder: Path, settings: JudgeSettings, wanted: _Study) -> Study
         names = sample_of(reader.episodes(), wanted.sample, seed=settings.seed, first=humans or ())
         if not names:
             raise LogError(f"{folder}: no episode is over yet, so there is nothing to study")
-        court = await stack.enter_async_context(court_of(folder, reader, settings))
+        court = await stack.enter_async_context(open_run_judge(folder, reader, settings))
         cases = [await court.case(reader.trajectory(name)) for name in names]
         made = [case for case in cases if isinstance(case, Case)]
         left_out = [verdict for verdict in cases if not isinstance(verdict, Case)]

@@ -20,7 +20,8 @@ from harness.library import AgentEnv, OwnAgent, StepLimit, TaskView, WorldFailed
 from harness.rollout.episode import Limits, run_episode
 from scenarios.format import Scenario, read
 from tests.harness.rollout.test_episode import BreakingEnv, PoolOf, SlowEnv
-from tests.support.run_context import LIBRARY, MemorySink, MovesPolicy, plans, stage_of, watched
+from tests.support.paths import LIBRARY
+from tests.support.run_context import MemorySink, MovesPolicy, plans, stage_of, watched
 from tests.support.virtual_time import BACKENDS
 
 PAY = {"member_id": 2, "amount_cents": 10, "method": "card"}
@@ -91,7 +92,7 @@ async def test_what_an_agent_knows() -> None:
         "episode": "e000000",
         "seed": plan.seed,
         "instruction": task.instruction,
-        "policy": scenario.policy,
+        "rules": scenario.rules,
         "user": f"{scenario.user.name} ({scenario.user.role}, id {scenario.user.id})",
         "now": scenario.clock,
     }

@@ -15,8 +15,7 @@ from harness.library import AgentEnv, OwnAgent, Rehearsal, TaskView, rehearse
 from harness.log.reader import open_reader
 from harness.log.schema import EpisodeRow
 from judge.verdicts.code_judges import ScenarioJudges
-from tests.support.paths import ROOT
-from tests.support.run_context import LIBRARY
+from tests.support.paths import LIBRARY, ROOT
 
 EXAMPLE = ROOT / "examples" / "own_agent.py"
 

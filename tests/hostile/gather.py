@@ -183,7 +183,7 @@ def record() -> Scenario:
         user=User("1", "the current user", "user"),
         schema_sql="",
         data_sql="",
-        policy="",
+        rules="",
         tasks=tuple(Task(name, "Attack.", "unrated", "open", "") for name in verifiers),
         path=FOLDER,
         digest="h" * 32,

@@ -116,7 +116,7 @@ def test_a_package_as_it_is_read(tmp_path: Path) -> None:
     assert (scenario.name, scenario.title, scenario.version) == ("ledger", "Ledger", "1")
     assert scenario.clock == "2026-03-14T09:30:00Z"
     assert scenario.user == User("u1", "Ada Lindqvist", "clerk")
-    assert (scenario.policy, scenario.path) == ("# Rules", tmp_path)
+    assert (scenario.rules, scenario.path) == ("# Rules", tmp_path)
     task = Task(
         id="open",
         instruction="Open an account named petty.",

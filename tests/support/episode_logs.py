@@ -19,12 +19,12 @@ from scenarios.api import RowChange
 from scenarios.checks import Finding
 
 WORLD = ScenarioSnapshot(
-    package="p" * 32,
+    scenario_digest="p" * 32,
     scenario="shop",
     version="1.0",
     template="t" * 32,
     image=b"SQLite format 3\0",
-    policy="# Rules\n\nBe kind.",
+    rules="# Rules\n\nBe kind.",
     user="Ada (clerk)",
     now="2026-03-14T09:30:00Z",
     tools=(ToolSpec("void_order", "Void one order.", {"type": "object", "properties": {}}),),
@@ -45,8 +45,8 @@ def started(task: str = "void-7", group: str = "g0", member: int = 0) -> Episode
         dialect="native",
         history="full",
         fingerprint="f" * 16,
-        package="p" * 32,
-        world="w" * 32,
+        scenario_digest="p" * 32,
+        start_digest="w" * 32,
     )
 
 

@@ -24,8 +24,8 @@ STARTED = EpisodeStarted(
     dialect="native",
     history="full",
     fingerprint="f",
-    package="p",
-    world="w",
+    scenario_digest="p",
+    start_digest="w",
 )
 
 

@@ -26,7 +26,7 @@ from learner.loop.progress_state import Place
 from learner.loop.rollout_session import Rollouts, open_rollouts
 from learner.trainer.trainer import StepReport
 from learner.trainer.weight_publisher import Publisher
-from tests.support.run_context import LIBRARY
+from tests.support.paths import LIBRARY
 
 CARD = PolicyCard("", "full", "full", "native")
 

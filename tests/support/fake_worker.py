@@ -136,8 +136,8 @@ class FakeWorker:
             case Forget():
                 self.forgotten += request.worlds
             case Unload():
-                self.unloaded.append(request.package)
-                self._hosts.pop(request.package).close()
+                self.unloaded.append(request.scenario_digest)
+                self._hosts.pop(request.scenario_digest).close()
         return None
 
     def _load(self, request: Load) -> Loaded | Refused:
@@ -163,7 +163,7 @@ class FakeWorker:
         before = overlay.pages.copy()
         self.executed.append(request.name)
         arguments = json.loads(request.arguments)
-        result = self._hosts[request.package].call(overlay, request.name, arguments)
+        result = self._hosts[request.scenario_digest].call(overlay, request.name, arguments)
         self._states[request.world] = (request.version + 1, overlay)
         return Answer(
             request.id,

@@ -61,7 +61,7 @@ def small(code: str, *, name: str = "small", tables: tuple[AwmTable, ...] = TABL
         user=User("user", "User 1", "The user."),
         schema_sql="",
         data_sql="",
-        policy="",
+        rules="",
         tasks=(task,),
         path=Path(name),
         digest=name.encode().hex().ljust(32, "0"),

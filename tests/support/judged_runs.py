@@ -23,15 +23,15 @@ from anyio.from_thread import start_blocking_portal
 from harness.core.events import Judged, Label, Record
 from harness.log.reader import open_reader
 from harness.settings.judge import JudgeSettings
-from judge.commands.options import open_judge
+from judge.commands.options import open_run_judge
 from judge.core.case import Case
 from judge.llm.prompt import prompt_of
 from judge.llm.rubric import Mode, read_rubric
 from scenarios.format import read
 from tests.support.cli import Rehearse, json_of
 from tests.support.judge_server import Speaker, Spoken, Truth, text_of
-from tests.support.mini_world import LIBRARY
 from tests.support.model_server import Asked, Behaviour, ModelServer
+from tests.support.paths import LIBRARY
 
 COMPLETED, PARTIAL = Label.COMPLETED, Label.PARTIALLY_COMPLETED
 AGENT, WORLD = Label.AGENT_ERROR, Label.ENVIRONMENT_ERROR
@@ -138,7 +138,7 @@ def truth_about(*books: Mapping[str, Question]) -> Truth:
 
 async def _cases(folder: Path) -> list[Case]:
     with open_reader(folder) as reader:
-        async with open_judge(folder, reader, JudgeSettings()) as judge:
+        async with open_run_judge(folder, reader, JudgeSettings()) as judge:
             given = [await judge.case(one) for one in reader.trajectories() if one.ended]
     return [case for case in given if isinstance(case, Case)]
 

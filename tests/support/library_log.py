@@ -24,12 +24,12 @@ from tests.support.paths import LIBRARY
 def mounted(world: HostedScenario) -> ScenarioSnapshot:
     scenario = world.scenario
     return ScenarioSnapshot(
-        package=scenario.digest,
+        scenario_digest=scenario.digest,
         scenario=scenario.name,
         version=scenario.version,
         template=world.template.digest,
         image=world.template.image,
-        policy=scenario.policy,
+        rules=scenario.rules,
         user=f"{scenario.user.name} ({scenario.user.role})",
         now=scenario.clock,
         tools=world.tools,
@@ -67,8 +67,8 @@ def _start(scenario: Scenario, task: Task, digest: str) -> EpisodeStarted:
         dialect="native",
         history="full",
         fingerprint="f" * 16,
-        package=scenario.digest,
-        world=digest,
+        scenario_digest=scenario.digest,
+        start_digest=digest,
     )
 
 

@@ -70,8 +70,8 @@ def episode(
         dialect="native",
         history="full",
         fingerprint="",
-        package=scenario.digest,
-        world=world.start_digest,
+        scenario_digest=scenario.digest,
+        start_digest=world.start_digest,
     )
     state = None if stateless else lease.state()
     ended = EpisodeEnded(ending, answer, len(steps), state, error)

@@ -31,7 +31,7 @@ from harness.policies.token_agent import Sampling
 from harness.rollout.episode import Limits
 from harness.rollout.meters import Meters
 from harness.rollout.plan import plan_of
-from harness.rollout.session import Parts, run_session
+from harness.rollout.session import RunParts, run_session
 from harness.tokenization.chat_tokenizer import ChatTokens
 from harness.vllm.policy import VllmPolicy
 from harness.vllm.routes import root_of
@@ -99,7 +99,7 @@ async def rolled_out(policy: VllmPolicy, folder: Path) -> list[Group]:
     scenario = library()
     tasks = [(scenario, task) for task in scenario.tasks[:2]]
     pool, dialect = LocalPool(), Stubborn()
-    parts = Parts(
+    parts = RunParts(
         pool=pool,
         policy=policy,
         dialect=dialect,

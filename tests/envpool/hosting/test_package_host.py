@@ -15,7 +15,7 @@ from envpool.inprocess.world import HostedScenario
 from scenarios.errors import PackageError, UnknownScenario
 from scenarios.format import Scenario, read
 from tests.support.ledger_world import TOOLS, ledger
-from tests.support.mini_world import LIBRARY
+from tests.support.paths import LIBRARY
 
 _CALLS: list[tuple[str, dict[str, Any]]] = [
     ("book", {"account_id": 1, "amount": 5}),

@@ -16,7 +16,8 @@ from envpool.store.template import clock_of, template_of
 from scenarios.api import User
 from scenarios.awm.records import AwmFolder
 from scenarios.format import AwmRecord, AwmSample, AwmTable, Scenario, Seeding
-from tests.support.hosted_records import AWM, masked
+from tests.support.hosted_records import masked
+from tests.support.paths import AWM
 
 
 def scenario(
@@ -32,7 +33,7 @@ def scenario(
         user=User("1", "ann", "user"),
         schema_sql="",
         data_sql="",
-        policy="",
+        rules="",
         tasks=(),
         path=Path("small"),
         digest="0" * 32,

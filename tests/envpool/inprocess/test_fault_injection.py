@@ -14,7 +14,7 @@ from judge.verdicts.code_judges import ScenarioJudges
 from scenarios.errors import PackageError
 from scenarios.format import read
 from tests.support.immediate import finished
-from tests.support.mini_world import LIBRARY
+from tests.support.paths import LIBRARY
 
 PAY: tuple[str, dict[str, Any]] = (
     "pay_fine",

@@ -750,7 +750,7 @@ async def test_a_refusal_by_a_tainted_worker(scenario: Scenario, tmp_path: Path)
     held, let_go = anyio.Event(), anyio.Event()
 
     async def script(worker: FakeWorker, request: Request) -> Reply | None:
-        if isinstance(request, Load) and request.scenario.policy == "bad":
+        if isinstance(request, Load) and request.scenario.rules == "bad":
             held.set()
             await let_go.wait()
             return Refused(request.id, "tools.py opened a socket", violation="it opened a socket")

@@ -105,7 +105,7 @@ def test_the_seeding_is_logged_with_each_episode(rehearse: Rehearse, tmp_path: P
         with open_reader(run) as reader:
             [trajectory] = reader.trajectories()
         assert trajectory.started.seeding == seeding
-        packages.add(trajectory.started.package)
+        packages.add(trajectory.started.scenario_digest)
     assert len(packages) == 2
 
 

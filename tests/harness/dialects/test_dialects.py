@@ -126,7 +126,7 @@ def test_the_head_says_who_when_what(dialect: Dialect) -> None:
     """The head is a system prompt with user, clock and rules, then the task; worlds share it."""
     system, task = dialect.opening(BRIEFING)
     assert (system.role, task) == ("system", Message("user", "Void order 7."))
-    for text in (BRIEFING.user, BRIEFING.now, BRIEFING.policy):
+    for text in (BRIEFING.user, BRIEFING.now, BRIEFING.rules):
         assert text in system.content
     other = msgspec.structs.replace(BRIEFING, instruction="Void order 8.")
     assert dialect.opening(other)[0].content is system.content

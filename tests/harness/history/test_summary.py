@@ -43,10 +43,10 @@ from harness.rollout.plan import plan_of
 from harness.rollout.session import RunParts, run_session
 from scenarios.format import Scenario, read
 from tests.support.immediate import finished
+from tests.support.paths import LIBRARY
 from tests.support.prompts import BRIEFING
 from tests.support.run_context import (
     DONE,
-    LIBRARY,
     LOOK,
     MemorySink,
     Move,

@@ -57,7 +57,7 @@ def _row(episode: str, **changes: Any) -> EpisodeRow:
         group="g0",
         member=0,
         policy="oracle",
-        package="p" * 32,
+        scenario_digest="p" * 32,
         started_at=1_700_000_000.0,
         num_steps=2,
         ending=Ending.ANSWERED,
@@ -118,7 +118,7 @@ async def test_everything_comes_back_in_order(tmp_path: Path) -> None:
         assert list(reader.trajectories()) == [assemble(records) for records in stories]
         assert reader.trajectory("e7") == assemble(stories[7])
         assert reader.episodes() == [_row(f"e{number}") for number in range(50)]
-        assert reader.worlds() == {WORLD.package: WORLD}
+        assert reader.worlds() == {WORLD.scenario_digest: WORLD}
 
 
 async def test_records_after_pages_through_the_log(tmp_path: Path) -> None:
@@ -277,7 +277,7 @@ async def test_a_log_is_continued_only_on_purpose(tmp_path: Path) -> None:
     await _write(tmp_path, whole("b"), resume=True)
     with open_reader(tmp_path) as reader:
         assert reader.records_after(0) == list(enumerate(whole("a") + whole("b"), 1))
-        assert reader.worlds() == {WORLD.package: WORLD}
+        assert reader.worlds() == {WORLD.scenario_digest: WORLD}
 
 
 async def test_resume_begins_where_nothing_is(tmp_path: Path) -> None:
@@ -492,4 +492,4 @@ def test_what_was_called_durable_survives_kill_9(tmp_path: Path) -> None:
         assert len(keys) == len(set(keys))
         for trajectory in reader.trajectories():
             assert trajectory == assemble(whole(trajectory.episode, attempt=trajectory.attempt))
-        assert list(reader.worlds()) == [WORLD.package]
+        assert list(reader.worlds()) == [WORLD.scenario_digest]

@@ -49,7 +49,8 @@ from harness.rollout.session import RunParts, run_session
 from judge.verdicts.code_judges import ScenarioJudges
 from scenarios.format import Call, Scenario, read
 from tests.support.immediate import finished
-from tests.support.mini_world import LIBRARY, variant
+from tests.support.mini_world import variant
+from tests.support.paths import LIBRARY
 
 Change = Callable[[Record], Record | None]
 LEND_EMMA = Call("lend_book", {"member_id": 3, "book_id": 21})
@@ -339,7 +340,7 @@ async def test_another_start_is_named(tmp_path: Path) -> None:
     scenario = await _run(tmp_path / "run", tasks=["lend-two"])
 
     def change(record: Record) -> Record:
-        return _with(record, world="0" * 32) if record.seq == 0 else record
+        return _with(record, start_digest="0" * 32) if record.seq == 0 else record
 
     report = _replayed(await _rewritten(tmp_path / "run", tmp_path / "copy", change), scenario)
     (divergence,) = report.divergences

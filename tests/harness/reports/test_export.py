@@ -19,7 +19,8 @@ from harness.reports.export import chat_of, export, image_with, tables_of
 from scenarios.format import read
 from tests.support.episode_logs import WORLD, answer, ended, judged, started, step, story
 from tests.support.ledger_world import write_package
-from tests.support.library_log import LIBRARY, write_shelf
+from tests.support.library_log import write_shelf
+from tests.support.paths import LIBRARY
 
 Tables = dict[str, list[dict[str, Any]]]
 Shelf = tuple[Path, dict[str, Tables]]

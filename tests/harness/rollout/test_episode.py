@@ -20,9 +20,9 @@ from harness.dialects.format_rules import FormatSettings
 from harness.history.windows import parse_history
 from harness.rollout.episode import Episode, Limits, failure_message, run_episode
 from scenarios.format import Scenario, Task, read
+from tests.support.paths import LIBRARY
 from tests.support.run_context import (
     DONE,
-    LIBRARY,
     LOOK,
     MALFORMED,
     MemorySink,
@@ -78,7 +78,7 @@ async def test_the_facts_of_an_episode() -> None:
     assert [call.id for call in first.decision.calls] == ["c0-0"]
     (result,) = first.results
     assert result.error is None and len(result.changes) == 1
-    assert result.digest != start.world
+    assert result.digest != start.start_digest
     assert last.decision == Answer("All is done.")
     assert (end.ending, end.answer, end.error) == (Ending.ANSWERED, "All is done.", None)
     assert end.state is not None and end.state.digest == result.digest
@@ -248,7 +248,7 @@ async def test_cancelled_at_any_moment(number: int) -> None:
 def _start_of(sink: MemorySink) -> str:
     start = sink.records[0].event
     assert isinstance(start, EpisodeStarted)
-    return start.world
+    return start.start_digest
 
 
 async def test_cancelled_while_the_log_is_full() -> None:
@@ -581,7 +581,7 @@ async def test_a_group_shares_its_start() -> None:
     for plan in plans(8, group_size=4):
         await run_episode(plan, stage)
     starts = [r.event for r in sink.records if isinstance(r.event, EpisodeStarted)]
-    assert {start.world for start in starts} == {starts[0].world}
+    assert {start.start_digest for start in starts} == {starts[0].start_digest}
     assert [(start.group, start.member) for start in starts] == [
         (group, member) for group in ("g000000", "g000001") for member in range(4)
     ]

@@ -10,7 +10,8 @@ from harness.core.errors import SettingsError
 from harness.rollout.plan import chosen_tasks, plan_of
 from scenarios.errors import ScenarioError
 from scenarios.format import Scenario, Task
-from tests.support.run_context import LIBRARY, library
+from tests.support.paths import LIBRARY
+from tests.support.run_context import library
 
 TASKS: list[tuple[Scenario, Task]] = [(library(), task) for task in library().tasks]
 

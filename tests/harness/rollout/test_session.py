@@ -414,7 +414,7 @@ async def test_two_packages_of_one_name(tmp_path: Path) -> None:
     tasks = [(scenario, scenario.task("pay-fine")) for scenario in (first, second)]
     wanted = list(plan_of(tasks, episodes=4, group_size=1, seed=0))
     await run(tmp_path / "run", wanted, open_run_parts(scenarios=[first, second]))
-    labels = {row.package: row.label for row in rows_of(tmp_path / "run").values()}
+    labels = {row.scenario_digest: row.label for row in rows_of(tmp_path / "run").values()}
     assert labels[first.digest] is Label.COMPLETED
     assert labels[second.digest] is not Label.COMPLETED
 

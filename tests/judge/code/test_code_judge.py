@@ -35,7 +35,8 @@ from scenarios.checks import Finding
 from scenarios.errors import PackageError
 from scenarios.format import read
 from tests.support.events import STARTED
-from tests.support.mini_world import LIBRARY, episode, library, oracle, records, variant
+from tests.support.mini_world import episode, library, oracle, records, variant
+from tests.support.paths import LIBRARY
 
 TASKS = [task.id for task in read(LIBRARY).tasks]
 

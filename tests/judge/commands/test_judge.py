@@ -50,8 +50,9 @@ from tests.support.judged_runs import (
     truth_about,
     verdicts_of,
 )
-from tests.support.mini_world import LIBRARY, variant
+from tests.support.mini_world import variant
 from tests.support.model_server import Asked, Behaviour, Stall, Status
+from tests.support.paths import LIBRARY
 
 WORLDS = ("shop_support", "flight_desk", "claims_desk")
 NUM_TASKS = 100  # of those three

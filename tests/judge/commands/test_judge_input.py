@@ -11,7 +11,7 @@ from judge.llm.rubric import rubric_text
 from tests.support.cli import Rehearse
 from tests.support.judge_server import Speaks, biased
 from tests.support.judged_runs import judge, no_environment, run_of_oracles, served
-from tests.support.mini_world import LIBRARY
+from tests.support.paths import LIBRARY
 
 URL = ("--base-url", "http://127.0.0.1:9/v1")
 ASK = ("judge", "RUN", "-m", "m", *URL)

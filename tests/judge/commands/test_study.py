@@ -27,8 +27,8 @@ from tests.support.judged_runs import (
     served,
     truth_about,
 )
-from tests.support.mini_world import LIBRARY
 from tests.support.model_server import Status
+from tests.support.paths import LIBRARY
 
 WORLDS = ("shop_support", "flight_desk", "claims_desk")
 NUM = 100  # episodes, one of each task: no two are equal

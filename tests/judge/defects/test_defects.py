@@ -26,7 +26,8 @@ from scenarios.catalogue import find
 from scenarios.format import AwmSample, AwmVerifier, Scenario
 from tests.judge.gate.test_awm_record import CODE, EVIDENCE, HAS, SEED
 from tests.support.hosted_records import small
-from tests.support.mini_world import LIBRARY, variant
+from tests.support.mini_world import variant
+from tests.support.paths import LIBRARY
 
 FAST = GateSettings(probes=15, max_mutants=150)
 # Kinds that are shown elsewhere: every call of such a tool takes a second; two processes are needed

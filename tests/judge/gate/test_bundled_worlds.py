@@ -37,7 +37,7 @@ def test_a_world_is_of_a_size_to_get_lost_in(name: str) -> None:
     assert set(Counter(task.difficulty for task in scenario.tasks)) == {"simple", "medium", "hard"}
     assert set(Counter(task.kind for task in scenario.tasks)) == {"change", "question", "decline"}
     assert sum(task.trap is not None for task in scenario.tasks) >= 4
-    assert scenario.policy
+    assert scenario.rules
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -21,7 +21,8 @@ from scenarios.catalogue import find
 from scenarios.errors import UnknownScenario
 from scenarios.format import Scenario, read
 from tests.support.cli import Rehearse, json_of
-from tests.support.mini_world import LIBRARY, variant
+from tests.support.mini_world import variant
+from tests.support.paths import LIBRARY
 
 FAST = GateSettings(probes=5)
 RETURNED = '{"loan_id": loan_id, "returned_on"'

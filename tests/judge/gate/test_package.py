@@ -14,7 +14,8 @@ from judge.gate.report import Failure, MutantNote, Report, merged, render
 from scenarios.difficulty import difficulty_of
 from scenarios.errors import UnknownScenario
 from scenarios.format import read
-from tests.support.mini_world import LIBRARY, variant
+from tests.support.mini_world import variant
+from tests.support.paths import LIBRARY
 
 FAST = GateSettings(probes=15)
 

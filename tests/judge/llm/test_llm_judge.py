@@ -284,7 +284,7 @@ async def test_cases_come_from_the_log_alone() -> None:
     no finding; of a package that it has not, nothing is told."""
     trajectory = made_case().trajectory
     scene = ScenarioInfo("- Be kind.", "Ada (clerk)", "2026-03-14T09:30:00Z")
-    known = await LoggedCases({STARTED.package: scene}).case(trajectory)
+    known = await LoggedCases({STARTED.scenario_digest: scene}).case(trajectory)
     unknown = await LoggedCases({}).case(trajectory)
 
     assert isinstance(known, Case) and isinstance(unknown, Case)

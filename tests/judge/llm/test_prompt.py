@@ -367,7 +367,7 @@ def test_ranges() -> None:
 
 def test_rendering_has_a_number() -> None:
     """What is shown of one case is what this number stands for: a change to it is another."""
-    scene = ScenarioInfo(SCENE.policy, "", "")
+    scene = ScenarioInfo(SCENE.rules, "", "")
     cases = [made_case(idle=("orders 7 updated",)), made_case(scene=scene), long_case()]
     prompts = [ask(case, mode, 6000) for case in cases for mode in MODES]
     parts = [

@@ -29,7 +29,8 @@ from judge.testkit.endings import KINDS
 from judge.verdicts.code_judges import ScenarioJudges
 from scenarios.format import AwmSample, AwmVerifier, Task, read
 from tests.support.hosted_records import HEAD, small
-from tests.support.mini_world import LIBRARY, library, variant
+from tests.support.mini_world import library, variant
+from tests.support.paths import LIBRARY
 
 CASES = cases_of(LIBRARY)
 # An edit after which the verifier takes any amount for the right one.

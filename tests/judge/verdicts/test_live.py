@@ -43,9 +43,9 @@ from tests.support.judged_runs import (
     served,
     verdicts_of,
 )
-from tests.support.mini_world import LIBRARY
 from tests.support.mini_world import library as library_world
 from tests.support.model_server import Asked, Behaviour, ModelServer, Says, Status
+from tests.support.paths import LIBRARY
 from tests.support.run_context import library
 
 RIGHT = good(lambda _: COMPLETED)

@@ -29,8 +29,9 @@ from tests.support.judged_runs import (
     truth_about,
     verdicts_of,
 )
-from tests.support.mini_world import LIBRARY, variant
+from tests.support.mini_world import variant
 from tests.support.model_server import Asked, Behaviour, Status
+from tests.support.paths import LIBRARY
 
 DEAD = Status(401, "no such key")
 

@@ -30,7 +30,8 @@ from scenarios.format import read
 from tests.support.awm_files import APP, ENVS, mail_desk, rows_of
 from tests.support.cli import Rehearse, json_of
 from tests.support.generated_worlds import folder_of, made_with
-from tests.support.mini_world import LIBRARY, variant
+from tests.support.mini_world import variant
+from tests.support.paths import LIBRARY
 
 LOANS = "INSERT INTO loans (id,"
 ROUTES = '''

@@ -170,7 +170,7 @@ def test_members_that_began_differently_are_no_group() -> None:
     """Rewards of another world or task are not compared."""
     grouping = Grouping()
     other = episode(1)
-    changed = msgspec.structs.replace(other[0].event, world="x" * 32)
+    changed = msgspec.structs.replace(other[0].event, start_digest="x" * 32)
     other[0] = msgspec.structs.replace(other[0], event=changed)
     fed(grouping, episode(0))
     with pytest.raises(SampleError, match=r"^run: group 'g0': its episodes do not begin alike"):

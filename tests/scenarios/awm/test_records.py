@@ -74,7 +74,7 @@ def test_a_record_is_a_scenario(tmp_path: Path) -> None:
         user=User("1", "the current user", "user"),
         schema_sql="",
         data_sql="",
-        policy="",
+        rules="",
         tasks=(
             Task("0", "Do thing 0 of Mail Desk 1.", "unrated", "open", ""),
             Task("1", "Do thing 1 of Mail Desk 1.", "unrated", "open", ""),

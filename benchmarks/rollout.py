@@ -27,7 +27,7 @@ import msgspec
 from benchmarks.figures import Figure, figure, quiet, tell
 from benchmarks.world_store import play, play_dedicated
 from benchmarks.worlds import hosted, in_order, interleaved, leases, tasks
-from envpool.inprocess.dedicated_connection import Dedicated
+from envpool.inprocess.dedicated_connection import DedicatedConnection
 from envpool.inprocess.pool import LocalPool
 from harness.core.events import Record
 from harness.dialects.format_rules import FormatSettings
@@ -145,7 +145,9 @@ def figures(shape: Shape) -> list[Figure]:
     """The overhead, and what each part of it costs."""
     theatre = Theatre()
     policy = OraclePolicy(theatre.dialect)
-    hosts = [Dedicated(world.scenario, world.template) for world in theatre.worlds.values()]
+    hosts = [
+        DedicatedConnection(world.scenario, world.template) for world in theatre.worlds.values()
+    ]
     host_of = dict(zip(theatre.worlds, hosts, strict=True))
     played = in_order(shape.episodes)
     num_calls = sum(map(len, played))

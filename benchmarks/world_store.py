@@ -23,7 +23,7 @@ import psutil
 
 from benchmarks.figures import Figure, figure, tell
 from benchmarks.worlds import Call, hosted, in_order, interleaved, leases
-from envpool.inprocess.dedicated_connection import Dedicated
+from envpool.inprocess.dedicated_connection import DedicatedConnection
 from envpool.inprocess.pool import LocalPool
 from envpool.inprocess.world import HostedScenario, Lease
 
@@ -85,7 +85,7 @@ def play(held: list[Lease], calls: Iterable[Call]) -> float:
     return spent
 
 
-def play_dedicated(hosts: dict[str, Dedicated], episodes: list[list[Call]]) -> float:
+def play_dedicated(hosts: dict[str, DedicatedConnection], episodes: list[list[Call]]) -> float:
     """CPU seconds of these calls on a warm connection a scenario, an episode after the other."""
     total = 0.0
     for calls in episodes:
@@ -101,7 +101,9 @@ def play_dedicated(hosts: dict[str, Dedicated], episodes: list[list[Call]]) -> f
 
 def switching(worlds: Worlds, shape: Shape) -> list[Figure]:
     """Calls that switch worlds, and the same calls on warm connections."""
-    hosts = {name: Dedicated(world.scenario, world.template) for name, world in worlds.items()}
+    hosts = {
+        name: DedicatedConnection(world.scenario, world.template) for name, world in worlds.items()
+    }
     episodes = in_order(shape.live)
     num_calls = sum(map(len, episodes))
     switched, dedicated = [], []
@@ -123,7 +125,9 @@ def switching(worlds: Worlds, shape: Shape) -> list[Figure]:
 
 def by_kind(worlds: Worlds, shape: Shape) -> str:
     """The same tool by tool: medians in µs, from single calls on a wall clock."""
-    hosts = {name: Dedicated(world.scenario, world.template) for name, world in worlds.items()}
+    hosts = {
+        name: DedicatedConnection(world.scenario, world.template) for name, world in worlds.items()
+    }
     switched: Times = defaultdict(list)
     dedicated: Times = defaultdict(list)
     for run in range(shape.runs):

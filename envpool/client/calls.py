@@ -1,21 +1,21 @@
-"""A tool call as the remote pool sends it, and what comes back: MCP 2026-07-28, with `_meta` of
-ours that carries states and outcomes (see envpool.server.jsonrpc.Asked)."""
+"""Tool calls of the remote pool and their responses: MCP 2026-07-28, with our own `_meta` fields
+for states and outcomes (see envpool.server.jsonrpc.CallExtension)."""
 
 from typing import Any
 
 import msgspec
 from msgspec import Raw, field
 
-from envpool.core.host_answers import Answer
+from envpool.core.offload import CallOutcome
 from envpool.server import jsonrpc as m
-from envpool.server.jsonrpc import Asked
+from envpool.server.jsonrpc import CallExtension
 
 _META = {m.VERSION_KEY: m.MODERN[-1], m.CAPABILITIES_KEY: {}}
 _HEADERS = {"MCP-Protocol-Version": m.MODERN[-1], "Mcp-Method": "tools/call"}
 
 
 class Text(msgspec.Struct, frozen=True):
-    """A piece of a result."""
+    """A part of a result."""
 
     text: str = ""
 
@@ -27,14 +27,14 @@ class ResultMeta(msgspec.Struct, frozen=True):
 
 
 class Result(msgspec.Struct, frozen=True):
-    """What a call gave."""
+    """The result of a call."""
 
     content: tuple[Text, ...]
     meta: ResultMeta = field(name="_meta")
 
 
 class Error(msgspec.Struct, frozen=True):
-    """Why there is no result."""
+    """The error of a call."""
 
     code: int
     message: str
@@ -47,28 +47,29 @@ class Response(msgspec.Struct, frozen=True):
     error: Error | None = None
 
 
-packed = msgspec.msgpack.Encoder().encode
+pack = msgspec.msgpack.Encoder().encode
 read_response = msgspec.json.Decoder(Response).decode
-_read_answer = msgspec.msgpack.Decoder(Answer).decode
+_read_outcome = msgspec.msgpack.Decoder(CallOutcome).decode
 
 
-def request_of(name: str, arguments: Any, asked: Asked) -> tuple[bytes, dict[str, str]]:
-    """Body and headers of a call. MCP's arguments are an object; others go along in `_meta`."""
-    said = Raw(m.encode(arguments))
+def request_of(name: str, arguments: Any, extension: CallExtension) -> tuple[bytes, dict[str, str]]:
+    """Body and headers of a call. MCP requires an object as arguments; other values are sent in
+    `_meta`."""
+    encoded = Raw(m.encode(arguments))
     params: dict[str, Any] = {"name": name}
     if isinstance(arguments, dict):
-        params["arguments"] = said
+        params["arguments"] = encoded
     else:
-        asked = msgspec.structs.replace(asked, arguments=said)
-    params["_meta"] = {**_META, m.CALL_KEY: asked}
+        extension = msgspec.structs.replace(extension, arguments=encoded)
+    params["_meta"] = {**_META, m.CALL_KEY: extension}
     body = m.encode({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params})
     return body, {**_HEADERS, "Mcp-Name": m.header_of(name)}
 
 
-def answer_in(response: Response) -> Answer:
-    """What the call did. Raises msgspec.DecodeError for what no server of ours answers."""
+def outcome_of(response: Response) -> CallOutcome:
+    """The outcome of the call. Raises msgspec.DecodeError for a response without one."""
     if response.result is None:
         raise msgspec.DecodeError("neither a result nor an error")
-    answer = _read_answer(response.result.meta.outcome)
+    outcome = _read_outcome(response.result.meta.outcome)
     text = "\n".join(part.text for part in response.result.content)
-    return msgspec.structs.replace(answer, text=text)
+    return msgspec.structs.replace(outcome, text=text)

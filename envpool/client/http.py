@@ -1,24 +1,27 @@
-"""The HTTP client of the remote pool: one request, asked again where that is harmless and helps.
+"""The HTTP client of the remote pool: one request, repeated where that is harmless and helps.
 
-Every request of ours may be asked again: a call bears an id that is answered once, and a world that
-was leased and lost on the way is given back by the server when it is idle.
+Every request of the pool may be repeated: a call has an id that is executed once, and the server
+releases a leased world whose response was lost, once it is idle.
 """
 
-from collections.abc import Mapping
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import asynccontextmanager
+from typing import Self
 
 import aiohttp
 import anyio
 import msgspec
+from anyio import AsyncContextManagerMixin
 
-from envpool.server.event_loop import need_asyncio
+from envpool.server.event_loop import require_asyncio
 
-_PAUSES_S = (0.05, 0.2, 1.0)  # before asking again where the connection was lost
-_PUT_OFF = (429, 503)  # statuses that say: later
-_MAX_PUT_OFF = 60  # times
+_PAUSES_S = (0.05, 0.2, 1.0)  # before each repetition after a lost connection
+_RETRY_LATER = (429, 503)  # statuses of a busy server
+_MAX_RETRIES = 60  # after such a status
 
 
 class Reply(msgspec.Struct, frozen=True):
-    """What was answered."""
+    """The answer to a request."""
 
     status: int
     body: bytes
@@ -28,37 +31,33 @@ class NoReply(Exception):
     """The server was not reached, or did not answer in time."""
 
 
-class Connection:
-    """Connections to one server, opened as they are needed and kept.
+class HttpConnection(AsyncContextManagerMixin):
+    """Connections to one server, opened on demand and kept. Use it in `async with`.
 
-    `patience_s` is how long a reply may take. `open` and `close` stand around its use.
+    A reply may take `timeout_s` seconds. Entering raises PoolError where the loop is not asyncio's.
     """
 
-    def __init__(self, url: str, *, token: str, connections: int, patience_s: float) -> None:
+    def __init__(self, url: str, *, token: str, connections: int, timeout_s: float) -> None:
         self._url = url
         self._connections = connections
-        self._timeout = aiohttp.ClientTimeout(total=None, sock_connect=10, sock_read=patience_s)
+        self._timeout = aiohttp.ClientTimeout(total=None, sock_connect=10, sock_read=timeout_s)
         self._headers = {"Content-Type": "application/json", "Accept": "application/json"}
         if token:
             self._headers["Authorization"] = f"Bearer {token}"
         self._session: aiohttp.ClientSession | None = None
 
-    async def open(self) -> None:
-        """Get ready; nothing is connected yet. Raises PoolError where the loop is not asyncio's."""
-        need_asyncio()
-        self._session = aiohttp.ClientSession(
+    @asynccontextmanager
+    async def __asynccontextmanager__(self) -> AsyncGenerator[Self]:
+        require_asyncio()
+        async with aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(limit=self._connections),
             headers=self._headers,
             timeout=self._timeout,
             cookie_jar=aiohttp.DummyCookieJar(),
-        )
+        ) as self._session:
+            yield self
 
-    async def close(self) -> None:
-        """Close every connection."""
-        if self._session is not None:
-            await self._session.close()
-
-    async def ask(
+    async def request(
         self,
         method: str,
         path: str,
@@ -66,14 +65,14 @@ class Connection:
         headers: Mapping[str, str] | None = None,
     ) -> Reply:
         """The reply to a request. Raises NoReply."""
-        for _ in range(_MAX_PUT_OFF):
-            reply, wait_s = await self._reached(method, path, body, headers)
-            if reply.status not in _PUT_OFF:
+        for _ in range(_MAX_RETRIES):
+            reply, wait_s = await self._send(method, path, body, headers)
+            if reply.status not in _RETRY_LATER:
                 return reply
             await anyio.sleep(wait_s)
         return reply
 
-    async def _reached(
+    async def _send(
         self, method: str, path: str, body: bytes | None, headers: Mapping[str, str] | None
     ) -> tuple[Reply, float]:
         assert self._session is not None
@@ -86,7 +85,7 @@ class Connection:
                     wait_s = float(after) if after.isdecimal() else 1.0
                     return Reply(response.status, await response.read()), wait_s
             except TimeoutError as exc:
-                raise NoReply(f"nothing came within {self._timeout.sock_read:g} s") from exc
+                raise NoReply(f"no reply within {self._timeout.sock_read:g} s") from exc
             except (aiohttp.ClientError, OSError) as exc:
                 if pause_s is None:
                     raise NoReply(str(exc) or type(exc).__name__) from exc

@@ -1,132 +1,164 @@
-"""Worlds of another machine's server, leased and called over HTTP, their truth held here.
+"""Worlds on the server of another machine, leased and called over HTTP, their states held here.
 
 A `RemotePool` leases a world on the server for each of its own, and calls its tools over MCP. Each
-answer brings what the call did to the state (the pages it wrote, the rows, the digest), so that
-`state`, `fork` and `reset` need no network, and a server that has lost a world, or has it in
-another state, is sent the state along with the call. A call is therefore never executed twice on
-one state: sent again after a lost reply, it is answered from memory or executed on the state that
-it was meant for.
+answer contains the effect of the call on the state (the pages it wrote, the rows, the digest), so
+`state`, `fork` and `reset` need no network. A server that has lost a world, or has it in another
+state, receives the state with the call. So a call is never executed twice on one state: repeated
+after a lost reply, the server answers it from memory or executes it on the state it was meant for.
 """
 
 import secrets
-from types import TracebackType
-from typing import Any
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any, Self
 
 import anyio
 import msgspec
 import structlog
+from anyio import AsyncContextManagerMixin
 
-from envpool.client.calls import Response, answer_in, packed, read_response, request_of
-from envpool.client.http import Connection, NoReply, Reply
+from envpool.client.calls import Response, outcome_of, pack, read_response, request_of
+from envpool.client.http import HttpConnection, NoReply, Reply
 from envpool.core.errors import PoolError, SeedError, WorldError
-from envpool.core.host_answers import Answer
-from envpool.core.types import Env
+from envpool.core.offload import CallOutcome, Verified
+from envpool.core.types import Env, StoredState
+from envpool.inprocess.verifiers import PackageVerifiers
 from envpool.offloaded.env import OffloadedEnv, OffloadedScenario
 from envpool.offloaded.pool import OffloadedPool
 from envpool.server import jsonrpc as m
-from envpool.server.api import Complaint, Hosted, NewWorld, WorldLease
-from envpool.server.jsonrpc import Asked
+from envpool.server.api import ErrorBody, HostedInfo, NewWorld, WorldLease
+from envpool.server.jsonrpc import CallExtension
+from envpool.store.pool_protocol import VerifierKind
+from scenarios.catalogue import is_trusted
 from scenarios.format import Scenario, Task
 
 log = structlog.get_logger()
-_RELEASE_S = 5.0  # a server that does not answer gives the world back by itself, when it is idle
-_MAX_TRIES = 40  # of a call that the server puts off
+_RELEASE_S = 5.0  # a server that does not answer releases the idle world by itself
+_MAX_TRIES = 40  # of a call whose world the server has forgotten
 
 
-class _Place:
-    """A world on the server: where our calls are executed."""
+class _ServerWorld:
+    """A world on the server, which executes calls of worlds held here."""
 
-    __slots__ = ("at", "id", "new")
+    __slots__ = ("holds", "id", "new")
 
     def __init__(self, lease_id: str, new: NewWorld) -> None:
         self.id = lease_id
         self.new = new
-        # Which world of ours it has, in which version; None: it is not known to have one.
-        self.at: tuple[int, int] | None = None
+        # The number and version of the env whose state it holds; None: unknown.
+        self.holds: tuple[int, int] | None = None
 
 
-class RemotePool(OffloadedPool):
+class RemotePool(OffloadedPool, AsyncContextManagerMixin):
     """A pool of worlds on another machine. It implements envpool.store.pool_protocol.Pool.
 
-    `url` is the server's (`rehearse serve --http`), `token` its bearer token. Entered and left with
-    `async with`, which gives back what is still leased.
+    `url` is the server's (`rehearse serve --http`), `token` its bearer token. A reply may take
+    `timeout_s` seconds. Use it in `async with`, which releases the worlds that are still leased.
     """
 
     def __init__(
-        self, url: str, *, token: str = "", connections: int = 64, patience_s: float = 120.0
+        self, url: str, *, token: str = "", connections: int = 64, timeout_s: float = 120.0
     ) -> None:
         self.url = url.rstrip("/")
         super().__init__(f"on {self.url}")
-        self._http = Connection(
-            self.url, token=token, connections=connections, patience_s=patience_s
+        self._http = HttpConnection(
+            self.url, token=token, connections=connections, timeout_s=timeout_s
         )
-        self._places: dict[int, _Place] = {}  # by the number of the OffloadedEnv that was leased
-        self._carriers: dict[str, _Place] = {}  # package digest -> where forks are executed
-        self._carrying = anyio.Lock()
-        self._nonce = secrets.token_hex(4)  # so that ids of calls are ours alone
+        self._verifiers = PackageVerifiers()
+        self._server_worlds: dict[int, _ServerWorld] = {}  # by the number of the leased env
+        self._fork_worlds: dict[str, _ServerWorld] = {}  # scenario digest -> executes its forks
+        self._fork_lock = anyio.Lock()
+        self._nonce = secrets.token_hex(4)  # makes the call ids of this pool unique
 
     def __repr__(self) -> str:
         counts = self.statistics()
         return f"<RemotePool {self.url} [{counts['live']} live of {counts['leases']} leased]>"
 
-    async def __aenter__(self) -> "RemotePool":
-        await self._http.open()
-        return self
+    @asynccontextmanager
+    async def __asynccontextmanager__(self) -> AsyncGenerator[Self]:
+        async with self._http:
+            try:
+                yield self
+            finally:
+                for world in (*self._server_worlds.values(), *self._fork_worlds.values()):
+                    await self._release(world)
+                self._server_worlds.clear()
+                self._fork_worlds.clear()
+                self._close_worlds()
 
-    async def __aexit__(
+    @asynccontextmanager
+    async def lease(self, scenario: Scenario, task: Task | None = None) -> AsyncIterator[Env]:
+        world = await self.host(scenario)
+        leased = await self._lease(NewWorld(scenario.name, None if task is None else task.id))
+        env = world.lease(self)
+        self._server_worlds[env.number] = leased
+        self._count_lease()
+        try:
+            yield env
+        finally:
+            self.num_live -= 1
+            if self._server_worlds.pop(env.number, None) is not None:
+                await self._release(leased)
+
+    def isolates(self, scenario: Scenario) -> bool:
+        """Whether the verifiers of the scenario need workers; its tools run on the server."""
+        return not is_trusted(scenario)
+
+    async def verify(
         self,
-        kind: type[BaseException] | None,
-        exc: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        for place in (*self._places.values(), *self._carriers.values()):
-            await self._release(place)
-        self._places.clear()
-        self._carriers.clear()
-        self._close_worlds()
-        await self._http.close()
+        scenario: Scenario,
+        task: Task,
+        state: StoredState,
+        answer: str,
+        which: VerifierKind = "code",
+    ) -> Verified:
+        """The result of a trusted scenario's verifier, run in this process. Raises PoolError for
+        other scenarios: their verifiers need workers."""
+        if self.isolates(scenario):
+            raise PoolError(
+                f"the verifiers of scenario {scenario.name!r} are untrusted code and run in "
+                "workers only; a remote pool has none"
+            )
+        return self._verifiers.verify(await self.host(scenario), task, state, answer)
 
-    def lease(self, scenario: Scenario, task: Task | None = None) -> "_Leasing":
-        return _Leasing(self, scenario, task)
-
-    async def execute(self, env: OffloadedEnv, name: str, arguments: Any) -> Answer:
+    async def execute(self, env: OffloadedEnv, name: str, arguments: Any) -> CallOutcome:
         """Execute one call on the server (see envpool.offloaded.env.Executor)."""
-        place = self._places.get(env.number) or await self._carrier(env)
-        at = (env.number, env.version)
-        send_state = place.at != at
-        place.at = None
+        world = self._server_worlds.get(env.number) or await self._fork_world(env)
+        needed = (env.number, env.version)
+        send_state = world.holds != needed
+        world.holds = None
         for _ in range(_MAX_TRIES):
-            response = await self._call(place, env, name, arguments, send_state=send_state)
+            response = await self._call(world, env, name, arguments, send_state=send_state)
             if response is None:  # the server has forgotten the world
-                await self._renew(place)
+                await self._lease_again(world)
                 send_state = True
             elif response.error is None:
                 try:
-                    answer = answer_in(response)
+                    outcome = outcome_of(response)
                 except (msgspec.DecodeError, UnicodeDecodeError) as exc:
-                    raise WorldError(f"{self.url} told garbage of a call: {exc}") from exc
-                place.at = (at[0], at[1] + 1)
-                return answer
+                    raise WorldError(f"{self.url} sent an invalid result of a call: {exc}") from exc
+                world.holds = (env.number, needed[1] + 1)
+                return outcome
             elif response.error.code == m.STALE and not send_state:
                 send_state = True
             else:
                 raise WorldError(response.error.message)
-        raise WorldError(f"{self.url} has forgotten the world {_MAX_TRIES} times during one call")
+        raise WorldError(f"{self.url} forgot the world {_MAX_TRIES} times during one call")
 
-    def distrust(self, env: OffloadedEnv, why: str) -> None:
-        """The server told what cannot be: it is a matter of that world, and logged."""
+    def report_violation(self, env: OffloadedEnv, why: str) -> None:
+        """Log that the server sent an impossible outcome; only this world is affected."""
         log.warning("remote_world_broken", server=self.url, why=why)
 
     async def _build(self, scenario: Scenario) -> OffloadedScenario:
-        """The scenario as the server hosts it; its package must be the same."""
+        """The scenario as the server hosts it; both sides must have the same package."""
         path = f"/scenarios/{scenario.name}"
-        hosted = _decoded(await self._ask("GET", path), Hosted, self.url)
+        hosted = _decode(await self._request("GET", path), HostedInfo, self.url)
         if hosted.digest != scenario.digest:
             raise PoolError(
-                f"scenario {scenario.name!r} is another one on {self.url}: its package has digest "
+                f"scenario {scenario.name!r} differs on {self.url}: its package has digest "
                 f"{hosted.digest} there and {scenario.digest} here"
             )
-        image = (await self._ask("GET", f"{path}/image")).body
+        image = (await self._request("GET", f"{path}/image")).body
         try:
             world = OffloadedScenario(scenario, image, hosted.tools, memory=hosted.memory)
         except SeedError as exc:
@@ -136,124 +168,84 @@ class RemotePool(OffloadedPool):
             raise PoolError(f"{self.url} sent a damaged database of scenario {scenario.name!r}")
         return world
 
-    async def _enter(self, scenario: Scenario, task: Task | None) -> OffloadedEnv:
-        world = await self.host(scenario)
-        place = await self._lease(NewWorld(scenario.name, None if task is None else task.id))
-        env = world.lease(self)
-        self._places[env.number] = place
-        self._came()
-        return env
+    async def _lease(self, new: NewWorld) -> _ServerWorld:
+        reply = await self._request("POST", "/worlds", m.encode(new))
+        return _ServerWorld(_decode(reply, WorldLease, self.url).id, new)
 
-    async def _leave(self, env: OffloadedEnv) -> None:
-        self.num_live -= 1
-        place = self._places.pop(env.number, None)
-        if place is not None:
-            await self._release(place)
-
-    async def _lease(self, new: NewWorld) -> _Place:
-        world = _decoded(await self._ask("POST", "/worlds", m.encode(new)), WorldLease, self.url)
-        return _Place(world.id, new)
-
-    async def _release(self, place: _Place) -> None:
+    async def _release(self, world: _ServerWorld) -> None:
         with anyio.move_on_after(_RELEASE_S, shield=True):
             try:
-                await self._http.ask("DELETE", f"/worlds/{place.id}")
+                await self._http.request("DELETE", f"/worlds/{world.id}")
             except NoReply as exc:
-                log.warning("world_not_given_back", server=self.url, why=str(exc))
+                log.warning("world_not_released", server=self.url, why=str(exc))
 
-    async def _renew(self, place: _Place) -> None:
+    async def _lease_again(self, world: _ServerWorld) -> None:
         try:
-            place.id = (await self._lease(place.new)).id
+            world.id = (await self._lease(world.new)).id
         except PoolError as exc:
             raise WorldError(f"the world is gone from {self.url}: {exc}") from exc
 
-    async def _carrier(self, env: OffloadedEnv) -> _Place:
-        """Where forks of a scenario are executed, one after the other."""
+    async def _fork_world(self, env: OffloadedEnv) -> _ServerWorld:
+        """The server world that executes the forks of a scenario, one after the other."""
         scenario = env.world.scenario
-        async with self._carrying:
-            place = self._carriers.get(scenario.digest)
-            if place is None:
+        async with self._fork_lock:
+            world = self._fork_worlds.get(scenario.digest)
+            if world is None:
                 try:
-                    place = await self._lease(NewWorld(scenario.name))
+                    world = await self._lease(NewWorld(scenario.name))
                 except PoolError as exc:
                     raise WorldError(f"no world for a fork: {exc}") from exc
-                self._carriers[scenario.digest] = place
-        return place
+                self._fork_worlds[scenario.digest] = world
+        return world
 
     async def _call(
-        self, place: _Place, env: OffloadedEnv, name: str, arguments: Any, *, send_state: bool
+        self, world: _ServerWorld, env: OffloadedEnv, name: str, arguments: Any, *, send_state: bool
     ) -> Response | None:
         """The response to a call; None: the server does not know the world. Raises WorldError."""
-        asked = Asked(
+        extension = CallExtension(
             f"{self._nonce}-{env.number}-{env.version}",
             env.number,
             env.version,
-            packed(env.snapshot()) if send_state else None,
+            pack(env.snapshot()) if send_state else None,
         )
-        body, headers = request_of(name, arguments, asked)
+        body, headers = request_of(name, arguments, extension)
         try:
-            reply = await self._http.ask("POST", f"/worlds/{place.id}/mcp", body, headers)
+            reply = await self._http.request("POST", f"/worlds/{world.id}/mcp", body, headers)
         except NoReply as exc:
             raise WorldError(f"{self.url} does not answer: {exc}") from exc
-        if reply.status == 404 and _is_complaint(reply):
+        if reply.status == 404 and _error_in(reply) is not None:
             return None
         try:
             return read_response(reply.body)
         except (msgspec.DecodeError, UnicodeDecodeError) as exc:
-            raise WorldError(f"{self.url}: {_sentence(reply)}") from exc
+            raise WorldError(f"{self.url}: {_describe(reply)}") from exc
 
-    async def _ask(self, method: str, path: str, body: bytes | None = None) -> Reply:
-        """A reply that is no complaint. Raises PoolError."""
+    async def _request(self, method: str, path: str, body: bytes | None = None) -> Reply:
+        """A reply that is not an error. Raises PoolError."""
         try:
-            reply = await self._http.ask(method, path, body)
+            reply = await self._http.request(method, path, body)
         except NoReply as exc:
             raise PoolError(f"{self.url} does not answer: {exc}") from exc
         if reply.status >= 400:
-            raise PoolError(f"{self.url}: {_sentence(reply)}")
+            raise PoolError(f"{self.url}: {_describe(reply)}")
         return reply
 
 
-class _Leasing:
-    """The block in which a world is live."""
-
-    __slots__ = ("_env", "_pool", "_scenario", "_task")
-
-    def __init__(self, pool: RemotePool, scenario: Scenario, task: Task | None) -> None:
-        self._pool = pool
-        self._scenario = scenario
-        self._task = task
-        self._env: OffloadedEnv
-
-    async def __aenter__(self) -> Env:
-        self._env = await self._pool._enter(self._scenario, self._task)
-        return self._env
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        exc: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        await self._pool._leave(self._env)
-
-
-def _decoded(reply: Reply, kind: Any, url: str) -> Any:
+def _decode(reply: Reply, kind: Any, url: str) -> Any:
     try:
         return msgspec.json.decode(reply.body, type=kind)
     except (msgspec.DecodeError, UnicodeDecodeError) as exc:
-        raise PoolError(f"{url} answers as no server of ours: {exc}") from exc
+        raise PoolError(f"{url} is not a rehearsal server: its answer is invalid: {exc}") from exc
 
 
-def _is_complaint(reply: Reply) -> bool:
+def _error_in(reply: Reply) -> str | None:
+    """The message of an error that a rehearsal server sent; None: the reply is not one."""
     try:
-        msgspec.json.decode(reply.body, type=Complaint)
+        return msgspec.json.decode(reply.body, type=ErrorBody).error
     except (msgspec.DecodeError, UnicodeDecodeError):
-        return False
-    return True
+        return None
 
 
-def _sentence(reply: Reply) -> str:
-    try:
-        return msgspec.json.decode(reply.body, type=Complaint).error
-    except (msgspec.DecodeError, UnicodeDecodeError):
-        return f"it answers {reply.status} with {reply.body[:200]!r}"
+def _describe(reply: Reply) -> str:
+    error = _error_in(reply)
+    return f"it answered {reply.status} with {reply.body[:200]!r}" if error is None else error

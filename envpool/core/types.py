@@ -1,10 +1,10 @@
-"""The words of the pool's boundary: tools, results, states, and the Protocol of a world.
+"""Types at the boundary of a pool: tools, results, states, and the Protocol of a leased world.
 
-A call that fails is data. `ToolResult.error` tells the causes apart:
+A call that fails is data. `ToolResult.error` distinguishes the causes:
 
-    unknown_tool   the agent named a tool that is not there
-    arguments      the agent's arguments do not fit the tool's schema
-    refused        the tool said no: a business rule, or what was named does not exist
+    unknown_tool   the agent named a tool that does not exist
+    arguments      the agent's arguments do not match the tool's schema
+    refused        the tool refused: a business rule, or a named object that does not exist
     timeout        the call ran past its limit
     internal       the tool itself broke: the world's fault, not the agent's
 """
@@ -15,6 +15,8 @@ from typing import Any, Literal, Protocol
 import msgspec
 
 from scenarios.api import RowChange
+from scenarios.checks import Finding
+from scenarios.format import Task
 
 ToolError = Literal["unknown_tool", "arguments", "refused", "timeout", "internal"]
 WORLD_FAULTS: frozenset[ToolError | None] = frozenset({"timeout", "internal"})  # not the agent's
@@ -29,10 +31,10 @@ class ToolSpec(msgspec.Struct, frozen=True):
 
 
 class ToolResult(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
-    """What one call gave and what it did.
+    """The result of one call and its effect on the world.
 
-    `text` is what the agent reads. `changes` are the rows that the call changed, net; `digest`
-    is the state's after it. A failed call has changed nothing.
+    `text` is what the agent reads. `changes` are the net row changes of the call; `digest` is the
+    digest of the state after it. A failed call has changed nothing.
     """
 
     text: str
@@ -59,11 +61,15 @@ class StoredState(msgspec.Struct, frozen=True, gc=False):
 
 
 class Env(Protocol):
-    """One leased world. Whoever leased it gives it back by leaving its `async with`."""
+    """One leased world. The task that leased it returns it by leaving its `async with` block."""
+
+    @property
+    def awaits(self) -> bool:
+        """Whether a call can suspend the calling task, so that a time limit can cut it off."""
 
     @property
     def tools(self) -> Sequence[ToolSpec]:
-        """The tools, in the order in which they are shown."""
+        """The tools, in the order in which the agent sees them."""
 
     @property
     def start_digest(self) -> str:
@@ -74,16 +80,24 @@ class Env(Protocol):
         """The state's digest now."""
 
     async def call(self, name: str, arguments: Any, call_id: str) -> ToolResult:
-        """Execute one call, once: a call id asked again is answered from memory.
+        """Execute one call, once: a repeated call id returns the remembered result.
 
         Raises WorldError when the world as a whole can no longer be used.
+        """
+
+    async def check(self, task: Task, answer: str) -> tuple[Finding, ...]:
+        """The findings that only this live world can give, before its lease ends.
+
+        Empty where the verifier of the task reads the stored state. A world whose state is unknown
+        (an MCP server) makes the checks of the task as tool calls. Raises WorldError when the world
+        breaks during a check.
         """
 
     def state(self) -> StoredState:
         """The state now, as changed pages."""
 
     def fork(self) -> "Env":
-        """A second world that goes on from this one's state."""
+        """A second world that continues from this one's state."""
 
     def reset(self) -> None:
-        """Back to the start."""
+        """Return to the start."""

@@ -11,7 +11,7 @@ to the template. Where another worker has built that already, its image is taken
 from typing import Any
 
 from envpool.core.errors import ToolsetError
-from envpool.core.host_answers import SeedFault
+from envpool.core.offload import SeedFault
 from envpool.core.types import ToolResult, ToolSpec
 from envpool.hosting.app import HostedApp, execute
 from envpool.hosting.asgi import Caller, Reply
@@ -26,9 +26,9 @@ from envpool.hosting.live_world import LiveWorld
 from envpool.hosting.routes import hasten
 from envpool.hosting.seeding import seed
 from envpool.hosting.tool_listing import list_tools
-from envpool.store.digest import written
+from envpool.store.digest import hex_digest
 from envpool.store.overlay import PAGE, Overlay
-from envpool.store.template import Template, clock_of, template_of
+from envpool.store.template import Template, make_vfs, template_of
 from scenarios.api import RowChange
 from scenarios.format import Scenario
 
@@ -57,7 +57,7 @@ class AwmHost:
         self._threads = Threads()
         self._contained = Contained()
         self._hosted: HostedApp | None = None
-        self._vfs = clock_of(scenario)
+        self._vfs = make_vfs(scenario)
         self._database: WorldDatabase | None = None
         try:
             # The code is loaded on the bare seed in any case: on a template it would find the
@@ -145,4 +145,4 @@ def _pages(image: bytes) -> tuple[bytes, ...]:
 
 
 def _result(reply: Reply, world: LiveWorld, changes: tuple[RowChange, ...] = ()) -> ToolResult:
-    return ToolResult(reply.text, reply.error, changes, written(world.overlay.total))
+    return ToolResult(reply.text, reply.error, changes, hex_digest(world.overlay.total))

@@ -15,7 +15,7 @@ from envpool.inprocess.toolset import Tool, load
 from envpool.inprocess.verifiers import VerifierFault, Verifiers
 from envpool.inprocess.world import HostedScenario
 from envpool.store.overlay import PAGE, Overlay
-from envpool.store.template import Template, clock_of, template_of
+from envpool.store.template import Template, make_vfs, template_of
 from scenarios.checks import Finding
 from scenarios.errors import PackageError
 from scenarios.format import Scenario
@@ -118,7 +118,7 @@ class PackageHost:
 
 
 def _template(scenario: Scenario, image: bytes) -> Template:
-    vfs = clock_of(scenario)
+    vfs = make_vfs(scenario)
     try:
         pages = tuple(image[at : at + PAGE] for at in range(0, len(image), PAGE))
         return template_of(pages, vfs, scenario.path / "schema.sql")

@@ -21,7 +21,7 @@ from random import Random
 import msgspec
 
 from envpool.core.errors import SeedError
-from envpool.core.host_answers import SeedFault
+from envpool.core.offload import SeedFault
 from envpool.hosting.dbapi.connections import Connection
 from envpool.hosting.dbapi.database import WorldDatabase
 from envpool.store.overlay import OverlayVFS

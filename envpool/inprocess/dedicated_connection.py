@@ -1,8 +1,8 @@
-"""One plain SQLite connection for one world: what the overlay is measured against.
+"""One plain SQLite connection for one world: the baseline for measurements of the world store.
 
-It has the same tools, checks and transactions and none of the sharing: no switch, no change
-tracking, no digest. An episode is undone by rolling back one outer transaction, so the connection
-stays warm: its page cache and its prepared statements are never dropped.
+It has the same tools, checks and transactions, and shares nothing: no switch, no change tracking,
+no digest. Rolling back one outer transaction undoes an episode, so the connection stays warm: its
+page cache and its prepared statements are never dropped.
 """
 
 from typing import Any
@@ -12,7 +12,7 @@ import msgspec
 
 from envpool.inprocess.toolset import BadArguments, Tool, load
 from envpool.store.database import Database
-from envpool.store.overlay import keep_statements
+from envpool.store.overlay import keep_prepared_statements
 from envpool.store.template import Template
 from scenarios.errors import ToolError
 from scenarios.format import Scenario
@@ -20,15 +20,15 @@ from scenarios.format import Scenario
 _encode = msgspec.json.Encoder().encode
 
 
-class Dedicated:
-    """A warm connection with a scenario's tools. `close` it."""
+class DedicatedConnection:
+    """A warm connection with a scenario's tools. The caller closes it."""
 
     def __init__(self, scenario: Scenario, template: Template) -> None:
         self._tools: dict[str, Tool] = load(scenario)
         source = apsw.Connection(":memory:")
         source.deserialize("main", template.image)
         self._connection = apsw.Connection(":memory:", statementcachesize=512)
-        keep_statements(self._connection)
+        keep_prepared_statements(self._connection)
         with self._connection.backup("main", source, "main") as backup:
             backup.step()
         source.close()
@@ -46,7 +46,7 @@ class Dedicated:
         self._execute("ROLLBACK")
 
     def call(self, name: str, arguments: Any) -> str | None:
-        """Execute one call in a transaction of its own; gives its text, None when it failed."""
+        """Execute one call in its own transaction; returns its text, or None when it failed."""
         tool = self._tools.get(name)
         if tool is None:
             return None

@@ -1,16 +1,20 @@
-"""The pool of worlds whose code is trusted: everything runs in the event loop's process.
+"""The pool of worlds with trusted code: everything runs in the event loop's process.
 
-A call takes tens of microseconds and never awaits, so it needs no thread and no deadline of its
-own; SQL that runs away is stopped by the world's instruction limit.
+A call takes tens of microseconds and never awaits, so it needs no thread and no deadline; the
+world's instruction limit stops SQL that runs too long.
 """
 
 from collections.abc import Sequence
 from types import TracebackType
 from typing import Any
 
+from envpool.core.offload import Verified
 from envpool.core.types import Env, StoredState, ToolResult, ToolSpec
+from envpool.inprocess.verifiers import PackageVerifiers
 from envpool.inprocess.world import HostedScenario, Lease
+from envpool.store.pool_protocol import VerifierKind
 from envpool.store.states import States
+from scenarios.checks import Finding
 from scenarios.format import Scenario, Task
 
 
@@ -18,6 +22,8 @@ class LocalEnv:
     """A leased world. It implements envpool.core.types.Env."""
 
     __slots__ = ("_pool", "lease")
+
+    awaits = False  # a call never suspends, so a time limit could not stop it
 
     def __init__(self, lease: Lease, pool: "LocalPool") -> None:
         self.lease = lease
@@ -41,6 +47,9 @@ class LocalEnv:
     async def call(self, name: str, arguments: Any, call_id: str) -> ToolResult:
         return self.lease.call(name, arguments, call_id)
 
+    async def check(self, task: Task, answer: str) -> tuple[Finding, ...]:
+        return ()
+
     def state(self) -> StoredState:
         return self.lease.state()
 
@@ -51,8 +60,9 @@ class LocalEnv:
         self.lease.reset()
 
 
-class _Leasing:
-    """The block in which a world is live."""
+class _LeaseBlock:
+    """The block in which a world is live. Enter and exit are written by hand: they cost 0.4 µs of a
+    lease's 1.6 µs; `asynccontextmanager` costs 1.6 µs and AsyncContextManagerMixin 2.5 µs."""
 
     __slots__ = ("_pool", "_world")
 
@@ -78,11 +88,12 @@ class _Leasing:
 class LocalPool:
     """Leases worlds of trusted scenarios. It implements envpool.store.pool_protocol.Pool.
 
-    Each package is hosted once, at its first lease or by `world`; `close` gives all back.
+    Each package is hosted once, at its first lease or by `world`; `close` closes all of them.
     """
 
     def __init__(self) -> None:
         self._worlds: dict[str, HostedScenario] = {}  # package digest -> world
+        self._verifiers = PackageVerifiers()
         self.num_live = 0
         self.max_live = 0
 
@@ -106,12 +117,22 @@ class LocalPool:
     def hosted(self, scenario: Scenario) -> States:
         return self.world(scenario)
 
-    def lease(self, scenario: Scenario, task: Task | None = None) -> _Leasing:
-        return _Leasing(self, self.world(scenario))
+    def lease(self, scenario: Scenario, task: Task | None = None) -> _LeaseBlock:
+        return _LeaseBlock(self, self.world(scenario))
 
     def isolates(self, scenario: Scenario) -> bool:
-        """Whether the scenario's code runs in workers: here, none does."""
+        """Always False: all code runs in this process."""
         return False
+
+    async def verify(
+        self,
+        scenario: Scenario,
+        task: Task,
+        state: StoredState,
+        answer: str,
+        which: VerifierKind = "code",
+    ) -> Verified:
+        return self._verifiers.verify(self.world(scenario), task, state, answer)
 
     def statistics(self) -> dict[str, int]:
         worlds = self._worlds.values()

@@ -1,7 +1,7 @@
-"""From the functions of tools.py to tools: names, descriptions, schemas, checked arguments.
+"""Turn the functions of tools.py into tools: names, descriptions, schemas, checked arguments.
 
-The schema is the same in every process: properties stand in the order of the parameters, the
-values of an enum are sorted.
+A schema is the same in every process: properties have the order of the parameters, and the values
+of an enum are sorted.
 """
 
 import inspect
@@ -23,15 +23,15 @@ from scenarios.format import Scenario
 
 _LARGEST, _SMALLEST = 2**63 - 1, -(2**63)
 _DEPTH = 50
-_STEP = re.compile(r"\.(\w+)|\[")  # of a msgspec path such as `.lines[0].sku`
+_STEP = re.compile(r"\.(\w+)|\[")  # a step of a msgspec path such as `.lines[0].sku`
 
 
 class BadArguments(Exception):
-    """Arguments that do not fit a tool's schema; the sentence is for the agent."""
+    """Arguments that do not match a tool's schema; the sentence is for the agent."""
 
 
 class Tool:
-    """One function of tools.py, callable with arguments that came as JSON."""
+    """One function of tools.py, called with arguments from JSON."""
 
     __slots__ = ("_fields", "_type", "function", "spec")
 
@@ -41,34 +41,35 @@ class Tool:
         self._type = kind
         self._fields = kind.__struct_fields__
 
-    def doing(self, function: Callable[..., Any]) -> "Tool":
-        """The same tool to those who call it, with another function behind it."""
+    def with_function(self, function: Callable[..., Any]) -> "Tool":
+        """The same tool for its callers, implemented by another function."""
         return Tool(function, self.spec, self._type)
 
-    def arguments(self, given: Any) -> dict[str, Any]:
+    def arguments(self, value: Any) -> dict[str, Any]:
         """The checked keyword arguments. Raises BadArguments."""
-        if not isinstance(given, Mapping):
+        if not isinstance(value, Mapping):
             raise BadArguments(f"{self.spec.name}: the arguments must be a JSON object.")
-        if unfit := _unfit(given):
-            raise BadArguments(f"{self.spec.name}: {unfit}.")
+        if reason := _unloggable(value):
+            raise BadArguments(f"{self.spec.name}: {reason}.")
         try:
-            checked = msgspec.convert(given, self._type)
+            checked = msgspec.convert(value, self._type)
         except msgspec.ValidationError as exc:
-            raise BadArguments(f"{self.spec.name}: {self._complaint(str(exc))}.") from None
-        except UnicodeEncodeError as exc:  # surrogates; msgspec looks at unknown names only
+            raise BadArguments(f"{self.spec.name}: {self._explain(str(exc))}.") from None
+        except UnicodeEncodeError as exc:  # surrogates; msgspec reports unknown names only
             raise BadArguments(f"{self.spec.name}: there is no argument {exc.object!r}.") from None
         return {field: getattr(checked, field) for field in self._fields}
 
-    def _complaint(self, message: str) -> str:
-        fault, _, place = message.rpartition(" - at `")
-        fault, place = (fault, place.rstrip("`")) if fault else (message, "$")
-        if place.startswith("key"):  # key` in `$.prices
-            where = place.rpartition("`$")[2][1:]
+    def _explain(self, message: str) -> str:
+        """A message of msgspec as a sentence for the agent."""
+        fault, _, location = message.rpartition(" - at `")
+        fault, location = (fault, location.rstrip("`")) if fault else (message, "$")
+        if location.startswith("key"):  # key` in `$.prices
+            where = location.rpartition("`$")[2][1:]
             what = f"a name in argument {where!r}" if where else "an argument's name"
-            return f"{what}: {_lowered(fault)}"
-        path = place[2:]  # after "$."
+            return f"{what}: {_lower_first(fault)}"
+        path = location[2:]  # after "$."
         inside = f"argument {path!r}: " if path else ""
-        schema = _schema_at(self.spec.schema, place[1:])
+        schema = _schema_at(self.spec.schema, location[1:])
         takes = ", ".join(schema.get("properties", ())) or "none"
         if missing := re.fullmatch(r".* missing required field `(\w+)`", fault):
             where = f"{path}.{missing[1]}" if path else missing[1]
@@ -80,17 +81,16 @@ class Tool:
         if wrong := re.fullmatch(r"Invalid enum value (.*)", fault, re.DOTALL):
             allowed = ", ".join(map(repr, _enum(schema)))
             return f"{inside}expected one of {allowed}, got {wrong[1]}"
-        return f"{inside}{_lowered(fault)}"
+        return f"{inside}{_lower_first(fault)}"
 
 
-def _lowered(fault: str) -> str:
+def _lower_first(fault: str) -> str:
     fault = fault.replace("`", "")
     return fault[:1].lower() + fault[1:]
 
 
-def _unfit(arguments: Mapping[str, Any]) -> str | None:
-    """Why arguments are nothing that a world and its log can hold, whatever the schema; None
-    when they are."""
+def _unloggable(arguments: Mapping[str, Any]) -> str | None:
+    """Why a world and its log cannot hold the arguments, whatever the schema; None: they can."""
     for name, value in arguments.items():
         kind = type(value)
         if kind is str:
@@ -110,13 +110,13 @@ def _fault(value: Any, depth: int) -> str | None:
     if depth == 0:
         return f"it is nested deeper than {_DEPTH} levels"
     if isinstance(value, str):
-        return None if _is_text(value) else "half of a surrogate pair is no Unicode text"
+        return None if _is_text(value) else "half of a surrogate pair is not Unicode text"
     if isinstance(value, bool):
         return None
     if isinstance(value, int):
         return None if _SMALLEST <= value <= _LARGEST else "an integer is larger than 64 bits"
     if isinstance(value, float):
-        return None if math.isfinite(value) else f"{value} is no number in JSON"
+        return None if math.isfinite(value) else f"{value} is not a JSON number"
     if isinstance(value, Mapping):
         value = (*value, *value.values())
     if isinstance(value, list | tuple):
@@ -125,7 +125,7 @@ def _fault(value: Any, depth: int) -> str | None:
 
 
 def _is_text(value: Any) -> bool:
-    """Whether it is a text that UTF-8 can say."""
+    """Whether it is a text that UTF-8 can encode."""
     if not isinstance(value, str):
         return False
     try:
@@ -136,14 +136,14 @@ def _is_text(value: Any) -> bool:
 
 
 def _branches(schema: dict[str, Any]) -> list[dict[str, Any]]:
-    """A schema's alternatives; itself where there are none."""
+    """The alternatives of a schema; the schema itself where there are none."""
     found = schema.get("anyOf") or schema.get("oneOf")
     return [inner for branch in found for inner in _branches(branch)] if found else [schema]
 
 
 def _schema_at(schema: dict[str, Any], path: str) -> dict[str, Any]:
-    """The part of a schema that describes a msgspec path such as `.lines[0].sku`; empty where it
-    cannot be told."""
+    """The part of a schema that describes a msgspec path such as `.lines[0].sku`; empty where the
+    schema does not determine it."""
     for step in _STEP.finditer(path):
         for branch in _branches(schema):
             inner = (
@@ -166,16 +166,16 @@ def _enum(schema: dict[str, Any]) -> list[Any]:
 
 
 def load_module(path: Path, name: str, source: str | None = None) -> ModuleType:
-    """Execute a Python file of a package under a module name of its own.
+    """Execute a Python file of a package as a module with this name.
 
-    With `source` the text is executed and the file is not read; messages name it all the same.
+    With `source`, that text is executed and the file is not read; messages still name the file.
     Raises ToolsetError naming the file when it cannot be executed.
     """
     spec = spec_from_file_location(name, path)
     if spec is None or spec.loader is None:
         raise ToolsetError(f"{path}: not a Python file")
     module = module_from_spec(spec)
-    sys.modules[name] = module  # where type hints and structs of the module look for it
+    sys.modules[name] = module  # type hints and structs of the module look it up there
     try:
         if source is None:
             spec.loader.exec_module(module)
@@ -188,10 +188,10 @@ def load_module(path: Path, name: str, source: str | None = None) -> ModuleType:
 
 
 def load(scenario: Scenario, source: str | None = None) -> dict[str, Tool]:
-    """The tools of a package, in the order in which tools.py defines them. `source` is its text
-    where the file is not to be read.
+    """The tools of a package, in the order in which tools.py defines them.
 
-    Raises ToolsetError naming the file, the tool and the parameter.
+    With `source`, that text is executed instead of the file. Raises ToolsetError naming the file,
+    the tool and the parameter.
     """
     path = scenario.path / "tools.py"
     name = f"rehearsal_{scenario.name}_{scenario.digest[:12]}_tools"
@@ -208,21 +208,30 @@ def load(scenario: Scenario, source: str | None = None) -> dict[str, Tool]:
 
 
 def _tool(path: Path, name: str, function: Callable[..., Any]) -> Tool | None:
-    """The function as a tool; None when its first parameter is no Db."""
+    """The function as a tool; None when its first parameter is not a Db.
+
+    Raises ToolsetError for a first parameter `db` without an annotation: its author meant a tool.
+    """
     try:
         hints = get_type_hints(function, include_extras=True)
     except Exception as exc:
         raise ToolsetError(f"{path}: {name}: its annotations cannot be read: {exc}") from exc
     parameters = list(inspect.signature(function).parameters.values())
+    if parameters and parameters[0].name == "db" and "db" not in hints:
+        line = function.__code__.co_firstlineno
+        raise ToolsetError(
+            f"{path}: line {line}: function {name!r} has a parameter 'db' without an annotation: "
+            f"write `db: Db` to make it a tool, or rename it to '_{name}' to make it a helper"
+        )
     if not parameters or hints.get(parameters[0].name) is not Db:
         return None
     if inspect.iscoroutinefunction(function) or inspect.isgeneratorfunction(function):
         raise ToolsetError(
-            f"{path}: {name}: a tool is a plain function; it neither awaits nor yields"
+            f"{path}: {name}: a tool is a plain function: write it without async and yield"
         )
     description = inspect.getdoc(function)
     if not description:
-        raise ToolsetError(f"{path}: {name}: a tool needs a docstring, its description")
+        raise ToolsetError(f"{path}: {name}: a tool needs a docstring, which is its description")
     fields = [_field(path, name, parameter, hints) for parameter in parameters[1:]]
     required_first = sorted(fields, key=lambda field: len(field) == 3)
     try:
@@ -231,36 +240,36 @@ def _tool(path: Path, name: str, function: Callable[..., Any]) -> Tool | None:
         )
         schema = _schema(kind, [parameter.name for parameter in parameters[1:]])
     except (TypeError, RecursionError) as exc:
-        raise ToolsetError(f"{path}: {name}: {_untold(fields)}{exc}") from exc
+        raise ToolsetError(f"{path}: {name}: {_name_untyped(fields)}{exc}") from exc
     return Tool(function, ToolSpec(name, description, schema), kind)
 
 
 def _field(
     path: Path, name: str, parameter: inspect.Parameter, hints: dict[str, Any]
 ) -> tuple[str, Any] | tuple[str, Any, Any]:
-    place = f"{path}: {name}: parameter {parameter.name!r}"
+    prefix = f"{path}: {name}: parameter {parameter.name!r}"
     if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
-        raise ToolsetError(f"{place} is open-ended; a schema cannot tell what it takes")
+        raise ToolsetError(f"{prefix} is open-ended: a schema cannot describe * and ** parameters")
     if parameter.kind is parameter.POSITIONAL_ONLY:
-        raise ToolsetError(f"{place} is positional only; arguments come by name")
+        raise ToolsetError(f"{prefix} is positional only: arguments are passed by name")
     if parameter.name not in hints:
-        raise ToolsetError(f"{place} has no annotation")
+        raise ToolsetError(f"{prefix} has no annotation")
     if parameter.default is parameter.empty:
         return parameter.name, hints[parameter.name]
     if isinstance(parameter.default, list | dict | set):
-        raise ToolsetError(f"{place} has a mutable default; use None")
+        raise ToolsetError(f"{prefix} has a mutable default: use None")
     try:
         msgspec.convert(parameter.default, hints[parameter.name])
     except msgspec.ValidationError:
-        fault = f"has default {parameter.default!r}, which does not fit its annotation"
-        raise ToolsetError(f"{place} {fault}") from None
+        fault = f"has default {parameter.default!r}, which does not match its annotation"
+        raise ToolsetError(f"{prefix} {fault}") from None
     except TypeError:
-        pass  # a type without a schema, which is told later
+        pass  # a type without a schema: `_tool` reports it
     return parameter.name, hints[parameter.name], parameter.default
 
 
-def _untold(fields: list[Any]) -> str:
-    """Which parameter's type has no JSON schema, as the front of a sentence."""
+def _name_untyped(fields: list[Any]) -> str:
+    """The parameter whose type has no JSON schema, as the start of a sentence."""
     for name, hint, *_ in fields:
         try:
             _inlined(*_components(hint))

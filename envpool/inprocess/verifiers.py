@@ -1,13 +1,16 @@
-"""Running the verifiers of a package: one function of verify.py for each task.
+"""Run the verifiers of a package: one function of verify.py for each task.
 
-The code runs in this process: in the judge's where the package is trusted, else in a worker's.
+The code runs in the calling process: the judge's for trusted packages, otherwise a worker.
 """
 
 from collections.abc import Callable
 from typing import Any
 
 from envpool.core.errors import ToolsetError
+from envpool.core.offload import Verified
+from envpool.core.types import StoredState
 from envpool.inprocess.toolset import load_module
+from envpool.store.states import States
 from scenarios.api import State
 from scenarios.checks import Finding
 from scenarios.errors import PackageError
@@ -17,14 +20,14 @@ _KINDS = ("goal", "guard")
 
 
 class VerifierFault(Exception):
-    """A verifier raised, or gave no list of findings; the sentence says which and how."""
+    """A verifier raised, or did not return a list of findings; the sentence says which and how."""
 
 
 class Verifiers:
-    """The loaded verify.py of one scenario; `source` is its text where the file is not to be read.
+    """The loaded verify.py of one scenario. With `source`, that text is executed, not the file.
 
-    Raises PackageError, naming file and task, when verify.py cannot be loaded or a task has no
-    function there.
+    Raises PackageError, naming file and task, when verify.py cannot be loaded or lacks the function
+    of a task.
     """
 
     def __init__(self, scenario: Scenario, source: str | None = None) -> None:
@@ -34,36 +37,56 @@ class Verifiers:
     def run(self, task: Task, before: State, after: State, answer: str) -> tuple[Finding, ...]:
         """The task's findings on a state and an answer.
 
-        Raises VerifierFault when the function raises or gives no list of findings. The states
-        are read-only, so a verifier that writes fails.
+        Raises VerifierFault when the function raises or does not return a list of findings. The
+        states are read-only, so a verifier that writes fails.
         """
         try:
-            given = self._functions[task.id](before, after, answer)
+            findings = self._functions[task.id](before, after, answer)
         except Exception as exc:
             raise VerifierFault(f"{self._name(task)} raised {type(exc).__name__}: {exc}") from exc
-        if not isinstance(given, list | tuple) or not given:
-            found = f"a {type(given).__name__}" if given else repr(given)
+        if not isinstance(findings, list | tuple) or not findings:
+            found = f"a {type(findings).__name__}" if findings else repr(findings)
             raise VerifierFault(f"{self._name(task)} gave {found}, expected a list of findings")
-        for finding in given:
+        for finding in findings:
             if not _is_finding(finding):
                 raise VerifierFault(
                     f"{self._name(task)} gave {finding!r} in its list, expected a Finding"
                 )
-        return tuple(given)
+        return tuple(findings)
 
     def _name(self, task: Task) -> str:
         return f"verifier {task.verifier!r} of scenario {self._scenario!r}"
 
 
-def _is_finding(given: Any) -> bool:
-    """Whether it is a Finding whose fields have their types (a struct does not check them)."""
+class PackageVerifiers:
+    """Runs verifiers of trusted packages for a pool; each verify.py is loaded once."""
+
+    def __init__(self) -> None:
+        self._loaded: dict[str, Verifiers] = {}  # package digest -> its verifiers
+
+    def verify(self, states: States, task: Task, state: StoredState, answer: str) -> Verified:
+        """The result of the task's verifier. Raises StateError for a state of another scenario."""
+        scenario = states.scenario
+        before, after = states.states(state)
+        try:
+            verifiers = self._loaded.get(scenario.digest)
+            if verifiers is None:
+                verifiers = self._loaded[scenario.digest] = Verifiers(scenario)
+            findings = verifiers.run(task, before, after, answer)
+        except (VerifierFault, PackageError) as exc:
+            return Verified(0, fault=str(exc))
+        return Verified(0, findings=findings)
+
+
+def _is_finding(value: Any) -> bool:
+    """Whether it is a Finding whose fields have the right types (a struct does not check them)."""
     return (
-        type(given) is Finding
-        and type(given.passed) is bool
-        and type(given.name) is str
-        and type(given.expected) is str
-        and type(given.found) is str
-        and given.kind in _KINDS
+        type(value) is Finding
+        and type(value.passed) is bool
+        and type(value.name) is str
+        and type(value.expected) is str
+        and type(value.found) is str
+        and value.kind in _KINDS
     )
 
 

@@ -1,4 +1,4 @@
-"""Verifying a task of a world whose state is unknown: by calling its tools once more."""
+"""Verify a task of a world whose state is unknown, by further calls of its tools."""
 
 from itertools import count
 
@@ -11,27 +11,27 @@ from scenarios.expect import CallCheck
 from scenarios.foreign import answer_findings
 from scenarios.format import Scenario, Task
 
-_numbers = count()  # an id is executed once, and a check is a call each time
+_numbers = count()  # each check needs a new call id, because an id is executed once
 
 
 async def verify_by_calls(
-    env: Env, scenario: Scenario, task: Task, answer: str, *, patience: float = 60.0
+    env: Env, scenario: Scenario, task: Task, answer: str, *, timeout_s: float = 60.0
 ) -> tuple[Finding, ...]:
-    """The findings of a foreign scenario's task, made in the world in which it was played, after
-    the agent's last step and before the lease is left.
+    """The findings of a foreign scenario's task, made in the world of the episode, after the
+    agent's last step and before the lease ends.
 
-    Raises WorldError when the world breaks meanwhile, or a check takes longer than `patience`
+    Raises WorldError when the world breaks during a check, or a check takes longer than `timeout_s`
     seconds.
     """
     assert scenario.foreign is not None
-    found = list(answer_findings(task, answer))
+    findings = list(answer_findings(task, answer))
     for check in scenario.foreign.checks.get(task.id, ()):
-        result = await _asked(env, check, patience)
-        found.append(check.finding(result.text, failed=result.is_error))
-    return tuple(found)
+        result = await _call(env, check, timeout_s)
+        findings.append(check.finding(result.text, failed=result.is_error))
+    return tuple(findings)
 
 
-async def _asked(env: Env, check: CallCheck, patience: float) -> ToolResult:
-    with anyio.move_on_after(patience):
+async def _call(env: Env, check: CallCheck, timeout_s: float) -> ToolResult:
+    with anyio.move_on_after(timeout_s):
         return await env.call(check.name, check.arguments, f"check-{next(_numbers)}")
-    raise WorldError(f"the check by {check.name} took longer than {patience:g} s")
+    raise WorldError(f"the check by {check.name} took longer than {timeout_s:g} s")

@@ -1,4 +1,4 @@
-"""MCP results in words: what an agent that reads text is shown of them."""
+"""MCP results as text, for an agent that reads text."""
 
 from typing import Any
 
@@ -9,8 +9,8 @@ _encode = msgspec.json.Encoder().encode
 
 
 def text_of(result: mcp_types.CallToolResult) -> str:
-    """A result as one text: its parts one below the other, what is no text told in words, and
-    its structured content where no text says the same.
+    """A result as one text: its parts one below the other, other media described in words, and its
+    structured content where no text part holds the same.
 
     Example: text "found 2", a PNG of 812 bytes, structured {"count": 2} ->
     found 2
@@ -19,7 +19,7 @@ def text_of(result: mcp_types.CallToolResult) -> str:
     """
     lines = [_line(block) for block in result.content]
     structured = result.structured_content
-    if structured is not None and not any(_says(line, structured) for line in lines):
+    if structured is not None and not any(_equals(line, structured) for line in lines):
         lines.append(_json(structured))
     return "\n".join(lines)
 
@@ -41,15 +41,15 @@ def _line(block: Any) -> str:
     return f"[{block.type}]"
 
 
-def _says(text: str, structured: dict[str, Any]) -> bool:
-    """Whether a text is the structured content, or what servers wrap into `result` of it."""
-    wanted: list[Any] = [structured]
+def _equals(text: str, structured: dict[str, Any]) -> bool:
+    """Whether a text is the structured content, or the value that servers wrap in `result`."""
+    expected: list[Any] = [structured]
     if structured.keys() == {"result"}:
-        wanted.append(structured["result"])
-    if text in (value for value in wanted if isinstance(value, str)):
+        expected.append(structured["result"])
+    if text in (value for value in expected if isinstance(value, str)):
         return True
     try:
-        return msgspec.json.decode(text) in wanted
+        return msgspec.json.decode(text) in expected
     except msgspec.DecodeError:
         return False
 

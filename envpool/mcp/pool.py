@@ -1,18 +1,17 @@
-"""Any MCP server as the world of an episode: one of a URL, or one that a command starts.
+"""A pool whose worlds are any MCP server: one at a URL, or one that a command starts.
 
     pool = McpPool(McpSettings("uvx some-server --db {scratch}/data.db"))
-    await pool.host(scenario)                 # starts it once: which tools it has, or what is wrong
+    await pool.host(scenario)  # starts the server once: lists its tools, or says what is wrong
     async with pool.lease(scenario, task) as env:
         await env.call("add_note", {"text": "milk"}, "c0-0")
 
-A command is started afresh for every lease, with an empty folder of its own as `{scratch}`, and
-ended with its children: its worlds are apart as far as it keeps its data there or in memory. A URL
-gets a connection for every lease; whether its worlds are apart is the server's business.
+A command is started anew for every lease, with an empty folder of its own as `{scratch}`, and ended
+with its children: its worlds are separate if it keeps its data there or in memory. A URL gets a
+connection for every lease; whether its worlds are separate depends on the server.
 
-The state of such a world is unknown: no digest, no changes, no fork (see
-envpool.mcp.opaque_states); its
-tasks are verified by tool calls (envpool.mcp.checks). MCP 2026-07-28 and the older eras are spoken.
-The server runs with the rights of whoever starts the run: no sandbox holds it.
+The state of such a world is unknown (see envpool.mcp.unknown_states): no digest, no changes, no
+fork. Its tasks are verified by tool calls (envpool.mcp.checks). The client speaks MCP 2026-07-28
+and the older revisions. The server has the rights of the user who starts the run, and no sandbox.
 """
 
 from collections import OrderedDict
@@ -23,13 +22,17 @@ from typing import Any
 import anyio
 
 from envpool.core.errors import PoolError, WorldError
+from envpool.core.offload import Verified
 from envpool.core.types import Env, StoredState, ToolError, ToolResult, ToolSpec
-from envpool.mcp.client import Link, McpSettings, command_of
-from envpool.mcp.opaque_states import UNKNOWN, UnknownStates
+from envpool.mcp.checks import verify_by_calls
+from envpool.mcp.client import McpSettings, ServerConnection, command_of
+from envpool.mcp.unknown_states import UNKNOWN, UnknownStates
+from envpool.store.pool_protocol import VerifierKind
 from envpool.store.states import States
+from scenarios.checks import Finding
 from scenarios.format import Scenario, Task
 
-_REMEMBERED = 8  # call ids whose results a lease still knows
+_REMEMBERED = 8  # call ids whose results a lease remembers
 
 
 class McpPool:
@@ -41,9 +44,9 @@ class McpPool:
     def __init__(self, settings: McpSettings) -> None:
         self.settings = settings
         self.command = command_of(settings.target)  # empty: a URL
-        self._room = anyio.CapacityLimiter(settings.starts)
-        self._tools: tuple[ToolSpec, ...] = ()  # at the first start; empty: there was none yet
-        self._states: dict[str, States] = {}  # package digest -> what is known of its states
+        self._start_limiter = anyio.CapacityLimiter(settings.starts)
+        self._tools: tuple[ToolSpec, ...] = ()  # of the first start; empty: not started yet
+        self._states: dict[str, States] = {}  # scenario digest -> its states
         self.num_live = 0
         self.max_live = 0
         self._num_leases = 0
@@ -57,42 +60,60 @@ class McpPool:
         )
 
     async def host(self, scenario: Scenario) -> States:
-        """Start the server once, to see that it works and what it offers. Raises PoolError."""
+        """Start the server once, to check that it works and to list its tools. Raises PoolError."""
         if not self._tools:
-            link = await self.connect()
-            await link.close()
+            connection = await self.connect()
+            await connection.close()
         return self.hosted(scenario)
 
     def hosted(self, scenario: Scenario) -> States:
-        """What can be read of the states of a scenario that is hosted: its tools."""
+        """Read access to the states of a hosted scenario: only its tools are known."""
         states = self._states.get(scenario.digest)
         if states is None:
             assert self._tools, "a scenario is hosted first"
             states = self._states[scenario.digest] = UnknownStates(scenario, self._tools)
         return states
 
+    def isolates(self, scenario: Scenario) -> bool:
+        """Always False: there are no workers."""
+        return False
+
+    async def verify(
+        self,
+        scenario: Scenario,
+        task: Task,
+        state: StoredState,
+        answer: str,
+        which: VerifierKind = "code",
+    ) -> Verified:
+        """Raises PoolError: the state is unknown, so `Env.check` verifies in the live world."""
+        raise PoolError(
+            f"scenario {scenario.name!r} has no stored states to verify: its tasks are checked by "
+            "tool calls in the live world"
+        )
+
     def lease(
         self, scenario: Scenario, task: Task | None = None
     ) -> AbstractAsyncContextManager[Env]:
-        """A server of its own, or a connection of its own to the one of a URL.
+        """A server for this lease alone, or a new connection to the server of a URL.
 
-        One that worked before and cannot be had now is a world that is broken from its start, so
-        that the episodes beside it go on; one that never worked raises PoolError.
+        Where the server worked before and cannot be started now, the world is broken from its
+        start, so that other episodes continue; a server that never worked raises PoolError.
         """
-        return self._lease()
+        return self._lease(scenario)
 
-    async def connect(self) -> Link:
-        """Start or reach the server; whoever asked closes the connection. Raises PoolError."""
-        async with self._room:
+    async def connect(self) -> ServerConnection:
+        """Start or reach the server; the caller closes the connection. Raises PoolError."""
+        async with self._start_limiter:
             self._num_starts += 1
-            link = Link(self.settings, self.command)
+            connection = ServerConnection(self.settings, self.command)
             try:
-                await link.open()
+                await connection.open()
             except BaseException:
-                await link.close()
+                await connection.close()
                 raise
-        self._tools = self._tools or link.tools
-        return link
+        self._tools = self._tools or connection.tools
+        return connection
 
     def statistics(self) -> dict[str, int]:
         return {
@@ -105,8 +126,8 @@ class McpPool:
         }
 
     @asynccontextmanager
-    async def _lease(self) -> AsyncIterator[Env]:
-        env = await self._env()
+    async def _lease(self, scenario: Scenario) -> AsyncIterator[Env]:
+        env = await self._env(scenario)
         self._num_leases += 1
         self.num_live += 1
         self.max_live = max(self.max_live, self.num_live)
@@ -116,32 +137,38 @@ class McpPool:
             self.num_live -= 1
             await env.close()
 
-    async def _env(self) -> "McpEnv":
+    async def _env(self, scenario: Scenario) -> "McpEnv":
         try:
-            return McpEnv(self, await self.connect(), self._tools)
+            return McpEnv(self, scenario, await self.connect(), self._tools)
         except PoolError as exc:
             if not self._tools:
                 raise
-            return McpEnv(self, None, self._tools, broken=str(exc))
+            return McpEnv(self, scenario, None, self._tools, broken=str(exc))
 
 
 class McpEnv:
     """A leased world. It implements envpool.core.types.Env, as far as a server can.
 
-    A call that is cancelled leaves the world broken: nobody knows whether it was executed.
+    A cancelled call leaves the world broken: it is unknown whether the call was executed.
     """
 
-    awaits = True  # calls take as long as the server does: harness.rollout.episode sets a deadline
+    awaits = True  # a call takes as long as the server does
     start_digest = ""
 
     def __init__(
-        self, pool: McpPool, link: Link | None, tools: tuple[ToolSpec, ...], broken: str = ""
+        self,
+        pool: McpPool,
+        scenario: Scenario,
+        connection: ServerConnection | None,
+        tools: tuple[ToolSpec, ...],
+        broken: str = "",
     ) -> None:
         self._pool = pool
-        self._link = link  # None: there is none
-        self._tools = tools if link is None else link.tools
-        self._broken = broken  # why the world cannot be used any more; empty: it can
-        self._restart = False  # by the next call
+        self._scenario = scenario
+        self._connection = connection  # None: there is none
+        self._tools = tools if connection is None else connection.tools
+        self._broken = broken  # why the world can no longer be used; empty: it is usable
+        self._restart = False  # the next call starts a new server
         self._answered: OrderedDict[str, ToolResult] = OrderedDict()
 
     def __repr__(self) -> str:
@@ -154,54 +181,56 @@ class McpEnv:
 
     @property
     def digest(self) -> str:
-        """Unknown."""
+        """Unknown, so empty."""
         return ""
 
     async def call(self, name: str, arguments: Any, call_id: str) -> ToolResult:
-        self._check()
-        known = self._answered.get(call_id)
-        if known is not None:
-            return known
+        self._raise_if_broken()
+        if call_id in self._answered:
+            return self._answered[call_id]
         self._pool.num_calls += 1
-        text, error = await self._answer(name, arguments)
+        text, error = await self._execute(name, arguments)
         result = self._answered[call_id] = ToolResult(text, error)
         if len(self._answered) > _REMEMBERED:
             self._answered.popitem(last=False)
         return result
 
+    async def check(self, task: Task, answer: str) -> tuple[Finding, ...]:
+        return await verify_by_calls(self, self._scenario, task, answer)
+
     def state(self) -> StoredState:
         """Unknown. Raises WorldError when the world is broken."""
-        self._check()
+        self._raise_if_broken()
         return UNKNOWN
 
     def fork(self) -> "McpEnv":
-        """Never to be had: raises WorldError."""
+        """Not available: raises WorldError."""
         raise WorldError(
             f"a world of the MCP server {self._pool.settings.target!r} cannot be forked: "
             "its state is unknown"
         )
 
     def reset(self) -> None:
-        """Back to the start, by a new server at the next call. Raises WorldError for a URL."""
+        """Return to the start: the next call starts a new server. Raises WorldError for a URL."""
         if not self._pool.command:
             raise WorldError(
                 f"a world of the MCP server {self._pool.settings.target!r} cannot be reset: "
-                "it is not ours to start again"
+                "a server at a URL cannot be restarted from here"
             )
         self._answered.clear()
         self._broken, self._restart = "", True
 
     async def close(self) -> None:
         """End the connection, and with it the process."""
-        link, self._link = self._link, None
-        if link is not None:
-            await link.close()
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            await connection.close()
 
-    def _check(self) -> None:
+    def _raise_if_broken(self) -> None:
         if self._broken:
             raise WorldError(self._broken)
 
-    async def _answer(self, name: str, arguments: Any) -> tuple[str, ToolError | None]:
+    async def _execute(self, name: str, arguments: Any) -> tuple[str, ToolError | None]:
         if all(tool.name != name for tool in self._tools):
             known = ", ".join(tool.name for tool in self._tools)
             return f"There is no tool {name!r}. Tools: {known}.", "unknown_tool"
@@ -209,8 +238,8 @@ class McpEnv:
             found = "null" if arguments is None else f"a {type(arguments).__name__}"
             return f"{name}: expected an object of arguments, got {found}.", "arguments"
         try:
-            link = await self._linked()
-            return await link.call(name, arguments)
+            connection = await self._connected()
+            return await connection.call(name, arguments)
         except PoolError as exc:
             self._broken = str(exc)
             raise WorldError(self._broken) from exc
@@ -218,10 +247,10 @@ class McpEnv:
             self._broken = f"a call of {name} was stopped before the MCP server had answered it"
             raise
 
-    async def _linked(self) -> Link:
+    async def _connected(self) -> ServerConnection:
         if self._restart:
             await self.close()
-            self._link = await self._pool.connect()
+            self._connection = await self._pool.connect()
             self._restart = False
-        assert self._link is not None, "without a link the world is broken"
-        return self._link
+        assert self._connection is not None, "without a connection the world is broken"
+        return self._connection

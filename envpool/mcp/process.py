@@ -1,8 +1,8 @@
-"""One MCP server as a process of its own: started for a lease, spoken to over its standard streams,
-gone with all its children when the lease ends.
+"""The process of one MCP server: started for a lease, used over its standard streams, ended with
+all its children when the lease ends.
 
-Covered at the end: the process, its process group, and descendants that left the group while their
-parents lived. Not covered: a daemon that left the group and whose parent ended before it.
+The end covers the process, its process group, and descendants that left the group while their
+parents ran. It does not cover a daemon that left the group and whose parent ended before it.
 """
 
 import os
@@ -23,28 +23,28 @@ from fastmcp.client.transports.base import ClientTransport, SessionKwargs, Trans
 from mcp import ClientSession
 from mcp.shared.message import SessionMessage
 
-SCRATCH = "{scratch}"  # in a command: the path of a folder that is fresh for each process
+SCRATCH = "{scratch}"  # in a command: the path of an empty folder, a new one for each process
 _INHERITED = ("HOME", "LANG", "LC_ALL", "LOGNAME", "PATH", "SHELL", "TERM", "TZ", "USER")
 _MAX_LINE = 64 * 2**20  # bytes of one message
-_ERRORS_KEPT = 2_000  # bytes of standard error that are remembered
-_GRACE = 1.0  # seconds to end once its input is closed, and again once it is asked to
+_MAX_ERRORS = 2_000  # bytes of standard error that are kept
+_GRACE_S = 1.0  # seconds to end after its input is closed, and again after SIGTERM
 
 _Incoming = MemoryObjectSendStream[SessionMessage | Exception]
 _Outgoing = MemoryObjectReceiveStream[SessionMessage]
 
 
 class ServerProcess(ClientTransport):
-    """A server's process, as fastmcp's Client connects to it: once.
+    """The process of a server, as a transport of fastmcp's Client, which connects once.
 
-    `environment` names the variables that it inherits besides the harmless ones: secrets are not
-    handed on unasked. Every process has a fresh folder, `{scratch}` in its command and its TMPDIR.
+    `environment` names the variables that it inherits besides the harmless ones: secrets are passed
+    on only by name. Every process has an empty folder, `{scratch}` in its command and its TMPDIR.
     """
 
     def __init__(self, command: Sequence[str], environment: Sequence[str] = ()) -> None:
         self._command = command
         self._environment = environment
-        self._errors: deque[int] = deque(maxlen=_ERRORS_KEPT)
-        self._heard = anyio.Event()  # it will write nothing more
+        self._errors: deque[int] = deque(maxlen=_MAX_ERRORS)
+        self._errors_read = anyio.Event()  # it will write no more errors
         self._process: Process | None = None
 
     def __repr__(self) -> str:
@@ -58,17 +58,19 @@ class ServerProcess(ClientTransport):
         **session_kwargs: Unpack[SessionKwargs],
     ) -> AsyncIterator[ClientSession]:
         """The process, running and connected, until the block is left."""
-        made = (transport_options or TransportOptions()).session_class
-        with tempfile.TemporaryDirectory(prefix="rehearse-mcp-", ignore_cleanup_errors=True) as at:
-            process = self._process = await self._start(at)
+        session_class = (transport_options or TransportOptions()).session_class
+        with tempfile.TemporaryDirectory(
+            prefix="rehearse-mcp-", ignore_cleanup_errors=True
+        ) as scratch:
+            process = self._process = await self._start(scratch)
             to_us, incoming = anyio.create_memory_object_stream[SessionMessage | Exception](16)
             outgoing, to_it = anyio.create_memory_object_stream[SessionMessage](16)
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(_read, process, to_us)
                 tasks.start_soon(_write, process, to_it, to_us)
-                tasks.start_soon(self._hear, process.stderr)
+                tasks.start_soon(self._read_errors, process.stderr)
                 try:
-                    async with made(incoming, outgoing, **session_kwargs) as session:
+                    async with session_class(incoming, outgoing, **session_kwargs) as session:
                         yield session
                 finally:
                     with anyio.CancelScope(shield=True):
@@ -77,9 +79,8 @@ class ServerProcess(ClientTransport):
                         stream.close()
                     tasks.cancel_scope.cancel()
 
-    def obituary(self) -> str:
-        """How it ended and what it wrote last to standard error, in words; empty where it did
-        not end: it runs, or never did."""
+    def exit_reason(self) -> str:
+        """How it ended and its last errors, as a sentence; empty: it runs, or it never started."""
         status = None if self._process is None else self._process.returncode
         if status is None:
             return ""
@@ -87,22 +88,22 @@ class ServerProcess(ClientTransport):
         if status < 0:
             with suppress(ValueError):
                 how = f"was ended by {signal.Signals(-status).name}"
-        said = " ".join(bytes(self._errors).decode(errors="replace").split())[-300:]
-        return f"it {how}" + (f", and last said: {said}" if said else "")
+        errors = " ".join(bytes(self._errors).decode(errors="replace").split())[-300:]
+        return f"it {how}" + (f"; its last output was: {errors}" if errors else "")
 
-    async def dead(self, within: float) -> bool:
-        """Whether it has ended, or does so within so many seconds; its last words are heard."""
+    async def has_ended(self, within_s: float) -> bool:
+        """Whether it has ended, or ends within these seconds; all its errors are read then."""
         if self._process is None:
             return False
-        with anyio.move_on_after(within):
+        with anyio.move_on_after(within_s):
             await self._process.wait()
-            await self._heard.wait()
+            await self._errors_read.wait()
         return self._process.returncode is not None
 
     async def _start(self, scratch: str) -> Process:
         command = [part.replace(SCRATCH, scratch) for part in self._command]
-        kept = {*_INHERITED, *self._environment}
-        environment = {name: os.environ[name] for name in kept if name in os.environ}
+        inherited = {*_INHERITED, *self._environment}
+        environment = {name: os.environ[name] for name in inherited if name in os.environ}
         environment["TMPDIR"] = scratch
         return await anyio.open_process(
             command,
@@ -113,18 +114,18 @@ class ServerProcess(ClientTransport):
             start_new_session=True,
         )
 
-    async def _hear(self, stream: ByteReceiveStream | None) -> None:
-        """Keep the end of what it writes to standard error; never let that pipe fill."""
+    async def _read_errors(self, stream: ByteReceiveStream | None) -> None:
+        """Keep the end of its standard error; never let that pipe fill up."""
         assert stream is not None
         with suppress(anyio.BrokenResourceError, anyio.ClosedResourceError, OSError):
             async for chunk in stream:
                 self._errors.extend(chunk)
-        self._heard.set()
+        self._errors_read.set()
 
 
 async def _read(process: Process, to_us: _Incoming) -> None:
-    """Hand on each line of its output as a message; a line that is none is handed on as what is
-    wrong with it, and one without end closes the connection."""
+    """Pass on each line of its output as a message, an invalid line as an exception; a line that
+    exceeds the limit closes the connection."""
     assert process.stdout is not None
     pending = bytearray()
     with suppress(anyio.BrokenResourceError, anyio.ClosedResourceError, OSError):
@@ -154,27 +155,27 @@ async def _write(process: Process, to_it: _Outgoing, to_us: _Incoming) -> None:
             text = message.message.model_dump_json(by_alias=True, exclude_unset=True)
             await process.stdin.send(text.encode() + b"\n")
     except (anyio.BrokenResourceError, anyio.ClosedResourceError, OSError):
-        to_us.close()  # or who waits for an answer would wait for ever
+        to_us.close()  # otherwise a task that waits for an answer would wait forever
 
 
 async def _end(process: Process) -> None:
-    """End it as the protocol says: close its input, then ask, then kill; its children with it."""
-    family = _descendants(process.pid)
+    """End it as MCP specifies: close its input, then SIGTERM, then SIGKILL; with its children."""
+    descendants = _descendants(process.pid)
     assert process.stdin is not None
     with suppress(anyio.BrokenResourceError, anyio.ClosedResourceError, OSError):
         await process.stdin.aclose()
-    for ask in (None, signal.SIGTERM, signal.SIGKILL):
-        if ask is not None:
-            _signal_group(process.pid, ask)
-        with anyio.move_on_after(_GRACE):
+    for number in (None, signal.SIGTERM, signal.SIGKILL):
+        if number is not None:
+            _signal_group(process.pid, number)
+        with anyio.move_on_after(_GRACE_S):
             await process.wait()
             break
     _signal_group(process.pid, signal.SIGKILL)
-    for child in family:
-        with suppress(psutil.Error):  # it ended; psutil tells it from another of its number
+    for child in descendants:
+        with suppress(psutil.Error):  # it ended; psutil notices when its pid was reused
             child.kill()
-    with anyio.move_on_after(_GRACE):
-        while any(map(_lives, family)):  # noqa: ASYNC110 - none of them is our child
+    with anyio.move_on_after(_GRACE_S):
+        while any(map(_is_running, descendants)):  # noqa: ASYNC110 - none of them is our child
             await anyio.sleep(0.005)
     await process.aclose()
 
@@ -186,7 +187,7 @@ def _descendants(pid: int) -> list[psutil.Process]:
         return []
 
 
-def _lives(process: psutil.Process) -> bool:
+def _is_running(process: psutil.Process) -> bool:
     try:
         return bool(process.status() != psutil.STATUS_ZOMBIE)
     except psutil.Error:
@@ -194,5 +195,5 @@ def _lives(process: psutil.Process) -> bool:
 
 
 def _signal_group(group: int, number: signal.Signals) -> None:
-    with suppress(ProcessLookupError, PermissionError):  # nobody is left in it
+    with suppress(ProcessLookupError, PermissionError):  # the group is empty
         os.killpg(group, number)

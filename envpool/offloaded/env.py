@@ -1,15 +1,15 @@
-"""Worlds whose truth is here and whose tools run elsewhere: in a worker, on another machine.
+"""Worlds whose state is held here and whose tools run elsewhere: in a worker, on another machine.
 
-A OffloadedEnv holds everything that its world is: the changed pages, the row sum, the number of
-calls, the module memory of its code (opaque bytes). Whoever executes a call (an `Executor`) is a
-function from that state and the call to a wire.Answer, and its own copy of the state is a cache.
+An OffloadedEnv holds the complete state of its world: the changed pages, the row sum, the number of
+calls, the module memory of its code (opaque bytes). An `Executor` is a function from that state and
+a call to a CallOutcome; its own copy of the state is a cache.
 
 Invariants:
-- A state changes by an answer that was checked, or not at all: a call that was cancelled, refused
-  or lost has changed nothing here. One answer is applied once; a version is never used twice.
-- After a WorldError the world is broken, and every later use says the same sentence.
-- The changed rows of each call lead from its digest before to its digest after, and the digest that
-  leaves by `state()` was counted here, from the pages: code that lies about what it did ends its
+- A state changes only by an outcome that was checked: a call that was cancelled, refused or lost
+  has changed nothing here. One outcome is applied once; a version is never used twice.
+- After a WorldError the world is broken, and every later use raises the same sentence.
+- The changed rows of each call lead from the digest before it to the digest after it, and `state()`
+  recomputes the digest from the pages before it returns: code that misreports what it did ends its
   episode.
 """
 
@@ -22,43 +22,44 @@ from typing import Any, Protocol
 import anyio
 
 from envpool.core.errors import SeedError, WorldError
-from envpool.core.host_answers import Answer, Loaded, Snapshot
+from envpool.core.offload import CallOutcome, Loaded, Snapshot
 from envpool.core.types import StoredState, ToolResult, ToolSpec
 from envpool.store.database import StateView
-from envpool.store.digest import moved, written
+from envpool.store.digest import hex_digest, sum_after_change
 from envpool.store.guarded_vfs import GuardedVFS
 from envpool.store.overlay import PAGE, Overlay, OverlayFile
 from envpool.store.states import States
-from envpool.store.template import arithmetic_of, day_of, template_of
+from envpool.store.template import arithmetic_of, julian_day_of, template_of
 from scenarios.api import Row
-from scenarios.format import Scenario
+from scenarios.checks import Finding
+from scenarios.format import Scenario, Task
 
 MAX_PAGES = 65_536  # of a world: 64 MiB
 MAX_TEXT = 16 * 2**20  # characters of a result
 MAX_MEMORY = 4 * 2**20  # bytes of module memory
-_REMEMBERED = 8  # call ids whose results a world still knows
+_REMEMBERED = 8  # call ids whose results a world remembers
 _HEXADECIMAL = frozenset("0123456789abcdef")
 _numbers = itertools.count(1)
 
 
 class Executor(Protocol):
-    """Who executes the calls of held worlds."""
+    """Executes the calls of offloaded worlds."""
 
-    async def execute(self, env: "OffloadedEnv", name: str, arguments: Any) -> Answer:
-        """Execute one call on the world's state. Raises WorldError; the world is broken then.
+    async def execute(self, env: "OffloadedEnv", name: str, arguments: Any) -> CallOutcome:
+        """Execute one call on the world's state. Raises WorldError; the world is then broken.
 
-        It may be cancelled: the call then has not happened, whatever becomes of it elsewhere.
+        It may be cancelled: the call then counts as not made, whatever happens to it elsewhere.
         """
 
-    def distrust(self, env: "OffloadedEnv", why: str) -> None:
-        """What executed this world's latest call has answered what cannot be."""
+    def report_violation(self, env: "OffloadedEnv", why: str) -> None:
+        """Report that this world's latest call got an impossible or dishonest outcome."""
 
 
 class OffloadedScenario(States):
-    """A scenario that is hosted elsewhere, with the start of its worlds. `close()` it.
+    """A scenario that is hosted elsewhere, with the start state of its worlds.
 
-    `image` is the template's file, `memory` the module memory at the start. Raises SeedError for an
-    image that is no database.
+    `image` is the template's database file, `memory` the module memory at the start. `close()`
+    closes its connections. Raises SeedError for an image that is not a database.
     """
 
     def __init__(
@@ -71,10 +72,10 @@ class OffloadedScenario(States):
         loaded: Loaded | None = None,
     ) -> None:
         self.memory = memory
-        self.loaded = loaded  # what the worker told when it built the world; None: not by a worker
+        self.loaded = loaded  # None: it was not built by a worker
         self.num_leases = 0
         self.num_calls = 0
-        vfs = self._guard = GuardedVFS(day_of(scenario), arithmetic_of(scenario))
+        vfs = self._guard = GuardedVFS(julian_day_of(scenario), arithmetic_of(scenario))
         try:
             template = template_of(pages_of(image, scenario.path), vfs, scenario.path)
         except BaseException:
@@ -83,34 +84,34 @@ class OffloadedScenario(States):
         super().__init__(scenario, template, tools, vfs)
 
     def lease(self, executor: Executor) -> "OffloadedEnv":
-        """A fresh episode's world."""
+        """The world of a new episode."""
         self.num_leases += 1
         return OffloadedEnv(self, executor, self.template.overlay(), self.memory, 0)
 
     def snapshot_of(self, state: StoredState) -> Snapshot:
-        """A stored state, to be sent; its module memory is not known."""
+        """A stored state in the form that is sent; its module memory is unknown."""
         pages = {number - 1: page for number, page in state.pages.items()}
         return Snapshot(pages, state.num_pages, state.digest)
 
     def _view_pair(
         self, *overlays: Overlay
     ) -> tuple[tuple[OverlayFile, StateView], tuple[OverlayFile, StateView]]:
-        self._guard.begin()
+        self._guard.restart_timer()
         return super()._view_pair(*overlays)
 
 
 class OffloadedEnv:
-    """A leased world. It implements envpool.core.types.Env, and one call of it runs at a time."""
+    """A leased world, one call at a time. It implements envpool.core.types.Env."""
 
-    awaits = True  # a call takes a while, and may be cancelled
+    awaits = True  # a call waits for the executor, and may be cancelled
 
     __slots__ = (
         "_answered",
         "_broken",
+        "_digest_verified",
         "_executor",
-        "_proven",
-        "_turn",
-        "home",
+        "_lock",
+        "last_worker",
         "memory",
         "num_calls",
         "number",
@@ -133,14 +134,14 @@ class OffloadedEnv:
         self.overlay = overlay
         self.memory = memory
         self.num_calls = num_calls
-        # The executor's note of who was given the state last; it is cleared when what they have
-        # is no longer this version.
-        self.home: Any = None
+        # Set by the executor: the worker that last received the state. It is cleared when that
+        # worker's copy is no longer this version.
+        self.last_worker: Any = None
         self._executor = executor
         self._answered: OrderedDict[str, ToolResult] | None = None
-        self._broken = ""  # why the world can no longer be used; empty: it can
-        self._proven = True  # the digest is known to be that of the pages
-        self._turn: anyio.Lock | None = None
+        self._broken = ""  # why the world can no longer be used; empty: it is usable
+        self._digest_verified = True  # the digest is known to be that of the pages
+        self._lock: anyio.Lock | None = None
 
     def __repr__(self) -> str:
         return (
@@ -159,22 +160,22 @@ class OffloadedEnv:
 
     @property
     def digest(self) -> str:
-        return written(self.overlay.total)
+        return hex_digest(self.overlay.total)
 
     def snapshot(self) -> Snapshot:
-        """The state as it is sent. It shares its pages with this world: encode it at once."""
+        """The state in the form that is sent. It shares its pages with this world: encode it at
+        once."""
         overlay = self.overlay
         return Snapshot(overlay.pages, overlay.num_pages, self.digest, self.num_calls, self.memory)
 
     async def call(self, name: str, arguments: Any, call_id: str = "") -> ToolResult:
-        """Execute one call, once: one whose id was among the last few is answered from memory.
-
-        When it is cancelled, the call has not happened. Raises WorldError.
+        """Execute one call, once: a call whose id was among the last few returns the remembered
+        result. A cancelled call counts as not made. Raises WorldError.
         """
-        if self._turn is None:
-            self._turn = anyio.Lock(fast_acquire=True)
-        async with self._turn:
-            self._check()
+        if self._lock is None:
+            self._lock = anyio.Lock(fast_acquire=True)
+        async with self._lock:
+            self._raise_if_broken()
             answered = self._answered
             if call_id and answered is not None and call_id in answered:
                 return answered[call_id]
@@ -187,116 +188,123 @@ class OffloadedEnv:
                     self._answered.popitem(last=False)
             return result
 
+    async def check(self, task: Task, answer: str) -> tuple[Finding, ...]:
+        return ()
+
     def state(self) -> StoredState:
-        """The state now, as changed pages. Raises WorldError when they have another digest than
-        the one that was told."""
-        self._check()
-        if not self._proven:
-            self._prove()
+        """The state now, as changed pages. Raises WorldError when their digest differs from the
+        reported one."""
+        self._raise_if_broken()
+        if not self._digest_verified:
+            self._verify_digest()
         return self.world.stored(self.overlay)
 
     def fork(self) -> "OffloadedEnv":
-        """A second world that goes on from here."""
-        self._check()
+        """A second world that continues from here."""
+        self._raise_if_broken()
         self.world.num_leases += 1
         fork = OffloadedEnv(
             self.world, self._executor, self.overlay.copy(), self.memory, self.num_calls
         )
-        fork._proven = self._proven
+        fork._digest_verified = self._digest_verified
         return fork
 
     def reset(self) -> None:
-        """Back to the start. A call that is running then fails."""
-        self._check()
+        """Return to the start. A call that is running then fails."""
+        self._raise_if_broken()
         self.overlay = self.world.template.overlay()
         self.memory = self.world.memory
         self.num_calls = 0
         self._answered = None
-        self._proven = True
-        self._renew()
+        self._digest_verified = True
+        self._invalidate_copies()
 
     async def _execute(self, name: str, arguments: Any) -> ToolResult:
         self.world.num_calls += 1
         version = self.version
         try:
-            answer = await self._executor.execute(self, name, arguments)
+            outcome = await self._executor.execute(self, name, arguments)
         except BaseException as exc:
             if isinstance(exc, WorldError) and self.version == version:
-                raise self._break(str(exc)) from exc
-            self._renew()
+                raise self._mark_broken(str(exc)) from exc
+            self._invalidate_copies()
             raise
         if self.version != version:
-            raise WorldError(f"{self._place()} was reset while {name} ran")
-        if answer.violation:
-            raise self._break(answer.violation)
-        if fault := fault_of(answer) or self._fault_of_changes(answer):
-            self._executor.distrust(self, fault)
-            raise self._break(fault)
-        self._take(answer)
-        return ToolResult(answer.text, answer.error, answer.changes, answer.digest)
+            raise WorldError(f"{self._name} was reset while {name} ran")
+        if outcome.violation:
+            raise self._mark_broken(outcome.violation)
+        if fault := fault_in(outcome) or self._fault_in_changes(outcome):
+            self._executor.report_violation(self, fault)
+            raise self._mark_broken(fault)
+        self._apply(outcome)
+        return ToolResult(outcome.text, outcome.error, outcome.changes, outcome.digest)
 
-    def _fault_of_changes(self, answer: Answer) -> str:
-        """What speaks against the rows that a call is said to have changed; empty: nothing. They
-        must lead from the digest before it to the one after it."""
+    def _fault_in_changes(self, outcome: CallOutcome) -> str:
+        """What is wrong with the reported row changes; empty: nothing. They must lead from the
+        digest before the call to the digest after it."""
         total = self.overlay.total
         try:
-            for change in answer.changes:
-                total = moved(total, change.table, _values(change.before), _values(change.after))
+            for change in outcome.changes:
+                total = sum_after_change(
+                    total, change.table, _values(change.before), _values(change.after)
+                )
         except (OverflowError, TypeError, UnicodeEncodeError) as exc:
-            return f"the worker told rows that cannot be: {exc}"
-        if total == int(answer.digest, 16):
+            return f"the reported rows are invalid: {exc}"
+        if total == int(outcome.digest, 16):
             return ""
-        return "the rows that it is said to have changed do not lead to the digest that was told"
+        return "the reported row changes do not lead to the reported digest"
 
-    def _take(self, answer: Answer) -> None:
-        """Go on to the state after a call."""
+    def _apply(self, outcome: CallOutcome) -> None:
+        """Move to the state after a call."""
         overlay = self.overlay
-        total = int(answer.digest, 16)
-        if answer.pages:
-            if answer.num_pages < overlay.num_pages:
-                for number in [n for n in overlay.pages if n >= answer.num_pages]:
+        total = int(outcome.digest, 16)
+        if outcome.pages:
+            if outcome.num_pages < overlay.num_pages:
+                for number in [n for n in overlay.pages if n >= outcome.num_pages]:
                     del overlay.pages[number]
-            overlay.pages.update(answer.pages)
-            overlay.num_pages = answer.num_pages
-            self._proven = False
+            overlay.pages.update(outcome.pages)
+            overlay.num_pages = outcome.num_pages
+            self._digest_verified = False
         elif total != overlay.total:
-            self._proven = False
+            self._digest_verified = False
         overlay.total = total
-        if answer.memory is not None:
-            self.memory = answer.memory
+        if outcome.memory is not None:
+            self.memory = outcome.memory
         self.version += 1
         self.num_calls += 1
 
-    def _prove(self) -> None:
-        """Count the digest from the pages. Raises WorldError when it is not what was told."""
+    def _verify_digest(self) -> None:
+        """Recompute the digest from the pages. Raises WorldError when it differs from the reported
+        one."""
         try:
             counted = self.world.verify_digest(self.overlay)
-        except Exception as exc:  # whatever reading pages that are no database gives
+        except Exception as exc:  # reading pages that are not a database can raise anything
             why = f"its pages cannot be read ({exc})"
         else:
             if counted == self.digest:
-                self._proven = True
+                self._digest_verified = True
                 return
-            why = f"its rows have digest {counted}, and {self.digest} was told"
+            why = f"its rows have digest {counted}, but {self.digest} was reported"
         why += ": the tool's code interfered"
-        self._executor.distrust(self, why)
-        raise self._break(why)
+        self._executor.report_violation(self, why)
+        raise self._mark_broken(why)
 
-    def _renew(self) -> None:
-        """Nobody has this state: what may still run of it, elsewhere, is not to be met again."""
+    def _invalidate_copies(self) -> None:
+        """Start a version that no executor has: a call that may still run elsewhere is ignored."""
         self.version += 1
-        self.home = None
+        self.last_worker = None
 
-    def _check(self) -> None:
+    def _raise_if_broken(self) -> None:
         if self._broken:
             raise WorldError(self._broken)
 
-    def _place(self) -> str:
+    @property
+    def _name(self) -> str:
         return f"the world of scenario {self.world.scenario.name!r}"
 
-    def _break(self, why: str) -> WorldError:
-        self._broken = f"{self._place()} is broken: {why}"
-        self._renew()
+    def _mark_broken(self, why: str) -> WorldError:
+        self._broken = f"{self._name} is broken: {why}"
+        self._invalidate_copies()
         return WorldError(self._broken)
 
 
@@ -305,29 +313,29 @@ def _values(row: Row | None) -> tuple[Any, ...] | None:
 
 
 def pages_of(image: bytes, path: Path) -> tuple[bytes, ...]:
-    """The pages of a database file. Raises SeedError naming `path` when they cannot be."""
+    """The pages of a database file. Raises SeedError naming `path` for an invalid size."""
     if not image or len(image) % PAGE or len(image) > MAX_PAGES * PAGE:
         raise SeedError(
-            f"{path}: its database has {len(image)} bytes, which is not 1 to {MAX_PAGES} pages "
-            f"of {PAGE}"
+            f"{path}: its database has {len(image)} bytes; expected 1 to {MAX_PAGES} pages "
+            f"of {PAGE} bytes"
         )
-    return tuple(image[place : place + PAGE] for place in range(0, len(image), PAGE))
+    return tuple(image[offset : offset + PAGE] for offset in range(0, len(image), PAGE))
 
 
-def fault_of(answer: Answer) -> str:
-    """What in an answer cannot be, as part of a sentence; empty: nothing."""
-    if len(answer.digest) != 32 or not set(answer.digest) <= _HEXADECIMAL:
-        return f"the worker told the digest {answer.digest[:40]!r}"
-    if len(answer.text) > MAX_TEXT:
-        return f"a result has {len(answer.text)} characters, and may have {MAX_TEXT}"
-    if answer.memory is not None and len(answer.memory) > MAX_MEMORY:
-        return f"its module memory has {len(answer.memory)} bytes, and may have {MAX_MEMORY}"
-    if not answer.pages:
+def fault_in(outcome: CallOutcome) -> str:
+    """What is impossible in an outcome, as part of a sentence; empty: nothing."""
+    if len(outcome.digest) != 32 or not set(outcome.digest) <= _HEXADECIMAL:
+        return f"the reported digest {outcome.digest[:40]!r} is not 32 hexadecimal digits"
+    if len(outcome.text) > MAX_TEXT:
+        return f"a result has {len(outcome.text)} characters; the limit is {MAX_TEXT}"
+    if outcome.memory is not None and len(outcome.memory) > MAX_MEMORY:
+        return f"its module memory has {len(outcome.memory)} bytes; the limit is {MAX_MEMORY}"
+    if not outcome.pages:
         return ""
-    num_pages = answer.num_pages
+    num_pages = outcome.num_pages
     if not 0 < num_pages <= MAX_PAGES:
-        return f"its database has {num_pages} pages, and may have {MAX_PAGES}"
-    for number, page in answer.pages.items():
+        return f"its database has {num_pages} pages; the limit is {MAX_PAGES}"
+    for number, page in outcome.pages.items():
         if len(page) != PAGE or not 0 <= number < num_pages:
-            return f"the worker gave a page {number} of {len(page)} bytes among {num_pages} pages"
+            return f"the outcome has page {number} of {len(page)} bytes among {num_pages} pages"
     return ""

@@ -1,31 +1,32 @@
-"""Tasks that belong to an object or a function, and not to what it is used for."""
+"""Background tasks that belong to an object or a function, not to the block that uses it."""
 
-from types import TracebackType
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
 
 import anyio
+from anyio import AsyncContextManagerMixin
 from anyio.abc import TaskGroup
 
 
-class OwnedTasks:
-    """The tasks of one object, for as long as its block. What the block raises comes out as it is,
-    not in a group; a task that fails breaks off the block."""
+class OwnedTasks(AsyncContextManagerMixin):
+    """The tasks of one object, for the duration of its block.
 
-    def __init__(self) -> None:
-        self._group = anyio.create_task_group()
+    Leaving the block cancels them. An exception of the block is raised unchanged, not in a group; a
+    task that fails cancels the block.
+    """
 
-    async def __aenter__(self) -> TaskGroup:
-        return await self._group.__aenter__()
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        exc: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        # What the group answers is dropped: having been cancelled here, it would swallow what the
-        # block raises.
-        self._group.cancel_scope.cancel()
-        if isinstance(exc, anyio.get_cancelled_exc_class()):
-            await self._group.__aexit__(kind, exc, traceback)
-        else:
-            await self._group.__aexit__(None, None, None)
+    @asynccontextmanager
+    async def __asynccontextmanager__(self) -> AsyncGenerator[TaskGroup]:
+        failure: BaseException | None = None
+        async with anyio.create_task_group() as group:
+            try:
+                yield group
+            except anyio.get_cancelled_exc_class() as exc:
+                failure = exc
+                raise
+            except BaseException as exc:
+                failure = exc
+            finally:
+                group.cancel_scope.cancel()
+        if failure is not None:  # the cancelled group would have swallowed it
+            raise failure

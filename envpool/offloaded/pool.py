@@ -1,4 +1,4 @@
-"""What pools of held worlds share, whoever executes their calls."""
+"""What all pools of offloaded worlds share, whichever executor runs their calls."""
 
 from abc import ABC, abstractmethod
 
@@ -10,36 +10,38 @@ from scenarios.format import Scenario
 
 
 class OffloadedPool(ABC):
-    """The scenarios that a pool has hosted elsewhere, and the count of its live worlds. `where`
-    they are hosted, in words that fit a sentence."""
+    """The scenarios that a pool has hosted elsewhere, and the count of its live worlds.
+
+    `where` says where they are hosted, as a phrase for messages ("in a worker").
+    """
 
     def __init__(self, where: str) -> None:
         self._where = where
         self.num_live = 0
         self.max_live = 0
         self._worlds: dict[str, OffloadedScenario] = {}  # package digest -> world
-        self._hosting: dict[str, anyio.Lock] = {}
+        self._hosting_locks: dict[str, anyio.Lock] = {}  # by package digest
 
     async def host(self, scenario: Scenario) -> OffloadedScenario:
-        """The hosted world of a package; built once, by the first who asks. Raises PoolError."""
+        """The hosted world of a package, built once, by the first caller. Raises PoolError."""
         world = self._worlds.get(scenario.digest)
         if world is not None:
             return world
-        async with self._hosting.setdefault(scenario.digest, anyio.Lock()):
+        async with self._hosting_locks.setdefault(scenario.digest, anyio.Lock()):
             world = self._worlds.get(scenario.digest)
             if world is None:
                 world = self._worlds[scenario.digest] = await self._build(scenario)
         return world
 
     def hosted(self, scenario: Scenario) -> OffloadedScenario:
-        """The same of a package that is hosted already. Raises PoolError when it is not."""
+        """The same for a package that is already hosted. Raises PoolError when it is not."""
         world = self._worlds.get(scenario.digest)
         if world is None:
             raise PoolError(f"scenario {scenario.name!r} was not hosted {self._where} yet")
         return world
 
     def statistics(self) -> dict[str, int]:
-        """Counts of what the pool did and holds."""
+        """Counts of the pool's work and of its worlds."""
         worlds = self._worlds.values()
         return {
             "worlds": len(worlds),
@@ -53,13 +55,13 @@ class OffloadedPool(ABC):
     async def _build(self, scenario: Scenario) -> OffloadedScenario:
         """Host a scenario. Raises PoolError."""
 
-    def _came(self) -> None:
-        """A world was leased."""
+    def _count_lease(self) -> None:
+        """Count a world that was leased."""
         self.num_live += 1
         self.max_live = max(self.max_live, self.num_live)
 
     def _close_worlds(self) -> None:
-        """Close every scenario's connections."""
+        """Close the connections of every scenario."""
         for world in self._worlds.values():
             world.close()
         self._worlds.clear()

@@ -1,18 +1,18 @@
-"""What the lease surface says: the bodies of POST /worlds and its sisters, as JSON.
+"""The JSON bodies of the lease API.
 
     POST   /worlds              NewWorld -> 201 WorldLease
-    GET    /worlds              -> list of WorldNow
-    GET    /worlds/<id>         -> WorldNow
+    GET    /worlds              -> list of WorldStatus
+    GET    /worlds/<id>         -> WorldStatus
     DELETE /worlds/<id>         -> 204
-    POST   /worlds/<id>/reset   -> WorldNow
+    POST   /worlds/<id>/reset   -> WorldStatus
     POST   /worlds/<id>/fork    -> 201 WorldLease
     POST   /worlds/<id>/mcp     the world's MCP endpoint
-    GET    /scenarios           -> list of ScenarioServed
-    GET    /scenarios/<name>    -> Hosted
+    GET    /scenarios           -> list of ServedScenario
+    GET    /scenarios/<name>    -> HostedInfo
     GET    /scenarios/<name>/image  -> the template's pages, application/octet-stream
     GET    /health              -> Health
 
-Whatever goes wrong is a Complaint with its HTTP status.
+Every error is an ErrorBody with its HTTP status.
 """
 
 import msgspec
@@ -21,11 +21,11 @@ from envpool.core.types import ToolSpec
 
 
 class NewWorld(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """Which world is wanted."""
+    """A request for a world."""
 
     scenario: str
-    task: str | None = None  # None: no task in particular
-    seed: int | None = None  # the caller's own number for it; worlds know no chance
+    task: str | None = None  # None: no particular task
+    seed: int | None = None  # a number of the caller's choice; worlds have no randomness
 
 
 class WorldLease(msgspec.Struct, frozen=True):
@@ -35,7 +35,7 @@ class WorldLease(msgspec.Struct, frozen=True):
     mcp: str  # the URL of its MCP endpoint
 
 
-class WorldNow(msgspec.Struct, frozen=True):
+class WorldStatus(msgspec.Struct, frozen=True):
     """A live world."""
 
     id: str
@@ -48,7 +48,7 @@ class WorldNow(msgspec.Struct, frozen=True):
     idle_s: float
 
 
-class ScenarioServed(msgspec.Struct, frozen=True):
+class ServedScenario(msgspec.Struct, frozen=True):
     """A scenario that is served."""
 
     name: str
@@ -56,18 +56,20 @@ class ScenarioServed(msgspec.Struct, frozen=True):
     digest: str  # of its package
 
 
-class Hosted(msgspec.Struct, frozen=True):
-    """A hosted scenario, as a client needs it that holds the states of its worlds itself."""
+class HostedInfo(msgspec.Struct, frozen=True):
+    """A hosted scenario, for a client that holds the states of its worlds itself."""
 
     name: str
     digest: str  # of its package
     template: str  # digest of the template's pages
     tools: tuple[ToolSpec, ...]
-    memory: bytes = b""  # module state at the start of every world (wire.Snapshot.memory)
+    memory: bytes = (
+        b""  # module state at the start of every world (see envpool.core.offload.Snapshot)
+    )
 
 
 class Health(msgspec.Struct, frozen=True):
-    """How the server is."""
+    """The state of the server."""
 
     status: str  # ok, draining
     worlds: int  # live
@@ -75,7 +77,7 @@ class Health(msgspec.Struct, frozen=True):
     calls: int  # so far
 
 
-class Complaint(msgspec.Struct, frozen=True):
-    """What is wrong."""
+class ErrorBody(msgspec.Struct, frozen=True):
+    """An error."""
 
     error: str  # a sentence

@@ -1,4 +1,4 @@
-"""The lease surface and every world's MCP endpoint, as one raw ASGI application."""
+"""The lease API and the MCP endpoint of every world, as one plain ASGI application."""
 
 from collections import Counter
 from collections.abc import Awaitable, Callable, MutableMapping
@@ -8,10 +8,10 @@ import msgspec
 
 from envpool.core.errors import PoolError
 from envpool.server import jsonrpc as m
-from envpool.server.api import Complaint, Health, NewWorld, ScenarioServed, WorldLease
-from envpool.server.auth import Guard
+from envpool.server.api import ErrorBody, Health, NewWorld, ServedScenario, WorldLease
+from envpool.server.auth import AccessCheck
 from envpool.server.lease import Lease
-from envpool.server.leases import Leases, Refused
+from envpool.server.leases import LeaseRefused, Leases
 from envpool.server.mcp_endpoint import post
 from scenarios.errors import UnknownScenario
 
@@ -19,7 +19,7 @@ Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 Headers = dict[bytes, bytes]
-Pairs = tuple[tuple[bytes, bytes], ...]
+HeaderPairs = tuple[tuple[bytes, bytes], ...]
 
 T = TypeVar("T")
 _JSON = b"application/json"
@@ -27,21 +27,21 @@ _JSON_HEADER = ((b"content-type", _JSON),)
 
 
 class Response(msgspec.Struct, frozen=True):
-    """What is answered: status, body, and headers besides the body's length."""
+    """An HTTP response: status, body, and headers without the content length."""
 
     status: int
     body: bytes = b""
-    headers: Pairs = _JSON_HEADER
+    headers: HeaderPairs = _JSON_HEADER
 
 
-class Complains(Exception):
-    """A request cannot be served, and what is answered."""
+class HttpError(Exception):
+    """A request cannot be served; `response` is the answer."""
 
     def __init__(self, status: int, why: str, *more: tuple[bytes, bytes]) -> None:
         super().__init__(why)
         if status in (429, 503):
             more = (*more, (b"retry-after", b"1"))
-        self.response = Response(status, m.encode(Complaint(why)), (*_JSON_HEADER, *more))
+        self.response = Response(status, m.encode(ErrorBody(why)), (*_JSON_HEADER, *more))
 
 
 class App:
@@ -50,8 +50,8 @@ class App:
     def __init__(self, leases: Leases) -> None:
         self._leases = leases
         self._settings = leases.settings
-        self._guard = Guard(leases.settings)
-        self._in_flight: Counter[str] = Counter()  # calls, by client
+        self._access = AccessCheck(leases.settings)
+        self._in_flight: Counter[str] = Counter()  # calls by client
 
     def __repr__(self) -> str:
         return f"<App {self._leases!r}>"
@@ -62,8 +62,8 @@ class App:
             raise RuntimeError(f"only HTTP is served, not {scope['type']}")
         try:
             response = await self._response(scope, receive)
-        except Complains as complaint:
-            response = complaint.response
+        except HttpError as error:
+            response = error.response
         headers = [*response.headers, (b"content-length", b"%d" % len(response.body))]
         await send({"type": "http.response.start", "status": response.status, "headers": headers})
         await send({"type": "http.response.body", "body": response.body})
@@ -71,10 +71,10 @@ class App:
     async def _response(self, scope: Scope, receive: Receive) -> Response:
         path, method = scope["path"], scope["method"]
         headers = headers_of(scope)
-        if fault := self._guard.fault(headers, open_to_all=path == "/health"):
-            status, why = fault
+        if refusal := self._access.refusal(headers, open_to_all=path == "/health"):
+            status, why = refusal
             more = ((b"www-authenticate", b"Bearer"),) if status == 401 else ()
-            raise Complains(status, why, *more)
+            raise HttpError(status, why, *more)
         body = await self._body(headers, receive) if method == "POST" else b""
         client = scope["client"][0] if scope.get("client") else ""
         match path.split("/")[1:]:
@@ -84,30 +84,32 @@ class App:
                 if method == "POST":
                     return await self._lease(headers, body, client)
                 self._only(method, "GET", "POST")
-                return json(200, [lease.now() for lease in self._leases.all()])
+                return json(200, [lease.status() for lease in self._leases.all()])
             case ["worlds", lease_id]:
                 lease = self._world(lease_id)
                 self._only(method, "GET", "DELETE")
                 if method == "GET":
-                    return json(200, lease.now())
+                    return json(200, lease.status())
                 await self._leases.release(lease)
                 return Response(204, headers=())
             case ["worlds", lease_id, "reset"]:
                 lease = self._world(lease_id)
                 self._only(method, "POST")
                 await lease.reset()
-                return json(200, lease.now())
+                return json(200, lease.status())
             case ["worlds", lease_id, "fork"]:
                 lease = self._world(lease_id)
                 self._only(method, "POST")
-                return self._leased(await _or_status(self._leases.fork(lease, client)), headers)
+                return self._leased(
+                    await _with_http_errors(self._leases.fork(lease, client)), headers
+                )
             case ["scenarios", *which]:
                 self._only(method, "GET")
                 return await self._scenarios(which)
             case ["health"]:
                 self._only(method, "GET")
                 return self._health()
-        raise Complains(404, f"there is nothing at {path}")
+        raise HttpError(404, f"there is nothing at {path}")
 
     async def _mcp(
         self, lease: Lease, method: str, headers: Headers, body: bytes, client: str
@@ -116,25 +118,25 @@ class App:
         _check_json(headers)
         accepted = headers.get(b"accept", b"*/*").lower()
         if not any(kind in accepted for kind in (_JSON, b"*/*", b"application/*")):
-            raise Complains(406, "answers are application/json, which Accept leaves out")
+            raise HttpError(406, "answers are application/json, which the Accept header excludes")
         if self._in_flight[client] >= self._settings.calls_per_client:
-            why = f"{self._settings.calls_per_client} calls of yours are in flight, at most"
-            raise Complains(429, why)
+            limit = self._settings.calls_per_client
+            raise HttpError(429, f"this client has {limit} calls in flight, which is the limit")
         self._in_flight[client] += 1
         try:
-            status, answered = await post(lease.face, lease.call, headers, body)
+            status, answer = await post(lease.mcp, lease.call, headers, body)
         finally:
             self._in_flight[client] -= 1
             if not self._in_flight[client]:
                 del self._in_flight[client]
-        return Response(status, answered, _JSON_HEADER if answered else ())
+        return Response(status, answer, _JSON_HEADER if answer else ())
 
     async def _lease(self, headers: Headers, body: bytes, client: str) -> Response:
         try:
             new = msgspec.json.decode(body, type=NewWorld)
         except msgspec.MsgspecError as exc:
-            raise Complains(400, f"the body is no request for a world: {exc}") from exc
-        return self._leased(await _or_status(self._leases.lease(new, client)), headers)
+            raise HttpError(400, f"the body is not a request for a world: {exc}") from exc
+        return self._leased(await _with_http_errors(self._leases.lease(new, client)), headers)
 
     def _leased(self, lease: Lease, headers: Headers) -> Response:
         path = f"/worlds/{lease.id}"
@@ -142,18 +144,18 @@ class App:
         body = m.encode(WorldLease(lease.id, url))
         return Response(201, body, (*_JSON_HEADER, (b"location", path.encode())))
 
-    async def _scenarios(self, which: list[str]) -> Response:
-        match which:
+    async def _scenarios(self, path: list[str]) -> Response:
+        match path:
             case []:
                 known = self._leases.scenarios.values()
-                return json(200, [ScenarioServed(s.name, s.title, s.digest) for s in known])
+                return json(200, [ServedScenario(s.name, s.title, s.digest) for s in known])
             case [name]:
-                hosted, _ = await _or_status(self._leases.hosted(name))
+                hosted, _ = await _with_http_errors(self._leases.hosted(name))
                 return json(200, hosted)
             case [name, "image"]:
-                _, image = await _or_status(self._leases.hosted(name))
+                _, image = await _with_http_errors(self._leases.hosted(name))
                 return Response(200, image, ((b"content-type", b"application/octet-stream"),))
-        raise Complains(404, f"there is nothing at /scenarios/{'/'.join(which)}")
+        raise HttpError(404, f"there is nothing at /scenarios/{'/'.join(path)}")
 
     def _health(self) -> Response:
         leases = self._leases
@@ -164,35 +166,35 @@ class App:
     def _world(self, lease_id: str) -> Lease:
         lease = self._leases.get(lease_id)
         if lease is None:
-            raise Complains(404, "there is no such world: it was given back, or was idle too long")
+            raise HttpError(404, "there is no such world: it was released, or it was idle too long")
         return lease
 
     def _only(self, method: str, *allowed: str) -> None:
         if method not in allowed:
             allow = ", ".join(allowed)
-            raise Complains(405, f"{method} is not served here", (b"allow", allow.encode()))
+            raise HttpError(405, f"{method} is not served here", (b"allow", allow.encode()))
 
     async def _body(self, headers: Headers, receive: Receive) -> bytes:
         limit = self._settings.max_body
         length = headers.get(b"content-length", b"0")
         if length.isdigit() and int(length) > limit:
-            raise Complains(413, f"the body has more than {limit} bytes")
+            raise HttpError(413, f"the body has more than {limit} bytes")
         chunks: list[bytes] = []
         size = 0
         while True:
             message = await receive()
             if message["type"] == "http.disconnect":
-                raise Complains(400, "the body ends too early")
+                raise HttpError(400, "the body is incomplete")
             chunks.append(message.get("body", b""))
             size += len(chunks[-1])
             if size > limit:
-                raise Complains(413, f"the body has more than {limit} bytes")
+                raise HttpError(413, f"the body has more than {limit} bytes")
             if not message.get("more_body", False):
                 return b"".join(chunks) if len(chunks) > 1 else chunks[0]
 
 
 def headers_of(scope: Scope) -> Headers:
-    """The headers of a request; the values of one that came twice, joined by a line feed."""
+    """The headers of a request; the values of a repeated header are joined by a line feed."""
     headers: Headers = {}
     for name, value in scope["headers"]:
         headers[name] = headers[name] + b"\n" + value if name in headers else value
@@ -200,23 +202,23 @@ def headers_of(scope: Scope) -> Headers:
 
 
 def json(status: int, value: Any) -> Response:
-    """An answer whose body is a value's JSON."""
+    """A response whose body is the JSON of a value."""
     return Response(status, m.encode(value))
 
 
 def _check_json(headers: Headers) -> None:
     kind = headers.get(b"content-type", b"").partition(b";")[0].strip().lower()
     if kind != _JSON:
-        raise Complains(415, "a body is application/json, and Content-Type must say so")
+        raise HttpError(415, "the Content-Type of a body must be application/json")
 
 
-async def _or_status(doing: Awaitable[T]) -> T:
-    """What is awaited, with its errors as answers."""
+async def _with_http_errors(work: Awaitable[T]) -> T:
+    """Await the work; its expected errors become HTTP errors."""
     try:
-        return await doing
-    except Refused as exc:
-        raise Complains(exc.status, str(exc)) from exc
+        return await work
+    except LeaseRefused as exc:
+        raise HttpError(exc.status, str(exc)) from exc
     except UnknownScenario as exc:
-        raise Complains(404, str(exc)) from exc
+        raise HttpError(404, str(exc)) from exc
     except PoolError as exc:
-        raise Complains(422, str(exc)) from exc
+        raise HttpError(422, str(exc)) from exc

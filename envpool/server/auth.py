@@ -1,7 +1,7 @@
-"""Who may ask at all: the Host and Origin of a request, and its bearer token.
+"""Which requests are allowed: by their Host and Origin headers and their bearer token.
 
-A browser that was led here by a name which its attacker's DNS points at this machine (DNS
-rebinding) sends that name as Host, and its page's as Origin: neither is on the list.
+In DNS rebinding, an attacker's name points at this machine. The browser then sends that name as
+Host, and the name of the attacker's page as Origin: neither is on the list.
 """
 
 import hmac
@@ -14,8 +14,8 @@ _LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
 _ANY = ("", "0.0.0.0", "::", "[::]")
 
 
-class Guard:
-    """Says what is wrong with a request, if something is."""
+class AccessCheck:
+    """Decides whether a request is allowed."""
 
     def __init__(self, settings: ServeSettings) -> None:
         host = settings.host
@@ -23,21 +23,24 @@ class Guard:
         self._hosts = {_name_in(name) for name in (*_LOOPBACK, *own, *settings.allow_hosts)}
         self._token = b"Bearer " + settings.token.encode() if settings.token else b""
 
-    def fault(self, headers: Mapping[bytes, bytes], *, open_to_all: bool) -> tuple[int, str] | None:
-        """HTTP status and sentence; None: nothing is wrong. `open_to_all` asks for no token."""
+    def refusal(
+        self, headers: Mapping[bytes, bytes], *, open_to_all: bool
+    ) -> tuple[int, str] | None:
+        """HTTP status and reason of a refusal; None: the request is allowed. With `open_to_all` no
+        token is needed."""
         host = headers.get(b"host", b"").decode("latin-1")
         if _name_in(host) not in self._hosts:
-            return 403, f"the Host {host!r} is not one under which this server is reached"
+            return 403, f"the Host {host!r} is not a name of this server"
         origin = headers.get(b"origin")
-        if origin is not None and not self._is_ours(origin.decode("latin-1")):
+        if origin is not None and not self._is_known(origin.decode("latin-1")):
             return 403, f"the Origin {origin.decode('latin-1')!r} may not use this server"
         if self._token and not open_to_all:
-            given = headers.get(b"authorization", b"")
-            if not hmac.compare_digest(given, self._token):
-                return 401, "a bearer token is asked for, and the one that came is not it"
+            token = headers.get(b"authorization", b"")
+            if not hmac.compare_digest(token, self._token):
+                return 401, "a bearer token is required, and this request has none or another one"
         return None
 
-    def _is_ours(self, origin: str) -> bool:
+    def _is_known(self, origin: str) -> bool:
         try:
             parts = urlsplit(origin)
         except ValueError:

@@ -1,13 +1,13 @@
-"""On which event loop worlds go over HTTP: asyncio's, since uvicorn and aiohttp know no other."""
+"""The event loop for worlds over HTTP: asyncio, since uvicorn and aiohttp support no other."""
 
 import asyncio
 
 from envpool.core.errors import PoolError
 
 
-def need_asyncio() -> None:
-    """Raise PoolError where another event loop runs."""
+def require_asyncio() -> None:
+    """Raise PoolError on another event loop."""
     try:
         asyncio.get_running_loop()
     except RuntimeError:
-        raise PoolError("worlds go over HTTP on asyncio only, and another loop runs") from None
+        raise PoolError("worlds over HTTP need asyncio, but another event loop runs") from None

@@ -1,6 +1,6 @@
-"""An ASGI application over HTTP: uvicorn, from its socket to its graceful end.
+"""Serve an ASGI application over HTTP with uvicorn, from its socket to its graceful end.
 
-uvicorn runs on asyncio only, and on uvloop where the caller's loop is one.
+uvicorn runs on asyncio only, and on uvloop where the caller does.
 """
 
 import socket
@@ -12,13 +12,13 @@ import anyio
 import uvicorn
 
 from envpool.core.errors import PoolError
-from envpool.server.event_loop import need_asyncio
+from envpool.server.event_loop import require_asyncio
 
-_BACKLOG = 2_048  # connections that wait to be taken
+_BACKLOG = 2_048  # connections that wait to be accepted
 
 
 class _Uvicorn(uvicorn.Server):
-    """uvicorn that says when it listens and leaves the process's signals alone."""
+    """uvicorn with an event for when it listens, and without handlers for the process's signals."""
 
     def __init__(self, config: uvicorn.Config) -> None:
         super().__init__(config)
@@ -26,34 +26,35 @@ class _Uvicorn(uvicorn.Server):
         self.stopping = anyio.Event()
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Begin to listen."""
+        """Start to listen."""
         await super().startup(sockets)
         self.listens.set()
 
     async def main_loop(self) -> None:
-        """Until it is told to stop; uvicorn itself looks ten times a second."""
+        """Wait until `stopping` is set; uvicorn itself polls ten times a second."""
         await self.on_tick(0)
         await self.stopping.wait()
 
     async def run_on(self, listener: socket.socket) -> None:
-        """Serve until `stopping` is set; a cancellation does not cut the calls in flight short."""
+        """Serve until `stopping` is set; a cancellation does not interrupt requests in flight."""
         with anyio.CancelScope(shield=True):
             await self.serve([listener])
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
-        """They are the roof's."""
+        """Leave the signals to the composition root."""
         yield
 
 
 @asynccontextmanager
 async def listening(app: Any, *, host: str, port: int, drain_s: float) -> AsyncIterator[str]:
-    """A block in which an application is served; gives the base URL. `port` 0: a free one.
+    """Serve an application for the duration of the block; yields the base URL. `port` 0: any free
+    port.
 
-    Leaving it ends the requests in flight in order, and then the connections. Raises PoolError
-    where the address cannot be had, or the loop is not asyncio's.
+    Leaving the block completes the requests in flight, then closes the connections. Raises
+    PoolError where the address is not available, or the loop is not asyncio's.
     """
-    need_asyncio()
+    require_asyncio()
     listener = _listen(host, port)
     config = uvicorn.Config(
         app,
@@ -62,7 +63,7 @@ async def listening(app: Any, *, host: str, port: int, drain_s: float) -> AsyncI
         lifespan="off",
         log_config=None,
         access_log=False,
-        proxy_headers=False,  # a client is the address that it comes from
+        proxy_headers=False,  # a client is identified by its own address
         server_header=False,
         date_header=False,
         backlog=_BACKLOG,
@@ -70,7 +71,7 @@ async def listening(app: Any, *, host: str, port: int, drain_s: float) -> AsyncI
         timeout_graceful_shutdown=max(1, round(drain_s)),
     )
     server = _Uvicorn(config)
-    failure: Exception | None = None  # of the block: it is raised as it is, in no group
+    failure: Exception | None = None  # of the block, raised unchanged, not in a group
     try:
         async with anyio.create_task_group() as group:
             group.start_soon(server.run_on, listener)
@@ -89,8 +90,8 @@ async def listening(app: Any, *, host: str, port: int, drain_s: float) -> AsyncI
 
 def _listen(host: str, port: int) -> socket.socket:
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    # asyncio switches Nagle's algorithm off where the protocol is named; with it on, an answer in
-    # two pieces takes 44 ms.
+    # asyncio switches Nagle's algorithm off only where the protocol is named; with the algorithm, a
+    # response in two pieces takes 44 ms.
     listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     try:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -98,7 +99,7 @@ def _listen(host: str, port: int) -> socket.socket:
         listener.listen(_BACKLOG)
     except OSError as exc:
         listener.close()
-        raise PoolError(f"{host}:{port}: cannot be listened on: {exc.strerror or exc}") from exc
+        raise PoolError(f"{host}:{port}: cannot listen there: {exc.strerror or exc}") from exc
     return listener
 
 

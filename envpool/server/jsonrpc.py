@@ -1,8 +1,11 @@
 """MCP on the wire: JSON-RPC 2.0 messages, their errors, and the two families of protocol revisions.
 
+Written by hand for speed: a served call takes one thirteenth of the time of a plain fastmcp server
+(14,449 calls a second against 1,103, docs/performance.md).
+
 A revision up to 2025-11-25 begins with an `initialize` handshake; 2026-07-28 has none: every
-request bears its revision and its client's capabilities in `params._meta`. What differs between the
-two is told apart here by one word, the *era*: "handshake" or "modern".
+request has its revision and its client's capabilities in `params._meta`. One word, the *era*,
+distinguishes the two families here: "handshake" or "modern".
 
 Source: modelcontextprotocol.io/specification, revisions 2024-11-05 to 2026-07-28.
 """
@@ -16,8 +19,8 @@ from msgspec import UNSET, Raw, UnsetType, field
 
 HANDSHAKE = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25")  # oldest first
 MODERN = ("2026-07-28",)
-DEFAULT = "2025-03-26"  # what a request over HTTP means that names no revision
-BATCHED = ("2024-11-05", "2025-03-26")  # revisions in which several messages may come as one array
+DEFAULT = "2025-03-26"  # the revision of a request over HTTP that names none
+BATCHED = ("2024-11-05", "2025-03-26")  # revisions that allow several messages in one array
 
 Era = Literal["handshake", "modern"]
 
@@ -26,15 +29,15 @@ INVALID_REQUEST = -32600
 METHOD_NOT_FOUND = -32601
 INVALID_PARAMS = -32602
 INTERNAL_ERROR = -32603
-# Of our own, in the band that the specification leaves to implementations.
-STALE = -32010  # the world is in another state than the call was meant for: send it along
+# Our own codes, in the range that the specification leaves to implementations.
+STALE = -32010  # the world is not in the state of this call: send the state along
 BROKEN = -32011  # the world can no longer be used
 BUSY = -32012  # this client has too many calls in flight
-# Of the 2026-07-28 specification.
+# Codes of the 2026-07-28 specification.
 HEADER_MISMATCH = -32020
 UNSUPPORTED_VERSION = -32022
 
-# The HTTP status of an error in the modern era (all others: 200, as in the handshake era).
+# The HTTP status of an error in the modern era; other errors have 200, as in the handshake era.
 STATUS = {
     PARSE_ERROR: 400,
     INVALID_REQUEST: 400,
@@ -48,18 +51,18 @@ STATUS = {
 VERSION_KEY = "io.modelcontextprotocol/protocolVersion"
 CAPABILITIES_KEY = "io.modelcontextprotocol/clientCapabilities"
 SERVER_KEY = "io.modelcontextprotocol/serverInfo"
-CALL_KEY = "rehearsal/call"  # ours, in a request: Asked
-OUTCOME_KEY = "rehearsal/outcome"  # ours, in a result: wire.Answer as MessagePack in base64
+CALL_KEY = "rehearsal/call"  # our own, in a request: CallExtension
+OUTCOME_KEY = "rehearsal/outcome"  # our own, in a result: a CallOutcome as MessagePack in base64
 
 
-class Fault(Exception):
+class RpcError(Exception):
     """A JSON-RPC error: the answer to a message that cannot be served."""
 
     def __init__(self, code: int, message: str, data: Any = None) -> None:
         super().__init__(message)
         self.code = code
         self.message = message
-        self.data = data  # None: none
+        self.data = data  # None: the error has no data
 
 
 class Message(msgspec.Struct):
@@ -73,24 +76,24 @@ class Message(msgspec.Struct):
     error: Raw | UnsetType = UNSET
 
 
-class Asked(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What a call of our own client adds to `tools/call`.
+class CallExtension(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The fields that our own client adds to `tools/call`.
 
-    Any client may give `id` alone: a call of an id that was answered lately is answered again from
-    memory. With `world` and `version` (see envpool.workers.wire.Call) the result bears an outcome.
+    Any client may send `id` alone: a call whose id was answered lately is answered again from
+    memory. With `world` and `version` (see envpool.workers.wire.Call) the result has an outcome.
     """
 
     id: str
-    world: int | None = None  # None: no outcome is asked for
+    world: int | None = None  # None: the client needs no outcome
     version: int = 0
-    state: bytes | None = None  # wire.Snapshot as MessagePack; None: the server has this version
-    arguments: Raw | UnsetType = UNSET  # where they are not an object, which MCP's own must be
+    state: bytes | None = None  # a Snapshot as MessagePack; None: the server has this version
+    arguments: Raw | UnsetType = UNSET  # where they are not an object, which MCP requires
 
 
 class CallMeta(msgspec.Struct, frozen=True):
     """`_meta` of a call."""
 
-    call: Asked | None = field(name=CALL_KEY, default=None)
+    call: CallExtension | None = field(name=CALL_KEY, default=None)
 
 
 class CallParams(msgspec.Struct, frozen=True):
@@ -116,7 +119,7 @@ class InitializeParams(msgspec.Struct, frozen=True):
 
 
 class Envelope(msgspec.Struct, frozen=True):
-    """`params` of any modern request, as far as all of them are alike."""
+    """The common part of the `params` of modern requests."""
 
     meta: dict[str, Any] | UnsetType = field(name="_meta", default=UNSET)
 
@@ -130,44 +133,44 @@ read_list = msgspec.json.Decoder(ListParams).decode
 read_initialize = msgspec.json.Decoder(InitializeParams).decode
 
 
-def message_of(body: bytes | Raw) -> Message:
-    """The message that a body holds. Raises Fault."""
+def parse_message(body: bytes | Raw) -> Message:
+    """The message in a body. Raises RpcError."""
     try:
         message = read_message(body)
     except msgspec.ValidationError as exc:
-        raise Fault(INVALID_REQUEST, f"Not a JSON-RPC 2.0 message: {exc}") from exc
+        raise RpcError(INVALID_REQUEST, f"Not a JSON-RPC 2.0 message: {exc}") from exc
     except (msgspec.DecodeError, UnicodeDecodeError) as exc:
-        raise Fault(PARSE_ERROR, f"Parse error: {exc}") from exc
+        raise RpcError(PARSE_ERROR, f"Parse error: {exc}") from exc
     except RecursionError as exc:
-        raise Fault(PARSE_ERROR, "Parse error: nested too deeply") from exc
+        raise RpcError(PARSE_ERROR, "Parse error: nested too deeply") from exc
     if message.method is UNSET and (message.result is UNSET) == (message.error is UNSET):
-        raise Fault(INVALID_REQUEST, "Not a JSON-RPC 2.0 message: it has no method")
+        raise RpcError(INVALID_REQUEST, "Not a JSON-RPC 2.0 message: it has no method")
     return message
 
 
-def value_of(raw: Raw | bytes) -> Any:
-    """A JSON value, integers of any size included (msgspec stops at 64 bits)."""
+def parse_value(raw: Raw | bytes) -> Any:
+    """A JSON value, with integers of any size (msgspec stops at 64 bits)."""
     try:
         return msgspec.json.decode(raw)
     except msgspec.ValidationError:
         return json.loads(bytes(raw))
 
 
-def reply(message_id: int | str, result: bytes) -> bytes:
-    """The response with a result that is JSON already."""
+def result_response(message_id: int | str, result: bytes) -> bytes:
+    """The response with a result that is already JSON."""
     return b'{"jsonrpc":"2.0","id":%b,"result":%b}' % (encode(message_id), result)
 
 
-def refusal(message_id: int | str | None, fault: Fault) -> bytes:
-    """The response with an error. `message_id` is None where none could be read."""
-    error: dict[str, Any] = {"code": fault.code, "message": fault.message}
-    if fault.data is not None:
-        error["data"] = fault.data
-    return encode({"jsonrpc": "2.0", "id": message_id, "error": error})
+def error_response(message_id: int | str | None, error: RpcError) -> bytes:
+    """The response with an error. `message_id` is None where the message has no readable id."""
+    content: dict[str, Any] = {"code": error.code, "message": error.message}
+    if error.data is not None:
+        content["data"] = error.data
+    return encode({"jsonrpc": "2.0", "id": message_id, "error": content})
 
 
 def header_of(value: str) -> str:
-    """A value as a header may bear it: in base64 where it is not plain ASCII."""
+    """A value in the form of a header: in base64 where it is not plain ASCII."""
     plain = value.isascii() and value.isprintable() and value == value.strip()
     if plain and not value.startswith("=?base64?"):
         return value

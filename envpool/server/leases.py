@@ -1,25 +1,27 @@
-"""The worlds that a server has leased out, each kept open by a task of its own.
+"""The worlds that a server has leased to its clients, each held open by its own task.
 
-A world lives from its lease to its release, or until it was idle for too long. Nothing here knows
-HTTP.
+A world lives from its lease to its release, or until it was idle for too long. This module does not
+depend on HTTP.
 """
 
 from collections import Counter
-from collections.abc import Iterable
-from contextlib import AbstractAsyncContextManager, AsyncExitStack
-from types import TracebackType
+from collections.abc import AsyncGenerator, Iterable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from typing import Self
 
 import anyio
 import structlog
-from anyio.abc import TaskGroup, TaskStatus
+from anyio import AsyncContextManagerMixin
+from anyio.abc import TaskStatus
 
 from envpool.core.errors import WorldError
 from envpool.core.types import Env
-from envpool.server.api import Hosted, NewWorld
+from envpool.offloaded.owned_tasks import OwnedTasks
+from envpool.server.api import HostedInfo, NewWorld
 from envpool.server.lease import Family, Lease
-from envpool.server.mcp import Face
+from envpool.server.mcp_methods import McpMethods
 from envpool.server.settings import ServeSettings
-from envpool.server.state_transfer import mover_of
+from envpool.server.state_transfer import transfer_of
 from envpool.store.pool_protocol import Pool
 from envpool.store.states import States
 from scenarios.format import Scenario
@@ -27,18 +29,18 @@ from scenarios.format import Scenario
 log = structlog.get_logger()
 
 
-class Refused(Exception):
-    """A world cannot be leased: `status` is the HTTP status that says why."""
+class LeaseRefused(Exception):
+    """A world cannot be leased; `status` is the matching HTTP status."""
 
     def __init__(self, status: int, why: str) -> None:
         super().__init__(why)
         self.status = status
 
 
-class Leases:
-    """All that is leased out. Entered and left with `async with`, which releases what is left.
+class Leases(AsyncContextManagerMixin):
+    """All leased worlds. Use it in `async with`, which releases the worlds that are left.
 
-    A scenario is hosted when it is wanted first.
+    A scenario is hosted at its first lease.
     """
 
     def __init__(
@@ -51,38 +53,27 @@ class Leases:
         self.settings = settings or ServeSettings()
         self.draining = False
         self.num_leases = 0
-        self.num_calls = 0  # of worlds that are gone; those of live ones are their own
+        self.num_calls = 0  # of released worlds; live worlds count their own
         self._pool = pool
-        self._faces: dict[str, Face] = {}  # package digest -> face
-        self._hosted: dict[str, Hosted] = {}
-        self._hosting: dict[str, anyio.Lock] = {}  # by package digest
+        self._mcp: dict[str, McpMethods] = {}  # by package digest
+        self._hosted: dict[str, HostedInfo] = {}  # by package digest
+        self._hosting_locks: dict[str, anyio.Lock] = {}  # by package digest
         self._live: dict[str, Lease] = {}
         self._per_client: Counter[str] = Counter()
         self._empty = anyio.Event()
-        self._stack = AsyncExitStack()
-        self._group: TaskGroup
 
     def __repr__(self) -> str:
         return f"<Leases [{len(self._live)} live of {self.num_leases} leased]>"
 
-    async def __aenter__(self) -> "Leases":
-        await self._stack.__aenter__()
-        self._group = await self._stack.enter_async_context(anyio.create_task_group())
-        if self.settings.idle_s:
-            self._group.start_soon(self._sweep)
-        return self
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        exc: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._group.cancel_scope.cancel()
-        self._live.clear()
-        if isinstance(exc, Exception):  # of the block: it is raised as it is, in no group
-            kind = exc = trace = None
-        await self._stack.__aexit__(kind, exc, trace)
+    @asynccontextmanager
+    async def __asynccontextmanager__(self) -> AsyncGenerator[Self]:
+        async with OwnedTasks() as self._tasks:
+            if self.settings.idle_s:
+                self._tasks.start_soon(self._release_idle)
+            try:
+                yield self
+            finally:
+                self._live.clear()
 
     @property
     def num_live(self) -> int:
@@ -103,46 +94,46 @@ class Leases:
         return list(self._live.values())
 
     async def lease(self, new: NewWorld, client: str) -> Lease:
-        """A fresh world. Raises Refused, UnknownScenario and PoolError."""
+        """Lease a fresh world. Raises LeaseRefused, UnknownScenario and PoolError."""
         scenario = self._scenario(new.scenario)
         task = None if new.task is None else scenario.task(new.task)
         self._admit(client)
         try:
             states = await self._states(scenario)
             family = Family()
-            leasing = self._pool.lease(scenario, task)
-            env: Env = await self._group.start(_keep, leasing, family)
+            block = self._pool.lease(scenario, task)
+            env: Env = await self._tasks.start(_hold_open, block, family)
         except BaseException:
-            self._discount(client)
+            self._uncount(client)
             raise
-        return self._enter(Lease(new, client, env, self._face(states), family))
+        return self._add(Lease(new, client, env, self._mcp_methods(states), family))
 
     async def fork(self, parent: Lease, client: str) -> Lease:
-        """A world that goes on from another. Raises Refused."""
+        """Lease a world that continues from another. Raises LeaseRefused."""
         self._admit(client)
         try:
             env = await parent.fork()
         except BaseException:
-            self._discount(client)
+            self._uncount(client)
             raise
         parent.family.join()
-        return self._enter(Lease(parent.new, client, env, parent.face, parent.family))
+        return self._add(Lease(parent.new, client, env, parent.mcp, parent.family))
 
     async def release(self, lease: Lease) -> None:
-        """Give a world back, once the call that it executes is done."""
+        """Release a world, after its running call is done."""
         if self._live.pop(lease.id, None) is None:
             return
         await lease.end()
         self.num_calls += lease.num_calls
-        self._discount(lease.client)
+        self._uncount(lease.client)
         lease.family.leave()
         if not self._live:
             self._empty.set()
 
-    async def hosted(self, name: str) -> tuple[Hosted, bytes]:
+    async def hosted(self, name: str) -> tuple[HostedInfo, bytes]:
         """A scenario for clients that hold states themselves, and its template's pages.
 
-        Raises Refused and PoolError.
+        Raises LeaseRefused and PoolError.
         """
         scenario = self._scenario(name)
         states = await self._states(scenario)
@@ -150,14 +141,16 @@ class Leases:
         hosted = self._hosted.get(scenario.digest)
         if hosted is None:
             async with self._pool.lease(scenario, None) as env:
-                mover = mover_of(env)
-                memory = mover.snapshot().memory if mover is not None else b""
-            hosted = Hosted(scenario.name, scenario.digest, template.digest, states.tools, memory)
+                transfer = transfer_of(env)
+                memory = transfer.snapshot().memory if transfer is not None else b""
+            hosted = HostedInfo(
+                scenario.name, scenario.digest, template.digest, states.tools, memory
+            )
             self._hosted[scenario.digest] = hosted
         return hosted, template.image
 
     async def drain(self) -> None:
-        """Lease no more, and give those that are live `drain_s` seconds to be released."""
+        """Stop leasing, and wait up to `drain_s` seconds until the live worlds are released."""
         self.draining = True
         if not self._live:
             return
@@ -167,7 +160,7 @@ class Leases:
             await self._empty.wait()
 
     async def expire(self, now: float) -> None:
-        """Release the worlds that were idle too long. `now` is anyio's time."""
+        """Release the worlds that have been idle too long. `now`: a time of anyio.current_time."""
         for lease in self.all():
             if not lease.busy and now - lease.used_at >= self.settings.idle_s:
                 log.info("world_expired", scenario=lease.new.scenario, calls=lease.num_calls)
@@ -177,61 +170,64 @@ class Leases:
         scenario = self.scenarios.get(name)
         if scenario is None:
             known = ", ".join(self.scenarios)
-            raise Refused(404, f"there is no scenario {name!r} here; there are {known}")
+            raise LeaseRefused(404, f"there is no scenario {name!r} here; there are {known}")
         return scenario
 
     def _admit(self, client: str) -> None:
-        """Count a world that is about to be leased. Raises Refused."""
+        """Count a world that is about to be leased. Raises LeaseRefused."""
         settings = self.settings
         if self.draining:
-            raise Refused(503, "the server is about to stop and leases no more worlds")
+            raise LeaseRefused(503, "the server is about to stop and leases no more worlds")
         if self._per_client[client] >= settings.worlds_per_client:
-            raise Refused(429, f"{settings.worlds_per_client} worlds are yours already, at most")
+            limit = settings.worlds_per_client
+            raise LeaseRefused(429, f"this client has {limit} worlds, which is the limit")
         if self._per_client.total() >= settings.max_worlds:
-            raise Refused(503, f"{settings.max_worlds} worlds are live already, at most")
+            limit = settings.max_worlds
+            raise LeaseRefused(503, f"{limit} worlds are live, which is the limit of this server")
         self._per_client[client] += 1
 
-    def _discount(self, client: str) -> None:
+    def _uncount(self, client: str) -> None:
         self._per_client[client] -= 1
         if not self._per_client[client]:
             del self._per_client[client]
 
     async def _states(self, scenario: Scenario) -> States:
-        async with self._hosting.setdefault(scenario.digest, anyio.Lock()):
+        async with self._hosting_locks.setdefault(scenario.digest, anyio.Lock()):
             return await self._pool.host(scenario)
 
-    def _face(self, states: States) -> Face:
-        face = self._faces.get(states.scenario.digest)
-        if face is None:
-            face = self._faces[states.scenario.digest] = Face(states.scenario, states.tools)
-        return face
+    def _mcp_methods(self, states: States) -> McpMethods:
+        scenario = states.scenario
+        mcp = self._mcp.get(scenario.digest)
+        if mcp is None:
+            mcp = self._mcp[scenario.digest] = McpMethods(scenario, states.tools)
+        return mcp
 
-    def _enter(self, lease: Lease) -> Lease:
+    def _add(self, lease: Lease) -> Lease:
         self._live[lease.id] = lease
         self.num_leases += 1
         return lease
 
-    async def _sweep(self) -> None:
+    async def _release_idle(self) -> None:
         while True:
             await anyio.sleep(min(max(self.settings.idle_s / 10, 0.05), 5.0))
             await self.expire(anyio.current_time())
 
 
-async def _keep(
-    leasing: AbstractAsyncContextManager[Env],
+async def _hold_open(
+    block: AbstractAsyncContextManager[Env],
     family: Family,
     *,
     task_status: TaskStatus[Env],
 ) -> None:
-    """Hold a world open in the task that opened it. A pool that cannot give it back is no reason
-    for the others to end."""
-    given = False
+    """Hold a world open in the task that opened it. A pool that fails to release it does not end
+    the other worlds."""
+    is_open = False
     try:
-        async with leasing as env:
+        async with block as env:
             task_status.started(env)
-            given = True
-            await family.over.wait()
+            is_open = True
+            await family.ended.wait()
     except WorldError as exc:
-        if not given:
+        if not is_open:
             raise
-        log.warning("world_not_given_back", why=str(exc))
+        log.warning("world_not_released", why=str(exc))

@@ -1,4 +1,4 @@
-"""Serving worlds over HTTP: leases on a socket, until a signal ends them."""
+"""Serve worlds over HTTP: leases on a socket, until a signal ends them."""
 
 import signal
 from collections.abc import AsyncIterator, Callable
@@ -16,26 +16,26 @@ log = structlog.get_logger()
 
 @asynccontextmanager
 async def serving(leases: Leases) -> AsyncIterator[str]:
-    """A block in which the leases are served over HTTP; gives the base URL.
+    """Serve the leases over HTTP for the duration of the block; yields the base URL.
 
-    Leaving it ends the calls in flight in order, and then the connections. Raises PoolError where
-    the address cannot be had, or the loop is not asyncio's.
+    Leaving the block completes the calls in flight, then closes the connections. Raises PoolError
+    where the address is not available, or the loop is not asyncio's.
     """
     settings = leases.settings
-    served = listening(
+    server = listening(
         App(leases), host=settings.host, port=settings.port, drain_s=settings.drain_s
     )
-    async with served as url:
+    async with server as url:
         if not settings.token and settings.host not in ("localhost", "127.0.0.1", "::1"):
             log.warning("served_without_token", host=settings.host)
         yield url
 
 
 async def serve(leases: Leases, ready: Callable[[str], None]) -> None:
-    """Serve until SIGTERM or SIGINT, then drain: no new worlds, and those that live are left
-    `drain_s` seconds to be released. A second signal ends that wait.
+    """Serve until SIGTERM or SIGINT, then drain: lease no new worlds, and wait up to `drain_s`
+    seconds until the live ones are released. A second signal ends that wait.
 
-    `ready` is told the base URL. Raises PoolError where the address cannot be had.
+    `ready` is called with the base URL. Raises PoolError where the address is not available.
     """
     with anyio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
         async with serving(leases) as url, anyio.create_task_group() as group:
@@ -47,6 +47,6 @@ async def serve(leases: Leases, ready: Callable[[str], None]) -> None:
                     group.start_soon(_drain, leases, group.cancel_scope)
 
 
-async def _drain(leases: Leases, then: anyio.CancelScope) -> None:
+async def _drain(leases: Leases, scope: anyio.CancelScope) -> None:
     await leases.drain()
-    then.cancel()
+    scope.cancel()

@@ -1,38 +1,39 @@
-"""Taking the state out of a leased world and putting another one in.
+"""Read the state of a leased world, and replace it by another one.
 
-A client that holds the truth of its worlds sends a state along where the server does not have it.
-Its pages are read as they are, so leasing is for clients that are trusted with that: tools of our
-own packages then run on them in this process, AWM records in a sandboxed worker.
+A client that holds the states of its worlds sends a state where the server does not have it. The
+server reads its pages without further checks, so lease to trusted clients only: the tools of
+trusted packages then run on these pages in this process, AWM records in a sandboxed worker.
 """
 
 from typing import Protocol
 
 from envpool.core.errors import StateError
-from envpool.core.host_answers import Snapshot
+from envpool.core.offload import Snapshot
 from envpool.core.types import Env
 from envpool.inprocess.pool import LocalEnv
 from envpool.offloaded.env import MAX_MEMORY, MAX_PAGES, OffloadedEnv
 from envpool.store.overlay import PAGE, Overlay
 
 
-class Mover(Protocol):
-    """The state of one leased world."""
+class StateTransfer(Protocol):
+    """Access to the state of one leased world."""
 
     def snapshot(self) -> Snapshot:
-        """The state now. Its dict of pages is the caller's."""
+        """The state now. The caller owns its dict of pages."""
 
     def restore(self, snapshot: Snapshot) -> None:
-        """Go on from this state. Raises StateError for what is none, WorldError of the world."""
+        """Continue from this state. Raises StateError for an invalid state, WorldError where the
+        world is broken."""
 
 
-def mover_of(env: Env) -> Mover | None:
-    """The mover of a world; None: its state cannot be moved."""
+def transfer_of(env: Env) -> StateTransfer | None:
+    """Access to the state of a world; None: its state cannot be transferred."""
     if isinstance(env, LocalEnv):
-        return _LocalMover(env)
-    return _HeldMover(env) if isinstance(env, OffloadedEnv) else None
+        return _LocalTransfer(env)
+    return _OffloadedTransfer(env) if isinstance(env, OffloadedEnv) else None
 
 
-class _LocalMover:
+class _LocalTransfer:
     def __init__(self, env: LocalEnv) -> None:
         self._lease = env.lease
 
@@ -46,7 +47,7 @@ class _LocalMover:
         self._lease.overlay = overlay
 
 
-class _HeldMover:
+class _OffloadedTransfer:
     def __init__(self, env: OffloadedEnv) -> None:
         self._env = env
 
@@ -66,20 +67,22 @@ class _HeldMover:
 
 
 def _overlay_of(snapshot: Snapshot) -> Overlay:
-    """The pages of a state that somebody sent. Raises StateError."""
+    """The overlay of a state that a client sent. Raises StateError."""
     if not 0 < snapshot.num_pages <= MAX_PAGES:
-        raise StateError(f"a state has {snapshot.num_pages} pages, and may have 1 to {MAX_PAGES}")
+        raise StateError(f"a state has {snapshot.num_pages} pages; expected 1 to {MAX_PAGES}")
     for number, page in snapshot.pages.items():
         if len(page) != PAGE or not 0 <= number < snapshot.num_pages:
             raise StateError(
-                f"a state has a page {number} of {len(page)} bytes among {snapshot.num_pages} pages"
+                f"a state has page {number} of {len(page)} bytes among {snapshot.num_pages} pages"
             )
     if len(snapshot.memory) > MAX_MEMORY:
-        raise StateError(f"a state's module memory has {len(snapshot.memory)} bytes")
+        size = len(snapshot.memory)
+        raise StateError(f"a state has {size} bytes of module memory; the limit is {MAX_MEMORY}")
     try:
         total = int.from_bytes(bytes.fromhex(snapshot.digest), "big")
     except ValueError:
         total = -1
     if total < 0 or len(snapshot.digest) != 32:
-        raise StateError(f"a state has the digest {snapshot.digest[:40]!r}")
+        digest = snapshot.digest[:40]
+        raise StateError(f"the digest {digest!r} of a state is not 32 hexadecimal digits")
     return Overlay(dict(snapshot.pages), snapshot.num_pages, total)

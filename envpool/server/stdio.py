@@ -1,7 +1,7 @@
-"""One world over standard input and output: a JSON-RPC message a line.
+"""One world over standard input and output: one JSON-RPC message a line.
 
-The first request decides the era of the connection; messages of the other era are refused from
-then on. Requests are answered in their order.
+The first request determines the era of the connection; later messages of the other era are refused.
+Requests are answered in their order.
 """
 
 import sys
@@ -15,26 +15,26 @@ from msgspec import UNSET
 from envpool.core.errors import PoolError
 from envpool.server import jsonrpc as m
 from envpool.server.api import NewWorld
-from envpool.server.jsonrpc import Era, Fault
-from envpool.server.leases import Leases, Refused
-from envpool.server.mcp import Calls, Face
+from envpool.server.jsonrpc import Era, RpcError
+from envpool.server.leases import LeaseRefused, Leases
 from envpool.server.mcp_endpoint import (
+    answer_handshake_era,
     batch,
     check_meta,
-    handshake,
     is_modern,
     meta_of,
     unsupported,
 )
+from envpool.server.mcp_methods import ExecuteCall, McpMethods
 
 Write = Callable[[bytes], Awaitable[Any]]
 
 
 async def serve_stdio(leases: Leases, new: NewWorld) -> None:
-    """Serve one world on this process's standard streams until the input ends. Raises PoolError."""
+    """Serve one world on the standard streams until the input ends. Raises PoolError."""
     try:
         lease = await leases.lease(new, "stdio")
-    except Refused as exc:
+    except LeaseRefused as exc:
         raise PoolError(str(exc)) from exc
     output = anyio.wrap_file(sys.stdout.buffer)
 
@@ -42,53 +42,55 @@ async def serve_stdio(leases: Leases, new: NewWorld) -> None:
         await output.write(line)
         await output.flush()
 
-    await converse(_lines(), write, lease.face, lease.call)
+    await converse(_lines(), write, lease.mcp, lease.call)
     await leases.release(lease)
 
 
-async def converse(lines: AsyncIterable[bytes], write: Write, face: Face, call: Calls) -> None:
-    """Answer every line, until there are no more."""
+async def converse(
+    lines: AsyncIterable[bytes], write: Write, mcp: McpMethods, execute: ExecuteCall
+) -> None:
+    """Answer every line until the input ends."""
     era: Era | None = None  # None: no request has come yet
     async for line in lines:
         if not line.strip():
             continue
         if era != "modern" and line.lstrip()[:1] == b"[":
-            _, answered = await batch(face, call, line)
+            _, answer = await batch(mcp, execute, line)
         else:
-            era, answered = await _answered(line, era, face, call)
-        if answered:
-            await write(answered + b"\n")
+            era, answer = await _answer(line, era, mcp, execute)
+        if answer:
+            await write(answer + b"\n")
 
 
-async def _answered(
-    line: bytes, era: Era | None, face: Face, call: Calls
+async def _answer(
+    line: bytes, era: Era | None, mcp: McpMethods, execute: ExecuteCall
 ) -> tuple[Era | None, bytes]:
-    """The era from here on, and the response to one message; empty where it wants none."""
+    """The era from now on, and the response to one message; empty for a notification."""
     try:
-        message = m.message_of(line)
-    except Fault as fault:
-        return era, m.refusal(None, fault)
+        message = m.parse_message(line)
+    except RpcError as error:
+        return era, m.error_response(None, error)
     if message.id is UNSET or message.method is UNSET:
         return era, b""
     meta = meta_of(message)
     modern = is_modern(message, "", meta)
     era = era or ("modern" if modern else "handshake")
     if era == "handshake" and not modern:
-        return era, await handshake(face, call, line)
+        return era, await answer_handshake_era(mcp, execute, line)
     try:
         if era == "handshake":
-            raise Fault(m.INVALID_REQUEST, "This connection began with a handshake.")
+            raise RpcError(m.INVALID_REQUEST, "This connection began with a handshake.")
         if message.method == "initialize":
             raise unsupported(m.HANDSHAKE[-1])
         if (version := check_meta(meta)) not in m.MODERN:
             raise unsupported(version)
-        return era, m.reply(message.id, await face.answer(message, era, call))
-    except Fault as fault:
-        return era, m.refusal(message.id, fault)
+        return era, m.result_response(message.id, await mcp.answer(message, era, execute))
+    except RpcError as error:
+        return era, m.error_response(message.id, error)
 
 
 async def _lines() -> AsyncIterator[bytes]:
-    """The lines of standard input, each read in a thread that nobody waits for at the end."""
+    """The lines of standard input, each read in a thread that is abandoned at the end."""
     read = partial(anyio.to_thread.run_sync, sys.stdin.buffer.readline, abandon_on_cancel=True)
     while line := await read():
         yield line

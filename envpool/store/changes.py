@@ -1,4 +1,4 @@
-"""The net of many row changes: what several calls did to a world, taken together."""
+"""The net of many row changes: the joint effect of several calls on a world."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -7,10 +7,10 @@ from scenarios.api import Row, RowChange
 
 
 def net_changes(changes: Iterable[Iterable[RowChange]]) -> tuple[RowChange, ...]:
-    """One change for each row that differs between start and end, ordered by table and key.
+    """Return one change for each row that differs between start and end, by table and key.
 
-    `changes` are those of each call, in the order of the calls. A row that went there and back
-    again is not in the result, and neither is one that was created and then deleted.
+    `changes` holds the changes of each call, in the order of the calls. The result leaves out a
+    row whose value changed and changed back, and a row that was created and then deleted.
 
     Example, the changes of three calls and their net:
 
@@ -36,13 +36,13 @@ def net_changes(changes: Iterable[Iterable[RowChange]]) -> tuple[RowChange, ...]
                 if first is last
                 else RowChange(first.table, first.key, first.before, last.after)
             )
-    net.sort(key=place)
+    net.sort(key=change_order)
     return tuple(net)
 
 
-def place(change: RowChange) -> tuple[str, list[tuple[int, Any]]]:
-    """Where a change stands among others: by table, then by key as SQLite orders values
-    (NULL, numbers, texts, blobs)."""
+def change_order(change: RowChange) -> tuple[str, list[tuple[int, Any]]]:
+    """The sort key of a change: its table, then its key as SQLite orders values (NULL, numbers,
+    texts, blobs)."""
     return change.table, [(_storage_class(value), value) for value in change.key]
 
 
@@ -55,8 +55,7 @@ def _storage_class(value: Any) -> int:
 
 
 def _same(before: Row | None, after: Row | None) -> bool:
-    """Whether two rows are the same to SQLite: 1 and 1.0 are not, though Python calls them
-    equal."""
+    """Whether SQLite holds two rows equal: it distinguishes 1 and 1.0, which Python does not."""
     if before is None or after is None:
         return before is after
     return before == after and all(

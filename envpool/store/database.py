@@ -1,7 +1,7 @@
-"""The Db that tools get and the State that verifiers get, over one apsw connection.
+"""The Db of tools and the State of verifiers, over one apsw connection.
 
 No statement stays half-read: a cursor that an exception's traceback keeps alive would hold its read
-transaction open, and the connection would go on showing that world to others.
+transaction open, and the connection would then show that world to the calls of other worlds.
 """
 
 from collections.abc import Sequence
@@ -32,7 +32,7 @@ class Database:
                 first = cursor.fetchone()
                 if first is None:
                     return []
-                names = self._learn(sql, cursor)
+                names = self._remember_columns(sql, cursor)
                 return [dict(zip(names, row, strict=True)) for row in (first, *cursor)]
             return [dict(zip(names, row, strict=True)) for row in cursor]
         except BaseException:
@@ -48,7 +48,7 @@ class Database:
             raise
         if row is None:
             return None
-        names = self._names.get(sql) or self._learn(sql, cursor)
+        names = self._names.get(sql) or self._remember_columns(sql, cursor)
         return dict(zip(names, row, strict=True))
 
     def value(self, sql: str, /, *params: SqlValue) -> Any:
@@ -79,14 +79,14 @@ class Database:
             cursor.close(True)
             raise
 
-    def _learn(self, sql: str, cursor: apsw.Cursor) -> tuple[str, ...]:
+    def _remember_columns(self, sql: str, cursor: apsw.Cursor) -> tuple[str, ...]:
         names = tuple(str(column[0]) for column in cursor.get_description())
         self._names[sql] = names
         return names
 
 
 class StateView(Database):
-    """A world at one moment, read-only. It implements scenarios.api.State."""
+    """One state of a world, read-only. It implements scenarios.api.State."""
 
     __slots__ = ("changes",)
 

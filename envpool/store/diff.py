@@ -1,10 +1,10 @@
-"""Comparing two states of one scenario, row by row."""
+"""The difference of two states of one scenario, row by row."""
 
 from collections.abc import Mapping
 
 import apsw
 
-from envpool.store.changes import place
+from envpool.store.changes import change_order
 from envpool.store.template import Table, Values
 from scenarios.api import RowChange
 
@@ -17,10 +17,10 @@ def changes_between(
     tables: Mapping[str, Table],
     tables_after: Mapping[str, Table] | None = None,
 ) -> tuple[RowChange, ...]:
-    """The rows that differ, ordered by table and key; both states are read whole.
+    """Return the rows that differ, ordered by table and key; both states are read completely.
 
-    `tables_after` are the second state's, where they may be others: all rows of a table that has
-    come or gone differ, and so do those of a table whose columns are others.
+    `tables_after` are the tables of the second state, where its schema may differ: all rows of a
+    created or dropped table count as changed, and so do those of a table with other columns.
     """
     later = tables if tables_after is None else tables_after
     changes: list[RowChange] = []
@@ -30,8 +30,8 @@ def changes_between(
         new = _rows(after, second) if second else {}
         same_columns = first is None or second is None or first.columns == second.columns
         if not same_columns or old != new or repr(old) != repr(new):
-            changes += _compared(name, first, second, old, new, same_columns)
-    return tuple(sorted(changes, key=place))
+            changes += _row_changes(name, first, second, old, new, same_columns)
+    return tuple(sorted(changes, key=change_order))
 
 
 def _rows(connection: apsw.Connection, table: Table) -> Rows:
@@ -42,13 +42,13 @@ def _rows(connection: apsw.Connection, table: Table) -> Rows:
     return rows
 
 
-def _compared(
+def _row_changes(
     name: str, first: Table | None, second: Table | None, old: Rows, new: Rows, same_columns: bool
 ) -> list[RowChange]:
     changes = []
     for key in old.keys() | new.keys():
         before, after = old.get(key), new.get(key)
         if not same_columns or before != after or repr(before) != repr(after):
-            was = first.named(before) if first else None
-            changes.append(RowChange(name, key, was, second.named(after) if second else None))
+            was = first.as_dict(before) if first else None
+            changes.append(RowChange(name, key, was, second.as_dict(after) if second else None))
     return changes

@@ -1,7 +1,7 @@
-"""Reading databases that code of others made: it ends, and no value is huge.
+"""Reading databases that untrusted code made: each read has a time limit, each value a size limit.
 
 A schema can make a table endless or its values enormous (generated columns, virtual tables over
-views), and this process reads states between two episodes' calls.
+views), and this process reads states between the calls of other episodes.
 """
 
 import time
@@ -11,22 +11,22 @@ import apsw
 
 from envpool.store.overlay import OverlayFile, OverlayVFS
 
-SECONDS = 2.0  # for one look into a state; a thousandth is usual
+SECONDS = 2.0  # for one read of a state; a thousandth is usual
 MAX_VALUE = 16 * 2**20  # bytes
-_STRIDE = 1_000  # SQLite instructions between two looks at the clock: 0.1 µs a row
+_STRIDE = 1_000  # SQLite instructions between two checks of the clock: 0.1 µs a row
 
 
 class GuardedVFS(OverlayVFS):
-    """A file system whose connections are interrupted `SECONDS` after `begin`."""
+    """A file system whose connections are interrupted `SECONDS` after `restart_timer`."""
 
     def __init__(
         self, julian_day: float, prepare: Callable[[apsw.Connection], None] | None = None
     ) -> None:
         super().__init__(julian_day, prepare)
-        self.begin()
+        self.restart_timer()
 
-    def begin(self) -> None:
-        """What is read from now on has its whole time."""
+    def restart_timer(self) -> None:
+        """Allow the next read its full time."""
         self._until = time.monotonic() + SECONDS
 
     def connect(self, file: OverlayFile) -> apsw.Connection:

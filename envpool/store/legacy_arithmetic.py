@@ -1,9 +1,9 @@
-"""Sums, averages and rounding as SQLite computed them before 3.43, for worlds written for that.
+"""Sums, averages and rounding as SQLite computed them before 3.43, for worlds made with it.
 
-Later versions add with a compensation for what is lost (Kahan and Babuska) and round the exact
-value of a number. AWM's records were generated and tested with earlier ones, and so were the
-figures that their tools give: of six prices, the sum differs in a third of the cases in its last
-digits, and 2.675 rounds to 2.68 or to 2.67.
+Later versions use compensated summation (Kahan and Babuska) and round the exact value of a number.
+AWM's records were generated and tested with earlier versions, and so were the figures that their
+tools return: the sum of six prices differs in its last digits in a third of the cases, and 2.675
+rounds to 2.68 or to 2.67.
 
 Covers sum, total, avg (with OVER as well) and round to at most 15 significant digits. Does not
 cover how a REAL becomes text in SQL (CAST, ||, printf): with 15 digits before 3.43, 17 after.
@@ -26,16 +26,16 @@ _PLAIN, _NEAR = 1e12, 1e-3  # up to here, a product with 10**n is exact to this
 _MIN, _MAX = -(2**63), 2**63 - 1
 
 
-def older_arithmetic(connection: apsw.Connection) -> None:
-    """Have SQL on this connection add and round as before 3.43."""
+def use_legacy_arithmetic(connection: apsw.Connection) -> None:
+    """Make SQL on this connection add and round as SQLite did before 3.43."""
     for name, kind in (("sum", _Sum), ("total", _Total), ("avg", _Average)):
         connection.create_window_function(name, kind, 1, flags=_FLAGS)
-    connection.create_scalar_function("round", rounded, 1, deterministic=True, flags=_FLAGS)
-    connection.create_scalar_function("round", rounded, 2, deterministic=True, flags=_FLAGS)
+    connection.create_scalar_function("round", sqlite_round, 1, deterministic=True, flags=_FLAGS)
+    connection.create_scalar_function("round", sqlite_round, 2, deterministic=True, flags=_FLAGS)
 
 
 class _Sum:
-    """The sum of what is not NULL: an integer while all of them are, else a real."""
+    """The sum of the values that are not NULL: an integer if all are integers, else a real."""
 
     def __init__(self) -> None:
         self._num = 0
@@ -45,7 +45,7 @@ class _Sum:
         self._overflows = False
 
     def step(self, *values: Any) -> None:
-        """One more row."""
+        """Add a row."""
         number = values[0]
         if type(number) is float:
             self._num += 1
@@ -64,7 +64,7 @@ class _Sum:
             self._is_real = self._overflows = not _MIN <= self._whole <= _MAX
 
     def inverse(self, *values: Any) -> None:
-        """One row less, at the window's other end."""
+        """Remove the row that leaves the window."""
         number = _number(values[0])
         if number is not None:
             self._num -= 1
@@ -85,25 +85,25 @@ class _Sum:
 
 
 class _Total(_Sum):
-    """The sum as a real, 0.0 for nothing."""
+    """The sum as a real, 0.0 for no rows."""
 
     def value(self) -> float:
         return self._real
 
 
 class _Average(_Sum):
-    """The mean of what is not NULL."""
+    """The mean of the values that are not NULL."""
 
     def value(self) -> float | None:
         return self._real / self._num if self._num else None
 
 
-def rounded(*given: Any) -> float | None:
-    """SQL's round of a value, to so many digits: half up, and a little less than half too.
+def sqlite_round(*arguments: Any) -> float | None:
+    """SQL's round(value, digits): a half is rounded up, and so is a little less than a half.
 
     Example: (399.265, 2) -> 399.27, though the nearest double lies below 399.265
     """
-    value, digits = given if len(given) > 1 else (given[0], 0)
+    value, digits = arguments if len(arguments) > 1 else (arguments[0], 0)
     number = _number(value)
     if number is None or digits is None:
         return None
@@ -114,7 +114,7 @@ def rounded(*given: Any) -> float | None:
     if num_digits == 0:
         return float(math.trunc(real + math.copysign(0.5, real)))
     scaled = abs(real) * 10.0**num_digits
-    if scaled < _PLAIN and abs(scaled % 1 - 0.5) > _NEAR:  # no half: all ways of rounding agree
+    if scaled < _PLAIN and abs(scaled % 1 - 0.5) > _NEAR:  # not a half: all ways of rounding agree
         return round(real, num_digits)
     exact = abs(Fraction(real))
     half = Fraction(1, 2 * 10**num_digits)
@@ -126,7 +126,7 @@ def rounded(*given: Any) -> float | None:
 
 
 def _number(value: Any) -> int | float | None:
-    """A value as SQLite's aggregates count it: text by the number at its start.
+    """A value as SQLite's aggregates read it: a text counts as the number at its start.
 
     Example: "12" -> 12, "1.5 kg" -> 1.5, "kg" -> 0.0
     """

@@ -1,15 +1,18 @@
-"""The Protocol that pools of worlds keep, wherever their worlds are."""
+"""The Protocol of every pool of worlds, in this process or elsewhere."""
 
 from contextlib import AbstractAsyncContextManager
-from typing import Protocol
+from typing import Literal, Protocol
 
-from envpool.core.types import Env
+from envpool.core.offload import Verified
+from envpool.core.types import Env, StoredState
 from envpool.store.states import States
 from scenarios.format import Scenario, Task
 
+VerifierKind = Literal["code", "sql"]  # AWM tasks may have both; our own format has `code` only
+
 
 class Pool(Protocol):
-    """Where worlds are leased."""
+    """Leases worlds."""
 
     @property
     def num_live(self) -> int:
@@ -17,16 +20,33 @@ class Pool(Protocol):
 
     @property
     def max_live(self) -> int:
-        """Worlds that were live at once, at most."""
+        """The largest number of worlds that were live at once."""
 
     def lease(self, scenario: Scenario, task: Task | None) -> AbstractAsyncContextManager[Env]:
         """A fresh world, live until the block is left. Raises PoolError."""
 
     async def host(self, scenario: Scenario) -> States:
-        """Get the scenario ready; gives what can be read of its states. Raises PoolError."""
+        """Prepare the scenario; returns read access to its states. Raises PoolError."""
 
     def hosted(self, scenario: Scenario) -> States:
-        """The same of a scenario that is ready."""
+        """The same for a scenario that is already hosted."""
+
+    def isolates(self, scenario: Scenario) -> bool:
+        """Whether the scenario's code, verifiers included, runs in worker processes only."""
+
+    async def verify(
+        self,
+        scenario: Scenario,
+        task: Task,
+        state: StoredState,
+        answer: str,
+        which: VerifierKind = "code",
+    ) -> Verified:
+        """The result of the task's verifier on the state and answer at the end of an episode.
+
+        A verifier that breaks is reported as `fault`. Raises PoolError when the scenario cannot be
+        hosted here, or the state does not belong to it.
+        """
 
     def statistics(self) -> dict[str, int]:
-        """Counts of what the pool did and holds."""
+        """Counts of the pool's work and of its worlds."""

@@ -1,25 +1,31 @@
-"""The states of one hosted scenario: reading them, comparing them, storing them.
+"""The states of one hosted scenario: read, compare and store them.
 
-Nothing here runs a tool, so it serves every pool, wherever its tools run.
+Nothing here runs a tool, so every pool uses it, whether its tools run in this process or elsewhere.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from envpool.core.errors import StateError
+from envpool.core.offload import Loaded
 from envpool.core.types import StoredState, ToolSpec
 from envpool.store.database import StateView
 from envpool.store.diff import changes_between
-from envpool.store.digest import written
+from envpool.store.digest import hex_digest
 from envpool.store.overlay import Overlay, OverlayFile, OverlayVFS
-from envpool.store.template import Table, Template, clock_of, same_schema, sum_of, tables_of
+from envpool.store.template import Table, Template, make_vfs, same_schema, sum_of, tables_of
 from scenarios.api import RowChange, State
 from scenarios.format import Scenario
 
 
 class States:
-    """A hosted scenario as those see it who judge, replay and show. `close()` gives its
-    connections back."""
+    """Read access to the states of a hosted scenario, for judges, replay and display.
+
+    `loaded` is the report of the worker that built it; None: it was built in this process.
+    `close()` closes its connections.
+    """
+
+    loaded: Loaded | None = None
 
     def __init__(
         self,
@@ -31,10 +37,12 @@ class States:
         self.scenario = scenario
         self.template = template
         self.tools: tuple[ToolSpec, ...] = tuple(tools)
-        self._vfs = vfs or clock_of(scenario)
-        self.start_digest = written(template.total)
+        self._vfs = vfs or make_vfs(scenario)
+        self.start_digest = hex_digest(template.total)
         self._views: tuple[tuple[OverlayFile, StateView], ...] = ()
-        self._seen_odd = False  # the views have shown a schema that is not the template's
+        self._views_changed_schema = (
+            False  # the views have shown a schema other than the template's
+        )
 
     def __repr__(self) -> str:
         template = self.template
@@ -49,12 +57,14 @@ class States:
         return self.stored(self.template.overlay())
 
     def stored(self, overlay: Overlay) -> StoredState:
-        """A world's state for the log."""
+        """The state of a world, as the log stores it."""
         pages = {number + 1: page for number, page in overlay.pages.items()}
-        return StoredState(self.template.digest, pages, overlay.num_pages, written(overlay.total))
+        return StoredState(
+            self.template.digest, pages, overlay.num_pages, hex_digest(overlay.total)
+        )
 
     def restored(self, state: StoredState) -> Overlay:
-        """A world of a stored state. Raises StateError when the pages belong to another template.
+        """The world of a stored state. Raises StateError when the pages belong to another template.
 
         The row sum is taken from the digest; `verify_digest` recounts it.
         """
@@ -67,22 +77,22 @@ class States:
         return Overlay(pages, state.num_pages, int(state.digest, 16))
 
     def verify_digest(self, overlay: Overlay) -> str:
-        """The digest of a world's state, counted afresh from its rows."""
+        """The digest of a world's state, recomputed from its rows."""
         (before, _), _ = self._view_pair(overlay)
-        before.show(overlay)
-        return written(sum_of(self._view_connections[0], self._tables(0, overlay)))
+        before.reload(overlay)
+        return hex_digest(sum_of(self._view_connections[0], self._tables(0, overlay)))
 
     def states(
         self, stored: StoredState, changes: Sequence[RowChange] | None = None
     ) -> tuple[State, State]:
-        """The start and a stored state, to read from; valid until the next call of this method.
+        """Views of the start and of a stored state; valid until the next call of this method.
 
         `changes` (the net changes of the episode, from its log) saves comparing the two.
         """
         overlay = self.restored(stored)
         (before_file, before), (after_file, after) = self._view_pair(overlay)
-        before_file.switch(self._start)  # which nobody writes
-        after_file.show(overlay)
+        before_file.switch(self._start)  # it is never written
+        after_file.reload(overlay)
         if changes is None:
             after.changes = self._changes(self._start, overlay)
         else:
@@ -90,16 +100,16 @@ class States:
         return before, after
 
     def diff(self, first: Overlay, second: Overlay) -> tuple[RowChange, ...]:
-        """The rows that differ between any two states of this scenario."""
+        """Return the rows that differ between any two states of this scenario."""
         (before_file, _), (after_file, _) = self._view_pair(first, second)
-        before_file.show(first)
-        after_file.show(second)
+        before_file.reload(first)
+        after_file.reload(second)
         return self._changes(first, second)
 
     def dump(self, overlay: Overlay) -> dict[str, list[dict[str, Any]]]:
-        """Every row of every table, ordered by rowid or key."""
+        """Return every row of every table, ordered by rowid or key."""
         (file, view), _ = self._view_pair(overlay)
-        file.show(overlay)
+        file.reload(overlay)
         return {
             table.name: view.all(f"{table.select_all} ORDER BY {table.order}")
             for table in self._tables(0, overlay).values()
@@ -117,13 +127,13 @@ class States:
         return changes_between(before, after, *tables)
 
     def _tables(self, view: int, overlay: Overlay) -> Mapping[str, Table]:
-        """The tables of the state that a view shows: the template's, unless its code has changed
-        the schema."""
-        if self._is_odd(overlay):
+        """The tables of the state that a view shows: the template's, unless a tool has changed the
+        schema."""
+        if self._has_changed_schema(overlay):
             return tables_of(self._view_connections[view], self.scenario.path)
         return self.template.tables
 
-    def _is_odd(self, overlay: Overlay) -> bool:
+    def _has_changed_schema(self, overlay: Overlay) -> bool:
         page = overlay.pages.get(0)
         return page is not None and not same_schema(page, self.template.pages[0])
 
@@ -135,12 +145,15 @@ class States:
     def _view_pair(
         self, *overlays: Overlay
     ) -> tuple[tuple[OverlayFile, StateView], tuple[OverlayFile, StateView]]:
-        """Two views that can show these states. SQLite would not notice that a state has another
-        schema than another one that was changed as often, so such a state gets fresh views."""
-        odd = any(map(self._is_odd, overlays))
-        if odd or self._seen_odd:
+        """Two views that can show these states.
+
+        SQLite compares schemas by a counter of changes, so it would take two schemas that were
+        changed equally often for one. A state with a changed schema therefore gets new views.
+        """
+        changed = any(map(self._has_changed_schema, overlays))
+        if changed or self._views_changed_schema:
             self._drop_views()
-        self._seen_odd = odd
+        self._views_changed_schema = changed
         if not self._views:
             self._start = self.template.overlay()
             files = [OverlayFile(self.template.pages, self._start) for _ in range(2)]

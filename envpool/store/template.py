@@ -1,4 +1,4 @@
-"""Building a world's template: the seeded database as pages, made once per scenario."""
+"""The template of a world: the seeded database as pages, built once per scenario."""
 
 import sqlite3
 from collections.abc import Callable, Iterator, Mapping
@@ -13,64 +13,64 @@ import msgspec
 
 from envpool.core.errors import SeedError
 from envpool.store.digest import rows_sum
-from envpool.store.legacy_arithmetic import older_arithmetic
+from envpool.store.legacy_arithmetic import use_legacy_arithmetic
 from envpool.store.overlay import PAGE, Overlay, OverlayFile, OverlayVFS
 from scenarios.api import Row, RowChange
 from scenarios.format import Scenario
 
 Values = tuple[Any, ...]  # one row, in column order
 
-_HIDDEN = 1  # table_xinfo's word for a column that SELECT * leaves out; 2 and 3 are generated ones
+_HIDDEN = 1  # table_xinfo's code for a column that SELECT * leaves out; 2 and 3 are generated ones
 
-_TOLD_ROWS = 10  # of those that refer to nothing
+_MAX_ORPHANS = 10  # rows with broken references that a message names
 
 _NOT_IN_SCRIPTS = {
     apsw.SQLITE_TRANSACTION: "the scripts run in one transaction",
-    apsw.SQLITE_PRAGMA: "PRAGMA is not for packages",
-    apsw.SQLITE_ATTACH: "ATTACH is not for packages",
-    apsw.SQLITE_DETACH: "DETACH is not for packages",
+    apsw.SQLITE_PRAGMA: "PRAGMA is not allowed in packages",
+    apsw.SQLITE_ATTACH: "ATTACH is not allowed in packages",
+    apsw.SQLITE_DETACH: "DETACH is not allowed in packages",
     apsw.SQLITE_CREATE_VTABLE: "virtual tables are not supported",
 }
 
 
 class Table(msgspec.Struct, frozen=True):
-    """What the pool knows of one table."""
+    """The schema of one table, and the SQL to read it."""
 
     name: str
     columns: tuple[str, ...]
     key: tuple[int, ...]  # positions of the primary key's columns; empty: the rowid is the key
     without_rowid: bool
-    known_by_rowid: bool  # there is no key, or it is an INTEGER PRIMARY KEY: the rowid's own name
-    select_row: str  # SQL that gives one row by rowid, or by key where there is no rowid
-    select_all: str  # SQL that gives every row
+    keyed_by_rowid: bool  # it has no key, or an INTEGER PRIMARY KEY, which is the rowid
+    select_row: str  # SQL that selects one row by rowid, or by key where there is no rowid
+    select_all: str  # SQL that selects every row
     select_identified: str  # the same, with the rowid (NULL where there is none) in front
     order: str  # for ORDER BY: the rowid, or the key
-    followed: bool = True  # SQLite's pre-update hook tells its rows (see envpool.store.tracking)
-    shadows: tuple[str, ...] = ()  # of a virtual table: the tables in which it keeps its rows
+    tracked: bool = True  # SQLite's pre-update hook reports its rows (see envpool.store.tracking)
+    shadows: tuple[str, ...] = ()  # of a virtual table: the tables that store its rows
 
     def key_of(self, rowid: Any, row: Values) -> Values:
-        """What a row is known by: its primary key, the rowid where there is none.
+        """The identity of a row: its primary key, or the rowid where there is no key.
 
-        SQLite lets NULL into the key of a table with rowids, even more than once; such a key is
-        told apart by the rowid at its end.
+        SQLite allows NULL in the key of a table with rowids, even repeatedly; such a key gets the
+        rowid appended, which makes it unique.
         """
-        if self.known_by_rowid:
+        if self.keyed_by_rowid:
             return (rowid,)
         key = tuple([row[position] for position in self.key])
         return (*key, rowid) if None in key else key
 
     def change(self, key: Values, before: Values | None, after: Values | None) -> RowChange:
-        """The change of the row of this key."""
-        return RowChange(self.name, key, self.named(before), self.named(after))
+        """The change of the row with this key."""
+        return RowChange(self.name, key, self.as_dict(before), self.as_dict(after))
 
-    def named(self, values: Values | None) -> Row | None:
-        """A row by its columns' names; None, for a row that is not there, stays None."""
+    def as_dict(self, values: Values | None) -> Row | None:
+        """A row as column name -> value; None (the row does not exist) stays None."""
         return None if values is None else dict(zip(self.columns, values, strict=True))
 
 
 def same_schema(first: bytes, second: bytes) -> bool:
-    """Whether two databases that began as one still have one schema, by their first pages: SQLite
-    counts each change of a schema there (fileformat2.html §1.3.9)."""
+    """Whether two states of one template have the same schema, by their first pages: SQLite counts
+    schema changes there (fileformat2.html §1.3.9)."""
     return first[40:44] == second[40:44]
 
 
@@ -92,25 +92,26 @@ class Template(msgspec.Struct, frozen=True):
         return Overlay({}, len(self.pages), self.total)
 
 
-def clock_of(scenario: Scenario) -> OverlayVFS:
-    """A file system whose clock says the scenario's time, and whose SQL computes as the scenario
-    expects."""
-    return OverlayVFS(day_of(scenario), arithmetic_of(scenario))
+def make_vfs(scenario: Scenario) -> OverlayVFS:
+    """A file system whose clock shows the scenario's time and whose SQL computes as the scenario
+    expects. The caller unregisters it."""
+    return OverlayVFS(julian_day_of(scenario), arithmetic_of(scenario))
 
 
 def arithmetic_of(scenario: Scenario) -> Callable[[apsw.Connection], None] | None:
-    """What makes SQL add and round as where the scenario was made; None: nothing has to."""
-    return None if scenario.awm is None else older_arithmetic
+    """The function that makes SQL on a connection add and round as it did where the scenario was
+    made; None: no change is needed."""
+    return None if scenario.awm is None else use_legacy_arithmetic
 
 
-def day_of(scenario: Scenario) -> float:
+def julian_day_of(scenario: Scenario) -> float:
     """The scenario's time as a Julian day."""
     moment = datetime.fromisoformat(scenario.clock.replace("Z", "+00:00")).astimezone(UTC)
     return moment.timestamp() / 86_400 + 2_440_587.5
 
 
 def build(scenario: Scenario, vfs: OverlayVFS) -> Template:
-    """Run schema.sql and data.sql, strictly. Raises SeedError naming file, line and fault."""
+    """Run schema.sql and data.sql strictly. Raises SeedError naming file, line and fault."""
     file = OverlayFile((), Overlay({}, 0, 0))
     connection = vfs.connect(file)
     try:
@@ -132,8 +133,11 @@ def build(scenario: Scenario, vfs: OverlayVFS) -> Template:
 
 
 def template_of(pages: tuple[bytes, ...], vfs: OverlayVFS, path: Path) -> Template:
-    """The template of a seeded database's pages. Raises SeedError naming `path`, where its tables
-    come from. It does not write, and reads what an untrusted worker made."""
+    """The template of a seeded database's pages.
+
+    It only reads: an untrusted worker may have made the pages. Raises SeedError naming `path`, the
+    source of the tables.
+    """
     try:
         with closing(vfs.connect(OverlayFile(pages, Overlay({}, len(pages), 0)))) as connection:
             connection.execute("PRAGMA query_only=ON").fetchall()
@@ -149,7 +153,7 @@ def template_of(pages: tuple[bytes, ...], vfs: OverlayVFS, path: Path) -> Templa
 
 
 def sum_of(connection: apsw.Connection, tables: Mapping[str, Table]) -> int:
-    """The row sum of a whole state, read row by row."""
+    """The row sum of a whole state, from all its rows."""
     total = 0
     for table in tables.values():
         total += rows_sum(table.name, connection.execute(table.select_all))
@@ -161,7 +165,7 @@ def _quoted(name: str) -> str:
 
 
 def _statements(script: str) -> Iterator[tuple[int, str]]:
-    """The statements of a script with the line on which each begins."""
+    """Yield the statements of a script with the line on which each begins."""
     start, line, pending = 1, 1, ""
     for piece in script.split(";"):
         pending += piece
@@ -182,35 +186,35 @@ def _statements(script: str) -> Iterator[tuple[int, str]]:
 def _run_script(connection: apsw.Connection, path: Path, script: str) -> None:
     denied = ""
 
-    def judge(op: int, *_: object) -> int:
+    def authorize(op: int, *_: object) -> int:
         nonlocal denied
         denied = _NOT_IN_SCRIPTS.get(op, "")
         return apsw.SQLITE_DENY if denied else apsw.SQLITE_OK
 
-    connection.authorizer = judge
+    connection.authorizer = authorize
     for line, statement in _statements(script):
         try:
             connection.execute(statement).fetchall()
-        except (apsw.Error, ValueError) as exc:  # ValueError: text that is no Unicode, or random()
-            shown = " ".join(statement.split())[:120]
-            raise SeedError(f"{path}: line {line}: {denied or exc} in: {shown}") from exc
+        except (apsw.Error, ValueError) as exc:  # ValueError: text that is not Unicode, or random()
+            excerpt = " ".join(statement.split())[:120]
+            raise SeedError(f"{path}: line {line}: {denied or exc} in: {excerpt}") from exc
     connection.authorizer = None
 
 
 def _check_foreign_keys(connection: apsw.Connection, folder: Path) -> None:
     try:
         broken = connection.execute("PRAGMA foreign_key_check").fetchall()
-    except apsw.Error as exc:  # a reference to columns that are no key
+    except apsw.Error as exc:  # a reference to columns that are not a key
         raise SeedError(f"{folder / 'schema.sql'}: {exc}") from exc
     if broken:
-        told = "; ".join(_orphan(row) for row in broken[:_TOLD_ROWS])
-        raise SeedError(f"{folder / 'data.sql'}: {told}")
+        orphans = "; ".join(_describe_orphan(row) for row in broken[:_MAX_ORPHANS])
+        raise SeedError(f"{folder / 'data.sql'}: {orphans}")
 
 
-def _orphan(found: Values) -> str:
+def _describe_orphan(found: Values) -> str:
     table, rowid, parent, _ = found
     row = "a row" if rowid is None else f"row {rowid}"
-    return f"{row} of {table} refers to no row of {parent}"
+    return f"{row} of {table} references a row of {parent} that does not exist"
 
 
 def _check_columns(connection: apsw.Connection, path: Path) -> None:
@@ -224,8 +228,8 @@ def _check_columns(connection: apsw.Connection, path: Path) -> None:
 
 
 def tables_of(connection: apsw.Connection, path: Path) -> dict[str, Table]:
-    """The tables of a database, by name. Shadow tables are left out: a virtual table's rows are
-    told by itself. Raises SeedError, naming `path`, for a table whose rows cannot be told apart."""
+    """The tables of a database, by name. Shadow tables are left out: the virtual table itself shows
+    their rows. Raises SeedError, naming `path`, for a table whose rows have no usable identity."""
     kinds = connection.execute(
         "SELECT l.name, l.type, l.wr FROM pragma_table_list AS l "
         "JOIN sqlite_schema AS s ON s.name = l.name AND s.type = 'table' "
@@ -260,8 +264,8 @@ def _table(
             keyed.append((pk, len(columns)))
         columns.append(str(column))
     key = tuple(int(position) for _, position in sorted(keyed))
-    taken = {column.lower() for column in columns}
-    rowid = next((word for word in ("rowid", "oid", "_rowid_") if word not in taken), None)
+    lower_names = {column.lower() for column in columns}
+    rowid = next((word for word in ("rowid", "oid", "_rowid_") if word not in lower_names), None)
     if rowid is None:
         raise SeedError(
             f"{path}: table {name}: columns named rowid, oid and _rowid_ hide its rowid"
@@ -279,14 +283,14 @@ def _table(
         columns=tuple(columns),
         key=key,
         without_rowid=without_rowid,
-        known_by_rowid=not without_rowid and not has_key_index,
+        keyed_by_rowid=not without_rowid and not has_key_index,
         select_row=f"SELECT {listed} FROM {_quoted(name)} WHERE {where}",
         select_all=f"SELECT {listed} FROM {_quoted(name)}",
         select_identified=(
             f"SELECT {'NULL' if without_rowid else rowid}, {listed} FROM {_quoted(name)}"
         ),
         order=", ".join(_quoted(columns[p]) for p in key) if without_rowid else rowid,
-        followed=kind == "table" and not generated,
+        tracked=kind == "table" and not generated,
         shadows=tuple(
             shadow for shadow in shadows if kind == "virtual" and shadow.startswith(f"{name}_")
         ),

@@ -1,64 +1,65 @@
-"""Which rows a transaction changed, net, whatever statements, triggers and savepoints did.
+"""The net row changes of a transaction, whatever its statements, triggers and savepoints did.
 
 SQLite's pre-update hook reports each row before it changes. The first report of a row in a
 transaction is kept as its "before"; just before COMMIT the row is read again as its "after". So a
-rolled-back savepoint or a change undone leaves nothing, and cost follows the rows that changed, not
-the size of the tables. (The session extension works the same way; attaching it costs more.)
+rolled-back savepoint or a reverted change leaves nothing, and the cost depends on the rows that
+changed, not on the size of the tables. (SQLite's session extension works the same way; attaching
+it costs more.)
 
-A row is known by its primary key where there is one: a key that changes is one row less and one
-more, and a row deleted and written anew under its key is one row changed.
+A row is identified by its primary key where there is one: changing a key removes one row and adds
+another, and deleting a row and inserting it again under its key is one changed row.
 
-The hook does not tell all of virtual tables' rows and of generated columns; of such tables it is
-only noted that they were touched, and who asks compares them whole.
+The hook does not report every row of virtual tables, nor generated columns. For such tables the
+tracker only records that they were touched; the caller compares them completely.
 """
 
 from typing import Any
 
 import apsw
 
-from envpool.store.changes import place
-from envpool.store.digest import moved
+from envpool.store.changes import change_order
+from envpool.store.digest import sum_after_change
 from envpool.store.template import Table, Values
 from scenarios.api import RowChange
 
 
 class Tracker:
-    """Collects the changes of one connection's transactions, or of several that take turns.
+    """Collects the row changes of transactions, on one connection or on several used in turn.
 
-    `unfollowed` has the names of the touched tables that are not among the changes.
+    `untracked` holds the names of the touched tables that are not among the changes.
     """
 
     def __init__(self, connection: apsw.Connection, tables: dict[str, Table]) -> None:
-        self.unfollowed: set[str] = set()
+        self.untracked: set[str] = set()
         self._touched: dict[tuple[str, Any], Values | None] = {}  # (table, rowid or key) -> before
-        self.know(tables)
+        self.set_tables(tables)
         self.read_with(connection)
-        self.watch(connection)
+        self.attach(connection)
 
-    def know(self, tables: dict[str, Table]) -> None:
+    def set_tables(self, tables: dict[str, Table]) -> None:
         """Track these tables from now on."""
-        self._tables = {name: table for name, table in tables.items() if table.followed}
-        self._unfollowed = {
+        self._tables = {name: table for name, table in tables.items() if table.tracked}
+        self._untracked = {
             part: name
             for name, table in tables.items()
-            if not table.followed
+            if not table.tracked
             for part in (name, *table.shadows)
         }
 
-    def watch(self, connection: apsw.Connection) -> None:
-        """Collect the changes of this connection too."""
-        connection.preupdate_hook(self._note)
+    def attach(self, connection: apsw.Connection) -> None:
+        """Collect the changes of this connection as well."""
+        connection.preupdate_hook(self._record)
 
     def read_with(self, connection: apsw.Connection) -> None:
-        """Use this connection to see how rows are now."""
+        """Use this connection to read the current rows."""
         self._execute = connection.execute
 
     def begin(self) -> None:
-        """Forget what an earlier transaction touched."""
+        """Forget the rows that an earlier transaction touched."""
         if self._touched:
             self._touched = {}
-        if self.unfollowed:
-            self.unfollowed = set()
+        if self.untracked:
+            self.untracked = set()
 
     def net(self, total: int) -> tuple[tuple[RowChange, ...], int]:
         """The changes so far, ordered by table and key, and the row sum after them."""
@@ -73,16 +74,16 @@ class Tracker:
                 key = where
                 after = self._execute(table.select_row, key).fetchone()
                 if after is not None and tuple([after[p] for p in table.key]) != key:
-                    after = None  # a collation calls another key equal: that one is touched too
+                    after = None  # a collation holds another key equal: that one is touched too
             else:
                 key = (where,)
                 after = self._execute(table.select_row, key).fetchone()
-            if table.without_rowid or table.known_by_rowid:
+            if table.without_rowid or table.keyed_by_rowid:
                 if before != after or _types(before) != _types(after):
-                    total = moved(total, name, before, after)
+                    total = sum_after_change(total, name, before, after)
                     changes.append(table.change(key, before, after))
                 continue
-            # A key may have moved from one rowid to another: what is under it is put together.
+            # A key may have moved from one rowid to another: its two halves are joined here.
             if before is not None:
                 row = name, table.key_of(where, before)
                 keyed[row] = before, keyed[row][1] if row in keyed else None
@@ -91,18 +92,18 @@ class Tracker:
                 keyed[row] = keyed[row][0] if row in keyed else None, after
         for (name, key), (before, after) in keyed.items():
             if before != after or _types(before) != _types(after):
-                total = moved(total, name, before, after)
+                total = sum_after_change(total, name, before, after)
                 changes.append(self._tables[name].change(key, before, after))
         if len(changes) > 1:
-            changes.sort(key=place)
+            changes.sort(key=change_order)
         return tuple(changes), total
 
-    def _note(self, update: apsw.PreUpdate) -> None:
+    def _record(self, update: apsw.PreUpdate) -> None:
         name = update.table_name
         table = self._tables.get(name)
         if table is None or update.database_name != "main":
-            if name in self._unfollowed and update.database_name == "main":
-                self.unfollowed.add(self._unfollowed[name])
+            if name in self._untracked and update.database_name == "main":
+                self.untracked.add(self._untracked[name])
             return
         old = update.old
         if table.without_rowid:

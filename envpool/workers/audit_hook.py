@@ -1,8 +1,9 @@
-"""The witness: an audit hook that tells in a sentence what hosted code tried and may not.
+"""The audit hook of a worker: it refuses forbidden actions of hosted code and reports the first.
 
-It refuses by raising PermissionError inside the code, and remembers: `Witness.seen` is what the
-worker's answer says. It stands in the same process as the code, so it is no wall (see
-envpool.workers.sandbox); whether it still stands is asked after every call (`is_silenced`).
+It refuses by raising PermissionError inside the code, and remembers: `AuditHook.violation` becomes
+part of the worker's answer. It runs in the same process as the code, so it is not a sandbox layer
+(see envpool.workers.sandbox). After every call the worker checks that it still works, with
+`is_disabled`.
 
 Source: the audit events of docs.python.org/3.11/library/audit_events.html.
 """
@@ -16,11 +17,11 @@ import envpool
 from envpool.workers.sandbox import DEVICES, readable
 
 _CANARY = "rehearsal.canary"
-_OURS = os.path.dirname(envpool.__file__ or "") + "/"
-_SHOWN = 200  # characters of a name that a sentence shows
+_OWN_CODE = os.path.dirname(envpool.__file__ or "") + "/"
+_MAX_NAME = 200  # characters of a name in a sentence
 
-# What may not be done at all: event -> what the sentence says the code tried.
-_NEVER = {
+# Forbidden in any case: event -> what the code tried, as part of a sentence.
+_FORBIDDEN = {
     "ctypes.dlopen": "load a library with ctypes",
     "ctypes.dlsym": "look into a library with ctypes",
     "ctypes.dlsym/handle": "look into a library with ctypes",
@@ -66,8 +67,8 @@ _NEVER = {
     "syslog.openlog": "write to the system's log",
     "syslog.syslog": "write to the system's log",
 }
-# Whose first arguments are paths that are changed: event -> how many of them.
-_CHANGES = {
+# Events whose first arguments are paths to be changed: event -> how many of them.
+_PATH_CHANGES = {
     "os.chmod": 1,
     "os.chown": 1,
     "os.link": 2,
@@ -79,75 +80,76 @@ _CHANGES = {
     "os.truncate": 1,
     "os.utime": 1,
 }
-_LISTS = ("os.listdir", "os.scandir", "os.chdir")
+_LISTINGS = ("os.listdir", "os.scandir", "os.chdir")
 _WRITE_FLAGS = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
 
-Check = Callable[[tuple[Any, ...]], str]
+Check = Callable[
+    [tuple[Any, ...]], str
+]  # arguments of an event -> what is forbidden; empty: nothing
 
 
-class Witness:
-    """What was seen in this process. `connection` is the worker's own descriptor."""
+class AuditHook:
+    """The audit hook of this process. `connection` is the descriptor of the worker's own socket."""
 
     def __init__(self, scratch: str, connection: int) -> None:
-        self.seen = ""  # the first forbidden thing that was tried since `begin`; empty: nothing
-        self._heard: object = None  # what the last canary brought
+        self.violation = ""  # the first forbidden action since `begin`; empty: none
+        self._last_canary: object = None  # the argument of the last canary event
         self._connection = connection
-        self._writable = _and_real(scratch, *DEVICES)
-        self._readable = (*_and_real(*readable()), *self._writable)
+        self._writable = _with_real_paths(scratch, *DEVICES)
+        self._readable = (*_with_real_paths(*readable()), *self._writable)
         self.checks: dict[str, Check] = {
-            **{event: _never(what) for event, what in _NEVER.items()},
-            **{event: self._changes(count) for event, count in _CHANGES.items()},
-            **dict.fromkeys(_LISTS, self._listed),
+            **{event: _forbid(what) for event, what in _FORBIDDEN.items()},
+            **{event: self._path_changes(count) for event, count in _PATH_CHANGES.items()},
+            **dict.fromkeys(_LISTINGS, self._listing),
             **dict.fromkeys(("gc.get_objects", "gc.get_referrers"), _all_objects),
-            "object.__setattr__": _code_replaced,
-            "open": self._opened,
+            "object.__setattr__": _code_replacement,
+            "open": self._opening,
             "sqlite3.connect": self._database,
             "socket.__new__": _socket,
-            _CANARY: self._hear,
+            _CANARY: self._note_canary,
         }
 
     def install(self) -> None:
-        """Hear every event of this process from now on, for good."""
+        """Check every event of this process from now on; it cannot be uninstalled."""
         check_of = self.checks.get
 
         def hook(event: str, arguments: tuple[Any, ...]) -> None:
             check = check_of(event)  # nearly always None: `id` is an event too
             if check is not None and (tried := check(arguments)):
-                self.seen = self.seen or f"the code tried to {tried}"
+                self.violation = self.violation or f"the code tried to {tried}"
                 raise PermissionError(f"a worker may not {tried}")
 
         sys.addaudithook(hook)
 
     def begin(self) -> None:
-        """Forget what was seen."""
-        self.seen = ""
+        """Forget the violation of an earlier request."""
+        self.violation = ""
 
-    def is_silenced(self) -> bool:
-        """Whether the hook does not hear events any more: the code got in its way."""
+    def is_disabled(self) -> bool:
+        """Whether the hook no longer sees events: the code interfered with it."""
         canary = object()
         sys.audit(_CANARY, canary)
-        return self._heard is not canary
+        return self._last_canary is not canary
 
-    def _hear(self, arguments: tuple[Any, ...]) -> str:
-        self._heard = arguments[0]
+    def _note_canary(self, arguments: tuple[Any, ...]) -> str:
+        self._last_canary = arguments[0]
         return ""
 
-    def _opened(self, arguments: tuple[Any, ...]) -> str:
+    def _opening(self, arguments: tuple[Any, ...]) -> str:
         path, mode, flags = arguments
         if isinstance(path, int):
             return "use the worker's own socket" if path == self._connection else ""
         writes = flags & _WRITE_FLAGS if isinstance(flags, int) else False
         if isinstance(mode, str) and not writes:
             writes = any(letter in mode for letter in "wax+")
-        return self._outside(path, self._writable, "write") if writes else self._reads(path)
-
-    def _reads(self, path: Any) -> str:
+        if writes:
+            return self._outside(path, self._writable, "write")
         return self._outside(path, self._readable, "open")
 
-    def _listed(self, arguments: tuple[Any, ...]) -> str:
+    def _listing(self, arguments: tuple[Any, ...]) -> str:
         return self._outside(arguments[0], self._readable, "look into")
 
-    def _changes(self, count: int) -> Check:
+    def _path_changes(self, count: int) -> Check:
         def check(arguments: tuple[Any, ...]) -> str:
             tried = (self._outside(path, self._writable, "change") for path in arguments[:count])
             return next(filter(None, tried), "")
@@ -161,37 +163,37 @@ class Witness:
             return ""
         return self._outside(path, self._writable, "open the database")
 
-    def _outside(self, path: Any, places: tuple[str, ...], verb: str) -> str:
+    def _outside(self, path: Any, allowed: tuple[str, ...], verb: str) -> str:
         if path is None or isinstance(path, int):
             return ""
-        name = str.__str__(os.fsdecode(path))  # not a subclass's idea of itself
-        if name in places:
+        name = str.__str__(os.fsdecode(path))  # a subclass could lie about its text
+        if name in allowed:
             return ""
         full = os.path.realpath(name)
-        if any(full == place or full.startswith(place + "/") for place in places):
+        if any(full == each or full.startswith(each + "/") for each in allowed):
             return ""
-        return f"{verb} {full[:_SHOWN]}"
+        return f"{verb} {full[:_MAX_NAME]}"
 
 
-def _and_real(*paths: str) -> tuple[str, ...]:
+def _with_real_paths(*paths: str) -> tuple[str, ...]:
     return (*paths, *map(os.path.realpath, paths))
 
 
-def _never(what: str) -> Check:
+def _forbid(what: str) -> Check:
     def check(arguments: tuple[Any, ...]) -> str:
-        named = next((item for item in arguments if isinstance(item, str) and item), "")
-        return f"{what} ({named[:_SHOWN]})" if named else what
+        name = next((item for item in arguments if isinstance(item, str) and item), "")
+        return f"{what} ({name[:_MAX_NAME]})" if name else what
 
     return check
 
 
 def _all_objects(_: tuple[Any, ...]) -> str:
-    """Ours do it while a scenario is loaded (envpool.hosting.determinism.state_discovery)."""
-    asks = sys._getframe(2).f_code.co_filename  # 0: here, 1: the hook
-    return "" if asks.startswith(_OURS) else "look through all objects of the process"
+    """Our own code may, while it loads a scenario (envpool.hosting.determinism.state_discovery)."""
+    caller = sys._getframe(2).f_code.co_filename  # 0: here, 1: the hook
+    return "" if caller.startswith(_OWN_CODE) else "look through all objects of the process"
 
 
-def _code_replaced(arguments: tuple[Any, ...]) -> str:
+def _code_replacement(arguments: tuple[Any, ...]) -> str:
     return "replace the code of a function" if arguments[1] == "__code__" else ""
 
 

@@ -1,8 +1,8 @@
-"""The walls that a worker raises around itself, after its fork and before any hosted code.
+"""How a worker applies the sandbox to itself, after its fork and before any hosted code.
 
-What they keep is written in envpool.workers.sandbox; here is how. Order matters: scratch folder and
-limits first, then privileges, then Landlock, and seccomp last, which takes away the calls that
-the others need.
+envpool.workers.sandbox states what the sandbox guarantees; this module implements it. The order
+matters: scratch folder and limits first, then privileges, then Landlock, and seccomp last, because
+it takes away the system calls that the others need.
 """
 
 import contextlib
@@ -30,7 +30,7 @@ _SONAMES = {"c": "libc.so.6", "seccomp": "libseccomp.so.2"}
 
 @contextlib.contextmanager
 def _known_sonames() -> Iterator[None]:
-    """`find_library` asks ldconfig and gcc, which are not to be had inside bubblewrap."""
+    """Replace `find_library`: it asks ldconfig and gcc, which do not exist inside bubblewrap."""
     find = ctypes.util.find_library
     setattr(ctypes.util, "find_library", _SONAMES.get)  # noqa: B010 - for mypy
     try:
@@ -57,7 +57,7 @@ else:
 
 # System calls -----------------------------------------------------------------------------------
 
-# What Python, SQLite and threads need. Files among them are Landlock's and the mounts' to judge.
+# What Python, SQLite and threads need. Landlock and the mounts restrict the files among them.
 _ALLOWED = """
     read write readv writev pread64 pwrite64 preadv pwritev preadv2 pwritev2 lseek close close_range
     open openat creat stat lstat fstat newfstatat statx access faccessat faccessat2 readlink
@@ -76,7 +76,7 @@ _ALLOWED = """
     getpgid getpgrp getsid uname sysinfo getcpu getrlimit wait4 waitid exit exit_group
     recvfrom recvmsg sendto sendmsg shutdown getsockopt setsockopt getsockname getpeername
 """
-# What libraries try innocently: it fails as it would for want of a right.
+# What libraries try innocently: it fails as it does without permission.
 _REFUSED = """
     socket connect bind listen accept accept4 fork vfork execve execveat tkill
     rt_sigqueueinfo rt_tgsigqueueinfo pidfd_open pidfd_getfd pidfd_send_signal alarm setitimer
@@ -86,11 +86,11 @@ _REFUSED = """
     shmget semget msgget mq_open memfd_create memfd_secret inotify_init inotify_init1 personality
     mlock mlock2 mlockall ioprio_set sethostname setdomainname name_to_handle_at
 """
-# What copying a file does besides, and Landlock does not judge: nothing happens, silently.
+# What copying a file also does and Landlock does not restrict: it does nothing, silently.
 _IGNORED = """
     chmod fchmod fchmodat fchmodat2 utime utimes utimensat futimesat
 """
-# What nobody tries innocently: it ends the process.
+# What no library tries innocently: it ends the process.
 _DEADLY = """
     ptrace process_vm_readv process_vm_writev kcmp process_madvise unshare setns chroot pivot_root
     mount umount2 fsopen fsmount fsconfig fspick move_mount open_tree mount_setattr
@@ -107,21 +107,21 @@ _AF_UNIX = 1
 
 
 def _filter(pid: int) -> Any:
-    """The seccomp filter of the process `pid`. Not in the lists: `not implemented`."""
-    made = seccomp.SyscallFilter(defaction=seccomp.ERRNO(errno.ENOSYS))
+    """The seccomp filter of the process `pid`. Other calls fail as `not implemented`."""
+    syscalls = seccomp.SyscallFilter(defaction=seccomp.ERRNO(errno.ENOSYS))
     refuse = seccomp.ERRNO(errno.EPERM)
 
     def rule(action: int, name: str, *conditions: Any) -> None:
         with contextlib.suppress(OSError, ValueError):  # this processor or library has no such call
-            made.add_rule(action, name, *conditions)
+            syscalls.add_rule(action, name, *conditions)
 
-    def where(position: int, value: int) -> Any:
+    def equals(position: int, value: int) -> Any:
         return seccomp.Arg(position, seccomp.EQ, value)
 
-    def unless(name: str, position: int, *values: int) -> None:
-        """Allowed with these values of an argument."""
+    def allow_with(name: str, position: int, *values: int) -> None:
+        """Allow a call with these values of one argument."""
         for value in values:
-            rule(seccomp.ALLOW, name, where(position, value))
+            rule(seccomp.ALLOW, name, equals(position, value))
 
     for names, action in (
         (_ALLOWED, seccomp.ALLOW),
@@ -132,25 +132,26 @@ def _filter(pid: int) -> Any:
         for name in names.split():
             rule(action, name)
     for name in ("kill", "tgkill"):
-        unless(name, 0, pid)
+        allow_with(name, 0, pid)
         rule(refuse, name, seccomp.Arg(0, seccomp.NE, pid))
     rule(seccomp.ALLOW, "clone", seccomp.Arg(0, seccomp.MASKED_EQ, _CLONE_THREAD, _CLONE_THREAD))
     rule(refuse, "clone", seccomp.Arg(0, seccomp.MASKED_EQ, _CLONE_THREAD, 0))
-    unless("ioctl", 1, *_IOCTLS)
-    unless("prctl", 0, *_PRCTLS)
-    unless("socketpair", 0, _AF_UNIX)
-    unless("prlimit64", 2, 0)  # asking, not setting
-    return made
+    allow_with("ioctl", 1, *_IOCTLS)
+    allow_with("prctl", 0, *_PRCTLS)
+    allow_with("socketpair", 0, _AF_UNIX)
+    allow_with("prlimit64", 2, 0)  # asking, not setting
+    return syscalls
 
 
 # Files ------------------------------------------------------------------------------------------
 
 
 def _restrict_files(scratch: str) -> None:
-    """Landlock: read what may be read, write the scratch folder, and nothing else.
+    """Landlock: allow reading the readable paths and writing the scratch folder, nothing else.
 
-    The library knows files only. From ABI 4 the rule set has TCP ports and from ABI 6 abstract
-    sockets and signals, which we put behind its struct; and it mistakes an old errno for a new one.
+    The library supports files only. From ABI 4 the rule set has TCP ports and from ABI 6 abstract
+    sockets and signals, so the struct is extended here; and the library takes an old errno for a
+    new one, so errno is reset before each call.
     """
     access = landlock.FSAccess
     abi = _ruleset(None, 0, landlock.CREATE_RULESET_VERSION)
@@ -176,20 +177,20 @@ def _restrict_files(scratch: str) -> None:
 
 def _ruleset(attributes: Any, size: int, flags: int) -> int:
     ctypes.set_errno(0)
-    made: int = landlock.get_create_ruleset()(attributes, size, flags)
-    return made
+    ruleset: int = landlock.get_create_ruleset()(attributes, size, flags)
+    return ruleset
 
 
 def _allow(rules: int, path: str, access: Any) -> None:
     if not os.path.isdir(path):
         access &= landlock.FSAccess.all_file()
-    opened = os.open(path, os.O_PATH | os.O_CLOEXEC)
+    descriptor = os.open(path, os.O_PATH | os.O_CLOEXEC)
     try:
-        beneath = landlock.PathBeneathAttr(int(access), opened)
+        beneath = landlock.PathBeneathAttr(int(access), descriptor)
         ctypes.set_errno(0)
         landlock.get_add_rule()(rules, 1, ctypes.byref(beneath), 0)
     finally:
-        os.close(opened)
+        os.close(descriptor)
 
 
 # The process ------------------------------------------------------------------------------------
@@ -200,14 +201,14 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 
 def die_with_parent(parent: int) -> None:
-    """Be killed when the parent's thread that forked this process ends."""
+    """Have the kernel kill this process when the thread of the parent that forked it ends."""
     _libc.prctl(_PR_SET_PDEATHSIG, 9, 0, 0, 0)
-    if os.getppid() != parent:  # it ended before we asked
+    if os.getppid() != parent:  # it ended before this call
         os._exit(1)
 
 
 def _drop_privileges() -> None:
-    """No capabilities, no way to new ones, and no memory that siblings may look into."""
+    """Drop all capabilities, prevent new ones, and hide this process's memory from siblings."""
     for capability in range(64):
         _libc.prctl(_PR_CAPBSET_DROP, capability, 0, 0, 0)
     header = (ctypes.c_uint32 * 2)(_CAPABILITY_VERSION_3, 0)
@@ -227,7 +228,7 @@ def _limit(limits: Limits, alone: bool) -> None:
         resource.RLIMIT_MSGQUEUE: (0, 0),
         resource.RLIMIT_NOFILE: (MAX_DESCRIPTORS, MAX_DESCRIPTORS),
     }
-    if alone:  # counts all processes of the user, so it is no limit of ours where seccomp serves
+    if alone:  # it counts all processes of the user, so it is not used where seccomp works
         ceilings[resource.RLIMIT_NPROC] = (0, 0)
     for kind, (soft, hard) in ceilings.items():
         _, most = resource.getrlimit(kind)
@@ -236,14 +237,14 @@ def _limit(limits: Limits, alone: bool) -> None:
         resource.setrlimit(kind, (soft, hard))
 
 
-def standing(wanted: str) -> tuple[str, list[str]]:
-    """The walls that this process's children can raise, joined by "+" ("": none), and what keeps
-    the others from standing."""
+def available_layers(wanted: str) -> tuple[str, list[str]]:
+    """The sandbox layers that this process's children can apply, joined by "+" ("": none), and why
+    the others are not available."""
     if wanted == "off":
         return "", []
     reasons = {"seccomp": WHY_NO_SECCOMP, "landlock": WHY_NO_LANDLOCK or _why_no_landlock()}
-    walls = [wall for wall, reason in reasons.items() if not reason]
-    return "+".join(walls), [reason for reason in reasons.values() if reason]
+    layers = [layer for layer, reason in reasons.items() if not reason]
+    return "+".join(layers), [reason for reason in reasons.values() if reason]
 
 
 def _why_no_landlock() -> str:
@@ -255,12 +256,12 @@ def _why_no_landlock() -> str:
 
 
 def confine(level: str, scratch: str, limits: Limits) -> None:
-    """Raise the walls of a level around this process. Raises OSError where one does not stand."""
-    walls: Sequence[str] = level.split("+")
+    """Apply the layers of a level to this process. Raises OSError where one fails."""
+    layers: Sequence[str] = level.split("+")
     _limit(limits, alone=level == LOWEST)
     _drop_privileges()
-    if "landlock" in walls:
+    if "landlock" in layers:
         _restrict_files(scratch)
-    if "seccomp" in walls:
+    if "seccomp" in layers:
         _filter(os.getpid()).load()
     sys.dont_write_bytecode = True

@@ -1,17 +1,17 @@
-"""Which worker gets which request, and what becomes of it when the worker does not answer.
+"""Which worker gets which request, and what happens to it when the worker does not answer.
 
-A world stays with the worker that has its state; a worker that runs dry takes requests that wait
-elsewhere. A scenario is hosted by one worker until that one has more to do than it can.
+A world stays with the worker that has its state; a worker that runs out of work takes requests that
+wait for others. One worker hosts a scenario until it has more to do than it can.
 
-Nobody waits behind somebody else's slow call. When the request in a worker's hands takes longer
-than `slow_after`, those behind it go to other workers with their states, and a fresh worker takes
-the suspect's place. A suspect that ends its request in time comes back; past the deadline it is
-killed, and whoever waits for that request is told why.
+No request waits behind a slow call of another task. When the request in flight at a worker takes
+longer than `slow_after`, the requests behind it go to other workers with their states, and a fresh
+worker replaces the suspect. A suspect that finishes its request in time returns to work; past the
+deadline it is killed, and the task that awaits the request learns why.
 
 Invariants:
-- Each job is settled at most once, by one worker's answer: what a worker still answers to a job
-  that went elsewhere is dropped.
-- A job that was in the hands of a worker that died is not tried again; one behind it is.
+- Each job is settled at most once, by one worker's answer: where a job was moved to another worker,
+  the answer of the first is dropped.
+- A job that was in flight at a worker that died is not tried again; one behind it is.
 - There are at most `workers` usable workers and `spare` suspects.
 """
 
@@ -23,219 +23,228 @@ from typing import Protocol
 import structlog
 
 from envpool.core.errors import PoolError, WorldError
-from envpool.core.host_answers import Answer, Loaded
-from envpool.workers.link import CallJob, Job, Link
-from envpool.workers.staff import Rules, Staff
-from envpool.workers.wire import Failed, Load, Ready, Refused, Replayed, Reply, Stale, Verified
+from envpool.core.offload import CallOutcome, Loaded, Verified
+from envpool.workers.connection import WorkerConnection
+from envpool.workers.jobs import CallJob, Job
+from envpool.workers.supervisor import Rules, Supervisor
+from envpool.workers.wire import Failed, Load, Ready, Refused, Replayed, Reply, Stale
 
-_SPREAD_AT = 24  # requests that wait for a worker until another one is to host their scenario
-_STEAL_BELOW = 2  # requests that a worker has when it begins to take over others'
+_SPREAD_AT = 24  # requests that wait for a worker until a second one hosts their scenario
+_STEAL_BELOW = 2  # requests of a worker below which it takes those of others
 _MAX_DEATHS = 2  # of workers that were to host one scenario
-_ANY = ""  # the name under which jobs wait that any worker can take
+_ANY = ""  # the key of waiting jobs that any worker can take
 _log = structlog.get_logger(__name__)
 
 
-class Keeps(Protocol):
-    """Who starts workers and sees to those that died."""
+class WorkerOwner(Protocol):
+    """Starts workers, and learns how they ended."""
 
-    def load_of(self, package: str) -> Load | None:
+    def load_request(self, scenario_digest: str) -> Load | None:
         """The request by which a worker hosts a scenario; None: it was never hosted."""
 
     def start_worker(self) -> None:
-        """Start one worker; its link is `staff.add`ed, or it is `not_started`."""
+        """Begin to start a worker; `supervisor.add` or `start_failed` follows."""
 
-    def joined(self, link: Link) -> None:
-        """The worker is up."""
+    def worker_ready(self, worker: WorkerConnection) -> None:
+        """A worker is ready."""
 
-    def bury(self, link: Link, why: str, tell: Callable[[str], None]) -> None:
-        """The worker is gone: tell why, some time. `why` is empty where only the zygote knows."""
+    def reap(self, worker: WorkerConnection, why: str, report: Callable[[str], None]) -> None:
+        """A worker has ended: call `report` with the reason, some time later.
+
+        `why` is empty where only the fork server knows the reason.
+        """
 
 
 class Dispatcher:
-    """Gives jobs to workers."""
+    """Gives jobs to workers. It implements envpool.workers.connection.ConnectionListener."""
 
-    def __init__(self, rules: Rules, keeper: Keeps) -> None:
-        self.staff = Staff(rules, keeper.start_worker)
+    def __init__(self, rules: Rules, owner: WorkerOwner) -> None:
+        self.supervisor = Supervisor(rules, owner.start_worker)
         self.num_replaced = 0  # workers
         self.num_moved = 0  # jobs that were sent to another worker
-        self.num_dropped = 0  # answers that nobody waited for
-        self._keeper = keeper
-        self._waiting: dict[str, deque[Job]] = {}  # package -> jobs that no worker can take now
-        self._deaths: dict[str, int] = {}  # package -> workers that died of hosting it
-        self._given = 0
+        self.num_dropped = 0  # answers that no task awaited
+        self._owner = owner
+        self._waiting: dict[str, deque[Job]] = {}  # scenario digest -> jobs without a worker
+        self._deaths: dict[str, int] = {}  # scenario digest -> workers that died of hosting it
+        self._num_assigned = 0
 
     def __repr__(self) -> str:
         waiting = sum(map(len, self._waiting.values()))
-        return f"<Dispatcher [{waiting} jobs wait for a worker] {self.staff.links}>"
+        return f"<Dispatcher [{waiting} jobs wait for a worker] {self.supervisor.workers}>"
 
     def open(self) -> None:
         """Start the workers."""
-        self.staff.is_open = True
-        self.staff.fill()
+        self.supervisor.is_open = True
+        self.supervisor.start_missing()
 
     def close(self) -> None:
-        """End all workers; whoever waits gets a WorldError."""
-        self.staff.is_open = False
-        jobs = [job for link in self.staff.links for job in _undone(link)]
-        for link in self.staff.links:
-            link.end()
-        self.staff.links.clear()
+        """End all workers; tasks that await a reply get a WorldError."""
+        self.supervisor.is_open = False
+        workers = self.supervisor.workers
+        jobs = [job for worker in workers for job in _unfinished(worker)]
+        for worker in workers:
+            worker.end()
+        workers.clear()
         for job in jobs:
             job.fail(WorldError("the pool was closed"))
         self._fail_waiting(WorldError("the pool was closed"))
 
-    def look(self) -> None:
-        """Act upon what there is to be seen of the workers; to be called at even intervals."""
-        for link, sight in self.staff.look():
-            if link.dead:
+    def tick(self) -> None:
+        """React to workers with problems; called at even intervals."""
+        for worker, problem in self.supervisor.tick():
+            if worker.dead:
                 continue
-            match sight:
-                case "unborn":
-                    self._replace(link, None, "it took too long to be up")
-                case "late":
-                    self._replace(link, _in_hands(link), self.staff.rules.too_long)
-                case "deserted":
-                    self._replace(link, None, "nobody waited for it any more")
+            match problem:
+                case "not_ready":
+                    self._replace(worker, None, "it took too long to start")
+                case "overdue":
+                    self._replace(worker, _in_flight(worker), self.supervisor.rules.too_long)
+                case "abandoned":
+                    self._replace(worker, None, "no task waited for it any more")
                 case "slow":
-                    self._suspect(link)
-                case "full" if link.sent:
-                    link.tired = True
-                    self._suspect(link)
+                    self._suspect(worker)
+                case "full" if worker.sent:
+                    worker.draining = True
+                    self._suspect(worker)
                 case "full":
-                    self._replace(link, None, "it was full")
+                    self._replace(worker, None, "its memory was full")
 
     # Jobs
 
     def put(self, job: Job) -> None:
-        """Give a job to a worker, now or as soon as there is one for it."""
-        link = job.home
-        if link is None or not link.usable or job.scenario_digest not in link.packages:
-            link = self._best(job)
-            if link is None:
+        """Give a job to a worker, now or as soon as one can take it."""
+        worker = job.last_worker
+        if worker is None or not worker.usable or job.scenario_digest not in worker.scenarios:
+            worker = self._least_loaded(job)
+            if worker is None:
                 self._wait(job)
                 return
-            self._given += 1
-            link.given = self._given
-        elif link.full:
-            link = self._idle(job.scenario_digest) or link
-        link.put(job)
-        if len(link.queue) > _SPREAD_AT:
+            self._num_assigned += 1
+            worker.assigned_at = self._num_assigned
+        elif worker.full:
+            worker = self._idle_host(job.scenario_digest) or worker
+        worker.put(job)
+        if len(worker.queue) > _SPREAD_AT:
             self._spread(job.scenario_digest)
 
-    def _fail_waiting(self, exc: Exception, package: str | None = None) -> None:
-        """Nobody will take the jobs that wait for a worker (None: whatever they are about)."""
-        for name in [package] if package is not None else list(self._waiting):
+    def _fail_waiting(self, exc: Exception, scenario_digest: str | None = None) -> None:
+        """Fail the jobs that wait for a worker: those of one scenario, or all (None)."""
+        for name in [scenario_digest] if scenario_digest is not None else list(self._waiting):
             for job in self._waiting.pop(name, ()):
                 job.fail(exc)
 
-    def _best(self, job: Job) -> Link | None:
-        """The usable worker that has least to do, among those that can take the job."""
-        links = self.staff.usable()
+    def _least_loaded(self, job: Job) -> WorkerConnection | None:
+        """The usable worker with the least to do, among those that can take the job."""
+        workers = self.supervisor.usable()
         if job.load is not None:
-            return min(links, key=lambda link: (link.num_packages, link.load), default=None)
-        links = [link for link in links if job.scenario_digest in link.packages]
-        return min(links, key=lambda link: (link.load, link.given), default=None)
+            return min(workers, key=lambda each: (each.num_scenarios, each.load), default=None)
+        workers = [worker for worker in workers if job.scenario_digest in worker.scenarios]
+        return min(workers, key=lambda each: (each.load, each.assigned_at), default=None)
 
-    def _idle(self, package: str) -> Link | None:
-        """A worker that hosts the scenario and has nothing to do."""
-        links = (link for link in self.staff.links if link.usable and not link.load)
-        return next((link for link in links if package in link.packages), None)
+    def _idle_host(self, scenario_digest: str) -> WorkerConnection | None:
+        """An idle worker that hosts the scenario."""
+        idle = (worker for worker in self.supervisor.workers if worker.usable and not worker.load)
+        return next((worker for worker in idle if scenario_digest in worker.scenarios), None)
 
     def _wait(self, job: Job) -> None:
-        if self.staff.hopeless or not self.staff.is_open:
-            job.fail(PoolError(self.staff.fault or "the pool is not open"))
+        if self.supervisor.has_given_up or not self.supervisor.is_open:
+            job.fail(PoolError(self.supervisor.fault or "the pool is not open"))
             return
         name = job.scenario_digest if job.load is None else _ANY
         self._waiting.setdefault(name, deque()).append(job)
         if job.load is None:
-            self._want(job.scenario_digest)
+            self._ensure_hosted(job.scenario_digest)
 
-    def _want(self, package: str) -> None:
-        """See that a worker hosts the scenario."""
-        if not any(package in link.loading for link in self.staff.links if not link.suspect):
-            self._load(package, self.staff.usable())
+    def _ensure_hosted(self, scenario_digest: str) -> None:
+        """Make a worker host the scenario, unless one is loading it."""
+        workers = self.supervisor.workers
+        if not any(scenario_digest in each.loading for each in workers if not each.suspect):
+            self._load(scenario_digest, self.supervisor.usable())
 
-    def _spread(self, package: str) -> None:
-        """See that one more worker hosts the scenario, if one has nothing to do."""
-        if not any(package in link.loading for link in self.staff.links):
-            idle = [link for link in self.staff.usable() if not link.load]
-            self._load(package, [link for link in idle if package not in link.packages])
+    def _spread(self, scenario_digest: str) -> None:
+        """Make one more worker host the scenario, if one is idle."""
+        if not any(scenario_digest in worker.loading for worker in self.supervisor.workers):
+            idle = [worker for worker in self.supervisor.usable() if not worker.load]
+            self._load(
+                scenario_digest, [each for each in idle if scenario_digest not in each.scenarios]
+            )
 
-    def _load(self, package: str, links: list[Link]) -> None:
-        request = self._keeper.load_of(package)
-        if links and request is not None:
-            link = min(links, key=lambda link: (link.num_packages, link.load))
-            link.loading.add(package)
-            link.put(Job(package, request))
+    def _load(self, scenario_digest: str, workers: list[WorkerConnection]) -> None:
+        request = self._owner.load_request(scenario_digest)
+        if workers and request is not None:
+            worker = min(workers, key=lambda each: (each.num_scenarios, each.load))
+            worker.loading.add(scenario_digest)
+            worker.put(Job(scenario_digest, request))
 
-    def _adopt(self, link: Link) -> None:
-        """A worker has become usable, or hosts one more scenario: jobs may have waited for it."""
+    def _assign_waiting(self, worker: WorkerConnection) -> None:
+        """Assign waiting jobs to a worker that is now usable or hosts one more scenario."""
         for name in list(self._waiting):
-            if name == _ANY or name in link.packages:
+            if name == _ANY or name in worker.scenarios:
                 for job in self._waiting.pop(name):
                     self.put(job)
             else:
-                self._want(name)
+                self._ensure_hosted(name)
 
-    def _steal(self, thief: Link) -> None:
-        """Take over what waits longest for the busiest worker."""
+    def _steal(self, thief: WorkerConnection) -> None:
+        """Take over the job that waits longest for the busiest worker."""
         while len(thief.sent) < _STEAL_BELOW and not thief.full:
-            busiest = max(self.staff.links, key=lambda link: len(link.queue))
-            if not busiest.queue or busiest.queue[0].scenario_digest not in thief.packages:
+            busiest = max(self.supervisor.workers, key=lambda worker: len(worker.queue))
+            if not busiest.queue or busiest.queue[0].scenario_digest not in thief.scenarios:
                 return
             thief.put(busiest.queue.popleft())
 
-    # What comes from the workers
+    # Events of connections
 
-    def replied(self, link: Link, reply: Reply) -> None:
-        """A worker's reply."""
+    def on_reply(self, worker: WorkerConnection, reply: Reply) -> None:
+        """Handle a worker's reply."""
         if isinstance(reply, Ready):
-            self._join(link, reply)
+            self._set_ready(worker, reply)
             return
-        sent = link.answered(reply.id) if link.ready else None
+        sent = worker.take_answered(reply.id) if worker.ready else None
         if sent is None:
-            self.garbled(link, f"it answered request {reply.id}, which was not in its hands")
+            why = f"it answered request {reply.id}, which was not in flight"
+            self.on_invalid_data(worker, why)
             return
-        awaited, job = sent.awaited, sent.job
+        awaited, job = sent.is_awaited, sent.job
         self.num_dropped += not awaited
         if isinstance(reply, Loaded | Refused) and job.load is not None:
-            self._hosts(link, job, reply)
+            self._load_answered(worker, job, reply)
         elif isinstance(reply, Stale) and isinstance(job, CallJob) and not job.with_state:
             if awaited:
-                job.unsettle()
-                self._again(link, job)
+                job.forget_worker()
+                self._send_again(worker, job)
         elif not isinstance(reply, Failed) and not isinstance(reply, job.expects):
             self._replace(
-                link, job if awaited else None, f"it answered with {type(reply).__name__}"
+                worker, job if awaited else None, f"it answered with {type(reply).__name__}"
             )
             return
         if isinstance(reply, Failed):
-            link.loading.discard(job.scenario_digest)
-            self._replace(link, None, reply.why)
+            worker.loading.discard(job.scenario_digest)
+            self._replace(worker, None, reply.why)
             if awaited:
-                self.told(job, reply.why)
+                self.report_death(job, reply.why)
             return
         if awaited and not isinstance(reply, Stale):
             job.settle(reply)
         if violation := _violation(reply):
-            self._replace(link, None, violation)
+            self._replace(worker, None, violation)
         else:
-            self._go_on(link)
+            self._give_more(worker)
 
-    def garbled(self, link: Link, why: str) -> None:
-        """A worker sent what is no reply."""
-        self._replace(link, _in_hands(link), why)
+    def on_invalid_data(self, worker: WorkerConnection, why: str) -> None:
+        """Replace a worker that sent bytes that are not a reply."""
+        self._replace(worker, _in_flight(worker), why)
 
-    def lost(self, link: Link) -> None:
-        """A worker's end of the connection is closed."""
-        self._replace(link, _in_hands(link), "")
+    def on_disconnect(self, worker: WorkerConnection) -> None:
+        """Replace a worker that closed its connection."""
+        self._replace(worker, _in_flight(worker), "")
 
-    def distrust(self, link: Link, why: str) -> None:
-        """What a worker answered cannot be."""
-        self._replace(link, None, why)
+    def report_violation(self, worker: WorkerConnection, why: str) -> None:
+        """Replace a worker whose answer was impossible or dishonest."""
+        self._replace(worker, None, why)
 
-    def told(self, job: Job | None, why: str) -> None:
-        """Why a worker is gone, and the job that was in its hands (None: nobody waits)."""
+    def report_death(self, job: Job | None, why: str) -> None:
+        """Settle the job that was in flight at a worker that ended (None: no task awaits it)."""
         _log.info("worker_gone", why=why)
         if job is None:
             return
@@ -248,131 +257,133 @@ class Dispatcher:
                 WorldError(f"its scenario can no longer be hosted: {why}"), job.scenario_digest
             )
         elif job.scenario_digest in self._waiting:
-            self._want(job.scenario_digest)
+            self._ensure_hosted(job.scenario_digest)
 
-    def _hosts(self, link: Link, job: Job, reply: Loaded | Refused) -> None:
-        link.loading.discard(job.scenario_digest)
+    def _load_answered(self, worker: WorkerConnection, job: Job, reply: Loaded | Refused) -> None:
+        worker.loading.discard(job.scenario_digest)
         if isinstance(reply, Loaded):
-            link.packages[job.scenario_digest] = None
+            worker.scenarios[job.scenario_digest] = None
             self._deaths.pop(job.scenario_digest, None)
-            if link.process.rss() > self.staff.rules.full:
-                self._make_room(link, job.scenario_digest)
-            if link.usable:
-                self._adopt(link)
+            if worker.process.rss() > self.supervisor.rules.full:
+                self._unload_oldest(worker, job.scenario_digest)
+            if worker.usable:
+                self._assign_waiting(worker)
         else:
             why = f"its scenario can no longer be hosted: {reply.reason}"
             self._fail_waiting(WorldError(why), job.scenario_digest)
 
-    def _make_room(self, link: Link, newest: str) -> None:
-        """Drop the scenario that was not used for longest, if one is not in use."""
-        used = {newest, *(sent.job.scenario_digest for sent in link.sent)}
-        used |= {job.scenario_digest for job in link.queue}
-        idle = next((name for name in link.packages if name not in used), None)
-        if idle is not None:
-            link.unload(idle)
+    def _unload_oldest(self, worker: WorkerConnection, newest: str) -> None:
+        """Unload the least recently used scenario, if one is not in use."""
+        used = {newest, *(sent.job.scenario_digest for sent in worker.sent)}
+        used |= {job.scenario_digest for job in worker.queue}
+        unused = next((name for name in worker.scenarios if name not in used), None)
+        if unused is not None:
+            worker.unload(unused)
 
-    def _again(self, link: Link, job: Job) -> None:
-        if link.usable:
-            link.queue.appendleft(job)
+    def _send_again(self, worker: WorkerConnection, job: Job) -> None:
+        if worker.usable:
+            worker.queue.appendleft(job)
         else:
             self.put(job)
 
-    def _go_on(self, link: Link) -> None:
-        """A worker has answered: it can be given more."""
-        self.staff.worked()
-        if link.suspect and not link.sent:
-            if link.tired:
-                self._replace(link, None, "it was full")
+    def _give_more(self, worker: WorkerConnection) -> None:
+        """Give more work to a worker that has answered."""
+        self.supervisor.reset_failures()
+        if worker.suspect and not worker.sent:
+            if worker.draining:
+                self._replace(worker, None, "its memory was full")
                 return
-            link.suspect = False
-            _log.info("worker_back", pid=link.process.pid)
-            self._adopt(link)
-        if link.usable:
-            link.pump()
-            self._steal(link)
-            self._trim()
+            worker.suspect = False
+            _log.info("worker_back", pid=worker.process.pid)
+            self._assign_waiting(worker)
+        if worker.usable:
+            worker.pump()
+            self._steal(worker)
+            self._end_surplus()
 
-    # Workers that come and go
+    # Start and end of workers
 
-    def not_started(self, why: str) -> None:
-        """A worker that was to come will not."""
-        self.staff.not_started(why)
-        self._give_up()
+    def start_failed(self, why: str) -> None:
+        """Handle a worker that could not be started."""
+        self.supervisor.start_failed(why)
+        self._fail_if_given_up()
 
-    def _join(self, link: Link, reply: Ready) -> None:
-        if link.ready:
-            self.garbled(link, "it said twice that it was up")
+    def _set_ready(self, worker: WorkerConnection, reply: Ready) -> None:
+        if worker.ready:
+            self.on_invalid_data(worker, "it reported twice that it was ready")
             return
-        self.staff.join(link, reply.level)
-        self._keeper.joined(link)
-        self._adopt(link)
-        self._trim()
+        self.supervisor.set_ready(worker, reply.level)
+        self._owner.worker_ready(worker)
+        self._assign_waiting(worker)
+        self._end_surplus()
 
-    def _trim(self) -> None:
-        if (link := self.staff.surplus()) is not None:
-            self._end(link, None, "it was not needed any more")
+    def _end_surplus(self) -> None:
+        if (worker := self.supervisor.surplus()) is not None:
+            self._end(worker, None, "it was no longer needed")
 
-    def _give_up(self) -> None:
-        if self.staff.hopeless:
-            self._fail_waiting(PoolError(self.staff.fault))
+    def _fail_if_given_up(self) -> None:
+        if self.supervisor.has_given_up:
+            self._fail_waiting(PoolError(self.supervisor.fault))
 
-    def _suspect(self, link: Link) -> None:
-        """The request in its hands takes long: what is behind it need not wait."""
-        link.suspect = True
-        jobs = [sent.job for sent in list(link.sent)[1:] if sent.awaited]
-        for sent in list(link.sent)[1:]:
+    def _suspect(self, worker: WorkerConnection) -> None:
+        """Move the jobs behind a slow request to other workers, and start a worker more."""
+        worker.suspect = True
+        behind = list(worker.sent)[1:]
+        jobs = [sent.job for sent in behind if sent.is_awaited]
+        for sent in behind:
             sent.moved = True
-        jobs += link.queue
-        link.queue.clear()
-        _log.info("worker_suspect", pid=link.process.pid, moved=len(jobs))
-        self._move(link, jobs)
-        self.staff.fill()
+        jobs += worker.queue
+        worker.queue.clear()
+        _log.info("worker_suspect", pid=worker.process.pid, moved=len(jobs))
+        self._move(worker, jobs)
+        self.supervisor.start_missing()
 
-    def _move(self, link: Link, jobs: list[Job]) -> None:
-        """Send jobs elsewhere."""
+    def _move(self, worker: WorkerConnection, jobs: list[Job]) -> None:
+        """Send jobs of this worker to others."""
         self.num_moved += len(jobs)
         for job in jobs:
-            job.unsettle()
-            if job.load is not None and job.scenario_digest in link.loading:
-                link.loading.discard(
-                    job.scenario_digest
-                )  # nobody waits for it; it is asked for anew
+            job.forget_worker()
+            if job.load is not None and job.scenario_digest in worker.loading:
+                # No task awaits it; `_ensure_hosted` asks for the scenario again.
+                worker.loading.discard(job.scenario_digest)
             else:
                 self.put(job)
         for name in list(self._waiting):
             if name != _ANY:
-                self._want(name)
+                self._ensure_hosted(name)
 
-    def _replace(self, link: Link, job: Job | None, why: str) -> None:
-        """End a worker and start another. `job` was in its hands and is not tried again."""
-        if not link.dead and self._end(link, job, why):
+    def _replace(self, worker: WorkerConnection, job: Job | None, why: str) -> None:
+        """End a worker and start another. `job` was in flight and is not tried again."""
+        if not worker.dead and self._end(worker, job, why):
             self.num_replaced += 1
-            self.staff.fill()
+            self.supervisor.start_missing()
 
-    def _end(self, link: Link, job: Job | None, why: str) -> bool:
-        """End a worker; gives whether it had been one. `why` is empty where it went by itself."""
-        jobs = [other for other in _undone(link) if other is not job]
-        of_use = self.staff.remove(link, on_its_own=not why)
-        link.sent.clear()
-        link.queue.clear()
-        self._keeper.bury(link, why, partial(self.told, job) if of_use else self.not_started)
-        self._move(link, jobs)
-        self._give_up()
-        return of_use
-
-
-def _in_hands(link: Link) -> Job | None:
-    """The job in a worker's hands; None: nobody waits for it."""
-    return link.sent[0].job if link.sent and link.sent[0].awaited else None
+    def _end(self, worker: WorkerConnection, job: Job | None, why: str) -> bool:
+        """End a worker; returns whether it counts as started. `why` is empty where it ended by
+        itself."""
+        jobs = [other for other in _unfinished(worker) if other is not job]
+        was_started = self.supervisor.remove(worker, ended_by_itself=not why)
+        worker.sent.clear()
+        worker.queue.clear()
+        report = partial(self.report_death, job) if was_started else self.start_failed
+        self._owner.reap(worker, why, report)
+        self._move(worker, jobs)
+        self._fail_if_given_up()
+        return was_started
 
 
-def _undone(link: Link) -> list[Job]:
-    """The jobs that it was given and has not answered."""
-    return [sent.job for sent in link.sent if sent.awaited] + list(link.queue)
+def _in_flight(worker: WorkerConnection) -> Job | None:
+    """The job that a worker executes; None: no task awaits it."""
+    return worker.sent[0].job if worker.sent and worker.sent[0].is_awaited else None
+
+
+def _unfinished(worker: WorkerConnection) -> list[Job]:
+    """The jobs that a worker was given and has not answered."""
+    return [sent.job for sent in worker.sent if sent.is_awaited] + list(worker.queue)
 
 
 def _violation(reply: Reply) -> str:
-    """What was done that is forbidden, after which a worker is not trusted; empty: nothing."""
+    """The forbidden action after which a worker is not trusted any more; empty: none."""
     if isinstance(reply, Replayed):
         return reply.fault
-    return reply.violation if isinstance(reply, Answer | Verified | Refused) else ""
+    return reply.violation if isinstance(reply, CallOutcome | Verified | Refused) else ""

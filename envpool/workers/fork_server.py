@@ -1,8 +1,8 @@
 """The fork server, run as `python -m envpool.workers.fork_server`: one warm process per pool.
 
-It has imported what workers need (two seconds of work) and forks one on request (milliseconds). Its
-standard input is the control socket. It runs no hosted code, has one thread, and ends with all of
-its workers when the pool closes the control socket or dies.
+It has imported the modules that workers need (two seconds of work) and forks a worker on request
+(milliseconds). Its standard input is the control socket. It runs no hosted code and has one thread.
+It ends, with all of its workers, when the pool closes the control socket or dies.
 """
 
 import contextlib
@@ -19,54 +19,63 @@ import socket
 import msgspec
 
 from envpool.workers import confine
-from envpool.workers.audit_hook import Witness
+from envpool.workers.audit_hook import AuditHook
 from envpool.workers.codec import frame
-from envpool.workers.fork_wire import MAX_PACKET, Begin, Died, Order, Spawn, Spawned, Up, Word
-from envpool.workers.hosts import Hosts
+from envpool.workers.fork_wire import (
+    MAX_PACKET,
+    ClientMessage,
+    Configure,
+    Died,
+    ServerMessage,
+    Spawn,
+    Spawned,
+    Up,
+)
 from envpool.workers.sandbox import LOWEST, environment
+from envpool.workers.scenario_hosts import ScenarioHosts
 from envpool.workers.wire import Failed
-from envpool.workers.worker import UNCONFINED, serve, told
+from envpool.workers.worker import EXIT_UNCONFINED, describe, serve
 
-_order = msgspec.msgpack.Decoder(Order).decode
-_WORKER_SOCKET = 3  # its descriptor in a worker
+_read_message = msgspec.msgpack.Decoder(ClientMessage).decode
+_WORKER_SOCKET = 3  # the descriptor of its socket in a worker
 
 
 def main() -> None:
-    """Serve the pool until it goes."""
+    """Serve the pool until it closes the control socket."""
     control = socket.socket(fileno=0)
     confine.die_with_parent(os.getppid())
-    begin = _order(control.recv(MAX_PACKET))
-    assert isinstance(begin, Begin)
-    walls, missing = confine.standing(begin.sandbox)
-    outer = "bubblewrap" if begin.wrapped else ""
-    level = "+".join(filter(None, (outer, walls))) or LOWEST
-    server = _Server(control, begin, level)
+    configure = _read_message(control.recv(MAX_PACKET))
+    assert isinstance(configure, Configure)
+    layers, missing = confine.available_layers(configure.sandbox)
+    outer = "bubblewrap" if configure.wrapped else ""
+    level = "+".join(filter(None, (outer, layers))) or LOWEST
+    server = _Server(control, configure, level)
     _warm_up()
-    server.say(Up(level, tuple(missing)))
+    server.send(Up(level, tuple(missing)))
     server.serve()
 
 
 def _warm_up() -> None:
-    """Have what workers would look for outside of what they may read; keep it out of their garbage
-    collector, so that their memory stays shared."""
+    """Load what workers could not read themselves; keep it out of their garbage collector, so that
+    their memory stays shared."""
     mimetypes.init()
     gc.collect()
     gc.freeze()
 
 
 class _Server:
-    def __init__(self, control: socket.socket, begin: Begin, level: str) -> None:
+    def __init__(self, control: socket.socket, configure: Configure, level: str) -> None:
         self._control = control
-        self._begin = begin
+        self._settings = configure
         self._level = level
         self._pid = os.getpid()
         self._workers: dict[int, tuple[int, str]] = {}  # pidfd -> pid, scratch folder
         self._selector = selectors.DefaultSelector()
         self._selector.register(control, selectors.EVENT_READ)
-        os.chmod(begin.scratch, 0o300)  # workers cannot list it, nor guess each other's folders
+        os.chmod(configure.scratch, 0o300)  # workers cannot list it, nor guess each other's folders
 
-    def say(self, word: Word, descriptors: tuple[int, ...] = ()) -> None:
-        socket.send_fds(self._control, [msgspec.msgpack.encode(word)], list(descriptors))
+    def send(self, message: ServerMessage, descriptors: tuple[int, ...] = ()) -> None:
+        socket.send_fds(self._control, [msgspec.msgpack.encode(message)], list(descriptors))
 
     def serve(self) -> None:
         """Fork and reap until the control socket ends."""
@@ -74,16 +83,17 @@ class _Server:
             for key, _ in self._selector.select():
                 if key.fileobj is not self._control:
                     self._reap(key.fd)
-                elif not self._obey():
+                elif not self._handle_request():
                     return self._end()
 
-    def _obey(self) -> bool:
+    def _handle_request(self) -> bool:
+        """Fork a worker; False: the control socket was closed."""
         packet, descriptors, _, _ = socket.recv_fds(self._control, MAX_PACKET, 1)
         if not packet:
             return False
-        order = _order(packet)
-        assert isinstance(order, Spawn)
-        scratch = os.path.join(self._begin.scratch, secrets.token_hex(8))
+        spawn = _read_message(packet)
+        assert isinstance(spawn, Spawn)
+        scratch = os.path.join(self._settings.scratch, secrets.token_hex(8))
         pid = os.fork()
         if pid == 0:
             self._become_worker(descriptors[0], scratch)
@@ -91,15 +101,15 @@ class _Server:
         pidfd = os.pidfd_open(pid)
         self._workers[pidfd] = (pid, scratch)
         self._selector.register(pidfd, selectors.EVENT_READ)
-        self.say(Spawned(order.id, pid), (pidfd,))
+        self.send(Spawned(spawn.id, pid), (pidfd,))
         return True
 
-    def _become_worker(self, given: int, scratch: str) -> None:
-        """Close what is not the worker's, raise the walls, serve. Never returns."""
-        status = UNCONFINED
+    def _become_worker(self, connection: int, scratch: str) -> None:
+        """Close the other descriptors, apply the sandbox, serve. Never returns."""
+        status = EXIT_UNCONFINED
         try:
             confine.die_with_parent(self._pid)
-            _keep_only(given)
+            _close_all_but(connection)
             status = self._serve(socket.socket(fileno=_WORKER_SOCKET), scratch)
         finally:
             os._exit(status)
@@ -111,14 +121,15 @@ class _Server:
             os.mkdir(scratch, 0o700)
             os.chdir(scratch)
             random.seed()
-            witness = Witness(scratch, _WORKER_SOCKET)
-            confine.confine(self._level, scratch, self._begin.limits)
-            witness.install()
-            hosts = Hosts(scratch)
+            audit_hook = AuditHook(scratch, _WORKER_SOCKET)
+            confine.confine(self._level, scratch, self._settings.limits)
+            audit_hook.install()
+            hosts = ScenarioHosts(scratch)
         except Exception as exc:
-            connection.sendall(frame(Failed(0, f"a worker cannot be confined: {told(exc)}")))
-            return UNCONFINED
-        return serve(connection, hosts, witness, self._level, self._begin.limits)
+            why = f"a worker cannot be confined: {describe(exc)}"
+            connection.sendall(frame(Failed(0, why)))
+            return EXIT_UNCONFINED
+        return serve(connection, hosts, audit_hook, self._level, self._settings.limits)
 
     def _reap(self, pidfd: int) -> None:
         self._selector.unregister(pidfd)
@@ -126,7 +137,7 @@ class _Server:
         pid, scratch = self._workers.pop(pidfd)
         _, status, used = os.wait4(pid, 0)
         remove_tree(scratch)
-        self.say(Died(pid, os.waitstatus_to_exitcode(status), used.ru_utime + used.ru_stime))
+        self.send(Died(pid, os.waitstatus_to_exitcode(status), used.ru_utime + used.ru_stime))
 
     def _end(self) -> None:
         for pidfd, (pid, scratch) in self._workers.items():
@@ -135,8 +146,8 @@ class _Server:
             remove_tree(scratch)
 
 
-def _keep_only(connection: int) -> None:
-    """The socket and three null devices are all the descriptors of a worker."""
+def _close_all_but(connection: int) -> None:
+    """Leave a worker only its socket and three null devices."""
     null = os.open("/dev/null", os.O_RDWR)
     connection = fcntl.fcntl(connection, fcntl.F_DUPFD, 16)
     for standard in range(_WORKER_SOCKET):
@@ -146,16 +157,16 @@ def _keep_only(connection: int) -> None:
 
 
 def remove_tree(folder: str) -> None:
-    """Delete a folder and all in it, however deep it goes: inner folders are moved up first, so
-    that neither recursion nor a path's length is a limit. What cannot be deleted is left."""
+    """Delete a folder with its contents, however deep: inner folders are moved up first, so that
+    neither recursion nor the length of a path is a limit. What cannot be deleted stays."""
     pending, number = [folder], 0
     emptied = []
     while pending:
-        place = pending.pop()
-        emptied.append(place)
+        current = pending.pop()
+        emptied.append(current)
         with contextlib.suppress(OSError):
-            os.chmod(place, 0o700)
-            for entry in list(os.scandir(place)):
+            os.chmod(current, 0o700)
+            for entry in list(os.scandir(current)):
                 if entry.is_dir(follow_symlinks=False):
                     number += 1
                     os.chmod(entry.path, 0o700)
@@ -164,9 +175,9 @@ def remove_tree(folder: str) -> None:
                     pending.append(moved)
                 else:
                     os.unlink(entry.path)
-    for place in emptied:
+    for path in emptied:
         with contextlib.suppress(OSError):
-            os.rmdir(place)
+            os.rmdir(path)
 
 
 if __name__ == "__main__":

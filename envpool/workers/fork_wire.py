@@ -1,7 +1,7 @@
-"""What a pool and its fork server say to each other: one MessagePack map a packet.
+"""Messages between a pool and its fork server: one MessagePack map a packet.
 
-`Begin` comes first and is answered by `Up` or, where the fork server cannot work, by its death.
-A `Spawn` bears the worker's end of a socket pair, and its `Spawned` the worker's pidfd.
+`Configure` comes first. The fork server answers with `Up`, or ends where it cannot work. A `Spawn`
+carries the worker's end of a socket pair; the `Spawned` that answers it carries the worker's pidfd.
 """
 
 import msgspec
@@ -11,36 +11,36 @@ from envpool.workers.sandbox import Limits
 MAX_PACKET = 64 * 1024  # bytes
 
 
-class Begin(msgspec.Struct, frozen=True, tag=True):
-    """How workers are to be held."""
+class Configure(msgspec.Struct, frozen=True, tag=True):
+    """How the workers are confined."""
 
     sandbox: str  # as in envpool.workers.sandbox.require
-    wrapped: bool  # bubblewrap is around the fork server
+    wrapped: bool  # bubblewrap runs the fork server
     scratch: str  # the folder of the workers' scratch folders
     limits: Limits
 
 
 class Spawn(msgspec.Struct, frozen=True, tag=True):
-    """Fork a worker onto the socket that comes along."""
+    """Fork a worker that uses the socket in this packet."""
 
     id: int
 
 
-Order = Begin | Spawn
+ClientMessage = Configure | Spawn
 
 
 class Up(msgspec.Struct, frozen=True, tag=True):
     """The fork server is warm."""
 
     level: str  # of the sandbox
-    missing: tuple[str, ...]  # why it is not a better one
+    missing: tuple[str, ...]  # why the level is not a better one
 
 
 class Spawned(msgspec.Struct, frozen=True, tag=True):
-    """A worker runs. Its pidfd comes along."""
+    """A worker runs. Its pidfd is in this packet."""
 
     id: int
-    pid: int  # as the fork server knows it, in its namespace
+    pid: int  # in the fork server's process namespace
 
 
 class Died(msgspec.Struct, frozen=True, tag=True):
@@ -48,7 +48,7 @@ class Died(msgspec.Struct, frozen=True, tag=True):
 
     pid: int
     status: int  # its exit status; negative: the signal that ended it
-    cpu_s: float  # seconds that it used
+    cpu_s: float  # CPU seconds that it used
 
 
-Word = Up | Spawned | Died
+ServerMessage = Up | Spawned | Died

@@ -1,20 +1,19 @@
-"""What a pool and its workers say to each other: msgspec structs, one MessagePack map a frame.
+"""The messages between a pool and its workers: msgspec structs, one MessagePack map a frame.
 
 A frame is a length (4 bytes, big-endian) and that many bytes. Requests may be sent ahead; a worker
-executes one at a time and answers each exactly once, in order. Each answer bears its request's id.
+executes one at a time and answers each exactly once, in order. Each answer has its request's id.
 
-The pool holds the truth of every world: a worker is a function from a state and a call to a result
-and the next state. It remembers the states of the worlds it served last, so that a request names
-the world and its version only; where it does not have that version, it says `Stale` and the pool
-sends the state along. So a worker may die at any moment: nothing but the call in its hands is lost.
+The pool holds the state of every world: a worker is a function from a state and a call to a result
+and the next state. It caches the states of the worlds that it served last, so that a request names
+only the world and its version; where it does not have that version, it answers `Stale` and the pool
+sends the state along. So a worker may die at any moment: only the call in flight is lost.
 """
 
-from typing import Any, Literal
+from typing import Literal
 
 import msgspec
 
-from envpool.core.host_answers import Answer, Loaded, Snapshot
-from scenarios.checks import Finding
+from envpool.core.offload import CallOutcome, Loaded, Snapshot, Verified
 from scenarios.format import Scenario
 
 MAX_FRAME = 256 * 2**20  # bytes
@@ -28,31 +27,31 @@ class Load(msgspec.Struct, frozen=True, tag=True):
 
     id: int
     scenario: Scenario
-    sources: dict[str, str] = {}  # tools.py and verify.py of a package of ours: name -> text
-    image: bytes = b""  # the template's pages, where another worker built it; empty: build it
+    sources: dict[str, str] = {}  # tools.py and verify.py of a package: name -> text; AWM: empty
+    image: bytes = b""  # the template's pages, where another worker built them; empty: build them
 
 
 class Call(msgspec.Struct, frozen=True, tag=True):
-    """Execute a tool call. Answer: Answer, or Stale."""
+    """Execute a tool call. Answer: CallOutcome or Stale."""
 
     id: int
-    scenario_digest: str  # of a loaded scenario
+    scenario_digest: str  # the scenario is loaded
     world: int  # unique in the pool
-    version: int  # of the world's state; the answer's state is version + 1
+    version: int  # of the world's state; the outcome's state is version + 1
     name: str
     arguments: bytes  # JSON
     state: Snapshot | None = None  # None: the worker has this version
 
 
 class Verify(msgspec.Struct, frozen=True, tag=True):
-    """Ask a task's verifier. Answer: Verified."""
+    """Run a task's verifier. Answer: Verified."""
 
     id: int
     scenario_digest: str
     task: str
     state: Snapshot  # at the episode's end
     answer: str
-    which: Literal["code", "sql"] = "code"  # of an AWM task; a package of ours has `code` only
+    which: Literal["code", "sql"] = "code"  # of an AWM task; our own format has `code` only
 
 
 class Replay(msgspec.Struct, frozen=True, tag=True):
@@ -81,42 +80,30 @@ Request = Load | Call | Verify | Replay | Forget | Unload
 
 
 class Ready(msgspec.Struct, frozen=True, tag=True):
-    """The first frame of a worker: it is up, and what holds it."""
+    """The first frame of a worker: it is ready, at this sandbox level."""
 
     pid: int
     level: str  # of the sandbox (see envpool.workers.sandbox)
-    rss: int  # bytes
+    rss: int  # resident memory, in bytes
 
 
 class Refused(msgspec.Struct, frozen=True, tag=True):
-    """The scenario cannot be hosted, and why."""
+    """The scenario cannot be hosted."""
 
     id: int
     reason: str
     kind: Literal["seed", "toolset"] = "toolset"
-    violation: str = ""  # as in Answer; the reason says it too
+    violation: str = ""  # as in CallOutcome; the reason names it too
 
 
 class Stale(msgspec.Struct, frozen=True, tag=True):
-    """The worker does not have this state of the world: send it along."""
+    """The worker does not have this state of the world: send the call again with the state."""
 
     id: int
-
-
-class Verified(msgspec.Struct, frozen=True, tag=True):
-    """What a verifier said. Of AWM: `label` and `detail`; of ours: `findings`."""
-
-    id: int
-    label: str = ""  # AWM's: complete, others, incomplete (evidence for a judge), judge_error
-    detail: Any = None  # what it returned, as JSON can say it
-    findings: tuple[Finding, ...] = ()
-    printed: str = ""  # at most 64 KiB
-    fault: str = ""  # why there is no verdict; empty: there is one
-    violation: str = ""  # as in Answer
 
 
 class Replayed(msgspec.Struct, frozen=True, tag=True):
-    """How long the calls took."""
+    """The CPU time of the calls."""
 
     id: int
     cpu_s: float
@@ -124,10 +111,10 @@ class Replayed(msgspec.Struct, frozen=True, tag=True):
 
 
 class Failed(msgspec.Struct, frozen=True, tag=True):
-    """The worker itself broke on a request: a bug of ours, or code that got in its way."""
+    """The worker itself broke on a request: a bug in our code, or hosted code interfered."""
 
     id: int
     why: str
 
 
-Reply = Ready | Loaded | Refused | Answer | Stale | Verified | Replayed | Failed
+Reply = Ready | Loaded | Refused | CallOutcome | Stale | Verified | Replayed | Failed

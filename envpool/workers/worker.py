@@ -1,12 +1,12 @@
 """The worker: reads requests, executes them one by one, answers each once and in order.
 
 It is a function from a state and a call to a result and the next state (see envpool.workers.wire).
-The states of the worlds it served last stay here, as a cache.
+The states of the worlds that it served last stay here, as a cache.
 
 Invariants:
-- After a violation it says so in that answer and ends: no further request meets what the code may
-  have left behind.
-- What breaks the worker's own code is answered by Failed, and ends the worker too.
+- After a violation the worker reports it in that answer and ends: no further request runs in a
+  process that the code may have changed.
+- An exception in the worker's own code is answered by Failed, and ends the worker too.
 """
 
 import _thread
@@ -21,15 +21,15 @@ from typing import Any, Literal, Protocol
 import msgspec
 
 from envpool.core.errors import PoolError, SeedError
-from envpool.core.host_answers import Answer, Loaded, SeedFault, Snapshot
+from envpool.core.offload import CallOutcome, Loaded, SeedFault, Snapshot, Verified
 from envpool.core.types import ToolResult, ToolSpec
 from envpool.hosting.live_world import LiveWorld
 from envpool.store.overlay import Overlay
 from envpool.store.template import Template
-from envpool.workers.audit_hook import Witness
+from envpool.workers.audit_hook import AuditHook
 from envpool.workers.codec import Frames, frame, request_of
+from envpool.workers.integrity import IntegrityCheck
 from envpool.workers.sandbox import MAX_TEXT, Limits
-from envpool.workers.seal import Seal
 from envpool.workers.wire import (
     Call,
     Failed,
@@ -43,21 +43,20 @@ from envpool.workers.wire import (
     Request,
     Stale,
     Unload,
-    Verified,
     Verify,
 )
 from scenarios.format import Scenario
 
-_QUICK = 0.002  # seconds of CPU; half a gigabyte takes fifty times as long
-MAX_CACHED = 64 * 2**20  # bytes of pages and memory of worlds
-_WORLD = 1024  # bytes that a world costs besides
-_READ = 2**18  # bytes at a time
-# How a worker ends by itself: exit statuses that hosted code can imitate, but not profit from.
-DISMISSED, UNCONFINED, LOST, TAINTED = 0, 81, 82, 83
+_QUICK_S = 0.002  # seconds of CPU; filling half a gigabyte takes fifty times as long
+MAX_CACHED = 64 * 2**20  # bytes of pages and module memory of worlds
+_WORLD_BYTES = 1024  # that a world costs in addition
+_READ_BYTES = 2**18  # at a time
+# Exit statuses. Hosted code can use them too, but gains nothing by it.
+EXIT_DONE, EXIT_UNCONFINED, EXIT_DISCONNECTED, EXIT_TAINTED = 0, 81, 82, 83
 
 
 class Host(Protocol):
-    """A scenario, hosted in this process."""
+    """A scenario that is hosted in this process."""
 
     @property
     def template(self) -> Template:
@@ -65,7 +64,7 @@ class Host(Protocol):
 
     @property
     def tools(self) -> tuple[ToolSpec, ...]:
-        """The tools, in the order in which they are shown."""
+        """The tools, in the order in which the agent sees them."""
 
     @property
     def memory(self) -> bytes:
@@ -73,7 +72,7 @@ class Host(Protocol):
 
     @property
     def num_statements(self) -> int:
-        """Statements of the seed."""
+        """The number of statements of the seed."""
 
     @property
     def seed_faults(self) -> tuple[SeedFault, ...]:
@@ -81,76 +80,76 @@ class Host(Protocol):
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What was set aside or isolated, in words."""
+        """Sentences about what was ignored or isolated."""
 
     def call(self, world: LiveWorld, name: str, arguments: Any) -> ToolResult:
-        """Execute a call on a world, which it moves on."""
+        """Execute a call on a world and move the world to its next state."""
 
     def close(self) -> None:
-        """Give back what it holds."""
+        """Release its resources."""
 
 
-class Opens(Protocol):
-    """Hosts scenarios."""
+class HostFactory(Protocol):
+    """Hosts scenarios and runs their verifiers."""
 
     def open(self, request: Load) -> Host:
-        """Host one. Raises SeedError and ToolsetError."""
+        """Host a scenario. Raises SeedError and ToolsetError."""
 
     def verify(self, scenario: Scenario, host: Host, request: Verify) -> Verified:
-        """What a task's verifier says about a state of a hosted scenario."""
+        """The result of a task's verifier on a state of a hosted scenario."""
 
     def sweep(self) -> None:
-        """Remove the files that hosted code has left: the next world must not find them."""
+        """Remove the files that hosted code left: the next world must not find them."""
 
 
 class Cache:
-    """The states of the worlds served last, bounded in bytes."""
+    """The states of the worlds that were served last, bounded in bytes."""
 
     def __init__(self) -> None:
         self._worlds: OrderedDict[int, tuple[str, int, LiveWorld, int]] = OrderedDict()
         self._size = 0
 
-    def take(self, package: str, world: int, version: int) -> LiveWorld | None:
-        """A world of this version; whatever there was of the world is no longer here."""
+    def take(self, scenario_digest: str, world: int, version: int) -> LiveWorld | None:
+        """Remove the world; returns it if the cache had this version."""
         found = self._worlds.pop(world, None)
         if found is None:
             return None
         self._size -= found[3]
-        return found[2] if found[:2] == (package, version) else None
+        return found[2] if found[:2] == (scenario_digest, version) else None
 
-    def put(self, package: str, world: int, version: int, live: LiveWorld) -> None:
-        size = _WORLD + len(live.memory) + sum(map(len, live.overlay.pages.values()))
-        self._worlds[world] = (package, version, live, size)
+    def put(self, scenario_digest: str, world: int, version: int, live: LiveWorld) -> None:
+        size = _WORLD_BYTES + len(live.memory) + sum(map(len, live.overlay.pages.values()))
+        self._worlds[world] = (scenario_digest, version, live, size)
         self._size += size
         while self._size > MAX_CACHED and len(self._worlds) > 1:
             self._size -= self._worlds.popitem(last=False)[1][3]
 
-    def drop(self, package: str) -> None:
-        for number in [n for n, found in self._worlds.items() if found[0] == package]:
+    def drop(self, scenario_digest: str) -> None:
+        for number in [n for n, found in self._worlds.items() if found[0] == scenario_digest]:
             self._size -= self._worlds.pop(number)[3]
 
 
 class Worker:
-    """Executes requests. `tainted`: hosted code did what it may not, and the worker must end."""
+    """Executes requests. `tainted`: hosted code did something forbidden, so the worker must end."""
 
-    def __init__(self, hosts: Opens, witness: Witness, limits: Limits) -> None:
+    def __init__(self, hosts: HostFactory, audit_hook: AuditHook, limits: Limits) -> None:
         self._hosts = hosts
-        self._witness = witness
-        self._open: dict[str, tuple[Scenario, Host]] = {}  # by the package's digest
+        self._audit_hook = audit_hook
+        self._open: dict[str, tuple[Scenario, Host]] = {}  # by scenario digest
         self._cache = Cache()
-        self._seal = Seal()
+        self._integrity = IntegrityCheck()
         self._num_threads = _thread._count()
-        self._much = limits.memory_mb * 2**10 // 2  # KiB that one request may add to the peak
+        self._max_growth_kb = limits.memory_mb * 2**10 // 2  # that one request may add to the peak
         self.tainted = False
 
-    def obey(self, request: Request) -> Reply | None:
-        """Execute a request; None: it has no answer."""
-        self._witness.begin()
-        self._peak = _usage().ru_maxrss
+    def execute(self, request: Request) -> Reply | None:
+        """Execute a request; None: this request has no answer."""
+        self._audit_hook.begin()
+        self._peak_kb = _usage().ru_maxrss
         try:
             return self._reply(request)
-        except BaseException as exc:  # SystemExit and KeyboardInterrupt are hosted code's too
-            why = self._violation() or told(exc)
+        except BaseException as exc:  # hosted code also raises SystemExit and KeyboardInterrupt
+            why = self._violation() or describe(exc)
             self.tainted = True
             return Failed(getattr(request, "id", 0), why)
 
@@ -173,22 +172,22 @@ class Worker:
                     hosted[1].close()
                     del hosted
                     gc.unfreeze()
-                    _settle()
+                    _freeze()
         return None
 
     def _load(self, request: Load) -> Loaded | Refused:
-        package = request.scenario.digest
+        digest = request.scenario.digest
         try:
-            if package not in self._open:
-                self._open[package] = (request.scenario, self._hosts.open(request))
+            if digest not in self._open:
+                self._open[digest] = (request.scenario, self._hosts.open(request))
                 self._hosts.sweep()
-                _settle()
-            _, host = self._open[package]
+                _freeze()
+            _, host = self._open[digest]
         except PoolError as exc:
             violation = self._violation()
             reason = f"{exc} ({violation})" if violation else str(exc)
             kind: Literal["seed", "toolset"] = "seed" if isinstance(exc, SeedError) else "toolset"
-            return Refused(request.id, _sayable(reason), kind, violation)
+            return Refused(request.id, _encodable(reason), kind, violation)
         if violation := self._violation():
             reason = f"{request.scenario.path}: {violation}"
             return Refused(request.id, reason, violation=violation)
@@ -203,7 +202,7 @@ class Worker:
             _usage().ru_maxrss * 1024,
         )
 
-    def _call(self, request: Call) -> Answer | Stale:
+    def _call(self, request: Call) -> CallOutcome | Stale:
         _, host = self._open[request.scenario_digest]
         live = self._cache.take(request.scenario_digest, request.world, request.version)
         if request.state is not None:
@@ -213,15 +212,15 @@ class Worker:
         pages, memory, before = live.overlay.pages.copy(), live.memory, process_time()
         result = host.call(live, request.name, json.loads(request.arguments))
         seconds = process_time() - before
-        violation = self._violation(quick=seconds < _QUICK) or _too_long(result)
+        violation = self._violation(quick=seconds < _QUICK_S) or _too_long(result)
         self._hosts.sweep()
         if not violation:
             self._cache.put(request.scenario_digest, request.world, request.version + 1, live)
         else:
             self.tainted = True
-        return Answer(
+        return CallOutcome(
             request.id,
-            "" if violation else _sayable(result.text),
+            "" if violation else _encodable(result.text),
             result.error,
             result.changes,
             result.digest,
@@ -253,80 +252,83 @@ class Worker:
         return Replayed(request.id, cpu_s, self._violation())
 
     def _violation(self, *, quick: bool = False) -> str:
-        """What hosted code did that it may not; empty: nothing. A worker is never clean again.
+        """The forbidden thing that hosted code did; empty: nothing. It taints the worker for good.
 
-        A request that was `quick` cannot have filled the memory that would be told of.
+        A `quick` request cannot have used enough memory to be a violation.
         """
-        found = self._witness.seen
-        if not found and self._witness.is_silenced():
-            found = "the code silenced the audit hook"
+        found = self._audit_hook.violation
+        if not found and self._audit_hook.is_disabled():
+            found = "the code disabled the audit hook"
         if not found and _thread._count() > self._num_threads:
             found = "the code left a thread running"
-        if not found and (name := self._seal.broken()):
+        if not found and (name := self._integrity.changed_name()):
             found = f"the code changed {name}"
-        if not (found or quick) and (taken := _usage().ru_maxrss - self._peak) > self._much:
-            found = f"the code took {taken // 2**10} MiB of memory in one go"
+        if not (found or quick):
+            growth_kb = _usage().ru_maxrss - self._peak_kb
+            if growth_kb > self._max_growth_kb:
+                found = f"the code used {growth_kb // 2**10} MiB of memory in one request"
         if found:
             self.tainted = True
         return found
 
 
 def serve(
-    connection: socket.socket, hosts: Opens, witness: Witness, level: str, limits: Limits
+    connection: socket.socket, hosts: HostFactory, audit_hook: AuditHook, level: str, limits: Limits
 ) -> int:
-    """Answer requests until the pool hangs up; gives the process's exit status."""
-    worker, frames = Worker(hosts, witness, limits), Frames()
+    """Answer requests until the pool closes the connection; returns the exit status."""
+    worker, frames = Worker(hosts, audit_hook, limits), Frames()
     try:
         connection.sendall(frame(Ready(_thread.get_native_id(), level, _usage().ru_maxrss * 1024)))
-        while data := connection.recv(_READ):
+        while data := connection.recv(_READ_BYTES):
             for body in frames.feed(data):
-                reply = worker.obey(request_of(body))
+                reply = worker.execute(request_of(body))
                 if reply is not None:
-                    connection.sendall(_framed(reply))
+                    connection.sendall(_frame_reply(reply))
                 if worker.tainted:
-                    return TAINTED
+                    return EXIT_TAINTED
     except OSError:
-        return LOST
-    return DISMISSED
+        return EXIT_DISCONNECTED
+    return EXIT_DONE
 
 
-def _settle() -> None:
-    """Keep what is hosted now out of the garbage collector, which would go through all of it again
-    and again: a fifth of the calls' time. What was frozen before is not looked at."""
+def _freeze() -> None:
+    """Keep the hosted objects out of the garbage collector, which would traverse them again and
+    again: a fifth of the calls' time. Objects frozen before are not traversed here either."""
     gc.collect()
     gc.freeze()
 
 
 def live_world(state: Snapshot) -> LiveWorld:
-    """A world as it was sent."""
+    """The world of a state that was sent."""
     overlay = Overlay(dict(state.pages), state.num_pages, int(state.digest, 16))
     return LiveWorld(overlay, state.memory, state.num_calls)
 
 
-def told(exc: BaseException) -> str:
-    """An exception in words, whatever its author made of them."""
+def describe(exc: BaseException) -> str:
+    """An exception as text, even where hosted code overrides its `__str__`."""
     try:
         name = type.__getattribute__(type(exc), "__name__")
-        return _sayable(f"{name}: {exc}"[:2000])
+        return _encodable(f"{name}: {exc}"[:2000])
     except BaseException:
-        return "an exception that cannot be told in words"
+        return "an exception that cannot be shown as text"
 
 
-def _framed(reply: Reply) -> bytes:
+def _frame_reply(reply: Reply) -> bytes:
     try:
         return frame(reply)
     except (PoolError, UnicodeEncodeError, TypeError, ValueError, NotImplementedError) as exc:
-        return frame(Failed(getattr(reply, "id", 0), f"its answer cannot be sent: {told(exc)}"))
+        return frame(Failed(getattr(reply, "id", 0), f"its answer cannot be sent: {describe(exc)}"))
 
 
-def _sayable(text: str) -> str:
+def _encodable(text: str) -> str:
+    """The text with half surrogate pairs replaced."""
     return text if text.isascii() else text.encode(errors="replace").decode()
 
 
 def _too_long(result: ToolResult) -> str:
     if len(result.text) <= MAX_TEXT:
         return ""
-    return f"the code gave {len(result.text):,} characters, of which {MAX_TEXT:,} are allowed"
+    return f"the code returned {len(result.text):,} characters; the limit is {MAX_TEXT:,}"
 
 
 def _usage() -> resource.struct_rusage:

@@ -14,7 +14,7 @@ from typing import Any
 
 import msgspec
 
-from envpool.inprocess.dedicated_connection import Dedicated
+from envpool.inprocess.dedicated_connection import DedicatedConnection
 from envpool.router import RoutingPool
 from envpool.store.states import States
 from harness.core.events import Label
@@ -129,7 +129,7 @@ async def bare_outside_s(folder: Path, pool: RoutingPool, scenarios: Sequence[Sc
 def bare_cpu_s(played: list[tuple[str, Calls]], world_of: Mapping[str, States]) -> float:
     """CPU seconds of the episodes' calls alone: the median of several passes after a warm-up."""
     hosts = {
-        name: Dedicated(world.scenario, world.template)
+        name: DedicatedConnection(world.scenario, world.template)
         for name, world in world_of.items()
         if any(scenario == name for scenario, _ in played)
     }
@@ -142,7 +142,7 @@ def bare_cpu_s(played: list[tuple[str, Calls]], world_of: Mapping[str, States]) 
     return passes[_REPEATS // 2]
 
 
-def _one_pass(played: list[tuple[str, Calls]], hosts: dict[str, Dedicated]) -> float:
+def _one_pass(played: list[tuple[str, Calls]], hosts: dict[str, DedicatedConnection]) -> float:
     total = 0.0
     for scenario, calls in played:
         host = hosts[scenario]

@@ -19,7 +19,6 @@ import msgspec
 
 from envpool.core.errors import WorldError
 from envpool.core.types import WORLD_FAULTS, Env, ToolResult, ToolSpec
-from envpool.mcp.checks import verify_by_calls
 from envpool.store.pool_protocol import Pool
 from harness.core.errors import ContextLengthError, PolicyError
 from harness.core.events import Ending, EpisodeEnded, EpisodeStarted, HistorySummarized, StepTaken
@@ -127,9 +126,9 @@ async def run_episode(plan: EpisodePlan, stage: RunContext, play: "Play | None" 
         try:
             with stage.watchdog.watch(stage.limits.time_limit) as watch:
                 ending, error = await (play or Episode.turns)(run, watch)
-                if plan.scenario.foreign is not None and ending is not Ending.WORLD_ERROR:
+                if ending is not Ending.WORLD_ERROR:
                     watch.got_reply()
-                    run.checked = await verify_by_calls(env, plan.scenario, plan.task, run.answer)
+                    run.checked = await env.check(plan.task, run.answer)
             if watch.scope.cancelled_caught:
                 ending, error = _expired(watch, stage.limits)
         except ContextLengthError as exc:
@@ -184,8 +183,8 @@ class Episode:
         self.checked: tuple[Finding, ...] = ()
         self.num_tokens = 0
         self._call = env.call
-        # In this process a call never awaits, so nothing could cut it off.
-        if getattr(env, "awaits", False) and stage.limits.call_timeout is not None:
+        # A call that never awaits cannot be cut off.
+        if env.awaits and stage.limits.call_timeout is not None:
             self._call = self._call_in_time
 
     def start(self) -> None:

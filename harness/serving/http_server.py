@@ -17,7 +17,7 @@ import anyio
 import msgspec
 import structlog
 
-from envpool.server.auth import Guard
+from envpool.server.auth import AccessCheck
 from envpool.server.http_server import listening
 from envpool.server.settings import ServeSettings
 from harness.core.errors import ContextLengthError, PolicyError
@@ -45,7 +45,7 @@ class PolicyApp:
 
     def __init__(self, service: PolicyService, settings: ServeSettings) -> None:
         self._service = service
-        self._guard = Guard(settings)
+        self._access = AccessCheck(settings)
         self._most = settings.max_body
 
     async def __call__(self, scope: MutableMapping[str, Any], receive: Receive, send: Send) -> None:
@@ -64,7 +64,7 @@ class PolicyApp:
     async def _response(self, scope: MutableMapping[str, Any], body: bytes) -> Response:
         headers = dict(scope["headers"])
         path, method = scope["path"], scope["method"]
-        if fault := self._guard.fault(headers, open_to_all=path == "/health"):
+        if fault := self._access.refusal(headers, open_to_all=path == "/health"):
             return Response(fault[0], refusal(fault[1], kind="permission_error"))
         match method, path:
             case "POST", "/v1/chat/completions":

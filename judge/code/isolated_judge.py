@@ -13,8 +13,8 @@ from typing import Literal, Protocol, runtime_checkable
 import msgspec
 
 from envpool.core.errors import PoolError
+from envpool.core.offload import Verified
 from envpool.core.types import StoredState
-from envpool.workers.wire import Verified
 from harness.core.events import Judged
 from harness.core.trajectory import Trajectory
 from judge.code.code_judge import idle_among, met_goals, needs_idle, no_such_task, unjudged, verdict

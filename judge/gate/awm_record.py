@@ -25,8 +25,8 @@ import anyio
 
 from envpool.core.errors import PoolError, SeedError, WorldError
 from envpool.core.types import Env, StoredState, ToolResult, ToolSpec
-from envpool.offloaded.env import OffloadedScenario
 from envpool.router import RoutingPool
+from envpool.store.states import States
 from judge.gate.context import DEFAULT_SETTINGS, GateSettings
 from judge.gate.near_duplicates import features_of
 from judge.gate.package import Checked
@@ -50,7 +50,6 @@ async def check_record(
     assert scenario.awm is not None
     try:
         world = await pool.host(scenario)
-        assert isinstance(world, OffloadedScenario)
     except PoolError as exc:
         check = "seed" if isinstance(exc, SeedError) else "package"
         return Checked(refused(scenario.name, check, str(exc)))
@@ -63,7 +62,7 @@ class _Inspection:
     """One gate's work on one hosted record."""
 
     def __init__(
-        self, world: OffloadedScenario, record: AwmRecord, pool: RoutingPool, settings: GateSettings
+        self, world: States, record: AwmRecord, pool: RoutingPool, settings: GateSettings
     ) -> None:
         self._world = world
         self._scenario = world.scenario

@@ -24,7 +24,7 @@ from pathlib import Path
 
 import msgspec
 
-from envpool.workers.sandbox import environment, root
+from envpool.workers.sandbox import environment, import_root
 from judge.gate.context import DEFAULT_SETTINGS, GateSettings
 from judge.gate.package import Checked
 from judge.gate.report import Failure, Report, refused
@@ -277,7 +277,7 @@ class _Process:
     def _started(self) -> "subprocess.Popen[bytes]":
         command = [sys.executable, "-m", "judge.gate.worker"]
         command += ["--memory-mb", str(self._settings.memory_mb)]
-        known = {**os.environ, "PYTHONPATH": root(), "PYTHONSAFEPATH": "1"}
+        known = {**os.environ, "PYTHONPATH": import_root(), "PYTHONSAFEPATH": "1"}
         if self._confined:
             self._scratch = tempfile.TemporaryDirectory(prefix="rehearsal-gate-")
             known = environment(self._scratch.name)

@@ -16,7 +16,7 @@ from typing import BinaryIO
 
 import msgspec
 
-from envpool.workers.confine import confine, standing
+from envpool.workers.confine import available_layers, confine
 from envpool.workers.sandbox import LIBRARIES_MB, LOWEST, Limits, require
 from judge.gate.wire import answer
 
@@ -45,7 +45,7 @@ def main() -> None:
     replies = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
     if given.confine:
-        walls, missing = standing(given.sandbox)
+        walls, missing = available_layers(given.sandbox)
         require(given.sandbox, walls or LOWEST, missing)
         confine(walls or LOWEST, given.confine, Limits(memory_mb=given.memory_mb))
     else:

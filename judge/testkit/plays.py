@@ -153,7 +153,7 @@ class _Stage:
                     yield Staged("world_fault", f"{fault} ignored", played.trajectory, WORLD, why)
 
     def _broke(self, task: Task, calls: Sequence[Call], fault: Fault, place: int) -> Played:
-        self._saboteur.plant(fault, call=place)
+        self._saboteur.schedule(fault, call=place)
         return play(self._broken, task, calls, task.answer)
 
     def _stopped(self, task: Task, fault: Fault, place: int) -> Trajectory:

@@ -11,7 +11,7 @@ from msgspec.structs import asdict
 
 from envpool.core.errors import WorldError
 from envpool.core.types import ToolResult
-from envpool.inprocess.fault_injection import sabotaged
+from envpool.inprocess.fault_injection import copy_with_fault
 from envpool.store.pool_protocol import Pool
 from harness.core.errors import LogError
 from harness.core.events import Ending, EpisodeEnded, Record, StepTaken
@@ -313,7 +313,7 @@ async def test_an_agent_whose_world_fails(tmp_path: Path) -> None:
                 group.start_soon(env.call, "pay_fine", PAY)
         return "never said"
 
-    broken = read(sabotaged(LIBRARY, tmp_path, "raises", "pay_fine"))
+    broken = read(copy_with_fault(LIBRARY, tmp_path, "raises", "pay_fine"))
     failure = (
         "the world failed in a call of pay_fine: pay_fine failed with an internal error: "
         "KeyError: 'a column that is not there'"
@@ -334,7 +334,7 @@ async def test_an_agent_that_goes_on_in_a_broken_world(tmp_path: Path) -> None:
         errors.append((await env.call("pay_fine", PAY)).error)
         return "It could not be paid."
 
-    broken = read(sabotaged(LIBRARY, tmp_path, "raises", "pay_fine"))
+    broken = read(copy_with_fault(LIBRARY, tmp_path, "raises", "pay_fine"))
     ended, _ = await play(agent, scenario=broken, limits=Limits(world_stop=False))
     assert errors == ["internal"]
     assert (ended.ending, ended.answer) == (Ending.ANSWERED, "It could not be paid.")

@@ -1,7 +1,7 @@
-"""Too much of everything that is allowed. See tests/hostile/gather.py."""
+"""Excessive use of what is allowed. See tests/hostile/gather.py."""
 
 
-def loop_for_ever():
+def loop_forever():
     """ended: longer than"""
     while True:
         pass
@@ -29,7 +29,7 @@ def count_very_far():
     return len(str(7 ** (10**8)))
 
 
-def wait_for_ever():
+def wait_forever():
     """ended: longer than"""
     import threading
 
@@ -56,9 +56,9 @@ def sleep_for_a_year():
 
 def take_all_memory():
     """ended: MiB of memory"""
-    taken = []
+    blocks = []
     while True:
-        taken.append(bytearray(2**24))
+        blocks.append(bytearray(2**24))
 
 
 def take_impossibly_much():
@@ -66,7 +66,7 @@ def take_impossibly_much():
     return len(bytearray(2**40))
 
 
-def recurse_for_ever():
+def recurse_forever():
     """failed"""
 
     def deeper(n):
@@ -86,8 +86,8 @@ def recurse_in_c():
     return repr(nested)
 
 
-def say_very_much():
-    """ended: characters, of which 16,777,216 are allowed or failed"""
+def return_very_much():
+    """ended: characters; the limit is 16,777,216 or failed"""
     return "x" * 17_000_000
 
 
@@ -103,11 +103,11 @@ def leave_a_thread():
     """ended: thread"""
     import threading
 
-    def for_ever():
+    def loop():
         while True:
             pass
 
-    threading.Thread(target=for_ever, daemon=True).start()
+    threading.Thread(target=loop, daemon=True).start()
     return "started"
 
 

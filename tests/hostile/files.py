@@ -1,4 +1,4 @@
-"""Files that are not the code's own. See tests/hostile/gather.py for how these are read."""
+"""Files outside the scratch folder. See tests/hostile/gather.py for the format."""
 
 
 def read_passwd():
@@ -6,7 +6,7 @@ def read_passwd():
     return open("/etc/passwd").read()
 
 
-def read_passwd_and_say_nothing():
+def read_passwd_and_hide_it():
     """ended: the code tried to open /etc/passwd"""
     import contextlib
 
@@ -28,7 +28,7 @@ def read_by_a_relative_path():
     return open("../../../../../../../../etc/hostname").read()
 
 
-def read_by_a_name_that_lies():
+def read_by_a_lying_path():
     """ended: the code tried to open /etc/group"""
 
     class Path(str):

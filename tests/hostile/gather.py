@@ -1,14 +1,14 @@
-"""The attacks of this folder, and the scenarios that are made of them.
+"""The attacks of this folder, and the scenarios that are built from them.
 
-Each function of the themes is an attack. It stands for itself (its imports inside), so that its
+Each function of the themes is an attack. It is self-contained (its imports are inside), so that its
 text can be put into the tools of a package, the endpoints of an AWM record, or a verifier. Its
-docstring says what comes of it; words joined by "or" are alternatives:
+docstring states the expected outcome; words joined by "or" are alternatives:
 
-    ended: TEXT     the world is broken, with a sentence that holds TEXT
-    failed          the call fails, and the world goes on
-    answered: TEXT  nothing was to be had: the call's result holds TEXT
+    ended: TEXT     the world is broken, with a message that contains TEXT
+    failed          the call fails, and the world continues
+    answered: TEXT  the attack gains nothing: the call's result contains TEXT
 
-Of a verifier (`verdicts.py`): judged, or failed (no verdict, with a sentence), or ended.
+The outcome of a verifier (`verdicts.py`) is judged, failed (no verdict, with a message) or ended.
 """
 
 import ast
@@ -31,17 +31,22 @@ class Attack(msgspec.Struct, frozen=True):
     theme: str
     name: str
     source: str
-    comes: str  # what may come of it
+    expected: str  # its possible outcomes
 
     def __str__(self) -> str:
         return f"{self.theme}-{self.name}"
 
-    def fits(self, outcome: str) -> bool:
-        """Whether an outcome (`WORD: TEXT`) is what may come of the attack."""
+    @property
+    def hangs(self) -> bool:
+        """Whether the attack ends at the pool's deadline only."""
+        return "longer than" in self.expected
+
+    def expects(self, outcome: str) -> bool:
+        """Whether an outcome (`WORD: TEXT`) is one of the expected ones."""
         word, _, text = outcome.partition(": ")
-        for choice in self.comes.split(" or "):
-            wanted, _, part = choice.partition(": ")
-            if word == wanted and part in text:
+        for choice in self.expected.split(" or "):
+            expected_word, _, part = choice.partition(": ")
+            if word == expected_word and part in text:
                 return True
         return False
 
@@ -99,7 +104,7 @@ _VERIFY = "def note(before, after, answer):\n    return []\n"
 
 
 def package(folder: Path) -> Scenario:
-    """All attacks as tools of a package of ours."""
+    """All attacks as tools of a package in our format."""
     folder.mkdir(parents=True, exist_ok=True)
     texts = {
         "scenario.toml": _HEAD,
@@ -164,15 +169,15 @@ def record() -> Scenario:
 
     Tasks are named after the attacks; each has verifiers of both kinds.
     """
-    wordless = "initial_db_path, final_db_path"
+    databases = "initial_db_path, final_db_path"
     verifiers = {}
     for attack in [*attacks(), *attacks("verdicts")]:
-        given = wordless if attack.theme == "verdicts" else ""
-        called = f"    return {attack.name}({given})\n"
-        judge = f"def verify_task_completion({wordless}, answer=None):\n"
+        arguments = databases if attack.theme == "verdicts" else ""
+        body = f"    return {attack.name}({arguments})\n"
+        signature = f"def verify_task_completion({databases}, answer=None):\n"
         verifiers[attack.name] = AwmVerifier(
-            sql=f"{attack.source}\n\ndef verify_task({wordless}):\n{called}",
-            code=f"{attack.source}\n\n{judge}{called}",
+            sql=f"{attack.source}\n\ndef verify_task({databases}):\n{body}",
+            code=f"{attack.source}\n\n{signature}{body}",
         )
     return Scenario(
         name="hostile_awm",
@@ -201,7 +206,7 @@ def record() -> Scenario:
 
 
 def _functions(found: list[Attack]) -> str:
-    """The attacks as functions whose names begin with an underscore: no tools of their own."""
+    """The attacks as functions whose names begin with an underscore, so that they are not tools."""
     texts = [
         attack.source.replace(f"def {attack.name}", f"def _{attack.name}", 1) for attack in found
     ]

@@ -1,4 +1,4 @@
-"""The worker itself: its memory, its functions, its neighbours. See tests/hostile/gather.py."""
+"""The worker itself: its memory, its functions, its other worlds. See tests/hostile/gather.py."""
 
 
 def load_a_library():
@@ -49,7 +49,7 @@ def replace_code_inside_a_function():
     """ended: the code tried to replace the code of a function"""
     import envpool.store.digest
 
-    envpool.store.digest.written.__code__ = (lambda total: "0" * 32).__code__
+    envpool.store.digest.hex_digest.__code__ = (lambda total: "0" * 32).__code__
     return "replaced"
 
 
@@ -61,46 +61,46 @@ def replace_a_builtin():
     return "replaced"
 
 
-def replace_the_witness():
+def replace_the_audit_hook():
     """ended: the code"""
     import sys
 
     for name, module in list(sys.modules.items()):
         if name == "envpool.workers.audit_hook":
-            module.Witness.is_silenced = lambda self: False
+            module.AuditHook.is_disabled = lambda self: False
     return "replaced"
 
 
-def silence_the_witness():
-    """ended: the code silenced the audit hook"""
+def disable_the_audit_hook():
+    """ended: the code disabled the audit hook"""
     import sys
 
     frame = sys._getframe()
     while frame is not None:
         for value in list(frame.f_locals.values()):
-            if type(value).__name__ == "Witness":
+            if type(value).__name__ == "AuditHook":
                 value.checks.clear()
-            elif hasattr(value, "_witness"):
-                value._witness.checks.clear()
+            elif hasattr(value, "_audit_hook"):
+                value._audit_hook.checks.clear()
         frame = frame.f_back
     return open("/etc/hostname").read()
 
 
-def hear_what_others_do():
+def listen_to_audit_events():
     """ended: the code tried to add an audit hook"""
     import sys
 
     sys.addaudithook(print)
 
 
-def trace_what_others_do():
+def trace_other_calls():
     """ended: the code tried to trace the worker"""
     import sys
 
     sys.settrace(lambda *_: None)
 
 
-def raise_what_cannot_be_told():
+def raise_an_error_without_text():
     """failed or ended"""
 
     class Hostile(Exception):
@@ -112,7 +112,7 @@ def raise_what_cannot_be_told():
     raise Hostile
 
 
-def raise_what_never_ends():
+def raise_an_error_with_endless_text():
     """ended: longer than or failed"""
 
     class Hostile(Exception):
@@ -131,10 +131,10 @@ def raise_beyond_exceptions():
     class Hostile(BaseException):
         pass
 
-    raise Hostile("caught by nobody")
+    raise Hostile("not an Exception")
 
 
-def return_what_cannot_be_said():
+def return_an_object():
     """failed"""
     return {"self": object()}
 

@@ -1,4 +1,4 @@
-"""The network, in every way that Python knows. See tests/hostile/gather.py."""
+"""The network, in every way that Python offers. See tests/hostile/gather.py."""
 
 
 def connect():
@@ -71,21 +71,21 @@ def talk_to_docker():
     socket.socketpair()[0].connect("/var/run/docker.sock")
 
 
-def take_the_worker_s_socket():
+def open_the_socket_of_the_worker():
     """ended: the code tried to use the worker's own socket"""
     with open(3, "wb", closefd=False) as pool:
         pool.write(b"\0\0\0\1x")
 
 
-def write_to_the_worker_s_socket():
-    """ended: is no reply"""
+def write_to_the_socket_of_the_worker():
+    """ended: is not a reply"""
     import os
 
     os.write(3, b"\0\0\0\1x")
     return "forged"
 
 
-def hang_up():
+def close_the_connection():
     """ended: its connection to the pool"""
     import os
 

@@ -1,4 +1,4 @@
-"""Other processes, signals, and the end of its own. See tests/hostile/gather.py."""
+"""Other processes, signals, and the end of its own process. See tests/hostile/gather.py."""
 
 
 def fork_bomb():
@@ -50,9 +50,9 @@ def fork_by_the_c_module():
     import _posixsubprocess  # whose fork_exec has no audit event
     import os
 
-    told = os.pipe()
+    pipe = os.pipe()
     return _posixsubprocess.fork_exec(
-        ["id"], (b"/usr/bin/id",), True, (told[1],), None, None, -1, -1, -1, -1, -1, -1, *told,
+        ["id"], (b"/usr/bin/id",), True, (pipe[1],), None, None, -1, -1, -1, -1, -1, -1, *pipe,
         True, False, 0, None, None, None, -1, None, False,
     )  # fmt: skip
 
@@ -65,7 +65,7 @@ def kill_the_parent():
     os.kill(os.getppid(), signal.SIGKILL)
 
 
-def kill_everybody():
+def kill_everything():
     """ended: the code tried to send a signal"""
     import os
     import signal
@@ -88,7 +88,7 @@ def exit_at_once():
     os._exit(3)
 
 
-def exit_as_if_asked_to():
+def exit_successfully():
     """ended: it ended"""
     import os
 
@@ -109,21 +109,21 @@ def crash():
     signal.raise_signal(signal.SIGSEGV)
 
 
-def stand_still():
+def stop_itself():
     """ended: longer than"""
     import signal
 
     signal.raise_signal(signal.SIGSTOP)
 
 
-def leave():
+def raise_system_exit():
     """failed or ended"""
     import sys
 
     sys.exit("goodbye")
 
 
-def interrupt():
+def raise_keyboard_interrupt():
     """failed or ended"""
     raise KeyboardInterrupt("goodbye")
 
@@ -136,7 +136,7 @@ def set_an_alarm():
     return "the alarm does not ring"
 
 
-def become_somebody_else():
+def become_another_user():
     """failed"""
     import os
 

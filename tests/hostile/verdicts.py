@@ -1,4 +1,4 @@
-"""What a verifier may try besides: it has the two databases as files. See gather.py."""
+"""Attacks of a verifier: it has the two databases as files. See tests/hostile/gather.py."""
 
 
 def write_the_databases(initial_db_path, final_db_path):
@@ -47,16 +47,16 @@ def replace_the_judge(initial_db_path, final_db_path):
     return {"result": "others"}
 
 
-def print_for_ever(initial_db_path, final_db_path):
-    """ended or failed"""
+def print_forever(initial_db_path, final_db_path):
+    """ended: longer than"""
     import sys
 
     while True:
         sys.stdout.write("x" * 1000)
 
 
-def search_for_ever(initial_db_path, final_db_path):
-    """ended or failed"""
+def search_forever(initial_db_path, final_db_path):
+    """ended: longer than"""
     import sqlite3
 
     endless = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT max(i) FROM n"

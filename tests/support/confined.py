@@ -1,6 +1,6 @@
-"""Runs snippets behind the walls of a sandbox level, without the witness, each in its own fork.
+"""Runs snippets at a sandbox level, without the audit hook, each in its own fork.
 
-It is the text of a program: inside bubblewrap there is no folder of tests to import it from.
+The program is a text, because inside bubblewrap there is no tests folder to import it from.
 """
 
 import json
@@ -21,25 +21,25 @@ def outcome(snippet):
     read, write = os.pipe()
     pid = os.fork()
     if pid == 0:
-        place = os.path.join(scratch, str(os.getpid()))
-        os.mkdir(place)
-        os.chdir(place)
+        folder = os.path.join(scratch, str(os.getpid()))
+        os.mkdir(folder)
+        os.chdir(folder)
         os.chmod(scratch, 0o300)
-        confine.confine(level, place, Limits(**limits))
+        confine.confine(level, folder, Limits(**limits))
         names = {}
         try:
             exec(snippet, names)
-            said = repr(names.get("result"))
+            text = repr(names.get("result"))
         except BaseException as exc:
-            said = type(exc).__name__
-        os.write(write, said.encode()[:1000])
+            text = type(exc).__name__
+        os.write(write, text.encode()[:1000])
         os._exit(0)
     os.close(write)
     _, status = os.waitpid(pid, 0)
-    said = os.read(read, 1000).decode()
+    text = os.read(read, 1000).decode()
     os.close(read)
     code = os.waitstatus_to_exitcode(status)
-    return said if code == 0 else signal.Signals(-code).name if code < 0 else f"exit {code}"
+    return text if code == 0 else signal.Signals(-code).name if code < 0 else f"exit {code}"
 
 with open(1, "w") as out:
     json.dump([outcome(snippet) for snippet in snippets], out)
@@ -47,7 +47,7 @@ with open(1, "w") as out:
 
 
 def outcomes(level: str, snippets: list[str], **limits: int) -> list[str]:
-    """What each snippet came to: the repr of its `result`, the name of the exception that it
+    """The outcome of each snippet: the repr of its `result`, the name of the exception that it
     raised, or the signal that ended it."""
     command = [sys.executable, "-c", _PROGRAM]
     with tempfile.TemporaryDirectory() as scratch:
@@ -64,5 +64,5 @@ def outcomes(level: str, snippets: list[str], **limits: int) -> list[str]:
             check=False,
         )
     assert done.returncode == 0, done.stderr
-    told: list[str] = json.loads(done.stdout)
-    return told
+    found: list[str] = json.loads(done.stdout)
+    return found

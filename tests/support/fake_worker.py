@@ -1,10 +1,11 @@
-"""Workers that behave as a script says: they execute calls on real worlds, over real sockets, in
+"""Fake workers, controlled by a script: they execute calls on real worlds, over real sockets, in
 tasks of this process.
 
     async with fake_pool(script) as (pool, workers): ...
 
-Before a worker executes a request it asks the script, which may wait (a slow or hanging call),
-raise `Dies`, give another reply (a lie), bytes that are no frame, or None: go on as you should.
+Before a worker executes a request it calls the script, which may wait (a slow or hanging call),
+raise `Dies`, return another reply (a lie), return bytes that are not a frame, or return None: then
+the worker executes the request as a real one does.
 """
 
 import asyncio
@@ -18,12 +19,14 @@ import anyio
 import msgspec
 
 from envpool.core.errors import PoolError, SeedError
-from envpool.core.host_answers import Answer, Loaded
+from envpool.core.offload import CallOutcome, Loaded, Verified
+from envpool.core.types import StoredState
+from envpool.inprocess.verifiers import Verifiers
 from envpool.inprocess.world import HostedScenario
 from envpool.offloaded.owned_tasks import OwnedTasks
 from envpool.store.overlay import Overlay
 from envpool.workers.codec import Frames, frame, request_of
-from envpool.workers.pool import Opens, WorkerPool, WorkerSettings
+from envpool.workers.pool import WorkerPool, WorkerSettings
 from envpool.workers.wire import (
     Call,
     Forget,
@@ -36,7 +39,6 @@ from envpool.workers.wire import (
     Request,
     Stale,
     Unload,
-    Verified,
     Verify,
 )
 
@@ -44,11 +46,11 @@ Script = Callable[["FakeWorker", Request], Awaitable[Reply | bytes | None]]
 
 
 class Dies(Exception):
-    """The worker dies in the middle of a request; the text is its obituary."""
+    """The worker dies in the middle of a request; the text is its exit reason."""
 
 
 class FakeWorker:
-    """One worker. It implements envpool.workers.link.WorkerProcess."""
+    """One worker. It implements envpool.workers.connection.WorkerProcess."""
 
     def __init__(self, pid: int, script: Script) -> None:
         self.pid = pid
@@ -59,25 +61,25 @@ class FakeWorker:
         self.loaded: list[str] = []  # scenarios, in order
         self.unloaded: list[str] = []  # package digests, in order
         self.forgotten: list[int] = []  # worlds
-        self.num_states = 0  # that came along with calls
-        self.num_bytes = 0  # what it says that it occupies
-        self.computes = True  # while it executes; otherwise it uses no CPU
-        self.obituary = ""
-        self.at_end: Callable[[], object] = lambda: None  # called when it has hung up
+        self.num_states = 0  # states that were sent with calls
+        self.num_bytes = 0  # the memory that it reports
+        self.computes = True  # whether it uses CPU while it executes
+        self.exit_reason = ""
+        self.at_end: Callable[[], object] = lambda: None  # called when it has closed its socket
         self._script = script
         self._ended = asyncio.Event()
-        self._began = 0.0  # when it began what it executes
+        self._began = 0.0  # when its current request began
         self._scope = anyio.CancelScope()
         self._hosts: dict[str, HostedScenario] = {}
         self._states: dict[int, tuple[int, Overlay]] = {}  # world -> version, state
 
     def kill(self) -> None:
-        self.obituary = self.obituary or "it was killed by the pool"
+        self.exit_reason = self.exit_reason or "it was killed by the pool"
         self._scope.cancel()
 
     async def wait(self) -> str:
         await self._ended.wait()
-        return self.obituary
+        return self.exit_reason
 
     def cpu_s(self) -> float:
         busy = self._began and self.computes and not self._ended.is_set()
@@ -87,7 +89,7 @@ class FakeWorker:
         return self.num_bytes
 
     async def serve(self) -> None:
-        """Answer until the pool hangs up, the script lets it die, or it is killed."""
+        """Answer until the pool closes the socket, the script raises Dies, or it is killed."""
         try:
             with self._scope:
                 await self._serve()
@@ -105,20 +107,20 @@ class FakeWorker:
             while data := await loop.sock_recv(self._theirs, 65_536):
                 for body in frames.feed(data):
                     request = request_of(body)
-                    told = await self._ask(request)
-                    reply = told if told is not None else self._execute(request)
+                    scripted = await self._run_script(request)
+                    reply = scripted if scripted is not None else self._execute(request)
                     if reply is not None:
                         sent = reply if isinstance(reply, bytes) else frame(reply)
                         await loop.sock_sendall(self._theirs, sent)
                     if getattr(reply, "violation", ""):
-                        return  # as real ones do
+                        return  # as a real worker does
 
-    async def _ask(self, request: Request) -> Reply | bytes | None:
+    async def _run_script(self, request: Request) -> Reply | bytes | None:
         self._began = time.monotonic()
         try:
             return await self._script(self, request)
         except Dies as exc:
-            self.obituary = str(exc)
+            self.exit_reason = str(exc)
             raise
         finally:
             self._began = 0.0
@@ -130,7 +132,7 @@ class FakeWorker:
             case Call():
                 return self._call(request)
             case Verify():
-                return Verified(request.id, request.task, [request.answer, request.which])
+                return self._verify(request)
             case Replay():
                 return Replayed(request.id, float(sum(map(len, request.episodes))))
             case Forget():
@@ -139,6 +141,17 @@ class FakeWorker:
                 self.unloaded.append(request.scenario_digest)
                 self._hosts.pop(request.scenario_digest).close()
         return None
+
+    def _verify(self, request: Verify) -> Verified:
+        """The real findings; `label` and `detail` repeat the request."""
+        states = self._hosts[request.scenario_digest]
+        state = request.state
+        pages = {number + 1: page for number, page in state.pages.items()}
+        digest = states.template.digest
+        before, after = states.states(StoredState(digest, pages, state.num_pages, state.digest))
+        task = states.scenario.task(request.task)
+        findings = Verifiers(states.scenario).run(task, before, after, request.answer)
+        return Verified(request.id, request.task, [request.answer, request.which], findings)
 
     def _load(self, request: Load) -> Loaded | Refused:
         scenario = request.scenario
@@ -150,7 +163,7 @@ class FakeWorker:
             return Refused(request.id, str(exc), "seed" if is_seed else "toolset")
         return Loaded(request.id, world.template.image, world.tools)
 
-    def _call(self, request: Call) -> Answer | Stale:
+    def _call(self, request: Call) -> CallOutcome | Stale:
         version, overlay = self._states.pop(request.world, (-1, None))
         if request.state is not None:
             self.num_states += 1
@@ -165,7 +178,7 @@ class FakeWorker:
         arguments = json.loads(request.arguments)
         result = self._hosts[request.scenario_digest].call(overlay, request.name, arguments)
         self._states[request.world] = (request.version + 1, overlay)
-        return Answer(
+        return CallOutcome(
             request.id,
             result.text,
             result.error,
@@ -177,14 +190,14 @@ class FakeWorker:
 
 
 class FakeWorkers:
-    """Starts fake workers. It implements envpool.workers.pool.Spawns."""
+    """Starts fake workers. It implements envpool.workers.pool.WorkerSpawner."""
 
     level = "fake"
     worker = FakeWorker
 
     def __init__(self, script: Script) -> None:
         self.started: list[FakeWorker] = []
-        self.fault = ""  # why no more can be started
+        self.fault = ""  # why no more workers can be started
         self._script = script
 
     @asynccontextmanager
@@ -202,16 +215,15 @@ class FakeWorkers:
 
 
 async def obedient(worker: FakeWorker, request: Request) -> None:
-    """A script without tricks."""
+    """A script that lets the worker execute everything."""
 
 
 @asynccontextmanager
 async def fake_pool(
     script: Script = obedient, **settings: float
 ) -> AsyncIterator[tuple[WorkerPool, FakeWorkers]]:
-    """A pool of two fake workers (or as settled)."""
+    """A pool of two fake workers (or as `settings` say)."""
     workers = FakeWorkers(script)
-    opens: Opens = workers.open
-    made = msgspec.convert({"workers": 2, **settings}, WorkerSettings)
-    async with WorkerPool(made, opens=opens) as pool:
+    converted = msgspec.convert({"workers": 2, **settings}, WorkerSettings)
+    async with WorkerPool(converted, open_spawner=workers.open) as pool:
         yield pool, workers

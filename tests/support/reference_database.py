@@ -16,7 +16,7 @@ from envpool.core.types import StoredState, ToolError
 from envpool.inprocess.toolset import BadArguments, load
 from envpool.inprocess.world import HostedScenario
 from envpool.store.database import Database
-from envpool.store.digest import rows_sum, written
+from envpool.store.digest import hex_digest, rows_sum
 from scenarios.errors import ToolError as Refused
 
 Dump = dict[str, list[str]]  # table -> its rows, as texts that tell 1 from 1.0
@@ -157,6 +157,6 @@ def read_image(world: HostedScenario, image: bytes) -> tuple[Dump, str, str]:
             for table in world.template.tables.values()
         )
         (check,) = connection.execute("PRAGMA integrity_check").fetchone()
-        return dump_of(connection), written(total % 2**128), check
+        return dump_of(connection), hex_digest(total % 2**128), check
     finally:
         connection.close()

@@ -9,7 +9,7 @@ from envpool.client.pool import RemotePool
 from envpool.core.errors import PoolError
 from envpool.inprocess.pool import LocalPool
 from envpool.offloaded.env import OffloadedScenario
-from envpool.server.event_loop import need_asyncio
+from envpool.server.event_loop import require_asyncio
 from envpool.server.leases import Leases
 from envpool.server.serve import serving
 from envpool.server.settings import ServeSettings
@@ -47,7 +47,7 @@ class _Announcing(RemotePool):
 async def remote() -> AsyncIterator[Pool]:
     """For the contract suite of pools. Skips the test where the loop is not asyncio's."""
     try:
-        need_asyncio()
+        require_asyncio()
     except PoolError as exc:
         pytest.skip(str(exc))
     async with served() as (leases, url), _Announcing(url, leases) as pool:

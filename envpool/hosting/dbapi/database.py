@@ -22,7 +22,7 @@ import msgspec
 
 from envpool.hosting.dbapi.connections import Connection
 from envpool.hosting.dbapi.slots import STRIDE, Slot, SlotFile
-from envpool.store.changes import place
+from envpool.store.changes import change_order
 from envpool.store.diff import changes_between
 from envpool.store.overlay import Overlay, OverlayFile, OverlayVFS
 from envpool.store.template import Table, same_schema, sum_of, tables_of
@@ -146,10 +146,10 @@ class WorldDatabase:
     def _tracked(self, tracker: Tracker, stopped: bool) -> Left:
         tracker.read_with(self._reader().connection)
         changes, total = tracker.net(self.overlay.total)
-        if tracker.unfollowed:
-            tables = {name: self.tables[name] for name in tracker.unfollowed}
+        if tracker.untracked:
+            tables = {name: self.tables[name] for name in tracker.untracked}
             more, before, after = self._differences(tables, tables)
-            changes = tuple(sorted((*changes, *more), key=place))
+            changes = tuple(sorted((*changes, *more), key=change_order))
             total = (total - before + after) & _MASK
         return Left(changes, total, stopped)
 
@@ -236,7 +236,7 @@ class WorldDatabase:
         if self._tracker is None:
             self._tracker = Tracker(slot.connection, self.tables)
         else:
-            self._tracker.watch(slot.connection)
+            self._tracker.attach(slot.connection)
         self._slots.append(slot)
         return slot
 

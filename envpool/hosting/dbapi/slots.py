@@ -113,7 +113,7 @@ class SlotFile(OverlayFile):
         if offset == 0:
             for peer in self.peers:
                 if peer is not self:
-                    peer.touch()
+                    peer.invalidate()
 
     def xClose(self) -> None:
         if self in self.peers:

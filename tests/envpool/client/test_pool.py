@@ -17,7 +17,7 @@ import pytest
 from envpool.client import http
 from envpool.client.pool import RemotePool
 from envpool.core.errors import PoolError, WorldError
-from envpool.core.host_answers import Answer, Snapshot
+from envpool.core.offload import Answer, Snapshot
 from envpool.core.types import Env
 from envpool.inprocess.pool import LocalPool
 from envpool.offloaded.env import OffloadedEnv, OffloadedScenario
@@ -351,7 +351,7 @@ class CountingPool(LocalPool):
             memory=count.encode(),
         )
 
-    def distrust(self, env: OffloadedEnv, why: str) -> None:
+    def report_violation(self, env: OffloadedEnv, why: str) -> None:
         raise AssertionError(why)
 
     def close(self) -> None:

@@ -10,9 +10,9 @@ import msgspec
 import pytest
 
 from envpool.core.errors import SeedError
-from envpool.core.host_answers import SeedFault
+from envpool.core.offload import SeedFault
 from envpool.hosting.seeding import Seeded, seed
-from envpool.store.template import clock_of, template_of
+from envpool.store.template import make_vfs, template_of
 from scenarios.api import User
 from scenarios.awm.records import AwmFolder
 from scenarios.format import AwmRecord, AwmSample, AwmTable, Scenario, Seeding
@@ -43,7 +43,7 @@ def scenario(
 
 def built(made: Scenario) -> tuple[Seeded, sqlite3.Connection]:
     """What seeding gives, and its database as the stdlib opens it."""
-    vfs = clock_of(made)
+    vfs = make_vfs(made)
     try:
         seeded = seed(made, vfs)
     finally:
@@ -195,7 +195,7 @@ def test_tables_of_every_kind_can_be_seeded() -> None:
         ),
         samples=(AwmSample("g", ("INSERT INTO g VALUES (1), (2)",)),),
     )
-    vfs = clock_of(made)
+    vfs = make_vfs(made)
     seeded = seed(made, vfs)
     template = template_of(seeded.pages, vfs, made.path)
     vfs.unregister()
@@ -205,4 +205,4 @@ def test_tables_of_every_kind_can_be_seeded() -> None:
         "g": ("a", "b", "c"),
         "w": ("k",),
     }
-    assert [table.followed for table in template.tables.values()] == [False, False, True]
+    assert [table.tracked for table in template.tables.values()] == [False, False, True]

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from envpool.core.types import ToolResult
-from envpool.inprocess.fault_injection import FAULTS, Fault, FaultInjector, sabotaged
+from envpool.inprocess.fault_injection import FAULTS, Fault, FaultInjector, copy_with_fault
 from envpool.inprocess.toolset import load
 from envpool.inprocess.world import HostedScenario
 from judge.playback.playback import play
@@ -40,11 +40,11 @@ def test_a_fault_strikes_once(fault: Fault) -> None:
     a world that was never broken."""
     world, injector = breakable()
     lease = world.lease()
-    injector.plant(fault)
-    assert injector.is_planted
+    injector.schedule(fault)
+    assert injector.is_pending
     broken = lease.call(*PAY)
     assert broken == ToolResult(TEXTS[fault], ERRORS[fault], (), world.start_digest)  # type: ignore[arg-type]
-    assert not injector.is_planted
+    assert not injector.is_pending
     assert lease.call(*PAY) == HostedScenario(read(LIBRARY)).lease().call(*PAY)
 
 
@@ -64,7 +64,7 @@ def test_the_call_is_chosen_by_its_number_and_its_tool(
     """A fault waits for the call of its number, among those of its tool."""
     world, injector = breakable()
     lease = world.lease()
-    injector.plant("raises", tool=tool, call=call)
+    injector.schedule("raises", tool=tool, call=call)
     pay = ("pay_fine", {"member_id": 2, "amount_cents": 10, "method": "card"})
     look: tuple[str, dict[str, Any]] = ("list_overdue", {})
     assert [lease.call(*one).error for one in (look, pay, look, pay)] == errors
@@ -75,7 +75,7 @@ def test_what_is_refused_stays_refused() -> None:
     never comes to the tool."""
     world, injector = breakable()
     lease = world.lease()
-    injector.plant("raises", call=1)
+    injector.schedule("raises", call=1)
     wrong = lease.call("pay_fine", {"member_id": "two"})
     fine = lease.call("list_overdue", {})
     refused = lease.call("get_member", {"member_id": 999})
@@ -87,7 +87,7 @@ def test_a_broken_package(fault: Fault, tmp_path: Path) -> None:
     """A sabotaged copy is a package with the same tools, of which one always breaks; the world is
     to blame for it, and the package that was copied is as it was."""
     before = read(LIBRARY)
-    copy = sabotaged(LIBRARY, tmp_path, fault, "pay_fine")
+    copy = copy_with_fault(LIBRARY, tmp_path, fault, "pay_fine")
     assert copy == tmp_path / "library"
     scenario = read(copy)
     world = HostedScenario(scenario, max_steps=100_000)
@@ -116,10 +116,10 @@ def test_what_cannot_be_sabotaged(tmp_path: Path) -> None:
     """A tool that is not there, a folder that is no package and a copy that exists are errors that
     leave no copy."""
     with pytest.raises(ValueError, match=r"library has no tool 'burn'; it has "):
-        sabotaged(LIBRARY, tmp_path, "raises", "burn")
+        copy_with_fault(LIBRARY, tmp_path, "raises", "burn")
     with pytest.raises(PackageError):
-        sabotaged(tmp_path, tmp_path, "raises", "pay_fine")
+        copy_with_fault(tmp_path, tmp_path, "raises", "pay_fine")
     assert list(tmp_path.iterdir()) == []
-    sabotaged(LIBRARY, tmp_path, "raises", "pay_fine")
+    copy_with_fault(LIBRARY, tmp_path, "raises", "pay_fine")
     with pytest.raises(FileExistsError):
-        sabotaged(LIBRARY, tmp_path, "raises", "pay_fine")
+        copy_with_fault(LIBRARY, tmp_path, "raises", "pay_fine")

@@ -16,8 +16,8 @@ from envpool.core.errors import PoolError, StateError, WorldError
 from envpool.core.types import Env, StoredState, ToolResult, ToolSpec
 from envpool.mcp.checks import verify_by_calls
 from envpool.mcp.client import McpSettings
-from envpool.mcp.opaque_states import UNKNOWN, is_known
 from envpool.mcp.pool import McpPool
+from envpool.mcp.unknown_states import UNKNOWN, is_known
 from envpool.store.pool_protocol import Pool
 from harness.core.events import Ending, StepTaken, decode_event, encode
 from harness.rollout.episode import Limits, run_episode

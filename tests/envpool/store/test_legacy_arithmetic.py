@@ -5,7 +5,7 @@ from typing import Any
 import apsw
 import pytest
 
-from envpool.store.legacy_arithmetic import older_arithmetic
+from envpool.store.legacy_arithmetic import use_legacy_arithmetic
 
 _BIG = 2**62
 _PRICES = (153.84, 398.87, 456.6, 149.06)
@@ -45,7 +45,7 @@ _ROUNDED: dict[tuple[Any, Any], Any] = {
 @pytest.fixture
 def connection() -> apsw.Connection:
     made = apsw.Connection(":memory:")
-    older_arithmetic(made)
+    use_legacy_arithmetic(made)
     return made
 
 

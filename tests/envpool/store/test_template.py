@@ -8,7 +8,7 @@ import pytest
 
 from envpool.core.errors import SeedError
 from envpool.store.overlay import PAGE
-from envpool.store.template import Table, Template, build, clock_of, template_of
+from envpool.store.template import Table, Template, build, make_vfs, template_of
 from scenarios.catalogue import BUNDLED, bundled_names
 from scenarios.format import Scenario, read
 from tests.support.ledger_world import DATA, HEAD, SCHEMA, ledger
@@ -24,7 +24,7 @@ print(build(s := read(Path(sys.argv[1])), clock_of(s)).digest)
 
 
 def built(scenario: Scenario) -> Template:
-    vfs = clock_of(scenario)
+    vfs = make_vfs(scenario)
     try:
         return build(scenario, vfs)
     finally:
@@ -174,7 +174,7 @@ def test_the_clock_is_the_scenarios(tmp_path: Path) -> None:
 def test_keys(tmp_path: Path, sql: str, key: tuple[int, ...], by_rowid: bool) -> None:
     """The pool knows by what a row of each kind of table is known."""
     known = table(tmp_path, sql)
-    assert (known.key, known.known_by_rowid) == (key, by_rowid)
+    assert (known.key, known.keyed_by_rowid) == (key, by_rowid)
 
 
 def test_a_key_with_null_is_told_apart_by_its_rowid(tmp_path: Path) -> None:
@@ -187,7 +187,7 @@ def test_a_key_with_null_is_told_apart_by_its_rowid(tmp_path: Path) -> None:
 @pytest.mark.parametrize("page", [b"x" * PAGE, b"\0" * PAGE], ids=["letters", "zeros"])
 def test_pages_that_are_no_database(tmp_path: Path, page: bytes) -> None:
     """Whatever pages an untrusted worker sends, a template is refused with a sentence."""
-    vfs = clock_of(ledger(tmp_path / "ledger"))
+    vfs = make_vfs(ledger(tmp_path / "ledger"))
     try:
         with pytest.raises(SeedError, match=r"server\.py: its database cannot be read"):
             template_of((page, page), vfs, Path("server.py"))

@@ -1,12 +1,18 @@
-"""Hostile tools and verifiers: each is contained, its episode ends with a sentence, and nobody else
-notices. One run of all of them, in which neighbours go on; then a test for each.
+"""Hostile tools and verifiers: each is contained, its episode ends with a message, and no other
+world is affected. One run of all of them, beside neighbours; then a test for each.
 
-A neighbour lives in the hostile scenario itself and one in a harmless package; they make a call
-before and after each attack, whichever worker that falls to.
+One neighbour lives in the hostile scenario itself and one in a harmless package; they make calls
+before and after each attack, on whichever worker has them.
+
+Attacks that hang run in a pool with a short deadline, all others in a pool with a long one: so a
+busy machine cannot make another attack look like a hanging one.
 """
 
 import itertools
 import os
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager, nullcontext
+from pathlib import Path
 from typing import Any, Literal
 
 import anyio
@@ -16,25 +22,29 @@ import pytest
 
 from envpool.core.errors import WorldError
 from envpool.core.types import Env
-from envpool.workers.fork_client import WorkerProcess, Zygote, ZygoteSettings
+from envpool.workers.fork_client import ForkServerClient, ForkServerSettings, WorkerProcess
 from envpool.workers.pool import WorkerPool, WorkerSettings
 from envpool.workers.sandbox import Limits
-from scenarios.format import Scenario
+from scenarios.format import Scenario, Task
 from tests.hostile.gather import Attack, attacks, package, record
 from tests.support import ledger_world
+
+pytestmark = pytest.mark.timeout(300)  # the runs take half a minute alone, more on a busy machine
 
 VERIFIERS = [*attacks(), *attacks("verdicts")]
 Which = Literal["code", "sql"]
 WHICH: tuple[Which, ...] = ("code", "sql")
-SETTINGS = WorkerSettings(workers=2, call_deadline=1.0, slow_after=0.1, memory_mb=200)
-AT_ONCE = 3  # attacks
+MEMORY_MB = 200
+SETTINGS = WorkerSettings(workers=4, call_deadline=60.0, slow_after=0.1, memory_mb=MEMORY_MB)
+HANGING = WorkerSettings(workers=2, call_deadline=1.5, slow_after=0.1, memory_mb=MEMORY_MB)
+CONCURRENCY = 6  # attacks
 
 
-class _Seen(Zygote):
-    """A zygote that remembers whom it started."""
+class RecordingServer(ForkServerClient):
+    """A fork server client that records the workers that it started."""
 
-    def __init__(self, settings: WorkerSettings) -> None:
-        super().__init__(ZygoteSettings("best", Limits(memory_mb=settings.memory_mb)))
+    def __init__(self) -> None:
+        super().__init__(ForkServerSettings("best", Limits(memory_mb=MEMORY_MB)))
         self.spawned: list[WorkerProcess] = []
 
     async def spawn(self) -> WorkerProcess:
@@ -42,18 +52,31 @@ class _Seen(Zygote):
         self.spawned.append(worker)
         return worker
 
+    @asynccontextmanager
+    async def pool(self, settings: WorkerSettings) -> AsyncIterator[WorkerPool]:
+        """A pool whose workers this server forks."""
+        async with WorkerPool(settings, open_spawner=lambda _: nullcontext(self)) as pool:
+            yield pool
+
 
 class Run(msgspec.Struct):
-    """What came of all attacks on one scenario."""
+    """The outcomes of all attacks on one scenario."""
 
-    outcomes: dict[str, str]
-    neighbours: list[Any]  # what they were told
-    expected: list[Any]  # what they would have been told with nobody beside them
-    left: list[str]  # what is still there afterwards
+    outcomes: dict[str, str] = {}
+    neighbours: list[Any] = []  # the results of the neighbours
+    expected: list[Any] = []  # their results without attacks beside them
 
 
-async def _attacked(env: Env, name: str) -> str:
-    """What one attack comes to."""
+class Runs(msgspec.Struct):
+    """The outcomes of all attacks, and what the pools left behind."""
+
+    tools: dict[str, Run]  # by the kind of scenario
+    verifiers: dict[str, str]  # by attack
+    left: list[str]
+
+
+async def attack_outcome(env: Env, name: str) -> str:
+    """The outcome of one attack."""
     try:
         result = await env.call("attack", {"name": name}, "1")
         env.state()
@@ -62,130 +85,144 @@ async def _attacked(env: Env, name: str) -> str:
     return f"{'failed' if result.is_error else 'answered'}: {result.text[:200]}"
 
 
-class _Neighbours:
-    """One in the hostile scenario and one in a harmless package: they go on, call by call."""
+class Neighbours:
+    """One in the hostile scenario and one in a harmless package: they make call after call."""
 
     def __init__(self, near: Env, far: Env) -> None:
         self._near, self._far = near, far
-        self.told: list[Any] = []
+        self.results: list[Any] = []
 
-    async def go_on(self, number: int) -> None:
-        booked = {"account_id": 1, "amount": number + 1}
+    async def play(self, number: int) -> None:
+        booking = {"account_id": 1, "amount": number + 1}
         for env, name, arguments in (
             (self._near, "add_note", {"text": f"note {number}"}),
             (self._near, "list_notes", {}),
-            (self._far, "book", booked),
+            (self._far, "book", booking),
         ):
             result = await env.call(name, arguments, "")
-            self.told.append((result.text, result.error, result.changes, result.digest))
+            self.results.append((result.text, result.error, result.changes, result.digest))
 
     def end(self) -> None:
-        self.told += [self._near.state().digest, self._far.state().digest]
+        self.results += [self._near.state().digest, self._far.state().digest]
 
 
-async def _run(scenario: Scenario, book: Scenario) -> Run:
-    seen = _Seen(SETTINGS)
-    outcomes: dict[str, str] = {}
-    slots = anyio.CapacityLimiter(AT_ONCE)
-    found = attacks()
-    async with WorkerPool(SETTINGS, opens=lambda _: seen) as pool:
-        scratch, server = seen._scratch, seen._process.pid
+async def attack_all(
+    pool: WorkerPool, scenario: Scenario, book: Scenario, chosen: Sequence[Attack], run: Run
+) -> None:
+    """Make these attacks beside two neighbours, then the neighbours' calls without attacks."""
+    limiter = anyio.CapacityLimiter(CONCURRENCY)
 
-        async def attack(name: str) -> None:
-            async with slots, pool.lease(scenario) as env:
-                outcomes[name] = await _attacked(env, name)
+    async def attack(name: str) -> None:
+        async with limiter, pool.lease(scenario) as env:
+            run.outcomes[name] = await attack_outcome(env, name)
 
-        async with pool.lease(scenario) as near, pool.lease(book) as far:
-            neighbours = _Neighbours(near, far)
-            async with anyio.create_task_group() as group:
-                for number, each in enumerate(found):
-                    group.start_soon(attack, each.name)
-                    await neighbours.go_on(number)
-            neighbours.end()
-        async with pool.lease(scenario) as near, pool.lease(book) as far:
-            undisturbed = _Neighbours(near, far)
-            for number in range(len(found)):
-                await undisturbed.go_on(number)
-            undisturbed.end()
-    left = [f"process {pid}" for pid in (server, *(w.pid for w in seen.spawned)) if _is_there(pid)]
-    return Run(outcomes, neighbours.told, undisturbed.told, [*left, *_files(scratch)])
+    async with pool.lease(scenario) as near, pool.lease(book) as far:
+        neighbours = Neighbours(near, far)
+        async with anyio.create_task_group() as group:
+            for number, each in enumerate(chosen):
+                group.start_soon(attack, each.name)
+                await neighbours.play(number)
+        neighbours.end()
+    async with pool.lease(scenario) as near, pool.lease(book) as far:
+        undisturbed = Neighbours(near, far)
+        for number in range(len(chosen)):
+            await undisturbed.play(number)
+        undisturbed.end()
+    run.neighbours += neighbours.results
+    run.expected += undisturbed.results
 
 
-def _files(folder: str) -> list[str]:
+async def verdict_outcome(pool: WorkerPool, scenario: Scenario, task: Task, which: Which) -> str:
+    """The outcome of a hostile verifier."""
+    world = await pool.host(scenario)
+    state = world.stored(world.template.overlay())
+    verified = await pool.verify(scenario, task, state, "done", which)
+    if verified.violation or verified.fault.startswith("it ended its worker"):
+        return f"ended: {verified.violation or verified.fault}"
+    return f"failed: {verified.fault}" if verified.fault else f"judged: {verified.label}"
+
+
+async def judge_all(
+    pool: WorkerPool, scenario: Scenario, chosen: Sequence[Attack], outcomes: dict[str, str]
+) -> None:
+    """Run these verifiers, of both kinds in turn."""
+    limiter = anyio.CapacityLimiter(CONCURRENCY)
+
+    async def judge(task: Task, which: Which) -> None:
+        async with limiter:
+            outcomes[task.id] = await verdict_outcome(pool, scenario, task, which)
+
+    async with anyio.create_task_group() as group:
+        for attack, which in zip(chosen, itertools.cycle(WHICH), strict=False):
+            group.start_soon(judge, scenario.task(attack.name), which)
+
+
+async def run_all(folder: Path) -> Runs:
+    """All attacks, as tools of both kinds of scenario and as verifiers, from one fork server."""
+    book, awm = ledger_world.ledger(folder / "ledger"), record()
+    runs = {"package": Run(), "awm": Run()}
+    verdicts: dict[str, str] = {}
+    async with RecordingServer() as server:
+        scratch, process = server._scratch, server._process.pid
+        for settings, hangs in ((HANGING, True), (SETTINGS, False)):
+            tools = [attack for attack in attacks() if attack.hangs is hangs]
+            for kind, scenario in (("package", package(folder / "hostile")), ("awm", awm)):
+                async with server.pool(settings) as pool:
+                    await attack_all(pool, scenario, book, tools, runs[kind])
+            async with server.pool(settings) as pool:
+                chosen = [attack for attack in VERIFIERS if attack.hangs is hangs]
+                await judge_all(pool, awm, chosen, verdicts)
+    pids = (process, *(worker.pid for worker in server.spawned))
+    left = [f"process {pid}" for pid in pids if is_running(pid)]
+    return Runs(runs, verdicts, left + existing(scratch))
+
+
+def existing(folder: str) -> list[str]:
     return [folder] if folder and os.path.exists(folder) else []
 
 
-def _is_there(pid: int) -> bool:
+def is_running(pid: int) -> bool:
     return psutil.pid_exists(pid) and psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
 
 
-async def _judged(pool: WorkerPool, scenario: Scenario, task: str, which: Which) -> str:
-    """What a hostile verifier comes to."""
-    world = await pool.host(scenario)
-    state = world.stored(world.template.overlay())
-    said = await pool.verify(scenario, task, state, "done", which)
-    if said.violation or said.fault.startswith("it ended its worker"):
-        return f"ended: {said.violation or said.fault}"
-    return f"failed: {said.fault}" if said.fault else f"judged: {said.label}"
-
-
-async def _judge_all(scenario: Scenario) -> dict[str, str]:
-    """What a verifier of every task comes to, of either kind by turns."""
-    outcomes: dict[str, str] = {}
-    slots = anyio.CapacityLimiter(AT_ONCE)
-    async with WorkerPool(SETTINGS) as pool:
-
-        async def judge(task: str, which: Which) -> None:
-            async with slots:
-                outcomes[task] = await _judged(pool, scenario, task, which)
-
-        async with anyio.create_task_group() as group:
-            for task, which in zip(scenario.tasks, itertools.cycle(WHICH), strict=False):
-                group.start_soon(judge, task.id, which)
-    return outcomes
-
-
-@pytest.fixture(scope="module", params=["package", "awm"])
-def run(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Run:
-    """The run of all attacks on a scenario of one kind."""
-    folder = tmp_path_factory.mktemp("hostile")
-    scenario = package(folder / "hostile") if request.param == "package" else record()
-    return anyio.run(_run, scenario, ledger_world.ledger(folder / "ledger"))
-
-
 @pytest.fixture(scope="module")
-def verdicts() -> dict[str, str]:
-    """What all hostile verifiers come to."""
-    return anyio.run(_judge_all, record())
+def runs(tmp_path_factory: pytest.TempPathFactory) -> Runs:
+    return anyio.run(run_all, tmp_path_factory.mktemp("hostile"))
+
+
+@pytest.fixture(params=["package", "awm"])
+def run(request: pytest.FixtureRequest, runs: Runs) -> Run:
+    """The run of all attacks on a scenario of one kind."""
+    return runs.tools[request.param]
 
 
 @pytest.mark.parametrize("attack", attacks(), ids=str)
 def test_attack(run: Run, attack: Attack) -> None:
-    """The attack comes to what its docstring says."""
+    """The attack has the outcome that its docstring states."""
     outcome = run.outcomes[attack.name]
-    assert attack.fits(outcome), outcome
+    assert attack.expects(outcome), outcome
 
 
-def test_neighbours_notice_nothing(run: Run) -> None:
-    """Worlds beside the attacked ones are told what they would have been told alone, and their
-    states are exact."""
+def test_neighbours_are_not_affected(run: Run) -> None:
+    """Worlds beside the attacked ones have the results that they have alone, and exact states."""
     assert run.neighbours == run.expected
 
 
-def test_nothing_is_left(run: Run) -> None:
-    """Afterwards no process and no file of the pool is there."""
-    assert run.left == []
+def test_nothing_is_left(runs: Runs) -> None:
+    """Afterwards no process and no file of the pools exists."""
+    assert runs.left == []
 
 
 @pytest.mark.parametrize("attack", VERIFIERS, ids=str)
-def test_verifier(verdicts: dict[str, str], attack: Attack) -> None:
-    """A hostile verifier is contained: it gives no verdict, and a sentence, where a tool would end
-    its world; and no verdict that it is not entitled to."""
-    word, _, text = verdicts[attack.name].partition(": ")
+def test_verifier(runs: Runs, attack: Attack) -> None:
+    """A hostile verifier is contained: it gives a message and no verdict where a tool would end its
+    world, and never a favourable verdict that it is not entitled to."""
+    outcome = runs.verifiers[attack.name]
+    word, _, text = outcome.partition(": ")
     if attack.theme == "verdicts":
-        assert word in attack.comes.split(" or "), (word, text)
-    elif attack.comes.startswith("ended"):
-        assert word in {"ended", "failed"} and text, (word, text)
+        assert attack.expects(outcome), outcome
+    elif attack.expected.startswith("ended"):
+        assert word in {"ended", "failed"} and text, outcome
     else:
         assert text != "complete"
 

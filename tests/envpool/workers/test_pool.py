@@ -1,4 +1,4 @@
-"""The pool of workers: worlds held here, tools that run in workers which hang, die and lie."""
+"""The pool of workers: states held here, tools that run in workers which hang, die and lie."""
 
 import math
 import sqlite3
@@ -14,16 +14,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from envpool.core.errors import PoolError, SeedError, StateError, ToolsetError, WorldError
-from envpool.core.host_answers import Answer, Loaded
+from envpool.core.offload import CallOutcome, Loaded, Verified
 from envpool.core.types import Env, ToolResult
 from envpool.inprocess.pool import LocalPool
 from envpool.store import guarded_vfs
-from envpool.store.digest import moved, written
+from envpool.store.digest import hex_digest, sum_after_change
 from envpool.store.overlay import PAGE
+from envpool.workers.connection import WorkerConnection
 from envpool.workers.dispatch import Dispatcher
-from envpool.workers.link import Job, Link
+from envpool.workers.jobs import Job
 from envpool.workers.pool import WorkerPool, WorkerSettings
-from envpool.workers.staff import Rules, Sight, Staff
+from envpool.workers.supervisor import Problem, Rules, Supervisor
 from envpool.workers.wire import (
     Call,
     Failed,
@@ -34,7 +35,6 @@ from envpool.workers.wire import (
     Reply,
     Request,
     Stale,
-    Verified,
 )
 from scenarios.api import RowChange
 from scenarios.format import Scenario
@@ -43,7 +43,7 @@ from tests.support.ledger_world import ledger
 
 BOOK = {"account_id": 1, "amount": 5}
 RULES = Rules(
-    look_every=0.05,
+    tick_seconds=0.05,
     workers=1,
     spare=1,
     deadline=100,
@@ -79,7 +79,7 @@ def is_call(request: Request, name: str) -> bool:
 
 
 def endless_image() -> bytes:
-    """A database with a table that is empty and takes for ever to be read."""
+    """A database with an empty table that takes forever to read."""
     connection = sqlite3.connect(":memory:")
     connection.executescript(
         f"PRAGMA page_size={PAGE}; CREATE VIEW endless AS WITH RECURSIVE n(i) AS "
@@ -92,29 +92,29 @@ def endless_image() -> bytes:
 
 
 async def ended(worker: FakeWorker, scope: anyio.CancelScope) -> None:
-    """Wait for a worker's end, then cancel the wait for others'."""
+    """Wait for the end of one worker, then cancel the other waits."""
     await worker.wait()
     scope.cancel()
 
 
 class Holding:
-    """A script that lets calls of one tool wait until `let_go` is set."""
+    """A script that holds calls of one tool until `release` is set."""
 
     def __init__(self, name: str = "wipe") -> None:
-        self.held = anyio.Event()  # a worker has one in its hands
-        self.let_go = anyio.Event()
-        self.worker: FakeWorker | None = None  # who had it first
+        self.held = anyio.Event()  # such a call is in flight
+        self.release = anyio.Event()
+        self.worker: FakeWorker | None = None  # the first that executed one
         self._name = name
 
     async def __call__(self, worker: FakeWorker, request: Request) -> None:
         if is_call(request, self._name) and (self.worker is None or worker is self.worker):
             self.worker = worker
             self.held.set()
-            await self.let_go.wait()
+            await self.release.wait()
 
 
-class Told:
-    """A script that gives prepared replies to calls of one tool, each once."""
+class Lying:
+    """A script with prepared replies to calls of one tool, each used once."""
 
     def __init__(self, *replies: Callable[[Call], Reply | bytes], name: str = "wipe") -> None:
         self._replies = list(replies)
@@ -126,19 +126,19 @@ class Told:
         return None
 
 
-def answer(request: Call, **changed: Any) -> Answer:
-    """A well-formed answer that changes nothing."""
+def outcome(request: Call, **changed: Any) -> CallOutcome:
+    """A well-formed outcome that changes nothing."""
     digest = request.state.digest if request.state is not None else "0" * 32
-    right = Answer(request.id, "ok", None, (), digest)
-    return msgspec.structs.replace(right, **changed)
+    valid = CallOutcome(request.id, "ok", None, (), digest)
+    return msgspec.structs.replace(valid, **changed)
 
 
-# A call that takes long ----------------------------------------------------------------------
+# Slow calls ----------------------------------------------------------------------
 
 
-async def test_nobody_waits_behind_a_hanging_call(scenario: Scenario) -> None:
-    """While one call hangs, every request behind it is answered elsewhere, with its state; a worker
-    is forked in its place."""
+async def test_no_call_waits_behind_a_hanging_call(scenario: Scenario) -> None:
+    """While one call hangs, every request behind it is answered by another worker, which receives
+    the states and replaces the first."""
     script = Holding()
     async with fake_pool(script, workers=1, **SOON) as (pool, workers), AsyncExitStack() as stack:
         envs = [await stack.enter_async_context(pool.lease(scenario)) for _ in range(12)]
@@ -148,23 +148,23 @@ async def test_nobody_waits_behind_a_hanging_call(scenario: Scenario) -> None:
             await script.held.wait()
             results: list[ToolResult] = []
 
-            async def go_on(env: Env) -> None:
+            async def continue_with(env: Env) -> None:
                 results.append(await book(env))
 
             async with anyio.create_task_group() as others:
                 for env in envs[1:]:
-                    others.start_soon(go_on, env)
-            assert not script.let_go.is_set()
+                    others.start_soon(continue_with, env)
+            assert not script.release.is_set()
             assert {result.text for result in results} == {'{"entry":3}'}
             assert [worker.executed for worker in workers.started] == [["book"] * 12, ["book"] * 11]
             assert workers.started[1].num_states == 11
             assert envs[0].digest == before[0]
-            script.let_go.set()
+            script.release.set()
         assert envs[0].digest != before[0]
 
 
 async def test_a_slow_worker_comes_back(scenario: Scenario) -> None:
-    """A call that ends in time is a call like any other; then one worker is too many and goes."""
+    """A call that ends in time has its normal result; then one worker is surplus and ends."""
     script = Holding()
     async with (
         fake_pool(script, workers=1, **SOON) as (pool, workers),
@@ -180,7 +180,7 @@ async def test_a_slow_worker_comes_back(scenario: Scenario) -> None:
             group.start_soon(wipe)
             await script.held.wait()
             await book(other)  # by a second worker
-            script.let_go.set()
+            script.release.set()
         assert [result.text for result in results] == ["1"]
         async with anyio.create_task_group() as group:
             for worker in workers.started:
@@ -191,7 +191,7 @@ async def test_a_slow_worker_comes_back(scenario: Scenario) -> None:
 
 
 async def test_a_late_answer_is_dropped(scenario: Scenario) -> None:
-    """A request that went elsewhere is applied once, though its first worker executes it too."""
+    """A request that was moved is applied once, although its first worker executes it too."""
     script = Holding()
     async with (
         fake_pool(script, workers=1, **SOON) as (pool, workers),
@@ -205,7 +205,7 @@ async def test_a_late_answer_is_dropped(scenario: Scenario) -> None:
             assert (await book(other)).text == '{"entry":3}'
             first = workers.started[0]
             executed = list(first.executed)
-            script.let_go.set()
+            script.release.set()
         await slow.call("get_account", {"account_id": 1}, "")
         assert (await book(other)).text == '{"entry":4}'
         assert executed == ["book"]
@@ -213,8 +213,8 @@ async def test_a_late_answer_is_dropped(scenario: Scenario) -> None:
         assert pool.statistics()["requests_moved"] == 1
 
 
-async def test_past_the_deadline_a_call_is_over(scenario: Scenario) -> None:
-    """A call that runs longer than the deadline ends its world, with a sentence, and its worker."""
+async def test_a_call_ends_at_its_deadline(scenario: Scenario) -> None:
+    """A call that runs longer than the deadline ends its world, with a message, and its worker."""
     script = Holding()
     quick = {"slow_after": 0.01, "call_deadline": 0.03}
     async with fake_pool(script, **quick) as (pool, _), pool.lease(scenario) as env:
@@ -238,39 +238,39 @@ async def test_past_the_deadline_a_call_is_over(scenario: Scenario) -> None:
         assert pool.statistics()["workers_replaced"] >= 1
 
 
-@pytest.mark.parametrize(("share", "looks"), [(1.0, 3), (0.6, 3), (0.4, 30), (0.0, 30)])
-async def test_a_worker_that_does_not_run_gets_more_time(share: float, looks: int) -> None:
-    """A worker that uses much of a core is slow soon; one that uses little may be kept from running
-    by others, and is slow after ten times as long."""
+@pytest.mark.parametrize(("share", "ticks"), [(1.0, 3), (0.6, 3), (0.4, 30), (0.0, 30)])
+async def test_a_worker_without_cpu_gets_more_time(share: float, ticks: int) -> None:
+    """A worker that uses much of a core is slow soon; other processes may keep one that uses little
+    from running, so it is slow after ten times as long."""
 
     class Process(FakeWorker):
         def cpu_s(self) -> float:
-            return 7.0 + share * num_looks * RULES.look_every
+            return 7.0 + share * num_ticks * RULES.tick_seconds
 
     class Quick(Job):
-        patience = 1
+        slow_factor = 1
 
-    num_looks = 0
-    staff = Staff(RULES, start=lambda: None)
-    staff.is_open = True
+    num_ticks = 0
+    supervisor = Supervisor(RULES, start=lambda: None)
+    supervisor.is_open = True
     dispatcher = Dispatcher(RULES, WorkerPool())
     process = Process(1, obedient)
-    link = Link(process, dispatcher, window=2)
-    staff.add(link)
-    staff.join(link, "none")
-    link.put(Quick("p", Replay(0, "p", ())))
-    seen: list[tuple[Link, Sight]] = []
-    while not seen:
-        num_looks += 1
-        seen = staff.look()
-    assert (num_looks, seen) == (looks, [(link, "slow")])
-    link.end()
+    worker = WorkerConnection(process, dispatcher, window=2)
+    supervisor.add(worker)
+    supervisor.set_ready(worker, "none")
+    worker.put(Quick("p", Replay(0, "p", ())))
+    found: list[tuple[WorkerConnection, Problem]] = []
+    while not found:
+        num_ticks += 1
+        found = supervisor.tick()
+    assert (num_ticks, found) == (ticks, [(worker, "slow")])
+    worker.end()
     process.socket.close()
     process._theirs.close()
 
 
 async def test_suspects_are_bounded(scenario: Scenario) -> None:
-    """Where every call hangs, no more workers are started than are allowed."""
+    """Where every call hangs, only the allowed number of workers is started."""
 
     async def hang(worker: FakeWorker, request: Request) -> None:
         if isinstance(request, Call):
@@ -299,7 +299,7 @@ async def test_suspects_are_bounded(scenario: Scenario) -> None:
 
 
 async def test_a_cancelled_call_has_not_happened(scenario: Scenario) -> None:
-    """Cancelled in a worker's hands or on the way, a call changes nothing and the world goes on."""
+    """Cancelled in flight or while it waits, a call changes nothing and the world continues."""
     script = Holding()
     async with (
         fake_pool(script, workers=1, **SOON) as (pool, _),
@@ -320,8 +320,8 @@ async def test_a_cancelled_call_has_not_happened(scenario: Scenario) -> None:
             assert world.state().digest == world.digest
 
 
-async def test_a_worker_that_nobody_waits_for_goes(scenario: Scenario) -> None:
-    """A hanging call that was cancelled costs its worker soon, and nobody else anything."""
+async def test_an_abandoned_worker_is_replaced(scenario: Scenario) -> None:
+    """A hanging call that was cancelled soon ends its worker, and affects no other call."""
     script = Holding()
     async with fake_pool(script, workers=1, **SOON) as (pool, _), pool.lease(scenario) as env:
         async with anyio.create_task_group() as group:
@@ -362,7 +362,7 @@ async def test_a_reset_ends_a_call(scenario: Scenario) -> None:
             group.start_soon(wipe)
             await script.held.wait()
             env.reset()
-            script.let_go.set()
+            script.release.set()
         assert env.digest == env.start_digest
         assert (await book(env)).text == '{"entry":2}'
 
@@ -371,8 +371,8 @@ async def test_a_reset_ends_a_call(scenario: Scenario) -> None:
 
 
 async def test_death_takes_one_call(scenario: Scenario) -> None:
-    """When a worker dies, the call in its hands ends its world, with the obituary; those behind it
-    are executed elsewhere, from their states."""
+    """When a worker dies, the call in flight ends its world, with the exit reason; the calls behind
+    it are executed elsewhere, from their states."""
     held, die = anyio.Event(), anyio.Event()
 
     async def script(worker: FakeWorker, request: Request) -> None:
@@ -391,14 +391,14 @@ async def test_death_takes_one_call(scenario: Scenario) -> None:
             with pytest.raises(WorldError, match=r"wipe ended its worker: it ran out of memory$"):
                 await envs[0].call("wipe", {}, "")
 
-        async def go_on(env: Env) -> None:
+        async def continue_with(env: Env) -> None:
             texts.append((await book(env)).text)
 
         async with anyio.create_task_group() as group:
             group.start_soon(wipe)
             await held.wait()
             for env in envs[1:]:
-                group.start_soon(go_on, env)
+                group.start_soon(continue_with, env)
             await anyio.wait_all_tasks_blocked()
             die.set()
         assert texts == ['{"entry":3}'] * 5
@@ -408,19 +408,19 @@ async def test_death_takes_one_call(scenario: Scenario) -> None:
             assert env.state().digest == env.digest
 
 
-async def test_last_words_are_heard(scenario: Scenario) -> None:
-    """What a worker said before it hung up counts, also when a request to it fails meanwhile: who
-    was answered has the answer, and only what was in its hands is lost."""
+async def test_the_last_answers_of_a_worker_count(scenario: Scenario) -> None:
+    """The answers that a worker sent before it ended count, also when a request to it fails in the
+    meantime: only the call in flight is lost."""
 
-    def say(request: Call) -> Answer:
-        return answer(request, violation="it opened a socket")
+    def violate(request: Call) -> CallOutcome:
+        return outcome(request, violation="it opened a socket")
 
-    async def write() -> None:  # before the answer is read
+    async def write() -> None:  # before the pool has read the answer
         texts.append((await book(other)).text)
 
     texts: list[str] = []
     async with (
-        fake_pool(Told(say), workers=1) as (pool, workers),
+        fake_pool(Lying(violate), workers=1) as (pool, workers),
         pool.lease(scenario) as env,
         pool.lease(scenario) as other,
         anyio.create_task_group() as group,
@@ -432,45 +432,46 @@ async def test_last_words_are_heard(scenario: Scenario) -> None:
     assert texts == ['{"entry":3}']
 
 
-async def test_workers_that_never_come_up_are_an_error(scenario: Scenario) -> None:
-    """A pool whose workers die at their start, or cannot be started, says so and gives up."""
+async def test_workers_that_never_start_are_an_error(scenario: Scenario) -> None:
+    """A pool whose workers die at their start, or cannot be started, reports it and gives up."""
 
-    class StillBorn(FakeWorker):
+    class Failing(FakeWorker):
         async def serve(self) -> None:
-            self.obituary = "the sandbox could not be entered"
+            self.exit_reason = "the sandbox could not be entered"
             self._theirs.close()
             self._ended.set()
 
-    class Nursery(FakeWorkers):
-        worker = StillBorn
+    class FailingWorkers(FakeWorkers):
+        worker = Failing
 
-    nursery, barren = Nursery(obedient), FakeWorkers(obedient)
-    barren.fault = "the fork server is gone"
-    for workers, why in ((nursery, "the sandbox could not be entered"), (barren, barren.fault)):
+    failing, unavailable = FailingWorkers(obedient), FakeWorkers(obedient)
+    unavailable.fault = "the fork server has ended"
+    cases = ((failing, "the sandbox could not be entered"), (unavailable, unavailable.fault))
+    for workers, why in cases:
         with pytest.raises(
             PoolError, match=f"no worker could be started, 3 times; the last: {why}"
         ):
-            async with WorkerPool(WorkerSettings(workers=1), opens=workers.open):
+            async with WorkerPool(WorkerSettings(workers=1), open_spawner=workers.open):
                 pass
-    assert len(nursery.started) == 3
+    assert len(failing.started) == 3
 
 
-async def test_workers_that_keep_silent_are_an_error() -> None:
-    """A worker that does not say in time that it is up counts as one that died."""
+async def test_workers_that_are_never_ready_are_an_error() -> None:
+    """A worker that does not report in time that it is ready counts as one that died."""
 
     class Silent(FakeWorker):
         async def _serve(self) -> None:
             await anyio.sleep_forever()
 
-    class Nursery(FakeWorkers):
+    class SilentWorkers(FakeWorkers):
         worker = Silent
 
-    nursery = Nursery(obedient)
+    silent = SilentWorkers(obedient)
     settings = WorkerSettings(workers=1, slow_after=0.01, start_deadline=0.02)
-    with pytest.raises(PoolError, match="3 times; the last: it took too long to be up"):
-        async with WorkerPool(settings, opens=nursery.open):
+    with pytest.raises(PoolError, match="3 times; the last: it took too long to start"):
+        async with WorkerPool(settings, open_spawner=silent.open):
             pass
-    assert [worker.obituary for worker in nursery.started] == ["it was killed by the pool"] * 3
+    assert [worker.exit_reason for worker in silent.started] == ["it was killed by the pool"] * 3
 
 
 async def test_a_world_that_hangs_its_host_is_an_error(scenario: Scenario) -> None:
@@ -487,8 +488,8 @@ async def test_a_world_that_hangs_its_host_is_an_error(scenario: Scenario) -> No
             await pool.host(scenario)
 
 
-async def test_a_pool_without_workers_says_so(scenario: Scenario) -> None:
-    """When the last worker is gone and none can be started, calls fail with that sentence."""
+async def test_a_pool_without_workers_fails_its_calls(scenario: Scenario) -> None:
+    """When the last worker has ended and none can be started, calls fail with that message."""
 
     async def script(worker: FakeWorker, request: Request) -> None:
         if is_call(request, "wipe"):
@@ -499,15 +500,15 @@ async def test_a_pool_without_workers_says_so(scenario: Scenario) -> None:
         pool.lease(scenario) as first,
         pool.lease(scenario) as second,
     ):
-        workers.fault = "the fork server is gone"
+        workers.fault = "the fork server has ended"
         with pytest.raises(WorldError, match="it crashed"):
             await first.call("wipe", {}, "")
-        with pytest.raises(PoolError, match="the fork server is gone"):
+        with pytest.raises(PoolError, match="the fork server has ended"):
             await book(second)
 
 
 async def test_a_world_that_kills_its_host_is_an_error(scenario: Scenario) -> None:
-    """A scenario whose hosting ends the worker is told at the lease, and the pool goes on."""
+    """A scenario whose hosting ends the worker fails at the lease, and the pool continues."""
     num_loads = 0
 
     async def script(worker: FakeWorker, request: Request) -> None:
@@ -526,8 +527,8 @@ async def test_a_world_that_kills_its_host_is_an_error(scenario: Scenario) -> No
     assert num_loads == 2
 
 
-async def test_a_world_that_nobody_can_host_any_more_ends(scenario: Scenario) -> None:
-    """Where hosting a scenario again keeps failing, its worlds end; nothing is tried for ever."""
+async def test_a_world_that_can_no_longer_be_hosted_ends(scenario: Scenario) -> None:
+    """Where hosting a scenario again keeps failing, its worlds end; it is not tried forever."""
     num_loads = 0
 
     async def script(worker: FakeWorker, request: Request) -> None:
@@ -551,43 +552,45 @@ async def test_a_world_that_nobody_can_host_any_more_ends(scenario: Scenario) ->
 
 # Lies --------------------------------------------------------------------------------------------
 
-NOTE = RowChange("journal", (9,), None, {"what": "what never was"})
+NOTE = RowChange("journal", (9,), None, {"what": "invented"})
 
 
-def consistent(request: Call) -> Answer:
-    """A row made up, with the digest that it would lead to, and no page that holds it."""
+def consistent(request: Call) -> CallOutcome:
+    """An invented row, with the digest that it would lead to, and no page that contains it."""
     assert request.state is not None and NOTE.after is not None
-    total = moved(int(request.state.digest, 16), NOTE.table, None, tuple(NOTE.after.values()))
-    return answer(request, changes=(NOTE,), digest=written(total))
+    total = sum_after_change(
+        int(request.state.digest, 16), NOTE.table, None, tuple(NOTE.after.values())
+    )
+    return outcome(request, changes=(NOTE,), digest=hex_digest(total))
 
 
 @pytest.mark.parametrize(
     ("lie", "sentence"),
     [
-        (lambda r: answer(r, id=r.id + 1), "it answered request 3, which was not in its hands"),
+        (lambda r: outcome(r, id=r.id + 1), "it answered request 3, which was not in flight"),
         (lambda r: Verified(r.id), "it answered with Verified"),
-        (lambda r: Ready(1, "none", 0), "it said twice that it was up"),
-        (lambda r: b"\0\0\0\1\xc1", "a frame from a worker is no reply"),
+        (lambda r: Ready(1, "none", 0), "it reported twice that it was ready"),
+        (lambda r: b"\0\0\0\1\xc1", "a frame from a worker is not a reply"),
         (lambda r: b"\xff\xff\xff\xff", "a frame of 4294967295 bytes is too long"),
         (lambda r: Failed(r.id, "KeyError: 7"), "wipe ended its worker: KeyError: 7"),
-        (lambda r: answer(r, violation="it opened /etc/passwd"), "it opened /etc/passwd"),
-        (lambda r: answer(r, digest="12"), "the worker told the digest '12'"),
-        (lambda r: answer(r, digest="+" + "1" * 31), "the worker told the digest '"),
-        (lambda r: answer(r, pages={0: b""}, num_pages=9), "a page 0 of 0 bytes among 9 pages"),
-        (lambda r: answer(r, pages={9: b"x" * PAGE}, num_pages=9), "a page 9 of 1024 bytes"),
-        (lambda r: answer(r, pages={-1: b"x" * PAGE}, num_pages=9), "a page -1 of 1024 bytes"),
-        (lambda r: answer(r, pages={1: b"x" * PAGE}, num_pages=2**31), "has 2147483648 pages"),
-        (lambda r: answer(r, memory=b"x" * 2**23), "its module memory has 8388608 bytes"),
-        (lambda r: answer(r, digest="1" * 32), "do not lead to the digest that was told"),
-        (lambda r: answer(r, changes=(NOTE,)), "do not lead to the digest that was told"),
+        (lambda r: outcome(r, violation="it opened /etc/passwd"), "it opened /etc/passwd"),
+        (lambda r: outcome(r, digest="12"), "the reported digest '12' is not 32 hex"),
+        (lambda r: outcome(r, digest="+" + "1" * 31), "the reported digest '"),
+        (lambda r: outcome(r, pages={0: b""}, num_pages=9), "page 0 of 0 bytes among 9 pages"),
+        (lambda r: outcome(r, pages={9: b"x" * PAGE}, num_pages=9), "page 9 of 1024 bytes"),
+        (lambda r: outcome(r, pages={-1: b"x" * PAGE}, num_pages=9), "page -1 of 1024 bytes"),
+        (lambda r: outcome(r, pages={1: b"x" * PAGE}, num_pages=2**31), "has 2147483648 pages"),
+        (lambda r: outcome(r, memory=b"x" * 2**23), "its module memory has 8388608 bytes"),
+        (lambda r: outcome(r, digest="1" * 32), "do not lead to the reported digest"),
+        (lambda r: outcome(r, changes=(NOTE,)), "do not lead to the reported digest"),
     ],
 )
-async def test_what_cannot_be_ends_the_world(
+async def test_an_impossible_answer_ends_the_world(
     scenario: Scenario, lie: Callable[[Call], Reply | bytes], sentence: str
 ) -> None:
-    """An answer that cannot be, or tells of a violation, ends its world with a sentence; the worker
-    is replaced, and worlds that it served go on elsewhere."""
-    async with fake_pool(Told(lie), workers=1) as (pool, workers):
+    """An answer that is impossible, or reports a violation, ends its world with a message; the
+    worker is replaced, and the other worlds that it served continue elsewhere."""
+    async with fake_pool(Lying(lie), workers=1) as (pool, workers):
         async with pool.lease(scenario) as env, pool.lease(scenario) as neighbour:
             with pytest.raises(WorldError) as caught:
                 await env.call("wipe", {}, "")
@@ -602,19 +605,19 @@ async def test_what_cannot_be_ends_the_world(
 @pytest.mark.parametrize(
     ("lie", "sentence"),
     [
-        (consistent, "was told: the tool's code interfered"),
+        (consistent, "was reported: the tool's code interfered"),
         (
-            lambda r: answer(r, pages={0: b"x" * PAGE}, num_pages=20),
+            lambda r: outcome(r, pages={0: b"x" * PAGE}, num_pages=20),
             "its pages cannot be read (.*): the tool's code interfered",
         ),
     ],
 )
-async def test_a_state_that_was_lied_about_does_not_leave(
+async def test_a_misreported_state_is_not_returned(
     scenario: Scenario, lie: Callable[[Call], Reply | bytes], sentence: str
 ) -> None:
-    """A state leaves only with the digest of its pages: code that lies about what it did ends its
-    episode, and its worker."""
-    async with fake_pool(Told(lie), workers=1) as (pool, workers), pool.lease(scenario) as env:
+    """A state is returned only with the digest of its pages: code that lies about its effect ends
+    its episode, and its worker."""
+    async with fake_pool(Lying(lie), workers=1) as (pool, workers), pool.lease(scenario) as env:
         assert (await env.call("wipe", {}, "")).text == "ok"
         with pytest.raises(WorldError, match=sentence.replace("(.*)", r"\(.*\)")):
             env.state()
@@ -623,13 +626,15 @@ async def test_a_state_that_was_lied_about_does_not_leave(
             await book(env)
 
 
-async def test_reading_a_state_ends(scenario: Scenario, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A schema whose reading never ends is no way to keep this process, in a state or in what a
-    worker gives as the start."""
+async def test_reading_a_state_has_a_time_limit(
+    scenario: Scenario, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A schema that takes forever to read does not block this process, in a state or in the start
+    state that a worker returns."""
     monkeypatch.setattr(guarded_vfs, "SECONDS", 0.05)
     image = endless_image()
     pages = {n: image[n * PAGE : (n + 1) * PAGE] for n in range(len(image) // PAGE)}
-    lie = Told(lambda r: answer(r, pages=pages, num_pages=len(pages)))
+    lie = Lying(lambda r: outcome(r, pages=pages, num_pages=len(pages)))
     async with fake_pool(lie) as (pool, _), pool.lease(scenario) as env:
         await env.call("wipe", {}, "")
         with pytest.raises(WorldError, match=r"cannot be read \(.*nterrupt.* interfered"):
@@ -644,23 +649,23 @@ async def test_reading_a_state_ends(scenario: Scenario, monkeypatch: pytest.Monk
 
 
 async def test_a_forgotten_state_is_sent_again(scenario: Scenario) -> None:
-    """A worker that has a world's state no longer is sent it; one that denies it twice lies."""
+    """A worker that no longer has a world's state receives it; one that denies it twice lies."""
     stale = lambda r: Stale(r.id)  # noqa: E731
-    async with fake_pool(Told(stale), workers=1) as (pool, workers), pool.lease(scenario) as env:
+    async with fake_pool(Lying(stale), workers=1) as (pool, workers), pool.lease(scenario) as env:
         await book(env)
         assert (await env.call("wipe", {}, "")).text == "2"
         assert workers.started[0].num_states == 2
-    async with fake_pool(Told(stale, stale), workers=1) as (pool, _), pool.lease(scenario) as env:
+    async with fake_pool(Lying(stale, stale), workers=1) as (pool, _), pool.lease(scenario) as env:
         await book(env)
         with pytest.raises(WorldError, match="it answered with Stale"):
             await env.call("wipe", {}, "")
 
 
-# Where scenarios are hosted ----------------------------------------------------------------------
+# Hosting of scenarios ----------------------------------------------------------------------------
 
 
 async def test_scenarios_spread(tmp_path: Path) -> None:
-    """New scenarios go to the worker that hosts least; a world's calls stay where its state is."""
+    """New scenarios go to the worker that hosts fewest; a world's calls stay where its state is."""
     async with fake_pool() as (pool, workers):
         scenarios = [ledger(tmp_path / str(n), policy_md=str(n)) for n in range(4)]
         for scenario in scenarios:
@@ -675,7 +680,7 @@ async def test_scenarios_spread(tmp_path: Path) -> None:
 
 
 async def test_a_busy_scenario_gets_a_second_worker(scenario: Scenario) -> None:
-    """When more wait for a scenario than its worker can soon do, another one hosts it too."""
+    """When too many requests wait for a scenario's worker, another worker hosts it too."""
     shared = anyio.Event()
 
     async def script(worker: FakeWorker, request: Request) -> None:
@@ -699,9 +704,9 @@ async def test_a_busy_scenario_gets_a_second_worker(scenario: Scenario) -> None:
         assert min(done) > 0
 
 
-async def test_full_workers_drop_scenarios(tmp_path: Path) -> None:
-    """A worker that occupies too much drops the scenario that was not used for longest, and hosts
-    it again when it is asked for."""
+async def test_full_workers_unload_scenarios(tmp_path: Path) -> None:
+    """A worker that uses too much memory unloads its least recently used scenario, and hosts it
+    again when it is needed."""
     a, b, c = (ledger(tmp_path / name, policy_md=name) for name in "abc")
     async with fake_pool(workers=1, full_mb=1) as (pool, workers):
         async with pool.lease(a) as env:
@@ -719,7 +724,7 @@ async def test_full_workers_drop_scenarios(tmp_path: Path) -> None:
 
 
 async def test_ended_worlds_are_forgotten(scenario: Scenario) -> None:
-    """The workers are told which worlds are over."""
+    """The workers learn which worlds have ended."""
     async with fake_pool(workers=1) as (pool, workers):
         for _ in range(130):
             async with pool.lease(scenario) as env:
@@ -728,8 +733,8 @@ async def test_ended_worlds_are_forgotten(scenario: Scenario) -> None:
         assert len(set(workers.started[0].forgotten)) == 128
 
 
-async def test_what_cannot_be_hosted(tmp_path: Path) -> None:
-    """A refusal has the kind that the worker told, and a package that changed is not hosted."""
+async def test_refused_scenarios(tmp_path: Path) -> None:
+    """A refusal has the kind that the worker reported, and a changed package is not hosted."""
     async with fake_pool() as (pool, _):
         with pytest.raises(SeedError, match="line 1"):
             await pool.host(ledger(tmp_path / "a", data_sql="nonsense;"))
@@ -745,14 +750,14 @@ async def test_what_cannot_be_hosted(tmp_path: Path) -> None:
 
 
 async def test_a_refusal_by_a_tainted_worker(scenario: Scenario, tmp_path: Path) -> None:
-    """When hosting a scenario does what is forbidden, it is refused; the worker is replaced and
-    what was behind is executed elsewhere."""
-    held, let_go = anyio.Event(), anyio.Event()
+    """A scenario whose hosting does something forbidden is refused; the worker is replaced and the
+    requests behind it are executed elsewhere."""
+    held, release = anyio.Event(), anyio.Event()
 
     async def script(worker: FakeWorker, request: Request) -> Reply | None:
         if isinstance(request, Load) and request.scenario.rules == "bad":
             held.set()
-            await let_go.wait()
+            await release.wait()
             return Refused(request.id, "tools.py opened a socket", violation="it opened a socket")
         return None
 
@@ -764,20 +769,20 @@ async def test_a_refusal_by_a_tainted_worker(scenario: Scenario, tmp_path: Path)
             with pytest.raises(ToolsetError, match=r"tools.py opened a socket"):
                 await pool.host(bad)
 
-        async def go_on() -> None:
+        async def continue_behind() -> None:
             assert (await book(env)).text == '{"entry":3}'
 
         async with anyio.create_task_group() as group:
             group.start_soon(host)
             await held.wait()
-            group.start_soon(go_on)
+            group.start_soon(continue_behind)
             await anyio.wait_all_tasks_blocked()
-            let_go.set()
+            release.set()
         assert [worker.executed for worker in workers.started] == [["book"], ["book"]]
 
 
 async def test_a_worker_that_nears_its_limit_is_replaced(scenario: Scenario) -> None:
-    """A worker that occupies nearly all it may is replaced before code in it runs out of memory."""
+    """A worker near its memory limit is replaced before code in it runs out of memory."""
     async with (
         fake_pool(workers=1, slow_after=0.002) as (pool, workers),
         pool.lease(scenario) as env,
@@ -791,36 +796,38 @@ async def test_a_worker_that_nears_its_limit_is_replaced(scenario: Scenario) -> 
 # The rest ----------------------------------------------------------------------------------------
 
 
-async def test_verifiers_are_asked_in_workers(scenario: Scenario, tmp_path: Path) -> None:
-    """A verifier is given the state and the answer; one that ends its worker is a fault."""
+async def test_verifiers_run_in_workers(scenario: Scenario, tmp_path: Path) -> None:
+    """A verifier receives the state and the answer; one that ends its worker is a fault."""
+    task = scenario.task("open")
     async with fake_pool(workers=1) as (pool, _), pool.lease(scenario) as env:
         await book(env)
-        said = await pool.verify(scenario, "open", env.state(), "done \ud800", "sql")
-        assert (said.label, said.detail, said.fault) == ("open", ["done ?", "sql"], "")
+        verified = await pool.verify(scenario, task, env.state(), "done \ud800", "sql")
+        assert (verified.label, verified.detail) == ("open", ["done ?", "sql"])
+        assert verified.fault == ""
         other = ledger(tmp_path / "other", data_sql="")
         with pytest.raises(StateError):
-            await pool.verify(other, "open", env.state(), "")
+            await pool.verify(other, task, env.state(), "")
 
     async def script(worker: FakeWorker, request: Request) -> None:
         if not isinstance(request, Load | Call):
             raise Dies("it crashed")
 
     async with fake_pool(script, workers=1) as (pool, _), pool.lease(scenario) as env:
-        said = await pool.verify(scenario, "open", env.state(), "")
-        assert said.fault == "it ended its worker: it crashed"
+        verified = await pool.verify(scenario, task, env.state(), "")
+        assert verified.fault == "it ended its worker: it crashed"
         with pytest.raises(PoolError, match="could not be replayed: it crashed"):
             await pool.replay_cpu_s(scenario, [[("book", BOOK)]])
 
 
 async def test_replays_are_measured_in_a_worker(scenario: Scenario) -> None:
-    """Calls made back to back are measured where they are made."""
+    """Calls made back to back are measured in the worker that makes them."""
     async with fake_pool() as (pool, _):
         seconds = await pool.replay_cpu_s(scenario, [[("book", BOOK)] * 3, [("wipe", {})]])
-        assert seconds == 4.0  # as the fake tells it: the number of calls
+        assert seconds == 4.0  # the fake worker reports the number of calls
 
 
-async def test_what_json_cannot_say_reaches_the_tool(scenario: Scenario) -> None:
-    """Names and arguments that are no text or number are refused by the world, not by the pool."""
+async def test_values_that_json_lacks_reach_the_tool(scenario: Scenario) -> None:
+    """The world, not the pool, refuses names and arguments that are not valid text or numbers."""
     async with fake_pool() as (pool, _), pool.lease(scenario) as env:
         assert (await env.call("\ud800", {}, "")).error == "unknown_tool"
         odd = {"name": "\ud800", "value": math.nan, "extra": 2**70}
@@ -829,7 +836,7 @@ async def test_what_json_cannot_say_reaches_the_tool(scenario: Scenario) -> None
 
 
 async def test_leaving_the_pool_ends_its_calls(scenario: Scenario) -> None:
-    """Calls that are under way when the pool is left end with a sentence; so do later ones."""
+    """Calls in flight when the pool is left end with a message; so do later ones."""
     script = Holding()
     pool: WorkerPool
     async with anyio.create_task_group() as group:
@@ -844,21 +851,21 @@ async def test_leaving_the_pool_ends_its_calls(scenario: Scenario) -> None:
             group.start_soon(wipe)
             await script.held.wait()
         for worker in workers.started:
-            assert worker.obituary
+            assert worker.exit_reason
     with pytest.raises(PoolError, match="the pool is not open"):
         await book(other)
     assert int(pool.cpu_s()) == 2
 
 
 async def test_leaving_the_pool_while_a_worker_is_started(scenario: Scenario) -> None:
-    """A worker that comes up when the pool is left is ended, and nothing of it stays open."""
+    """A worker that starts while the pool is left is ended, and its sockets are closed."""
 
     class Slow(FakeWorkers):
-        asked, forked = anyio.Event(), anyio.Event()
+        requested, forked = anyio.Event(), anyio.Event()
 
         async def spawn(self) -> FakeWorker:
             if self.started:
-                self.asked.set()
+                self.requested.set()
                 await self.forked.wait()
             return await super().spawn()
 
@@ -873,26 +880,26 @@ async def test_leaving_the_pool_while_a_worker_is_started(scenario: Scenario) ->
     workers = Slow(script)
     async with (
         anyio.create_task_group() as group,
-        WorkerPool(WorkerSettings(workers=1), opens=workers.open) as pool,
+        WorkerPool(WorkerSettings(workers=1), open_spawner=workers.open) as pool,
     ):
         async with pool.lease(scenario) as env:
             with pytest.raises(WorldError, match="it crashed"):
                 await env.call("wipe", {}, "")
-        await workers.asked.wait()
+        await workers.requested.wait()
         group.start_soon(fork)
     assert [worker.socket.fileno() for worker in workers.started] == [-1, -1]
-    assert workers.started[1].obituary == "it was killed by the pool"
+    assert workers.started[1].exit_reason == "it was killed by the pool"
 
 
-async def test_what_a_block_raises_comes_out_as_it_is() -> None:
-    """The pool's own tasks put no group around what is raised inside of its block."""
+async def test_an_exception_of_the_block_is_raised_unchanged() -> None:
+    """The pool's own tasks put no exception group around an exception of the block."""
     with pytest.raises(KeyError):
         async with fake_pool():
             raise KeyError
 
 
-async def test_what_it_tells_of_itself(scenario: Scenario) -> None:
-    """`repr`, `statistics`, `level` and `rss` tell what is there."""
+async def test_repr_and_statistics(scenario: Scenario) -> None:
+    """`repr`, `statistics`, `level` and `rss` describe the pool."""
     async with fake_pool() as (pool, workers):
         assert (pool.level, pool.rss()) == ("fake", 0)
         async with pool.lease(scenario) as env:
@@ -922,13 +929,13 @@ async def test_what_it_tells_of_itself(scenario: Scenario) -> None:
     [{"workers": -1}, {"spare": -1}, {"window": 0}, {"slow_after": 0.0}, {"call_deadline": -1.0}],
 )
 def test_settings_are_checked(wrong: dict[str, Any]) -> None:
-    """A setting that makes no sense is an error that names it."""
+    """An invalid setting is an error that names it."""
     with pytest.raises(msgspec.ValidationError, match=next(iter(wrong))):
         msgspec.convert(wrong, WorkerSettings)
 
 
 def test_trio_is_refused() -> None:
-    """Elsewhere than on asyncio the pool says so."""
+    """On another event loop than asyncio the pool raises PoolError."""
     pytest.importorskip("trio")
 
     async def enter() -> None:
@@ -959,13 +966,13 @@ fates = st.lists(st.sampled_from(["", "", "", "", "stale", "slow", "die"]), max_
 
 
 def fated(fates: list[str]) -> Script:
-    """A script under which the n-th executed call has the n-th fate."""
+    """A script that gives the n-th executed call the n-th fate."""
     left = list(reversed(fates))
 
     async def script(worker: FakeWorker, request: Request) -> Reply | None:
         fate = left.pop() if left and isinstance(request, Call) else ""
         if fate == "slow":
-            await anyio.sleep(0.02)  # which is slow here
+            await anyio.sleep(0.02)  # longer than slow_after
         elif fate == "die":
             raise Dies("it died")
         elif fate == "stale" and isinstance(request, Call) and request.state is None:
@@ -975,24 +982,24 @@ def fated(fates: list[str]) -> Script:
     return script
 
 
-async def play(env: Env, twin: Env, steps: Sequence[Any], broken: list[int]) -> None:
-    """The same on both; they are equal at every step, until the first one's worker dies."""
+async def play(env: Env, local: Env, steps: Sequence[Any], broken: list[int]) -> None:
+    """Take the same steps on both worlds, which are equal until the worker of the first dies."""
     try:
         for number, step in enumerate(steps):
             if step == "fork":
                 async with anyio.create_task_group() as group:
-                    group.start_soon(play, env.fork(), twin.fork(), steps[number + 1 :], broken)
+                    group.start_soon(play, env.fork(), local.fork(), steps[number + 1 :], broken)
             elif step == "reset":
                 env.reset()
-                twin.reset()
+                local.reset()
             elif step == "state":
-                assert env.state() == twin.state()
+                assert env.state() == local.state()
             else:
                 name, arguments = step
                 result = await env.call(name, arguments, f"c{number}")
-                assert result == await twin.call(name, arguments, f"c{number}")
-            assert env.digest == twin.digest
-        assert env.state() == twin.state()
+                assert result == await local.call(name, arguments, f"c{number}")
+            assert env.digest == local.digest
+        assert env.state() == local.state()
     except WorldError as exc:
         assert "it died" in str(exc)
         broken.append(1)
@@ -1000,7 +1007,7 @@ async def play(env: Env, twin: Env, steps: Sequence[Any], broken: list[int]) -> 
 
 @settings(max_examples=40)
 @given(st.lists(operations, min_size=1, max_size=6), fates, st.integers(1, 3), st.integers(1, 3))
-def test_worlds_are_as_if_nothing_happened(
+def test_worlds_are_exact_despite_faults(
     ledger_package: Scenario,
     worlds: list[list[Any]],
     fates: list[str],
@@ -1008,8 +1015,8 @@ def test_worlds_are_as_if_nothing_happened(
     window: int,
 ) -> None:
     """However calls, forks and resets interleave with deaths, slow calls and lost states, a world
-    is what it would be in this process, or it is broken because its own call was in the hands of
-    the dead."""
+    equals one in this process, or it is broken because its own call was in flight at a worker that
+    died."""
 
     async def compare() -> None:
         local, broken = LocalPool(), list[int]()
@@ -1023,8 +1030,8 @@ def test_worlds_are_as_if_nothing_happened(
                 for _ in worlds
             ]
             async with anyio.create_task_group() as group:
-                for (env, twin), steps in zip(pairs, worlds, strict=True):
-                    group.start_soon(play, env, twin, steps, broken)
+                for (env, same), steps in zip(pairs, worlds, strict=True):
+                    group.start_soon(play, env, same, steps, broken)
         local.close()
         assert len(broken) <= fates.count("die")
 

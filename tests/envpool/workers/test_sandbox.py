@@ -1,4 +1,4 @@
-"""The promises of envpool.workers.sandbox, kept by the kernel alone: no witness stands here."""
+"""The promises of envpool.workers.sandbox, kept by the kernel alone, without the audit hook."""
 
 import functools
 import os
@@ -11,7 +11,7 @@ from envpool.workers import confine
 from envpool.workers.sandbox import require, why_no_bubblewrap
 from tests.support.confined import outcomes
 
-INNER, _ = confine.standing("best")
+INNER, _ = confine.available_layers("best")
 LEVELS = [INNER] if why_no_bubblewrap() else [INNER, f"bubblewrap+{INNER}", "bubblewrap+seccomp"]
 HERE = str(Path(__file__).resolve())
 needs_seccomp = pytest.mark.skipif("seccomp" not in INNER, reason="libseccomp is not installed")
@@ -22,7 +22,7 @@ needs_files = pytest.mark.skipif(
 ABSENT = "FileNotFoundError"
 DENIED = "PermissionError"
 
-# Promise -> snippets and what may come of them.
+# Promise -> snippets and their possible outcomes.
 PROMISES: dict[str, list[tuple[str, set[str]]]] = {
     "no network": [
         ("import socket; socket.socket()", {DENIED}),
@@ -61,7 +61,7 @@ PROMISES: dict[str, list[tuple[str, set[str]]]] = {
         ("import os; os.chroot('.')", {"SIGSYS"}),
         ("import resource as r; r.setrlimit(r.RLIMIT_NOFILE, (1, 1))", {"OSError", DENIED}),
     ],
-    "no calls that nobody makes innocently": [
+    "no calls that only an attack makes": [
         (f"import ctypes; ctypes.CDLL(None).syscall({number}, 0, 0, 0, 0, 0)", {"SIGSYS"})
         for number in (
             *(101, 165, 155, 272, 308, 161, 310, 311),  # ptrace mount pivot_root unshare setns …
@@ -80,7 +80,7 @@ PROMISES: dict[str, list[tuple[str, set[str]]]] = {
         ("import os; f = os.open('x', os.O_CREAT | os.O_WRONLY); os.ftruncate(f, 2**40)",
          {"OSError"}),
     ],
-    "a life's CPU": [("while True: pass", {"SIGXCPU"})],
+    "limited CPU time": [("while True: pass", {"SIGXCPU"})],
     "few descriptors": [("import os\nwhile True: os.dup(0)", {"OSError"})],
     "a scrubbed environment": [
         ("import os; result = sorted(k for k in os.environ if k not in ('PWD', 'LC_CTYPE'))",
@@ -128,7 +128,7 @@ EVERY = [
 
 @functools.cache
 def _came(level: str) -> dict[str, str]:
-    """What every snippet comes to at a level, run in one go."""
+    """The outcome of every snippet at a level, run by one process."""
     snippets = [snippet for cases in {**PROMISES, **FILES}.values() for snippet, _ in cases]
     return dict(zip(snippets, outcomes(level, snippets, memory_mb=200, cpu_seconds=1), strict=True))
 
@@ -142,22 +142,34 @@ def test_promise(level: str, snippet: str, may: set[str]) -> None:
 
 
 def test_a_level_is_required_or_refused() -> None:
-    """`required` is a kernel that keeps every promise; a level's name is at least its walls."""
-    for wanted in ("best", "off", "required", "seccomp", "bubblewrap+seccomp+landlock", "rlimits"):
-        require(wanted, "bubblewrap+seccomp+landlock")
+    """`required` means a kernel that keeps every promise; a level's name means at least its
+    layers."""
+    for required in (
+        "best",
+        "off",
+        "required",
+        "seccomp",
+        "bubblewrap+seccomp+landlock",
+        "rlimits",
+    ):
+        require(required, "bubblewrap+seccomp+landlock")
     require("required", "seccomp+landlock")
     require("best", "rlimits")
-    for wanted, level, sentence in (
-        ("required", "seccomp", "sandbox 'required' is not to be had here: the level is 'seccomp'"),
-        ("bubblewrap", "seccomp", "sandbox 'bubblewrap' is not to be had here: the level is 'secc"),
-        ("castle", "seccomp", "sandbox: 'castle' is no wall; there are bubblewrap, seccomp, landl"),
+    for required, level, message in (
+        ("required", "seccomp", "sandbox 'required' is not available here: the level is 'seccomp'"),
+        ("bubblewrap", "seccomp", "sandbox 'bubblewrap' is not available here: the level is 'secc"),
+        (
+            "castle",
+            "seccomp",
+            "sandbox: 'castle' is not a sandbox layer; expected bubblewrap, secc",
+        ),
     ):
         with pytest.raises(PoolError) as caught:
-            require(wanted, level)
-        assert str(caught.value).startswith(sentence)
+            require(required, level)
+        assert str(caught.value).startswith(message)
     with pytest.raises(PoolError) as caught:
         require("required", "rlimits", ["seccomp: no library", "bubblewrap: bwrap is missing"])
     assert str(caught.value) == (
-        "sandbox 'required' is not to be had here: the level is 'rlimits'; seccomp: no library; "
+        "sandbox 'required' is not available here: the level is 'rlimits'; seccomp: no library; "
         "bubblewrap: bwrap is missing"
     )

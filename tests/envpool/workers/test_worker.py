@@ -1,4 +1,4 @@
-"""The fork server and its workers: what goes over the socket, and how processes end."""
+"""The fork server and its workers: their messages, and how processes end."""
 
 import asyncio
 import json
@@ -17,13 +17,13 @@ import psutil
 import pytest
 
 from envpool.core.errors import PoolError
-from envpool.core.host_answers import Answer, Loaded, Snapshot
+from envpool.core.offload import CallOutcome, Loaded, Snapshot
 from envpool.hosting.live_world import LiveWorld
 from envpool.inprocess.world import HostedScenario
 from envpool.store.overlay import Overlay
-from envpool.workers import fork_client as zygote_module
+from envpool.workers import fork_client as fork_client
 from envpool.workers.codec import Frames, frame, reply_of, request_of
-from envpool.workers.fork_client import WorkerProcess, Zygote, ZygoteSettings
+from envpool.workers.fork_client import ForkServerClient, ForkServerSettings, WorkerProcess
 from envpool.workers.fork_server import remove_tree
 from envpool.workers.pool import sources_of
 from envpool.workers.sandbox import environment
@@ -47,19 +47,19 @@ from tests.support.ledger_world import ledger
 BOOK = ("book", {"account_id": 1, "amount": 25, "note": "x"})
 
 
-class Line:
-    """A worker's socket, for one who asks and waits."""
+class Client:
+    """A simple client on a worker's socket: it sends a request and waits for the reply."""
 
     def __init__(self, worker: WorkerProcess) -> None:
         self.worker = worker
         self._frames = Frames()
         self._replies: list[Reply] = []
 
-    async def tell(self, request: Request) -> None:
+    async def send(self, request: Request) -> None:
         await asyncio.get_running_loop().sock_sendall(self.worker.socket, frame(request))
 
-    async def hear(self) -> Reply | None:
-        """The next reply; None: the worker has hung up."""
+    async def receive(self) -> Reply | None:
+        """The next reply; None: the worker has closed its socket."""
         while not self._replies:
             data = await asyncio.get_running_loop().sock_recv(self.worker.socket, 2**16)
             if not data:
@@ -68,26 +68,26 @@ class Line:
         return self._replies.pop(0)
 
     async def ask(self, request: Request) -> Any:
-        await self.tell(request)
-        return await self.hear()
+        await self.send(request)
+        return await self.receive()
 
 
 @asynccontextmanager
-async def _worker(sandbox: str = "best") -> AsyncIterator[Line]:
-    """A fork server's only worker, ready."""
-    async with Zygote(ZygoteSettings(sandbox)) as zygote:
-        worker = await zygote.spawn()
+async def _worker(sandbox: str = "best") -> AsyncIterator[Client]:
+    """A ready worker of its own fork server."""
+    async with ForkServerClient(ForkServerSettings(sandbox)) as fork_server:
+        worker = await fork_server.spawn()
         with worker.socket:
             worker.socket.setblocking(False)
-            line = Line(worker)
-            ready = await line.hear()
-            assert isinstance(ready, Ready) and ready.level == zygote.level == worker.level
-            yield line
+            client = Client(worker)
+            ready = await client.receive()
+            assert isinstance(ready, Ready) and ready.level == fork_server.level == worker.level
+            yield client
 
 
 @pytest.fixture
 def anyio_backend() -> str:
-    """Workers are asyncio's."""
+    """Workers need asyncio."""
     return "asyncio"
 
 
@@ -110,21 +110,21 @@ def _start(world: HostedScenario) -> Snapshot:
 
 
 async def test_a_worker_is_a_function_of_state_and_call(scenario: Scenario) -> None:
-    """A worker answers with what the call does to the state that it is given, or has; it says so
-    where it does not have it."""
+    """A worker answers with the effect of the call on the state that it receives, or has; where it
+    does not have the state it answers Stale."""
     world = HostedScenario(scenario)
     overlay = world.template.overlay()
-    async with _worker() as line:
-        loaded = await line.ask(_load(scenario))
+    async with _worker() as client:
+        loaded = await client.ask(_load(scenario))
         assert isinstance(loaded, Loaded)
         assert (loaded.image, loaded.tools) == (world.template.image, world.tools)
-        assert await line.ask(_call(scenario, 0)) == Stale(7)
+        assert await client.ask(_call(scenario, 0)) == Stale(7)
         state: Snapshot | None = _start(world)
         for version in range(3):
-            answer = await line.ask(_call(scenario, version, state))
+            answer = await client.ask(_call(scenario, version, state))
             before = overlay.pages.copy()
             result = world.call(overlay, *BOOK)
-            assert msgspec.structs.replace(answer, seconds=0.0) == Answer(
+            assert msgspec.structs.replace(answer, seconds=0.0) == CallOutcome(
                 7,
                 result.text,
                 None,
@@ -133,99 +133,100 @@ async def test_a_worker_is_a_function_of_state_and_call(scenario: Scenario) -> N
                 {n: page for n, page in overlay.pages.items() if before.get(n) != page},
                 overlay.num_pages,
             )
-            state = None  # the worker has it
-        assert await line.ask(_call(scenario, 2)) == Stale(7)
-        assert await line.ask(_call(scenario, 3)) == Stale(7)  # an older version drops the newer
-        await line.tell(Forget((5,)))
-        await line.tell(Unload(scenario.digest))
-        assert isinstance(await line.ask(_load(scenario)), Loaded)
-        assert await line.ask(_call(scenario, 3)) == Stale(7)
-        replayed = await line.ask(Replay(9, scenario.digest, ((("get_account", b'{"id": 1}'),),)))
+            state = None  # the worker has it now
+        assert await client.ask(_call(scenario, 2)) == Stale(7)
+        assert await client.ask(_call(scenario, 3)) == Stale(
+            7
+        )  # asking for an older version drops the newer
+        await client.send(Forget((5,)))
+        await client.send(Unload(scenario.digest))
+        assert isinstance(await client.ask(_load(scenario)), Loaded)
+        assert await client.ask(_call(scenario, 3)) == Stale(7)
+        replayed = await client.ask(Replay(9, scenario.digest, ((("get_account", b'{"id": 1}'),),)))
         assert isinstance(replayed, Replayed) and (replayed.id, replayed.fault) == (9, "")
     world.close()
 
 
-async def test_what_breaks_a_worker_ends_it(scenario: Scenario) -> None:
-    """A request about what is not hosted is answered by Failed, and the worker ends."""
-    async with _worker() as line:
-        assert await line.ask(_call(scenario, 0)) == Failed(7, f"KeyError: '{scenario.digest}'")
-        assert await line.hear() is None
-        assert await line.worker.wait() == "it ended after a violation"
-        assert line.worker.rss() == 0
-        assert line.worker.cpu_s() > 0
+async def test_an_error_of_the_worker_ends_it(scenario: Scenario) -> None:
+    """A request for a scenario that is not hosted is answered by Failed, and the worker ends."""
+    async with _worker() as client:
+        assert await client.ask(_call(scenario, 0)) == Failed(7, f"KeyError: '{scenario.digest}'")
+        assert await client.receive() is None
+        assert await client.worker.wait() == "it ended after a violation"
+        assert client.worker.rss() == 0
+        assert client.worker.cpu_s() > 0
 
 
 async def test_a_worker_inherits_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A worker has its socket and three null devices, and an environment without ours."""
+    """A worker has its socket and three null devices, and none of our environment variables."""
     if os.geteuid() != 0:
         pytest.skip("the kernel shows the descriptors of a worker to root only")
     monkeypatch.setenv("API_KEY", "secret")
     read, write = os.pipe()
     os.set_inheritable(write, True)
-    async with _worker() as line:
-        folder = f"/proc/{line.worker.pid}"
+    async with _worker() as client:
+        folder = f"/proc/{client.worker.pid}"
         opened = {fd: os.readlink(f"{folder}/fd/{fd}") for fd in os.listdir(f"{folder}/fd")}
-        told = psutil.Process(line.worker.pid).environ()
+        environ = psutil.Process(client.worker.pid).environ()
     os.close(read)
     os.close(write)
     assert opened.pop("3").startswith("socket:")
     assert opened == dict.fromkeys("012", "/dev/null")
-    assert set(told) <= {*environment(""), "PWD"}
+    assert set(environ) <= {*environment(""), "PWD"}
 
 
-async def test_the_walls_can_be_left_away(scenario: Scenario) -> None:
-    """With the sandbox off, resource limits and the witness remain, and workers work."""
-    async with _worker("off") as line:
-        assert line.worker.level == "rlimits"
-        assert isinstance(await line.ask(_load(scenario)), Loaded)
+async def test_the_sandbox_can_be_off(scenario: Scenario) -> None:
+    """With the sandbox off, resource limits and the audit hook remain, and workers work."""
+    async with _worker("off") as client:
+        assert client.worker.level == "rlimits"
+        assert isinstance(await client.ask(_load(scenario)), Loaded)
 
 
 async def test_a_sandbox_is_required(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where the wanted level is not to be had there are no workers, and the reason is told."""
-    monkeypatch.setattr(zygote_module, "why_no_bubblewrap", lambda: "bwrap is not installed")
+    """Where the required level is not available no worker starts, and the error says why."""
+    monkeypatch.setattr(fork_client, "why_no_bubblewrap", lambda: "bwrap is not installed")
     with pytest.raises(PoolError) as caught:
-        async with Zygote(ZygoteSettings("bubblewrap")):
+        async with ForkServerClient(ForkServerSettings("bubblewrap")):
             pass
-    assert str(caught.value).startswith("sandbox 'bubblewrap' is not to be had here: the level is ")
+    assert str(caught.value).startswith("sandbox 'bubblewrap' is not available here: the level is ")
     assert "bubblewrap: bwrap is not installed" in str(caught.value)
 
 
-async def test_ends_are_told_in_words() -> None:
-    """How a worker ended is told once to who asks by its pid, and to whoever waits."""
-    async with Zygote() as zygote:
-        workers = [await zygote.spawn() for _ in range(2)]
+async def test_wait_says_how_a_worker_ended() -> None:
+    """`wait` returns how a worker ended, as a sentence; killing it again does nothing."""
+    async with ForkServerClient() as fork_server:
+        workers = [await fork_server.spawn() for _ in range(2)]
         workers[0].kill()
         workers[1].socket.close()
         killed = "its connection to the pool ended, and it was killed"
-        assert await zygote.obituary(workers[0].pid) == await workers[0].wait() == killed
+        assert await workers[0].wait() == killed
         assert (await workers[1].wait()).startswith("its connection to the pool ended")
         workers[0].kill()  # nothing happens
+        assert await workers[0].wait() == killed
         workers[0].socket.close()
-        with pytest.raises(KeyError):
-            await zygote.obituary(workers[0].pid)
 
 
-async def test_a_fork_server_that_dies_takes_its_workers_along() -> None:
-    """Its workers are gone, whoever waits is told, and there are no more."""
-    async with Zygote() as zygote:
-        worker = await zygote.spawn()
+async def test_workers_end_with_their_fork_server() -> None:
+    """Its workers end with it, waiting tasks learn why, and no more workers can be started."""
+    async with ForkServerClient() as fork_server:
+        worker = await fork_server.spawn()
         process = psutil.Process(worker.pid)
-        zygote._process.send_signal(signal.SIGKILL)
+        fork_server._process.send_signal(signal.SIGKILL)
         assert await worker.wait() == "it ended with the fork server"
         with pytest.raises(PoolError, match="the fork server of the workers has ended"):
-            await zygote.spawn()
+            await fork_server.spawn()
         worker.socket.close()
         await anyio.to_thread.run_sync(process.wait, 5)
 
 
 _ABANDONED = """
 import os, signal, anyio
-from envpool.workers.fork_client import Zygote
+from envpool.workers.fork_client import ForkServerClient
 
 async def main():
-    async with Zygote() as zygote:
-        workers = [await zygote.spawn() for _ in range(2)]
-        print(zygote._process.pid, *(worker.pid for worker in workers), flush=True)
+    async with ForkServerClient() as fork_server:
+        workers = [await fork_server.spawn() for _ in range(2)]
+        print(fork_server._process.pid, *(worker.pid for worker in workers), flush=True)
         os.kill(os.getpid(), signal.SIGKILL)
 
 anyio.run(main)
@@ -237,12 +238,14 @@ def test_nothing_outlives_the_pool() -> None:
     program = [sys.executable, "-c", _ABANDONED]
     done = subprocess.run(program, stdout=subprocess.PIPE, text=True, timeout=30, check=False)
     assert done.returncode == -signal.SIGKILL
-    there = [psutil.Process(pid) for pid in map(int, done.stdout.split()) if psutil.pid_exists(pid)]
-    assert psutil.wait_procs(there, timeout=10)[1] == []
+    running = [
+        psutil.Process(pid) for pid in map(int, done.stdout.split()) if psutil.pid_exists(pid)
+    ]
+    assert psutil.wait_procs(running, timeout=30)[1] == []
 
 
 def test_the_cache_is_bounded() -> None:
-    """The worlds served longest ago go first; the latest stays, however large it is."""
+    """The least recently served worlds are dropped first; the latest stays, whatever its size."""
     cache = Cache()
     page = bytes(MAX_CACHED // 4)
     for number in range(5):
@@ -256,36 +259,36 @@ def test_the_cache_is_bounded() -> None:
 
 
 def test_frames_arrive_however_they_are_cut(scenario: Scenario) -> None:
-    """Requests survive the wire, cut anywhere; what is no frame is refused with a sentence."""
+    """Requests survive the wire, cut anywhere; bytes that are not a frame raise an error."""
     requests: list[Request] = [Load(1, scenario, {"tools.py": "é"}), Forget((1, 2)), Unload("d")]
     stream = b"".join(map(frame, requests))
     for size in (1, 3, 1000, len(stream)):
         frames = Frames()
         bodies = [b for at in range(0, len(stream), size) for b in frames.feed(stream[at:][:size])]
         assert [request_of(body) for body in bodies] == requests
-    with pytest.raises(PoolError, match="a frame from a worker is no reply"):
+    with pytest.raises(PoolError, match="a frame from a worker is not a reply"):
         reply_of(b"\x01")
-    with pytest.raises(PoolError, match="a frame from the pool is no request"):
+    with pytest.raises(PoolError, match="a frame from the pool is not a request"):
         request_of(b"")
     with pytest.raises(PoolError, match="a frame of 4294967295 bytes is too long"):
         Frames().feed(b"\xff\xff\xff\xff")
 
 
 def test_any_folder_can_be_deleted(tmp_path: Path) -> None:
-    """However deep it goes, and whatever its modes and links are."""
+    """A folder of any depth, with any modes and links, is deleted."""
     folder = tmp_path / "scratch"
-    kept = tmp_path / "kept"
-    kept.write_text("kept")
-    place = os.getcwd()
+    outside = tmp_path / "outside"
+    outside.write_text("stays")
+    directory = os.getcwd()
     try:
         folder.mkdir()
         os.chdir(folder)
         for _ in range(700):
             os.mkdir("nested")
             os.chdir("nested")
-        os.symlink(kept, "link")
+        os.symlink(outside, "link")
         os.chmod(".", 0o000)
     finally:
-        os.chdir(place)
+        os.chdir(directory)
     remove_tree(str(folder))
-    assert [path.name for path in tmp_path.iterdir()] == ["kept"]
+    assert [path.name for path in tmp_path.iterdir()] == ["outside"]

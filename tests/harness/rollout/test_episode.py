@@ -11,7 +11,7 @@ from anyio.lowlevel import checkpoint
 
 from envpool.core.errors import WorldError
 from envpool.core.types import Env, StoredState, ToolResult, ToolSpec
-from envpool.inprocess.fault_injection import FAULTS, Fault, sabotaged
+from envpool.inprocess.fault_injection import FAULTS, Fault, copy_with_fault
 from envpool.inprocess.pool import LocalEnv, LocalPool
 from harness.core.errors import ContextLengthError, PolicyError
 from harness.core.events import Ending, EpisodeEnded, EpisodeStarted, StepTaken
@@ -19,6 +19,7 @@ from harness.core.messages import Act, Answer, FormatError, Reply
 from harness.dialects.format_rules import FormatSettings
 from harness.history.windows import parse_history
 from harness.rollout.episode import Episode, Limits, failure_message, run_episode
+from scenarios.checks import Finding
 from scenarios.format import Scenario, Task, read
 from tests.support.paths import LIBRARY
 from tests.support.run_context import (
@@ -332,6 +333,9 @@ class SlowEnv:
         self._env = trial
         return result
 
+    async def check(self, task: Task, answer: str) -> tuple[Finding, ...]:
+        return await self._env.check(task, answer)
+
     def state(self) -> StoredState:
         return self._env.state()
 
@@ -416,7 +420,7 @@ async def test_a_broken_tool_ends_the_episode(fault: Fault, tmp_path: Path) -> N
     """A call in which the world fails ends the episode with a sentence; the failure is the last
     step, the turn's other calls are not made, and the state is known."""
     sink = MemorySink()
-    broken = read(sabotaged(LIBRARY, tmp_path, fault, "pay_fine"))
+    broken = read(copy_with_fault(LIBRARY, tmp_path, fault, "pay_fine"))
     ended = await play(
         LOOK,
         calls("pay_fine", "pay_fine", member_id=2, amount_cents=10, method="card"),
@@ -442,7 +446,7 @@ async def test_an_episode_that_need_not_stop_at_a_broken_tool(tmp_path: Path) ->
     """Without world_stop the agent reads what the world said, every call is made, and the episode
     goes on to its own end."""
     sink = MemorySink()
-    broken = read(sabotaged(LIBRARY, tmp_path, "raises", "pay_fine"))
+    broken = read(copy_with_fault(LIBRARY, tmp_path, "raises", "pay_fine"))
     ended = await play(
         calls("pay_fine", "pay_fine", member_id=2, amount_cents=10, method="card"),
         DONE,

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from envpool.inprocess.fault_injection import FAULTS, Fault, sabotaged
+from envpool.inprocess.fault_injection import FAULTS, Fault, copy_with_fault
 from envpool.router import RoutingPool
 from envpool.workers.pool import WorkerSettings
 from harness.core.events import Ending, Label
@@ -36,7 +36,7 @@ def anyio_backend() -> str:
 @pytest.fixture
 def broken(tmp_path: Path) -> Path:
     """The shop, in which one tool always raises."""
-    return sabotaged(find("shop_support").path, tmp_path / "broken", "raises", TOOL)
+    return copy_with_fault(find("shop_support").path, tmp_path / "broken", "raises", TOOL)
 
 
 def callers() -> set[str]:
@@ -57,7 +57,7 @@ def exported(rehearse: Rehearse, run: Path) -> list[Any]:
 def test_the_world_is_to_blame(rehearse: Rehearse, tmp_path: Path, fault: Fault) -> None:
     """An oracle in a broken world is judged environment_error with reward 0 where it meets the
     broken tool, and completed where it does not; the log replays."""
-    world = sabotaged(find("shop_support").path, tmp_path / "broken", fault, TOOL)
+    world = copy_with_fault(find("shop_support").path, tmp_path / "broken", fault, TOOL)
     chosen = ("address-to-parents", "cancel-duplicate", "gift-card-balance")
     assert [task in callers() for task in chosen] == [True, True, False]
     run = tmp_path / "run"
@@ -71,7 +71,7 @@ def test_the_world_is_to_blame(rehearse: Rehearse, tmp_path: Path, fault: Fault)
 
 def test_a_package_that_breaks_in_a_worker(rehearse: Rehearse, tmp_path: Path) -> None:
     """It is the same where the broken tool is held by a worker."""
-    world = sabotaged(find("shop_support").path, tmp_path / "broken", "locked", TOOL)
+    world = copy_with_fault(find("shop_support").path, tmp_path / "broken", "locked", TOOL)
     report = json_of(rehearse, "run", f"{world}:own-order", "--isolate", "-o", tmp_path / "run")
     assert (report["endings"], report["labels"]) == ({"world_error": 1}, {"environment_error": 1})
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from envpool.inprocess.fault_injection import FAULTS, Fault, sabotaged
+from envpool.inprocess.fault_injection import FAULTS, Fault, copy_with_fault
 from harness.log.reader import open_reader
 from tests.support.cli import Rehearse, json_of
 from tests.support.judge_server import (
@@ -337,7 +337,7 @@ def test_a_broken_world_is_no_fault_of_the_agent_whatever_a_judge_says(
 ) -> None:
     """Episodes in which a tool broke are environment errors in mode hybrid, judged live by a model
     that blames the agent; in mode llm its word counts."""
-    world = sabotaged(LIBRARY, tmp_path / "broken", fault, "find_member")
+    world = copy_with_fault(LIBRARY, tmp_path / "broken", fault, "find_member")
     run = tmp_path / "run"
     with served(Speaks(WRONG)) as server:
         flags = ("--judge", "hybrid", "--judge-model", "m", "--judge-base-url", server.url)

@@ -88,7 +88,7 @@ EARLY = {
         "seed",
         "UNIQUE constraint failed: members.id",
     ),
-    "orphan": ("data", "(304, 5,", "(304, 6,", "seed", "FOREIGN KEY|refers to no row of members"),
+    "orphan": ("data", "(304, 5,", "(304, 6,", "seed", "FOREIGN KEY|references a row of members"),
     "tools": ("tools", "(db: Db, name: str)", "(db: Db, name)", "tools", "find_member.*'name'"),
     "no_verifier": ("verify", "def blocked(", "def _b(", "verifier", "task 'blocked'"),
     "verify_file": ("verify", "import Check", "import Chk", "verifier", "ImportError"),

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from envpool.core.errors import ToolsetError
 from envpool.hosting.dbapi.database import Left, WorldDatabase
 from envpool.hosting.dbapi.hooks import Hook, hooked
-from envpool.store.digest import written
+from envpool.store.digest import hex_digest
 from envpool.store.overlay import Overlay, OverlayVFS
 from envpool.store.states import States
 from envpool.store.template import template_of
@@ -123,7 +123,7 @@ def checked(code: Code, overlay: Overlay, before: Overlay, left: Left) -> None:
     states = code.states()
     assert repr(left.changes) == repr(states.diff(before, overlay))
     assert overlay.total == left.total
-    assert states.verify_digest(overlay) == written(left.total)
+    assert states.verify_digest(overlay) == hex_digest(left.total)
     states.close()
 
 

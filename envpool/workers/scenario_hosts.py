@@ -1,24 +1,25 @@
-"""Which host serves which kind of scenario in a worker."""
+"""Hosts the scenarios of a worker: AWM records and packages in our format."""
 
 import os
 import shutil
 from pathlib import Path
 
-from envpool.core.host_answers import Snapshot
+from envpool.core.offload import Snapshot, Verified
 from envpool.hosting.awm_host import AwmHost
 from envpool.hosting.awm_verifiers import verify_awm
 from envpool.hosting.package_host import PackageHost
 from envpool.inprocess.verifiers import VerifierFault
 from envpool.store.overlay import PAGE
 from envpool.store.template import Template
-from envpool.workers.wire import Load, Verified, Verify
+from envpool.workers.wire import Load, Verify
 from envpool.workers.worker import Host, live_world
 from scenarios.errors import PackageError
 from scenarios.format import Scenario
 
 
-class Hosts:
-    """Hosts AWM records and packages of ours. It implements envpool.workers.worker.Opens.
+class ScenarioHosts:
+    """Hosts AWM records and packages in our format. It implements
+    envpool.workers.worker.HostFactory.
 
     `scratch` is the worker's folder, where verifiers of AWM records find their databases.
     """
@@ -34,9 +35,9 @@ class Hosts:
         return AwmHost(request.scenario, request.image)
 
     def verify(self, scenario: Scenario, host: Host, request: Verify) -> Verified:
-        """What a task's verifier says. That it breaks is `fault`."""
+        """The result of a task's verifier; a verifier that breaks is reported as `fault`."""
         if isinstance(host, PackageHost):
-            return self._findings(host, request)
+            return self._verify_package(host, request)
         assert scenario.awm is not None
         verdict = verify_awm(
             scenario.awm,
@@ -58,7 +59,7 @@ class Hosts:
         )
 
     def sweep(self) -> None:
-        """Remove the files that hosted code has left in the scratch folder."""
+        """Remove the files that hosted code left in the scratch folder."""
         for name in os.listdir(self._scratch_name):
             path = self._scratch / name
             if path.is_dir() and not path.is_symlink():
@@ -66,7 +67,7 @@ class Hosts:
             else:
                 path.unlink(missing_ok=True)
 
-    def _findings(self, host: PackageHost, request: Verify) -> Verified:
+    def _verify_package(self, host: PackageHost, request: Verify) -> Verified:
         world = live_world(request.state)
         try:
             findings = host.verify(request.task, world.overlay, request.answer)

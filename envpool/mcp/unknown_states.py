@@ -1,7 +1,7 @@
-"""Worlds that do not tell their state: it is unknown, which is not the same as broken.
+"""The states of worlds that do not reveal them: unknown, which is not the same as broken.
 
-An unknown state has no template, no pages and no digest. Nothing can be compared with it, restored
-from it or said to have changed in it; an episode that ends with it ended as it should.
+An unknown state has no template, no pages and no digest. It cannot be compared or restored, and it
+has no changes; an episode that ends with it is complete.
 """
 
 from collections.abc import Iterable
@@ -14,19 +14,19 @@ from envpool.store.template import Template
 from scenarios.format import Scenario
 
 UNKNOWN = StoredState("", {}, 0, "")
-_NOTHING = Template((), "", {}, 0)
+_EMPTY = Template((), "", {}, 0)
 
 
 def is_known(state: StoredState) -> bool:
-    """Whether the world told its state."""
+    """Whether the world revealed this state."""
     return state.template != ""
 
 
 class UnknownStates(States):
-    """The states of such a scenario: a database without tables, and digests that are empty."""
+    """The states of such a scenario: a database without tables, and empty digests."""
 
     def __init__(self, scenario: Scenario, tools: Iterable[ToolSpec]) -> None:
-        super().__init__(scenario, _NOTHING, tools, OverlayVFS(0.0))
+        super().__init__(scenario, _EMPTY, tools, OverlayVFS(0.0))
         self.start_digest = ""
 
     @property
@@ -42,7 +42,7 @@ class UnknownStates(States):
                 f"the state belongs to template {state.template}, but the state of scenario "
                 f"{self.scenario.name!r} is unknown"
             )
-        return _NOTHING.overlay()
+        return _EMPTY.overlay()
 
     def verify_digest(self, overlay: Overlay) -> str:
         return ""

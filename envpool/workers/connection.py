@@ -1,0 +1,195 @@
+"""The pool's connection to one worker: its socket, the jobs it received, the jobs that wait.
+
+A worker answers in order, so its oldest unanswered request is the one that it executes.
+"""
+
+import asyncio
+import socket
+from collections import deque
+from contextlib import suppress
+from typing import Protocol, cast
+
+from envpool.core.errors import PoolError
+from envpool.workers.codec import Frames, frame, reply_of
+from envpool.workers.jobs import Job, SentJob
+from envpool.workers.wire import Forget, Reply, Unload
+
+_READ_BYTES = 2**18  # at a time
+_MAX_FORGOTTEN = 64  # worlds named in one Forget
+
+
+class WorkerProcess(Protocol):
+    """A worker's process, as the fork server client provides it (envpool.workers.fork_client)."""
+
+    @property
+    def pid(self) -> int:
+        """Its process id."""
+
+    @property
+    def socket(self) -> socket.socket:
+        """The pool's end of its socket; the caller of `spawn` closes it."""
+
+    def kill(self) -> None:
+        """End it at once; does nothing when it has ended."""
+
+    async def wait(self) -> str:
+        """Wait until it has ended; returns how, as a sentence."""
+
+    def cpu_s(self) -> float:
+        """CPU seconds that it has used, also after its end."""
+
+    def rss(self) -> int:
+        """Its resident memory, in bytes."""
+
+
+class ConnectionListener(Protocol):
+    """Handles the events of connections."""
+
+    def on_reply(self, worker: "WorkerConnection", reply: Reply) -> None:
+        """A reply came."""
+
+    def on_invalid_data(self, worker: "WorkerConnection", why: str) -> None:
+        """The worker sent bytes that are not a reply."""
+
+    def on_disconnect(self, worker: "WorkerConnection") -> None:
+        """The worker will send nothing more."""
+
+
+class WorkerConnection(asyncio.Protocol):
+    """The pool's connection to one worker. `pump` sends waiting jobs while the window is open."""
+
+    def __init__(self, process: WorkerProcess, listener: ConnectionListener, window: int) -> None:
+        self.process = process
+        self.ready = False  # the worker has sent Ready
+        self.suspect = False  # its current request takes long
+        self.draining = False  # it ends once it has answered its requests
+        self.dead = False
+        self.disconnected = False  # nothing can be sent any more
+        self.ticks = 0  # spent on the current request, or on starting (see Supervisor.tick)
+        self.cpu_s = 0.0  # CPU seconds that it had used at the first of these ticks
+        self.assigned_at = 0  # when it last received a world, by the dispatcher's count
+        self.num_replies = 0
+        self.level = ""  # of its sandbox
+        self.sent: deque[SentJob] = deque()
+        self.queue: deque[Job] = deque()
+        self.scenarios: dict[str, None] = {}  # digests of hosted scenarios, latest used last
+        self.loading: set[str] = set()  # digests of scenarios that it was asked to host
+        self._listener = listener
+        self._window = window
+        self._frames = Frames()
+        self._forgotten: list[int] = []
+        self._last_number = 0
+        self._transport: asyncio.WriteTransport | None = None
+        # A transport whose write fails closes its socket, even with unread data in it.
+        self._read_socket = process.socket.dup()
+
+    def __repr__(self) -> str:
+        word = "dead" if self.dead else "suspect" if self.suspect else "ready"
+        return (
+            f"<WorkerConnection {self.process.pid} [{len(self.sent)} sent, "
+            f"{len(self.queue)} wait, {len(self.scenarios)} scenarios, "
+            f"{word if self.ready else 'starting'}]>"
+        )
+
+    @property
+    def usable(self) -> bool:
+        """Whether it takes requests."""
+        return self.ready and not (self.suspect or self.dead or self.disconnected)
+
+    @property
+    def num_scenarios(self) -> int:
+        """Scenarios that it hosts or will host."""
+        return len(self.scenarios) + len(self.loading)
+
+    @property
+    def load(self) -> int:
+        """Requests that it was given and has not answered."""
+        return len(self.sent) + len(self.queue)
+
+    @property
+    def full(self) -> bool:
+        """Whether a new request has to wait before it is sent."""
+        return len(self.sent) >= self._window or bool(self.queue)
+
+    def put(self, job: Job) -> None:
+        """Send the job, after those that already wait."""
+        self.queue.append(job)
+        if len(self.sent) < self._window:
+            self.pump()
+
+    def pump(self) -> None:
+        """Send waiting jobs while the window is open."""
+        while self.queue and len(self.sent) < self._window:
+            job = self.queue.popleft()
+            if job.future.done():
+                continue  # its task has left
+            self._last_number += 1
+            try:
+                data = frame(job.message(self._last_number, self))
+            except Exception as exc:  # a reset world, a state too long to be sent
+                job.fail(exc)
+                continue
+            if not self.sent:
+                self.ticks = 0
+            self.sent.append(SentJob(self._last_number, job))
+            if job.scenario_digest in self.scenarios:
+                del self.scenarios[job.scenario_digest]
+                self.scenarios[job.scenario_digest] = None
+            self._write(data)
+
+    def forget(self, world: int) -> None:
+        """Let the worker drop the state of a world that has ended; sent in batches."""
+        self._forgotten.append(world)
+        if len(self._forgotten) >= _MAX_FORGOTTEN:
+            self._write(frame(Forget(tuple(self._forgotten))))
+            self._forgotten.clear()
+
+    def unload(self, scenario_digest: str) -> None:
+        """Drop a scenario."""
+        self.scenarios.pop(scenario_digest, None)
+        self._write(frame(Unload(scenario_digest)))
+
+    def take_answered(self, number: int) -> SentJob | None:
+        """Remove and return the job with this number; None: it is not the current request."""
+        if not self.sent or self.sent[0].number != number:
+            return None
+        self.ticks = 0
+        self.num_replies += 1
+        return self.sent.popleft()
+
+    def end(self) -> None:
+        """End the worker and the connection."""
+        self.dead = True
+        self.process.kill()
+        if self._transport is not None:
+            self._transport.abort()
+        self._read_socket.close()
+
+    # Callbacks of asyncio
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.WriteTransport, transport)
+        if self.dead:
+            self._transport.abort()
+
+    def data_received(self, data: bytes) -> None:
+        try:
+            for body in self._frames.feed(data):
+                self._listener.on_reply(self, reply_of(body))
+                if self.dead:
+                    return
+        except PoolError as exc:
+            self._listener.on_invalid_data(self, str(exc))
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if self.dead:
+            return
+        self.disconnected = True
+        with suppress(OSError):
+            while not self.dead and (data := self._read_socket.recv(_READ_BYTES)):
+                self.data_received(data)
+        self._listener.on_disconnect(self)
+
+    def _write(self, data: bytes) -> None:
+        if self._transport is not None and not (self.dead or self.disconnected):
+            self._transport.write(data)

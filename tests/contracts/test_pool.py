@@ -1,27 +1,30 @@
-"""What every pool of worlds keeps, whatever it runs on.
+"""The contract of every pool of worlds and of the worlds that it leases.
 
-The Protocols are envpool.store.pool_protocol.Pool and envpool.core.types.Env.
+The Protocols are envpool.store.pool_protocol.Pool and envpool.core.types.Env. Pools of MCP servers,
+whose states are unknown, keep a part of it: see tests/envpool/mcp/test_pool.py.
 """
 
 from collections.abc import AsyncIterator, Callable
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from pathlib import Path
 
 import anyio
 import msgspec
 import pytest
 
-from envpool.core.errors import PoolError
+from envpool.core.errors import PoolError, StateError
 from envpool.core.types import Env, StoredState, ToolSpec
 from envpool.inprocess.pool import LocalPool
+from envpool.router import RoutingPool
 from envpool.store.pool_protocol import Pool
+from envpool.workers.fork_client import ForkServerClient
 from envpool.workers.pool import WorkerPool, WorkerSettings
 from scenarios.format import Scenario
 from tests.support.fake_worker import fake_pool
 from tests.support.ledger_world import ledger
 from tests.support.remote_pool import remote
 
-Opening = Callable[[], AbstractAsyncContextManager[Pool]]
+OpenPool = Callable[[], AbstractAsyncContextManager[Pool]]
 
 
 @asynccontextmanager
@@ -40,27 +43,28 @@ async def fake_workers() -> AsyncIterator[Pool]:
 
 
 @asynccontextmanager
-async def workers() -> AsyncIterator[Pool]:
-    async with WorkerPool(WorkerSettings(workers=2)) as pool:
+async def routed() -> AsyncIterator[Pool]:
+    async with RoutingPool() as pool:
         yield pool
 
 
-POOLS: dict[str, Opening] = {
+POOLS: dict[str, OpenPool | None] = {
     "local-asyncio": local,
     "local-trio": local,
+    "routed-asyncio": routed,
     "fake_workers-asyncio": fake_workers,
-    "workers-asyncio": workers,
+    "workers-asyncio": None,  # see `open_pool`
     "remote-asyncio": remote,
 }
 _BOOK = {"account_id": 1, "amount": 5}
 
 
-@pytest.fixture(params=POOLS)
+@pytest.fixture(scope="module", params=POOLS)
 def case(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def anyio_backend(case: str) -> str:
     backend = case.partition("-")[2]
     if backend == "trio":
@@ -68,9 +72,22 @@ def anyio_backend(case: str) -> str:
     return backend
 
 
-@pytest.fixture
-def opening(case: str) -> Opening:
-    return POOLS[case]
+@pytest.fixture(scope="module")
+async def open_pool(case: str) -> AsyncIterator[OpenPool]:
+    """Opens a new pool. All pools of real workers fork them from one server, which takes most of a
+    second to start."""
+    if (known := POOLS[case]) is not None:
+        yield known
+        return
+    async with ForkServerClient() as server:
+
+        @asynccontextmanager
+        async def workers() -> AsyncIterator[Pool]:
+            settings = WorkerSettings(workers=2)
+            async with WorkerPool(settings, open_spawner=lambda _: nullcontext(server)) as pool:
+                yield pool
+
+        yield workers
 
 
 @pytest.fixture
@@ -78,10 +95,10 @@ def scenario(tmp_path: Path) -> Scenario:
     return ledger(tmp_path / "ledger")
 
 
-async def test_leases_start_alike(opening: Opening, scenario: Scenario) -> None:
-    """Two leases of one task start byte-identical, whatever happened to others before."""
+async def test_leases_start_equal(open_pool: OpenPool, scenario: Scenario) -> None:
+    """Two leases of one task start byte-identical, whatever other worlds did before."""
     task = scenario.task("open")
-    async with opening() as pool:
+    async with open_pool() as pool:
         async with pool.lease(scenario, task) as first:
             start = (first.start_digest, first.digest, first.state())
             await first.call("book", _BOOK, "c0-0")
@@ -92,9 +109,9 @@ async def test_leases_start_alike(opening: Opening, scenario: Scenario) -> None:
     assert start[0] == start[1] == start[2].digest
 
 
-async def test_tools_are_told_as_mcp_does(opening: Opening, scenario: Scenario) -> None:
-    """Every tool has a name, a description and an object's schema; every lease has the same."""
-    async with opening() as pool, pool.lease(scenario, None) as env:
+async def test_tools_are_described_as_in_mcp(open_pool: OpenPool, scenario: Scenario) -> None:
+    """Every tool has a name, a description and a schema; every lease has the same tools."""
+    async with open_pool() as pool, pool.lease(scenario, None) as env:
         assert env.tools[0] == ToolSpec(
             "get_account",
             "One account with its entries.",
@@ -109,10 +126,10 @@ async def test_tools_are_told_as_mcp_does(opening: Opening, scenario: Scenario) 
             assert list(other.tools) == list(env.tools)
 
 
-async def test_a_call_changes_its_world_only(opening: Opening, scenario: Scenario) -> None:
-    """A call gives text, changes and the digest after; another live world does not see it."""
+async def test_a_call_changes_its_world_only(open_pool: OpenPool, scenario: Scenario) -> None:
+    """A call returns text, changes and the digest after it; another live world does not see it."""
     async with (
-        opening() as pool,
+        open_pool() as pool,
         pool.lease(scenario, None) as env,
         pool.lease(scenario, None) as other,
     ):
@@ -138,10 +155,10 @@ async def test_a_call_changes_its_world_only(opening: Opening, scenario: Scenari
     ],
 )
 async def test_a_failure_is_data(
-    opening: Opening, scenario: Scenario, name: str, arguments: object, error: str
+    open_pool: OpenPool, scenario: Scenario, name: str, arguments: object, error: str
 ) -> None:
-    """A call that fails says why, changes nothing, and the world goes on."""
-    async with opening() as pool, pool.lease(scenario, None) as env:
+    """A call that fails says why and changes nothing, and the world continues."""
+    async with open_pool() as pool, pool.lease(scenario, None) as env:
         await env.call("book", _BOOK, "c0-0")
         before = (env.digest, env.state())
         result = await env.call(name, arguments, "c1-0")
@@ -151,9 +168,9 @@ async def test_a_failure_is_data(
         assert (await env.call("book", _BOOK, "c2-0")).text == '{"entry":3}'
 
 
-async def test_a_call_id_is_executed_once(opening: Opening, scenario: Scenario) -> None:
-    """Asked again, a call is answered from memory: the same result and the same state."""
-    async with opening() as pool, pool.lease(scenario, None) as env:
+async def test_a_call_id_is_executed_once(open_pool: OpenPool, scenario: Scenario) -> None:
+    """A repeated call id returns the remembered result and leaves the state unchanged."""
+    async with open_pool() as pool, pool.lease(scenario, None) as env:
         first = await env.call("book", _BOOK, "c0-0")
         again = await env.call("book", _BOOK, "c0-0")
         assert again == first
@@ -161,9 +178,9 @@ async def test_a_call_id_is_executed_once(opening: Opening, scenario: Scenario) 
         assert (await env.call("book", _BOOK, "c0-1")).text == '{"entry":3}'
 
 
-async def test_a_fork_is_independent(opening: Opening, scenario: Scenario) -> None:
-    """A fork goes on from its parent's state, and each keeps its own from there."""
-    async with opening() as pool, pool.lease(scenario, None) as env:
+async def test_a_fork_is_independent(open_pool: OpenPool, scenario: Scenario) -> None:
+    """A fork continues from its parent's state; from there each world has its own state."""
+    async with open_pool() as pool, pool.lease(scenario, None) as env:
         await env.call("book", _BOOK, "c0-0")
         middle = env.state()
         fork = env.fork()
@@ -174,9 +191,9 @@ async def test_a_fork_is_independent(opening: Opening, scenario: Scenario) -> No
         assert len({env.digest, fork.digest, middle.digest}) == 3
 
 
-async def test_a_reset_is_the_start(opening: Opening, scenario: Scenario) -> None:
-    """After a reset the state is the start's and ids may be used anew."""
-    async with opening() as pool, pool.lease(scenario, None) as env:
+async def test_a_reset_is_the_start(open_pool: OpenPool, scenario: Scenario) -> None:
+    """After a reset the state is the start state, and call ids may be used again."""
+    async with open_pool() as pool, pool.lease(scenario, None) as env:
         start = env.state()
         first = await env.call("book", _BOOK, "c0-0")
         env.reset()
@@ -184,9 +201,9 @@ async def test_a_reset_is_the_start(opening: Opening, scenario: Scenario) -> Non
         assert await env.call("book", _BOOK, "c0-0") == first
 
 
-async def test_a_state_outlives_its_world(opening: Opening, scenario: Scenario) -> None:
-    """A state is data: it goes through the log's encoding, and later calls do not touch it."""
-    async with opening() as pool, pool.lease(scenario, None) as env:
+async def test_a_state_outlives_its_world(open_pool: OpenPool, scenario: Scenario) -> None:
+    """A state is data: it survives the log's encoding, and later calls do not change it."""
+    async with open_pool() as pool, pool.lease(scenario, None) as env:
         await env.call("grow", {"num": 10, "size": 2000}, "c0-0")
         state = env.state()
         stored = msgspec.msgpack.encode(state)
@@ -195,8 +212,8 @@ async def test_a_state_outlives_its_world(opening: Opening, scenario: Scenario) 
         assert state.digest != env.digest
 
 
-async def test_worlds_take_turns(opening: Opening, scenario: Scenario) -> None:
-    """Many worlds live at once, called in turns, end as each would have ended alone."""
+async def test_worlds_take_turns(open_pool: OpenPool, scenario: Scenario) -> None:
+    """Many worlds live at once, called in turns, end as each ends alone."""
     digests: dict[int, str] = {}
 
     async def play(pool: Pool, amount: int) -> None:
@@ -206,7 +223,7 @@ async def test_worlds_take_turns(opening: Opening, scenario: Scenario) -> None:
                 await anyio.lowlevel.checkpoint()
             digests[amount] = env.digest
 
-    async with opening() as pool:
+    async with open_pool() as pool:
         async with anyio.create_task_group() as group:
             for amount in range(1, 31):
                 group.start_soon(play, pool, amount)
@@ -217,9 +234,9 @@ async def test_worlds_take_turns(opening: Opening, scenario: Scenario) -> None:
     assert len(set(digests.values())) == 30
 
 
-async def test_a_lease_ends_with_its_block(opening: Opening, scenario: Scenario) -> None:
-    """Worlds are counted while they live: an exception or a cancellation gives them back too."""
-    async with opening() as pool:
+async def test_a_lease_ends_with_its_block(open_pool: OpenPool, scenario: Scenario) -> None:
+    """Worlds are counted while they live; an exception or a cancellation also ends the lease."""
+    async with open_pool() as pool:
         async with pool.lease(scenario, None), pool.lease(scenario, None):
             assert pool.statistics()["live"] == 2
         with pytest.raises(KeyError):
@@ -237,11 +254,11 @@ async def test_a_lease_ends_with_its_block(opening: Opening, scenario: Scenario)
 
 @pytest.mark.parametrize("files", [{"data_sql": "nonsense;"}, {"tools_py": "nonsense"}])
 async def test_a_broken_world_is_a_pool_error(
-    opening: Opening, tmp_path: Path, files: dict[str, str]
+    open_pool: OpenPool, tmp_path: Path, files: dict[str, str]
 ) -> None:
-    """A world that cannot be built is told when it is leased, and again at the next try."""
+    """A world that cannot be built is an error when it is leased, and again at the next try."""
     broken = ledger(tmp_path, **files)
-    async with opening() as pool:
+    async with open_pool() as pool:
         for _ in range(2):
             with pytest.raises(PoolError, match=str(tmp_path)):
                 async with pool.lease(broken, None):
@@ -249,9 +266,70 @@ async def test_a_broken_world_is_a_pool_error(
         assert pool.statistics()["live"] == 0
 
 
-async def test_an_env_is_an_env(opening: Opening, scenario: Scenario) -> None:
-    """What a lease gives has the whole Protocol, forks too."""
-    async with opening() as pool, pool.lease(scenario, None) as env:
-        names = [name for name in vars(Env) if not name.startswith("_")]
-        for each in (env, env.fork()):
+async def test_the_protocols_are_complete(open_pool: OpenPool, scenario: Scenario) -> None:
+    """A pool, a leased world and a fork have all members of their Protocols."""
+    async with open_pool() as pool, pool.lease(scenario, None) as env:
+        for each, protocol in ((pool, Pool), (env, Env), (env.fork(), Env)):
+            names = [name for name in vars(protocol) if not name.startswith("_")]
             assert [name for name in names if not hasattr(each, name)] == []
+
+
+async def test_awaits_says_whether_a_call_suspends(open_pool: OpenPool, scenario: Scenario) -> None:
+    """A world that does not await answers without suspending the caller; one that awaits can be
+    cut off, and then the call has not happened."""
+    async with open_pool() as pool, pool.lease(scenario, None) as env:
+        before = env.digest
+        with anyio.CancelScope() as scope:
+            scope.cancel()
+            await env.call("book", _BOOK, "c0-0")
+        assert scope.cancelled_caught is env.awaits
+        assert (env.digest == before) is env.awaits
+
+
+async def test_a_known_state_needs_no_checks(open_pool: OpenPool, scenario: Scenario) -> None:
+    """A world whose state is known has no findings of its own: the verifier reads the state."""
+    async with open_pool() as pool, pool.lease(scenario, None) as env:
+        assert await env.check(scenario.task("open"), "Opened.") == ()
+
+
+async def test_verifiers_read_the_stored_state(open_pool: OpenPool, scenario: Scenario) -> None:
+    """The pool runs the task's verifier on an end state and an answer; each state has its own
+    verdict."""
+    task = scenario.task("open")
+    async with open_pool() as pool, pool.lease(scenario, task) as env:
+        idle = await pool.verify(scenario, task, env.state(), "")
+        await env.call("open_account", {"name": "petty"}, "c0-0")
+        done = await pool.verify(scenario, task, env.state(), "Opened.")
+    assert (idle.fault, done.fault) == ("", "")
+    assert not all(finding.passed for finding in idle.findings)
+    assert [finding for finding in done.findings if not finding.passed] == []
+
+
+async def test_a_broken_verifier_is_a_fault(open_pool: OpenPool, tmp_path: Path) -> None:
+    """A verifier that raises is reported, and the pool continues."""
+    broken = ledger(tmp_path / "broken", verify_py="def open(before, after, answer):\n    1 / 0\n")
+    task = broken.task("open")
+    async with open_pool() as pool, pool.lease(broken, task) as env:
+        verified = await pool.verify(broken, task, env.state(), "")
+        assert verified.findings == ()
+        assert "raised ZeroDivisionError: division by zero" in verified.fault
+        assert (await env.call("book", _BOOK, "c0-0")).error is None
+
+
+async def test_a_verifier_gets_states_of_its_scenario_only(
+    open_pool: OpenPool, scenario: Scenario, tmp_path: Path
+) -> None:
+    """The state of another scenario is refused."""
+    other = ledger(tmp_path / "other", data_sql="")
+    async with open_pool() as pool:
+        async with pool.lease(scenario, None) as env:
+            state = env.state()
+        await pool.host(other)
+        with pytest.raises(StateError, match="belongs to template"):
+            await pool.verify(other, other.task("open"), state, "")
+
+
+async def test_isolation_is_known(case: str, open_pool: OpenPool, scenario: Scenario) -> None:
+    """A pool says whether it runs the code of a trusted package in workers only."""
+    async with open_pool() as pool:
+        assert pool.isolates(scenario) is ("workers" in case)

@@ -21,7 +21,7 @@ import msgspec
 from envpool.core.errors import PoolError, SeedError
 from envpool.core.offload import CallOutcome, Loaded, Verified
 from envpool.core.types import StoredState
-from envpool.inprocess.verifiers import Verifiers
+from envpool.inprocess.verifiers import PackageVerifiers
 from envpool.inprocess.world import HostedScenario
 from envpool.offloaded.owned_tasks import OwnedTasks
 from envpool.store.overlay import Overlay
@@ -143,15 +143,16 @@ class FakeWorker:
         return None
 
     def _verify(self, request: Verify) -> Verified:
-        """The real findings; `label` and `detail` repeat the request."""
+        """The real result; `label` and `detail` repeat the request."""
         states = self._hosts[request.scenario_digest]
         state = request.state
         pages = {number + 1: page for number, page in state.pages.items()}
         digest = states.template.digest
-        before, after = states.states(StoredState(digest, pages, state.num_pages, state.digest))
+        stored = StoredState(digest, pages, state.num_pages, state.digest)
         task = states.scenario.task(request.task)
-        findings = Verifiers(states.scenario).run(task, before, after, request.answer)
-        return Verified(request.id, request.task, [request.answer, request.which], findings)
+        verified = PackageVerifiers().verify(states, task, stored, request.answer)
+        detail = [request.answer, request.which]
+        return msgspec.structs.replace(verified, id=request.id, label=request.task, detail=detail)
 
     def _load(self, request: Load) -> Loaded | Refused:
         scenario = request.scenario

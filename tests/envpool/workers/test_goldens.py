@@ -1,6 +1,7 @@
-"""The AWM fixture in worker processes: results, ends and verdicts as on the genuine stack."""
+"""The AWM fixture in worker processes: results, end states and verdicts as on the genuine stack."""
 
 from collections.abc import AsyncIterator
+from contextlib import nullcontext
 from itertools import cycle, islice
 from typing import Any
 
@@ -9,6 +10,7 @@ import pytest
 
 from envpool.core.types import Env, StoredState
 from envpool.hosting.live_world import LiveWorld
+from envpool.workers.fork_client import ForkServerClient
 from envpool.workers.pool import WorkerPool, WorkerSettings
 from scenarios.format import Scenario
 from tests.support.hosted_records import dump, fixture, golden, golden_dump, masked
@@ -17,40 +19,37 @@ RUNS = golden("run")
 NUM_WORLDS = 1_000
 
 
-@pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
-
-
-@pytest.fixture
-async def pool() -> AsyncIterator[WorkerPool]:
-    async with WorkerPool(WorkerSettings(workers=2)) as pool:
+@pytest.fixture(scope="module")
+async def pool(fork_server: ForkServerClient) -> AsyncIterator[WorkerPool]:
+    """A pool that has hosted the fixture."""
+    settings = WorkerSettings(workers=2)
+    async with WorkerPool(settings, open_spawner=lambda _: nullcontext(fork_server)) as pool:
         await pool.host(fixture())
         yield pool
 
 
-async def played(env: Env, run: dict[str, Any]) -> StoredState:
-    """The state after a run's calls, whose results are compared."""
+async def play_run(env: Env, run: dict[str, Any]) -> StoredState:
+    """Make a run's calls and compare their results; returns the state after them."""
     for number, call in enumerate(run.get("calls", [])):
         result = await env.call(call["tool"], call["arguments"], f"c{number}-0")
-        wanted = (call["is_error"], call["text"])
-        assert (result.is_error, masked(result.text)) == wanted, run["id"]
+        expected = (call["is_error"], call["text"])
+        assert (result.is_error, masked(result.text)) == expected, run["id"]
     return env.state()
 
 
 async def check_end(
     pool: WorkerPool, scenario: Scenario, run: dict[str, Any], state: StoredState
 ) -> None:
-    """The final rows, and what both verifiers say of them, are the golden ones."""
+    """The final rows, and the results of both verifiers on them, are the golden ones."""
     states = pool.hosted(scenario)
     if run.get("db"):
         end = LiveWorld(states.restored(state), b"")
         assert dump(states, end) == golden_dump(run), run["id"]
-    for which, wanted in (run.get("verifiers") or {}).items():
-        task, answer = str(run["task_idx"]), run["final_answer"] or ""
+    for which, expected in (run.get("verifiers") or {}).items():
+        task, answer = scenario.task(str(run["task_idx"])), run["final_answer"] or ""
         verified = await pool.verify(scenario, task, state, answer, which)
-        said = (verified.label, masked(verified.detail))
-        assert said == (wanted["label"], wanted["detail"]), (run["id"], which)
+        found = (verified.label, masked(verified.detail))
+        assert found == (expected["label"], expected["detail"]), (run["id"], which)
 
 
 async def test_every_run_ends_as_genuine(pool: WorkerPool) -> None:
@@ -58,19 +57,19 @@ async def test_every_run_ends_as_genuine(pool: WorkerPool) -> None:
     scenario = fixture()
     for run in RUNS:
         async with pool.lease(scenario, None) as env:
-            state = await played(env, run)
+            state = await play_run(env, run)
         await check_end(pool, scenario, run, state)
 
 
 async def test_worlds_in_turns_end_as_genuine(pool: WorkerPool) -> None:
-    """Many worlds at once, on two workers, end as each would have ended alone."""
+    """Many worlds at once, on two workers, end as each ends alone."""
     scenario = fixture()
     runs = [run for run in RUNS if run.get("calls")]
     ends: dict[str, list[StoredState]] = {run["id"]: [] for run in runs}
 
     async def play(run: dict[str, Any]) -> None:
         async with pool.lease(scenario, None) as env:
-            ends[run["id"]].append(await played(env, run))
+            ends[run["id"]].append(await play_run(env, run))
 
     async with anyio.create_task_group() as group:
         for run in islice(cycle(runs), NUM_WORLDS):

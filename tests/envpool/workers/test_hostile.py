@@ -8,6 +8,7 @@ Attacks that hang run in a pool with a short deadline, all others in a pool with
 busy machine cannot make another attack look like a hanging one.
 """
 
+import asyncio
 import itertools
 import os
 from collections.abc import AsyncIterator, Sequence
@@ -187,7 +188,7 @@ def is_running(pid: int) -> bool:
 
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory: pytest.TempPathFactory) -> Runs:
-    return anyio.run(run_all, tmp_path_factory.mktemp("hostile"))
+    return asyncio.run(run_all(tmp_path_factory.mktemp("hostile")))
 
 
 @pytest.fixture(params=["package", "awm"])

@@ -19,25 +19,25 @@ def die(db: Db) -> None:
 
 
 def fine(db: Db) -> int:
-    """One."""
+    """Return one."""
     return 1
 '''
 
 
 def test_workers_are_replaced_under_asyncio_run(tmp_path: Path) -> None:
-    """A worker that dies ends its episode and is replaced, as under anyio.run."""
+    """A worker that dies ends its episode and is replaced, as it is under anyio.run."""
     scenario = ledger(tmp_path / "ledger", tools_py=TOOLS)
 
     async def play() -> list[str]:
-        said = []
+        texts = []
         async with WorkerPool(WorkerSettings(workers=1, spare=0)) as pool:
             for name in ("die", "fine", "die", "fine"):
                 async with pool.lease(scenario, None) as env:
                     try:
-                        said.append((await env.call(name, {}, "c0-0")).text)
+                        texts.append((await env.call(name, {}, "c0-0")).text)
                     except WorldError as exc:
-                        said.append(str(exc).partition("it ended ")[2])
-        return said
+                        texts.append(str(exc).partition("it ended ")[2])
+        return texts
 
-    ended = "with exit status 3, by the code's own doing"
+    ended = "with exit status 3, which the code chose"
     assert asyncio.run(asyncio.wait_for(play(), 50)) == [ended, "1", ended, "1"]

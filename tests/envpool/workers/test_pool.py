@@ -1,5 +1,6 @@
 """The pool of workers: states held here, tools that run in workers which hang, die and lie."""
 
+import asyncio
 import math
 import sqlite3
 from collections.abc import Callable, Sequence
@@ -53,11 +54,6 @@ RULES = Rules(
     too_full=2**31,
 )
 SOON = {"slow_after": 0.01, "call_deadline": 30.0}
-
-
-@pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
 
 
 @pytest.fixture(scope="module")
@@ -936,14 +932,14 @@ def test_settings_are_checked(wrong: dict[str, Any]) -> None:
 
 def test_trio_is_refused() -> None:
     """On another event loop than asyncio the pool raises PoolError."""
-    pytest.importorskip("trio")
+    trio = pytest.importorskip("trio")
 
     async def enter() -> None:
         async with WorkerPool():
             pass
 
     with pytest.raises(PoolError, match="asyncio"):
-        anyio.run(enter, backend="trio")
+        trio.run(enter)
 
 
 # Exactness ---------------------------------------------------------------------------------------
@@ -1035,4 +1031,4 @@ def test_worlds_are_exact_despite_faults(
         local.close()
         assert len(broken) <= fates.count("die")
 
-    anyio.run(compare)
+    asyncio.run(compare())

@@ -1,10 +1,8 @@
-"""Files that hosted code writes in its scratch folder."""
+"""Files that hosted code writes to its scratch folder."""
 
 from pathlib import Path
 
-import pytest
-
-from envpool.workers.pool import WorkerPool, WorkerSettings
+from envpool.workers.pool import OpenSpawner, WorkerPool, WorkerSettings
 from tests.support.ledger_world import ledger
 
 TOOLS = '''
@@ -15,7 +13,7 @@ from scenarios.api import Db
 
 
 def note(db: Db, text: str) -> list[str]:
-    """Write a file and a folder; gives what was there before."""
+    """Write a file and a folder; returns the files that existed before."""
     found = sorted(os.listdir("."))
     Path("note.txt").write_text(text)
     Path("folder").mkdir()
@@ -24,16 +22,13 @@ def note(db: Db, text: str) -> list[str]:
 '''
 
 
-@pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
-
-
-async def test_no_world_finds_the_files_of_another(tmp_path: Path) -> None:
-    """What a call leaves in the folder is gone before the next call, whichever world's it is."""
+async def test_no_world_finds_the_files_of_another(
+    tmp_path: Path, open_spawner: OpenSpawner
+) -> None:
+    """The files of a call are deleted before the next call, of the same or of another world."""
     scenario = ledger(tmp_path / "ledger", tools_py=TOOLS)
     async with (
-        WorkerPool(WorkerSettings(workers=1, spare=0)) as pool,
+        WorkerPool(WorkerSettings(workers=1, spare=0), open_spawner=open_spawner) as pool,
         pool.lease(scenario, None) as one,
         pool.lease(scenario, None) as other,
     ):

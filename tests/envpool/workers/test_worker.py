@@ -73,22 +73,22 @@ class Client:
 
 
 @asynccontextmanager
-async def _worker(sandbox: str = "best") -> AsyncIterator[Client]:
-    """A ready worker of its own fork server."""
-    async with ForkServerClient(ForkServerSettings(sandbox)) as fork_server:
-        worker = await fork_server.spawn()
-        with worker.socket:
-            worker.socket.setblocking(False)
-            client = Client(worker)
-            ready = await client.receive()
-            assert isinstance(ready, Ready) and ready.level == fork_server.level == worker.level
-            yield client
+async def ready_worker(fork_server: ForkServerClient) -> AsyncIterator[Client]:
+    """A ready worker, killed at the end of the block."""
+    worker = await fork_server.spawn()
+    with worker.socket:
+        worker.socket.setblocking(False)
+        client = Client(worker)
+        ready = await client.receive()
+        assert isinstance(ready, Ready) and ready.level == fork_server.level == worker.level
+        yield client
+    worker.kill()
 
 
 @pytest.fixture
-def anyio_backend() -> str:
-    """Workers need asyncio."""
-    return "asyncio"
+async def client(fork_server: ForkServerClient) -> AsyncIterator[Client]:
+    async with ready_worker(fork_server) as client:
+        yield client
 
 
 @pytest.fixture
@@ -109,52 +109,49 @@ def _start(world: HostedScenario) -> Snapshot:
     return Snapshot({}, len(world.template.pages), world.start_digest)
 
 
-async def test_a_worker_is_a_function_of_state_and_call(scenario: Scenario) -> None:
+async def test_a_worker_is_a_function_of_state_and_call(client: Client, scenario: Scenario) -> None:
     """A worker answers with the effect of the call on the state that it receives, or has; where it
     does not have the state it answers Stale."""
     world = HostedScenario(scenario)
     overlay = world.template.overlay()
-    async with _worker() as client:
-        loaded = await client.ask(_load(scenario))
-        assert isinstance(loaded, Loaded)
-        assert (loaded.image, loaded.tools) == (world.template.image, world.tools)
-        assert await client.ask(_call(scenario, 0)) == Stale(7)
-        state: Snapshot | None = _start(world)
-        for version in range(3):
-            answer = await client.ask(_call(scenario, version, state))
-            before = overlay.pages.copy()
-            result = world.call(overlay, *BOOK)
-            assert msgspec.structs.replace(answer, seconds=0.0) == CallOutcome(
-                7,
-                result.text,
-                None,
-                result.changes,
-                result.digest,
-                {n: page for n, page in overlay.pages.items() if before.get(n) != page},
-                overlay.num_pages,
-            )
-            state = None  # the worker has it now
-        assert await client.ask(_call(scenario, 2)) == Stale(7)
-        assert await client.ask(_call(scenario, 3)) == Stale(
-            7
-        )  # asking for an older version drops the newer
-        await client.send(Forget((5,)))
-        await client.send(Unload(scenario.digest))
-        assert isinstance(await client.ask(_load(scenario)), Loaded)
-        assert await client.ask(_call(scenario, 3)) == Stale(7)
-        replayed = await client.ask(Replay(9, scenario.digest, ((("get_account", b'{"id": 1}'),),)))
-        assert isinstance(replayed, Replayed) and (replayed.id, replayed.fault) == (9, "")
+    loaded = await client.ask(_load(scenario))
+    assert isinstance(loaded, Loaded)
+    assert (loaded.image, loaded.tools) == (world.template.image, world.tools)
+    assert await client.ask(_call(scenario, 0)) == Stale(7)
+    state: Snapshot | None = _start(world)
+    for version in range(3):
+        answer = await client.ask(_call(scenario, version, state))
+        before = overlay.pages.copy()
+        result = world.call(overlay, *BOOK)
+        assert msgspec.structs.replace(answer, seconds=0.0) == CallOutcome(
+            7,
+            result.text,
+            None,
+            result.changes,
+            result.digest,
+            {n: page for n, page in overlay.pages.items() if before.get(n) != page},
+            overlay.num_pages,
+        )
+        state = None  # the worker has it now
+    assert await client.ask(_call(scenario, 2)) == Stale(7)
+    # Asking for an older version has dropped the newer one.
+    assert await client.ask(_call(scenario, 3)) == Stale(7)
+    await client.send(Forget((5,)))
+    await client.send(Unload(scenario.digest))
+    assert isinstance(await client.ask(_load(scenario)), Loaded)
+    assert await client.ask(_call(scenario, 3)) == Stale(7)
+    replayed = await client.ask(Replay(9, scenario.digest, ((("get_account", b'{"id": 1}'),),)))
+    assert isinstance(replayed, Replayed) and (replayed.id, replayed.fault) == (9, "")
     world.close()
 
 
-async def test_an_error_of_the_worker_ends_it(scenario: Scenario) -> None:
+async def test_an_error_of_the_worker_ends_it(client: Client, scenario: Scenario) -> None:
     """A request for a scenario that is not hosted is answered by Failed, and the worker ends."""
-    async with _worker() as client:
-        assert await client.ask(_call(scenario, 0)) == Failed(7, f"KeyError: '{scenario.digest}'")
-        assert await client.receive() is None
-        assert await client.worker.wait() == "it ended after a violation"
-        assert client.worker.rss() == 0
-        assert client.worker.cpu_s() > 0
+    assert await client.ask(_call(scenario, 0)) == Failed(7, f"KeyError: '{scenario.digest}'")
+    assert await client.receive() is None
+    assert await client.worker.wait() == "it ended after a violation"
+    assert client.worker.rss() == 0
+    assert client.worker.cpu_s() > 0
 
 
 async def test_a_worker_inherits_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -164,7 +161,7 @@ async def test_a_worker_inherits_nothing(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setenv("API_KEY", "secret")
     read, write = os.pipe()
     os.set_inheritable(write, True)
-    async with _worker() as client:
+    async with ForkServerClient() as fork_server, ready_worker(fork_server) as client:
         folder = f"/proc/{client.worker.pid}"
         opened = {fd: os.readlink(f"{folder}/fd/{fd}") for fd in os.listdir(f"{folder}/fd")}
         environ = psutil.Process(client.worker.pid).environ()
@@ -177,7 +174,8 @@ async def test_a_worker_inherits_nothing(monkeypatch: pytest.MonkeyPatch) -> Non
 
 async def test_the_sandbox_can_be_off(scenario: Scenario) -> None:
     """With the sandbox off, resource limits and the audit hook remain, and workers work."""
-    async with _worker("off") as client:
+    off = ForkServerClient(ForkServerSettings("off"))
+    async with off, ready_worker(off) as client:
         assert client.worker.level == "rlimits"
         assert isinstance(await client.ask(_load(scenario)), Loaded)
 
@@ -192,18 +190,17 @@ async def test_a_sandbox_is_required(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "bubblewrap: bwrap is not installed" in str(caught.value)
 
 
-async def test_wait_says_how_a_worker_ended() -> None:
+async def test_wait_says_how_a_worker_ended(fork_server: ForkServerClient) -> None:
     """`wait` returns how a worker ended, as a sentence; killing it again does nothing."""
-    async with ForkServerClient() as fork_server:
-        workers = [await fork_server.spawn() for _ in range(2)]
-        workers[0].kill()
-        workers[1].socket.close()
-        killed = "its connection to the pool ended, and it was killed"
-        assert await workers[0].wait() == killed
-        assert (await workers[1].wait()).startswith("its connection to the pool ended")
-        workers[0].kill()  # nothing happens
-        assert await workers[0].wait() == killed
-        workers[0].socket.close()
+    workers = [await fork_server.spawn() for _ in range(2)]
+    workers[0].kill()
+    workers[1].socket.close()
+    killed = "its connection to the pool ended, and it was killed"
+    assert await workers[0].wait() == killed
+    assert (await workers[1].wait()).startswith("its connection to the pool ended")
+    workers[0].kill()  # nothing happens
+    assert await workers[0].wait() == killed
+    workers[0].socket.close()
 
 
 async def test_workers_end_with_their_fork_server() -> None:

@@ -1,6 +1,6 @@
 """A notebook over MCP, for tests: its notes are in memory.
 
-python notes.py [--file FILE] [--http]
+python notes.py [--http]
 """
 
 import argparse
@@ -52,7 +52,7 @@ def draw() -> ToolResult:
 
 
 def serve_http() -> None:
-    """Serve on a free port of loopback, which is printed."""
+    """Serve on a free loopback port, and print the port."""
     with socket.create_server(("127.0.0.1", 0)) as listening:
         sys.stdout.write(f"{listening.getsockname()[1]}\n")
         sys.stdout.flush()

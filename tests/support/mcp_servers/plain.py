@@ -1,5 +1,5 @@
-"""An MCP server of 2024-11-05 in plain JSON-RPC over standard streams, for tests: it behaves, and
-misbehaves as its tools are named. It starts in no time.
+"""An MCP server of 2024-11-05 in plain JSON-RPC over standard streams, for tests. Its tools do, or
+fail to do, what their names say. It starts in a few milliseconds.
 
     python plain.py [HOW]     HOW: good, toolless, silent, dying, once FILE
 """
@@ -17,7 +17,7 @@ from typing import Any
 SCHEMA = {"type": "object", "properties": {"text": {"type": "string"}}}
 NAMES = [
     *("echo", "count", "odd_arguments", "broken", "nonsense", "promise"),
-    *("wait", "vanish", "die", "chatter", "garble", "environment", "children", "deaf"),
+    *("wait", "vanish", "die", "chatter", "garbage", "environment", "children", "ignore_sigterm"),
 ]
 count = 0
 
@@ -27,11 +27,11 @@ class Fault(Exception):
 
 
 def tool(name: str) -> dict[str, Any]:
-    """A tool as it is listed; `promise` promises a number."""
-    told: dict[str, Any] = {"name": name, "inputSchema": SCHEMA}
+    """A tool as it is listed; `promise` declares a number as its result."""
+    spec: dict[str, Any] = {"name": name, "inputSchema": SCHEMA}
     if name == "promise":
-        told["outputSchema"] = {"type": "object", "properties": {"n": {"type": "integer"}}}
-    return told
+        spec["outputSchema"] = {"type": "object", "properties": {"n": {"type": "integer"}}}
+    return spec
 
 
 def call(name: str, arguments: dict[str, Any]) -> dict[str, Any]:
@@ -45,7 +45,7 @@ def call(name: str, arguments: dict[str, Any]) -> dict[str, Any]:
     if name == "broken":
         raise Fault(-32603, "the disk is full")
     if name == "nonsense":
-        return {"content": "no list"}
+        return {"content": "not a list"}
     if name == "promise":
         return {"content": [], "structuredContent": {"n": "a word"}}
     text = arguments.get("text", "")
@@ -53,32 +53,32 @@ def call(name: str, arguments: dict[str, Any]) -> dict[str, Any]:
 
 
 def act(name: str, text: str) -> str:
-    """What a tool does to the server or the machine, and what it says."""
+    """Do what a tool does to the server or the machine; returns its text."""
     match name:
-        case "vanish":  # without ending
+        case "vanish":  # closes its output and keeps running
             os.close(1)
             time.sleep(3600)
         case "wait":
             time.sleep(3600)
-        case "die":  # with this status, or of this signal where it is negative
+        case "die":  # with this status, or by this signal where it is negative
             os.write(2, b"the notebook is on fire\n")
             if text.startswith("-"):
                 os.kill(os.getpid(), -int(text))
             os._exit(int(text))
-        case "chatter":  # so many bytes
+        case "chatter":  # this many bytes
             os.write(2, b"x" * int(text))
-        case "garble":
-            os.write(1, b"this is no JSON\n")
+        case "garbage":
+            os.write(1, b"this is not JSON\n")
         case "environment":
-            return os.environ.get(text, "not there")
-        case "children":  # one of them outside of the process group
+            return os.environ.get(text, "not set")
+        case "children":  # one of them outside the process group
             forever = [sys.executable, "-c", "import time; time.sleep(3600)"]
             started = [
                 subprocess.Popen(forever, stdout=subprocess.DEVNULL, start_new_session=alone).pid
                 for alone in (False, True)
             ]
             return json.dumps([os.getpid(), *started])
-        case "deaf":  # the end of its input and SIGTERM do not end it
+        case "ignore_sigterm":  # neither the end of its input nor SIGTERM ends it
             signal.signal(signal.SIGTERM, signal.SIG_IGN)
             threading.Thread(target=time.sleep, args=(3600,)).start()
     return text
@@ -113,15 +113,15 @@ def main() -> None:
     if how == "silent":
         time.sleep(3600)
     for line in sys.stdin:
-        asked = json.loads(line)
-        if "id" not in asked:
+        request = json.loads(line)
+        if "id" not in request:
             continue
-        said: dict[str, Any] = {"jsonrpc": "2.0", "id": asked["id"]}
+        response: dict[str, Any] = {"jsonrpc": "2.0", "id": request["id"]}
         try:
-            said["result"] = answer(asked["method"], asked.get("params") or {}, how)
+            response["result"] = answer(request["method"], request.get("params") or {}, how)
         except Fault as exc:
-            said["error"] = {"code": exc.args[0], "message": exc.args[1]}
-        os.write(1, json.dumps(said).encode() + b"\n")
+            response["error"] = {"code": exc.args[0], "message": exc.args[1]}
+        os.write(1, json.dumps(response).encode() + b"\n")
 
 
 if __name__ == "__main__":

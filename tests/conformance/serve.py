@@ -1,5 +1,5 @@
-"""Serves one world of the conformance scenario and prints the URL of its MCP endpoint, until
-standard input ends.
+"""Serve one world of the conformance scenario until standard input ends, and print the URL of its
+MCP endpoint.
 
     python -m tests.conformance.serve
 """
@@ -18,7 +18,7 @@ from scenarios.format import read
 
 
 async def main() -> None:
-    """Serve, in the process that the suite is run against."""
+    """Serve in this process; the suite runs against it."""
     scenario = read(Path(__file__).parent / "scenario")
     pool = LocalPool()
     settings = ServeSettings(port=0)

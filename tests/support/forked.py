@@ -1,5 +1,5 @@
-"""Code in a process of its own, forked from the test's: it has all modules already, and may be
-killed or have its files limited."""
+"""Run code in a fork of the test process: it has all modules loaded, and may be killed or limited
+in the size of its files."""
 
 import os
 import sys
@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 
 def in_child(work: Callable[[], None]) -> int:
-    """Run it in a child; gives its exit status, or the negative number of what killed it."""
+    """Run `work` in a child; returns its exit status, or the negative number of its signal."""
     child = os.fork()
     if child:
         _, status = os.waitpid(child, 0)

@@ -1,4 +1,4 @@
-"""Driving what is asynchronous in form only: work in this process's pool never waits."""
+"""Run coroutines that never wait, such as calls of the pool in this process, without a loop."""
 
 from collections.abc import Coroutine
 from typing import Any, TypeVar

@@ -1,7 +1,7 @@
-"""The model that the world store is tested against: plain SQLite, one database image a world.
+"""The reference for tests of the world store: plain SQLite, one database image for each world.
 
-It shares the tools' code and the checks of their arguments with the pool, and nothing else: no
-overlay, no shared page cache, no tracking. A state is the bytes of a database file.
+It shares only the tools' code and the checks of their arguments with the pool: it has no overlay,
+no shared page cache, no tracking. A state is the bytes of a database file.
 """
 
 import itertools
@@ -19,7 +19,7 @@ from envpool.store.database import Database
 from envpool.store.digest import hex_digest, rows_sum
 from scenarios.errors import ToolError as Refused
 
-Dump = dict[str, list[str]]  # table -> its rows, as texts that tell 1 from 1.0
+Dump = dict[str, list[str]]  # table -> its rows, as texts in which 1 and 1.0 differ
 
 _numbers = itertools.count(1)
 _ALLOWED = {
@@ -36,7 +36,7 @@ _ALLOWED = {
 
 class _Clock(apsw.VFS):
     def __init__(self, clock: str) -> None:
-        self.name = f"twin-{next(_numbers)}"
+        self.name = f"reference-{next(_numbers)}"
         moment = datetime.fromisoformat(clock.replace("Z", "+00:00"))
         self._julian_day = moment.timestamp() / 86_400 + 2_440_587.5
         super().__init__(self.name, "")
@@ -48,8 +48,8 @@ class _Clock(apsw.VFS):
         return round(self._julian_day * 86_400_000)
 
 
-class Twin:
-    """Plays calls on images of one scenario."""
+class ReferenceDatabase:
+    """Executes calls on database images of one scenario."""
 
     def __init__(self, world: HostedScenario) -> None:
         self.start = world.template.image
@@ -59,17 +59,17 @@ class Twin:
         self._db = Database(self._connection, world.scenario.clock, world.scenario.user)
         self._connection.deserialize("main", self.start)
         self._connection.execute("PRAGMA foreign_keys=ON").fetchall()
-        self._looks = 0
-        self._connection.set_progress_handler(self._runs_away, 100_000)
+        self._num_ticks = 0
+        self._connection.set_progress_handler(self._is_past_limit, 100_000)
 
         def refuse(*_: object) -> None:
-            raise ValueError("no chance here")
+            raise ValueError("random functions are disabled")
 
         for name in ("random", "randomblob"):
             self._connection.create_scalar_function(name, refuse)
 
-    def play(self, image: bytes, name: str, arguments: Any) -> tuple[bytes, str, ToolError | None]:
-        """The state after a call, its text and its error; the same image where it failed."""
+    def call(self, image: bytes, name: str, arguments: Any) -> tuple[bytes, str, ToolError | None]:
+        """The state after a call, its text and its error; the unchanged image where it failed."""
         connection = self._connection
         if name not in self._tools:
             return image, "", "unknown_tool"
@@ -79,7 +79,7 @@ class Twin:
             return image, "", "arguments"
         connection.deserialize("main", image)
         connection.set_last_insert_rowid(0)
-        self._looks = 0
+        self._num_ticks = 0
         connection.execute("BEGIN")
         connection.authorizer = lambda op, *_: (
             apsw.SQLITE_OK if op in _ALLOWED else apsw.SQLITE_DENY
@@ -89,21 +89,21 @@ class Twin:
             text = value if isinstance(value, str) else msgspec.json.encode(value).decode()
             text.encode()
             connection.authorizer = None
-            dump_of(connection)  # what cannot be read cannot stay
+            dump_of(connection)  # rows that cannot be read fail the call
             connection.execute("COMMIT")
             return connection.serialize("main"), text, None
         except Refused as exc:
-            return self._undone(image, str(exc).encode(errors="replace").decode(), "refused")
+            return self._roll_back(image, str(exc).encode(errors="replace").decode(), "refused")
         except apsw.InterruptError:
-            return self._undone(image, "", "timeout")
+            return self._roll_back(image, "", "timeout")
         except Exception:
-            return self._undone(image, "", "internal")
+            return self._roll_back(image, "", "internal")
 
-    def _runs_away(self) -> bool:
-        self._looks += 1
-        return self._looks > 10
+    def _is_past_limit(self) -> bool:
+        self._num_ticks += 1
+        return self._num_ticks > 10
 
-    def _undone(self, image: bytes, text: str, error: ToolError) -> tuple[bytes, str, ToolError]:
+    def _roll_back(self, image: bytes, text: str, error: ToolError) -> tuple[bytes, str, ToolError]:
         self._connection.authorizer = None
         if self._connection.in_transaction:
             self._connection.execute("ROLLBACK")
@@ -132,8 +132,8 @@ def dump_of(connection: apsw.Connection | sqlite3.Connection) -> Dump:
     }
 
 
-def opened(image: bytes) -> sqlite3.Connection:
-    """A state in a plain connection. The caller closes it."""
+def open_image(image: bytes) -> sqlite3.Connection:
+    """A plain connection to a state. The caller closes it."""
     connection = sqlite3.connect(":memory:")
     connection.deserialize(image)
     return connection
@@ -149,8 +149,8 @@ def image_of(world: HostedScenario, state: StoredState) -> bytes:
 
 
 def read_image(world: HostedScenario, image: bytes) -> tuple[Dump, str, str]:
-    """What a plain connection sees of a state: its dump, its digest, and SQLite's own check."""
-    connection = opened(image)
+    """A state read by a plain connection: its dump, its digest, and SQLite's integrity check."""
+    connection = open_image(image)
     try:
         total = sum(
             rows_sum(table.name, connection.execute(table.select_all))

@@ -1,4 +1,4 @@
-"""A server of worlds on loopback, for tests, and a remote pool that leases from it."""
+"""A world server on loopback, for tests, and a remote pool that leases from it."""
 
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
@@ -21,7 +21,7 @@ from scenarios.format import Scenario
 async def served(
     scenarios: Iterable[Scenario] = (), settings: ServeSettings | None = None
 ) -> AsyncIterator[tuple[Leases, str]]:
-    """Leases on a local pool, served on a free port, and the base URL."""
+    """Leases on a local pool, served on a free port; yields them and the base URL."""
     pool = LocalPool()
     settings = settings or ServeSettings(port=0)
     try:
@@ -31,8 +31,8 @@ async def served(
         pool.close()
 
 
-class _Announcing(RemotePool):
-    """A remote pool whose server comes to know each scenario when it is wanted."""
+class _AnnouncingPool(RemotePool):
+    """A remote pool that adds each scenario to its server before it hosts it."""
 
     def __init__(self, url: str, leases: Leases) -> None:
         super().__init__(url)
@@ -45,10 +45,10 @@ class _Announcing(RemotePool):
 
 @asynccontextmanager
 async def remote() -> AsyncIterator[Pool]:
-    """For the contract suite of pools. Skips the test where the loop is not asyncio's."""
+    """A remote pool for the contract suite. Skips the test where the loop is not asyncio's."""
     try:
         require_asyncio()
     except PoolError as exc:
         pytest.skip(str(exc))
-    async with served() as (leases, url), _Announcing(url, leases) as pool:
+    async with served() as (leases, url), _AnnouncingPool(url, leases) as pool:
         yield pool

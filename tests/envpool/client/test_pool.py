@@ -1,6 +1,6 @@
-"""Worlds leased from a server over HTTP, whose truth is held by the client.
+"""Worlds leased from a server over HTTP, whose states are held by the client.
 
-What every pool keeps, this one keeps too: see tests/contracts/test_pool.py.
+The contract of every pool is in tests/contracts/test_pool.py.
 """
 
 import asyncio
@@ -17,14 +17,14 @@ import pytest
 from envpool.client import http
 from envpool.client.pool import RemotePool
 from envpool.core.errors import PoolError, WorldError
-from envpool.core.offload import Answer, Snapshot
+from envpool.core.offload import CallOutcome, Snapshot
 from envpool.core.types import Env
 from envpool.inprocess.pool import LocalPool
 from envpool.offloaded.env import OffloadedEnv, OffloadedScenario
 from envpool.server.leases import Leases
 from envpool.server.serve import serving
 from envpool.server.settings import ServeSettings
-from envpool.server.state_transfer import mover_of
+from envpool.server.state_transfer import transfer_of
 from scenarios.catalogue import find
 from scenarios.format import Scenario
 from tests.support.ledger_world import ledger
@@ -45,32 +45,32 @@ def scenario(tmp_path: Path) -> Scenario:
 
 
 @pytest.fixture
-def impatient(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """A client that asks again at once."""
+def no_pauses(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """A client that repeats a request at once."""
     monkeypatch.setattr(http, "_PAUSES_S", (0.0,))
     yield
 
 
-async def test_oracles_end_as_in_process() -> None:
-    """Every result, with its changes and digest, and every final state is that of a local pool."""
+async def test_oracles_end_as_in_this_process() -> None:
+    """Every result, with its changes and digest, and every final state equals a local pool's."""
     scenario = find("shop_support")
     local = LocalPool()
     async with served([scenario]) as (_, url), RemotePool(url) as pool:
         for task in scenario.tasks[:8]:
-            async with pool.lease(scenario, task) as far, local.lease(scenario, task) as near:
-                assert tuple(far.tools) == tuple(near.tools)
+            async with pool.lease(scenario, task) as env, local.lease(scenario, task) as same:
+                assert tuple(env.tools) == tuple(same.tools)
                 for number, call in enumerate(task.oracle):
-                    asked = (call.name, call.arguments, f"c{number}-0")
-                    assert await far.call(*asked) == await near.call(*asked)
-                assert far.state() == near.state()
+                    request = (call.name, call.arguments, f"c{number}-0")
+                    assert await env.call(*request) == await same.call(*request)
+                assert env.state() == same.state()
     local.close()
 
 
 @pytest.mark.parametrize("seed", range(4))
-async def test_whatever_happens_worlds_stay_exact(scenario: Scenario, seed: int) -> None:
+async def test_worlds_stay_exact_despite_faults(scenario: Scenario, seed: int) -> None:
     """Calls, forks and resets in any order end as in a local pool, also when the server forgets
     worlds in between or another client calls them."""
-    chance = random.Random(seed)
+    rng = random.Random(seed)
     local = LocalPool()
     async with (
         served([scenario]) as (leases, url),
@@ -79,40 +79,40 @@ async def test_whatever_happens_worlds_stay_exact(scenario: Scenario, seed: int)
     ):
         pairs: list[tuple[Env, Env]] = []
         for _ in range(3):
-            far = await stack.enter_async_context(pool.lease(scenario, None))
-            pairs.append((far, await stack.enter_async_context(local.lease(scenario, None))))
+            env = await stack.enter_async_context(pool.lease(scenario, None))
+            pairs.append((env, await stack.enter_async_context(local.lease(scenario, None))))
         for turn in range(80):
-            far, near = chance.choice(pairs)
-            match chance.randrange(10):
+            env, same = rng.choice(pairs)
+            match rng.randrange(10):
                 case 0:
-                    far.reset()
-                    near.reset()
+                    env.reset()
+                    same.reset()
                 case 1 if len(pairs) < 8:
-                    pairs.append((far.fork(), near.fork()))
+                    pairs.append((env.fork(), same.fork()))
                 case 2:
-                    await leases.release(chance.choice(leases.all()))
+                    await leases.release(rng.choice(leases.all()))
                 case 3:
-                    stolen = chance.choice(leases.all())
-                    await stolen.call("book", msgspec.Raw(msgspec.json.encode(BOOK)), None)
+                    shared = rng.choice(leases.all())
+                    await shared.call("book", msgspec.Raw(msgspec.json.encode(BOOK)), None)
                 case _:
-                    name, arguments = chance.choice(
+                    name, arguments = rng.choice(
                         [
-                            ("book", {"account_id": chance.randint(1, 3), "amount": turn}),
+                            ("book", {"account_id": rng.randint(1, 3), "amount": turn}),
                             ("grow", {"num": 2, "size": 900}),
                             ("close_account", {"account_id": 1}),
                             ("broken", {}),
                             ("wipe", {}),
                         ]
                     )
-                    asked = (name, arguments, f"c{turn}-0")
-                    assert await far.call(*asked) == await near.call(*asked)
-        assert [far.state() for far, _ in pairs] == [near.state() for _, near in pairs]
+                    request = (name, arguments, f"c{turn}-0")
+                    assert await env.call(*request) == await same.call(*request)
+        assert [env.state() for env, _ in pairs] == [same.state() for _, same in pairs]
     local.close()
 
 
 async def test_the_server_holds_a_world_for_each_lease(scenario: Scenario) -> None:
-    """The server counts the client's worlds while they live, told by task; forks share one more;
-    all are given back."""
+    """The server counts the client's worlds and their tasks while they live; forks share one more
+    world; all are released."""
     async with served([scenario]) as (leases, url):
         async with RemotePool(url) as pool:
             async with pool.lease(scenario, scenario.task("open")) as env:
@@ -128,18 +128,18 @@ async def test_the_server_holds_a_world_for_each_lease(scenario: Scenario) -> No
         assert leases.num_live == 0
 
 
-async def test_only_what_changed_travels(
+async def test_a_state_is_sent_only_where_it_is_missing(
     scenario: Scenario, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A state is sent with a world's first call, and again only where the server has another."""
+    """A state is sent with a world's first call, and again only where the server lacks it."""
     sent: list[bool] = []
     real = RemotePool._call
 
-    async def noting(self: RemotePool, *args: Any, send_state: bool) -> Any:
+    async def recording(self: RemotePool, *args: Any, send_state: bool) -> Any:
         sent.append(send_state)
         return await real(self, *args, send_state=send_state)
 
-    monkeypatch.setattr(RemotePool, "_call", noting)
+    monkeypatch.setattr(RemotePool, "_call", recording)
     async with (
         served([scenario]) as (leases, url),
         RemotePool(url) as pool,
@@ -156,27 +156,27 @@ async def test_only_what_changed_travels(
         assert sent[5:] == [True]
 
 
-class Cutting:
-    """A server in between that passes a request on, and cuts the connection before some answers."""
+class CuttingProxy:
+    """A proxy that forwards requests, and closes the connection before some answers."""
 
     def __init__(self, url: str, cuts: Callable[[int], bool]) -> None:
         self._port = int(url.rpartition(":")[2])
-        self._cuts = cuts  # by the number of the answer
+        self._cuts = cuts  # number of the answer -> whether to close the connection
         self.num_answers = 0
 
     async def __call__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        behind = await asyncio.open_connection("127.0.0.1", self._port)
+        upstream = await asyncio.open_connection("127.0.0.1", self._port)
         try:
             while head := await _head(reader):
-                behind[1].write(head + await reader.readexactly(_length(head)))
-                answer = await _head(behind[0])
-                answer += await behind[0].readexactly(_length(answer))
+                upstream[1].write(head + await reader.readexactly(_length(head)))
+                answer = await _head(upstream[0])
+                answer += await upstream[0].readexactly(_length(answer))
                 self.num_answers += 1
                 if self._cuts(self.num_answers):
                     break
                 writer.write(answer)
         finally:
-            for each in (writer, behind[1]):
+            for each in (writer, upstream[1]):
                 each.close()
                 await each.wait_closed()
 
@@ -189,48 +189,48 @@ async def _head(reader: asyncio.StreamReader) -> bytes:
 
 
 def _length(head: bytes) -> int:
-    place = head.lower().find(b"content-length:")
-    return int(head[place + 15 :].split(b"\r\n", 1)[0]) if place >= 0 else 0
+    start = head.lower().find(b"content-length:")
+    return int(head[start + 15 :].split(b"\r\n", 1)[0]) if start >= 0 else 0
 
 
 @asynccontextmanager
-async def cut(url: str, cuts: Callable[[int], bool]) -> AsyncIterator[tuple[Cutting, str]]:
-    between = Cutting(url, cuts)
-    server = await asyncio.start_server(between, "127.0.0.1", 0)
+async def cutting(url: str, cuts: Callable[[int], bool]) -> AsyncIterator[tuple[CuttingProxy, str]]:
+    proxy = CuttingProxy(url, cuts)
+    server = await asyncio.start_server(proxy, "127.0.0.1", 0)
     try:
-        yield between, f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+        yield proxy, f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
     finally:
         server.close()
         await server.wait_closed()
 
 
-@pytest.mark.usefixtures("impatient")
-async def test_a_lost_answer_is_asked_for_again(scenario: Scenario) -> None:
-    """A call whose answer was lost on the way is executed once, and its answer comes."""
+@pytest.mark.usefixtures("no_pauses")
+async def test_a_lost_answer_is_requested_again(scenario: Scenario) -> None:
+    """A call whose answer was lost is executed once, and the client gets the answer."""
     local = LocalPool()
     async with (
         served([scenario]) as (leases, url),
-        cut(url, lambda number: number in (4, 7, 8)) as (between, front),
+        cutting(url, lambda number: number in (4, 7, 8)) as (proxy, front),
         RemotePool(front) as pool,
-        local.lease(scenario, None) as near,
+        local.lease(scenario, None) as same,
     ):
         async with pool.lease(scenario, None) as env:  # three answers
-            for turn in range(3):  # of which the first is lost, and the third twice
-                asked = ("book", BOOK, f"c{turn}-0")
+            for turn in range(3):  # the first answer is lost, and the third twice
+                request = ("book", BOOK, f"c{turn}-0")
                 if turn == 2:
                     with pytest.raises(WorldError, match="does not answer"):
-                        await env.call(*asked)
+                        await env.call(*request)
                 else:
-                    assert await env.call(*asked) == await near.call(*asked)
+                    assert await env.call(*request) == await same.call(*request)
             assert leases.all()[0].num_calls == 3
-        assert between.num_answers == 9
+        assert proxy.num_answers == 9
     local.close()
 
 
-@pytest.mark.usefixtures("impatient")
-async def test_a_server_that_is_gone(scenario: Scenario) -> None:
-    """A server that goes away in mid-episode breaks its worlds, one that is not there leases none;
-    both in a sentence that names it."""
+@pytest.mark.usefixtures("no_pauses")
+async def test_an_unreachable_server(scenario: Scenario) -> None:
+    """A server that stops during an episode breaks its worlds, and an unreachable one leases none;
+    both errors name it."""
     async with AsyncExitStack() as stack:
         _, url = await stack.enter_async_context(served([scenario]))
         async with RemotePool(url) as pool, pool.lease(scenario, None) as env:
@@ -247,10 +247,10 @@ async def test_a_server_that_is_gone(scenario: Scenario) -> None:
 
 
 async def test_another_package_of_the_same_name(scenario: Scenario, tmp_path: Path) -> None:
-    """A server whose package differs from ours is not leased from; one that has none says so."""
+    """A server with a different package of the same name, or without one, is an error."""
     other = ledger(tmp_path / "other", policy_md="Be kind.")
     async with served([other]) as (leases, url), RemotePool(url) as pool:
-        differs = f"^scenario 'ledger' is another one on {url}: its package has digest "
+        differs = f"^scenario 'ledger' differs on {url}: its package has digest "
         with pytest.raises(PoolError, match=differs):
             async with pool.lease(scenario, None):
                 pass
@@ -261,19 +261,19 @@ async def test_another_package_of_the_same_name(scenario: Scenario, tmp_path: Pa
             pool.hosted(scenario)
 
 
-async def test_a_token_is_presented(scenario: Scenario) -> None:
-    """The pool presents its token; without the right one there is nothing to lease."""
+async def test_a_token_is_sent(scenario: Scenario) -> None:
+    """The pool sends its token; with a wrong one it cannot lease."""
     settings = ServeSettings(port=0, token="sesame")
     async with served([scenario], settings) as (_, url):
         async with RemotePool(url, token="sesame") as pool, pool.lease(scenario, None) as env:
             assert (await env.call("book", BOOK, "c0-0")).error is None
         async with RemotePool(url, token="wrong") as pool:
-            with pytest.raises(PoolError, match="a bearer token is asked for"):
+            with pytest.raises(PoolError, match="a bearer token is required"):
                 await pool.host(scenario)
 
 
-async def test_a_server_of_somebody_else(scenario: Scenario) -> None:
-    """What answers as no server of ours is told as such."""
+async def test_another_kind_of_server(scenario: Scenario) -> None:
+    """A server that is not a rehearsal server is an error that says so."""
 
     async def page(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await _head(reader)
@@ -284,7 +284,7 @@ async def test_a_server_of_somebody_else(scenario: Scenario) -> None:
     server = await asyncio.start_server(page, "127.0.0.1", 0)
     url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
     async with RemotePool(url) as pool:
-        with pytest.raises(PoolError, match=f"^{url} answers as no server of ours: "):
+        with pytest.raises(PoolError, match=f"^{url} is not a rehearsal server: "):
             await pool.host(scenario)
     server.close()
     await server.wait_closed()
@@ -293,7 +293,7 @@ async def test_a_server_of_somebody_else(scenario: Scenario) -> None:
 async def test_a_full_server_is_waited_for(
     scenario: Scenario, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A world that is not to be had yet is asked for again, until there is room."""
+    """A lease that a full server refuses is requested again, until there is room."""
     waits: list[float] = []
 
     async with served([scenario], ServeSettings(port=0, max_worlds=1)) as (leases, url):
@@ -311,36 +311,37 @@ async def test_a_full_server_is_waited_for(
     assert waits == [1.0]
 
 
-# A server whose own worlds are held, as those of workers are -------------------------------------
+# A server whose own worlds are offloaded, like those of workers ----------------------------------
 
 
 class CountingPool(LocalPool):
-    """A pool of held worlds whose executor keeps a count in their module memory."""
+    """A pool of offloaded worlds whose executor keeps a count in their module memory."""
 
     def __init__(self) -> None:
         super().__init__()
-        self._held: dict[str, OffloadedScenario] = {}
+        self._offloaded: dict[str, OffloadedScenario] = {}
 
     async def host(self, scenario: Scenario) -> OffloadedScenario:
-        if scenario.digest not in self._held:
+        if scenario.digest not in self._offloaded:
             world = self.world(scenario)
-            held = OffloadedScenario(scenario, world.template.image, world.tools, memory=b"0")
-            self._held[scenario.digest] = held
-        return self._held[scenario.digest]
+            self._offloaded[scenario.digest] = OffloadedScenario(
+                scenario, world.template.image, world.tools, memory=b"0"
+            )
+        return self._offloaded[scenario.digest]
 
     @asynccontextmanager
-    async def _leasing(self, scenario: Scenario) -> AsyncIterator[OffloadedEnv]:
+    async def _lease(self, scenario: Scenario) -> AsyncIterator[OffloadedEnv]:
         yield (await self.host(scenario)).lease(self)
 
     def lease(self, scenario: Scenario, task: Any = None) -> Any:
-        return self._leasing(scenario)
+        return self._lease(scenario)
 
-    async def execute(self, env: OffloadedEnv, name: str, arguments: Any) -> Answer:
+    async def execute(self, env: OffloadedEnv, name: str, arguments: Any) -> CallOutcome:
         before, overlay = env.overlay.pages, env.overlay.copy()
         result = self.world(env.world.scenario).call(overlay, name, arguments)
         pages = {n: page for n, page in overlay.pages.items() if before.get(n) is not page}
         count = str(int(env.memory) + 1)
-        return Answer(
+        return CallOutcome(
             id=0,
             text=f"{result.text} #{count}, call {env.num_calls}",
             error=result.error,
@@ -355,14 +356,14 @@ class CountingPool(LocalPool):
         raise AssertionError(why)
 
     def close(self) -> None:
-        for world in self._held.values():
+        for world in self._offloaded.values():
             world.close()
         super().close()
 
 
-async def test_module_memory_and_counts_travel(scenario: Scenario) -> None:
-    """Module memory and the number of calls belong to a world's state: they come with its answers
-    and go where the state goes."""
+async def test_module_memory_and_counts_are_sent(scenario: Scenario) -> None:
+    """Module memory and the number of calls belong to a world's state: its answers contain them,
+    and they are sent with the state."""
     server = CountingPool()
     async with (
         Leases(server, [scenario], ServeSettings(port=0)) as leases,
@@ -396,38 +397,38 @@ async def test_module_memory_and_counts_travel(scenario: Scenario) -> None:
         Snapshot({}, 20, "0" * 32, memory=b"0" * (4 * 2**20 + 1)),
     ],
 )
-async def test_states_that_cannot_be(scenario: Scenario, pool: Any, snapshot: Snapshot) -> None:
-    """A state that somebody sends is checked before a world takes it; the world stays as it was."""
-    leasing = pool()
-    await leasing.host(scenario)
-    async with leasing.lease(scenario, None) as env:
+async def test_invalid_states(scenario: Scenario, pool: Any, snapshot: Snapshot) -> None:
+    """A state that a client sends is checked before a world uses it; the world is unchanged."""
+    opened = pool()
+    await opened.host(scenario)
+    async with opened.lease(scenario, None) as env:
         await env.call("book", BOOK, "c0-0")
         before = env.state()
-        mover = mover_of(env)
-        assert mover is not None
-        with pytest.raises(PoolError, match=r"^a state"):
-            mover.restore(snapshot)
+        transfer = transfer_of(env)
+        assert transfer is not None
+        with pytest.raises(PoolError, match="state"):
+            transfer.restore(snapshot)
         assert env.state() == before
-    leasing.close()
+    opened.close()
 
 
 async def test_a_call_that_is_cancelled_has_not_happened(scenario: Scenario) -> None:
-    """After a cancellation the world goes on from where it was, whatever the server did."""
+    """After a cancellation the world continues from its state before, whatever the server did."""
     local = LocalPool()
     async with (
         served([scenario]) as (leases, url),
         RemotePool(url) as pool,
         pool.lease(scenario, None) as env,
-        local.lease(scenario, None) as near,
+        local.lease(scenario, None) as same,
     ):
         await env.call("book", BOOK, "c0-0")
-        await near.call("book", BOOK, "c0-0")
+        await same.call("book", BOOK, "c0-0")
         lease = leases.all()[0]
-        async with lease._lock, anyio.create_task_group() as group:  # which does not answer
+        async with lease._lock, anyio.create_task_group() as group:  # the server cannot answer
             group.start_soon(env.call, "wipe", {}, "c1-0")
             await anyio.wait_all_tasks_blocked()
             group.cancel_scope.cancel()
-        assert env.digest == near.digest
-        assert await env.call("book", BOOK, "c1-0") == await near.call("book", BOOK, "c1-0")
-        assert env.state() == near.state()
+        assert env.digest == same.digest
+        assert await env.call("book", BOOK, "c1-0") == await same.call("book", BOOK, "c1-0")
+        assert env.state() == same.state()
     local.close()

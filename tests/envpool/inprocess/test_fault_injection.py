@@ -1,4 +1,4 @@
-"""Worlds broken on purpose: the fault strikes in a call that is executed, and only there."""
+"""Worlds broken on purpose: the fault happens in one executed call, and only there."""
 
 from pathlib import Path
 from typing import Any
@@ -35,9 +35,9 @@ def breakable() -> tuple[HostedScenario, FaultInjector]:
 
 
 @pytest.mark.parametrize("fault", FAULTS)
-def test_a_fault_strikes_once(fault: Fault) -> None:
-    """The call fails with its cause and leaves the state as it was; the same call then works as in
-    a world that was never broken."""
+def test_a_fault_happens_once(fault: Fault) -> None:
+    """The call fails with its cause and leaves the state unchanged; the same call then works as in
+    a world without faults."""
     world, injector = breakable()
     lease = world.lease()
     injector.schedule(fault)
@@ -58,21 +58,21 @@ def test_a_fault_strikes_once(fault: Fault) -> None:
         ("get_member", 0, [None, None, None, None]),
     ],
 )
-def test_the_call_is_chosen_by_its_number_and_its_tool(
+def test_a_call_is_selected_by_index_and_tool(
     tool: str, call: int, errors: list[str | None]
 ) -> None:
-    """A fault waits for the call of its number, among those of its tool."""
+    """A fault happens in the call with its index, among the calls of its tool."""
     world, injector = breakable()
     lease = world.lease()
     injector.schedule("raises", tool=tool, call=call)
     pay = ("pay_fine", {"member_id": 2, "amount_cents": 10, "method": "card"})
-    look: tuple[str, dict[str, Any]] = ("list_overdue", {})
-    assert [lease.call(*one).error for one in (look, pay, look, pay)] == errors
+    read: tuple[str, dict[str, Any]] = ("list_overdue", {})
+    assert [lease.call(*one).error for one in (read, pay, read, pay)] == errors
 
 
-def test_what_is_refused_stays_refused() -> None:
-    """A broken tool that refuses a call by its rules refuses it, and a call with bad arguments
-    never comes to the tool."""
+def test_a_refused_call_stays_refused() -> None:
+    """A broken tool still refuses a call by its rules, and a call with bad arguments never reaches
+    the tool."""
     world, injector = breakable()
     lease = world.lease()
     injector.schedule("raises", call=1)
@@ -84,8 +84,8 @@ def test_what_is_refused_stays_refused() -> None:
 
 @pytest.mark.parametrize("fault", FAULTS)
 def test_a_broken_package(fault: Fault, tmp_path: Path) -> None:
-    """A sabotaged copy is a package with the same tools, of which one always breaks; the world is
-    to blame for it, and the package that was copied is as it was."""
+    """A copy with a fault is a package with the same tools, of which one always breaks; judges
+    blame the world for it, and the original package is unchanged."""
     before = read(LIBRARY)
     copy = copy_with_fault(LIBRARY, tmp_path, fault, "pay_fine")
     assert copy == tmp_path / "library"
@@ -94,8 +94,8 @@ def test_a_broken_package(fault: Fault, tmp_path: Path) -> None:
     assert world.tools == HostedScenario(before).tools
     played = play(world, scenario.task("pay-fine"), scenario.task("pay-fine").oracle, "Done.")
     assert {result.text for result in played.results if result.error} == {TEXTS[fault]}
-    court = ScenarioJudges(_Hosted(world), [scenario])
-    assert finished(court.verdict(played.trajectory)).label == "environment_error"
+    judges = ScenarioJudges(_Hosted(world), [scenario])
+    assert finished(judges.verdict(played.trajectory)).label == "environment_error"
     assert read(LIBRARY) == before
 
 
@@ -112,9 +112,9 @@ class _Hosted:
         return False
 
 
-def test_what_cannot_be_sabotaged(tmp_path: Path) -> None:
-    """A tool that is not there, a folder that is no package and a copy that exists are errors that
-    leave no copy."""
+def test_copies_that_cannot_be_made(tmp_path: Path) -> None:
+    """A missing tool, a folder that is not a package and an existing copy are errors that leave no
+    copy."""
     with pytest.raises(ValueError, match=r"library has no tool 'burn'; it has "):
         copy_with_fault(LIBRARY, tmp_path, "raises", "burn")
     with pytest.raises(PackageError):

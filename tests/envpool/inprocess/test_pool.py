@@ -9,8 +9,7 @@ from tests.support.ledger_world import ledger
 
 
 async def test_a_package_is_hosted_once(tmp_path: Path) -> None:
-    """Leases of one package share a world, wherever its folder lies; another package has its
-    own."""
+    """Leases of one package share a world, whatever its folder; another package has its own."""
     first, copy = ledger(tmp_path / "a"), ledger(tmp_path / "b")
     other = ledger(tmp_path / "c", policy_md="Be kind.")
     pool = LocalPool()
@@ -22,8 +21,8 @@ async def test_a_package_is_hosted_once(tmp_path: Path) -> None:
     pool.close()
 
 
-async def test_what_it_tells_of_itself(tmp_path: Path) -> None:
-    """`repr` and `statistics` tell what lives, what was, and how many calls there were."""
+async def test_repr_and_statistics(tmp_path: Path) -> None:
+    """`repr` and `statistics` count live worlds, leases and calls."""
     pool = LocalPool()
     assert repr(pool) == "<LocalPool [0 live of 0 leased | 0 worlds, 0 calls]>"
     async with pool.lease(ledger(tmp_path)) as env:
@@ -36,8 +35,8 @@ async def test_what_it_tells_of_itself(tmp_path: Path) -> None:
     pool.close()
 
 
-async def test_closing_gives_every_world_back(tmp_path: Path) -> None:
-    """A closed pool hosts nothing, may be closed again, and hosts anew when asked."""
+async def test_closing_closes_every_world(tmp_path: Path) -> None:
+    """A closed pool hosts nothing, may be closed again, and may host again."""
     scenario = ledger(tmp_path)
     pool = LocalPool()
     world = pool.world(scenario)

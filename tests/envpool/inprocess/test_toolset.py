@@ -1,4 +1,4 @@
-"""From tools.py to tools: the same schemas everywhere, arguments checked in plain words."""
+"""From tools.py to tools: the same schemas in every process, arguments checked in plain words."""
 
 import os
 import subprocess
@@ -74,8 +74,8 @@ def tools(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Tool]:
     return load(ledger(tmp_path_factory.mktemp("toolset"), tools_py=_TOOLS))
 
 
-def test_tools_as_they_are_shown(tools: dict[str, Tool]) -> None:
-    """Public functions over a Db are tools, in their order, with parameters in theirs."""
+def test_tools_and_their_schemas(tools: dict[str, Tool]) -> None:
+    """Public functions over a Db are tools; tools and parameters keep their order."""
     assert list(tools) == ["order", "ping"]
     assert tools["ping"].spec.description == "Say pong.\n\n    Indented."
     assert tools["ping"].spec.schema == {
@@ -93,7 +93,7 @@ def test_tools_as_they_are_shown(tools: dict[str, Tool]) -> None:
 
 
 def test_a_schema_is_the_same_in_every_process(tmp_path: Path, tools: dict[str, Tool]) -> None:
-    """No order of a set or a hash shows in a schema, whatever seed Python hashes with."""
+    """A schema does not depend on the order of sets or on Python's hash seed."""
     folder = ledger(tmp_path, tools_py=_TOOLS).path
     program = (
         "import sys; from pathlib import Path; import msgspec; "
@@ -104,17 +104,17 @@ def test_a_schema_is_the_same_in_every_process(tmp_path: Path, tools: dict[str, 
     )
     here = msgspec.json.encode([tool.spec for tool in tools.values()]).decode()
     for seed in "123":
-        told = subprocess.run(
+        done = subprocess.run(
             [sys.executable, "-c", program, str(folder)],
             capture_output=True,
             check=True,
             env={**os.environ, "PYTHONHASHSEED": seed},
         )
-        assert told.stdout.decode().strip() == here
+        assert done.stdout.decode().strip() == here
 
 
 def test_arguments_reach_the_function_as_its_types(tools: dict[str, Tool]) -> None:
-    """What fits comes as keyword arguments, structs made, defaults filled in."""
+    """Valid arguments become keyword arguments, with structs built and defaults filled in."""
     given = {"how": "cash", "lines": [{"sku": "é", "price": {"cents": 2**63 - 1}}]}
     arguments = tools["order"].arguments(given)
     assert (arguments["lines"][0].sku, arguments["lines"][0].price.kind) == ("é", "gross")
@@ -122,8 +122,8 @@ def test_arguments_reach_the_function_as_its_types(tools: dict[str, Tool]) -> No
     assert list(arguments) and set(arguments) == set(_TAKES.split(", "))
 
 
-_COMPLAINTS: dict[str, tuple[Any, str]] = {
-    "no object": ([], "the arguments must be a JSON object."),
+_MESSAGES: dict[str, tuple[Any, str]] = {
+    "not an object": ([], "the arguments must be a JSON object."),
     "a text": ("{}", "the arguments must be a JSON object."),
     "null": (None, "the arguments must be a JSON object."),
     "missing": ({"how": "cash"}, f"argument 'lines' is missing. Arguments: {_TAKES}."),
@@ -157,7 +157,7 @@ _COMPLAINTS: dict[str, tuple[Any, str]] = {
         "argument 'lines[0].price.kind': expected one of 'gross', 'net', got 'x'.",
     ),
     "in an object": ({"weights": {"a": "b"}}, "argument 'weights[...]': expected float, got str."),
-    "no text for a name": (
+    "a name that is not text": (
         {"weights": {1: 2}},
         "a name in argument 'weights': expected str, got int.",
     ),
@@ -167,40 +167,38 @@ _COMPLAINTS: dict[str, tuple[Any, str]] = {
         {"anything": [{"a": [2**70]}]},
         "argument 'anything': an integer is larger than 64 bits.",
     ),
-    "half": ({"note": "a\udc00"}, "argument 'note': half of a surrogate pair is no Unicode text."),
+    "half": ({"note": "a\udc00"}, "argument 'note': half of a surrogate pair is not Unicode text."),
     "half in an enum": (
         {"how": "\ud800"},
-        "argument 'how': half of a surrogate pair is no Unicode text.",
+        "argument 'how': half of a surrogate pair is not Unicode text.",
     ),
     "half in a name": (
         {"weights": {"\ud800": 1}},
-        "argument 'weights': half of a surrogate pair is no Unicode text.",
+        "argument 'weights': half of a surrogate pair is not Unicode text.",
     ),
-    "not a number": ({"anything": float("nan")}, "argument 'anything': nan is no number in JSON."),
+    "not a number": ({"anything": float("nan")}, "argument 'anything': nan is not a JSON number."),
 }
 
 
-@pytest.mark.parametrize("case", _COMPLAINTS)
-def test_what_does_not_fit_is_told_so_that_an_agent_can_mend_it(
-    tools: dict[str, Tool], case: str
-) -> None:
-    """A complaint names the tool, the argument, what was expected and what was found."""
-    given, sentence = _COMPLAINTS[case]
-    complete = isinstance(given, dict) and case not in ("missing", "unknown", "unknown half")
-    given = {"how": "cash", "lines": _LINES, **given} if complete else given
+@pytest.mark.parametrize("case", _MESSAGES)
+def test_a_message_lets_an_agent_correct_its_arguments(tools: dict[str, Tool], case: str) -> None:
+    """The message names the tool, the argument, what was expected and what was found."""
+    arguments, message = _MESSAGES[case]
+    complete = isinstance(arguments, dict) and case not in ("missing", "unknown", "unknown half")
+    arguments = {"how": "cash", "lines": _LINES, **arguments} if complete else arguments
     with pytest.raises(BadArguments) as caught:
-        tools["order"].arguments(given)
-    assert str(caught.value) == f"order: {sentence}"
+        tools["order"].arguments(arguments)
+    assert str(caught.value) == f"order: {message}"
 
 
 def test_arguments_that_are_nested_deeply(tools: dict[str, Tool]) -> None:
-    """Nesting that no reader survives is refused before anything recurses into it."""
+    """Extreme nesting is refused before anything recurses into it."""
     deep: Any = 1
     for _ in range(100_000):
         deep = [deep]
     with pytest.raises(BadArguments, match="'anything': it is nested deeper than 50 levels"):
         tools["order"].arguments({"how": "cash", "lines": _LINES, "anything": deep})
-    while isinstance(deep, list):  # freed level by level, so that freeing does not recurse either
+    while isinstance(deep, list):  # freed level by level, because freeing recurses too
         deep = deep.pop()
 
 
@@ -212,10 +210,10 @@ _JSON = st.recursive(
 
 
 @given(st.dictionaries(st.sampled_from(_TAKES.split(", ")) | st.text(max_size=4), _JSON) | _JSON)
-def test_whatever_is_given_is_checked_or_told(tools: dict[str, Tool], given: Any) -> None:
-    """Any value gives arguments that a log can hold, or a complaint that one can hold."""
+def test_any_value_is_checked(tools: dict[str, Tool], value: Any) -> None:
+    """Any value gives arguments that a log can hold, or a message that a log can hold."""
     try:
-        arguments = tools["order"].arguments(given)
+        arguments = tools["order"].arguments(value)
     except BadArguments as exc:
         assert str(exc).startswith("order: ")
         str(exc).encode()
@@ -233,24 +231,29 @@ def _tool(signature: str, body: str = '    """x"""') -> str:
 
 _FAULTS = {
     "no annotation": (_tool("def f(db: Db, a)"), "f: parameter 'a' has no annotation"),
-    "open ended": (_tool("def f(db: Db, **more: int)"), "f: parameter 'more' is open-ended; "),
-    "open list": (_tool("def f(db: Db, *more: int)"), "f: parameter 'more' is open-ended; "),
-    "by position": (_tool("def f(db: Db, a: int, /)"), "f: parameter 'a' is positional only; "),
+    "open ended": (_tool("def f(db: Db, **more: int)"), "f: parameter 'more' is open-ended: "),
+    "open list": (_tool("def f(db: Db, *more: int)"), "f: parameter 'more' is open-ended: "),
+    "by position": (_tool("def f(db: Db, a: int, /)"), "f: parameter 'a' is positional only: "),
     "mutable": (
         _tool("def f(db: Db, a: list[int] = [])"),
         "f: parameter 'a' has a mutable default",
     ),
     "bad default": (
         _tool("def f(db: Db, a: int = None)"),
-        "f: parameter 'a' has default None, which does not fit its annotation",
+        "f: parameter 'a' has default None, which does not match its annotation",
     ),
     "no schema": (_tool("def f(db: Db, b: int, a: Other)"), "f: parameter 'a': "),
     "recursive": (_tool("def f(db: Db, b: int, a: Tree)"), "f: parameter 'a': "),
     "two arrays": (_tool("def f(db: Db, a: list[int] | tuple[str, ...])"), "f: parameter 'a': "),
     "unknown name": (_tool("def f(db: Db, a: 'Nothing')"), "f: its annotations cannot be read: "),
     "no docstring": (_tool("def f(db: Db)", "    pass"), "f: a tool needs a docstring"),
-    "awaits": (_tool("async def f(db: Db)"), "f: a tool is a plain function; "),
-    "yields": (_tool("def f(db: Db)", '    """x"""\n    yield'), "f: a tool is a plain function; "),
+    "awaits": (_tool("async def f(db: Db)"), "f: a tool is a plain function: "),
+    "yields": (_tool("def f(db: Db)", '    """x"""\n    yield'), "f: a tool is a plain function: "),
+    "no annotation of db": (
+        _tool("def f(db, a: int)"),
+        "line 7: function 'f' has a parameter 'db' without an annotation: write `db: Db` to make "
+        "it a tool, or rename it to '_f' to make it a helper",
+    ),
     "no tool": (_tool("def f(a: int)"), "no function has a first parameter annotated Db"),
     "cannot run": ("import nowhere_at_all", "ModuleNotFoundError: No module named "),
     "breaks": ("1 / 0", "ZeroDivisionError: division by zero"),
@@ -259,8 +262,8 @@ _FAULTS = {
 
 @pytest.mark.parametrize("fault", _FAULTS)
 def test_bad_tools_are_named(tmp_path: Path, fault: str) -> None:
-    """What cannot be a tool is a ToolsetError naming the file, the tool and the parameter."""
-    text, sentence = _FAULTS[fault]
+    """A function that cannot be a tool is a ToolsetError naming file, tool and parameter."""
+    text, message = _FAULTS[fault]
     with pytest.raises(ToolsetError) as caught:
         load(ledger(tmp_path, tools_py=text))
-    assert str(caught.value).startswith(f"{tmp_path / 'tools.py'}: {sentence}")
+    assert str(caught.value).startswith(f"{tmp_path / 'tools.py'}: {message}")

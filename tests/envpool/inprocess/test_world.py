@@ -25,13 +25,13 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HostedScenario]:
 
 
 def rows(lease: Lease, sql: str) -> list[Any]:
-    """The rows that a question gives on a lease's state."""
+    """The rows of a query on a lease's state."""
     _, after = lease.world.states(lease.state())
     return [tuple(row.values()) for row in after.all(sql)]
 
 
-def test_a_call_tells_what_it_did(world: HostedScenario) -> None:
-    """A result holds the text, the rows that changed, triggers' ones too, and the digest."""
+def test_a_result_holds_all_effects(world: HostedScenario) -> None:
+    """A result holds the text, the changed rows, those of triggers included, and the digest."""
     lease = world.lease()
     result = lease.call("book", {"account_id": 2, "amount": 7, "note": "é"})
     account = {"id": 2, "name": "bank", "balance": 5000, "rate": 2.0}
@@ -70,7 +70,7 @@ _FAILING: dict[str, tuple[dict[str, Any], ToolError, str]] = {
     "open_account": (
         {"name": "\ud800"},
         "arguments",
-        "open_account: argument 'name': half of a surrogate pair is no Unicode text.",
+        "open_account: argument 'name': half of a surrogate pair is not Unicode text.",
     ),
     "close_account": ({"account_id": 1}, "refused", "Account 1 still holds 110."),
     "broken": ({}, "internal", "broken failed with an internal error: KeyError: 'nothing here'"),
@@ -89,8 +89,8 @@ _FAILING: dict[str, tuple[dict[str, Any], ToolError, str]] = {
 
 @pytest.mark.parametrize("name", _FAILING)
 def test_a_failed_call_changes_nothing(world: HostedScenario, name: str) -> None:
-    """A call that is refused, breaks, runs away or gives bad data leaves digest, pages and dump as
-    before, and the next call works."""
+    """A call that is refused, breaks, never ends or returns bad data leaves digest, pages and dump
+    unchanged, and the next call works."""
     arguments, error, text = _FAILING[name]
     lease = world.lease()
     lease.call("book", {"account_id": 2, "amount": 1})
@@ -128,8 +128,9 @@ def test_a_failed_call_changes_nothing(world: HostedScenario, name: str) -> None
         "INSERT INTO journal VALUES (hex(randomblob(4)))",
     ],
 )
-def test_what_sql_may_not_do(world: HostedScenario, sql: str) -> None:
-    """Transactions, schema, settings and other files are denied to tools, and undo the call."""
+def test_denied_sql(world: HostedScenario, sql: str) -> None:
+    """Statements on transactions, schema, settings and other files are denied, and undo the
+    call."""
     lease = world.lease()
     result = lease.call("forbidden", {"sql": sql})
     assert (result.error, lease.digest) == ("internal", world.start_digest)
@@ -137,15 +138,15 @@ def test_what_sql_may_not_do(world: HostedScenario, sql: str) -> None:
     assert lease.call("wipe", {}).text == "1"
 
 
-def test_a_refusal_can_be_logged_whatever_it_says(world: HostedScenario) -> None:
-    """Half a character in a tool's complaint is replaced."""
+def test_any_refusal_can_be_logged(world: HostedScenario) -> None:
+    """Half a character in the text of a refusal is replaced."""
     result = world.lease().call("surrogate", {"refuse": True})
     assert (result.error, result.text) == ("refused", "?")
 
 
-def test_one_world_never_shows_through_another(world: HostedScenario) -> None:
-    """A tool that keeps an exception, with its open questions, does not freeze the connection on
-    its own world."""
+def test_a_world_never_shows_another(world: HostedScenario) -> None:
+    """A tool that keeps an exception, with its open queries, does not keep the connection on its
+    own world."""
     first, second = world.lease(), world.lease()
     assert first.call("keep_failure", {}).text == "kept"
     first.call("book", {"account_id": 1, "amount": 5})
@@ -156,28 +157,28 @@ def test_one_world_never_shows_through_another(world: HostedScenario) -> None:
 
 
 def test_a_call_does_not_see_what_others_inserted(world: HostedScenario) -> None:
-    """last_insert_rowid() knows the call's own rows only, so that a replay gives the same."""
+    """last_insert_rowid() reports the call's own rows only, so that a replay gives the same."""
     world.lease().call("book", {"account_id": 1, "amount": 5})
     assert world.lease().call("newest", {}).text == "0"
 
 
-def test_a_caught_error_is_not_the_calls(world: HostedScenario) -> None:
-    """A tool may catch SQLite's complaint, go on, and keep what it wrote."""
+def test_a_caught_error_is_not_a_failure(world: HostedScenario) -> None:
+    """A tool may catch an SQLite error, continue, and keep its writes."""
     lease = world.lease()
     result = lease.call("go_on", {"account_id": 3})
     assert result.error is None
     assert result.changes == (RowChange("journal", (2,), None, {"what": "went on"}),)
 
 
-def test_savepoints_are_the_tools_own(world: HostedScenario) -> None:
-    """What a tool takes back to a savepoint is no change."""
+def test_a_tool_may_use_savepoints(world: HostedScenario) -> None:
+    """Writes that a tool rolls back to a savepoint are not changes."""
     result = world.lease().call("half", {"note": "n"})
     assert result.changes == (RowChange("journal", (2,), None, {"what": "kept: n"}),)
 
 
-def test_a_row_is_known_by_its_key(world: HostedScenario) -> None:
-    """A row replaced under its key is one row changed; a key that changes is one row less and one
-    more, NULL and other cases included."""
+def test_a_row_is_identified_by_its_key(world: HostedScenario) -> None:
+    """A row replaced under its key is one changed row; a changed key removes one row and adds
+    another, with NULL and letter case included."""
     lease = world.lease()
     limit, blob = {"name": "limit", "value": 1000}, {"name": "blob", "value": b"\0\xff"}
     assert lease.call("set_value", {"name": "limit", "value": 1000.0}).changes == (
@@ -189,8 +190,8 @@ def test_a_row_is_known_by_its_key(world: HostedScenario) -> None:
         RowChange("settings", ("blob",), blob, {"name": "blob", "value": 1000}),
         RowChange("settings", ("limit",), limit, None),
     )
-    (gone, nameless) = lease.call("rename_value", {"old": "blob", "new": None}).changes
-    assert sorted([len(gone.key), len(nameless.key)]) == [1, 2]
+    (removed, nameless) = lease.call("rename_value", {"old": "blob", "new": None}).changes
+    assert sorted([len(removed.key), len(nameless.key)]) == [1, 2]
     alias = {"alias": "Kasse", "account_id": 1}
     assert lease.call("recase", {"alias": "kasse", "new": "KASSE"}).changes == (
         RowChange("aliases", ("KASSE",), None, {"alias": "KASSE", "account_id": 1}),
@@ -200,7 +201,7 @@ def test_a_row_is_known_by_its_key(world: HostedScenario) -> None:
 
 
 def test_a_delete_cascades_into_the_changes(world: HostedScenario) -> None:
-    """Rows that go by a cascade are changes like others."""
+    """Rows that a cascade deletes are changes like others."""
     lease = world.lease()
     lease.call("book", {"account_id": 1, "amount": -110})
     assert [(c.table, c.key) for c in lease.call("close_account", {"account_id": 1}).changes] == [
@@ -211,8 +212,8 @@ def test_a_delete_cascades_into_the_changes(world: HostedScenario) -> None:
 
 
 def test_a_call_id_is_executed_once(world: HostedScenario) -> None:
-    """A call id asked again is answered from memory, failures too; another id, or none, is a new
-    call; only the last few ids are known."""
+    """A repeated call id returns the remembered result, failures included; another id, or none, is
+    a new call; only the last few ids are remembered."""
     lease = world.lease()
     booking = {"account_id": 1, "amount": 1}
     first = lease.call("book", booking, "c0-0")
@@ -231,8 +232,8 @@ def test_a_call_id_is_executed_once(world: HostedScenario) -> None:
     assert lease.call("book", booking, "c2-0").text == '{"entry":2}'
 
 
-def test_a_fork_goes_its_own_way(world: HostedScenario) -> None:
-    """A fork starts at its parent's state; neither sees what the other does after."""
+def test_a_fork_is_independent(world: HostedScenario) -> None:
+    """A fork starts at its parent's state; neither sees later changes of the other."""
     parent = world.lease()
     parent.call("book", {"account_id": 1, "amount": 1})
     fork = parent.fork()
@@ -246,7 +247,7 @@ def test_a_fork_goes_its_own_way(world: HostedScenario) -> None:
 
 
 def test_a_reset_is_a_fresh_start(world: HostedScenario) -> None:
-    """After a reset a lease is what a new one is."""
+    """After a reset a lease equals a new one."""
     lease = world.lease()
     lease.call("book", {"account_id": 1, "amount": 1})
     lease.reset()
@@ -257,22 +258,22 @@ def test_a_reset_is_a_fresh_start(world: HostedScenario) -> None:
 
 
 def test_states_before_and_after(world: HostedScenario) -> None:
-    """A stored state is read beside the start, with the rows between them."""
+    """A stored state is read beside the start state, with the row changes between them."""
     lease = world.lease()
     changes = lease.call("set_value", {"name": "limit", "value": "x"}).changes
     before, after = world.states(lease.state())
-    question = "SELECT value FROM settings WHERE name = ?"
-    assert (before.value(question, "limit"), after.value(question, "limit")) == (1000, "x")
+    query = "SELECT value FROM settings WHERE name = ?"
+    assert (before.value(query, "limit"), after.value(query, "limit")) == (1000, "x")
     assert (before.now, after.user.name) == (_AT, "Ada Lindqvist")
     assert (before.changes, after.changes) == ((), changes)
-    _, told = world.states(lease.state(), changes=())
-    assert told.changes == ()
+    _, logged = world.states(lease.state(), changes=())
+    assert logged.changes == ()
     with pytest.raises(Exception, match="readonly"):
         after.all("DELETE FROM settings")
 
 
-def test_a_strangers_state_is_refused(world: HostedScenario) -> None:
-    """Pages of another template are not taken for this one's."""
+def test_a_state_of_another_template_is_refused(world: HostedScenario) -> None:
+    """Pages of another template are an error."""
     state = msgspec.structs.replace(world.lease().state(), template="0" * 32)
     with pytest.raises(StateError) as caught:
         world.restored(state)
@@ -288,16 +289,16 @@ def test_two_hosts_agree(world: HostedScenario, tmp_path_factory: pytest.TempPat
     lease = world.lease()
     lease.call("grow", {"num": 20, "size": 900})
     assert other.start_digest == world.start_digest
-    there = other.restored(
+    restored = other.restored(
         msgspec.json.decode(msgspec.json.encode(lease.state()), type=StoredState)
     )
-    assert other.dump(there) == world.dump(lease.overlay)
-    assert other.verify_digest(there) == lease.digest
+    assert other.dump(restored) == world.dump(lease.overlay)
+    assert other.verify_digest(restored) == lease.digest
     other.close()
 
 
-def test_nothing_is_left_of_a_world(tmp_path: Path) -> None:
-    """A world that is closed, or cannot be built, leaves no file system behind."""
+def test_a_world_leaves_nothing(tmp_path: Path) -> None:
+    """A world that is closed, or cannot be built, leaves no file system registered."""
     before = apsw.vfs_names()
     with pytest.raises(SeedError):
         HostedScenario(ledger(tmp_path / "broken", data_sql="nonsense;"))
@@ -308,8 +309,8 @@ def test_nothing_is_left_of_a_world(tmp_path: Path) -> None:
     assert apsw.vfs_names() == before
 
 
-def test_what_it_tells_of_itself(world: HostedScenario) -> None:
-    """`repr` and `statistics` tell what a world and a lease have done."""
+def test_repr_and_statistics(world: HostedScenario) -> None:
+    """`repr` and `statistics` count what a world and a lease have done."""
     template = world.template
     size = f"8 tables, {len(template.pages)} pages, {len(world.tools)} tools"
     assert repr(world) == f"<HostedScenario 'ledger' [{size} | 0 leases, 0 calls]>"

@@ -1,7 +1,6 @@
-"""The AWM fixture in workers, served over HTTP: equal to what the genuine stack said over MCP."""
+"""The AWM fixture in workers, served over HTTP: equal to the genuine stack's answers over MCP."""
 
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from typing import Any
 
 import aiohttp
@@ -20,14 +19,14 @@ from tests.support.hosted_records import dump, fixture, golden, golden_dump, mas
 RUNS = [run for run in golden("run") if run.get("calls")]
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def anyio_backend() -> str:
     return "asyncio"
 
 
-@asynccontextmanager
-async def served_workers() -> AsyncIterator[str]:
-    """The fixture's scenario, served from real workers."""
+@pytest.fixture(scope="module")
+async def url(anyio_backend: str) -> AsyncIterator[str]:
+    """The URL of a server of the fixture's scenario, with real workers."""
     async with (
         WorkerPool(WorkerSettings(workers=2)) as pool,
         Leases(pool, [fixture()], ServeSettings(port=0)) as leases,
@@ -36,15 +35,15 @@ async def served_workers() -> AsyncIterator[str]:
         yield url
 
 
-def wanted(run: dict[str, Any]) -> list[tuple[bool, str]]:
+def recorded(run: dict[str, Any]) -> list[tuple[bool, str]]:
     return [(call["is_error"], call["text"]) for call in run["calls"]]
 
 
-async def test_any_client_gets_the_genuine_answers() -> None:
+async def test_any_client_gets_the_genuine_answers(url: str) -> None:
     """The tools are listed and answer as recorded, texts and isError, to a stock client and to
     plain requests of the handshake era."""
     [record] = golden("tools")
-    async with served_workers() as url, aiohttp.ClientSession() as http:
+    async with aiohttp.ClientSession() as http:
 
         async def ask(mcp: str, method: str, params: Any) -> Any:
             body = {"jsonrpc": "2.0", "id": 1, "method": method, "params": params}
@@ -52,8 +51,8 @@ async def test_any_client_gets_the_genuine_answers() -> None:
                 return msgspec.json.decode(await response.read())["result"]
 
         for number, run in enumerate(RUNS):
-            leased = {"scenario": fixture().name}
-            async with http.post(f"{url}/worlds", json=leased) as response:
+            new = {"scenario": fixture().name}
+            async with http.post(f"{url}/worlds", json=new) as response:
                 mcp = (await response.json())["mcp"]
             if number == 0:
                 assert (await ask(mcp, "tools/list", {}))["tools"] == record["tools"]
@@ -64,27 +63,27 @@ async def test_any_client_gets_the_genuine_answers() -> None:
                         )
                         for call in run["calls"]
                     ]
-                said = [(each.is_error, masked(each.content[0].text)) for each in called]
+                found = [(each.is_error, masked(each.content[0].text)) for each in called]
             else:
-                said = []
+                found = []
                 for call in run["calls"]:
                     params = {"name": call["tool"], "arguments": call["arguments"]}
                     result = await ask(mcp, "tools/call", params)
-                    said.append((result["isError"], masked(result["content"][0]["text"])))
-            assert said == wanted(run), run["id"]
+                    found.append((result["isError"], masked(result["content"][0]["text"])))
+            assert found == recorded(run), run["id"]
 
 
-async def test_a_remote_pool_ends_as_genuine() -> None:
-    """Through the pool on another machine, the texts are equal, and so are the final rows."""
+async def test_a_remote_pool_ends_as_genuine(url: str) -> None:
+    """Through a remote pool the texts are equal, and so are the final rows."""
     scenario = fixture()
-    async with served_workers() as url, RemotePool(url) as pool:
+    async with RemotePool(url) as pool:
         for run in RUNS:
             async with pool.lease(scenario, None) as env:
-                said = []
+                found = []
                 for number, call in enumerate(run["calls"]):
                     result = await env.call(call["tool"], call["arguments"], f"c{number}-0")
-                    said.append((result.is_error, masked(result.text)))
-                assert said == wanted(run), run["id"]
+                    found.append((result.is_error, masked(result.text)))
+                assert found == recorded(run), run["id"]
                 if run.get("db"):
                     states = pool.hosted(scenario)
                     end = LiveWorld(states.restored(env.state()), b"")

@@ -1,4 +1,4 @@
-"""Worlds served over HTTP: the lease surface, every world's MCP endpoint, limits and the end."""
+"""Worlds served over HTTP: the lease API, the MCP endpoint of each world, limits and the end."""
 
 import os
 import signal
@@ -12,20 +12,21 @@ import aiohttp
 import anyio
 import msgspec
 import pytest
-from fastmcp import Client
+from fastmcp import Client as McpClient
 from fastmcp.client.transports import StdioTransport
 
 from envpool.core.errors import PoolError, WorldError
 from envpool.core.types import StoredState, ToolResult, ToolSpec
 from envpool.inprocess.pool import LocalPool
-from envpool.server.api import Hosted, NewWorld
+from envpool.server.api import HostedInfo, NewWorld
 from envpool.server.app import App
 from envpool.server.jsonrpc import CALL_KEY, CAPABILITIES_KEY, SERVER_KEY, VERSION_KEY
-from envpool.server.leases import Leases, Refused
+from envpool.server.leases import LeaseRefused, Leases
 from envpool.server.serve import serve, serving
 from envpool.server.settings import ServeSettings
 from envpool.server.stdio import converse
 from envpool.store.states import States
+from scenarios.checks import Finding
 from scenarios.format import Scenario, Task
 from tests.support.ledger_world import ledger
 from tests.support.remote_pool import served
@@ -47,8 +48,8 @@ def scenario(tmp_path: Path) -> Scenario:
     return ledger(tmp_path / "ledger")
 
 
-class Asks:
-    """What both clients can do: they give status and decoded body."""
+class Client:
+    """What both clients share: they return the status and the decoded body."""
 
     async def send(
         self, method: str, path: str, body: bytes, headers: dict[str, str]
@@ -86,7 +87,7 @@ class Asks:
         return body["result"]
 
 
-class Http(Asks):
+class Http(Client):
     """A client over loopback."""
 
     def __init__(self, session: aiohttp.ClientSession, url: str) -> None:
@@ -96,13 +97,13 @@ class Http(Asks):
     async def send(
         self, method: str, path: str, body: bytes, headers: dict[str, str]
     ) -> tuple[int, bytes]:
-        asked = self.session.request(method, self.url + path, data=body, headers=headers)
-        async with asked as response:
+        request = self.session.request(method, self.url + path, data=body, headers=headers)
+        async with request as response:
             return response.status, await response.read()
 
 
-class Direct(Asks):
-    """A client that hands its requests to the application, without a network."""
+class Direct(Client):
+    """A client that passes its requests to the application, without a network."""
 
     def __init__(self, app: App) -> None:
         self._app = app
@@ -118,20 +119,20 @@ class Direct(Asks):
             "headers": [(k.lower().encode(), v.encode()) for k, v in named.items()],
             "client": ("127.0.0.1", 1),
         }
-        said: list[Any] = []
+        sent: list[Any] = []
 
         async def receive() -> dict[str, Any]:
             return {"type": "http.request", "body": body}
 
         async def send(message: Any) -> None:
-            said.append(message)
+            sent.append(message)
 
         await self._app(scope, receive, send)
-        return said[0]["status"], said[1]["body"]
+        return sent[0]["status"], sent[1]["body"]
 
 
 @asynccontextmanager
-async def directly(
+async def direct_client(
     scenario: Scenario, settings: ServeSettings | None = None
 ) -> AsyncIterator[tuple[Direct, Leases]]:
     pool = LocalPool()
@@ -141,7 +142,7 @@ async def directly(
 
 
 @asynccontextmanager
-async def asking(
+async def http_client(
     scenario: Scenario, settings: ServeSettings | None = None, token: str = ""
 ) -> AsyncIterator[tuple[Http, Leases]]:
     headers = {"Authorization": f"Bearer {token}"} if token else {}
@@ -156,27 +157,27 @@ def text_of(result: Any) -> tuple[bool, str]:
     return result["isError"], result["content"][0]["text"]
 
 
-# The lease surface ------------------------------------------------------------------------------
+# The lease API ----------------------------------------------------------------------------------
 
 
-async def test_a_world_is_leased_looked_at_and_released(scenario: Scenario) -> None:
-    """POST gives an id and the URL of an MCP endpoint; GET tells how the world stands, DELETE ends
-    it, and after that there is none of that id."""
-    async with asking(scenario) as (http, _):
-        asked = {"scenario": "ledger", "task": "open", "seed": 7}
-        status, world = await http.ask("POST", "/worlds", asked, Content_Type="text/plain")
+async def test_a_world_is_leased_inspected_and_released(scenario: Scenario) -> None:
+    """POST returns an id and the URL of an MCP endpoint; GET returns the world's status; DELETE
+    ends it, and after that its id is unknown."""
+    async with http_client(scenario) as (http, _):
+        new = {"scenario": "ledger", "task": "open", "seed": 7}
+        status, world = await http.ask("POST", "/worlds", new, Content_Type="text/plain")
         path = f"/worlds/{world['id']}"
         assert (status, world["mcp"]) == (201, f"{http.url}{path}/mcp")
         status, fresh = await http.ask("GET", path)
         start = fresh.pop("start_digest")
         assert 0 <= fresh.pop("idle_s") < 60
-        assert (status, fresh) == (200, {"id": world["id"], **asked, "calls": 0, "digest": start})
+        assert (status, fresh) == (200, {"id": world["id"], **new, "calls": 0, "digest": start})
         await http.call(path)
         _, listed = await http.ask("GET", "/worlds")
         assert [(each["id"], each["calls"]) for each in listed] == [(world["id"], 1)]
         assert listed[0]["digest"] != start
         assert await http.ask("DELETE", path) == (204, None)
-        gone = {"error": "there is no such world: it was given back, or was idle too long"}
+        gone = {"error": "there is no such world: it was released, or it was idle too long"}
         assert await http.ask("GET", path) == (404, gone)
         assert await http.ask("POST", path + "/mcp", {}) == (404, gone)
         assert await http.ask("GET", "/worlds") == (200, [])
@@ -201,31 +202,31 @@ async def test_a_world_is_leased_looked_at_and_released(scenario: Scenario) -> N
         ("GET", "/", None, 404, "there is nothing at /"),
     ],
 )
-async def test_what_cannot_be_is_said(
+async def test_bad_requests_are_refused(
     scenario: Scenario, method: str, path: str, body: Any, status: int, error: str
 ) -> None:
-    """Bad requests get a status and a sentence, and lease nothing."""
-    async with directly(scenario) as (http, leases):
-        answered, complaint = await http.ask(method, path, body)
-        assert (answered, list(complaint)) == (status, ["error"])
-        assert error in complaint["error"]
+    """Bad requests get a status and a message, and lease nothing."""
+    async with direct_client(scenario) as (http, leases):
+        answered, content = await http.ask(method, path, body)
+        assert (answered, list(content)) == (status, ["error"])
+        assert error in content["error"]
         assert leases.num_live == 0
 
 
-async def test_a_broken_scenario_is_told(tmp_path: Path) -> None:
-    """A scenario that cannot be hosted is refused with its fault; the server goes on."""
+async def test_a_broken_scenario_is_refused(tmp_path: Path) -> None:
+    """A scenario that cannot be hosted is refused with its fault; the server continues."""
     broken = ledger(tmp_path, data_sql="nonsense;")
-    async with directly(broken) as (http, leases):
+    async with direct_client(broken) as (http, leases):
         for _ in range(2):
-            status, complaint = await http.ask("POST", "/worlds", {"scenario": "ledger"})
-            assert (status, str(tmp_path) in complaint["error"]) == (422, True)
+            status, content = await http.ask("POST", "/worlds", {"scenario": "ledger"})
+            assert (status, str(tmp_path) in content["error"]) == (422, True)
         assert (await http.ask("GET", "/health"))[1]["worlds"] == leases.num_live == 0
 
 
 async def test_reset_and_fork(scenario: Scenario) -> None:
-    """A world goes back to its start, and a fork goes on from where its parent stood, also when
-    the parent is gone."""
-    async with directly(scenario) as (http, _):
+    """A world returns to its start, and a fork continues from its parent's state, also when the
+    parent is released."""
+    async with direct_client(scenario) as (http, _):
         path = await http.world()
         await http.call(path)
         middle = (await http.ask("GET", path))[1]["digest"]
@@ -239,26 +240,26 @@ async def test_reset_and_fork(scenario: Scenario) -> None:
         assert text_of(await http.call(forked)) == (False, '{"entry":3}')
 
 
-async def test_scenarios_are_told(scenario: Scenario) -> None:
-    """A client learns what is served, and gets what it needs to hold states itself."""
-    async with directly(scenario) as (http, leases):
+async def test_scenarios_are_listed(scenario: Scenario) -> None:
+    """A client can list the scenarios, and get what it needs to hold states itself."""
+    async with direct_client(scenario) as (http, leases):
         listed = [{"name": "ledger", "title": "Ledger", "digest": scenario.digest}]
         assert await http.ask("GET", "/scenarios") == (200, listed)
         _, hosted = await http.ask("GET", "/scenarios/ledger")
-        told, image = await leases.hosted("ledger")
-        assert msgspec.convert(hosted, Hosted) == told
+        info, image = await leases.hosted("ledger")
+        assert msgspec.convert(hosted, HostedInfo) == info
         assert image[:15] == b"SQLite format 3"
 
 
-async def test_a_token_is_asked_for(scenario: Scenario) -> None:
-    """With a token set, everything but /health wants it."""
+async def test_a_token_is_required(scenario: Scenario) -> None:
+    """With a token set, every request except /health needs it."""
     settings = ServeSettings(port=0, token="sesame")
-    denied = {"error": "a bearer token is asked for, and the one that came is not it"}
-    async with asking(scenario, settings) as (http, _):
-        for given in ({}, {"Authorization": "Bearer sesam"}, {"Authorization": "sesame"}):
-            assert await http.ask("GET", "/worlds", **given) == (401, denied)
+    denied = {"error": "a bearer token is required, and this request has none or another one"}
+    async with http_client(scenario, settings) as (http, _):
+        for headers in ({}, {"Authorization": "Bearer sesam"}, {"Authorization": "sesame"}):
+            assert await http.ask("GET", "/worlds", **headers) == (401, denied)
         assert (await http.ask("GET", "/health"))[0] == 200
-    async with asking(scenario, settings, token="sesame") as (http, _):
+    async with http_client(scenario, settings, token="sesame") as (http, _):
         assert (await http.ask("GET", "/worlds"))[0] == 200
 
 
@@ -281,40 +282,40 @@ async def test_a_token_is_asked_for(scenario: Scenario) -> None:
         ({"Origin": "http://[bad"}, 403),
     ],
 )
-async def test_other_names_are_refused(
+async def test_unknown_host_names_are_refused(
     scenario: Scenario, headers: dict[str, str], status: int
 ) -> None:
-    """A request under a name that is not this server's, or from another site's page, is refused:
-    that is DNS rebinding."""
+    """A request with a Host that is not a name of this server, or from the page of another site, is
+    refused: that is DNS rebinding."""
     settings = ServeSettings(port=0, allow_hosts=("Worlds.example:80",))
-    async with directly(scenario, settings) as (http, _):
+    async with direct_client(scenario, settings) as (http, _):
         assert (await http.ask("GET", "/health", **headers))[0] == status
 
 
 async def test_limits(scenario: Scenario) -> None:
-    """A client may have so many worlds, and the server too; what is given back counts no more."""
-    async with directly(scenario, ServeSettings(port=0, worlds_per_client=2)) as (http, _):
+    """The worlds of a client and of the server have limits; released worlds do not count."""
+    async with direct_client(scenario, ServeSettings(port=0, worlds_per_client=2)) as (http, _):
         first = await http.world()
         await http.world()
-        refused = {"error": "2 worlds are yours already, at most"}
+        refused = {"error": "this client has 2 worlds, which is the limit"}
         assert await http.ask("POST", "/worlds", {"scenario": "ledger"}) == (429, refused)
         assert await http.ask("POST", first + "/fork", b"") == (429, refused)
         await http.ask("DELETE", first)
         await http.world()
-    async with directly(scenario, ServeSettings(port=0, max_worlds=1)) as (http, _):
+    async with direct_client(scenario, ServeSettings(port=0, max_worlds=1)) as (http, _):
         await http.world()
-        refused = {"error": "1 worlds are live already, at most"}
+        refused = {"error": "1 worlds are live, which is the limit of this server"}
         assert await http.ask("POST", "/worlds", {"scenario": "ledger"}) == (503, refused)
 
 
 async def test_a_body_has_a_limit(scenario: Scenario) -> None:
-    """A body that is too long is refused, whether it says how long it is or not."""
+    """A body that is too long is refused, with and without a Content-Length."""
 
     async def chunks() -> AsyncIterator[bytes]:
         for _ in range(3):
             yield b" " * 500
 
-    async with asking(scenario, ServeSettings(port=0, max_body=1000)) as (http, _):
+    async with http_client(scenario, ServeSettings(port=0, max_body=1000)) as (http, _):
         refused = {"error": "the body has more than 1000 bytes"}
         assert await http.ask("POST", "/worlds", b" " * 1001) == (413, refused)
         async with http.session.post(http.url + "/worlds", data=chunks()) as response:
@@ -326,39 +327,41 @@ async def test_a_body_has_a_limit(scenario: Scenario) -> None:
     [("max_worlds", 0), ("idle_s", -1.0), ("port", 65_536), ("token", "a\nb")],
 )
 def test_settings_are_checked(field: str, value: Any) -> None:
-    """A setting that cannot be is named."""
+    """An invalid setting is an error that names it."""
     with pytest.raises(ValueError, match=f"^{field}: "):
         ServeSettings(**{field: value})
 
 
-async def test_an_address_that_is_taken(scenario: Scenario) -> None:
-    """A server that cannot listen says where and why."""
-    async with asking(scenario) as (http, leases):
+async def test_an_address_in_use(scenario: Scenario) -> None:
+    """A server that cannot listen raises an error that says where and why."""
+    async with http_client(scenario) as (http, leases):
         port = int(http.url.rpartition(":")[2])
         leases.settings = ServeSettings(port=port)
-        with pytest.raises(PoolError, match=f"^127.0.0.1:{port}: cannot be listened on: "):
+        with pytest.raises(PoolError, match=f"^127.0.0.1:{port}: cannot listen there: "):
             async with serving(leases):
                 pass
 
 
-async def test_idle_worlds_are_given_back(scenario: Scenario) -> None:
-    """A world without calls for too long is released; one that was called since stays."""
-    async with directly(scenario, ServeSettings(port=0, idle_s=100)) as (http, leases):
+async def test_idle_worlds_are_released(scenario: Scenario) -> None:
+    """A world without calls for too long is released; one that was called since then stays."""
+    async with direct_client(scenario, ServeSettings(port=0, idle_s=100)) as (http, leases):
         idle, used = await http.world(), await http.world()
         began = min(lease.used_at for lease in leases.all())
         leases.get(used.split("/")[-1]).used_at = began + 50  # type: ignore[union-attr]
-        await leases.expire(began + 100)
+        await leases.expire(began + 101)  # sums of floats: not at the limit exactly
         assert (await http.ask("GET", idle))[0] == 404
         assert (await http.ask("GET", used))[0] == 200
-        await leases.expire(began + 150)
+        await leases.expire(began + 151)
         assert leases.num_live == 0
 
 
-# Calls that take their time ---------------------------------------------------------------------
+# Slow calls -----------------------------------------------------------------------------------
 
 
 class SlowEnv:
-    """A world whose calls end when they are told to."""
+    """A world whose calls end when `release` of the pool is set."""
+
+    awaits = True
 
     tools: Sequence[ToolSpec] = (ToolSpec("slow", "Wait.", {"type": "object"}),)
     start_digest = digest = "0" * 32
@@ -372,9 +375,12 @@ class SlowEnv:
         async with self._pool.begun:
             self._pool.num_running += 1
             self._pool.begun.notify_all()
-        await self._pool.go_on.wait()
+        await self._pool.release.wait()
         self._pool.num_running -= 1
         return ToolResult("done", None, (), self.digest)
+
+    async def check(self, task: Task, answer: str) -> tuple[Finding, ...]:
+        return ()
 
     def state(self) -> StoredState:
         raise NotImplementedError
@@ -391,7 +397,7 @@ class SlowPool(LocalPool):
 
     def __init__(self) -> None:
         super().__init__()
-        self.go_on = anyio.Event()
+        self.release = anyio.Event()
         self.begun = anyio.Condition()
         self.num_running = 0
 
@@ -399,11 +405,11 @@ class SlowPool(LocalPool):
         return self.world(scenario)
 
     @asynccontextmanager
-    async def _leasing(self) -> AsyncIterator[SlowEnv]:
+    async def _lease(self) -> AsyncIterator[SlowEnv]:
         yield SlowEnv(self)
 
     def lease(self, scenario: Scenario, task: Task | None = None) -> Any:
-        return self._leasing()
+        return self._lease()
 
     async def wait_until_running(self, count: int) -> None:
         async with self.begun:
@@ -412,7 +418,7 @@ class SlowPool(LocalPool):
 
 
 @asynccontextmanager
-async def slowly(
+async def slow_client(
     scenario: Scenario, settings: ServeSettings | None = None
 ) -> AsyncIterator[tuple[Http, Leases, SlowPool]]:
     pool = SlowPool()
@@ -426,35 +432,35 @@ async def slowly(
 
 
 async def test_one_call_of_a_world_at_a_time(scenario: Scenario) -> None:
-    """Calls of one world wait for each other, those of another do not."""
-    async with slowly(scenario) as (http, _, pool):
+    """Calls of one world wait for each other; those of another world do not."""
+    async with slow_client(scenario) as (http, _, pool):
         first, second = await http.world(), await http.world()
         async with anyio.create_task_group() as group:
             for path in (first, first, second):
                 group.start_soon(http.call, path, "slow")
             await pool.wait_until_running(2)
             assert pool.num_running == 2
-            pool.go_on.set()
+            pool.release.set()
         counts = {world["id"]: world["calls"] for world in (await http.ask("GET", "/worlds"))[1]}
         assert counts == {first.split("/")[-1]: 2, second.split("/")[-1]: 1}
 
 
 async def test_calls_in_flight_have_a_limit(scenario: Scenario) -> None:
-    """A client with too many calls in flight is told to come later."""
-    async with slowly(scenario, ServeSettings(port=0, calls_per_client=1)) as (http, _, pool):
+    """A client with too many calls in flight gets 429."""
+    async with slow_client(scenario, ServeSettings(port=0, calls_per_client=1)) as (http, _, pool):
         path = await http.world()
         async with anyio.create_task_group() as group:
             group.start_soon(http.call, path, "slow")
             await pool.wait_until_running(1)
-            refused = {"error": "1 calls of yours are in flight, at most"}
+            refused = {"error": "this client has 1 calls in flight, which is the limit"}
             assert await http.modern(path, "tools/list") == (429, refused)
-            pool.go_on.set()
+            pool.release.set()
         assert (await http.modern(path, "tools/list"))[0] == 200
 
 
 async def test_a_release_waits_for_the_call(scenario: Scenario) -> None:
-    """A world that is released while it is called answers that call; nothing after it."""
-    async with slowly(scenario) as (http, leases, pool):
+    """A world that is released during a call answers that call, and no later one."""
+    async with slow_client(scenario) as (http, leases, pool):
         path = await http.world()
         lease = leases.all()[0]
         async with anyio.create_task_group() as group:
@@ -463,17 +469,17 @@ async def test_a_release_waits_for_the_call(scenario: Scenario) -> None:
             await leases.expire(lease.used_at + 10_000)
             assert leases.num_live == 1
             group.start_soon(http.ask, "DELETE", path)
-            with anyio.fail_after(5):
+            with anyio.fail_after(30):
                 while leases.num_live:
                     await anyio.lowlevel.checkpoint()
-            assert not lease.gone
-            pool.go_on.set()
-        assert lease.gone
+            assert not lease.released
+            pool.release.set()
+        assert lease.released
 
 
 async def test_a_broken_world_is_an_error_of_the_protocol(scenario: Scenario) -> None:
-    """A world that can no longer be used says so, and the server goes on."""
-    async with slowly(scenario) as (http, _, _):
+    """A world that can no longer be used returns an error, and the server continues."""
+    async with slow_client(scenario) as (http, _, _):
         path = await http.world()
         status, body = await http.modern(path, "tools/call", name="break", arguments={})
         assert status == 200
@@ -481,13 +487,13 @@ async def test_a_broken_world_is_an_error_of_the_protocol(scenario: Scenario) ->
         assert (await http.ask("POST", path + "/fork", b""))[0] == 422
 
 
-async def test_draining_finishes_what_was_begun(scenario: Scenario) -> None:
-    """On SIGTERM no world is leased any more; live ones are served until they are released, and
-    the server ends with the last."""
+async def test_draining_completes_running_calls(scenario: Scenario) -> None:
+    """After SIGTERM no world is leased; live worlds are served until they are released, and the
+    server ends with the last one."""
     pool, ready = SlowPool(), anyio.Event()
     urls: list[str] = []
 
-    def note(url: str) -> None:
+    def on_ready(url: str) -> None:
         urls.append(url)
         ready.set()
 
@@ -496,7 +502,7 @@ async def test_draining_finishes_what_was_begun(scenario: Scenario) -> None:
         aiohttp.ClientSession() as session,
         anyio.create_task_group() as group,
     ):
-        group.start_soon(serve, leases, note)
+        group.start_soon(serve, leases, on_ready)
         await ready.wait()
         http = Http(session, urls[0])
         path = await http.world()
@@ -504,21 +510,21 @@ async def test_draining_finishes_what_was_begun(scenario: Scenario) -> None:
             calls.start_soon(http.call, path, "slow")
             await pool.wait_until_running(1)
             os.kill(os.getpid(), signal.SIGTERM)
-            with anyio.fail_after(5):
+            with anyio.fail_after(30):
                 while not leases.draining:
                     await anyio.lowlevel.checkpoint()
             refused = {"error": "the server is about to stop and leases no more worlds"}
             assert await http.ask("POST", "/worlds", {"scenario": "ledger"}) == (503, refused)
             status, health = await http.ask("GET", "/health")
             assert (status, health["status"], health["worlds"]) == (503, "draining", 1)
-            pool.go_on.set()
+            pool.release.set()
         assert text_of(await http.call(path, "slow")) == (False, "done")
         assert await http.ask("DELETE", path) == (204, None)
     pool.close()
 
 
 async def test_a_second_signal_ends_the_wait(scenario: Scenario) -> None:
-    """Whoever signals twice does not wait for worlds that nobody releases."""
+    """A second signal ends the server without waiting for worlds that are not released."""
     pool, ready = LocalPool(), anyio.Event()
     async with Leases(pool, [scenario], ServeSettings(port=0, drain_s=3600)) as leases:
         await leases.lease(NewWorld("ledger"), "test")
@@ -526,12 +532,12 @@ async def test_a_second_signal_ends_the_wait(scenario: Scenario) -> None:
             group.start_soon(serve, leases, lambda _: ready.set())
             await ready.wait()
             os.kill(os.getpid(), signal.SIGTERM)
-            with anyio.fail_after(5):
+            with anyio.fail_after(30):
                 while not leases.draining:
                     await anyio.lowlevel.checkpoint()
             os.kill(os.getpid(), signal.SIGINT)
         assert leases.num_live == 1
-        with pytest.raises(Refused, match="about to stop"):
+        with pytest.raises(LeaseRefused, match="about to stop"):
             await leases.lease(NewWorld("ledger"), "test")
     pool.close()
 
@@ -540,16 +546,16 @@ async def test_a_second_signal_ends_the_wait(scenario: Scenario) -> None:
 
 
 async def test_the_modern_era(scenario: Scenario) -> None:
-    """Revision 2026-07-28: discovery, tools with hints how long they may be kept, results."""
-    async with directly(scenario) as (http, leases):
+    """Revision 2026-07-28: discovery, tools with cache hints, results."""
+    async with direct_client(scenario) as (http, leases):
         path = await http.world()
-        kept = {"ttlMs": 3_600_000, "cacheScope": "private"}
+        cache = {"ttlMs": 3_600_000, "cacheScope": "private"}
         about = {"supportedVersions": ["2026-07-28"], "capabilities": {"tools": {}}}
         status, body = await http.modern(path, "server/discover")
-        assert (status, body["result"]) == (200, {**about, **kept, **STAMP})
+        assert (status, body["result"]) == (200, {**about, **cache, **STAMP})
         status, body = await http.modern(path, "tools/list")
         tools = body["result"].pop("tools")
-        assert (status, body["result"]) == (200, {**kept, **STAMP})
+        assert (status, body["result"]) == (200, {**cache, **STAMP})
         hosted, _ = await leases.hosted("ledger")
         assert tools == [
             {"name": tool.name, "description": tool.description, "inputSchema": tool.schema}
@@ -560,8 +566,8 @@ async def test_the_modern_era(scenario: Scenario) -> None:
 
 
 async def test_the_handshake_era(scenario: Scenario) -> None:
-    """Older revisions: a handshake that nobody has to make, notifications, pings, plain results."""
-    async with directly(scenario) as (http, _):
+    """Older revisions: an optional handshake, notifications, pings, plain results."""
+    async with direct_client(scenario) as (http, _):
         mcp = await http.world() + "/mcp"
 
         async def ask(method: str, params: Any = None) -> Any:
@@ -584,8 +590,8 @@ async def test_the_handshake_era(scenario: Scenario) -> None:
         ]:
             initialized = await ask("initialize", {**CLIENT, "protocolVersion": offered})
             assert initialized == {"protocolVersion": agreed, **about}
-        noted = {"jsonrpc": "2.0", "method": "notifications/initialized"}
-        assert await http.ask("POST", mcp, noted) == (202, None)
+        notification = {"jsonrpc": "2.0", "method": "notifications/initialized"}
+        assert await http.ask("POST", mcp, notification) == (202, None)
         assert await http.ask("POST", mcp, {"jsonrpc": "2.0", "id": 9, "result": {}}) == (202, None)
         assert await ask("ping") == {}
         called = await ask("tools/call", {"name": "book", "arguments": BOOK})
@@ -603,16 +609,16 @@ async def test_the_handshake_era(scenario: Scenario) -> None:
         ("broken", {}, "broken failed with an internal error"),
     ],
 )
-async def test_a_tools_complaint_is_a_result(
+async def test_an_error_of_a_tool_is_a_result(
     scenario: Scenario, name: str, arguments: Any, text: str
 ) -> None:
-    """What the agent should read is a result with isError, unknown tools included, as the stock
-    servers have it; the state stays."""
-    async with directly(scenario) as (http, _):
+    """An error for the agent is a result with isError, also for unknown tools, as in the stock
+    servers; the state does not change."""
+    async with direct_client(scenario) as (http, _):
         path = await http.world()
         _, body = await http.modern(path, "tools/call", name=name, arguments=arguments)
-        is_error, said = text_of(body["result"])
-        assert (is_error, text in said) == (True, True), said
+        is_error, found = text_of(body["result"])
+        assert (is_error, text in found) == (True, True), found
         world = (await http.ask("GET", path))[1]
         assert world["digest"] == world["start_digest"]
 
@@ -682,25 +688,26 @@ _NEW = {"MCP_Protocol_Version": "2026-07-28"}
         ({"jsonrpc": "2.0", "method": "x"}, {"MCP_Protocol_Version": "1999-01-01"}, 400, -32022),
     ],
 )
-async def test_messages_that_cannot_be_served(
+async def test_invalid_messages(
     scenario: Scenario, body: Any, headers: dict[str, str], status: int, code: int
 ) -> None:
-    """Each fault has the protocol's code and the era's status, and calls nothing."""
-    async with directly(scenario) as (http, _):
+    """Each error has the protocol's code and the era's status, and calls no tool."""
+    async with direct_client(scenario) as (http, _):
         path = await http.world()
-        answered, told = await http.ask("POST", path + "/mcp", body, **headers)
-        assert (answered, told["error"]["code"]) == (status, code), told
-        assert isinstance(told["error"]["message"], str)
+        answered, content = await http.ask("POST", path + "/mcp", body, **headers)
+        assert (answered, content["error"]["code"]) == (status, code), content
+        assert isinstance(content["error"]["message"], str)
         has_id = isinstance(body, dict) and body.get("id") is not None
-        assert told["id"] == (1 if has_id else None)
+        assert content["id"] == (1 if has_id else None)
         assert (await http.ask("GET", path))[1]["calls"] == 0
 
 
 async def test_headers_may_be_wrapped_and_padded(scenario: Scenario) -> None:
-    """A tool's name in base64, or with blanks around it, is the same name; twice is too often."""
+    """A tool's name in base64, or with blanks around it, is the same name; a repeated header is an
+    error."""
     body = {**_CALL, "params": {"name": "book", "arguments": BOOK, "_meta": META}}
     named = {**_NEW, "Mcp_Method": "tools/call"}
-    async with asking(scenario) as (http, _):
+    async with http_client(scenario) as (http, _):
         mcp = await http.world() + "/mcp"
         for name in ("=?base64?Ym9vaw==?=", "  book  "):
             assert (await http.ask("POST", mcp, body, **named, Mcp_Name=name))[0] == 200
@@ -712,27 +719,27 @@ async def test_headers_may_be_wrapped_and_padded(scenario: Scenario) -> None:
             assert (await response.json())["error"]["code"] == -32020
 
 
-async def test_batches_where_they_were(scenario: Scenario) -> None:
-    """Until 2025-03-26 several messages may come as one: answered in order, notifications not."""
-    async with directly(scenario) as (http, _):
+async def test_batches_of_older_revisions(scenario: Scenario) -> None:
+    """Until 2025-03-26 several messages may be one batch: requests are answered in order."""
+    async with direct_client(scenario) as (http, _):
         mcp = await http.world() + "/mcp"
-        noted = {"jsonrpc": "2.0", "method": "notifications/initialized"}
+        notification = {"jsonrpc": "2.0", "method": "notifications/initialized"}
         call = {**_CALL, "id": 2, "params": {"name": "book", "arguments": BOOK}}
         for headers in ({}, {"MCP_Protocol_Version": "2025-03-26"}):
-            messages = [noted, {**_LIST, "method": "ping"}, call, {"id": 3}]
+            messages = [notification, {**_LIST, "method": "ping"}, call, {"id": 3}]
             status, answers = await http.ask("POST", mcp, messages, **headers)
             assert (status, [answer["id"] for answer in answers]) == (200, [1, 2, None])
             assert answers[0] == {"jsonrpc": "2.0", "id": 1, "result": {}}
             assert text_of(answers[1]["result"])[0] is False
             assert answers[2]["error"]["code"] == -32600
-        assert await http.ask("POST", mcp, [noted]) == (202, None)
-        many = await http.ask("POST", mcp, [noted] * 65)
+        assert await http.ask("POST", mcp, [notification]) == (202, None)
+        many = await http.ask("POST", mcp, [notification] * 65)
         assert (many[0], many[1]["error"]["code"]) == (400, -32600)
 
 
 async def test_there_are_no_streams_and_no_sessions(scenario: Scenario) -> None:
-    """GET and DELETE are not served on an endpoint, and what is sent must be JSON."""
-    async with directly(scenario) as (http, _):
+    """GET and DELETE are not served on an endpoint, and a body must be JSON."""
+    async with direct_client(scenario) as (http, _):
         mcp = await http.world() + "/mcp"
         for method in ("GET", "DELETE", "OPTIONS"):
             assert (await http.ask(method, mcp))[0] == 405
@@ -742,8 +749,8 @@ async def test_there_are_no_streams_and_no_sessions(scenario: Scenario) -> None:
 
 
 async def test_a_call_id_is_executed_once(scenario: Scenario) -> None:
-    """Any client may name its call: sent again, it is answered from memory."""
-    async with directly(scenario) as (http, _):
+    """Any client may give its call an id: repeated, the call is answered from memory."""
+    async with direct_client(scenario) as (http, _):
         path = await http.world()
         meta = {**META, CALL_KEY: {"id": "one"}}
         for _ in range(2):
@@ -754,12 +761,12 @@ async def test_a_call_id_is_executed_once(scenario: Scenario) -> None:
 
 
 @pytest.mark.parametrize("mode", ["auto", "legacy", "2026-07-28"])
-async def test_fastmcp_is_served(scenario: Scenario, mode: Any) -> None:
+async def test_a_fastmcp_client(scenario: Scenario, mode: Any) -> None:
     """A stock client of any era lists and calls the tools of its own world."""
-    async with asking(scenario) as (http, _):
+    async with http_client(scenario) as (http, _):
         for _ in range(2):
             path = await http.world()
-            async with Client(http.url + path + "/mcp", mode=mode) as client:
+            async with McpClient(http.url + path + "/mcp", mode=mode) as client:
                 assert (await client.list_tools())[0].name == "get_account"
                 called = await client.call_tool("book", BOOK)
                 assert [part.text for part in called.content] == ['{"entry":2}']
@@ -773,29 +780,29 @@ async def test_fastmcp_is_served(scenario: Scenario, mode: Any) -> None:
 
 
 async def converse_about(scenario: Scenario, *messages: Any) -> list[Any]:
-    """What a world says to these lines, one after the other."""
-    said: list[bytes] = []
+    """The answers of a world to these lines, one after the other."""
+    answers: list[bytes] = []
 
     async def lines() -> AsyncIterator[bytes]:
         for message in messages:
             yield message if isinstance(message, bytes) else msgspec.json.encode(message) + b"\n"
 
     async def write(line: bytes) -> None:
-        said.append(line)
+        answers.append(line)
 
     pool = LocalPool()
     async with Leases(pool, [scenario]) as leases:
         lease = await leases.lease(NewWorld("ledger"), "stdio")
-        await converse(lines(), write, lease.face, lease.call)
+        await converse(lines(), write, lease.mcp, lease.call)
     pool.close()
-    assert all(line.count(b"\n") == 1 for line in said)
-    return [msgspec.json.decode(line) for line in said]
+    assert all(line.count(b"\n") == 1 for line in answers)
+    return [msgspec.json.decode(line) for line in answers]
 
 
 async def test_stdio_with_a_handshake(scenario: Scenario) -> None:
-    """A client that begins with a handshake is answered line by line; messages of the other era
-    are refused after it."""
-    said = await converse_about(
+    """A client that begins with a handshake is answered line by line; later messages of the other
+    era are refused."""
+    answers = await converse_about(
         scenario,
         {**_LIST, "id": 1, "method": "initialize", "params": CLIENT},
         {"jsonrpc": "2.0", "method": "notifications/initialized"},
@@ -805,16 +812,16 @@ async def test_stdio_with_a_handshake(scenario: Scenario) -> None:
         {**_LIST, "id": 3, "params": {"_meta": META}},
         [{**_LIST, "id": 4, "method": "ping"}],
     )
-    assert said[0]["result"]["protocolVersion"] == "2025-06-18"
-    assert (said[1]["id"], text_of(said[1]["result"])) == (2, (False, '{"entry":2}'))
-    assert (said[2]["id"], said[2]["error"]["code"]) == (None, -32700)
-    assert (said[3]["id"], said[3]["error"]["code"]) == (3, -32600)
-    assert said[4:] == [[{"jsonrpc": "2.0", "id": 4, "result": {}}]]
+    assert answers[0]["result"]["protocolVersion"] == "2025-06-18"
+    assert (answers[1]["id"], text_of(answers[1]["result"])) == (2, (False, '{"entry":2}'))
+    assert (answers[2]["id"], answers[2]["error"]["code"]) == (None, -32700)
+    assert (answers[3]["id"], answers[3]["error"]["code"]) == (3, -32600)
+    assert answers[4:] == [[{"jsonrpc": "2.0", "id": 4, "result": {}}]]
 
 
-async def test_stdio_without_one(scenario: Scenario) -> None:
-    """A modern client is answered too; a handshake after that is refused."""
-    said = await converse_about(
+async def test_stdio_without_a_handshake(scenario: Scenario) -> None:
+    """A modern client is answered; a later handshake is refused."""
+    answers = await converse_about(
         scenario,
         {**_LIST, "id": 1, "method": "server/discover", "params": {"_meta": META}},
         {**_CALL, "id": 2, "params": {"name": "book", "arguments": BOOK, "_meta": META}},
@@ -822,15 +829,15 @@ async def test_stdio_without_one(scenario: Scenario) -> None:
         {**_LIST, "id": 4, "params": {"_meta": {**META, VERSION_KEY: "2027-01-01"}}},
         {**_LIST, "id": 5},
     )
-    assert said[0]["result"]["supportedVersions"] == ["2026-07-28"]
-    assert text_of(said[1]["result"]) == (False, '{"entry":2}')
-    assert [each["error"]["code"] for each in said[2:]] == [-32022, -32022, -32602]
+    assert answers[0]["result"]["supportedVersions"] == ["2026-07-28"]
+    assert text_of(answers[1]["result"]) == (False, '{"entry":2}')
+    assert [each["error"]["code"] for each in answers[2:]] == [-32022, -32022, -32602]
 
 
 async def test_stdio_to_a_stock_client(scenario: Scenario) -> None:
-    """The command speaks MCP on its standard streams, and ends when they do."""
+    """The command speaks MCP on its standard streams, and ends with its input."""
     command = ["-m", "harness", "serve", str(scenario.path), "--stdio"]
-    async with Client(StdioTransport(sys.executable, command)) as client:
+    async with McpClient(StdioTransport(sys.executable, command)) as client:
         assert (await client.list_tools())[0].name == "get_account"
         called = await client.call_tool("book", BOOK)
         assert [part.text for part in called.content] == ['{"entry":2}']

@@ -5,7 +5,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from envpool.store.changes import net_changes, place
+from envpool.store.changes import change_order, net_changes
 from scenarios.api import Row, RowChange
 
 Tables = dict[tuple[str, tuple[Any, ...]], Row]
@@ -16,7 +16,7 @@ _WRITES = st.lists(st.lists(st.tuples(_KEYS, st.none() | _VALUES), max_size=4), 
 
 
 def _write(state: Tables, key: tuple[str, tuple[Any, ...]], value: Any) -> list[RowChange]:
-    """Put (or, for None, delete) one row; the change that this was."""
+    """Write (or, for None, delete) one row; returns the change."""
     before = state.pop(key, None)
     after = None if value is None else {"id": key[1][0], "value": value}
     if after is not None:
@@ -32,7 +32,7 @@ def _strict(row: Row | None) -> object:
 def test_net_is_the_difference_of_start_and_end(
     history: list[list[Any]], calls: list[list[Any]]
 ) -> None:
-    """Whatever the calls did in between, the net is what a comparison of both states gives."""
+    """Whatever the calls did in between, the net equals a comparison of both states."""
     start: Tables = {}
     for group in history:
         for key, value in group:
@@ -62,8 +62,8 @@ def test_net_of_nets_is_the_net(calls: list[list[Any]]) -> None:
         assert net_changes(parts) == net_changes(changes)
 
 
-def test_there_and_back_again_vanishes() -> None:
-    """A row that ends as it began is no change, and neither is one created and deleted."""
+def test_a_reverted_change_vanishes() -> None:
+    """A row that ends as it began is not a change, and neither is one created and deleted."""
     open_, void = {"id": 7, "status": "open"}, {"id": 7, "status": "void"}
     assert (
         net_changes(
@@ -77,7 +77,7 @@ def test_there_and_back_again_vanishes() -> None:
     )
 
 
-def test_deleted_and_written_anew_is_an_update() -> None:
+def test_deleted_and_created_again_is_an_update() -> None:
     """A row deleted and created again under its key counts as one update."""
     old, new = {"id": 7, "status": "open"}, {"id": 7, "status": "held"}
     assert net_changes(
@@ -86,8 +86,8 @@ def test_deleted_and_written_anew_is_an_update() -> None:
 
 
 def test_keys_are_ordered_as_sqlite_orders_values() -> None:
-    """NULL stands before numbers, numbers before texts, texts before blobs."""
+    """NULL sorts before numbers, numbers before texts, texts before blobs."""
     keys: list[Any] = [None, -1, 2.5, 10, "10", "9", "é", b"0"]
     changes = [RowChange("t", (key,), None, {"k": key}) for key in keys]
-    assert sorted([*changes[4:], *changes[:4]], key=place) == changes
+    assert sorted([*changes[4:], *changes[:4]], key=change_order) == changes
     assert net_changes([changes[4:], changes[:4]]) == tuple(changes)

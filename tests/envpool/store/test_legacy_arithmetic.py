@@ -9,7 +9,7 @@ from envpool.store.legacy_arithmetic import use_legacy_arithmetic
 
 _BIG = 2**62
 _PRICES = (153.84, 398.87, 456.6, 149.06)
-# What SQLite 3.40.1 gives for sum, total and avg of four values.
+# The results of SQLite 3.40.1 for sum, total and avg of four values.
 _SUMS: dict[tuple[Any, ...], tuple[Any, Any, Any]] = {
     (0.1, 0.2, 0.3, None): (0.6000000000000001, 0.6000000000000001, 0.20000000000000004),
     _PRICES: (1158.3700000000001, 1158.3700000000001, 289.59250000000003),
@@ -19,7 +19,7 @@ _SUMS: dict[tuple[Any, ...], tuple[Any, Any, Any]] = {
     (None, None, None, None): (None, 0.0, None),
     (_BIG, _BIG, 1, -1): ("integer overflow", 9.223372036854776e18, 2.305843009213694e18),
 }
-# What it gives for round(value, digits).
+# Its results for round(value, digits).
 _ROUNDED: dict[tuple[Any, Any], Any] = {
     (399.265, 2): 399.27,
     (-399.265, 2): -399.27,
@@ -44,14 +44,14 @@ _ROUNDED: dict[tuple[Any, Any], Any] = {
 
 @pytest.fixture
 def connection() -> apsw.Connection:
-    made = apsw.Connection(":memory:")
-    use_legacy_arithmetic(made)
-    return made
+    connection = apsw.Connection(":memory:")
+    use_legacy_arithmetic(connection)
+    return connection
 
 
 @pytest.mark.parametrize("values", _SUMS, ids=repr)
 def test_sums_are_those_of_3_40(connection: apsw.Connection, values: tuple[Any, ...]) -> None:
-    """sum, total and avg add one value after the other and compensate for nothing."""
+    """sum, total and avg add one value after the other, without compensation."""
     found: list[Any] = []
     for name in ("sum", "total", "avg"):
         try:
@@ -65,7 +65,7 @@ def test_sums_are_those_of_3_40(connection: apsw.Connection, values: tuple[Any, 
 
 
 def test_sums_over_windows(connection: apsw.Connection) -> None:
-    """A window's sum loses what leaves it, and stays a real once there was one."""
+    """A window's sum subtracts the values that leave it, and stays a real after the first real."""
     rows = connection.execute(
         "SELECT sum(column1) OVER (ROWS 1 PRECEDING), avg(column1) OVER () FROM "
         "(VALUES (1), (2.5), (3), (NULL))"
@@ -74,17 +74,17 @@ def test_sums_over_windows(connection: apsw.Connection) -> None:
     assert repr(rows) == repr([(1, average), (3.5, average), (5.5, average), (3.0, average)])
 
 
-@pytest.mark.parametrize("given", _ROUNDED, ids=repr)
-def test_rounding_is_that_of_3_40(connection: apsw.Connection, given: tuple[Any, Any]) -> None:
-    """Halves are rounded up as they are written in decimals, not as doubles hold them."""
-    value = connection.execute("SELECT round(?, ?)", given).get
-    assert repr(value) == repr(_ROUNDED[given])
-    if given[1] == 0:
-        assert connection.execute("SELECT round(?)", given[:1]).get == value
+@pytest.mark.parametrize("arguments", _ROUNDED, ids=repr)
+def test_rounding_is_that_of_3_40(connection: apsw.Connection, arguments: tuple[Any, Any]) -> None:
+    """Halves are rounded up by their decimal text, not by their value as doubles."""
+    value = connection.execute("SELECT round(?, ?)", arguments).get
+    assert repr(value) == repr(_ROUNDED[arguments])
+    if arguments[1] == 0:
+        assert connection.execute("SELECT round(?)", arguments[:1]).get == value
 
 
 def test_views_and_generated_columns_may_use_them(connection: apsw.Connection) -> None:
-    """The functions are as trusted as SQLite's own: schemas that use them work."""
+    """The functions are trusted like SQLite's own: schemas that use them work."""
     connection.execute(
         "PRAGMA trusted_schema=OFF; CREATE TABLE t (a, b AS (round(a, 2)) STORED); "
         "CREATE VIEW v AS SELECT sum(b) AS s FROM t; INSERT INTO t VALUES (2.675)"

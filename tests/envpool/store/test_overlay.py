@@ -1,4 +1,4 @@
-"""The world store against plain databases: equal states, whatever was called in which order."""
+"""The world store against plain databases: equal states after calls in any order."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,7 +18,7 @@ from scenarios.api import RowChange
 from scenarios.catalogue import BUNDLED, bundled_names
 from scenarios.format import read
 from tests.support.ledger_world import ledger
-from tests.support.reference_database import Twin, image_of, read_image
+from tests.support.reference_database import ReferenceDatabase, image_of, read_image
 
 _IDS = st.integers(-1, 5)
 _NAMES = st.sampled_from(["till", "Kasse", "kasse", "KASSE", "limit", "é", ""])
@@ -85,7 +85,7 @@ _MOVES = st.lists(
 
 
 class Pair:
-    """A lease, the image that it must equal, and the changes since its start."""
+    """A lease, the image that it must equal, and the row changes since its start."""
 
     def __init__(self, lease: Lease, image: bytes) -> None:
         self.lease = lease
@@ -93,20 +93,20 @@ class Pair:
         self.changes: list[tuple[RowChange, ...]] = []
 
 
-class Rig:
-    """A world, its twin, and what must hold between them."""
+class Comparison:
+    """A world, its reference database, and the equalities between them."""
 
     def __init__(self, world: HostedScenario) -> None:
         self.world = world
-        self.twin = Twin(world)
+        self.reference = ReferenceDatabase(world)
 
     def new(self) -> Pair:
-        return Pair(self.world.lease(), self.twin.start)
+        return Pair(self.world.lease(), self.reference.start)
 
     def call(self, pair: Pair, name: str, arguments: Any) -> str:
         before = pair.lease.digest
         pages = pair.lease.overlay.pages.copy()
-        pair.image, text, error = self.twin.play(pair.image, name, arguments)
+        pair.image, text, error = self.reference.call(pair.image, name, arguments)
         result = pair.lease.call(name, arguments)
         assert result.error == error, (name, arguments, result)
         assert result.digest == pair.lease.digest
@@ -125,21 +125,21 @@ class Rig:
 
     def reset(self, pair: Pair) -> None:
         pair.lease.reset()
-        pair.image, pair.changes = self.twin.start, []
+        pair.image, pair.changes = self.reference.start, []
 
     def restore(self, pair: Pair) -> None:
-        """The lease goes on from what the log would hold."""
+        """Continue the lease from its stored state."""
         pair.lease = Lease(self.world, self.world.restored(pair.lease.state()))
 
     def check(self, pair: Pair) -> None:
-        """The lease's state is its image's, whichever way one looks at it."""
+        """Check that the lease's state equals its image, in every view of it."""
         world, lease = self.world, pair.lease
         state = lease.state()
         dump, digest, _ = read_image(world, pair.image)
         assert read_image(world, image_of(world, state)) == (dump, digest, "ok")
-        shown = world.dump(lease.overlay)
+        rows_of = world.dump(lease.overlay)
         assert {
-            table: [repr(tuple(row.values())) for row in rows] for table, rows in shown.items()
+            table: [repr(tuple(row.values())) for row in rows] for table, rows in rows_of.items()
         } == dump
         assert (lease.digest, state.digest) == (digest, digest)
         assert world.verify_digest(lease.overlay) == digest
@@ -149,59 +149,61 @@ class Rig:
         assert repr(after.changes) == repr(net)
 
     def close(self) -> None:
-        self.twin.close()
+        self.reference.close()
         self.world.close()
 
 
 @pytest.fixture(scope="module")
-def rig(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rig]:
+def comparison(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Comparison]:
     world = HostedScenario(
         ledger(tmp_path_factory.mktemp("worlds") / "ledger"), max_steps=1_000_000
     )
-    made = Rig(world)
-    yield made
-    made.close()
+    comparison = Comparison(world)
+    yield comparison
+    comparison.close()
 
 
 @settings(max_examples=400, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(_MOVES)
-def test_any_interleaving_equals_plain_databases(rig: Rig, moves: list[tuple[int, Any]]) -> None:
-    """Calls, forks, resets, restored states and new leases in any order leave what separate
-    databases would hold."""
-    pairs = [rig.new(), rig.new()]
+def test_any_interleaving_equals_plain_databases(
+    comparison: Comparison, moves: list[tuple[int, Any]]
+) -> None:
+    """Calls, forks, resets, restored states and new leases in any order leave the states of
+    separate databases."""
+    pairs = [comparison.new(), comparison.new()]
     for index, move in moves:
         pair = pairs[index % len(pairs)]
         if move == "n":
-            pairs.append(rig.new())
+            pairs.append(comparison.new())
         elif move == "f":
-            pairs.append(rig.fork(pair))
+            pairs.append(comparison.fork(pair))
         elif move == "r":
-            rig.reset(pair)
+            comparison.reset(pair)
         elif move == "s":
-            rig.restore(pair)
+            comparison.restore(pair)
         else:
-            rig.call(pair, *move)
+            comparison.call(pair, *move)
     for pair in pairs:
-        rig.check(pair)
+        comparison.check(pair)
 
 
 @pytest.mark.parametrize("sql", _SQL)
-def test_every_kind_of_statement(rig: Rig, sql: str) -> None:
-    """Each statement, on a fresh world and twice on a used one, does what it does to a plain
-    database; or nothing, where it is denied."""
-    fresh, used = rig.new(), rig.new()
-    rig.call(used, "book", {"account_id": 2, "amount": 9})
-    rig.call(used, "set_value", {"name": "é", "value": 1.5})
-    rig.call(used, "rename_value", {"old": "blob", "new": None})
+def test_every_kind_of_statement(comparison: Comparison, sql: str) -> None:
+    """Each statement, on a fresh world and twice on a used one, has the same effect as on a plain
+    database, or none where it is denied."""
+    fresh, used = comparison.new(), comparison.new()
+    comparison.call(used, "book", {"account_id": 2, "amount": 9})
+    comparison.call(used, "set_value", {"name": "é", "value": 1.5})
+    comparison.call(used, "rename_value", {"old": "blob", "new": None})
     for pair in (fresh, used, used):
-        rig.call(pair, "forbidden", {"sql": sql})
-        rig.check(pair)
+        comparison.call(pair, "forbidden", {"sql": sql})
+        comparison.check(pair)
 
 
-def test_thousands_of_worlds_interleaved(rig: Rig) -> None:
-    """3,000 live worlds that take turns on one connection stay as apart as 3,000 databases."""
+def test_thousands_of_worlds_interleaved(comparison: Comparison) -> None:
+    """3,000 live worlds that take turns on one connection are as separate as 3,000 databases."""
     rng = Random(7)
-    pairs = [rig.new() for _ in range(3000)]
+    pairs = [comparison.new() for _ in range(3000)]
     for _ in range(9000):
         pair = rng.choice(pairs)
         account = rng.randint(1, 3)
@@ -217,20 +219,21 @@ def test_thousands_of_worlds_interleaved(rig: Rig) -> None:
                 ("broken", {}),
             ]
         )
-        rig.call(pair, name, arguments)
+        comparison.call(pair, name, arguments)
     for pair in pairs:
-        assert pair.lease.digest == read_image(rig.world, pair.image)[1]
+        assert pair.lease.digest == read_image(comparison.world, pair.image)[1]
     for pair in rng.sample(pairs, 150):
-        rig.check(pair)
+        comparison.check(pair)
 
 
 @pytest.mark.parametrize("name", bundled_names())
 def test_bundled_worlds_equal_plain_databases(name: str) -> None:
-    """Oracles' calls and random ones, interleaved over forks and resets, in every bundled world."""
-    rig = Rig(HostedScenario(read(BUNDLED / name), max_steps=1_000_000))
+    """Calls of oracles and random calls, interleaved with forks and resets, in each bundled
+    world."""
+    comparison = Comparison(HostedScenario(read(BUNDLED / name), max_steps=1_000_000))
     rng = Random(name)
-    tasks = rig.world.scenario.tasks
-    pairs = [rig.new() for _ in range(10)]
+    tasks = comparison.world.scenario.tasks
+    pairs = [comparison.new() for _ in range(10)]
     plans = [list(rng.choice(tasks).oracle) for _ in pairs]
     known: dict[str, list[Any]] = {}
     for _ in range(260):
@@ -238,37 +241,39 @@ def test_bundled_worlds_equal_plain_databases(name: str) -> None:
         pair = pairs[index]
         move = rng.random()
         if move < 0.03:
-            pairs[index] = rig.fork(rng.choice(pairs))
+            pairs[index] = comparison.fork(rng.choice(pairs))
         elif move < 0.05:
-            rig.reset(pair)
+            comparison.reset(pair)
             plans[index] = list(rng.choice(tasks).oracle)
         elif move < 0.5 and plans[index]:
             call = plans[index].pop(0)
-            harvest(rig.call(pair, call.name, call.arguments), known)
+            harvest(comparison.call(pair, call.name, call.arguments), known)
         else:
-            tool = rng.choice(rig.world.tools)
-            harvest(rig.call(pair, tool.name, random_arguments(tool.schema, rng, known)), known)
+            tool = rng.choice(comparison.world.tools)
+            harvest(
+                comparison.call(pair, tool.name, random_arguments(tool.schema, rng, known)), known
+            )
     for pair in pairs:
-        rig.check(pair)
-    rig.close()
+        comparison.check(pair)
+    comparison.close()
 
 
-def test_a_file_that_grows_and_shrinks(rig: Rig) -> None:
-    """Pages beyond the template come, go free, are used anew and are stored."""
-    pair = rig.new()
+def test_a_file_that_grows_and_shrinks(comparison: Comparison) -> None:
+    """Pages beyond the template are added, freed, reused and stored."""
+    pair = comparison.new()
     for num, size, keep in [(30, 700, 3), (5, 9000, 1), (60, 300, 7), (1, 40_000, 2), (3, 10, 1)]:
-        rig.call(pair, "grow", {"num": num, "size": size})
-        rig.check(pair)
-        fork = rig.fork(pair)
-        rig.call(pair, "shrink", {"keep": keep})
-        rig.check(pair)
-        rig.check(fork)
-        rig.restore(pair)
-    assert pair.lease.overlay.num_pages > len(rig.world.template.pages)
+        comparison.call(pair, "grow", {"num": num, "size": size})
+        comparison.check(pair)
+        fork = comparison.fork(pair)
+        comparison.call(pair, "shrink", {"keep": keep})
+        comparison.check(pair)
+        comparison.check(fork)
+        comparison.restore(pair)
+    assert pair.lease.overlay.num_pages > len(comparison.world.template.pages)
 
 
 def test_a_gap_reads_as_zeros() -> None:
-    """A page that lies within the file and was never written is empty, as in a sparse file."""
+    """A page inside the file that was never written is empty, as in a sparse file."""
     file = OverlayFile((b"a" * PAGE,), Overlay({}, 1, 0))
     file.xWrite(b"d" * PAGE, 3 * PAGE)
     assert [file.xRead(PAGE, number * PAGE) for number in (1, 3, 4)] == [
@@ -280,19 +285,19 @@ def test_a_gap_reads_as_zeros() -> None:
     assert (file.xFileSize(), sorted(file.current.pages)) == (2 * PAGE, [])
 
 
-def test_equal_work_gives_equal_pages(rig: Rig) -> None:
-    """Two leases that were called alike hold the same bytes, whoever was called in between."""
-    first, second, other = rig.new(), rig.new(), rig.new()
+def test_equal_work_gives_equal_pages(comparison: Comparison) -> None:
+    """Two leases with the same calls hold the same bytes, whatever other worlds did in between."""
+    first, second, other = comparison.new(), comparison.new(), comparison.new()
     calls = [("book", {"account_id": 1, "amount": 5}), ("grow", {"num": 3, "size": 2000})]
     for name, arguments in calls:
-        rig.call(first, name, arguments)
+        comparison.call(first, name, arguments)
     for name, arguments in calls:
-        rig.call(other, "half", {"note": "between"})
-        rig.call(second, name, arguments)
+        comparison.call(other, "half", {"note": "between"})
+        comparison.call(second, name, arguments)
     assert first.lease.state() == second.lease.state()
 
 
-def test_the_file_system_opens_nothing_else(rig: Rig) -> None:
+def test_the_file_system_opens_nothing_else(comparison: Comparison) -> None:
     """A second file cannot be opened through a world's file system."""
     with pytest.raises(apsw.CantOpenError):
-        apsw.Connection(str(Path("other")), vfs=rig.world._vfs.name)
+        apsw.Connection(str(Path("other")), vfs=comparison.world._vfs.name)

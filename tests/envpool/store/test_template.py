@@ -1,4 +1,4 @@
-"""Building templates: strict scripts, equal bytes, and what the pool knows of the tables."""
+"""Building templates: strict scripts, equal bytes, and the schema of the tables."""
 
 import subprocess
 import sys
@@ -12,18 +12,18 @@ from envpool.store.template import Table, Template, build, make_vfs, template_of
 from scenarios.catalogue import BUNDLED, bundled_names
 from scenarios.format import Scenario, read
 from tests.support.ledger_world import DATA, HEAD, SCHEMA, ledger
-from tests.support.reference_database import opened
+from tests.support.reference_database import open_image
 
 _PRINT = """
 import sys
 from pathlib import Path
-from envpool.store.template import build, clock_of
+from envpool.store.template import build, make_vfs
 from scenarios.format import read
-print(build(s := read(Path(sys.argv[1])), clock_of(s)).digest)
+print(build(s := read(Path(sys.argv[1])), make_vfs(s)).digest)
 """
 
 
-def built(scenario: Scenario) -> Template:
+def build_template(scenario: Scenario) -> Template:
     vfs = make_vfs(scenario)
     try:
         return build(scenario, vfs)
@@ -32,8 +32,8 @@ def built(scenario: Scenario) -> Template:
 
 
 def table(folder: Path, sql: str) -> Table:
-    """What the pool knows of the one table `t`."""
-    return built(ledger(folder, schema_sql=sql, data_sql="")).tables["t"]
+    """The schema of the one table `t`."""
+    return build_template(ledger(folder, schema_sql=sql, data_sql="")).tables["t"]
 
 
 _FAULTS = {
@@ -63,20 +63,21 @@ _FAULTS = {
         "data.sql: line 1: CHECK constraint failed: balance >= 0 in: "
         "INSERT INTO accounts (name, balance) VALUES ('x', -1)",
     ),
-    "a reference at once": (
+    "an immediate reference": (
         {"data_sql": "INSERT INTO entries VALUES (1, 99, 5, '', '');"},
         "data.sql: line 1: FOREIGN KEY constraint failed in: "
         "INSERT INTO entries VALUES (1, 99, 5, '', '')",
     ),
-    "a reference at the end": (
+    "a deferred reference": (
         {
             "schema_sql": "CREATE TABLE a (id INTEGER PRIMARY KEY);"
             "CREATE TABLE b (a REFERENCES a DEFERRABLE INITIALLY DEFERRED);",
             "data_sql": "INSERT INTO b VALUES (7), (8);",
         },
-        "data.sql: row 1 of b refers to no row of a; row 2 of b refers to no row of a",
+        "data.sql: row 1 of b references a row of a that does not exist; "
+        "row 2 of b references a row of a that does not exist",
     ),
-    "a reference to no key": (
+    "a reference to a column that is not a key": (
         {"schema_sql": "CREATE TABLE a (n); CREATE TABLE b (n REFERENCES a (n));", "data_sql": ""},
         'schema.sql: foreign key mismatch - "b" referencing "a"',
     ),
@@ -90,20 +91,21 @@ _FAULTS = {
     ),
     "a pragma": (
         {"schema_sql": "PRAGMA page_size=4096;"},
-        "schema.sql: line 1: PRAGMA is not for packages in: PRAGMA page_size=4096",
+        "schema.sql: line 1: PRAGMA is not allowed in packages in: PRAGMA page_size=4096",
     ),
     "another file": (
         {"schema_sql": "ATTACH 'x.db' AS x;"},
-        "schema.sql: line 1: ATTACH is not for packages in: ATTACH 'x.db' AS x",
+        "schema.sql: line 1: ATTACH is not allowed in packages in: ATTACH 'x.db' AS x",
     ),
     "a virtual table": (
         {"schema_sql": "CREATE VIRTUAL TABLE f USING fts5(a);"},
         "schema.sql: line 1: virtual tables are not supported in: "
         "CREATE VIRTUAL TABLE f USING fts5(a)",
     ),
-    "chance": (
+    "randomness": (
         {"data_sql": "INSERT INTO journal VALUES (random());"},
-        "data.sql: line 1: random() and randomblob() are not to be had in a world in: "
+        "data.sql: line 1: random() and randomblob() are disabled: worlds must be deterministic "
+        "in: "
         "INSERT INTO journal VALUES (random())",
     ),
     "no tables": ({"schema_sql": "-- none\n", "data_sql": ""}, "schema.sql: it creates no table"),
@@ -121,27 +123,27 @@ _FAULTS = {
 @pytest.mark.parametrize("fault", _FAULTS)
 def test_a_broken_script_is_named(tmp_path: Path, fault: str) -> None:
     """A statement that fails is a SeedError naming file, line, fault and statement."""
-    files, sentence = _FAULTS[fault]
+    files, message = _FAULTS[fault]
     with pytest.raises(SeedError) as caught:
-        built(ledger(tmp_path, **files))
-    assert str(caught.value) == f"{tmp_path}/{sentence}"
+        build_template(ledger(tmp_path, **files))
+    assert str(caught.value) == f"{tmp_path}/{message}"
 
 
 @pytest.mark.parametrize("name", bundled_names())
 def test_every_process_builds_the_same_bytes(name: str) -> None:
     """A template's digest does not depend on the process, so a log can be replayed elsewhere."""
-    told = subprocess.run(
+    done = subprocess.run(
         [sys.executable, "-c", _PRINT, str(BUNDLED / name)], capture_output=True, check=True
     )
-    assert told.stdout.decode().strip() == built(read(BUNDLED / name)).digest
+    assert done.stdout.decode().strip() == build_template(read(BUNDLED / name)).digest
 
 
 def test_the_image_is_a_database_file(tmp_path: Path) -> None:
     """Plain SQLite opens the image: whole pages, the seed rows, at the scenario's time."""
     schema = "CREATE TABLE t (at TEXT DEFAULT CURRENT_TIMESTAMP, n);"
     data = "INSERT INTO t (n) VALUES ('a;b'), (x'00ff'), (1.0); -- the last"
-    template = built(ledger(tmp_path, schema_sql=schema, data_sql=data))
-    connection = opened(template.image)
+    template = build_template(ledger(tmp_path, schema_sql=schema, data_sql=data))
+    connection = open_image(template.image)
     rows = connection.execute("SELECT at, n, typeof(n) FROM t").fetchall()
     connection.close()
     at = "2026-03-14 09:30:00"
@@ -151,12 +153,12 @@ def test_the_image_is_a_database_file(tmp_path: Path) -> None:
 
 
 def test_the_clock_is_the_scenarios(tmp_path: Path) -> None:
-    """Two packages that differ in their clock differ in what they write with it."""
+    """Two packages with different clocks write different times."""
     schema = "CREATE TABLE t (at TEXT DEFAULT CURRENT_TIMESTAMP);"
     files = {"schema_sql": schema, "data_sql": "INSERT INTO t DEFAULT VALUES;"}
-    first = built(ledger(tmp_path / "a", **files))
+    first = build_template(ledger(tmp_path / "a", **files))
     later = HEAD.replace("2026-03-14T09:30:00Z", "2027-01-01T00:00:00Z")
-    second = built(ledger(tmp_path / "b", scenario_toml=later, **files))
+    second = build_template(ledger(tmp_path / "b", scenario_toml=later, **files))
     assert first.total != second.total
 
 
@@ -172,21 +174,21 @@ def test_the_clock_is_the_scenarios(tmp_path: Path) -> None:
     ],
 )
 def test_keys(tmp_path: Path, sql: str, key: tuple[int, ...], by_rowid: bool) -> None:
-    """The pool knows by what a row of each kind of table is known."""
-    known = table(tmp_path, sql)
-    assert (known.key, known.keyed_by_rowid) == (key, by_rowid)
+    """The schema says what identifies a row in each kind of table."""
+    schema = table(tmp_path, sql)
+    assert (schema.key, schema.keyed_by_rowid) == (key, by_rowid)
 
 
-def test_a_key_with_null_is_told_apart_by_its_rowid(tmp_path: Path) -> None:
+def test_a_key_with_null_includes_the_rowid(tmp_path: Path) -> None:
     """Two rows whose key is NULL are two rows."""
-    known = table(tmp_path, "CREATE TABLE t (a TEXT PRIMARY KEY, b);")
-    assert known.key_of(3, (None, "x")) == (None, 3)
-    assert known.key_of(3, ("k", "x")) == ("k",)
+    schema = table(tmp_path, "CREATE TABLE t (a TEXT PRIMARY KEY, b);")
+    assert schema.key_of(3, (None, "x")) == (None, 3)
+    assert schema.key_of(3, ("k", "x")) == ("k",)
 
 
 @pytest.mark.parametrize("page", [b"x" * PAGE, b"\0" * PAGE], ids=["letters", "zeros"])
-def test_pages_that_are_no_database(tmp_path: Path, page: bytes) -> None:
-    """Whatever pages an untrusted worker sends, a template is refused with a sentence."""
+def test_pages_that_are_not_a_database(tmp_path: Path, page: bytes) -> None:
+    """Invalid pages of an untrusted worker are an error, not a template."""
     vfs = make_vfs(ledger(tmp_path / "ledger"))
     try:
         with pytest.raises(SeedError, match=r"server\.py: its database cannot be read"):

@@ -5,7 +5,7 @@
     async with pool.lease(scenario, task) as env:
         await env.call("add_note", {"text": "milk"}, "c0-0")
 
-A command is started anew for every lease, with an empty folder of its own as `{scratch}`, and ended
+A command is started again for every lease, with an empty folder of its own as `{scratch}`, and ended
 with its children: its worlds are separate if it keeps its data there or in memory. A URL gets a
 connection for every lease; whether its worlds are separate depends on the server.
 

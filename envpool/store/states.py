@@ -21,7 +21,7 @@ from scenarios.format import Scenario
 class States:
     """Read access to the states of a hosted scenario, for judges, replay and display.
 
-    `loaded` is the report of the worker that built it; None: it was built in this process.
+    `loaded` is the report of the worker that built it; None: no worker of this pool did.
     `close()` closes its connections.
     """
 

@@ -237,10 +237,10 @@ def _limit(limits: Limits, alone: bool) -> None:
         resource.setrlimit(kind, (soft, hard))
 
 
-def available_layers(wanted: str) -> tuple[str, list[str]]:
+def available_layers(required: str) -> tuple[str, list[str]]:
     """The sandbox layers that this process's children can apply, joined by "+" ("": none), and why
     the others are not available."""
-    if wanted == "off":
+    if required == "off":
         return "", []
     reasons = {"seccomp": WHY_NO_SECCOMP, "landlock": WHY_NO_LANDLOCK or _why_no_landlock()}
     layers = [layer for layer, reason in reasons.items() if not reason]

@@ -48,8 +48,8 @@ def figures_of(name: str, arguments: tuple[str, ...]) -> list[Figure]:
         return msgspec.json.decode(path.read_bytes(), type=list[Figure])
 
 
-@benchmark(__doc__)
-@click.argument("names", nargs=-1, type=click.Choice(list(QUICK)))
+@benchmark(f"{__doc__}\nThe benchmarks: {', '.join(QUICK)}.")
+@click.argument("names", nargs=-1, metavar="[NAME]...", type=click.Choice(list(QUICK)))
 @click.option("--quick", is_flag=True, help="Measure less and fewer times: rougher figures.")
 def main(names: tuple[str, ...], quick: bool) -> list[Figure]:
     """The command line."""

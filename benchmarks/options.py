@@ -21,7 +21,7 @@ from benchmarks.figures import Figure, quiet, tell
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-_SETTINGS = {"show_default": True, "max_content_width": 100}
+SETTINGS: dict[str, Any] = {"show_default": True, "max_content_width": 100}  # of a click command
 
 
 def count_option(flag: str, default: int, help: str) -> Callable[[F], F]:
@@ -30,7 +30,7 @@ def count_option(flag: str, default: int, help: str) -> Callable[[F], F]:
 
 
 def runs_option(default: int) -> Callable[[F], F]:
-    """The option `--runs`: every figure is the median of so many runs."""
+    """The option `--runs`: every figure is the median of that many runs."""
     return count_option("--runs", default, "Measured runs; a figure is their median.")
 
 
@@ -48,7 +48,7 @@ def benchmark(doc: str | None) -> Callable[[Callable[..., list[Figure] | None]],
             if figures is not None:
                 tell(figures, json_file)
 
-        command = click.command(help=help_text(doc), context_settings=_SETTINGS)(run)
+        command = click.command(help=help_text(doc), context_settings=SETTINGS)(run)
         command.params.append(
             click.Option(
                 ["--json", "json_file"],

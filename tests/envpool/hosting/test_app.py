@@ -17,8 +17,8 @@ import pytest
 
 from envpool.core.errors import ToolsetError
 from envpool.hosting.app import ENVIRONMENT, HostedApp, execute
-from envpool.hosting.determinism.loop import Contained, Runner, Stuck
-from envpool.hosting.fastapi_compat import older
+from envpool.hosting.determinism.loop import Runner, Stuck, VirtualAsyncio
+from envpool.hosting.fastapi_compat import compat
 from envpool.hosting.tool_listing import list_tools
 
 PATH = Path("odd/server.py")
@@ -27,17 +27,17 @@ APP = "from fastapi import FastAPI\napp = FastAPI(title='the app')\n"
 
 @contextmanager
 def executed(code: str) -> Iterator[HostedApp]:
-    with Contained(), older():
+    with VirtualAsyncio(), compat():
         hosted = execute(code, "odd_app", PATH)
     try:
         yield hosted
     finally:
-        with Contained():
+        with VirtualAsyncio():
             hosted.close()
 
 
 def refusal(code: str) -> str:
-    with pytest.raises(ToolsetError) as refused, executed(code) as hosted, Contained():
+    with pytest.raises(ToolsetError) as refused, executed(code) as hosted, VirtualAsyncio():
         hosted.startup(PATH)
     assert "odd_app" not in sys.modules
     return str(refused.value)
@@ -85,7 +85,7 @@ def test_the_application_that_is_run_goes_before_the_one_called_app() -> None:
 @pytest.mark.parametrize(
     ("code", "reason"),
     [
-        ("", "odd/server.py: there is no code"),
+        ("", "odd/server.py: the code is empty"),
         ("x = (\n", "odd/server.py: line 1: '(' was never closed"),
         ("a\0b", "odd/server.py: source code string cannot contain null bytes"),
         ("x = 1\n", "odd/server.py: there is no FastAPI application, and none is called app or "
@@ -101,7 +101,7 @@ def test_the_application_that_is_run_goes_before_the_one_called_app() -> None:
         ("import sys\nsys.exit(3)\n", "odd/server.py: line 2: SystemExit: 3"),
         ("raise KeyboardInterrupt\n", "odd/server.py: line 1: KeyboardInterrupt"),
         ("class E(Exception):\n    def __str__(self): raise self\nraise E\n",
-         "odd/server.py: line 3: E: (its text cannot be had)"),
+         "odd/server.py: line 3: E: (its text is not available)"),
         (APP + "@app.on_event('startup')\ndef up():\n    raise ValueError('no')\n",
          "odd/server.py: line 5: its startup fails: ValueError: no"),
         (APP + "@app.on_event('startup')\nasync def up():\n    import asyncio\n"
@@ -123,7 +123,7 @@ def test_startup_and_shutdown_run_once_as_on_a_server() -> None:
     )
     with executed(code) as hosted:
         seen = hosted.module.seen
-        with Contained():
+        with VirtualAsyncio():
             hosted.startup(PATH)
         assert seen == ["up"]
     assert seen == ["up", "down"]
@@ -131,7 +131,7 @@ def test_startup_and_shutdown_run_once_as_on_a_server() -> None:
         "seen = []\napp.add_event_handler('startup', lambda: seen.append(1))\n"
         "@app.on_event('startup')\nasync def up(): seen.append(2)\n"
     )
-    with executed(code) as hosted, Contained():
+    with executed(code) as hosted, VirtualAsyncio():
         hosted.startup(PATH)
         assert hosted.module.seen == [1, 2]
 
@@ -163,7 +163,7 @@ def test_nothing_holds_an_application_that_is_closed() -> None:
         "from pydantic import BaseModel\nclass Item(BaseModel):\n    a: int\n"
         "@app.post('/x')\ndef post(item: Item) -> Item: ...\n"
     )
-    with executed(code) as hosted, older():
+    with executed(code) as hosted, compat():
         list_tools(hosted.app, PATH)
         known = weakref.ref(hosted.app), weakref.ref(hosted.module.post)
     del hosted
@@ -176,7 +176,7 @@ def test_nothing_holds_an_application_that_is_closed() -> None:
 
 @pytest.fixture
 def runner() -> Iterator[Runner]:
-    with Contained():
+    with VirtualAsyncio():
         made = Runner()
         yield made
         made.close()
@@ -319,7 +319,7 @@ def test_contained_leaves_everything_as_it_was() -> None:
             return await asyncio.sleep(100, "virtual")
 
         outer = asyncio.get_running_loop()
-        with Contained():
+        with VirtualAsyncio():
             result = asyncio.run(inner())
         assert asyncio.get_running_loop() is outer
         return result

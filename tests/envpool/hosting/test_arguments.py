@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from jsonschema.exceptions import best_match
 
-from envpool.hosting.arguments import Arguments
+from envpool.hosting.arguments import ArgumentsCheck
 
 _NAMES = st.sampled_from(["a", "b", "c"])
 _TYPES = st.sampled_from(
@@ -46,4 +46,4 @@ def test_the_look_agrees_with_jsonschema(schema: dict[str, Any], arguments: dict
     """Whatever the schema and the arguments, the fault is the one that jsonschema names first."""
     error = best_match(jsonschema.Draft202012Validator(schema).iter_errors(arguments))
     expected = "" if error is None else f"Input validation error: {error.message}"
-    assert Arguments(schema).fault(arguments) == expected
+    assert ArgumentsCheck(schema).fault(arguments) == expected

@@ -12,12 +12,12 @@ from typing import Any
 import pytest
 
 from envpool.hosting.app import execute
-from envpool.hosting.asgi import Caller, Reply, Request, _indented
-from envpool.hosting.determinism.loop import Contained
-from envpool.hosting.fastapi_compat import older
-from envpool.hosting.routes import hasten
+from envpool.hosting.asgi import Caller, Reply, Request, _indent_json
+from envpool.hosting.determinism.loop import VirtualAsyncio
+from envpool.hosting.fastapi_compat import compat
+from envpool.hosting.routes import compile_routes
 from envpool.hosting.tool_listing import list_tools
-from envpool.hosting.urls import InvalidAddress, path_of, query_of
+from envpool.hosting.urls import InvalidURL, path_of, query_of
 from tests.support.paths import FIXTURES
 
 FOLDER = FIXTURES / "hosting"
@@ -40,23 +40,23 @@ class Called:
         request = self.caller.request(name, arguments)
         if isinstance(request, Reply):
             return request
-        with Contained():
+        with VirtualAsyncio():
             return self.caller.answer(request)
 
 
 @contextmanager
 def called(code: str, *, hastened: bool = True) -> Iterator[Called]:
-    with Contained(), older():
+    with VirtualAsyncio(), compat():
         hosted = execute(code, "odd_called", PATH)
         tools = list_tools(hosted.app, PATH)
     if hastened:
-        hasten(hosted.app)
-    with Contained():
+        compile_routes(hosted.app)
+    with VirtualAsyncio():
         hosted.startup(PATH)
     try:
         yield Called(Caller(hosted.app, tools, hosted.runner))
     finally:
-        with Contained():
+        with VirtualAsyncio():
             hosted.close()
 
 
@@ -248,7 +248,7 @@ def test_paths_are_parsed_as_httpx_does(text: str, path: tuple[str, bytes]) -> N
 )
 def test_addresses_that_httpx_refuses_are_refused_in_its_words(text: str, fault: str) -> None:
     """The agent reads httpx's sentence."""
-    with pytest.raises(InvalidAddress) as refused:
+    with pytest.raises(InvalidURL) as refused:
         path_of(text)
     assert str(refused.value) == fault
 
@@ -288,4 +288,4 @@ def test_the_fast_way_to_indent_writes_what_python_writes() -> None:
         document = value(3)
         for ascii_only in (True, False):
             body = json.dumps(document, ensure_ascii=ascii_only).encode()
-            assert _indented(body) == json.dumps(document, indent=2, ensure_ascii=False)
+            assert _indent_json(body) == json.dumps(document, indent=2, ensure_ascii=False)

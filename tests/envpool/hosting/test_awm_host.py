@@ -149,7 +149,7 @@ def test_a_call_that_reaches_no_code_counts_and_changes_nothing() -> None:
         assert [(result.error, result.text) for result in results] == [
             ("unknown_tool", "Unknown tool: nope"),
             ("arguments", "Input validation error: 'text' is a required property"),
-            ("arguments", "Invalid request parameters: the arguments are no object"),
+            ("arguments", "Invalid request parameters: the arguments are not an object"),
         ]
         assert world.num_calls == 3
         assert {result.digest for result in results} == {
@@ -233,10 +233,10 @@ def test_module_state_goes_with_the_world() -> None:
 def test_hosts_share_a_process() -> None:
     """Two records, and a record twice, do not see each other's tables, state or time."""
     other = NOTES.replace("[]", "[]")
-    with host(NOTES) as first, host(other) as twin:
-        worlds = fresh(first), fresh(twin)
+    with host(NOTES) as first, host(other) as second:
+        worlds = fresh(first), fresh(second)
         for number in range(3):
-            for hosted, world in zip((first, twin), worlds, strict=True):
+            for hosted, world in zip((first, second), worlds, strict=True):
                 assert hosted.call(world, "add_note", {"text": f"{number}"}).error is None
         assert worlds[0].overlay.pages == worlds[1].overlay.pages
 
@@ -284,7 +284,7 @@ def test_what_does_not_load_is_refused_and_leaves_nothing() -> None:
     modules = set(sys.modules)
     for code, reason in (
         (HEAD + "raise ValueError('no')\n", "small/server.py: line 21: ValueError: no"),
-        (HEAD, "small/server.py: its application has no tool: no route is in its OpenAPI"),
+        (HEAD, "small/server.py: its application has no tool: its OpenAPI document has no route"),
     ):
         with pytest.raises(ToolsetError) as refused, host(code):
             pass

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from envpool.hosting.awm_verifiers import MAX_DETAIL, MAX_PRINTED, Verdict, Which, verify_awm
+from envpool.hosting.awm_verifiers import MAX_DETAIL, MAX_PRINTED, Verdict, VerifierKind, verify_awm
 from scenarios.format import AwmRecord, AwmVerifier
 from tests.support.paths import AWM
 
@@ -88,7 +88,9 @@ def _database(*statements: str) -> bytes:
     return image
 
 
-def _ask(folder: Path, which: Which, code: str | None, answer: str = "the answer") -> Verdict:
+def _ask(
+    folder: Path, which: VerifierKind, code: str | None, answer: str = "the answer"
+) -> Verdict:
     """A verifier's verdict on an empty table before, and one with a note after."""
     record = AwmRecord("", (), (), verifiers={"t": AwmVerifier(**{which: code})})
     after = _database("INSERT INTO notes VALUES ('hello', '2026-03-14 09:29:00')")
@@ -223,7 +225,7 @@ def test_the_function_is_found_as_awm_finds_it(
         ),
         (
             "{'result': 'complete', 'self': knot}",
-            _success("complete", "it cannot be told as JSON: Circular reference detected"),
+            _success("complete", "it cannot be written as JSON: Circular reference detected"),
         ),
         (
             "{'result': 'complete', 'odd': '\\ud800'}",
@@ -233,7 +235,7 @@ def test_the_function_is_found_as_awm_finds_it(
             f"{{'result': 'complete', 'huge': 'x' * {MAX_DETAIL}}}",
             _success(
                 "complete",
-                "it cannot be told as JSON: "
+                "it cannot be written as JSON: "
                 f"its result is larger than {MAX_DETAIL} characters of JSON",
             ),
         ),
@@ -242,7 +244,7 @@ def test_the_function_is_found_as_awm_finds_it(
             "{'result': 'complete', 'odd': Raising()}",
             _success(
                 "complete",
-                "it cannot be told as JSON: an exception whose text raises SystemExit",
+                "it cannot be written as JSON: an exception whose text raises SystemExit",
             ),
         ),
     ],

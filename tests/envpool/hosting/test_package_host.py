@@ -150,7 +150,7 @@ def test_time_and_chance_are_the_worlds(tmp_path: Path) -> None:
         (
             "trap",
             "trap failed with an internal error: RuntimeError: "
-            "the text of its Exception cannot be had",
+            "the text of its Exception is not available",
             "internal",
         ),
         ("text", "plain", None),
@@ -173,7 +173,7 @@ def test_what_a_tool_raises_or_gives_is_contained(
 @pytest.mark.parametrize(
     ("tools", "why"),
     [
-        (None, "tools.py: its text is missing"),
+        (None, "tools.py: its source text is missing"),
         ("import sys\nsys.exit(1)", "tools.py: SystemExit"),
         ("def broken(", "SyntaxError"),
         (

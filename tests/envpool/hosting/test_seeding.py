@@ -11,7 +11,7 @@ import pytest
 
 from envpool.core.errors import SeedError
 from envpool.core.host_answers import SeedFault
-from envpool.hosting.seeding import Seeded, seed
+from envpool.hosting.seeding import SeededDatabase, seed
 from envpool.store.template import clock_of, template_of
 from scenarios.api import User
 from scenarios.awm.records import AwmFolder
@@ -41,7 +41,7 @@ def scenario(
     )
 
 
-def built(made: Scenario) -> tuple[Seeded, sqlite3.Connection]:
+def built(made: Scenario) -> tuple[SeededDatabase, sqlite3.Connection]:
     """What seeding gives, and its database as the stdlib opens it."""
     vfs = clock_of(made)
     try:
@@ -175,7 +175,7 @@ def test_rows_that_cannot_be_committed_are_refused() -> None:
         AwmTable("b", "CREATE TABLE b (a REFERENCES a DEFERRABLE INITIALLY DEFERRED)"),
         samples=(AwmSample("b", ("INSERT INTO b VALUES (5)",)),),
     )
-    with pytest.raises(SeedError, match=r"small: seed rows: they cannot be committed: FOREIGN KEY"):
+    with pytest.raises(SeedError, match=r"small: seed rows: the final COMMIT failed: FOREIGN KEY"):
         built(made)
 
 

@@ -8,8 +8,8 @@ import pytest
 from envpool.core.errors import ToolsetError
 from envpool.core.types import ToolSpec
 from envpool.hosting.app import execute
-from envpool.hosting.determinism.loop import Contained
-from envpool.hosting.fastapi_compat import older
+from envpool.hosting.determinism.loop import VirtualAsyncio
+from envpool.hosting.fastapi_compat import compat
 from envpool.hosting.tool_listing import list_tools
 from tests.support.paths import FIXTURES
 
@@ -23,7 +23,7 @@ app = FastAPI()
 
 
 def listed(code: str) -> list[ToolSpec]:
-    with Contained(), older():
+    with VirtualAsyncio(), compat():
         hosted = execute(code, "odd_listing", PATH)
         try:
             return [tool.spec for tool in list_tools(hosted.app, PATH)]
@@ -68,16 +68,16 @@ def test_order_within_a_schema_is_the_genuine_one() -> None:
             "odd/server.py: the model A contains itself, so no tool that has it can be listed "
             "(fastapi-mcp does not start with such a model either)",
         ),
-        (HEAD, "odd/server.py: its application has no tool: no route is in its OpenAPI"),
+        (HEAD, "odd/server.py: its application has no tool: its OpenAPI document has no route"),
         (
             HEAD + "@app.get('/x', include_in_schema=False)\nasync def x(): ...\n",
-            "odd/server.py: its application has no tool: no route is in its OpenAPI",
+            "odd/server.py: its application has no tool: its OpenAPI document has no route",
         ),
         (
             HEAD + "class Odd:\n    pass\nfrom pydantic import ConfigDict\n"
             "class A(BaseModel):\n    model_config = ConfigDict(arbitrary_types_allowed=True)\n"
             "    odd: Odd\n@app.post('/x')\nasync def x(a: A): ...\n",
-            "odd/server.py: its tools cannot be told as OpenAPI: PydanticInvalidForJsonSchema: "
+            "odd/server.py: its tools have no OpenAPI description: PydanticInvalidForJsonSchema: "
             "Cannot generate a JsonSchema for core_schema.IsInstanceSchema "
             "(<class 'odd_listing.Odd'>)",
         ),

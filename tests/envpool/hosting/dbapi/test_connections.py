@@ -162,7 +162,7 @@ def vfs() -> Iterator[OverlayVFS]:
 
 def opened(vfs: OverlayVFS) -> tuple[WorldDatabase, Connection]:
     database = WorldDatabase(vfs, ())
-    database.enter(database.start())
+    database.enter(database.fresh_overlay())
     return database, database.connect()
 
 
@@ -358,7 +358,7 @@ def test_functions_of_the_code(vfs: OverlayVFS) -> None:
         connection.create_collation("back", lambda a, b: (a < b) - (a > b))
     for sql in asked:
         assert play(ours, ("execute", sql)) == play(real, ("execute", sql))
-    with pytest.raises(sqlite3.NotSupportedError, match="not to be had in a world"):
+    with pytest.raises(sqlite3.NotSupportedError, match="not available in a world"):
         ours.backup(real)
     real.close()
     database.close()

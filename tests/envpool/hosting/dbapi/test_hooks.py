@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from envpool.core.errors import ToolsetError
-from envpool.hosting.dbapi.database import Left, WorldDatabase
-from envpool.hosting.dbapi.hooks import Hook, hooked
+from envpool.hosting.dbapi.database import CallEffects, WorldDatabase
+from envpool.hosting.dbapi.hooks import Hook
 from envpool.store.digest import written
 from envpool.store.overlay import Overlay, OverlayVFS
 from envpool.store.states import States
@@ -68,7 +68,7 @@ class Code:
         self.database = WorldDatabase(self.vfs, (), **settings)
         self.hook = Hook(self.database)
         self.names: dict[str, Any] = {"__name__": "server"}
-        overlay = self.database.start()
+        overlay = self.database.fresh_overlay()
         self.hook.enter(overlay)
         if schema:
             connection = sqlite3.connect("seeds.db")
@@ -79,7 +79,7 @@ class Code:
         self.hook.leave()
         self.database.rebase(self.database.pages_of(overlay))
         self.template = template_of(
-            self.database.pages_of(self.database.start()), self.vfs, Path("server.py")
+            self.database.pages_of(self.database.fresh_overlay()), self.vfs, Path("server.py")
         )
 
     def new(self) -> Overlay:
@@ -118,7 +118,7 @@ def hosted() -> Iterator[Callable[..., Code]]:
         code.close()
 
 
-def checked(code: Code, overlay: Overlay, before: Overlay, left: Left) -> None:
+def checked(code: Code, overlay: Overlay, before: Overlay, left: CallEffects) -> None:
     """What a call left is what a comparison of both states finds."""
     states = code.states()
     assert repr(left.changes) == repr(states.diff(before, overlay))
@@ -222,7 +222,7 @@ def test_sqlite3_is_the_stdlibs_outside_of_calls(tmp_path: Path) -> None:
     vfs = OverlayVFS(_CLOCK)
     database = WorldDatabase(vfs, ())
     real = sqlite3.connect
-    with hooked(database):
+    with Hook(database):
         with sqlite3.connect(str(tmp_path / "x.db")) as world:
             world.execute("CREATE TABLE t (a)")
         memory = sqlite3.connect(":memory:")
@@ -239,8 +239,8 @@ def test_engines_of_asyncio_are_refused() -> None:
     vfs = OverlayVFS(_CLOCK)
     database = WorldDatabase(vfs, ())
     with (
-        hooked(database),
-        pytest.raises(ToolsetError, match=r"create_async_engine: engines of asyncio are not"),
+        Hook(database),
+        pytest.raises(ToolsetError, match=r"create_async_engine: asynchronous engines are not"),
     ):
         exec(
             "from sqlalchemy.ext.asyncio import create_async_engine as c\n"
@@ -647,11 +647,11 @@ def test_chance_and_time_are_the_hosts(hosted: Callable[..., Code]) -> None:
     code = hosted(asking, schema="CREATE TABLE t (a);")
     drawn = []
     for _ in range(2):
-        code.database.chance = random.Random(7).randbytes
+        code.database.random_bytes = random.Random(7).randbytes
         drawn.append(code.call(code.new(), "draw")[0])
-    twin = random.Random(7)
-    number = int.from_bytes(twin.randbytes(8), "big", signed=True)
-    blob = twin.randbytes(4).hex().upper()
+    expected = random.Random(7)
+    number = int.from_bytes(expected.randbytes(8), "big", signed=True)
+    blob = expected.randbytes(4).hex().upper()
     assert drawn == [(number, blob, "2025-01-01 00:00:00", "2024-12-31 00:00:00")] * 2
 
 

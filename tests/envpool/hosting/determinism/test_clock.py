@@ -12,7 +12,14 @@ from typing import Any
 
 import pytest
 
-from envpool.hosting.determinism.clock import PATIENCE, STEP, chance, frozen, seeded, sql_random
+from envpool.hosting.determinism.clock import (
+    MAX_THREAD_SLEEP,
+    STEP,
+    frozen_clock,
+    random_bytes,
+    seed_random,
+    sql_random,
+)
 
 CLOCK = "2026-03-14T09:30:00Z"
 START = dt.datetime(2026, 3, 14, 9, 30)  # noqa: DTZ001 - as naive as what hosted code writes
@@ -34,7 +41,7 @@ def _wall_clocks() -> list[dt.datetime]:
 
 def test_every_clock_says_the_scenarios_time() -> None:
     """Whatever clock the code reads, it says the scenario's time, in UTC."""
-    with frozen(CLOCK):
+    with frozen_clock(CLOCK):
         assert _wall_clocks() == [START] * 7
         assert dt.date.today() == START.date()  # noqa: DTZ011
         assert [time.localtime()[:6], time.gmtime()[:6]] == [(2026, 3, 14, 9, 30, 0)] * 2
@@ -45,8 +52,8 @@ def test_every_clock_says_the_scenarios_time() -> None:
 def test_the_real_time_comes_back() -> None:
     """Outside of the block every function is what it was."""
     before = time.time_ns()
-    with frozen(CLOCK):
-        seeded("package", 0)
+    with frozen_clock(CLOCK):
+        seed_random("package", 0)
     assert before <= time.time_ns()
     assert abs(time.clock_gettime_ns(time.CLOCK_MONOTONIC) - time.monotonic_ns()) < 10**9
     assert os.urandom(16) != os.urandom(16)
@@ -57,7 +64,7 @@ def test_time_moves_from_call_to_call_and_not_within_one() -> None:
     """Each call has its own moment, later than the one before, on a whole number of steps."""
     moments = []
     for num_calls in range(3):
-        with frozen(CLOCK, num_calls):
+        with frozen_clock(CLOCK, num_calls):
             first, again = _wall_clocks()[0], _wall_clocks()[0]
         assert first == again
         moments.append(first - START)
@@ -68,7 +75,7 @@ def test_time_moves_from_call_to_call_and_not_within_one() -> None:
 def test_sleep_moves_the_clock_only() -> None:
     """An hour's sleep takes no time, the call's clocks have moved by an hour, the next call's have
     not; what real `sleep` refuses is refused."""
-    with frozen(CLOCK):
+    with frozen_clock(CLOCK):
         start = time.monotonic()
         time.sleep(3600)
         assert _wall_clocks()[0] == START + dt.timedelta(hours=1)
@@ -77,7 +84,7 @@ def test_sleep_moves_the_clock_only() -> None:
             time.sleep(-1)
         with pytest.raises(TypeError):
             time.sleep(None)  # type: ignore[arg-type]
-    with frozen(CLOCK):
+    with frozen_clock(CLOCK):
         assert _wall_clocks()[0] == START
 
 
@@ -91,7 +98,7 @@ def test_a_loop_that_waits_for_a_clock_ends(clock: Callable[[], float]) -> None:
     name = clock.__name__
     reads = []
     for _ in range(2):
-        with frozen(CLOCK):
+        with frozen_clock(CLOCK):
             read = getattr(time, name)
             start, num_reads = read(), 0
             while read() < start + 0.05:
@@ -106,15 +113,15 @@ def test_a_sleeping_thread_ends() -> None:
     done: list[str] = []
 
     def background() -> None:
-        time.sleep(PATIENCE / 2)
+        time.sleep(MAX_THREAD_SLEEP / 2)
         done.append("napped")
         try:
-            time.sleep(PATIENCE)
+            time.sleep(MAX_THREAD_SLEEP)
             done.append("woke")
         except SystemExit:  # of which threading says nothing, but pytest would
             done.append("ended")
 
-    with frozen(CLOCK):
+    with frozen_clock(CLOCK):
         thread = threading.Thread(target=background)
         thread.start()
         thread.join()
@@ -136,7 +143,7 @@ def _draws() -> list[Any]:
         secrets.choice(range(10**9)),
         uuid.uuid1(),
         uuid.uuid4(),
-        chance(8),
+        random_bytes(8),
         sql_random(),
     ]
 
@@ -145,8 +152,8 @@ def test_chance_follows_from_the_package_and_the_number_of_calls() -> None:
     """Equal package and number of calls: equal draws; another of either: others."""
 
     def draws(digest: str, num_calls: int) -> list[Any]:
-        with frozen(CLOCK, num_calls):
-            seeded(digest, num_calls)
+        with frozen_clock(CLOCK, num_calls):
+            seed_random(digest, num_calls)
             return _draws()
 
     first = draws("package", 1)
@@ -157,12 +164,12 @@ def test_chance_follows_from_the_package_and_the_number_of_calls() -> None:
 
 def test_no_draw_repeats_within_a_call() -> None:
     """Two draws of a call differ, and seeding from nothing draws from the call's chance."""
-    with frozen(CLOCK):
-        seeded("package", 0)
+    with frozen_clock(CLOCK):
+        seed_random("package", 0)
         first, second = _draws(), _draws()
         random.seed()
         seeds = [random.random()]
-        seeded("package", 0)
+        seed_random("package", 0)
         _draws(), _draws()
         random.seed()
         seeds.append(random.random())
@@ -173,15 +180,15 @@ def test_no_draw_repeats_within_a_call() -> None:
 def test_seeds_of_the_codes_own_hold() -> None:
     """Code that seeds gets what it would get anywhere."""
     expected = random.Random(42).random()
-    with frozen(CLOCK):
+    with frozen_clock(CLOCK):
         random.seed(42)
         assert [random.random(), random.Random(42).random()] == [expected] * 2
 
 
 def test_uuids_are_well_formed() -> None:
     """Generated ids have their versions, the world's time, and no address of the machine."""
-    with frozen(CLOCK):
-        seeded("package", 0)
+    with frozen_clock(CLOCK):
+        seed_random("package", 0)
         by_time, by_chance = uuid.uuid1(), uuid.uuid4()
     assert (by_time.version, by_time.node, by_chance.version) == (1, 0x020000000001, 4)
     since_1582 = dt.timedelta(microseconds=by_time.time // 10)
@@ -191,5 +198,5 @@ def test_uuids_are_well_formed() -> None:
 
 def test_wrong_sizes_are_refused() -> None:
     """A negative number of random bytes is an error, as it is of the real function."""
-    with frozen(CLOCK), pytest.raises(ValueError, match="negative"):
+    with frozen_clock(CLOCK), pytest.raises(ValueError, match="negative"):
         os.urandom(-1)

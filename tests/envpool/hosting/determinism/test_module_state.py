@@ -10,8 +10,8 @@ from types import ModuleType
 import pytest
 
 from envpool.core.errors import ToolsetError
-from envpool.hosting.determinism.clock import frozen
-from envpool.hosting.determinism.module_state import MAX_STATE, Memory
+from envpool.hosting.determinism.clock import frozen_clock
+from envpool.hosting.determinism.module_state import MAX_STATE, ModuleState
 
 NAME = "hosted_by_the_tests_of_memory"
 CLOCK = "2026-03-14T09:30:00Z"
@@ -24,7 +24,7 @@ def _load(text: str) -> ModuleType:
     sys.modules[NAME] = module
     lines = text.splitlines(keepends=True)
     linecache.cache[module.__file__] = (len(text), None, lines, module.__file__)
-    with frozen(CLOCK):
+    with frozen_clock(CLOCK):
         exec(compile(text, module.__file__, "exec"), vars(module))
     return module
 
@@ -377,7 +377,7 @@ def _play(text: str, calls: list[int]) -> list[str]:
         os.environ.update(environment)
 
 
-def _take_turns(workers: list[tuple[ModuleType, Memory]]) -> list[list[str]]:
+def _take_turns(workers: list[tuple[ModuleType, ModuleState]]) -> list[list[str]]:
     """What four worlds give that take turns, which move from worker to worker."""
     states = [b""] * 4
     given: list[list[str]] = [[], [], [], []]
@@ -390,9 +390,9 @@ def _take_turns(workers: list[tuple[ModuleType, Memory]]) -> list[list[str]]:
     return given
 
 
-def _worker(text: str) -> tuple[ModuleType, Memory]:
+def _worker(text: str) -> tuple[ModuleType, ModuleState]:
     module = _load(text)
-    return module, Memory(module)
+    return module, ModuleState(module)
 
 
 @pytest.mark.parametrize("what", [what for what in STATEFUL if what != _ITS_OWN_ORDER])
@@ -516,7 +516,7 @@ def call(n):
 def test_code_without_state_costs_nothing(what: str) -> None:
     """Constants, models and the application's machinery are no state."""
     module = _load(STATELESS[what])
-    memory = Memory(module)
+    memory = ModuleState(module)
     assert (memory.stateless, memory.capture(), memory.notes) == (True, b"", ())
     memory.restore(b"")
     module.call(1)
@@ -526,8 +526,8 @@ def test_code_without_state_costs_nothing(what: str) -> None:
 def test_what_is_kept_apart_is_told() -> None:
     """The notes name each place; a state that a call did not change is the same bytes."""
     module = _load(STATEFUL["a dict"])
-    memory = Memory(module)
-    assert memory.notes == ("kept apart for each world: global 'cache'",)
+    memory = ModuleState(module)
+    assert memory.notes == ("isolated for each world: global 'cache'",)
     start = memory.capture()
     module.call(1)
     changed = memory.capture()
@@ -541,15 +541,15 @@ def test_what_is_kept_apart_is_told() -> None:
     [
         (
             "import io\nlog = io.StringIO()\ndef call(n): log.write('x')",
-            "global 'log' holds a StringIO, which cannot be kept apart between worlds",
+            "global 'log' holds a StringIO, which cannot be isolated between worlds",
         ),
         (
             "ids = (n for n in range(9))\ndef call(n): return next(ids)",
-            "global 'ids' holds a generator, which cannot be kept apart between worlds",
+            "global 'ids' holds a generator, which cannot be isolated between worlds",
         ),
         (
             "import threading\nbox = {'at': threading.Thread()}\ndef call(n): box[n] = 1",
-            "global 'box' holds a Thread, which cannot be kept apart between worlds",
+            "global 'box' holds a Thread, which cannot be isolated between worlds",
         ),
     ],
 )
@@ -557,7 +557,7 @@ def test_what_cannot_be_kept_apart_is_refused(text: str, why: str) -> None:
     """A scenario whose state belongs to the process is refused with the name and the reason."""
     module = _load(text)
     with pytest.raises(ToolsetError) as caught:
-        Memory(module)
+        ModuleState(module)
     assert str(caught.value) == f"/{NAME}/server.py: {why}"
 
 
@@ -577,14 +577,14 @@ def call(n):
     return [part.filter(None) for part in logger.filters]
 """
     module = _load(text)
-    memory = Memory(module)
-    assert memory.notes == ("kept apart for each world: an instance of Part",)
+    memory = ModuleState(module)
+    assert memory.notes == ("isolated for each world: an instance of Part",)
     for _ in range(2):
         memory.restore(b"")
         assert [module.call(1), module.call(1)] == [[1], [2]]
     module = _load(text.replace("logger.addFilter(Part())", "logger.filters = [Part(), Part()]"))
-    with pytest.raises(ToolsetError, match="there are several, and no name leads to them"):
-        Memory(module)
+    with pytest.raises(ToolsetError, match="there are several of them, and no name refers to them"):
+        ModuleState(module)
 
 
 @pytest.mark.parametrize(
@@ -592,18 +592,18 @@ def call(n):
     [
         (
             "kept = {}\ndef call(n): kept[n] = lambda: n",
-            "global 'kept' cannot be kept apart between worlds: Can't pickle local object "
+            "global 'kept' cannot be isolated between worlds: Can't pickle local object "
             "'call.<locals>.<lambda>'",
         ),
         (
             "import io\nlog = None\ndef call(n):\n    global log\n    log = open('/dev/null')",
-            "global 'log' cannot be kept apart between worlds: "
+            "global 'log' cannot be isolated between worlds: "
             "cannot pickle '_io.TextIOWrapper' object",
         ),
         (
             f"kept = []\ndef call(n): kept.append('x' * {MAX_STATE})",
-            f"its module state has {MAX_STATE + 23} bytes, more than {MAX_STATE} "
-            "that a world may keep",
+            f"its module state has {MAX_STATE + 23} bytes, and a world may "
+            f"have at most {MAX_STATE}",
         ),
     ],
 )
@@ -611,7 +611,7 @@ def test_what_a_call_leaves_that_cannot_be_kept(text: str, why: str) -> None:
     """State that pickle cannot take, or too much of it, is an error that names it; the next world
     starts clean."""
     module = _load(text)
-    memory = Memory(module)
+    memory = ModuleState(module)
     start = memory.capture()
     memory.restore(start)
     module.call(1)
@@ -637,7 +637,7 @@ def call(n):
         made += 1
     return made
 """)
-    memory = Memory(module)
+    memory = ModuleState(module)
     start = memory.capture()
     assert module.call(1) == 1
     after = memory.capture()
@@ -668,7 +668,7 @@ def call(n):
     scoped.query(Item).all()
     return held, session.query(Item).count()
 """)
-    memory = Memory(module)
+    memory = ModuleState(module)
     assert not memory.stateless
     for _ in range(3):
         memory.restore(b"")

@@ -9,55 +9,55 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from envpool.hosting.determinism.lru_caches import lru_cache
-from envpool.hosting.determinism.mutation_analysis import NOTHING, OPENED, TOUCHED, uses_of
+from envpool.hosting.determinism.mutation_analysis import EXPOSES, MUTATES, NO_EFFECT, uses_of
 
 
 @pytest.mark.parametrize(
     ("code", "how"),
     [
-        ("return n in X", NOTHING),
-        ("return X == n", NOTHING),
-        ("return len(X) + 1", NOTHING),
-        ("if X: return 1", NOTHING),
-        ("return 1 if not X else 2", NOTHING),
-        ("return f'{X}'", NOTHING),
-        ("return other[X]", NOTHING),
-        ("return X.index(n)", NOTHING),
-        ("return ', '.join(X)", NOTHING),
-        ("return query.filter(Item.status.in_(X))", NOTHING),
-        ("return n in X['a']", NOTHING),
-        ("return n in X.get('a')", NOTHING),
-        ("return X[n]", OPENED),
-        ("return X[1:]", OPENED),
-        ("return X.get(n)", OPENED),
-        ("row = X[n][0]", OPENED),
-        ("for row in X: print(row)", OPENED),
-        ("return [row for row in X]", OPENED),
-        ("return sorted(X)", OPENED),
-        ("return X + [n]", OPENED),
-        ("return {**X}", OPENED),
-        ("return f(*X)", OPENED),
-        ("return random.choice(X)", OPENED),
-        ("return (X or [])[0]", OPENED),
-        ("X[n] = 1", TOUCHED),
-        ("X[n]['a'] = 1", OPENED),
-        ("del X[n]", TOUCHED),
-        ("X[n] += 1", TOUCHED),
-        ("X += [n]", TOUCHED),
-        ("X.append(n)", TOUCHED),
-        ("X.pop()", TOUCHED),
-        ("X.items().clear()", OPENED),
-        ("add = X.append", TOUCHED),
-        ("return X", TOUCHED),
-        ("mine = X", TOUCHED),
-        ("return {'rows': X}", TOUCHED),
-        ("return [X]", TOUCHED),
-        ("return f(X)", TOUCHED),
-        ("return f(rows=X)", TOUCHED),
-        ("return X if n else []", TOUCHED),
-        ("(mine := X).append(n)", TOUCHED),
-        ("return lambda: X.append(n)", TOUCHED),
-        ("yield X", TOUCHED),
+        ("return n in X", NO_EFFECT),
+        ("return X == n", NO_EFFECT),
+        ("return len(X) + 1", NO_EFFECT),
+        ("if X: return 1", NO_EFFECT),
+        ("return 1 if not X else 2", NO_EFFECT),
+        ("return f'{X}'", NO_EFFECT),
+        ("return other[X]", NO_EFFECT),
+        ("return X.index(n)", NO_EFFECT),
+        ("return ', '.join(X)", NO_EFFECT),
+        ("return query.filter(Item.status.in_(X))", NO_EFFECT),
+        ("return n in X['a']", NO_EFFECT),
+        ("return n in X.get('a')", NO_EFFECT),
+        ("return X[n]", EXPOSES),
+        ("return X[1:]", EXPOSES),
+        ("return X.get(n)", EXPOSES),
+        ("row = X[n][0]", EXPOSES),
+        ("for row in X: print(row)", EXPOSES),
+        ("return [row for row in X]", EXPOSES),
+        ("return sorted(X)", EXPOSES),
+        ("return X + [n]", EXPOSES),
+        ("return {**X}", EXPOSES),
+        ("return f(*X)", EXPOSES),
+        ("return random.choice(X)", EXPOSES),
+        ("return (X or [])[0]", EXPOSES),
+        ("X[n] = 1", MUTATES),
+        ("X[n]['a'] = 1", EXPOSES),
+        ("del X[n]", MUTATES),
+        ("X[n] += 1", MUTATES),
+        ("X += [n]", MUTATES),
+        ("X.append(n)", MUTATES),
+        ("X.pop()", MUTATES),
+        ("X.items().clear()", EXPOSES),
+        ("add = X.append", MUTATES),
+        ("return X", MUTATES),
+        ("mine = X", MUTATES),
+        ("return {'rows': X}", MUTATES),
+        ("return [X]", MUTATES),
+        ("return f(X)", MUTATES),
+        ("return f(rows=X)", MUTATES),
+        ("return X if n else []", MUTATES),
+        ("(mine := X).append(n)", MUTATES),
+        ("return lambda: X.append(n)", MUTATES),
+        ("yield X", MUTATES),
     ],
 )
 def test_the_most_that_a_function_does(code: str, how: int) -> None:
@@ -78,7 +78,7 @@ class C:
     def f(self, rows=X.copy()) -> X.pop():
         return Y
 """)
-    assert uses.names == {"Y": TOUCHED}
+    assert uses.names == {"Y": MUTATES}
 
 
 def test_what_is_assigned() -> None:

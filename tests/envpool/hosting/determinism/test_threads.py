@@ -8,8 +8,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from envpool.hosting.determinism.clock import frozen
-from envpool.hosting.determinism.threads import HeldTimer, InlineExecutor, Threads
+from envpool.hosting.determinism.clock import frozen_clock
+from envpool.hosting.determinism.threads import DeferredTimer, InlineExecutor, Threads
 
 CLOCK = "2026-03-14T09:30:00Z"
 
@@ -38,7 +38,7 @@ def test_threads_that_end_are_fine() -> None:
         start.wait()
         done.append(name)
 
-    with frozen(CLOCK):
+    with frozen_clock(CLOCK):
         assert threads.check() == ""
         threading.Thread(target=work, args=("thread",)).start()
         _thread.start_new_thread(work, ("raw",))
@@ -50,7 +50,7 @@ def test_threads_that_end_are_fine() -> None:
 def test_a_thread_that_goes_on_is_told_of(gate: threading.Event) -> None:
     """A thread that does not end is named; one without a name is told of, too."""
     threads = Threads()
-    with frozen(CLOCK):
+    with frozen_clock(CLOCK):
         threading.Thread(target=gate.wait, name="poller", daemon=True).start()
         assert threads.check() == "the code left threads running: poller"
         gate.set()
@@ -81,7 +81,7 @@ def test_executors_work_in_the_calling_thread() -> None:
 
     threads = Threads()
     name = threading.current_thread().name
-    with frozen(CLOCK):
+    with frozen_clock(CLOCK):
         pool = concurrent.futures.ThreadPoolExecutor(
             2, initializer=seen.append, initargs=("begun",)
         )
@@ -110,7 +110,7 @@ def test_timers_fire_when_waited_for() -> None:
     """A timer fires for code that waits for it, and else not at all; cancelled ones never."""
     threads = Threads()
     fired: list[str] = []
-    with frozen(CLOCK):
+    with frozen_clock(CLOCK):
         forgotten, awaited, cancelled, impatient = (
             threading.Timer(seconds, fired.append, (name,))
             for name, seconds in (("a", 0), ("b", 60), ("c", 1), ("d", 60))
@@ -137,7 +137,7 @@ def test_timers_of_others_fire() -> None:
     Threads()
     fired = threading.Event()
     timer = threading.Timer(0, fired.set)
-    assert isinstance(timer, HeldTimer)
+    assert isinstance(timer, DeferredTimer)
     timer.start()
     assert fired.wait(10)
     timer.join()
@@ -157,7 +157,7 @@ def test_naps_of_background_threads_take_no_time() -> None:
         except SystemExit:  # of which threading says nothing, but pytest would
             return
 
-    with frozen(CLOCK):
+    with frozen_clock(CLOCK):
         threading.Thread(target=poll, daemon=True).start()
         assert threads.check() == ""
     assert len(rounds) == 3

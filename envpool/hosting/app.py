@@ -128,7 +128,7 @@ def _compile(code: str, path: Path) -> CodeType:
 
 
 def _as_script(tree: ast.Module, code: str) -> ast.Module:
-    """The tree with `__name__` equal to "__main__". Only statements that contain it are visited."""
+    """Make the tree run as a script. Only statements that contain "__main__" are visited."""
     ends = re.split(r"\r\n|\r|\n", code)  # as Python's parser counts lines
     lines = [number for number, line in enumerate(ends, 1) if "__main__" in line]
     for position, node in enumerate(tree.body):
@@ -226,8 +226,11 @@ def _choose_app(module: ModuleType, launched: list[FastAPI], path: Path) -> Fast
     every = {id(value): value for value in vars(module).values() if isinstance(value, FastAPI)}
     if len(every) == 1:
         return next(iter(every.values()))
-    found = "there is no FastAPI application" if not every else "it has several applications"
-    raise ToolsetError(f"{path}: {found}, and none is called app or run by uvicorn")
+    if not every:
+        raise ToolsetError(f"{path}: it has no FastAPI application")
+    raise ToolsetError(
+        f"{path}: it has {len(every)} FastAPI applications, and none is called app or run by uvicorn"
+    )
 
 
 def _location(path: Path, exc: BaseException) -> str:

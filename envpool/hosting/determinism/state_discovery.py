@@ -20,7 +20,8 @@ from sqlalchemy.orm import Session, scoped_session
 
 from envpool.core.errors import ToolsetError
 from envpool.hosting.determinism.lru_caches import Cached
-from envpool.hosting.determinism.mutation_analysis import EXPOSES, MUTATES, NO_EFFECT, uses_of
+from envpool.hosting.determinism.mutability import Mutability
+from envpool.hosting.determinism.mutation_analysis import uses_of
 from envpool.hosting.determinism.state_slots import (
     CellSlot,
     ContainerSlot,
@@ -33,9 +34,10 @@ from envpool.hosting.determinism.state_slots import (
 )
 from envpool.hosting.determinism.value_kinds import (
     LOCKS,
+    attributes_of,
+    contents_of,
     extends_library_internals,
     is_opaque,
-    slotted_attributes,
     value_kind,
 )
 
@@ -63,6 +65,7 @@ class _Discoverer:
         self._module = module
         self._file = str(module.__file__)
         self._uses = uses_of("".join(linecache.getlines(self._file)))
+        self._mutability = Mutability(self._uses, module.__name__)
         self._visited: set[int] = set()  # ids of the values in slots, and of stateless values
         self._explored: set[int] = set()  # ids of functions, classes and other code
         self._classes: list[type] = []  # the module's own classes
@@ -70,83 +73,26 @@ class _Discoverer:
     def run(self) -> None:
         uses, names = self._uses, dict(vars(self._module))
         own = {name: value for name, value in names.items() if not name.startswith("__")}
-        opaque = {name for name, value in own.items() if self._is_used(name) and is_opaque(value)}
         if uses.uses_namespace:
             self._add(NamesSlot("a global", self._module))
-        elif listed := uses.rebound | opaque:
+        elif listed := uses.rebound | self._mutability.opaque_names(own):
             title = f"global {', '.join(map(repr, sorted(listed)))}"
             self._add(NamesSlot(title, self._module, frozenset(listed)))
         for name, value in own.items():
             self._note_reset(value)
-            self._visit_if_changed(f"global {name!r}", value, self._effect_on(name))
+            self._visit_if_changed(f"global {name!r}", value, self._mutability.effect_on(name))
         for value in own.values():
             self._explore(value)
         self._explore_leftovers()
         if uses.sets_environment:
             self._add(EnvironmentSlot())
 
-    def _effect_on(self, name: str) -> int:
-        uses = self._uses
-        return MUTATES if uses.uses_namespace else uses.names.get(name, NO_EFFECT)
-
-    def _effect_on_attribute(self, name: str) -> int:
-        uses = self._uses
-        return MUTATES if uses.uses_namespace else uses.attributes.get(name, NO_EFFECT)
-
-    def _is_used(self, name: str) -> bool:
-        return self._effect_on(name) != NO_EFFECT
-
     # Values: the contents of slots ---------------------------------------------------------------
 
     def _visit_if_changed(self, title: str, value: Any, effect: int) -> None:
         """Visit a value if functions with this effect on it can change it."""
-        kind = value_kind(value)
-        if kind in ("container", "group"):
-            if effect == EXPOSES and self._is_flat(value):
-                effect = NO_EFFECT
-        elif kind in ("atom", "stateless"):
-            effect = NO_EFFECT
-        if effect != NO_EFFECT:
+        if self._mutability.can_be_changed(value, effect):
             self._visit(title, value)
-
-    def _is_flat(self, value: Any) -> bool:
-        """Whether no element of a container or group can change.
-
-        Example: {"a": (1, "b")} -> True; {"a": [1]} -> False
-        """
-        return all(map(self._is_immutable, _contents(value, value_kind(value))))
-
-    def _is_immutable(self, value: Any) -> bool:
-        kind = value_kind(value)
-        if kind == "group":
-            return self._is_flat(value)
-        if kind != "object":
-            return kind in ("atom", "stateless")
-        return not self._can_change(value) and all(
-            self._is_immutable(inner)
-            or (value_kind(inner) == "container" and self._stays_unchanged(name, inner))
-            for name, inner in _attributes(value).items()
-        )
-
-    def _stays_unchanged(self, name: str, value: Any) -> bool:
-        """Whether functions do not change the container that is an attribute's value."""
-        effect = self._effect_on_attribute(name)
-        return effect == NO_EFFECT or (effect == EXPOSES and self._is_flat(value))
-
-    def _can_change(self, value: Any) -> bool:
-        """Whether an object's attributes can get other values."""
-        uses, kind = self._uses, type(value)
-        if uses.uses_namespace or uses.sets_any_attribute or not self._is_plain(kind):
-            return True
-        if any(base.__name__ in uses.changers for base in kind.__mro__):
-            return True
-        attributes = _attributes(value)
-        return not uses.changed.isdisjoint(attributes) or any(map(is_opaque, attributes.values()))
-
-    def _is_plain(self, kind: type) -> bool:
-        """Whether the module's text has all the code of the class's instances."""
-        own = self._module.__name__
-        return all(base.__module__ in (own, "abc", "typing") for base in kind.__mro__[:-1])
 
     def _visit(self, title: str, value: Any) -> None:
         """Find the slots of a value and of the values in it."""
@@ -168,14 +114,16 @@ class _Discoverer:
             self._add(RandomSlot(title, value))
         elif kind == "container":
             self._add(ContainerSlot(title, value))
-        elif kind == "object" and not self._can_change(value):
-            for name, inner in _attributes(value).items():
-                self._visit_if_changed(f"{title}: {name!r}", inner, self._effect_on_attribute(name))
+        elif kind == "object" and not self._mutability.can_change(value):
+            for name, inner in attributes_of(value).items():
+                self._visit_if_changed(
+                    f"{title}: {name!r}", inner, self._mutability.effect_on_attribute(name)
+                )
                 self._explore(inner)
             return
         elif kind == "object":
             self._add(ObjectSlot(title, value))
-        for inner in _contents(value, kind):
+        for inner in contents_of(value, kind):
             self._visit(title, inner)
 
     def _add(self, slot: StateSlot) -> None:
@@ -244,10 +192,12 @@ class _Discoverer:
         values = function.__defaults__ or ()
         defaults = dict(zip(positional[len(positional) - len(values) :], values, strict=True))
         defaults |= function.__kwdefaults__ or {}
-        if any(self._is_used(name) and is_opaque(value) for name, value in defaults.items()):
+        if self._mutability.opaque_names(defaults):
             self._add(DefaultsSlot(f"the defaults of {title}", function))
         for name, value in defaults.items():
-            self._visit_if_changed(f"default {name!r} of {title}", value, self._effect_on(name))
+            self._visit_if_changed(
+                f"default {name!r} of {title}", value, self._mutability.effect_on(name)
+            )
             self._explore(value)
         for name, cell in zip(code.co_freevars, function.__closure__ or (), strict=True):
             self._explore_variable(f"variable {name!r} of {title}", name, cell)
@@ -267,10 +217,10 @@ class _Discoverer:
             value = cell.cell_contents
         except ValueError:  # the variable is not assigned
             value = None
-        if name in self._uses.nonlocals or (self._is_used(name) and is_opaque(value)):
+        if name in self._uses.nonlocals or self._mutability.opaque_names({name: value}):
             self._add(CellSlot(title, cell))
         self._note_reset(value)
-        self._visit_if_changed(title, value, self._effect_on(name))
+        self._visit_if_changed(title, value, self._mutability.effect_on(name))
         self._explore(value)
 
     def _explore_class(self, kind: type) -> None:
@@ -280,7 +230,7 @@ class _Discoverer:
             for name, value in vars(kind).items()
             if not name.startswith(("__", "_sa_", "_abc_"))
         }
-        effect = {name: self._effect_on_attribute(name) for name in attributes}
+        effect = {name: self._mutability.effect_on_attribute(name) for name in attributes}
         opaque = {name for name, value in attributes.items() if effect[name] and is_opaque(value)}
         if uses.sets_class_attributes or uses.uses_namespace or kind.__name__ in uses.owners:
             self._add(NamesSlot(f"an attribute of class {kind.__name__}", kind))
@@ -358,29 +308,6 @@ class _Discoverer:
 
     def _belongs_to_module(self, function: Any) -> bool:
         return getattr(function, "__globals__", None) is vars(self._module)
-
-
-def _contents(value: Any, kind: str) -> Iterable[Any]:
-    """The values directly in a value."""
-    if kind == "group" or (kind == "container" and not isinstance(value, dict | bytearray)):
-        yield from value
-    elif kind == "container" and isinstance(value, dict):
-        for key, inner in value.items():
-            yield from (key, inner)
-    if kind == "container":
-        yield from getattr(value, "__dict__", {}).values()
-    if kind == "object":
-        yield from _attributes(value).values()
-    if kind == "opaque":
-        yield getattr(value, "__self__", None)
-
-
-def _attributes(value: Any) -> dict[str, Any]:
-    """An object's own attributes, including those in `__slots__`."""
-    names = slotted_attributes(type(value))
-    slotted = {name: getattr(value, name) for name in names if hasattr(value, name)}
-    private = getattr(value, "__pydantic_private__", None) or {}
-    return getattr(value, "__dict__", {}) | private | slotted
 
 
 def _components(value: Any) -> Iterable[Any]:

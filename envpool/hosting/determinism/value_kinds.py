@@ -23,6 +23,7 @@ import socket
 import threading
 import zoneinfo
 from collections import deque
+from collections.abc import Iterable
 from decimal import Decimal
 from fractions import Fraction
 from pathlib import PurePath
@@ -138,3 +139,26 @@ def slotted_attributes(cls: type) -> tuple[str, ...]:
                 is_private = name.startswith("__") and not name.endswith("__")
                 names.append(f"_{base.__name__.lstrip('_')}{name}" if is_private else name)
     return tuple(names)
+
+
+def contents_of(value: Any, kind: str) -> Iterable[Any]:
+    """The values directly in a value."""
+    if kind == "group" or (kind == "container" and not isinstance(value, dict | bytearray)):
+        yield from value
+    elif kind == "container" and isinstance(value, dict):
+        for key, inner in value.items():
+            yield from (key, inner)
+    if kind == "container":
+        yield from getattr(value, "__dict__", {}).values()
+    if kind == "object":
+        yield from attributes_of(value).values()
+    if kind == "opaque":
+        yield getattr(value, "__self__", None)
+
+
+def attributes_of(value: Any) -> dict[str, Any]:
+    """An object's own attributes, including those in `__slots__`."""
+    names = slotted_attributes(type(value))
+    slotted = {name: getattr(value, name) for name in names if hasattr(value, name)}
+    private = getattr(value, "__pydantic_private__", None) or {}
+    return getattr(value, "__dict__", {}) | private | slotted

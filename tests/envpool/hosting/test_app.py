@@ -88,9 +88,8 @@ def test_the_application_that_is_run_goes_before_the_one_called_app() -> None:
         ("", "odd/server.py: the code is empty"),
         ("x = (\n", "odd/server.py: line 1: '(' was never closed"),
         ("a\0b", "odd/server.py: source code string cannot contain null bytes"),
-        ("x = 1\n", "odd/server.py: there is no FastAPI application, and none is called app or "
-         "run by uvicorn"),
-        (APP + "b = FastAPI()\nc = app\ndel app\n", "odd/server.py: it has several applications, "
+        ("x = 1\n", "odd/server.py: it has no FastAPI application"),
+        (APP + "b = FastAPI()\nc = app\ndel app\n", "odd/server.py: it has 2 FastAPI applications, "
          "and none is called app or run by uvicorn"),
         ("\nimport no_such_module\n", "odd/server.py: line 2: ModuleNotFoundError: No module named "
          "'no_such_module'"),

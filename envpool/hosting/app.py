@@ -228,9 +228,8 @@ def _choose_app(module: ModuleType, launched: list[FastAPI], path: Path) -> Fast
         return next(iter(every.values()))
     if not every:
         raise ToolsetError(f"{path}: it has no FastAPI application")
-    raise ToolsetError(
-        f"{path}: it has {len(every)} FastAPI applications, and none is called app or run by uvicorn"
-    )
+    found = f"it has {len(every)} FastAPI applications"
+    raise ToolsetError(f"{path}: {found}, and none is called app or run by uvicorn")
 
 
 def _location(path: Path, exc: BaseException) -> str:

@@ -101,8 +101,7 @@ class AwmHost:
         return _result(reply, world, effects.changes)
 
     def close(self) -> None:
-        """Run the application's shutdown and close the connections. Worlds cannot be used any
-        more."""
+        """Run the application's shutdown and close the connections; worlds become unusable."""
         if self._hosted is not None:
             with frozen_clock(self._scenario.clock), self._virtual_asyncio, self._hook:
                 self._hosted.close()

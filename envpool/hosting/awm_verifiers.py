@@ -55,9 +55,7 @@ class Verdict(msgspec.Struct, frozen=True):
     detail: Any  # what AWM's runner reports about it, in plain JSON
     printed: str = ""  # at most MAX_PRINTED
     fault: str = ""  # why the verifier failed; set with judge_error
-    violation: str = (
-        ""  # it changed what other code of the process uses: the worker must be replaced
-    )
+    violation: str = ""  # what it changed of other code: then the worker must be replaced
 
 
 class _VerifierError(Exception):
@@ -163,11 +161,8 @@ def _code_verdict(result: Any) -> tuple[str, Any, str]:
 def _sql_verdict(result: Any) -> tuple[str, Any, str]:
     detail = _to_json(result)
     if isinstance(detail, dict) and detail.get("execution_status") == "error":
-        return (
-            "judge_error",
-            detail,
-            str(detail.get("error_message", "the verifier reported an error without a message")),
-        )
+        why = str(detail.get("error_message", "the verifier reported an error without a message"))
+        return "judge_error", detail, why
     return "incomplete", detail, ""
 
 

@@ -89,7 +89,7 @@ class PackageHost:
                 self._threads.check()
 
     def close(self) -> None:
-        """Close the connections. Worlds cannot be used any more."""
+        """Close the connections; worlds become unusable."""
         self._world.close()
 
     def _load(self) -> dict[str, Tool]:

@@ -1,4 +1,4 @@
-"""Time and chance of hosted code: the world's, not the machine's."""
+"""Time and random numbers of hosted code are the world's, not the machine's."""
 
 import datetime as dt
 import os
@@ -22,12 +22,12 @@ from envpool.hosting.determinism.clock import (
 )
 
 CLOCK = "2026-03-14T09:30:00Z"
-START = dt.datetime(2026, 3, 14, 9, 30)  # noqa: DTZ001 - as naive as what hosted code writes
+START = dt.datetime(2026, 3, 14, 9, 30)  # noqa: DTZ001 - naive, as in hosted code
 
 
 def _wall_clocks() -> list[dt.datetime]:
     return [
-        dt.datetime.now(),  # noqa: DTZ005 - what hosted code writes
+        dt.datetime.now(),  # noqa: DTZ005 - as in hosted code
         dt.datetime.utcnow(),  # noqa: DTZ003
         dt.datetime.today(),  # noqa: DTZ002
         dt.datetime.now(dt.UTC).replace(tzinfo=None),
@@ -39,8 +39,8 @@ def _wall_clocks() -> list[dt.datetime]:
     ]
 
 
-def test_every_clock_says_the_scenarios_time() -> None:
-    """Whatever clock the code reads, it says the scenario's time, in UTC."""
+def test_every_clock_has_the_scenarios_time() -> None:
+    """Every clock that code can read has the scenario's time, in UTC."""
     with frozen_clock(CLOCK):
         assert _wall_clocks() == [START] * 7
         assert dt.date.today() == START.date()  # noqa: DTZ011
@@ -49,8 +49,8 @@ def test_every_clock_says_the_scenarios_time() -> None:
         assert time.strftime("%H:%M %Z") == "09:30 UTC"
 
 
-def test_the_real_time_comes_back() -> None:
-    """Outside of the block every function is what it was."""
+def test_the_real_time_is_restored() -> None:
+    """Outside of the block every function has its usual result."""
     before = time.time_ns()
     with frozen_clock(CLOCK):
         seed_random("package", 0)
@@ -61,7 +61,7 @@ def test_the_real_time_comes_back() -> None:
 
 
 def test_time_moves_from_call_to_call_and_not_within_one() -> None:
-    """Each call has its own moment, later than the one before, on a whole number of steps."""
+    """Each call has its own time, a whole number of steps after the scenario's clock."""
     moments = []
     for num_calls in range(3):
         with frozen_clock(CLOCK, num_calls):
@@ -72,9 +72,9 @@ def test_time_moves_from_call_to_call_and_not_within_one() -> None:
     assert moments == [step, 2 * step, 3 * step]
 
 
-def test_sleep_moves_the_clock_only() -> None:
-    """An hour's sleep takes no time, the call's clocks have moved by an hour, the next call's have
-    not; what real `sleep` refuses is refused."""
+def test_sleep_only_moves_the_clock() -> None:
+    """An hour's sleep takes no time and moves the call's clocks by an hour, not those of the next
+    call; arguments that the real `sleep` refuses are refused."""
     with frozen_clock(CLOCK):
         start = time.monotonic()
         time.sleep(3600)
@@ -94,7 +94,7 @@ def test_sleep_moves_the_clock_only() -> None:
     ids=lambda clock: str(clock.__name__),
 )
 def test_a_loop_that_waits_for_a_clock_ends(clock: Callable[[], float]) -> None:
-    """Waiting for a clock without sleeping comes to an end, the same in every world."""
+    """A busy wait for a clock ends, after the same number of reads in every world."""
     name = clock.__name__
     reads = []
     for _ in range(2):
@@ -108,8 +108,8 @@ def test_a_loop_that_waits_for_a_clock_ends(clock: Callable[[], float]) -> None:
 
 
 def test_a_sleeping_thread_ends() -> None:
-    """A thread that sleeps on after the call ends where it sleeps, and what it would have done
-    later does not happen; its naps within the call take no time and are its own."""
+    """A thread that would sleep after the call ends at its sleep and does nothing later; its sleep
+    within the call takes no time and does not move the call's clock."""
     done: list[str] = []
 
     def background() -> None:
@@ -118,7 +118,7 @@ def test_a_sleeping_thread_ends() -> None:
         try:
             time.sleep(MAX_THREAD_SLEEP)
             done.append("woke")
-        except SystemExit:  # of which threading says nothing, but pytest would
+        except SystemExit:  # ignored by threading, but reported by pytest
             done.append("ended")
 
     with frozen_clock(CLOCK):
@@ -148,8 +148,8 @@ def _draws() -> list[Any]:
     ]
 
 
-def test_chance_follows_from_the_package_and_the_number_of_calls() -> None:
-    """Equal package and number of calls: equal draws; another of either: others."""
+def test_random_numbers_follow_from_package_and_number_of_calls() -> None:
+    """Equal package and number of calls give equal draws; a change of either gives others."""
 
     def draws(digest: str, num_calls: int) -> list[Any]:
         with frozen_clock(CLOCK, num_calls):
@@ -163,7 +163,7 @@ def test_chance_follows_from_the_package_and_the_number_of_calls() -> None:
 
 
 def test_no_draw_repeats_within_a_call() -> None:
-    """Two draws of a call differ, and seeding from nothing draws from the call's chance."""
+    """Two draws of a call differ, and `seed()` without a value uses the call's random stream."""
     with frozen_clock(CLOCK):
         seed_random("package", 0)
         first, second = _draws(), _draws()
@@ -177,8 +177,8 @@ def test_no_draw_repeats_within_a_call() -> None:
     assert seeds[0] == seeds[1]
 
 
-def test_seeds_of_the_codes_own_hold() -> None:
-    """Code that seeds gets what it would get anywhere."""
+def test_the_codes_own_seeds_have_their_usual_effect() -> None:
+    """Code that seeds a generator gets the numbers that it would get anywhere."""
     expected = random.Random(42).random()
     with frozen_clock(CLOCK):
         random.seed(42)

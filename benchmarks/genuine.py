@@ -13,15 +13,16 @@ import subprocess
 import sys
 import tempfile
 import time
-from contextlib import suppress
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Self
 
 import aiohttp
 import anyio
 import msgspec
 import psutil
+from anyio import AsyncContextManagerMixin
 
 from scenarios.format import AwmRecord
 
@@ -92,7 +93,7 @@ def _run(connection: sqlite3.Connection, statements: tuple[str, ...]) -> None:
     connection.commit()
 
 
-class GenuineServer:
+class GenuineServer(AsyncContextManagerMixin):
     """A context manager: one server process, and one MCP session with it."""
 
     def __init__(self, python: Path, record: AwmRecord, session: aiohttp.ClientSession) -> None:
@@ -105,7 +106,8 @@ class GenuineServer:
         self._ids = 0
         self.start_s = 0.0  # from the start of the process to its tool list
 
-    async def __aenter__(self) -> Self:
+    @asynccontextmanager
+    async def __asynccontextmanager__(self) -> AsyncGenerator[Self, None]:
         folder = Path(self._folder.name)
         build_database(self._record, folder / "world.db")
         code = launched_code(self._record.code, folder / "world.db")
@@ -120,25 +122,18 @@ class GenuineServer:
             "TZ": "UTC",
         }
         began = time.perf_counter()
-        self._process = _start([self._python, "server.py"], folder, environment)
-        self._stats = psutil.Process(self._process.pid)
+        process = _start([self._python, "server.py"], folder, environment)
         try:
+            self._process, self._stats = process, psutil.Process(process.pid)
             with anyio.fail_after(_START_S):
                 while not await self._is_up():  # noqa: ASYNC110 - no event announces it
                     await anyio.sleep(_POLL_S)
-        except BaseException:
-            self._end()
-            raise
-        self.start_s = time.perf_counter() - began
-        return self
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        exc: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._end()
+            self.start_s = time.perf_counter() - began
+            yield self
+        finally:
+            process.kill()
+            process.wait()
+            self._folder.cleanup()
 
     async def call(self, name: str, arguments: dict[str, Any]) -> tuple[str, bool]:
         """The text of a call's result, and whether it is an error."""
@@ -196,11 +191,6 @@ class GenuineServer:
         self._ids += 1
         message = {"jsonrpc": "2.0", "id": self._ids, "method": method, "params": params}
         return msgspec.json.encode(message)
-
-    def _end(self) -> None:
-        self._process.kill()
-        self._process.wait()
-        self._folder.cleanup()
 
 
 def _start(

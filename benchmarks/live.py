@@ -62,7 +62,7 @@ def figures(load: Workload) -> list[Figure]:
         figure("resident memory at its peak", "MB", (r.rss_mb for r in reports), reach=3072),
         figure("the same for each live episode", "KB", (r.rss_per_live_world_kb for r in reports)),
         figure("live at once", "", (r.max_live for r in reports)),
-        figure("CPU a step, live", "µs", (r.cpu_s / r.steps * 1e6 for r in reports)),
+        figure("CPU of a step, live", "µs", (r.cpu_s / r.steps * 1e6 for r in reports)),
         figure("pass rate, live", "", (r.pass_rate for r in reports)),
     ]
 

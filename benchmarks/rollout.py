@@ -175,9 +175,9 @@ def figures(load: Workload) -> list[Figure]:
     ratios = [report.overhead_ratio for report in reports]
     return [
         figure("overhead_ratio", "", ratios, reach=6, aim=3),
-        *(figure(f"CPU a call, {name}", "µs", values) for name, values in found.items()),
+        *(figure(f"CPU of a call, {name}", "µs", values) for name, values in found.items()),
         figure("lease in the run, p50", "µs", (report.lease_us.p50 for report in reports)),
-        figure("episodes a second", "", (report.episodes_per_s for report in reports)),
+        figure("episodes per second", "", (report.episodes_per_s for report in reports)),
         figure("pass rate", "", (report.pass_rate for report in reports)),
     ]
 

@@ -107,8 +107,7 @@ class Connection:
         self._slot = None
 
     def end_setup(self) -> None:
-        """End the setup: settings so far stay with the connection, later ones end with their
-        call."""
+        """End the setup: settings so far stay with the connection, later ones end with a call."""
         if self.settings is not None:
             self._own_settings, self.settings = tuple(self.settings), None
             if self._slot is not None:

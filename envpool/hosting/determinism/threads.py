@@ -35,8 +35,7 @@ class Threads:
         self._num_known = _count()
 
     def check(self) -> str:
-        """Wait for the threads that the code has started; call it in the call's `frozen_clock`
-        block.
+        """Wait for the code's threads. Call it inside of the call's `frozen_clock` block.
 
         Returns a sentence about those that still run; empty when there are none.
         """

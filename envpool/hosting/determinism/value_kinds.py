@@ -64,11 +64,7 @@ _STATELESS: tuple[Any, ...] = (
     *(type, FunctionType, ModuleType, CodeType, CellType, GenericAlias, UnionType),
     *(MappingProxyType, staticmethod, classmethod, property, functools.partial),
     *(functools.partialmethod, functools.cached_property, logging.Logger, logging.Handler),
-    *(
-        type({}.keys()),
-        type({}.values()),
-        type({}.items()),
-    ),  # views of values that are found elsewhere
+    *map(type, ({}.keys(), {}.values(), {}.items())),  # views of values that are found elsewhere
     *(threading.Condition, random.SystemRandom, contextvars.ContextVar, asyncio.AbstractEventLoop),
     *LOCKS,
 )

@@ -5,9 +5,9 @@
     async with pool.lease(scenario, task) as env:
         await env.call("add_note", {"text": "milk"}, "c0-0")
 
-A command is started again for every lease, with an empty folder of its own as `{scratch}`, and ended
-with its children: its worlds are separate if it keeps its data there or in memory. A URL gets a
-connection for every lease; whether its worlds are separate depends on the server.
+A command is started for every lease, with its own empty folder as `{scratch}`, and ended with its
+children: its worlds are separate if it keeps its data there or in memory. A URL gets a connection
+for every lease; whether its worlds are separate depends on the server.
 
 The state of such a world is unknown (see envpool.mcp.unknown_states): no digest, no changes, no
 fork. Its tasks are verified by tool calls (envpool.mcp.checks). The client speaks MCP 2026-07-28

@@ -12,7 +12,8 @@ A worker runs code that a model wrote. It may:
 - signal   itself only; no timers that outlive a call
 - use      `memory_mb` of memory, `cpu_seconds` of CPU in its life, `MAX_DESCRIPTORS` descriptors,
            `MAX_TEXT` characters an answer; the pool limits how long a call takes
-- know     nothing about its surroundings: a scrubbed environment, closed descriptors, hashes seeded with 0
+- know     nothing about its surroundings: a scrubbed environment, closed descriptors, hashes seeded
+           with 0
 - become   nothing else: no new privileges, no capabilities, no ptrace, no mounting or namespaces,
            no keyring, bpf, perf events, io_uring, userfaultfd or kernel modules
 

@@ -14,7 +14,7 @@ from envpool.server.leases import Leases
 from envpool.server.serve import serving
 from envpool.server.settings import ServeSettings
 from envpool.workers.pool import WorkerPool, WorkerSettings
-from tests.support.hosted_records import dump, fixture, golden, golden_dump, masked
+from tests.support.hosted_records import dump, fixture_scenario, golden, golden_dump, mask
 
 RUNS = [run for run in golden("run") if run.get("calls")]
 
@@ -29,7 +29,7 @@ async def url(anyio_backend: str) -> AsyncIterator[str]:
     """The URL of a server of the fixture's scenario, with real workers."""
     async with (
         WorkerPool(WorkerSettings(workers=2)) as pool,
-        Leases(pool, [fixture()], ServeSettings(port=0)) as leases,
+        Leases(pool, [fixture_scenario()], ServeSettings(port=0)) as leases,
         serving(leases) as url,
     ):
         yield url
@@ -51,7 +51,7 @@ async def test_any_client_gets_the_genuine_answers(url: str) -> None:
                 return msgspec.json.decode(await response.read())["result"]
 
         for number, run in enumerate(RUNS):
-            new = {"scenario": fixture().name}
+            new = {"scenario": fixture_scenario().name}
             async with http.post(f"{url}/worlds", json=new) as response:
                 mcp = (await response.json())["mcp"]
             if number == 0:
@@ -63,26 +63,26 @@ async def test_any_client_gets_the_genuine_answers(url: str) -> None:
                         )
                         for call in run["calls"]
                     ]
-                found = [(each.is_error, masked(each.content[0].text)) for each in called]
+                found = [(each.is_error, mask(each.content[0].text)) for each in called]
             else:
                 found = []
                 for call in run["calls"]:
                     params = {"name": call["tool"], "arguments": call["arguments"]}
                     result = await ask(mcp, "tools/call", params)
-                    found.append((result["isError"], masked(result["content"][0]["text"])))
+                    found.append((result["isError"], mask(result["content"][0]["text"])))
             assert found == recorded(run), run["id"]
 
 
 async def test_a_remote_pool_ends_as_genuine(url: str) -> None:
     """Through a remote pool the texts are equal, and so are the final rows."""
-    scenario = fixture()
+    scenario = fixture_scenario()
     async with RemotePool(url) as pool:
         for run in RUNS:
             async with pool.lease(scenario, None) as env:
                 found = []
                 for number, call in enumerate(run["calls"]):
                     result = await env.call(call["tool"], call["arguments"], f"c{number}-0")
-                    found.append((result.is_error, masked(result.text)))
+                    found.append((result.is_error, mask(result.text)))
                 assert found == recorded(run), run["id"]
                 if run.get("db"):
                     states = pool.hosted(scenario)

@@ -13,7 +13,7 @@ from envpool.hosting.live_world import LiveWorld
 from envpool.workers.fork_client import ForkServerClient
 from envpool.workers.pool import WorkerPool, WorkerSettings
 from scenarios.format import Scenario
-from tests.support.hosted_records import dump, fixture, golden, golden_dump, masked
+from tests.support.hosted_records import dump, fixture_scenario, golden, golden_dump, mask
 
 RUNS = golden("run")
 NUM_WORLDS = 1_000
@@ -24,7 +24,7 @@ async def pool(fork_server: ForkServerClient) -> AsyncIterator[WorkerPool]:
     """A pool that has hosted the fixture."""
     settings = WorkerSettings(workers=2)
     async with WorkerPool(settings, open_spawner=lambda _: nullcontext(fork_server)) as pool:
-        await pool.host(fixture())
+        await pool.host(fixture_scenario())
         yield pool
 
 
@@ -33,7 +33,7 @@ async def play_run(env: Env, run: dict[str, Any]) -> StoredState:
     for number, call in enumerate(run.get("calls", [])):
         result = await env.call(call["tool"], call["arguments"], f"c{number}-0")
         expected = (call["is_error"], call["text"])
-        assert (result.is_error, masked(result.text)) == expected, run["id"]
+        assert (result.is_error, mask(result.text)) == expected, run["id"]
     return env.state()
 
 
@@ -48,13 +48,13 @@ async def check_end(
     for which, expected in (run.get("verifiers") or {}).items():
         task, answer = scenario.task(str(run["task_idx"])), run["final_answer"] or ""
         verified = await pool.verify(scenario, task, state, answer, which)
-        found = (verified.label, masked(verified.detail))
+        found = (verified.label, mask(verified.detail))
         assert found == (expected["label"], expected["detail"]), (run["id"], which)
 
 
 async def test_every_run_ends_as_genuine(pool: WorkerPool) -> None:
     """Texts, errors, final rows, and the verdicts on oracles, near misses and idle runs."""
-    scenario = fixture()
+    scenario = fixture_scenario()
     for run in RUNS:
         async with pool.lease(scenario, None) as env:
             state = await play_run(env, run)
@@ -63,7 +63,7 @@ async def test_every_run_ends_as_genuine(pool: WorkerPool) -> None:
 
 async def test_worlds_in_turns_end_as_genuine(pool: WorkerPool) -> None:
     """Many worlds at once, on two workers, end as each ends alone."""
-    scenario = fixture()
+    scenario = fixture_scenario()
     runs = [run for run in RUNS if run.get("calls")]
     ends: dict[str, list[StoredState]] = {run["id"]: [] for run in runs}
 

@@ -37,7 +37,9 @@ Which = Literal["code", "sql"]
 WHICH: tuple[Which, ...] = ("code", "sql")
 MEMORY_MB = 200
 SETTINGS = WorkerSettings(workers=4, call_deadline=60.0, slow_after=0.1, memory_mb=MEMORY_MB)
-HANGING = WorkerSettings(workers=2, call_deadline=1.5, slow_after=0.1, memory_mb=MEMORY_MB)
+HANGING = WorkerSettings(  # many suspects at a time, so that the attacks hang side by side
+    workers=2, spare=8, window=1, call_deadline=1.5, slow_after=0.02, memory_mb=MEMORY_MB
+)
 CONCURRENCY = 6  # attacks
 
 

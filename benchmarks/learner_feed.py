@@ -34,7 +34,7 @@ from benchmarks.worlds import hosted, tasks
 from envpool.inprocess.pool import LocalPool
 from harness.core.events import Record
 from harness.core.messages import Message, Reply, Window
-from harness.core.token_bytes import packed, packed_floats
+from harness.core.token_bytes import encode_ids, encode_logprobs
 from harness.dialects.base import Dialect
 from harness.dialects.format_rules import FormatSettings
 from harness.dialects.registry import dialect_of
@@ -137,9 +137,9 @@ class _Tokens:
 
     def __init__(self) -> None:
         random = np.random.default_rng(0)
-        self.shared = packed(_ids(random, _SHARED).tolist())
-        self.pool = packed(_ids(random, 100_000).tolist())
-        self.logprobs = packed_floats([-0.5] * _NUM_SAMPLED)
+        self.shared = encode_ids(_ids(random, _SHARED).tolist())
+        self.pool = encode_ids(_ids(random, 100_000).tolist())
+        self.logprobs = encode_logprobs([-0.5] * _NUM_SAMPLED)
 
     def reply(self, reply: Reply, number: int, turn: int) -> Reply:
         """The reply with a prompt that begins as all others do and goes on as no other does."""

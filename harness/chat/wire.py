@@ -85,17 +85,17 @@ class RequestWriter:
         """
         tail = b"}" if seed is None else b',"seed":%d}' % seed
         messages = _encode([wire_message(message) for message in window.messages])
-        return b"".join((self._head(window.tools, window.summarise), messages, tail))
+        return b"".join((self._head(window.tools, window.asks_for_summary), messages, tail))
 
-    def _head(self, tools: tuple[ToolSpec, ...], summarise: bool) -> bytes:
-        key = (summarise, *map(id, tools))
+    def _head(self, tools: tuple[ToolSpec, ...], asks_for_summary: bool) -> bytes:
+        key = (asks_for_summary, *map(id, tools))
         known = self._heads.get(key)
         if known is not None:
             return known[1]
         fields = dict(self._fields)
         if tools:
             fields["tools"] = [_wire_tool(tool) for tool in tools]
-            if summarise:  # the tools stay, so that the prompt begins as the one before did
+            if asks_for_summary:  # the tools stay, so that the prompt begins as the one before did
                 fields["tool_choice"] = "none"
         head = _encode(fields)[:-1] + (b',"messages":' if fields else b'"messages":')
         if len(self._heads) >= MAX_CACHED_HEADS:  # worlds whose tools are new in every episode

@@ -23,7 +23,7 @@ class Kept(msgspec.Struct, frozen=True):
     first: int  # the oldest turn from which on every turn is shown
     messages: list[Message]  # all that follows the head
     recalled: tuple[int, ...] = ()  # turns before `first - 1` that are shown too, in order
-    summarise: bool = False  # whether the messages end by asking for a summary
+    asks_for_summary: bool = False  # whether the messages end by asking for a summary
 
 
 class Keeper(Protocol):

@@ -76,7 +76,7 @@ class _SummaryKeeper:
         if not self._due:
             return Kept(first, [*self._note, *joined(self._turns)])
         messages = asking([*self._note, *joined(self._turns[:-1])])
-        return Kept(first, messages, summarise=True)
+        return Kept(first, messages, asks_for_summary=True)
 
 
 def asking(messages: list[Message]) -> list[Message]:

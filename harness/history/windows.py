@@ -97,7 +97,7 @@ class Windows:
         first_turn = kept.first + pinned if kept.first else 0
         recalled = tuple([turn + pinned for turn in kept.recalled]) if kept.recalled else ()
         messages = (*self._head, *kept.messages)
-        return Window(messages, self._tools, first_turn, recalled, kept.summarise)
+        return Window(messages, self._tools, first_turn, recalled, kept.asks_for_summary)
 
 
 class HistoryFold:

@@ -35,7 +35,7 @@ class Player:
 
     async def reply(self, window: Window) -> Reply:
         """The next reply, whatever the window shows; asked for a summary it says a word."""
-        if window.summarise:
+        if window.asks_for_summary:
             return SUMMARY
         place = self._next
         if place + 1 < len(self._replies):

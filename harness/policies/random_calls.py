@@ -239,7 +239,7 @@ class _RandomAgent:
 
     async def reply(self, window: Window) -> Reply:
         """The next call, or the end; a word when asked for a summary."""
-        if window.summarise:
+        if window.asks_for_summary:
             return SUMMARY
         for message in reversed(window.messages):
             if message.role in ("assistant", "system"):

@@ -12,7 +12,7 @@ import msgspec
 
 from harness.core.errors import ContextLengthError
 from harness.core.messages import Act, AgentCall, Reply, Usage, Window
-from harness.core.token_bytes import ID_BYTES, packed, packed_floats
+from harness.core.token_bytes import ID_BYTES, encode_ids, encode_logprobs
 from harness.dialects.hermes import Hermes
 from harness.tokenization.chat_tokenizer import ChatTokens, own_key
 
@@ -78,7 +78,7 @@ class EpisodeTokens:
         self, reply: Reply, prompt: Sequence[int], sampled: Sequence[int], logprobs: Sequence[float]
     ) -> Reply:
         """The reply, now bearing its tokens; they are remembered."""
-        shown = packed(prompt)
+        shown = encode_ids(prompt)
         shared = shared_ids(self._first, shown)
         self._first = self._first or shown
         self._own[own_key(reply.text, reply.calls)] = sampled
@@ -87,8 +87,8 @@ class EpisodeTokens:
             reply,
             prompt_ids=shown[shared * ID_BYTES :],
             prompt_shared=shared,
-            token_ids=packed(sampled),
-            logprobs=packed_floats(logprobs),
+            token_ids=encode_ids(sampled),
+            logprobs=encode_logprobs(logprobs),
         )
 
 
@@ -144,7 +144,7 @@ class TokenAgent:
         """What the sampled tokens say."""
         text = self._chat.text(generated.token_ids)
         calls: tuple[AgentCall, ...] = ()
-        if window.tools and not window.summarise:
+        if window.tools and not window.asks_for_summary:
             text, calls = parted(text, self._tokens.num_replies)
         return Reply(
             text,

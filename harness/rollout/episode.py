@@ -149,7 +149,7 @@ async def run_episode(plan: EpisodePlan, stage: RunContext, play: "Play | None" 
             run.end(Ending.CANCELLED, why, time.perf_counter() - began)
             raise
         ending = run.end(ending, error, time.perf_counter() - began, lost=lost)
-    await stage.recorder.room()
+    await stage.recorder.wait_for_room()
     return ending
 
 
@@ -223,7 +223,7 @@ class Episode:
         for turn in range(limits.max_steps):
             await anyio.lowlevel.checkpoint()  # an instant policy must not keep the loop
             window = stage.windows.window(plan.episode)
-            if window.summarise:
+            if window.asks_for_summary:
                 if (failed := await self._summarise(agent, window, turn, watch)) is not None:
                     return failed
                 if (spent := self._tokens_spent()) is not None:
@@ -265,7 +265,7 @@ class Episode:
         watch.got_reply()
         summary = HistorySummarized(reply, turn, window.first_turn, time.perf_counter() - asked)
         stage.recorder.stamp(plan.episode, plan.attempt, summary)
-        await stage.recorder.room()
+        await stage.recorder.wait_for_room()
         self.num_tokens += reply.usage.completion_tokens
         if summary_of(stage.dialect, summary):
             return None
@@ -281,7 +281,7 @@ class Episode:
     async def take(self, step: StepTaken) -> None:
         """Record the next step; waits while the log is full."""
         self._keep(step)
-        await self.stage.recorder.room()
+        await self.stage.recorder.wait_for_room()
 
     def _keep(self, step: StepTaken) -> None:
         self.steps.append(step)

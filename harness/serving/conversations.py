@@ -28,7 +28,7 @@ from envpool.core.types import ToolResult, ToolSpec
 from harness.core.errors import PolicyError
 from harness.core.events import HistorySummarized, StepTaken
 from harness.core.messages import Act, AgentCall, Message, Reply, Window
-from harness.core.token_bytes import unpacked
+from harness.core.token_bytes import decode_ids
 from harness.dialects import hermes
 from harness.dialects.base import Dialect, call_id
 from harness.dialects.native import Native
@@ -159,13 +159,13 @@ class Conversation:
 
     async def _sum_up(self, ask: Ask, turn: int) -> None:
         window = self._windows.window()
-        if not window.summarise:
+        if not window.asks_for_summary:
             return
         place = place_after(self._seen, b"summary " + self._history.spec.encode())
         said = self._memory.recall(place)
         if said is None:
             reply = await ask(window, self)
-            said = Said(reply.text, (), tuple(unpacked(reply.token_ids)))
+            said = Said(reply.text, (), tuple(decode_ids(reply.token_ids)))
         text = summary_of(self._dialect, HistorySummarized(Reply(said.text), turn))
         if not text:
             raise PolicyError(f"asked for a summary before step {turn}, the model gave none")

@@ -12,7 +12,7 @@ from secrets import randbits
 from harness.core.errors import ContextLengthError, SettingsError
 from harness.core.messages import Reply, Usage, Window
 from harness.core.policy_card import PolicyCard
-from harness.core.token_bytes import packed
+from harness.core.token_bytes import encode_ids
 from harness.policies.token_agent import Generated, Sampling, TokenBackend, reply_seed
 from harness.serving.chat_api import Answered, Asked
 from harness.serving.compatibility import Use, Uses
@@ -72,7 +72,7 @@ class PolicyService:
         async def summary(window: Window, conversation: Conversation) -> Reply:
             generated, _ = await self._generated(window, conversation, sampling)
             text = self._chat.text(generated.token_ids)
-            return Reply(text, token_ids=packed(generated.token_ids))
+            return Reply(text, token_ids=encode_ids(generated.token_ids))
 
         window = await conversation.window(summary)
         generated, num_prompt = await self._generated(window, conversation, sampling)

@@ -41,7 +41,7 @@ def episodes(draw: Any, specs: st.SearchStrategy[str] = ANY) -> Episode:
     fold = HistoryFold(policy, dialect, BRIEFING)
     replies: list[StepTaken | HistorySummarized] = []
     for turn in range(draw(st.integers(0, 9))):
-        if fold.window().summarise:
+        if fold.window().asks_for_summary:
             replies.append(HistorySummarized(Reply(draw(texts)), turn, fold.window().first_turn))
             fold.apply(replies[-1])
         replies.append(draw(steps(dialect, turn)))
@@ -114,7 +114,7 @@ def test_the_head_is_pinned(episode: Episode) -> None:
     window, head = folded(episode).window(), head_of(episode)
     assert list(window.messages[: len(head)]) == head
     assert window.tools == dialect.request_tools(BRIEFING)
-    if len(taken) > num_pinned(episode) and not window.summarise:
+    if len(taken) > num_pinned(episode) and not window.asks_for_summary:
         newest = dialect.turn(taken[-1])
         assert window.messages[-len(newest) :] == newest
 
@@ -126,7 +126,7 @@ def test_a_window_tells_its_turns(episode: Episode) -> None:
     window = folded(episode).window()
     summaries = [event for event in episode[2] if isinstance(event, HistorySummarized)]
     shown = list(window.messages[len(head_of(episode)) :])
-    if window.summarise:
+    if window.asks_for_summary:
         assert shown[-1].role == "user" and shown[-1].content.endswith(PROMPT)
         return
     if summaries:
@@ -202,7 +202,7 @@ def test_a_summary_is_asked_for_in_time(episode: Episode) -> None:
     for event, window in zip(
         replies, windows_of(HistoryFold(policy, dialect, BRIEFING), replies), strict=True
     ):
-        assert window.summarise == isinstance(event, HistorySummarized)
+        assert window.asks_for_summary == isinstance(event, HistorySummarized)
         if isinstance(event, HistorySummarized):
             before = list(shown[-1].messages)
             last = window.messages[len(before) - 1].content

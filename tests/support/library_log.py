@@ -80,7 +80,7 @@ async def write_shelf(folder: Path) -> dict[str, dict[str, list[Row]]]:
     world = HostedScenario(read(LIBRARY))
     dumps = {}
     async with open_log(folder) as log:
-        log.mount(mounted(world))
+        log.add_scenario(mounted(world))
         for number, task in enumerate(world.scenario.tasks):
             label = Label.AGENT_ERROR if number % 3 == 2 else Label.COMPLETED
             events, dumps[task.id] = played(world, task, label=label)

@@ -38,7 +38,7 @@ async def main(folder: Path) -> None:
             before = reader.progress()
     left = iter([name for name in EPISODES if name not in before or not before[name].judged])
     async with open_log(folder, resume=True) as log, anyio.create_task_group() as tasks:
-        log.mount(WORLD)
+        log.add_scenario(WORLD)
         for _ in range(40):
             tasks.start_soon(_play, log, left, before)
 

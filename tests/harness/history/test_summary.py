@@ -24,7 +24,7 @@ from harness.core.events import (
     encode,
 )
 from harness.core.messages import Message, Reply, Usage, Window
-from harness.core.token_bytes import packed, packed_floats
+from harness.core.token_bytes import encode_ids, encode_logprobs
 from harness.dialects.format_rules import FormatSettings
 from harness.dialects.registry import NAMES, dialect_of
 from harness.history.summary import GO_ON, PROMPT, asking
@@ -61,8 +61,8 @@ from tests.support.run_context import (
 NOTE = Reply(
     "One fine is open.",
     usage=Usage(completion_tokens=40),
-    token_ids=packed([1]),
-    logprobs=packed_floats([-1.0]),
+    token_ids=encode_ids([1]),
+    logprobs=encode_logprobs([-1.0]),
 )
 
 
@@ -96,7 +96,7 @@ async def test_the_agent_sums_up_what_falls_out() -> None:
     assert isinstance(first, StepTaken) and isinstance(second, StepTaken)
     assert isinstance(summary, HistorySummarized) and isinstance(last, StepTaken)
     assert (summary.reply, summary.turn, summary.first_turn) == (NOTE, 2, 0)
-    assert [window.summarise for window in windows] == [False, False, True, False]
+    assert [window.asks_for_summary for window in windows] == [False, False, True, False]
     asked, shown = windows[2:]
     assert asked.messages == (*windows[1].messages, Message("user", PROMPT))
     assert asked.tools == shown.tools
@@ -110,7 +110,7 @@ async def test_the_agent_sums_up_what_falls_out() -> None:
 async def test_a_summary_is_summed_up_with_what_follows() -> None:
     """The second summary is made of the first and the turn after it."""
     events, windows = await _episode(LOOK, LOOK, NOTE, LOOK, Reply("Two fines."), DONE)
-    second = [window for window in windows if window.summarise][1]
+    second = [window for window in windows if window.asks_for_summary][1]
     assert [message.content for message in second.messages[2:4]] == [NOTE.text, GO_ON]
     assert [message.content for message in windows[-1].messages[2:4]] == ["Two fines.", GO_ON]
     assert windows[-1].first_turn == 2
@@ -160,7 +160,7 @@ def test_a_request_for_a_summary_allows_no_calls() -> None:
     whatever else is set for steps."""
     writer = RequestWriter({"model": "m", "tool_choice": "required"})
     step = Window((Message("user", "Go."),), BRIEFING.tools)
-    summary = msgspec.structs.replace(step, summarise=True)
+    summary = msgspec.structs.replace(step, asks_for_summary=True)
     for _ in range(2):
         asked, before = (json.loads(writer.body(window)) for window in (summary, step))
         assert asked == {**before, "tool_choice": "none"}
@@ -187,7 +187,7 @@ def test_speakers_take_turns() -> None:
     shown = []
     for turn in range(4):
         shown.append(fold.window())
-        if fold.window().summarise:
+        if fold.window().asks_for_summary:
             fold.apply(HistorySummarized(NOTE, turn))
             shown.append(fold.window())
         fold.apply(StepTaken(broken, hermes.read(broken, turn=turn)))
@@ -242,11 +242,11 @@ async def test_runs_replay(tmp_path: Path, dialect: str, history: str, policy: s
 async def _rewritten(folder: Path, copy: Path, change: dict[type, dict[str, object]]) -> Path:
     """A log with other fields in every fact of these types."""
     with open_reader(folder) as reader:
-        worlds = list(reader.worlds().values())
+        worlds = list(reader.scenarios().values())
         records = [record for _, record in reader.records_after(0, limit=100_000)]
     async with open_log(copy) as log:
         for world in worlds:
-            log.mount(world)
+            log.add_scenario(world)
         for record in records:
             fields = change.get(type(record.event), {})
             event = msgspec.structs.replace(record.event, **fields)
@@ -278,7 +278,7 @@ async def test_windows_from_the_log(tmp_path: Path) -> None:
         for trajectory in reader.trajectories():
             fold = HistoryFold(parse_history("summary:1"), dialect_of("hermes"), BRIEFING)
             replies = trajectory.replies()
-            asked = [window.summarise for window in windows_of(fold, replies)]
+            asked = [window.asks_for_summary for window in windows_of(fold, replies)]
             assert asked == [isinstance(event, HistorySummarized) for event in replies]
             assert len(replies) == len(trajectory.steps) + len(trajectory.summaries)
 

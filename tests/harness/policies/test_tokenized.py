@@ -7,7 +7,7 @@ import pytest
 from envpool.core.types import ToolResult
 from harness.core.events import StepTaken
 from harness.core.messages import Act, Reply, Usage, Window
-from harness.core.token_bytes import unpacked, unpacked_floats
+from harness.core.token_bytes import decode_ids, decode_logprobs
 from harness.dialects.registry import dialect_of
 from harness.history.last_turns import LastTurns
 from harness.history.windows import HistoryFold
@@ -61,9 +61,9 @@ async def test_replies_bear_the_tokens_of_their_texts(name: str) -> None:
         said = CHAT.said(expected.text, expected.calls)
         shown = first[: 4 * reply.prompt_shared] + reply.prompt_ids
         first = first or shown
-        assert list(unpacked(shown)) == CHAT.prompt(window, {})
-        assert list(unpacked(reply.token_ids)) == said
-        assert list(unpacked_floats(reply.logprobs)) == [0.0] * len(said)
+        assert list(decode_ids(shown)) == CHAT.prompt(window, {})
+        assert list(decode_ids(reply.token_ids)) == said
+        assert list(decode_logprobs(reply.logprobs)) == [0.0] * len(said)
         assert reply == Reply(
             expected.text,
             expected.calls,
@@ -82,5 +82,8 @@ async def test_replies_bear_the_tokens_of_their_texts(name: str) -> None:
 async def test_a_summary_is_tokenised_too() -> None:
     """Asked for a summary, the inner agent's is what bears tokens."""
     agent = TokenisedPolicy(Inner((Reply("Done."),)), CHAT).agent(ASSIGNMENT)
-    reply = await agent.reply(Window((), summarise=True))
-    assert (reply.text, list(unpacked(reply.token_ids))) == (SUMMARY.text, CHAT.said(SUMMARY.text))
+    reply = await agent.reply(Window((), asks_for_summary=True))
+    assert (reply.text, list(decode_ids(reply.token_ids))) == (
+        SUMMARY.text,
+        CHAT.said(SUMMARY.text),
+    )

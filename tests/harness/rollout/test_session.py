@@ -14,7 +14,7 @@ from envpool.inprocess.pool import LocalPool
 from harness.bus.local import LocalBus, Subscription
 from harness.core.errors import LogError
 from harness.core.events import (
-    WEIGHTS,
+    WEIGHTS_EPISODE,
     Ending,
     EpisodeEnded,
     EpisodeStarted,
@@ -476,7 +476,7 @@ async def test_a_listener_hears_and_tells(tmp_path: Path) -> None:
     heard = [record for record in records if isinstance(record.event, Judged)]
     assert [one for one in learning.heard if isinstance(one.event, Judged)] == heard
     told = [record for record in records if isinstance(record.event, WeightsPublished)]
-    assert {(one.episode, one.attempt) for one in told} == {(WEIGHTS, 1)}
+    assert {(one.episode, one.attempt) for one in told} == {(WEIGHTS_EPISODE, 1)}
     assert [one.seq for one in told] == list(range(6))
     assert {one.event.version for one in told if isinstance(one.event, WeightsPublished)} == {
         f"for {plan.episode}" for plan in oracle_plans(6)

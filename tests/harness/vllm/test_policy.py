@@ -13,7 +13,7 @@ from structlog.testing import capture_logs
 from harness.core.errors import ContextLengthError, PolicyError, SettingsError
 from harness.core.messages import Briefing, Message, Reply, Usage, Window
 from harness.core.policy_card import PolicyCard, write_card
-from harness.core.token_bytes import packed, packed_floats
+from harness.core.token_bytes import encode_ids, encode_logprobs
 from harness.policies.base import Agent, Assignment
 from harness.policies.token_agent import Sampling, reply_seed
 from harness.tokenization.chat_tokenizer import ChatTokens
@@ -98,9 +98,9 @@ async def test_a_reply_bears_its_tokens(server: tuple[FakeVllm, str], folder: Pa
     assert reply == Reply(
         chat.text(SAID),
         usage=Usage(len(prompt), 3, 3),
-        prompt_ids=packed(prompt),
-        token_ids=packed(SAID),
-        logprobs=packed_floats([-0.25] * 3),
+        prompt_ids=encode_ids(prompt),
+        token_ids=encode_ids(SAID),
+        logprobs=encode_logprobs([-0.25] * 3),
         weights="v0",
     )
     assert server[0].completions == [
@@ -174,7 +174,7 @@ async def test_what_may_be_better_next_time_is_asked_again(
     server[0].plan.append((status, body))
     async with asking(server, folder) as policy:
         reply = await agent_of(policy).reply(HELLO)
-    assert (reply.attempts, reply.token_ids) == (2, packed(SAID))
+    assert (reply.attempts, reply.token_ids) == (2, encode_ids(SAID))
 
 
 @pytest.mark.parametrize(
@@ -221,7 +221,7 @@ async def test_a_cpu_server_that_a_seed_would_end_is_refused(
             pass
     server[0].in_chunks = False
     async with asking(server, folder) as policy:
-        assert (await agent_of(policy).reply(HELLO)).token_ids == packed(SAID)
+        assert (await agent_of(policy).reply(HELLO)).token_ids == encode_ids(SAID)
 
 
 async def test_a_paused_server_is_refused(server: tuple[FakeVllm, str], folder: Path) -> None:
@@ -312,7 +312,10 @@ async def test_requests_in_flight_end_under_the_old_weights(
         await anyio.wait_all_tasks_blocked()
         assert (len(fake.completions), fake.steered) == (1, [])
         fake.may_answer.set()
-    assert [unweighted(reply) for reply in replies] == [("v0", packed(SAID)), ("v1", packed(SAID))]
+    assert [unweighted(reply) for reply in replies] == [
+        ("v0", encode_ids(SAID)),
+        ("v1", encode_ids(SAID)),
+    ]
 
 
 async def frozen_reply(server: tuple[FakeVllm, str], folder: Path) -> Reply:

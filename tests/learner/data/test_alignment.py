@@ -9,7 +9,7 @@ import pytest
 from envpool.inprocess.pool import LocalPool
 from harness.core.events import StepTaken
 from harness.core.messages import Reply, Window
-from harness.core.token_bytes import packed, unpacked
+from harness.core.token_bytes import decode_ids, encode_ids
 from harness.core.trajectory import Trajectory
 from harness.dialects.format_rules import FormatSettings
 from harness.dialects.registry import dialect_of
@@ -67,7 +67,9 @@ class _SummingAgent:
         self._inner = inner
 
     async def reply(self, window: Window) -> Reply:
-        return Reply("So far so good.") if window.summarise else await self._inner.reply(window)
+        return (
+            Reply("So far so good.") if window.asks_for_summary else await self._inner.reply(window)
+        )
 
 
 async def played(
@@ -110,7 +112,7 @@ async def logs(
 
 def read(folder: Path) -> tuple[Trajectory, dict[str, ScenarioSnapshot]]:
     with open_reader(folder) as reader:
-        return next(reader.trajectories()), reader.worlds()
+        return next(reader.trajectories()), reader.scenarios()
 
 
 def shown(alignment: Alignment, folder: Path) -> Shown | None:
@@ -176,7 +178,7 @@ async def test_misaligned_episodes_get_the_prompts_of_the_training_run(
         step.reply.token_ids for step in of_windows.steps
     ]
     assert lists(shown(alignment, logs["last:2"])) == [
-        unpacked(prompt).tolist() for prompt in of_full.prompts()
+        decode_ids(prompt).tolist() for prompt in of_full.prompts()
     ]
     assert of_windows.prompts() != of_full.prompts()
     assert alignment.statistics() == {"checked": 0, "misaligned": 1}
@@ -254,7 +256,7 @@ async def test_a_missing_token_is_found(logs: dict[str, Path], chat: ChatTokens)
     """So is a prompt that is longer or shorter than it was."""
     trajectory, worlds = read(logs["full"])
     first, *rest = trajectory.steps
-    cut = packed(unpacked(first.reply.prompt_ids)[:-1])
+    cut = encode_ids(decode_ids(first.reply.prompt_ids)[:-1])
     steps = (_with_prompt(first, cut), *rest)
     alignment = Alignment(parse_history("full"), HERMES, chat)
     alignment.know(worlds)

@@ -16,7 +16,7 @@ import msgspec
 from envpool.core.types import ToolSpec
 from harness.chat.retry import Failure
 from harness.core.messages import AgentCall, Message, Reply, Usage, Window
-from harness.dialects.base import unfit
+from harness.dialects.base import argument_fault
 
 MAX_CACHED_HEADS = 1024
 _MOST_TOKENS = 2**53  # in one request
@@ -248,12 +248,12 @@ def read_arguments(sent: Any) -> Any:
     if sent is None or sent == "":
         return {}
     if not isinstance(sent, str):
-        return sent if unfit(sent) is None else _written(sent)
+        return sent if argument_fault(sent) is None else _written(sent)
     try:
         value = _decode_any(sent)
     except (msgspec.DecodeError, RecursionError):
         return sent
-    return value if unfit(value) is None else sent
+    return value if argument_fault(value) is None else sent
 
 
 def _written(value: Any) -> str:

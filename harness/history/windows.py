@@ -107,7 +107,9 @@ class HistoryFold:
 
     def __init__(self, policy: HistoryPolicy, dialect: Dialect, briefing: Briefing) -> None:
         self._dialect = dialect
-        self._windows = Windows(policy, dialect.opening(briefing), dialect.request_tools(briefing))
+        self._windows = Windows(
+            policy, dialect.opening_messages(briefing), dialect.request_tools(briefing)
+        )
         self._is_new = True
 
     def apply(self, event: Event) -> None:
@@ -115,7 +117,7 @@ class HistoryFold:
         if isinstance(event, StepTaken):
             pins = self._is_new and self._dialect.pins(event)
             self._is_new = False
-            self._windows.keep(self._dialect.turn(event), pins=pins)
+            self._windows.keep(self._dialect.turn_messages(event), pins=pins)
         elif isinstance(event, HistorySummarized):
             self._windows.summarised(summary_of(self._dialect, event))
 

@@ -13,7 +13,7 @@ def replies_of(dialect: Dialect, calls: Sequence[Call], answer: str) -> tuple[Re
     What the dialect wants called first is called first. Raises ValueError for an answer that the
     dialect cannot say.
     """
-    openers = dialect.openers()
+    openers = dialect.opening_calls()
     if tuple(calls[: len(openers)]) != openers:
         calls = (*openers, *calls)
     turns = [dialect.write((call,), "", turn=turn) for turn, call in enumerate(calls)]

@@ -192,7 +192,7 @@ class PlayedAgain:
         return difference
 
     async def _call(self, call: AgentCall) -> ToolResult:
-        local = self._dialect.local(call, self._briefing)
+        local = self._dialect.local_result(call, self._briefing)
         if local is not None:
             return local
         self.num_calls += 1

@@ -292,7 +292,7 @@ class Episode:
         Limits.world_stop). Raises WorldError."""
         for call in decision.calls:
             began = time.perf_counter()
-            result = self.stage.dialect.local(call, self.briefing)
+            result = self.stage.dialect.local_result(call, self.briefing)
             if result is None:
                 result = await self._call(call.name, call.arguments, call.id)
                 self.stage.meters.called(time.perf_counter() - began)
@@ -323,7 +323,7 @@ class Episode:
         """The step that a reply makes, and what is wrong with its form (None: nothing)."""
         first_turn, recalled = window.first_turn, window.recalled
         decision: Decision = self.stage.dialect.read(reply, turn=turn)
-        fault = rules.before(decision, reply, self.steps)
+        fault = rules.decision_fault(decision, reply, self.steps)
         results: list[ToolResult] = []
         began = time.perf_counter()
         if fault is not None:
@@ -344,7 +344,7 @@ class Episode:
         spent = time.perf_counter() - began
         step = StepTaken(reply, decision, tuple(results), first_turn, None, waited, spent, recalled)
         if fault is None:
-            fault = rules.after(step)
+            fault = rules.results_fault(step)
         if fault is not None:
             step = msgspec.structs.replace(step, reward=self.stage.format.reward)
         return step, fault

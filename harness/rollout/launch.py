@@ -276,7 +276,7 @@ async def _parts(
     client: OpenPolicy | None,
     judge: Judge | None,
 ) -> RunParts:
-    dialect = dialect_of(settings.dialect, mend=settings.format_rules != "awm")
+    dialect = dialect_of(settings.dialect, lenient=settings.format_rules != "awm")
     policy = await policy_of(settings, client, dialect, pool, tasks)
     return RunParts(
         pool=pool,

@@ -135,7 +135,7 @@ class Conversation:
             return (Message("assistant", said.text), *rest), step
         results, more = _results(told.calls, rest)
         step = StepTaken(reply, Act(said.calls or told.calls), results)
-        return (*self._dialect.turn(step), *more), step
+        return (*self._dialect.turn_messages(step), *more), step
 
     def _rewritten(self, told: Message) -> Said:
         """How the model would have written what the client has of its reply."""

@@ -143,7 +143,7 @@ class _Training(msgspec.Struct, frozen=True):
     @property
     def _dialect(self) -> Dialect:
         rollouts = self.runs.rollouts
-        return dialect_of(rollouts.dialect, mend=rollouts.format_rules != "awm")
+        return dialect_of(rollouts.dialect, lenient=rollouts.format_rules != "awm")
 
     def _teller(
         self, stack: AsyncExitStack, place: Place

@@ -69,8 +69,8 @@ def num_pinned(episode: Episode) -> int:
 def head_of(episode: Episode) -> list[Message]:
     """The opening, and the turn that is pinned where one is."""
     dialect, taken = episode[0], steps_of(episode)
-    head = list(dialect.opening(BRIEFING))
-    return head + [m for step in taken[: num_pinned(episode)] for m in dialect.turn(step)]
+    head = list(dialect.opening_messages(BRIEFING))
+    return head + [m for step in taken[: num_pinned(episode)] for m in dialect.turn_messages(step)]
 
 
 def told_turns(episode: Episode, window: Window) -> list[Message]:
@@ -78,7 +78,7 @@ def told_turns(episode: Episode, window: Window) -> list[Message]:
     dialect, taken = episode[0], steps_of(episode)
     first = max(window.first_turn, num_pinned(episode))
     turns = [*window.recalled, *range(first, len(taken))]
-    return [message for turn in turns for message in dialect.turn(taken[turn])]
+    return [message for turn in turns for message in dialect.turn_messages(taken[turn])]
 
 
 @given(episodes(), st.integers(0, 12))
@@ -115,7 +115,7 @@ def test_the_head_is_pinned(episode: Episode) -> None:
     assert list(window.messages[: len(head)]) == head
     assert window.tools == dialect.request_tools(BRIEFING)
     if len(taken) > num_pinned(episode) and not window.asks_for_summary:
-        newest = dialect.turn(taken[-1])
+        newest = dialect.turn_messages(taken[-1])
         assert window.messages[-len(newest) :] == newest
 
 
@@ -177,7 +177,7 @@ def test_a_budget_is_kept(episode: Episode) -> None:
     total = measure.messages(window.messages) + measure.tools(window.tools)
     assert total <= num_tokens or first >= len(taken) - 1
     if first > pinned:
-        assert total + measure.messages(dialect.turn(taken[first - 1])) > num_tokens
+        assert total + measure.messages(dialect.turn_messages(taken[first - 1])) > num_tokens
 
 
 @given(episodes(st.integers(1, 4).map("retrieve:{}".format)))

@@ -50,7 +50,7 @@ def test_recalled_turns_are_counted_as_steps_are() -> None:
     awm = Awm()
     fold = HistoryFold(parse_history("retrieve:1"), awm, BRIEFING)
     said = ("red lamps", "order 7", "blue lamps", "a", "b", "c")
-    replies = [awm.write(awm.openers(), "", turn=0), *map(Reply, said)]
+    replies = [awm.write(awm.opening_calls(), "", turn=0), *map(Reply, said)]
     for turn, reply in enumerate(replies):
         decision = awm.read(reply, turn=turn)
         results = (ToolResult("tools"),) if isinstance(decision, Act) else ()

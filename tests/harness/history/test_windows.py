@@ -36,14 +36,14 @@ def test_last_turns() -> None:
     window = history.window()
     assert texts(window) == ["Text 2.", "Text 3."]
     assert window.first_turn == 2
-    assert window.messages[:2] == NATIVE.opening(BRIEFING)
+    assert window.messages[:2] == NATIVE.opening_messages(BRIEFING)
     assert window.tools is BRIEFING.tools
 
 
 def test_full() -> None:
     """`full` shows all turns, and before the first only the head."""
     history = fold("full")
-    assert history.window() == Window(NATIVE.opening(BRIEFING), BRIEFING.tools)
+    assert history.window() == Window(NATIVE.opening_messages(BRIEFING), BRIEFING.tools)
     for number in range(4):
         history.apply(step(number))
     assert texts(history.window()) == [f"Text {number}." for number in range(4)]
@@ -70,7 +70,7 @@ class Words:
 def test_a_counter_of_ones_own() -> None:
     """Tokens are counted by the counter that is given, whose name is part of the fingerprint."""
     briefing = msgspec.structs.replace(BRIEFING, tools=())
-    head = Measure(Words()).messages(NATIVE.opening(briefing))
+    head = Measure(Words()).messages(NATIVE.opening_messages(briefing))
     policy = parse_history(f"tokens:{head + 4}", Words())
     history = HistoryFold(policy, NATIVE, briefing)
     for number in range(4):
@@ -91,7 +91,7 @@ def test_awm_keeps_the_tool_list() -> None:
     """AWM's list_tools exchange stays, and the last turns follow it."""
     awm = Awm()
     history = HistoryFold(parse_history("last:1"), awm, BRIEFING)
-    for turn, call in enumerate([*awm.openers(), Call("ping"), Call("get_order")]):
+    for turn, call in enumerate([*awm.opening_calls(), Call("ping"), Call("get_order")]):
         reply = awm.write((call,), "", turn=turn)
         history.apply(StepTaken(reply, awm.read(reply, turn=turn), (ToolResult(call.name),)))
     window = history.window()
@@ -185,6 +185,6 @@ def test_another_attempt_begins_anew() -> None:
     manager.handle(record("a", 1, step(0)))
     manager.open("a", fold("full"))
     assert manager.window("a").messages == (
-        Message("system", NATIVE.opening(BRIEFING)[0].content),
+        Message("system", NATIVE.opening_messages(BRIEFING)[0].content),
         Message("user", "Void order 7."),
     )

@@ -49,7 +49,7 @@ ASSIGNMENT = Assignment("e", SCENARIO, TASK, 0, BRIEFING)
 async def test_replies_bear_the_tokens_of_their_texts(name: str) -> None:
     """Each reply says what it said before, and beside it the window's ids, those of its text with
     the end token (of its calls as the template lays them out), and log-probabilities of 0."""
-    dialect = dialect_of(name, mend=True)
+    dialect = dialect_of(name, lenient=True)
     replies = replies_of(dialect, CALLS, "Done.")
     policy = TokenisedPolicy(Inner(replies), CHAT)
     agent = policy.agent(ASSIGNMENT)

@@ -165,7 +165,7 @@ async def test_a_folder_that_has_a_log(tmp_path: Path) -> None:
     """Without `resume` a run does not write into another's log."""
     await run(tmp_path, plans(2), open_run_parts())
     before = records_of(tmp_path)
-    with pytest.raises(LogError, match="there is a log already"):
+    with pytest.raises(LogError, match="a log already exists"):
         await run(tmp_path, plans(2), open_run_parts())
     assert records_of(tmp_path) == before
 

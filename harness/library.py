@@ -34,7 +34,7 @@ from envpool.core.types import ToolResult, ToolSpec
 from envpool.router import RoutingPool
 from harness.core.events import Ending, StepTaken
 from harness.core.messages import Act, AgentCall, Answer, Reply
-from harness.dialects.base import call_id, argument_fault
+from harness.dialects.base import argument_fault, call_id
 from harness.dialects.format_rules import FormatSettings
 from harness.dialects.native import Native
 from harness.history.last_turns import Full

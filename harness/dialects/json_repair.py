@@ -76,7 +76,7 @@ def _rewrite_first_value(text: str) -> str:
 
 
 def _escape(token: str, rest: Iterator[str]) -> str:
-    """Return a token of a string, escaped as JSON requires; a backslash takes the next of `rest`."""
+    """Return a token of a string, escaped as JSON requires; a backslash consumes one of `rest`."""
     if token == "\\":
         following = next(rest, "")
         return following if following[:1] == "'" else token + following

@@ -303,7 +303,7 @@ async def test_a_link_hears_the_log(tmp_path: Path) -> None:
 def tiny(monkeypatch: pytest.MonkeyPatch) -> int:
     """Every queue of a run holds next to nothing; gives the log's capacity."""
     monkeypatch.setattr(writer, "CAPACITY", 4)
-    monkeypatch.setattr(writer, "_LARGEST", 3)
+    monkeypatch.setattr(writer, "_MAX_ROWS", 3)
     defaults = LocalBus.subscribe.__wrapped__.__kwdefaults__  # type: ignore[attr-defined]
     monkeypatch.setitem(defaults, "depth", 1)
     return 4

@@ -106,18 +106,18 @@ def windowed(history: str, *, seed: int) -> Group:
 
 
 def _rollout(history: str, head: Ids, member: int, random: np.random.Generator) -> Rollout:
-    keeper = parse_history(history).keeper((), ())
+    state = parse_history(history).new_state((), ())
     turns: list[Ids] = []
     samples = []
     for turn in range(_STEPS):
-        shown = [turns[int(message.content)] for message in keeper.kept().messages]
+        shown = [turns[int(message.content)] for message in state.visible().messages]
         sampled = _ids(random, _SAMPLED)
         prompt = np.concatenate([head, *shown])
         logprobs = np.zeros(_SAMPLED, np.float32)
         samples.append(Sample(prompt, sampled, logprobs, 0.0, turn, "v1"))
         result = _ids(random, int(random.integers(133, 467)))
         turns.append(np.concatenate([sampled, result]))
-        keeper.keep((Message("assistant", str(turn)),))
+        state.add((Message("assistant", str(turn)),))
     return Rollout(f"e{member}", member, float(member % 2), tuple(samples), "answered", "completed")
 
 

@@ -100,7 +100,7 @@ class Conversation:
         that is due and not remembered. Raises NotServed, and PolicyError where `ask` does."""
         for number, (told, rest) in enumerate(self._turns):
             turn, step = self._turn(told, rest)
-            self._windows.keep(turn, pins=number == 0 and self._dialect.pins(step))
+            self._windows.add(turn, pin=number == 0 and self._dialect.pins(step))
             if isinstance(self._history, Summary):
                 await self._sum_up(ask, number + 1)
         return self._windows.window()
@@ -172,7 +172,7 @@ class Conversation:
         self._memory.keep(place, said)  # not before: who tries again asks the model again
         self.own[own_key(said.text)] = said.token_ids
         self.num_replies += 1
-        self._windows.summarised(text)
+        self._windows.add_summary(text)
 
 
 def _turns(messages: Sequence[Message]) -> list[tuple[Message, list[Message]]]:

@@ -392,7 +392,10 @@ ASKS = told("assistant", None, tool_calls=[CALL])
         ({"top_p": 0}, "top_p: must be above 0"),
         ({"max_completion_tokens": 0}, "max_tokens: must be at least 1, not 0"),
         ({"max_tokens": -3}, "max_tokens: must be at least 1, not -3"),
-        ({"rehearsal": {"history": "all"}}, "rehearsal: history: 'all' is none of full, last:W"),
+        (
+            {"rehearsal": {"history": "all"}},
+            "rehearsal: history: 'all' is not a history policy",
+        ),
         ({"rehearsal": {"dialect": "elvish"}}, "rehearsal: dialect: there is no dialect 'elvish'"),
         ({"rehearsal": {"windows": "x"}}, "the body is no chat request: Object contains unknown"),
         (

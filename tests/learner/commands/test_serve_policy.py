@@ -100,7 +100,7 @@ async def test_a_checkpoint_is_served_by_a_vllm_server(checkpoint: Path) -> None
     ("arguments", "fault"),
     [
         (["--http", "localhost"], "--http: 'localhost' is no HOST:PORT"),
-        (["--history", "all"], "history: 'all' is none of full, last:W"),
+        (["--history", "all"], "history: 'all' is not a history policy"),
         (["--dialect", "elvish"], "dialect: there is no dialect 'elvish'"),
         (["--token", "ä"], "token: must be printable ASCII"),
         (["--backend", "vllm", "--vllm-python", "/no/python"], "python: /no/python cannot be run"),

@@ -152,7 +152,7 @@ class Conversation:
                 f"messages: native calls cannot be told in the dialect {self._dialect.name}"
             )
         blocks = [
-            hermes.block(msgspec.json.encode({"name": call.name, "arguments": call.arguments}))
+            hermes.call_block(msgspec.json.encode({"name": call.name, "arguments": call.arguments}))
             for call in told.calls
         ]
         return Said("\n".join([told.content, *blocks] if told.content else blocks), (), ())

@@ -215,7 +215,8 @@ def test_a_token_budget_holds(episode: Episode) -> None:
 @given(episodes(st.just("full")))
 def test_a_budget_is_an_exact_limit(episode: Episode) -> None:
     """A history of exactly n tokens is shown whole under `tokens:n` and `summary:n`; with one token
-    less, and more than one turn, the oldest turn is missing or a summary is asked for."""
+    less, and more than one turn, a summary is asked for. Turns that have exactly n tokens together
+    with the head are all shown under `tokens:n`, and no earlier one is."""
     dialect, _, replies = episode
     whole = fold_of(episode).window()
     measure = TokenMeasure()
@@ -224,10 +225,14 @@ def test_a_budget_is_an_exact_limit(episode: Episode) -> None:
     for word in ("tokens", "summary"):
         exact = fold_of((dialect, parse_history(f"{word}:{total}"), replies)).window()
         assert exact == whole
-    less = fold_of((dialect, parse_history(f"tokens:{total - 1}"), replies)).window()
-    assert (less.first_turn > 0) is can_shrink
-    before = fold_of((dialect, parse_history(f"summary:{total - 1}"), replies)).window()
-    assert before.asks_for_summary is can_shrink
+    less = fold_of((dialect, parse_history(f"summary:{total - 1}"), replies)).window()
+    assert less.asks_for_summary is can_shrink
+    taken = steps_of(episode)
+    for first in range(num_pinned(episode), len(taken) - 1):  # without each next turn
+        count = measure.messages(dialect.turn_messages(taken[first]))
+        total -= count
+        exact = fold_of((dialect, parse_history(f"tokens:{total}"), replies)).window()
+        assert count == 0 or exact.first_turn == first + 1
 
 
 @given(episodes(st.integers(1, 4).map("retrieve:{}".format)))

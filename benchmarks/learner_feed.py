@@ -47,7 +47,7 @@ from harness.rollout.gc_tuning import tune_memory
 from harness.rollout.meters import Meters
 from harness.rollout.plan import plan_of
 from harness.rollout.session import RunParts, run_session
-from harness.tokenization.chat_tokenizer import ChatTokens
+from harness.tokenization.chat_tokenizer import ChatTokenizer
 from judge.verdicts.code_judges import ScenarioJudges
 from learner.config.settings import DataSettings
 from learner.core.samples import Group, Ids, Rollout, Sample
@@ -252,7 +252,7 @@ def _ratios(
     ]
 
 
-def _chat_tokens(folder: Path) -> ChatTokens:
+def _chat_tokens(folder: Path) -> ChatTokenizer:
     """A tokenizer of 8,000 tokens, learned from what the bundled worlds say, with ChatML."""
     tokenizer = Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
@@ -268,7 +268,7 @@ def _chat_tokens(folder: Path) -> ChatTokens:
     tokenizer.train_from_iterator(dict.fromkeys(texts), trainer)
     tokenizer.save(str(folder / "tokenizer.json"))
     (folder / "chat_template.jinja").write_text(_CHATML)
-    return ChatTokens.open(folder)
+    return ChatTokenizer.open(folder)
 
 
 def _played(folder: Path, parts: RunParts, shape: Shape, *, seed: int) -> float:

@@ -14,7 +14,7 @@ from harness.core.errors import ContextLengthError
 from harness.core.messages import Act, AgentCall, Reply, Usage, Window
 from harness.core.token_bytes import ID_BYTES, encode_ids, encode_logprobs
 from harness.dialects.hermes import Hermes
-from harness.tokenization.chat_tokenizer import ChatTokens, own_key
+from harness.tokenization.chat_tokenizer import ChatTokenizer, reply_key
 
 _TAG = "<tool_call>"
 _hermes = Hermes()
@@ -64,7 +64,7 @@ class EpisodeTokens:
 
     __slots__ = ("_chat", "_first", "_own", "num_replies")
 
-    def __init__(self, chat: ChatTokens) -> None:
+    def __init__(self, chat: ChatTokenizer) -> None:
         self._chat = chat
         self._own: dict[str, Sequence[int]] = {}
         self._first = b""  # the first prompt
@@ -81,7 +81,7 @@ class EpisodeTokens:
         shown = encode_ids(prompt)
         shared = shared_ids(self._first, shown)
         self._first = self._first or shown
-        self._own[own_key(reply.text, reply.calls)] = sampled
+        self._own[reply_key(reply.text, reply.calls)] = sampled
         self.num_replies += 1
         return msgspec.structs.replace(
             reply,
@@ -104,7 +104,7 @@ class TokenAgent:
     def __init__(
         self,
         backend: TokenBackend,
-        chat: ChatTokens,
+        chat: ChatTokenizer,
         sampling: Sampling,
         *,
         context: int,
@@ -142,7 +142,7 @@ class TokenAgent:
 
     def _read(self, window: Window, num_prompt: int, generated: Generated) -> Reply:
         """What the sampled tokens say."""
-        text = self._chat.text(generated.token_ids)
+        text = self._chat.decode(generated.token_ids)
         calls: tuple[AgentCall, ...] = ()
         if window.tools and not window.asks_for_summary:
             text, calls = parted(text, self._tokens.num_replies)

@@ -10,7 +10,7 @@ from harness.dialects.base import Dialect
 from harness.dialects.registry import dialect_of
 from harness.history.base import HistoryPolicy
 from harness.history.windows import parse_history
-from harness.tokenization.chat_tokenizer import ChatTokens
+from harness.tokenization.chat_tokenizer import ChatTokenizer
 
 _MOST_USES = 64  # that are remembered
 _log = structlog.get_logger(__name__)
@@ -33,7 +33,7 @@ class Uses:
     def __init__(
         self,
         name: str,
-        chat: ChatTokens,
+        chat: ChatTokenizer,
         card: PolicyCard | None,
         *,
         history: str = "",

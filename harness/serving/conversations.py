@@ -37,7 +37,7 @@ from harness.history.summary import Summary
 from harness.history.windows import Windows, summary_of
 from harness.policies.token_agent import parted
 from harness.serving.reply_memory import Memory, Said, identity_of, place_after
-from harness.tokenization.chat_tokenizer import own_key
+from harness.tokenization.chat_tokenizer import reply_key
 
 _TRANSLATED = (Native.name, hermes.Hermes.name)  # dialects to which native tools are translated
 
@@ -91,7 +91,7 @@ class Conversation:
         if tools and dialect.name == hermes.Hermes.name:
             head, tools = _told_tools(head, tools), ()
         self._windows = Windows(history, head, tools)
-        self.own: dict[str, tuple[int, ...]] = {}  # for ChatTokens.prompt
+        self.own: dict[str, tuple[int, ...]] = {}  # for ChatTokenizer.prompt
         self.num_replies = 0  # the model's so far, summaries among them
         self.num_forgotten = 0  # those of which only the client's version is known
 
@@ -127,7 +127,7 @@ class Conversation:
             said = self._rewritten(told)
             self.num_forgotten += 1
         else:
-            self.own[own_key(said.text, said.calls)] = said.token_ids
+            self.own[reply_key(said.text, said.calls)] = said.token_ids
         self.num_replies += 1
         reply = Reply(said.text, said.calls)
         if not told.calls:
@@ -170,7 +170,7 @@ class Conversation:
         if not text:
             raise PolicyError(f"asked for a summary before step {turn}, the model gave none")
         self._memory.keep(place, said)  # not before: who tries again asks the model again
-        self.own[own_key(said.text)] = said.token_ids
+        self.own[reply_key(said.text)] = said.token_ids
         self.num_replies += 1
         self._windows.add_summary(text)
 

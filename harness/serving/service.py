@@ -18,7 +18,7 @@ from harness.serving.chat_api import Answered, Asked
 from harness.serving.compatibility import Use, Uses
 from harness.serving.conversations import Conversation, NotServed
 from harness.serving.reply_memory import Memory
-from harness.tokenization.chat_tokenizer import ChatTokens
+from harness.tokenization.chat_tokenizer import ChatTokenizer
 
 
 class PolicyService:
@@ -32,7 +32,7 @@ class PolicyService:
         self,
         name: str,
         backend: TokenBackend,
-        chat: ChatTokens,
+        chat: ChatTokenizer,
         uses: Uses,
         sampling: Sampling,
         *,
@@ -71,12 +71,12 @@ class PolicyService:
 
         async def summary(window: Window, conversation: Conversation) -> Reply:
             generated, _ = await self._generated(window, conversation, sampling)
-            text = self._chat.text(generated.token_ids)
+            text = self._chat.decode(generated.token_ids)
             return Reply(text, token_ids=encode_ids(generated.token_ids))
 
         window = await conversation.window(summary)
         generated, num_prompt = await self._generated(window, conversation, sampling)
-        text = self._chat.text(generated.token_ids)
+        text = self._chat.decode(generated.token_ids)
         told = conversation.answered(text, generated.token_ids, calling=asked.calling)
         return Answered(
             told,

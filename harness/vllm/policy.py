@@ -18,7 +18,7 @@ from harness.core.errors import SettingsError
 from harness.core.policy_card import read_card
 from harness.policies.base import Assignment
 from harness.policies.token_agent import Generated, Sampling, TokenAgent, TokenBackend
-from harness.tokenization.chat_tokenizer import ChatTokens
+from harness.tokenization.chat_tokenizer import ChatTokenizer
 from harness.vllm.client import VllmClient, VllmSettings
 from harness.vllm.weight_gate import Seat, gate_of
 from harness.vllm.weight_sync import Pause, VllmWeights
@@ -48,7 +48,7 @@ class VllmPolicy:
         self.folder = Path(settings.folder)
         self._sampling = sampling
         self._switch = switch
-        self._chat = ChatTokens.open(self.folder)
+        self._chat = ChatTokenizer.open(self.folder)
         self._client = VllmClient(
             settings,
             list(self._chat.end_ids),

@@ -25,16 +25,16 @@ from harness.dialects.base import Dialect
 from harness.history.base import HistoryPolicy
 from harness.history.windows import HistoryFold, windows_of
 from harness.log.schema import ScenarioSnapshot
-from harness.tokenization.chat_tokenizer import own_key
+from harness.tokenization.chat_tokenizer import reply_key
 from learner.core.errors import AlignmentError, SampleError
 from learner.data.trajectory_samples import Shown
 
 
 class Renderer(Protocol):
-    """Makes prompts of windows (harness.tokenization.chat_tokenizer.ChatTokens)."""
+    """Makes prompts of windows (harness.tokenization.chat_tokenizer.ChatTokenizer)."""
 
-    def prompt(self, window: Window, own: Mapping[str, Sequence[int]]) -> list[int]:
-        """The ids that show a window; `own` has the ids that the agent sampled, by `own_key`."""
+    def prompt(self, window: Window, sampled: Mapping[str, Sequence[int]]) -> list[int]:
+        """The ids that show a window; `sampled`: the ids of the agent's replies, by `reply_key`."""
 
 
 class Alignment:
@@ -136,7 +136,7 @@ class Alignment:
             else:
                 yield self._renderer.prompt(window, own)
             reply = event.reply
-            own[own_key(reply.text, reply.calls)] = decode_ids(reply.token_ids)
+            own[reply_key(reply.text, reply.calls)] = decode_ids(reply.token_ids)
 
     def _briefing(self, trajectory: Trajectory, what: str) -> Briefing:
         world = self._worlds.get(trajectory.started.scenario_digest)

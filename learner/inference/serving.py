@@ -17,7 +17,7 @@ from harness.policies.token_agent import Sampling, TokenBackend
 from harness.serving.compatibility import Uses
 from harness.serving.http_server import serve
 from harness.serving.service import PolicyService, sampling_of
-from harness.tokenization.chat_tokenizer import ChatTokens
+from harness.tokenization.chat_tokenizer import ChatTokenizer
 from harness.vllm.client import VllmClient, VllmSettings
 from harness.vllm.server import VllmServer, VllmServerSettings
 
@@ -48,7 +48,7 @@ async def serve_policy(
     PolicyError, and PoolError where the address cannot be had."""
     folder = Path(wanted.folder)
     name = wanted.name or _name(folder)
-    chat, card = ChatTokens.open(folder), read_card(folder)
+    chat, card = ChatTokenizer.open(folder), read_card(folder)
     uses = Uses(name, chat, card, history=wanted.history, dialect=wanted.dialect)
     for warning in uses.usual.warnings:
         say(f"WARNING {folder}: {warning}")
@@ -73,7 +73,7 @@ def _sampling(wanted: ServePolicy, usual: Sampling) -> Sampling:
 
 
 @asynccontextmanager
-async def _opened(wanted: ServePolicy, chat: ChatTokens) -> AsyncIterator[Opened]:
+async def _opened(wanted: ServePolicy, chat: ChatTokenizer) -> AsyncIterator[Opened]:
     """The backend that is wanted."""
     async with AsyncExitStack() as stack:
         if wanted.backend == "local":

@@ -9,7 +9,7 @@ import anyio
 from harness.history.summary import PROMPT
 from harness.policies.base import Agent, Assignment
 from harness.policies.token_agent import Generated, Sampling, TokenAgent
-from harness.tokenization.chat_tokenizer import ChatTokens
+from harness.tokenization.chat_tokenizer import ChatTokenizer
 
 CONTEXT = 100_000
 
@@ -20,7 +20,7 @@ class ScriptedTokens:
     It cuts its words otherwise than the tokenizer would: who tokenises them again gets other ids.
     """
 
-    def __init__(self, chat: ChatTokens, texts: Sequence[str], *, weights: str = "v1") -> None:
+    def __init__(self, chat: ChatTokenizer, texts: Sequence[str], *, weights: str = "v1") -> None:
         self.prompts: list[list[int]] = []
         self.asked: list[tuple[int, float, float, int]] = []  # max_tokens, temperature, top_p, seed
         self.before: Callable[[], None] = lambda: None  # called with each request
@@ -59,7 +59,7 @@ class ScriptedTokens:
                 await anyio.sleep_forever()
             finally:
                 self.given_up.set()
-        shown = self._chat.text(prompt_ids)
+        shown = self._chat.decode(prompt_ids)
         if PROMPT in shown[-len(PROMPT) - 40 :]:
             self._num_summaries = number = self._num_summaries + 1
             thought = "" if number % 2 else "<think>So far.</think>  "
@@ -74,7 +74,7 @@ class ScriptedTokenPolicy:
 
     name = "scripted-tokens"
 
-    def __init__(self, backend: ScriptedTokens, chat: ChatTokens) -> None:
+    def __init__(self, backend: ScriptedTokens, chat: ChatTokenizer) -> None:
         self._backend = backend
         self._chat = chat
 

@@ -32,7 +32,7 @@ from harness.rollout.episode import Limits
 from harness.rollout.meters import Meters
 from harness.rollout.plan import plan_of
 from harness.rollout.session import RunParts, run_session
-from harness.tokenization.chat_tokenizer import ChatTokens
+from harness.tokenization.chat_tokenizer import ChatTokenizer
 from harness.vllm.policy import VllmPolicy
 from harness.vllm.routes import root_of
 from harness.vllm.server import VllmServer, VllmServerSettings
@@ -113,7 +113,7 @@ async def rolled_out(policy: VllmPolicy, folder: Path) -> list[Group]:
     await run_session(folder, plans, parts, concurrency=2 * GROUP, meters=Meters())
     seconds = round(time.perf_counter() - began, 1)
     _log.info("rolled_out", episodes=2 * GROUP, seconds=seconds, **policy.statistics())
-    chat = ChatTokens.open(policy.folder)
+    chat = ChatTokenizer.open(policy.folder)
     alignment = Alignment(HISTORY, Hermes(), chat)
     grouping = Grouping(DataSettings(keep_equal=True), aligner=alignment)
     groups = list(groups_of_logs([folder], grouping))
@@ -195,7 +195,7 @@ async def test_requests_in_flight_survive_new_weights(tmp_path: Path, pause: str
     under the old weights; those that are kept go on under the new ones."""
     model = write_model(tmp_path / "start", hidden=64, context=8192)
     other = write_model(tmp_path / "other", hidden=64, context=8192, seed=1)
-    chat = ChatTokens.open(model)
+    chat = ChatTokenizer.open(model)
     prompt = chat.prompt(Window((Message("user", "Count your orders."),)), {})
     num_tokens = 400
     answers: list[Any] = []

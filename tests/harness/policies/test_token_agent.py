@@ -26,11 +26,11 @@ from harness.policies.token_agent import (
     shared_ids,
 )
 from harness.tokenization.chat_template import ChatTemplate
-from harness.tokenization.chat_tokenizer import ChatTokens
+from harness.tokenization.chat_tokenizer import ChatTokenizer
 from tests.support.prompts import BRIEFING, GET_ORDER
 from tests.support.tiny_model import TEMPLATE, tiny_tokenizer
 
-CHAT = ChatTokens(tiny_tokenizer(), ChatTemplate(TEMPLATE, {}, where=Path("here")), [])
+CHAT = ChatTokenizer(tiny_tokenizer(), ChatTemplate(TEMPLATE, {}, path=Path("here")), [])
 HEAD = (Message("system", "You act."), Message("user", "Void order 7."))
 CALL = '<tool_call>\n{"name": "get_order", "arguments": {"order_id": 7}}\n</tool_call>'
 
@@ -75,7 +75,7 @@ async def test_a_reply_bears_its_tokens() -> None:
         Window((*HEAD, Message("assistant", "One."), Message("user", "Go on.")))
     )
     prompts = [asked[0] for asked in backend.asked]
-    one, two = CHAT.said("One."), CHAT.said("Two.")
+    one, two = CHAT.encode_reply("One."), CHAT.encode_reply("Two.")
     assert first == Reply(
         "One.",
         (),

@@ -15,13 +15,13 @@ from harness.policies.base import Assignment
 from harness.policies.known_calls import SUMMARY, Player, replies_of
 from harness.policies.tokenized import TokenisedPolicy
 from harness.tokenization.chat_template import ChatTemplate
-from harness.tokenization.chat_tokenizer import ChatTokens
+from harness.tokenization.chat_tokenizer import ChatTokenizer
 from scenarios.api import User
 from scenarios.format import Call, Scenario, Task
 from tests.support.prompts import BRIEFING
 from tests.support.tiny_model import TEMPLATE, tiny_tokenizer
 
-CHAT = ChatTokens(tiny_tokenizer(), ChatTemplate(TEMPLATE, {}, where=Path("here")), [])
+CHAT = ChatTokenizer(tiny_tokenizer(), ChatTemplate(TEMPLATE, {}, path=Path("here")), [])
 
 
 class Inner:
@@ -58,7 +58,7 @@ async def test_replies_bear_the_tokens_of_their_texts(name: str) -> None:
     for turn, expected in enumerate(replies):
         window = fold.window()
         reply = await agent.reply(window)
-        said = CHAT.said(expected.text, expected.calls)
+        said = CHAT.encode_reply(expected.text, expected.calls)
         shown = first[: 4 * reply.prompt_shared] + reply.prompt_ids
         first = first or shown
         assert list(decode_ids(shown)) == CHAT.prompt(window, {})
@@ -85,5 +85,5 @@ async def test_a_summary_is_tokenised_too() -> None:
     reply = await agent.reply(Window((), asks_for_summary=True))
     assert (reply.text, list(decode_ids(reply.token_ids))) == (
         SUMMARY.text,
-        CHAT.said(SUMMARY.text),
+        CHAT.encode_reply(SUMMARY.text),
     )

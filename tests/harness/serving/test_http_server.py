@@ -26,7 +26,7 @@ from harness.rollout.episode import run_episode
 from harness.serving.compatibility import Uses
 from harness.serving.http_server import PolicyApp
 from harness.serving.service import PolicyService, sampling_of
-from harness.tokenization.chat_tokenizer import ChatTokens
+from harness.tokenization.chat_tokenizer import ChatTokenizer
 from tests.support.run_context import MemorySink, plans, stage_of, watched
 from tests.support.scripted_tokens import CONTEXT, ScriptedTokenPolicy, ScriptedTokens
 from tests.support.tiny_model import write_tokenizer
@@ -74,20 +74,20 @@ def anyio_backend() -> str:
 
 
 @pytest.fixture(scope="module")
-def chat(tmp_path_factory: pytest.TempPathFactory) -> ChatTokens:
+def chat(tmp_path_factory: pytest.TempPathFactory) -> ChatTokenizer:
     folder = tmp_path_factory.mktemp("model")
     write_tokenizer(folder)
-    return ChatTokens.open(folder)
+    return ChatTokenizer.open(folder)
 
 
-def card_of(chat: ChatTokens, history: str = "last:1", dialect: str = "hermes") -> PolicyCard:
+def card_of(chat: ChatTokenizer, history: str = "last:1", dialect: str = "hermes") -> PolicyCard:
     """A card whose history policy counts tokens by the model's tokenizer, where it counts."""
     return PolicyCard("v7", history, parse_history(history, chat).fingerprint, dialect)
 
 
 def service_of(
     backend: ScriptedTokens,
-    chat: ChatTokens,
+    chat: ChatTokenizer,
     card: PolicyCard | None,
     *,
     context: int = CONTEXT,
@@ -109,7 +109,7 @@ async def served(
 
 
 async def played(
-    policy: Policy, chat: ChatTokens, *, history: str, dialect: str
+    policy: Policy, chat: ChatTokenizer, *, history: str, dialect: str
 ) -> list[StepTaken]:
     """The steps of one episode."""
     sink = MemorySink()
@@ -121,7 +121,9 @@ async def played(
     return [event for event in sink.events(plan.episode) if isinstance(event, StepTaken)]
 
 
-async def locally(chat: ChatTokens, *, history: str, dialect: str) -> tuple[Any, list[StepTaken]]:
+async def locally(
+    chat: ChatTokenizer, *, history: str, dialect: str
+) -> tuple[Any, list[StepTaken]]:
     """The prompts, and the steps, of an episode in process."""
     backend = ScriptedTokens(chat, script(dialect))
     policy = ScriptedTokenPolicy(backend, chat)
@@ -130,7 +132,7 @@ async def locally(chat: ChatTokens, *, history: str, dialect: str) -> tuple[Any,
 
 
 async def over_http(
-    chat: ChatTokens, *, history: str, dialect: str, speaks: str
+    chat: ChatTokenizer, *, history: str, dialect: str, speaks: str
 ) -> tuple[Any, list[StepTaken]]:
     """The same of one whose client sends its whole conversation in the dialect `speaks`."""
     backend = ScriptedTokens(chat, script(dialect))
@@ -153,7 +155,7 @@ def outcome(steps: Sequence[StepTaken]) -> list[Any]:
 @pytest.mark.parametrize("history", HISTORIES)
 @pytest.mark.parametrize("dialect", ["hermes", "native"])
 async def test_a_client_with_tools_gets_the_prompts_of_the_training(
-    chat: ChatTokens, history: str, dialect: str
+    chat: ChatTokenizer, history: str, dialect: str
 ) -> None:
     """Token for token, a native conversation sent whole is shown as a run under the checkpoint's
     own history and dialect shows it, and its calls do the same."""
@@ -166,7 +168,7 @@ async def test_a_client_with_tools_gets_the_prompts_of_the_training(
 @pytest.mark.parametrize("history", HISTORIES)
 @pytest.mark.parametrize("dialect", ["hermes", "awm"])
 async def test_a_client_of_the_models_dialect_gets_the_prompts_of_the_training(
-    chat: ChatTokens, history: str, dialect: str
+    chat: ChatTokenizer, history: str, dialect: str
 ) -> None:
     """So is a conversation in the model's own dialect, AWM's pinned tool list included."""
     prompts, steps = await locally(chat, history=history, dialect=dialect)
@@ -186,21 +188,23 @@ def _own(step: StepTaken, mine: StepTaken) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("history", [name for name in HISTORIES if name != "full"])
-async def test_windows_differ_from_the_whole_conversation(chat: ChatTokens, history: str) -> None:
+async def test_windows_differ_from_the_whole_conversation(
+    chat: ChatTokenizer, history: str
+) -> None:
     """The histories of these tests do cut something off: otherwise they would show nothing."""
     prompts, _ = await locally(chat, history=history, dialect="hermes")
     whole, _ = await locally(chat, history="full", dialect="hermes")
     assert prompts != whole
 
 
-async def test_other_windows_than_the_trained_ones_give_other_prompts(chat: ChatTokens) -> None:
+async def test_other_windows_than_the_trained_ones_give_other_prompts(chat: ChatTokenizer) -> None:
     """The comparison sees a misalignment: prompts under `last:2` are not those of `last:1`."""
     prompts, _ = await locally(chat, history="last:1", dialect="hermes")
     got, _ = await over_http(chat, history="last:2", dialect="hermes", speaks="native")
     assert got != prompts
 
 
-async def test_what_was_sampled_is_shown_again_not_tokenised_again(chat: ChatTokens) -> None:
+async def test_what_was_sampled_is_shown_again_not_tokenised_again(chat: ChatTokenizer) -> None:
     """A server that has forgotten what it said (it was started anew) goes on from the client's
     version, says so, and shows other ids."""
     backend = ScriptedTokens(chat, CALLS)
@@ -218,7 +222,7 @@ async def test_what_was_sampled_is_shown_again_not_tokenised_again(chat: ChatTok
     known, forgotten = backend.prompts[1:]
     assert backend.ids(CALLS[0]) == known[len(backend.prompts[0]) :][: len(backend.ids(CALLS[0]))]
     assert known != forgotten
-    assert chat.text(known).replace(" ", "") == chat.text(forgotten).replace(" ", "")
+    assert chat.decode(known).replace(" ", "") == chat.decode(forgotten).replace(" ", "")
 
 
 # The protocol
@@ -249,7 +253,7 @@ async def asked(url: str, body: Any) -> Any:
     return answered
 
 
-async def test_a_reply_is_a_chat_completion(chat: ChatTokens) -> None:
+async def test_a_reply_is_a_chat_completion(chat: ChatTokenizer) -> None:
     """A client reads text, finish reason and token counts, and under what it was shown."""
     backend = ScriptedTokens(chat, ["Good day."])
     async with served(service_of(backend, chat, card_of(chat))) as url:
@@ -285,7 +289,7 @@ async def test_a_reply_is_a_chat_completion(chat: ChatTokens) -> None:
     }
 
 
-async def test_the_openai_package_reads_calls_and_streams(chat: ChatTokens) -> None:
+async def test_the_openai_package_reads_calls_and_streams(chat: ChatTokenizer) -> None:
     """OpenAI's own client gets tool calls, whole and as a stream, with ids that are never given
     twice."""
     said = 'I look.\n<tool_call>{"name": "look", "arguments": {"at": "ä\\u003c"}}</tool_call>'
@@ -321,7 +325,7 @@ async def test_the_openai_package_reads_calls_and_streams(chat: ChatTokens) -> N
     assert [usage is not None for usage in usages] == [False, False, True]
 
 
-async def test_sampling_is_the_requests_else_the_cards(chat: ChatTokens) -> None:
+async def test_sampling_is_the_requests_else_the_cards(chat: ChatTokenizer) -> None:
     """Temperature, top_p, max_tokens and seed of a request win; the card says the others."""
     backend = ScriptedTokens(chat, ["a", "b"])
     card = msgspec.structs.replace(card_of(chat), temperature=0.7, max_tokens=99)
@@ -334,7 +338,7 @@ async def test_sampling_is_the_requests_else_the_cards(chat: ChatTokens) -> None
     assert told_so == (7, 0.0, 0.5, usual[3])  # the same seed as the service's own
 
 
-async def test_calls_are_text_where_none_are_wanted(chat: ChatTokens) -> None:
+async def test_calls_are_text_where_none_are_wanted(chat: ChatTokenizer) -> None:
     """`tool_choice: none`, and a request without tools, get the model's text as it is."""
     backend = ScriptedTokens(chat, [CALLS[3]] * 2)
     async with served(service_of(backend, chat, card_of(chat))) as url:
@@ -405,7 +409,7 @@ ASKS = told("assistant", None, tool_calls=[CALL])
     ],
 )
 async def test_what_cannot_be_done_is_refused(
-    chat: ChatTokens, body: dict[str, Any], fault: str
+    chat: ChatTokenizer, body: dict[str, Any], fault: str
 ) -> None:
     """A request that would be answered otherwise than it asks is refused by a sentence that names
     the field, and the model is not asked."""
@@ -418,7 +422,7 @@ async def test_what_cannot_be_done_is_refused(
     assert backend.prompts == []
 
 
-async def test_a_body_that_is_no_utf8_is_refused(chat: ChatTokens) -> None:
+async def test_a_body_that_is_no_utf8_is_refused(chat: ChatTokenizer) -> None:
     """It is the client's fault, and told so."""
     service = service_of(ScriptedTokens(chat, []), chat, card_of(chat))
     body = b'{"messages": [{"role": "user", "content": "\xff"}]}'
@@ -432,7 +436,7 @@ async def test_a_body_that_is_no_utf8_is_refused(chat: ChatTokens) -> None:
     assert told.startswith("the body is no chat request: 'utf-8' codec can't decode byte 0xff")
 
 
-async def test_other_models_and_places_are_not_found(chat: ChatTokens) -> None:
+async def test_other_models_and_places_are_not_found(chat: ChatTokenizer) -> None:
     """A request for another model is told which one there is; other paths have nothing."""
     async with served(service_of(ScriptedTokens(chat, []), chat, card_of(chat))) as url:
         status, _, answered = await sent(url, HELLO | {"model": "gpt"})
@@ -449,7 +453,7 @@ async def test_other_models_and_places_are_not_found(chat: ChatTokens) -> None:
     assert model["rehearsal"] == {"history": "last:1", "dialect": "hermes", "warnings": []}
 
 
-async def test_a_window_that_is_too_long_ends_the_episode_as_such(chat: ChatTokens) -> None:
+async def test_a_window_that_is_too_long_ends_the_episode_as_such(chat: ChatTokenizer) -> None:
     """Clients that know OpenAI's error take it for what it is."""
     backend = ScriptedTokens(chat, [])
     service = service_of(backend, chat, card_of(chat), context=10)
@@ -461,7 +465,7 @@ async def test_a_window_that_is_too_long_ends_the_episode_as_such(chat: ChatToke
             await policy.reply_to(Window((Message("user", "Hello there, you model."),)), None)
 
 
-async def test_a_model_that_fails_is_a_503(chat: ChatTokens) -> None:
+async def test_a_model_that_fails_is_a_503(chat: ChatTokenizer) -> None:
     """A backend's failure is the server's, so that clients try again."""
     backend = ScriptedTokens(chat, [])
 
@@ -476,7 +480,7 @@ async def test_a_model_that_fails_is_a_503(chat: ChatTokens) -> None:
     assert [log["event"] for log in logs] == ["not_answered"]
 
 
-async def test_a_summary_that_is_none_is_a_failure(chat: ChatTokens) -> None:
+async def test_a_summary_that_is_none_is_a_failure(chat: ChatTokenizer) -> None:
     """Where the model gives no summary when one is due, nothing is shown in its place, and a client
     that tries again has it asked again."""
     backend = ScriptedTokens(chat, [*CALLS[:2], CALLS[2]])
@@ -495,7 +499,7 @@ async def test_a_summary_that_is_none_is_a_failure(chat: ChatTokens) -> None:
                 assert len(backend.prompts) == asked_for
 
 
-async def test_a_summary_is_of_its_own_conversation(chat: ChatTokens) -> None:
+async def test_a_summary_is_of_its_own_conversation(chat: ChatTokenizer) -> None:
     """Conversations in which the model said the same and was answered otherwise have summaries of
     their own; one that is sent again has the one that it had."""
     backend = ScriptedTokens(chat, [CALLS[3]] * 3)
@@ -506,11 +510,11 @@ async def test_a_summary_is_of_its_own_conversation(chat: ChatTokens) -> None:
             messages = [told("user", "Hi"), told("assistant"), between, told("assistant", "y"), own]
             backend.prompts.clear()
             await asked(url, {"messages": messages})
-            shown.append(["zinc" in chat.text(prompt) for prompt in backend.prompts])
+            shown.append(["zinc" in chat.decode(prompt) for prompt in backend.prompts])
     assert shown == [[False, False], [True, False], [False]]
 
 
-async def test_a_client_that_leaves_frees_the_model(chat: ChatTokens) -> None:
+async def test_a_client_that_leaves_frees_the_model(chat: ChatTokenizer) -> None:
     """The request of a client that has gone is given up."""
     backend = ScriptedTokens(chat, [])
     backend.stalls.set()
@@ -523,7 +527,7 @@ async def test_a_client_that_leaves_frees_the_model(chat: ChatTokens) -> None:
             await backend.given_up.wait()
 
 
-async def test_who_has_not_the_token_is_refused(chat: ChatTokens) -> None:
+async def test_who_has_not_the_token_is_refused(chat: ChatTokenizer) -> None:
     """With a token set, requests without it get 401; a page of another site gets 403."""
     service = service_of(ScriptedTokens(chat, ["ok"]), chat, card_of(chat))
     async with served(service, ServeSettings(token="s3")) as url:
@@ -532,7 +536,7 @@ async def test_who_has_not_the_token_is_refused(chat: ChatTokens) -> None:
         assert (await sent(url, HELLO, Authorization="Bearer s3"))[0] == 200
 
 
-async def test_a_body_that_is_too_long_is_refused(chat: ChatTokens) -> None:
+async def test_a_body_that_is_too_long_is_refused(chat: ChatTokenizer) -> None:
     """Nothing is read beyond the limit."""
     service = service_of(ScriptedTokens(chat, []), chat, card_of(chat))
     async with served(service, ServeSettings(max_body=100)) as url:
@@ -543,7 +547,7 @@ async def test_a_body_that_is_too_long_is_refused(chat: ChatTokens) -> None:
 # Misuse
 
 
-async def test_other_windows_on_demand_are_told_loudly(chat: ChatTokens) -> None:
+async def test_other_windows_on_demand_are_told_loudly(chat: ChatTokenizer) -> None:
     """A client may ask for other windows: header, body and log say in what they differ."""
     backend = ScriptedTokens(chat, ["ok"])
     service = service_of(backend, chat, card_of(chat))
@@ -557,7 +561,7 @@ async def test_other_windows_on_demand_are_told_loudly(chat: ChatTokens) -> None
     assert logs == [{"event": "misaligned", "log_level": "warning", "model": "m", "why": why}]
 
 
-def test_a_use_is_what_the_card_says_unless_told_otherwise(chat: ChatTokens) -> None:
+def test_a_use_is_what_the_card_says_unless_told_otherwise(chat: ChatTokenizer) -> None:
     """Without settings nothing is warned of, and tokens are counted as the training counted."""
     for counter in (chat, None):
         history = parse_history("tokens:900", counter)
@@ -573,7 +577,7 @@ def test_a_use_is_what_the_card_says_unless_told_otherwise(chat: ChatTokens) -> 
     )
 
 
-def test_a_model_without_a_card_needs_to_be_told(chat: ChatTokens) -> None:
+def test_a_model_without_a_card_needs_to_be_told(chat: ChatTokenizer) -> None:
     """Nobody guesses under which windows a model was trained."""
     with pytest.raises(SettingsError, match=r"^m has no card \(rehearsal\.json\) that tells"):
         Uses("m", chat, None, history="last:3")

@@ -16,7 +16,7 @@ from harness.core.policy_card import PolicyCard, write_card
 from harness.core.token_bytes import encode_ids, encode_logprobs
 from harness.policies.base import Agent, Assignment
 from harness.policies.token_agent import Sampling, reply_seed
-from harness.tokenization.chat_tokenizer import ChatTokens
+from harness.tokenization.chat_tokenizer import ChatTokenizer
 from harness.vllm import weight_sync
 from harness.vllm.client import VllmSettings, chosen
 from harness.vllm.policy import VllmPolicy
@@ -88,7 +88,7 @@ def unweighted(reply: Reply) -> tuple[str, bytes]:
 async def test_a_reply_bears_its_tokens(server: tuple[FakeVllm, str], folder: Path) -> None:
     """The prompt goes out as ids with every sampling field said, and the reply bears the exact ids
     and log-probabilities, the end token included."""
-    chat = ChatTokens.open(folder)
+    chat = ChatTokenizer.open(folder)
     prompt = chat.prompt(HELLO, {})
     sampling = Sampling(temperature=0.5, top_p=0.9, max_tokens=64, seed=3)
     async with asking(server, folder, sampling) as policy:
@@ -96,7 +96,7 @@ async def test_a_reply_bears_its_tokens(server: tuple[FakeVllm, str], folder: Pa
         assert policy.name == "vllm:start"
         statistics = policy.statistics()
     assert reply == Reply(
-        chat.text(SAID),
+        chat.decode(SAID),
         usage=Usage(len(prompt), 3, 3),
         prompt_ids=encode_ids(prompt),
         token_ids=encode_ids(SAID),
@@ -130,7 +130,7 @@ async def test_without_a_limit_a_reply_fills_the_context(
     server: tuple[FakeVllm, str], folder: Path
 ) -> None:
     """vLLM would stop at 16 tokens by itself; a prompt that leaves no room is not sent."""
-    prompt = len(ChatTokens.open(folder).prompt(HELLO, {}))
+    prompt = len(ChatTokenizer.open(folder).prompt(HELLO, {}))
     async with asking(server, folder) as policy:
         await agent_of(policy).reply(HELLO)
     assert server[0].completions[0]["max_tokens"] == 4096 - prompt

@@ -132,7 +132,7 @@ class VllmClient:
             if isinstance(outcome, Generated):
                 self._client.count(Usage(len(request.prompt), len(outcome.token_ids)))
                 return outcome
-            if not await self._client.may_ask_again(outcome, attempt):
+            if not await self._client.wait_to_retry(outcome, attempt):
                 raise self._error(outcome, attempt)
             attempt += 1
 

@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from harness.chat.transport import Answer, Endpoint, LeanTransport, Unreachable
+from harness.chat.transport import Endpoint, HttpResponse, LeanTransport, TransportError
 from harness.chat.wire import read_error
 from harness.core.errors import PolicyError
 
@@ -67,7 +67,7 @@ class VllmRoutes:
         """Whether the server takes requests."""
         try:
             return (await self._answer("GET", "/health", None, 5.0)).status == 200
-        except Unreachable:
+        except TransportError:
             return False
 
     async def is_paused(self) -> bool:
@@ -115,7 +115,7 @@ class VllmRoutes:
         where = f"vLLM at {root_of(self.base_url)}{path.partition('?')[0]}"
         try:
             answer = await self._answer(method, path, body, timeout_s)
-        except Unreachable as exc:
+        except TransportError as exc:
             raise PolicyError(f"{where}: {exc}") from exc
         if answer.status != 200:
             failure = read_error(answer.status, answer.headers, answer.body)
@@ -127,7 +127,7 @@ class VllmRoutes:
 
     async def _answer(
         self, method: Literal["POST", "GET"], path: str, body: Any, timeout_s: float
-    ) -> Answer:
+    ) -> HttpResponse:
         sent = b"" if body is None else msgspec.json.encode(body)
         route = _Route(self.base_url, self._api_key, None, None, timeout_s, 1, method, path)
         async with LeanTransport(route) as transport:

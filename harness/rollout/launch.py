@@ -21,7 +21,7 @@ from rich.console import Console
 from envpool.router import RoutingPool
 from envpool.store.pool_protocol import Pool
 from envpool.workers.pool import WorkerSettings
-from harness.bus.mqtt_publisher import MqttLink
+from harness.bus.mqtt_link import MqttLink
 from harness.bus.mqtt_settings import broker_of
 from harness.core.errors import LogError, SettingsError
 from harness.core.policy_card import card_mismatches, read_card
@@ -340,7 +340,7 @@ def has_episodes(folder: Path) -> bool:
 def _link(settings: Settings, folder: Path, episodes: int) -> Link:
     """Publishes the run's log on the broker of the settings."""
 
-    async def history(after: int) -> Any:
+    async def read_log(after: int) -> Any:
         def read() -> Any:
             with open_reader(folder) as reader:
                 return reader.records_after(after)
@@ -357,7 +357,7 @@ def _link(settings: Settings, folder: Path, episodes: int) -> Link:
             broker,
             folder.name,
             log=log_id,
-            history=history,
+            read_log=read_log,
             position=position,
             counts=counts,
             episodes=episodes,

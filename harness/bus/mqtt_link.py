@@ -92,9 +92,7 @@ class MqttLink(anyio.AsyncContextManagerMixin):
         self._filled = anyio.Event()  # replaced when the outbox has been seen empty
         self._room = anyio.Event()  # replaced when a publisher begins to wait
         self._status_due = anyio.Event()  # set: send the state now
-        self._drained: anyio.Event | None = (
-            None  # set once all is sent; None: no wait
-        )
+        self._drained: anyio.Event | None = None  # set once all is sent; None: no wait
         self._activity = anyio.Event()  # set: a follower requested something, or left
         self._followers: set[str] = set()
         self._failure: BusError | None = None

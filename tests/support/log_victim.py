@@ -1,7 +1,7 @@
-"""Plays the episodes e000 to e299 into a log, and prints each one that the log called durable.
+"""Writes the episodes e000 to e299 into a log, and prints each one that the log reports durable.
 
-Run as `python -m tests.support.log_victim FOLDER` and killed at any moment, it goes on next time
-with what is missing.
+Run as `python -m tests.support.log_victim FOLDER`. After a kill at any moment, the next run
+continues with the missing episodes.
 """
 
 import asyncio

@@ -64,7 +64,7 @@ def _differing(step: StepTaken, mine: StepTaken) -> dict[str, Any]:
 async def test_the_histories_of_these_tests_leave_turns_out(
     chat: ChatTokenizer, history: str
 ) -> None:
-    """Under each history the prompts differ from whole conversations, so the tests above can fail."""
+    """Under each history prompts differ from whole conversations, so the tests above can fail."""
     prompts, _ = await play_locally(chat, history=history, dialect="hermes")
     whole, _ = await play_locally(chat, history="full", dialect="hermes")
     assert prompts != whole

@@ -94,23 +94,23 @@ def steps_of(episode: Episode) -> list[StepTaken]:
 
 
 def num_pinned(episode: Episode) -> int:
-    taken = steps_of(episode)
-    return 1 if taken and episode[0].pins(taken[0]) else 0
+    steps = steps_of(episode)
+    return 1 if steps and episode[0].pins(steps[0]) else 0
 
 
 def head_of(episode: Episode) -> list[Message]:
     """The opening messages, and the pinned turn where there is one."""
-    dialect, taken = episode[0], steps_of(episode)
+    dialect, steps = episode[0], steps_of(episode)
     head = list(dialect.opening_messages(BRIEFING))
-    return head + [m for step in taken[: num_pinned(episode)] for m in dialect.turn_messages(step)]
+    return head + [m for step in steps[: num_pinned(episode)] for m in dialect.turn_messages(step)]
 
 
 def messages_of_turns(episode: Episode, window: Window) -> list[Message]:
     """The messages of the turns that a window reports by `recalled` and `first_turn`."""
-    dialect, taken = episode[0], steps_of(episode)
+    dialect, steps = episode[0], steps_of(episode)
     first = max(window.first_turn, num_pinned(episode))
-    turns = [*window.recalled, *range(first, len(taken))]
-    return [message for turn in turns for message in dialect.turn_messages(taken[turn])]
+    turns = [*window.recalled, *range(first, len(steps))]
+    return [message for turn in turns for message in dialect.turn_messages(steps[turn])]
 
 
 @given(episodes(), st.integers(0, 12))
@@ -142,12 +142,12 @@ def test_episodes_are_independent(one: Episode, other: Episode) -> None:
 def test_the_head_is_pinned(episode: Episode) -> None:
     """Head, tools and pinned tool list are in every window; so is the newest turn, unless the
     window asks for a summary of the turns before it."""
-    dialect, taken = episode[0], steps_of(episode)
+    dialect, steps = episode[0], steps_of(episode)
     window, head = fold_of(episode).window(), head_of(episode)
     assert list(window.messages[: len(head)]) == head
     assert window.tools == dialect.request_tools(BRIEFING)
-    if len(taken) > num_pinned(episode) and not window.asks_for_summary:
-        newest = dialect.turn_messages(taken[-1])
+    if len(steps) > num_pinned(episode) and not window.asks_for_summary:
+        newest = dialect.turn_messages(steps[-1])
         assert window.messages[-len(newest) :] == newest
 
 
@@ -173,9 +173,9 @@ def test_a_window_reports_its_turns(episode: Episode) -> None:
 @given(episodes(st.integers(1, 4).map("last:{}".format)))
 def test_last_turns_are_counted(episode: Episode) -> None:
     """`last:w` never shows more than w turns, and always w once there are w."""
-    taken, pinned = steps_of(episode), num_pinned(episode)
-    left = len(taken) - max(fold_of(episode).window().first_turn, pinned)
-    assert left == min(int(episode[1].spec[5:]), len(taken) - pinned)
+    steps, pinned = steps_of(episode), num_pinned(episode)
+    left = len(steps) - max(fold_of(episode).window().first_turn, pinned)
+    assert left == min(int(episode[1].spec[5:]), len(steps) - pinned)
 
 
 @given(episodes(st.builds("last:{}+{}".format, st.integers(1, 3), st.integers(1, 3))))
@@ -202,14 +202,14 @@ def test_a_token_budget_holds(episode: Episode) -> None:
     """`tokens:n` shows at most n tokens, unless one turn alone has more; one more turn would exceed
     them."""
     dialect, policy, _ = episode
-    taken, pinned = steps_of(episode), num_pinned(episode)
+    steps, pinned = steps_of(episode), num_pinned(episode)
     num_tokens, measure = int(policy.spec[7:]), TokenMeasure()
     window = fold_of(episode).window()
     first = max(window.first_turn, pinned)
     total = measure.messages(window.messages) + measure.tools(window.tools)
-    assert total <= num_tokens or first >= len(taken) - 1
+    assert total <= num_tokens or first >= len(steps) - 1
     if first > pinned:
-        assert total + measure.messages(dialect.turn_messages(taken[first - 1])) > num_tokens
+        assert total + measure.messages(dialect.turn_messages(steps[first - 1])) > num_tokens
 
 
 @given(episodes(st.just("full")))
@@ -227,9 +227,9 @@ def test_a_budget_is_an_exact_limit(episode: Episode) -> None:
         assert exact == whole
     less = fold_of((dialect, parse_history(f"summary:{total - 1}"), replies)).window()
     assert less.asks_for_summary is can_shrink
-    taken = steps_of(episode)
-    for first in range(num_pinned(episode), len(taken) - 1):  # without each next turn
-        count = measure.messages(dialect.turn_messages(taken[first]))
+    steps = steps_of(episode)
+    for first in range(num_pinned(episode), len(steps) - 1):  # without each next turn
+        count = measure.messages(dialect.turn_messages(steps[first]))
         total -= count
         exact = fold_of((dialect, parse_history(f"tokens:{total}"), replies)).window()
         assert count == 0 or exact.first_turn == first + 1
@@ -239,12 +239,12 @@ def test_a_budget_is_an_exact_limit(episode: Episode) -> None:
 def test_recalled_turns_are_counted(episode: Episode) -> None:
     """`retrieve:k` shows the last three turns and k of the older ones, or all while there are at
     most k."""
-    taken, pinned = steps_of(episode), num_pinned(episode)
+    steps, pinned = steps_of(episode), num_pinned(episode)
     window = fold_of(episode).window()
     first = max(window.first_turn, pinned)
-    shown = {*window.recalled, *range(first, len(taken))}
-    assert len(shown) == min(int(episode[1].spec[9:]) + 3, len(taken) - pinned)
-    assert shown >= set(range(max(pinned, len(taken) - 3), len(taken)))
+    shown = {*window.recalled, *range(first, len(steps))}
+    assert len(shown) == min(int(episode[1].spec[9:]) + 3, len(steps) - pinned)
+    assert shown >= set(range(max(pinned, len(steps) - 3), len(steps)))
 
 
 @given(episodes(st.integers(1, 2000).map("summary:{}".format)))
@@ -254,7 +254,7 @@ def test_a_summary_is_asked_for_in_time(episode: Episode) -> None:
     dialect, policy, replies = episode
     num_tokens, measure = int(policy.spec[8:]), TokenMeasure()
     shown: list[Window] = []
-    taken = 0
+    num_steps = 0
     for event, window in zip(
         replies, windows_of(HistoryFold(policy, dialect, BRIEFING), replies), strict=True
     ):
@@ -266,9 +266,9 @@ def test_a_summary_is_asked_for_in_time(episode: Episode) -> None:
             assert last.startswith(before[-1].content)
             continue
         total = measure.messages(window.messages) + measure.tools(window.tools)
-        assert total <= num_tokens or taken - max(window.first_turn, num_pinned(episode)) <= 1
+        assert total <= num_tokens or num_steps - max(window.first_turn, num_pinned(episode)) <= 1
         shown.append(window)
-        taken += 1
+        num_steps += 1
 
 
 @given(episodes(), st.sampled_from(SPECS).filter(lambda spec: not spec.startswith("summary")))

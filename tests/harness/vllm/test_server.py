@@ -23,7 +23,7 @@ from harness.vllm.server import (
 )
 from tests.support.paths import ROOT
 
-# Takes vLLM's arguments; begins a process of its own, as vLLM does, and tells its number.
+# Accepts vLLM's arguments; starts a child process, as vLLM does, and prints its id.
 UP = """
 import http.server, subprocess, sys
 port = int(sys.argv[sys.argv.index("--port") + 1])
@@ -216,7 +216,7 @@ class Layer:
 
 def test_layers_that_share_weights_are_packed_again() -> None:
     """After the worker's own reload the output layer computes with the embedding's new weights;
-    layers with weights of their own were packed by the reload itself."""
+    other layers were packed by the reload itself."""
     shared = object()
     embedding, head = Layer(shared, packed=True), Layer(shared, packed=True)
     own, plain = Layer(object(), packed=True), Layer(shared, packed=False)

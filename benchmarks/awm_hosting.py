@@ -40,7 +40,7 @@ from benchmarks.genuine import Call, Genuine, interpreter
 from envpool.core.errors import WorldError
 from envpool.core.types import Env
 from envpool.workers.pool import WorkerPool, WorkerSettings
-from scenarios.awm.records import AwmFolder
+from scenarios.awm.folder import AwmFolder
 from scenarios.format import AwmRecord, Scenario
 
 FIXTURE = Path(__file__).parent.parent / "tests" / "fixtures" / "awm"

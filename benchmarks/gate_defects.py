@@ -20,7 +20,7 @@ from benchmarks.worlds import NAMES
 from judge.defects.study import Study, render, study
 from judge.worlds.generate import generate_worlds
 from scenarios.catalogue import find
-from scenarios.generate.writing import Order
+from scenarios.generate.output_folder import Order
 
 _REACH_MISSED, _REACH_REFUSED = 5.0, 1.0  # per cent
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import msgspec
 
+from scenarios.awm.folder import AwmFolder, AwmSettings, addressed
 from scenarios.awm.join import ENVS
-from scenarios.awm.records import AwmFolder, AwmSettings, addressed
 from scenarios.errors import ScenarioError, UnknownScenario
 from scenarios.format import Scenario, read
 

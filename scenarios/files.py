@@ -8,8 +8,8 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from scenarios.decode_errors import field_sentence
 from scenarios.errors import PackageError
-from scenarios.faults import field_sentence
 
 T = TypeVar("T")
 

@@ -36,8 +36,8 @@ from typing import Any, Literal, TypeVar
 import msgspec
 
 from scenarios.api import User
+from scenarios.call_checks import ForeignRecord
 from scenarios.errors import PackageError, UnknownScenario
-from scenarios.expect import ForeignRecord
 from scenarios.files import convert, parse_json, parse_toml, python_fault, read_text
 
 FILES = (

@@ -11,8 +11,8 @@ from harness.settings.judge import Rewards, read_judge
 from harness.settings.run import Settings, resolve
 from scenarios.catalogue import find
 from scenarios.errors import ScenarioError
-from scenarios.foreign import read_foreign
 from scenarios.format import Scenario
+from scenarios.mcp_tasks import read_foreign
 
 
 def run_settings(folder: Path) -> Settings:

@@ -27,8 +27,8 @@ from harness.reports.world_view import WorldReport, render_world, world_report
 from harness.rollout.launch import finder, pool_of
 from harness.rollout.process import allow_many_files, run
 from harness.settings.run import Settings, resolve
+from scenarios.awm.folder import CLOCK
 from scenarios.awm.importing import ImportReport, import_awm
-from scenarios.awm.records import CLOCK
 from scenarios.catalogue import listed
 from scenarios.format import Scenario, Seeding
 

@@ -16,9 +16,9 @@ from harness.commands.options import JSON, console_of, write_json
 from judge.commands.options import counted
 from judge.worlds.generate import Fault, Generated, generate_worlds
 from scenarios.generate.core.errors import GenerateError
+from scenarios.generate.output_folder import Order
 from scenarios.generate.plan.knobs import knobs_of
 from scenarios.generate.plan.splits import SPLITS, Split
-from scenarios.generate.writing import Order
 
 _MEASURES = ("tables", "rows", "tools")
 

@@ -30,9 +30,9 @@ from harness.core.messages import Message, Reply, Usage, Window
 from harness.history.token_budget import ByteCounter
 from harness.policies.openai import OpenAISettings, endpoint_of, error_sentence, request_fields
 from scenarios.errors import OutOfBudget, SynthesisError
-from scenarios.similar import embed
 from scenarios.synth.core.protocols import Purpose, Said, Turn
 from scenarios.synth.storage.spending import Ledger, Spent
+from scenarios.text_similarity import embed
 
 _SEEDS = 2**31  # the servers' seeds are 32-bit integers, some of them signed
 _TEXTS = 64  # in one request for vectors

@@ -15,8 +15,7 @@ from judge.worlds.trial import hosted
 from scenarios.errors import ScenarioError
 from scenarios.generate.compose import generate
 from scenarios.generate.core.errors import GenerateError
-from scenarios.generate.plan.plan import WorldPlan, plan_worlds
-from scenarios.generate.writing import (
+from scenarios.generate.output_folder import (
     Manifest,
     Order,
     Record,
@@ -25,6 +24,7 @@ from scenarios.generate.writing import (
     write_manifest,
     write_world,
 )
+from scenarios.generate.plan.plan import WorldPlan, plan_worlds
 
 _AT_ONCE = 4  # plans that a process is given together
 

@@ -23,8 +23,8 @@ from judge.gate.near_duplicates import features_of
 from scenarios.errors import PackageError
 from scenarios.format import FILES, AwmRecord, Difficulty, Scenario, Task, TaskKind
 from scenarios.generate.core.package import digest_of
+from scenarios.generate.output_folder import MANIFEST, Record
 from scenarios.generate.tasks.features import Features
-from scenarios.generate.writing import MANIFEST, Record
 
 Source = Literal["procedural", "written", "synthesised", "AWM"]
 _METHODS = frozenset({"get", "post", "put", "patch", "delete"})

@@ -22,7 +22,7 @@ from scenarios.synth.report import Report
 from scenarios.synth.run import MAY_CHANGE, SynthesisSettings, Told, synthesise
 from scenarios.synth.stages.common import Sizes
 from scenarios.synth.stages.ideas import IdeaSettings
-from scenarios.synth.storage.folder import Folder, write_json
+from scenarios.synth.storage.output_folder import Folder, write_json
 from scenarios.synth.storage.spending import Ledger
 
 

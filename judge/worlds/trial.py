@@ -13,7 +13,7 @@ from envpool.store.changes import net_changes
 from scenarios.api import RowChange
 from scenarios.format import Scenario
 from scenarios.generate.core.package import Package, digest_of
-from scenarios.generate.core.trial import Outcome
+from scenarios.generate.core.world_host import Outcome
 
 
 class WorldAttempt:

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import msgspec
 
+from scenarios.awm.folder import CLOCK, AwmFolder
 from scenarios.awm.join import ENVS, Duplicate
 from scenarios.awm.package import Occupied, Source, write
-from scenarios.awm.records import CLOCK, AwmFolder
 from scenarios.errors import PackageError, RecordError
 from scenarios.format import Scenario, Seeding
 

@@ -22,7 +22,7 @@ from pathlib import Path
 import msgspec
 
 from scenarios.awm.names import package_name
-from scenarios.awm.rows import Index, KeyedBy, Row, index_of
+from scenarios.awm.row_index import Index, KeyedBy, Row, index_of
 from scenarios.errors import RecordError
 
 SCENARIO, TASKS, DB = "gen_scenario.jsonl", "gen_tasks.jsonl", "gen_db.jsonl"

@@ -15,7 +15,7 @@ import msgspec
 import tomli_w
 
 from scenarios.awm.join import Duplicate
-from scenarios.awm.rows import Row
+from scenarios.awm.row_index import Row
 from scenarios.errors import PackageError
 from scenarios.format import Scenario, verifier_file
 

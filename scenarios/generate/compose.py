@@ -3,15 +3,15 @@ given; the same plan and version give the same texts."""
 
 import msgspec
 
-from scenarios.generate.content.setting import Setting, setting_of
-from scenarios.generate.content.texts import package_of, tools_of, with_called
+from scenarios.generate.content.drawn_world import Setting, setting_of
+from scenarios.generate.content.package_texts import package_of, tools_of, with_called
 from scenarios.generate.core.errors import ModuleError
 from scenarios.generate.core.package import Package
-from scenarios.generate.core.trial import Trial
+from scenarios.generate.core.world_host import Trial
 from scenarios.generate.plan.plan import WorldPlan, sized
 from scenarios.generate.tasks.derived_verifiers import Columns, verify_py
 from scenarios.generate.tasks.features import Features
-from scenarios.generate.tasks.tasks import Drafting
+from scenarios.generate.tasks.task_maker import Drafting
 
 _MORE_TOOLS = 1.03  # for the worlds whose modules have fewer than is drawn
 

@@ -9,10 +9,10 @@ import msgspec
 from scenarios.errors import OutOfBudget
 from scenarios.format import AwmSample, AwmTable
 from scenarios.synth.core.attempts import Step, tried
-from scenarios.synth.core.drafts import Brief, Draft, Idea, Proven, TaskDraft, ToolDraft
-from scenarios.synth.core.package import remove, texts_of, write
+from scenarios.synth.core.package_files import remove, texts_of, write
 from scenarios.synth.core.prompt_files import Prompts
 from scenarios.synth.core.protocols import Author, Bench, Unhostable
+from scenarios.synth.core.world_drafts import Brief, Draft, Idea, Proven, TaskDraft, ToolDraft
 from scenarios.synth.stages.code import DEAD, CodeStage
 from scenarios.synth.stages.common import Sizes
 from scenarios.synth.stages.database import DataStage, SchemaStage
@@ -20,7 +20,7 @@ from scenarios.synth.stages.ideas import side_by_side
 from scenarios.synth.stages.tasks import TasksStage
 from scenarios.synth.stages.tools import ToolsStage
 from scenarios.synth.stages.verifiers import ProvingStage
-from scenarios.synth.storage.folder import Folder, Record, digest_of, value_of
+from scenarios.synth.storage.output_folder import Folder, Record, digest_of, value_of
 
 T = TypeVar("T")
 PROVED = "verify-"  # before a task's id: the name of its record

@@ -11,7 +11,7 @@ from rich.text import Text
 
 from scenarios.synth.pipeline import PROVED, SynthesizedWorld
 from scenarios.synth.stages.ideas import Pool
-from scenarios.synth.storage.folder import Folder, Record, read_json
+from scenarios.synth.storage.output_folder import Folder, Record, read_json
 from scenarios.synth.storage.spending import Ledger, Spent
 
 STAGES = ("tasks", "schema", "data", "tools", "code", "verify")

@@ -7,14 +7,14 @@ import msgspec
 
 from scenarios.errors import OutOfBudget
 from scenarios.synth.core.attempts import TRIES
-from scenarios.synth.core.drafts import Idea, Seed
 from scenarios.synth.core.prompt_files import Prompts
 from scenarios.synth.core.protocols import Author, Bench
+from scenarios.synth.core.world_drafts import Idea, Seed
 from scenarios.synth.pipeline import Line, SynthesizedWorld, Workshop
 from scenarios.synth.report import Report, report_of
 from scenarios.synth.stages.common import Sizes
 from scenarios.synth.stages.ideas import Gathering, IdeaSettings, Pool, side_by_side
-from scenarios.synth.storage.folder import Folder
+from scenarios.synth.storage.output_folder import Folder
 from scenarios.synth.storage.spending import Ledger
 
 MAY_CHANGE = frozenset({"count", "tries", "least_tasks", "model", "formats"})  # on a rerun

@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from scenarios.awm.records import AwmFolder
+from scenarios.awm.folder import AwmFolder
 from scenarios.format import Scenario, Seeding
 
 FILES = (

@@ -5,8 +5,8 @@ which looks into references, titles and names of customers.
 """
 
 from scenarios.api import Row
-from scenarios.generate.content.maker import Maker
-from scenarios.generate.core.drafts import Named, call
+from scenarios.generate.content.world_maker import Maker
+from scenarios.generate.core.task_drafts import Named, call
 
 
 def record_named(

@@ -7,8 +7,8 @@ import msgspec
 
 from scenarios.difficulty import difficulty_of
 from scenarios.format import Difficulty, TaskKind
-from scenarios.generate.tasks.joining import Joined
-from scenarios.generate.tasks.parts import Shown
+from scenarios.generate.tasks.combined_tasks import Joined
+from scenarios.generate.tasks.dressed_drafts import Shown
 
 
 class Features(msgspec.Struct, frozen=True):

@@ -16,10 +16,10 @@ from scenarios.errors import SynthesisError
 from scenarios.format import AwmSample, AwmTable, Scenario, read
 from scenarios.synth.awm_export.server import server_code
 from scenarios.synth.awm_export.verifier import verifier_codes
-from scenarios.synth.core.drafts import Idea, Parameter, Proven, ToolDraft
+from scenarios.synth.core.world_drafts import Idea, Parameter, Proven, ToolDraft
 from scenarios.synth.pipeline import PROVED
 from scenarios.synth.stages.ideas import Pool
-from scenarios.synth.storage.folder import Folder, Record, read_json, value_of, write_whole
+from scenarios.synth.storage.output_folder import Folder, Record, read_json, value_of, write_whole
 
 FILES = (SCENARIO, TASKS, DB, SAMPLE, SPEC, ENVS, SQL, CODE)
 Row = dict[str, Any]

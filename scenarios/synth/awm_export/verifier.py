@@ -11,7 +11,7 @@ from pathlib import Path
 import scenarios.checks
 from scenarios.api import User
 from scenarios.files import read_text
-from scenarios.synth.core.package import merged_python
+from scenarios.synth.core.package_files import merged_python
 
 _HEAD = """import sqlite3
 

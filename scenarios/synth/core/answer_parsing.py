@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from scenarios.faults import field_sentence
+from scenarios.decode_errors import field_sentence
 
 T = TypeVar("T")
 _FENCE = re.compile(r"^[ \t]*(`{3,}|~{3,})[ \t]*(\w*)[^\n]*\n(.*?)(?:^[ \t]*\1|\Z)", re.M | re.S)

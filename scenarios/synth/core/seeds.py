@@ -8,9 +8,9 @@ from pathlib import Path
 import msgspec
 
 from scenarios.awm.names import name_fault
+from scenarios.decode_errors import field_sentence
 from scenarios.errors import SynthesisError
-from scenarios.faults import field_sentence
-from scenarios.synth.core.drafts import Idea, Seed
+from scenarios.synth.core.world_drafts import Idea, Seed
 
 
 def read_seeds(path: Path) -> tuple[Seed, ...]:

@@ -7,9 +7,9 @@ import msgspec
 from scenarios.synth.core.answer_parsing import Unread, code_of
 from scenarios.synth.core.attempts import Checked
 from scenarios.synth.core.code_rules import TOOL_IMPORTS, code_faults
-from scenarios.synth.core.drafts import ToolDraft
-from scenarios.synth.core.package import texts_of, write
+from scenarios.synth.core.package_files import texts_of, write
 from scenarios.synth.core.protocols import ToolShape, Unhostable
+from scenarios.synth.core.world_drafts import ToolDraft
 from scenarios.synth.stages.common import DraftStage, tools_json
 
 DEAD = "no call of it succeeded: "  # how such a note begins

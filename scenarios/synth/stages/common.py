@@ -7,10 +7,10 @@ from typing import Any
 import msgspec
 
 from scenarios.synth.core.attempts import listed
-from scenarios.synth.core.drafts import Draft, Idea, ToolDraft
-from scenarios.synth.core.package import CLOCK
+from scenarios.synth.core.package_files import CLOCK
 from scenarios.synth.core.prompt_files import Prompts
 from scenarios.synth.core.protocols import Bench, Purpose, Turn
+from scenarios.synth.core.world_drafts import Draft, Idea, ToolDraft
 
 _json = msgspec.json.Encoder(order="deterministic").encode
 

@@ -11,10 +11,10 @@ import msgspec
 from scenarios.format import AwmSample, AwmTable
 from scenarios.synth.core.answer_parsing import Unread, json_of
 from scenarios.synth.core.attempts import Checked, listed
-from scenarios.synth.core.drafts import Draft
 from scenarios.synth.core.prompt_files import Prompts
 from scenarios.synth.core.protocols import Bench, Turn, Unhostable
-from scenarios.synth.core.seeding import StatementFault, statement_faults
+from scenarios.synth.core.sql_faults import StatementFault, statement_faults
+from scenarios.synth.core.world_drafts import Draft
 from scenarios.synth.stages.common import DraftStage, Sizes
 
 _SECRETS = re.compile(  # a column's name and the beginning of its type

@@ -17,13 +17,13 @@ import msgspec
 
 from scenarios.awm.names import name_fault
 from scenarios.errors import OutOfBudget, SynthesisError
-from scenarios.similar import cosine
 from scenarios.synth.core.answer_parsing import Unread, json_of
 from scenarios.synth.core.attempts import Checked, tried
-from scenarios.synth.core.drafts import Idea, Seed
 from scenarios.synth.core.prompt_files import Prompts
 from scenarios.synth.core.protocols import Author, Purpose, Turn
-from scenarios.synth.storage.folder import Folder, read_json, write_json
+from scenarios.synth.core.world_drafts import Idea, Seed
+from scenarios.synth.storage.output_folder import Folder, read_json, write_json
+from scenarios.text_similarity import cosine
 
 T = TypeVar("T")
 R = TypeVar("R")

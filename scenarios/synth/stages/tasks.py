@@ -6,12 +6,12 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from scenarios.format import TASK_ID
-from scenarios.similar import cosine, embed
 from scenarios.synth.core.answer_parsing import Unread, json_of
 from scenarios.synth.core.attempts import Checked
-from scenarios.synth.core.drafts import Actor, Brief, Idea, Kind, TaskDraft, slug
 from scenarios.synth.core.prompt_files import Prompts
+from scenarios.synth.core.world_drafts import Actor, Brief, Idea, Kind, TaskDraft, slug
 from scenarios.synth.stages.common import Stage
+from scenarios.text_similarity import cosine, embed
 
 _MIN_INSTRUCTION = 15  # characters
 _SAME_TASK = 0.92  # cosine from which on two instructions are one

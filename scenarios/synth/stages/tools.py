@@ -9,7 +9,7 @@ import msgspec
 from scenarios.format import NAME
 from scenarios.synth.core.answer_parsing import Unread, json_of
 from scenarios.synth.core.attempts import Checked
-from scenarios.synth.core.drafts import Parameter, ToolDraft
+from scenarios.synth.core.world_drafts import Parameter, ToolDraft
 from scenarios.synth.stages.common import DraftStage
 
 _TYPES = ("string", "integer", "number", "boolean", "array", "null")

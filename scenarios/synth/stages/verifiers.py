@@ -22,10 +22,10 @@ from scenarios.format import Call
 from scenarios.synth.core.answer_parsing import Unread, code_of, json_of
 from scenarios.synth.core.attempts import Checked, seed_of
 from scenarios.synth.core.code_rules import verifier_faults
-from scenarios.synth.core.drafts import Draft, Proven, TaskDraft
-from scenarios.synth.core.package import texts_of, untried, write
+from scenarios.synth.core.package_files import texts_of, untried, write
 from scenarios.synth.core.prompt_files import Prompts
 from scenarios.synth.core.protocols import Bench, Hosted, Made, Play, Unhostable
+from scenarios.synth.core.world_drafts import Draft, Proven, TaskDraft
 from scenarios.synth.stages.common import DraftStage, Sizes, tools_json
 
 MIN_CAUGHT = 0.98  # of the mutants, as in the gate

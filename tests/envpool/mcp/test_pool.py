@@ -23,8 +23,8 @@ from harness.core.events import Ending, StepTaken, decode_event, encode
 from harness.rollout.episode import Limits, run_episode
 from harness.rollout.plan import plan_of
 from scenarios.checks import Finding
-from scenarios.foreign import read_foreign
 from scenarios.format import Scenario
+from scenarios.mcp_tasks import read_foreign
 from tests.support.paths import MCP_SERVERS
 from tests.support.run_context import DONE, LOOK, MemorySink, MovesPolicy, calls, stage_of, watched
 

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from scenarios.generate.writing import MANIFEST
+from scenarios.generate.output_folder import MANIFEST
 from tests.support.cli import Rehearse, json_of
 
 SMALL = (

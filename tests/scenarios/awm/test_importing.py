@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
+from scenarios.awm.folder import AwmFolder
 from scenarios.awm.importing import ImportReport, Refusal, Written, import_awm
 from scenarios.awm.join import Duplicate
 from scenarios.awm.package import Source, write
-from scenarios.awm.records import AwmFolder
 from scenarios.catalogue import Listed, bundled_names, find, imported_names, is_trusted, listed
 from scenarios.errors import PackageError, UnknownScenario
 from scenarios.format import Scenario, Seeding, read

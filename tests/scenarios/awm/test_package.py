@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from scenarios.awm.folder import AwmFolder
 from scenarios.awm.package import LICENCE, Occupied, Source, write
-from scenarios.awm.records import AwmFolder
 from scenarios.errors import PackageError
 from scenarios.format import AwmHead, AwmRecord, AwmTable, AwmVerifier, Scenario, awm_scenario, read
 from tests.support.awm_files import (

@@ -9,10 +9,10 @@ import pytest
 from judge.worlds.trial import hosted
 from scenarios.api import Row
 from scenarios.format import Call
-from scenarios.generate.content.maker import Maker
-from scenarios.generate.content.setting import Setting, setting_of
-from scenarios.generate.content.texts import package_of
-from scenarios.generate.core.drafts import call
+from scenarios.generate.content.drawn_world import Setting, setting_of
+from scenarios.generate.content.package_texts import package_of
+from scenarios.generate.content.world_maker import Maker
+from scenarios.generate.core.task_drafts import call
 from scenarios.generate.plan.business_modules import module, module_names
 from scenarios.generate.plan.knobs import Knobs
 from scenarios.generate.plan.plan import plan_worlds

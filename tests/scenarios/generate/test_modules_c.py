@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from scenarios.generate.content.setting import setting_of
+from scenarios.generate.content.drawn_world import setting_of
 from scenarios.generate.plan.business_modules import BASE, module, module_names
 from scenarios.generate.plan.knobs import Knobs
 from scenarios.generate.plan.plan import plan_worlds

@@ -15,22 +15,31 @@ from envpool.router import RoutingPool
 from scenarios.catalogue import is_trusted
 from scenarios.errors import SynthesisError
 from scenarios.format import AwmSample, AwmTable, Call, Scenario
-from scenarios.similar import cosine, embed
 from scenarios.synth.core.answer_parsing import Unread, code_of, json_of
 from scenarios.synth.core.attempts import Attempt, Checked, Outcome, summarised, tried
 from scenarios.synth.core.code_rules import TOOL_IMPORTS, code_faults, verifier_faults
-from scenarios.synth.core.drafts import Actor, Brief, Draft, Idea, Proven, Seed, TaskDraft, slug
-from scenarios.synth.core.package import Script, merged_python, script_of, texts_of, write
+from scenarios.synth.core.package_files import Script, merged_python, script_of, texts_of, write
 from scenarios.synth.core.prompt_files import NAMES, Prompts
 from scenarios.synth.core.protocols import Purpose, Said, Turn, Unhostable
 from scenarios.synth.core.seeds import read_seeds
+from scenarios.synth.core.world_drafts import (
+    Actor,
+    Brief,
+    Draft,
+    Idea,
+    Proven,
+    Seed,
+    TaskDraft,
+    slug,
+)
 from scenarios.synth.report import DroppedTask, render, report_of
 from scenarios.synth.stages.common import Sizes
 from scenarios.synth.stages.database import SchemaStage, holds_several
 from scenarios.synth.stages.ideas import Pool
 from scenarios.synth.stages.tools import ToolsStage
-from scenarios.synth.storage.folder import Folder, Record
+from scenarios.synth.storage.output_folder import Folder, Record
 from scenarios.synth.storage.spending import Ledger, Spent
+from scenarios.text_similarity import cosine, embed
 
 
 class Score(msgspec.Struct):

@@ -14,11 +14,11 @@ import pytest
 from envpool.router import RoutingPool
 from envpool.workers.pool import WorkerSettings
 from judge.worlds.synthesize import Asked, run_synthesis
-from scenarios.awm.records import AwmFolder
+from scenarios.awm.folder import AwmFolder
 from scenarios.errors import SynthesisError, ToolError
 from scenarios.format import read
 from scenarios.synth.report import Report
-from scenarios.synth.storage.folder import Folder
+from scenarios.synth.storage.output_folder import Folder
 from tests.support.model_server import ModelServer, Status
 from tests.support.synth_faults import DEAD, FAULTY, HOPELESS, SOLUTIONS
 from tests.support.synth_server import Writes

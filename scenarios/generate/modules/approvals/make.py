@@ -3,9 +3,9 @@
 from collections.abc import Callable
 
 from scenarios.api import Row
-from scenarios.generate.content.maker import Maker
-from scenarios.generate.core.drafts import Draft, Named, call
-from scenarios.generate.modules.making import new_code, with_look
+from scenarios.generate.content.world_maker import Maker
+from scenarios.generate.core.task_drafts import Draft, Named, call
+from scenarios.generate.modules.draft_helpers import new_code, with_look
 from scenarios.generate.modules.staff.make import colleague
 
 _KINDS = ("Travel", "Tools", "Training", "Repairs", "Gifts")

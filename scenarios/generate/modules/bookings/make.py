@@ -4,9 +4,9 @@ from datetime import date
 
 from scenarios.api import Row
 from scenarios.format import Call
-from scenarios.generate.content.maker import Maker
-from scenarios.generate.core.drafts import Draft, Named, call, day_of
-from scenarios.generate.modules.making import is_ranked, new_code, taking, time_of, with_look
+from scenarios.generate.content.world_maker import Maker
+from scenarios.generate.core.task_drafts import Draft, Named, call, day_of
+from scenarios.generate.modules.draft_helpers import is_ranked, new_code, taking, time_of, with_look
 from scenarios.generate.modules.parties.make import customer_named, lookalikes, some_customer
 
 _LETTERS = "ABCDEFGHJKLM"

@@ -3,10 +3,10 @@
 from datetime import date
 
 from scenarios.api import Row
-from scenarios.generate.content.maker import Maker
-from scenarios.generate.core.drafts import Draft, Named, call, day_of
+from scenarios.generate.content.world_maker import Maker
+from scenarios.generate.core.task_drafts import Draft, Named, call, day_of
 from scenarios.generate.modules.catalogue.make import product_named
-from scenarios.generate.modules.making import new_code, taking
+from scenarios.generate.modules.draft_helpers import new_code, taking
 from scenarios.generate.modules.parties.make import customer_named, lookalikes, some_customer
 
 _NAMES = (

@@ -3,10 +3,10 @@
 from datetime import date
 
 from scenarios.api import Row
-from scenarios.generate.content.maker import Maker
-from scenarios.generate.core.drafts import Draft, Named, call, day_of
+from scenarios.generate.content.world_maker import Maker
+from scenarios.generate.core.task_drafts import Draft, Named, call, day_of
 from scenarios.generate.modules.catalogue.make import some_product
-from scenarios.generate.modules.making import is_ranked, new_code, taking, with_look
+from scenarios.generate.modules.draft_helpers import is_ranked, new_code, taking, with_look
 from scenarios.generate.modules.naming import record_named, some_colleague
 from scenarios.generate.modules.parties.make import some_customer
 from scenarios.generate.modules.staff.make import colleague

@@ -4,9 +4,9 @@ from collections.abc import Callable
 from fractions import Fraction
 
 from scenarios.api import Row
-from scenarios.generate.content.maker import Maker
-from scenarios.generate.core.drafts import Draft, Named, call, day_of
-from scenarios.generate.modules.making import is_ranked, taking, with_look
+from scenarios.generate.content.world_maker import Maker
+from scenarios.generate.core.task_drafts import Draft, Named, call, day_of
+from scenarios.generate.modules.draft_helpers import is_ranked, taking, with_look
 from scenarios.generate.modules.parties.make import some_customer
 
 _FLAGS = ("insult", "spam", "personal_data", "other_business")

@@ -1,9 +1,9 @@
 """Seed rows and tasks of the inspections. `inspection_named` is for other modules' drafts too."""
 
 from scenarios.api import Row
-from scenarios.generate.content.maker import Maker
-from scenarios.generate.core.drafts import Draft, Given, Named, call, day_of
-from scenarios.generate.modules.making import new_code, taking, with_look
+from scenarios.generate.content.world_maker import Maker
+from scenarios.generate.core.task_drafts import Draft, Given, Named, call, day_of
+from scenarios.generate.modules.draft_helpers import new_code, taking, with_look
 from scenarios.generate.modules.naming import known_text, record_named, some_colleague
 from scenarios.generate.modules.staff.make import colleague
 

@@ -4,9 +4,9 @@ from collections.abc import Callable
 from datetime import date, timedelta
 
 from scenarios.api import Row
-from scenarios.generate.content.maker import Maker
-from scenarios.generate.core.drafts import Draft, Named, call, day_of
-from scenarios.generate.modules.making import is_ranked, new_code, with_look
+from scenarios.generate.content.world_maker import Maker
+from scenarios.generate.core.task_drafts import Draft, Named, call, day_of
+from scenarios.generate.modules.draft_helpers import is_ranked, new_code, with_look
 from scenarios.generate.modules.parties.make import customer_named, lookalikes
 
 _TIERS = ("Bronze", "Silver", "Gold", "Platinum", "Founders")

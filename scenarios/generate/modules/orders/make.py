@@ -4,8 +4,8 @@ from datetime import date
 
 from scenarios.api import Row
 from scenarios.format import Call
-from scenarios.generate.content.maker import Maker
-from scenarios.generate.core.drafts import Draft, Given, Named, call
+from scenarios.generate.content.world_maker import Maker
+from scenarios.generate.core.task_drafts import Draft, Given, Named, call
 from scenarios.generate.modules.catalogue.make import product_named
 from scenarios.generate.modules.parties.make import customer_named, some_customer
 

@@ -1,8 +1,8 @@
 """Seed rows and tasks of the customers. `customer_named` is for other modules' drafts too."""
 
 from scenarios.api import Row
-from scenarios.generate.content.maker import Maker
-from scenarios.generate.core.drafts import Draft, Named, call
+from scenarios.generate.content.world_maker import Maker
+from scenarios.generate.core.task_drafts import Draft, Named, call
 from scenarios.generate.modules.staff.make import colleague
 
 

@@ -1,9 +1,9 @@
 """Seed rows and tasks of the projects. `project_named` is for other modules' drafts too."""
 
 from scenarios.api import Row
-from scenarios.generate.content.maker import Maker
-from scenarios.generate.core.drafts import Draft, Named, call, day_of
-from scenarios.generate.modules.making import new_code, taking
+from scenarios.generate.content.world_maker import Maker
+from scenarios.generate.core.task_drafts import Draft, Named, call, day_of
+from scenarios.generate.modules.draft_helpers import new_code, taking
 from scenarios.generate.modules.naming import new_title, record_named, some_colleague
 from scenarios.generate.modules.parties.make import some_customer
 from scenarios.generate.modules.staff.make import colleague

@@ -1,9 +1,9 @@
 """Seed rows and tasks of the refunds."""
 
 from scenarios.api import Row
-from scenarios.generate.content.maker import Maker
-from scenarios.generate.core.drafts import Draft, Named, call
-from scenarios.generate.modules.making import with_look
+from scenarios.generate.content.world_maker import Maker
+from scenarios.generate.core.task_drafts import Draft, Named, call
+from scenarios.generate.modules.draft_helpers import with_look
 from scenarios.generate.modules.parties.make import customer_named, some_customer
 from scenarios.generate.modules.payments.make import add_payment, days_since, payment_named
 

@@ -3,9 +3,9 @@
 from datetime import date
 
 from scenarios.api import Row
-from scenarios.generate.content.maker import Maker
-from scenarios.generate.core.drafts import Draft, Given, Named, call
-from scenarios.generate.modules.making import new_code, with_look, within_limit
+from scenarios.generate.content.world_maker import Maker
+from scenarios.generate.core.task_drafts import Draft, Given, Named, call
+from scenarios.generate.modules.draft_helpers import new_code, with_look, within_limit
 from scenarios.generate.modules.orders.make import order_named
 from scenarios.generate.modules.parties.make import customer_named, some_customer
 

@@ -4,9 +4,9 @@ from datetime import date
 
 from scenarios.api import Row
 from scenarios.format import Call
-from scenarios.generate.content.maker import Maker
-from scenarios.generate.core.drafts import Draft, Named, call, day_of
-from scenarios.generate.modules.making import taking, with_look
+from scenarios.generate.content.world_maker import Maker
+from scenarios.generate.core.task_drafts import Draft, Named, call, day_of
+from scenarios.generate.modules.draft_helpers import taking, with_look
 from scenarios.generate.modules.naming import new_title, some_colleague
 from scenarios.generate.modules.staff.make import colleague
 

@@ -4,10 +4,10 @@ from datetime import date
 
 from scenarios.api import Row
 from scenarios.format import Call
-from scenarios.generate.content.maker import Maker
-from scenarios.generate.core.drafts import Draft, Named, call
+from scenarios.generate.content.world_maker import Maker
+from scenarios.generate.core.task_drafts import Draft, Named, call
 from scenarios.generate.modules.catalogue.make import product_named, some_product
-from scenarios.generate.modules.making import new_code, taking, with_look
+from scenarios.generate.modules.draft_helpers import new_code, taking, with_look
 from scenarios.generate.modules.parties.make import customer_named, some_customer
 
 _STATUSES = ("planned", "planned", "sent", "planned", "delivered", "planned", "sent")

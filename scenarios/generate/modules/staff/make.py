@@ -2,8 +2,8 @@
 
 from scenarios.api import Row
 from scenarios.format import Call
-from scenarios.generate.content.maker import Maker
-from scenarios.generate.core.drafts import Draft, Named, call, day_of
+from scenarios.generate.content.world_maker import Maker
+from scenarios.generate.core.task_drafts import Draft, Named, call, day_of
 
 _TEAMS = ("Front desk", "Back office", "Accounts", "Field", "Night shift", "Quality")
 _KINDS = ("leave", "sick", "travel")

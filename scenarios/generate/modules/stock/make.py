@@ -1,10 +1,10 @@
 """Seed rows and tasks of the stock."""
 
 from scenarios.api import Row
-from scenarios.generate.content.maker import Maker
-from scenarios.generate.core.drafts import Draft, call
+from scenarios.generate.content.world_maker import Maker
+from scenarios.generate.core.task_drafts import Draft, call
 from scenarios.generate.modules.catalogue.make import product_named
-from scenarios.generate.modules.making import new_code, taking, with_look
+from scenarios.generate.modules.draft_helpers import new_code, taking, with_look
 
 _CAUSES = ("damaged", "lost", "expired")
 

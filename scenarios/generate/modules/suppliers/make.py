@@ -1,10 +1,10 @@
 """Seed rows and tasks of the suppliers."""
 
 from scenarios.api import Row
-from scenarios.generate.content.maker import Maker
-from scenarios.generate.core.drafts import Draft, Given, Named, call
+from scenarios.generate.content.world_maker import Maker
+from scenarios.generate.core.task_drafts import Draft, Given, Named, call
 from scenarios.generate.modules.catalogue.make import product_named
-from scenarios.generate.modules.making import is_ranked, new_code, taking, with_look
+from scenarios.generate.modules.draft_helpers import is_ranked, new_code, taking, with_look
 from scenarios.generate.vocabulary.people import ascii_of
 
 # What the purchases in the seed rows are like, one after the other.

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from scenarios.errors import OutOfBudget
-from scenarios.synth.core.drafts import Seed
 from scenarios.synth.core.prompt_files import Prompts
 from scenarios.synth.core.protocols import Purpose, Said, Turn
+from scenarios.synth.core.world_drafts import Seed
 from scenarios.synth.stages.ideas import Gathering, IdeaSettings, Pool
-from scenarios.synth.storage.folder import Folder
+from scenarios.synth.storage.output_folder import Folder
 
 
 @pytest.fixture

@@ -26,8 +26,8 @@ from typing import Any, TypeVar
 import msgspec
 import tomli_w
 
+from scenarios.decode_errors import field_sentence
 from scenarios.errors import SynthesisError
-from scenarios.faults import field_sentence
 from scenarios.synth.core.attempts import Attempt
 
 T = TypeVar("T")

@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from scenarios.faults import field_sentence
+from scenarios.decode_errors import field_sentence
 from scenarios.format import AwmSample, AwmTable
 
 MIN_VERIFIER = 10  # characters; shorter code is no verifier, as with AWM

@@ -13,8 +13,8 @@ from typing import BinaryIO, Literal, TypeVar
 import msgspec
 
 from scenarios.awm.names import name_fault, normalised
+from scenarios.decode_errors import field_sentence
 from scenarios.errors import PackageError, RecordError
-from scenarios.faults import field_sentence
 
 MAX_LINE = 64 * 2**20  # bytes; the longest of the released data has about 200 KB
 MAX_FAULTS = 1000  # broken lines in one file

@@ -10,8 +10,8 @@ from random import Random
 from typing import Any, TypeVar
 
 from scenarios.api import Row
-from scenarios.generate.core.drafts import Say, money
 from scenarios.generate.core.errors import ModuleError
+from scenarios.generate.core.task_drafts import Say, money
 from scenarios.generate.plan.business_modules import BASE, Table
 from scenarios.generate.plan.knobs import Knobs
 from scenarios.generate.vocabulary.dressing import Dresser

@@ -13,7 +13,7 @@
     instruction = "Add a note that says milk, then tell me how many notes there are."
     answer = "3"                          # what the final answer must say; may be left out
     oracle = [{ name = "add_note", arguments = { text = "milk" } }]     # may be left out
-    [[task.check]]                        # see scenarios.expect
+    [[task.check]]                        # see scenarios.call_checks
     name = "list_notes"
     expect = { contains = "milk" }
 
@@ -26,9 +26,9 @@ from pathlib import Path
 import msgspec
 
 from scenarios.api import User
+from scenarios.call_checks import CallCheck, ForeignRecord
 from scenarios.checks import Finding, says
 from scenarios.errors import PackageError
-from scenarios.expect import CallCheck, ForeignRecord
 from scenarios.files import convert, parse_toml, read_text
 from scenarios.format import (
     NAME,

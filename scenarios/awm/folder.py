@@ -7,7 +7,10 @@ from urllib.parse import parse_qsl, urlencode
 import msgspec
 
 from scenarios.api import User
-from scenarios.awm.content import (
+from scenarios.awm.join import CODE, DB, ENVS, SAMPLE, SCENARIO, SQL, TASKS, Join
+from scenarios.awm.names import normalised, package_name
+from scenarios.awm.row_index import Row, read_row
+from scenarios.awm.row_types import (
     DbRow,
     EnvRow,
     Refused,
@@ -16,9 +19,6 @@ from scenarios.awm.content import (
     TasksRow,
     VerifierRow,
 )
-from scenarios.awm.join import CODE, DB, ENVS, SAMPLE, SCENARIO, SQL, TASKS, Join
-from scenarios.awm.names import normalised, package_name
-from scenarios.awm.rows import Row, read_row
 from scenarios.errors import RecordError, UnknownScenario
 from scenarios.files import python_fault
 from scenarios.format import (

@@ -5,8 +5,8 @@ from random import Random
 
 import msgspec
 
-from scenarios.generate.core.trial import Stage
-from scenarios.generate.tasks.parts import Part, Shown, Turn, fault_of, play, turns_of
+from scenarios.generate.core.world_host import Stage
+from scenarios.generate.tasks.dressed_drafts import Part, Shown, Turn, fault_of, play, turns_of
 
 _LINKS = ("Then", "After that,", "Also,", "Next,", "And")
 

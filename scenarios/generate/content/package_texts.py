@@ -3,7 +3,7 @@
 from collections.abc import Collection, Sequence
 
 from scenarios.api import User
-from scenarios.generate.content.setting import Setting, dressed_rows, shown_parameters
+from scenarios.generate.content.drawn_world import Setting, dressed_rows, shown_parameters
 from scenarios.generate.core.package import Package, inserts
 from scenarios.generate.plan.business_modules import Code, Piece, reached, shared_code
 

@@ -9,12 +9,12 @@ import msgspec
 
 from scenarios.checks import says
 from scenarios.format import Task, TaskKind
-from scenarios.generate.content.setting import Setting
-from scenarios.generate.core.trial import Stage
+from scenarios.generate.content.drawn_world import Setting
+from scenarios.generate.core.world_host import Stage
+from scenarios.generate.tasks.combined_tasks import Joined, alone, joined
 from scenarios.generate.tasks.derived_verifiers import Wanted
+from scenarios.generate.tasks.dressed_drafts import Part, Shown, part_of
 from scenarios.generate.tasks.features import Features, features_of
-from scenarios.generate.tasks.joining import Joined, alone, joined
-from scenarios.generate.tasks.parts import Part, Shown, part_of
 
 _ROUNDS = 8  # times that every draft function may be asked
 _TRIES = 6  # parts tried to lengthen a task

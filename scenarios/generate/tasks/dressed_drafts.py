@@ -9,8 +9,8 @@ import msgspec
 from scenarios.api import RowChange
 from scenarios.checks import says
 from scenarios.format import Call, not_json
-from scenarios.generate.core.drafts import Draft, Given, Text, filled, placeholders, wordings
-from scenarios.generate.core.trial import Outcome, Stage
+from scenarios.generate.core.task_drafts import Draft, Given, Text, filled, placeholders, wordings
+from scenarios.generate.core.world_host import Outcome, Stage
 from scenarios.generate.vocabulary.dressing import Dresser
 
 

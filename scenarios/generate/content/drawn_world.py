@@ -8,8 +8,8 @@ from typing import Any
 import msgspec
 
 from scenarios.api import Row
-from scenarios.generate.content.maker import Maker
-from scenarios.generate.core.drafts import money
+from scenarios.generate.content.world_maker import Maker
+from scenarios.generate.core.task_drafts import money
 from scenarios.generate.plan.business_modules import Module, Table, module
 from scenarios.generate.plan.plan import WorldPlan, sized
 from scenarios.generate.vocabulary.dressing import Dresser, Words, chosen

@@ -9,8 +9,8 @@ import pytest
 from judge.worlds.generate import generate_worlds
 from scenarios.format import FILES, read
 from scenarios.generate.core.errors import GenerateError
+from scenarios.generate.output_folder import MANIFEST, Order, opened, read_manifest, write_world
 from scenarios.generate.plan.knobs import Knobs
-from scenarios.generate.writing import MANIFEST, Order, opened, read_manifest, write_world
 
 ORDER = Order(
     seed=3, knobs=Knobs(tables=12, tasks=2), trades=("outdoor_shop",), modules=("orders",)

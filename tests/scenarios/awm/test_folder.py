@@ -10,9 +10,9 @@ import pytest
 
 from scenarios.api import User
 from scenarios.awm import rows as rows_module
+from scenarios.awm.folder import CLOCK, AwmFolder, AwmSettings, addressed
 from scenarios.awm.join import Duplicate
 from scenarios.awm.names import name_fault, normalised, package_name
-from scenarios.awm.records import CLOCK, AwmFolder, AwmSettings, addressed
 from scenarios.errors import PackageError, RecordError, UnknownScenario
 from scenarios.format import AwmSample, AwmTable, AwmVerifier, Scenario, Task
 from tests.support.awm_files import (

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import msgspec
 
-from scenarios.synth.core.drafts import Draft
-from scenarios.synth.core.package import Script, script_of, texts_of, write
+from scenarios.synth.core.package_files import Script, script_of, texts_of, write
 from scenarios.synth.core.protocols import Bench, Unhostable
+from scenarios.synth.core.world_drafts import Draft
 
 _REFERENCE = "FOREIGN KEY constraint failed"
 _MOST = 20  # statements that fail and are told at once

@@ -7,10 +7,10 @@ import msgspec
 import pytest
 
 from scenarios.api import User
+from scenarios.call_checks import CallCheck, Expectation, ForeignRecord, steps_of
 from scenarios.errors import PackageError
-from scenarios.expect import CallCheck, Expectation, ForeignRecord, steps_of
-from scenarios.foreign import read_foreign
 from scenarios.format import Call, Scenario, Task
+from scenarios.mcp_tasks import read_foreign
 
 HEAD = 'name = "notes"\ndescription = "Notes"\n'
 TASK = '[[task]]\nid = "milk"\ninstruction = "Note milk."\n'

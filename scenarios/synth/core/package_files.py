@@ -16,8 +16,8 @@ import tomli_w
 
 from scenarios.errors import PackageError, SynthesisError
 from scenarios.format import Scenario, read
-from scenarios.synth.core.drafts import Draft, Proven, TaskDraft
 from scenarios.synth.core.protocols import Unhostable
+from scenarios.synth.core.world_drafts import Draft, Proven, TaskDraft
 
 CLOCK = "2026-03-14T09:30:00Z"
 VERSION = "1.0.0"

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from typing import Literal
 
 from scenarios.format import Call
-from scenarios.generate.content.maker import Maker
-from scenarios.generate.core.drafts import Draft, call
+from scenarios.generate.content.world_maker import Maker
+from scenarios.generate.core.task_drafts import Draft, call
 
 _RANKS = ("clerk", "supervisor", "manager")
 _LEAST = {"supervisor": "a supervisor or a manager", "manager": "a manager"}

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from scenarios.api import User
-from scenarios.awm import rows as rows_module
+from scenarios.awm import row_index
 from scenarios.awm.folder import CLOCK, AwmFolder, AwmSettings, addressed
 from scenarios.awm.join import Duplicate
 from scenarios.awm.names import name_fault, normalised, package_name
@@ -433,7 +433,7 @@ def test_a_line_without_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     rows = two()
     long = json.dumps({"scenario": "Mail Desk 1", "full_code": "#" * 5000})
     rows[ENVS] = [rows[ENVS][1], long, rows[ENVS][0]]
-    monkeypatch.setattr(rows_module, "MAX_LINE", 2000)
+    monkeypatch.setattr(row_index, "MAX_LINE", 2000)
     folder = AwmFolder(write_folder(tmp_path, rows))
     with pytest.raises(RecordError, match=r"gen_envs\.jsonl: line 2: longer than 2000 bytes"):
         folder.find("mail_desk_1")

@@ -1,7 +1,7 @@
-"""What the result of a tool call is expected to say: checks for worlds whose state nobody can read.
+"""Checks on the result of a tool call, for MCP servers whose state can only be read by their tools.
 
-A server of somebody else's tells its state through its tools only, so a task's verifier calls them
-once the agent is done, and compares what they say:
+After the agent is done, the verifier of such a task calls tools of the server and compares their
+results with what the task expects:
 
     [[task.check]]
     name = "get_note"
@@ -18,17 +18,18 @@ import msgspec
 from scenarios.checks import Finding
 
 _STEP = re.compile(r"\[(-?\d+)\]|([^.\[\]]+)")
-_SHOWN = 200  # characters of a text that a finding shows
+_SHOWN = 200  # characters; a finding shows at most the beginning of a longer text
 Rule = Literal["contains", "lacks", "equals", "matches", "value", "fails"]
 _RULES: tuple[Rule, ...] = ("contains", "lacks", "equals", "matches", "value", "fails")
 
 
 class Expectation(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """One rule on the text of a result; a call that failed keeps no rule but `fails`.
+    """One rule on the text of a result; a failed call satisfies only the rule `fails`.
 
-    Example: {"contains": "milk"}   the text holds this; `lacks`: it does not
-    Example: {"equals": "3 notes"}  it is this, spaces around aside; `matches`: a regular expression
-    Example: {"path": "notes[0].id", "value": 7}   the text is JSON and holds this value there
+    Example: {"contains": "milk"}   the text contains this; `lacks`: it does not
+    Example: {"equals": "3 notes"}  the text is this, ignoring outer spaces; `matches`: a regular
+                                    expression matches
+    Example: {"path": "notes[0].id", "value": 7}   the text is JSON and has this value at this path
     Example: {"fails": true}        the call fails
     """
 
@@ -36,37 +37,37 @@ class Expectation(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_
     lacks: str | None = None
     equals: str | None = None
     matches: str | None = None
-    path: str = ""  # where `value` is: names after dots, positions in brackets; empty: the whole
+    path: str = ""  # of `value`: names after dots, positions in brackets; empty: the whole JSON
     value: Any = msgspec.UNSET
     fails: Literal[True] | None = None
 
     @property
     def rule(self) -> Rule:
-        """Which rule it is."""
-        return self._given()[0]
+        """The name of the rule."""
+        return self._rules()[0]
 
     def fault(self) -> str:
-        """What is wrong with it, in words; empty: nothing."""
-        given = self._given()
-        if len(given) != 1:
-            found = " and ".join(given) or "none"
+        """Return what is wrong with the expectation; empty: nothing."""
+        rules = self._rules()
+        if len(rules) != 1:
+            found = " and ".join(rules) or "none"
             return f"expected one of {', '.join(_RULES)}, found {found}"
         if self.path and self.rule != "value":
-            return "path: goes with value only"
-        if self.path and steps_of(self.path) is None:
+            return "path: only allowed together with value"
+        if self.path and parse_path(self.path) is None:
             return f"path: {self.path!r} is not like notes[0].text"
         return _regex_fault(self.matches) if self.matches is not None else ""
 
-    def said(self) -> str:
-        """It in words, as a finding shows it."""
+    def describe(self) -> str:
+        """Return the rule in words, as a finding shows it."""
         if self.rule == "value":
             return f"{self.path or 'the whole'} = {_json(self.value)}"
         if self.rule == "fails":
             return "an error"
         return f"{self.rule} {getattr(self, self.rule)!r}"
 
-    def met_by(self, text: str, *, failed: bool) -> tuple[bool, str]:
-        """Whether a result keeps the rule, and what was found instead."""
+    def check(self, text: str, *, failed: bool) -> tuple[bool, str]:
+        """Return whether a result satisfies the rule, and what was found."""
         if self.rule == "fails" or failed:
             return failed and self.rule == "fails", f"{'error: ' if failed else ''}{_short(text)}"
         if self.rule == "value":
@@ -88,19 +89,19 @@ class Expectation(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_
             value = msgspec.json.decode(text)
         except msgspec.DecodeError:
             return False, f"no JSON: {_short(text)}"
-        for step in steps_of(self.path) or ():
+        for step in parse_path(self.path) or ():
             try:
                 value = value[step]
             except (KeyError, IndexError, TypeError):
                 return False, f"nothing there: {_short(text)}"
         return _equal(value, self.value), _short(_json(value))
 
-    def _given(self) -> list[Rule]:
+    def _rules(self) -> list[Rule]:
         return [rule for rule in _RULES if getattr(self, rule) not in (None, msgspec.UNSET)]
 
 
 class CallCheck(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A tool call to make after an episode, and what it must say."""
+    """A tool call that the verifier makes after an episode, and what its result must be."""
 
     name: str  # the tool
     expect: Expectation
@@ -108,48 +109,48 @@ class CallCheck(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     kind: Literal["goal", "guard"] = "goal"
 
     def finding(self, text: str, *, failed: bool) -> Finding:
-        """What the call's result means for the task."""
-        passed, found = self.expect.met_by(text, failed=failed)
-        asked = f"{self.name}({_json(self.arguments) if self.arguments else ''})"
-        said = self.expect.said()
-        return Finding(f"{asked}: {said}", passed, said, found, self.kind)
+        """Return the finding for the result of the call."""
+        passed, found = self.expect.check(text, failed=failed)
+        call = f"{self.name}({_json(self.arguments) if self.arguments else ''})"
+        expected = self.expect.describe()
+        return Finding(f"{call}: {expected}", passed, expected, found, self.kind)
 
 
-class ForeignRecord(msgspec.Struct, frozen=True):
-    """What a scenario has whose world is somebody else's MCP server, instead of SQL and code."""
+class McpRecord(msgspec.Struct, frozen=True):
+    """The part of an MCP server's scenario that takes the place of SQL and code."""
 
     target: str  # the server's URL, or the command that starts it
     checks: dict[str, tuple[CallCheck, ...]]  # by task id
 
 
-def steps_of(path: str) -> tuple[str | int, ...] | None:
-    """The steps of a path, None where it is none.
+def parse_path(path: str) -> tuple[str | int, ...] | None:
+    """Return the steps of a path; None: it is not a valid path.
 
     Example: "notes[0].text" -> ("notes", 0, "text")
     """
     steps: list[str | int] = []
-    at = 0
-    while at < len(path):
-        dotted = path[at] == "." and at > 0
-        found = _STEP.match(path, at + dotted)
-        if found is None or (found[2] is not None and at > 0 and not dotted):
+    offset = 0
+    while offset < len(path):
+        dotted = path[offset] == "." and offset > 0
+        found = _STEP.match(path, offset + dotted)
+        if found is None or (found[2] is not None and offset > 0 and not dotted):
             return None
         if found[1] is not None and dotted:
             return None
         steps.append(found[2] if found[1] is None else int(found[1]))
-        at = found.end()
+        offset = found.end()
     return tuple(steps)
 
 
-def _equal(value: Any, wanted: Any) -> bool:
+def _equal(value: Any, expected: Any) -> bool:
     """Equal as JSON: 1 is not true, 1.0 is 1."""
-    if isinstance(value, bool) or isinstance(wanted, bool):
-        return value is wanted
-    if isinstance(value, dict) and isinstance(wanted, dict):
-        return value.keys() == wanted.keys() and all(_equal(value[k], wanted[k]) for k in value)
-    if isinstance(value, list) and isinstance(wanted, list):
-        return len(value) == len(wanted) and all(map(_equal, value, wanted))
-    return bool(value == wanted)
+    if isinstance(value, bool) or isinstance(expected, bool):
+        return value is expected
+    if isinstance(value, dict) and isinstance(expected, dict):
+        return value.keys() == expected.keys() and all(_equal(value[k], expected[k]) for k in value)
+    if isinstance(value, list) and isinstance(expected, list):
+        return len(value) == len(expected) and all(map(_equal, value, expected))
+    return bool(value == expected)
 
 
 def _regex_fault(pattern: str) -> str:

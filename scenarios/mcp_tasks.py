@@ -1,9 +1,9 @@
-"""Tasks for somebody else's MCP server, from one TOML file.
+"""Tasks for any MCP server, read from one TOML file.
 
     name = "notebook"
     description = "Notes of one person"
     policy = "Never delete a note."       # the rules that the agent must follow; may be left out
-    [user]                                # who acts; may be left out
+    [user]                                # for whom the agent acts; may be left out
     id = "u1"
     name = "Ada"
     role = "owner"
@@ -17,7 +17,7 @@
     name = "list_notes"
     expect = { contains = "milk" }
 
-A task needs an answer or a check, else nothing could be said of its end.
+A task needs an answer or a check; without either, its episodes could not be judged.
 """
 
 import hashlib
@@ -26,25 +26,27 @@ from pathlib import Path
 import msgspec
 
 from scenarios.api import User
-from scenarios.call_checks import CallCheck, ForeignRecord
+from scenarios.call_checks import CallCheck, McpRecord
 from scenarios.checks import Finding, says
 from scenarios.errors import PackageError
-from scenarios.files import convert, parse_toml, read_text
+from scenarios.files import read_text
 from scenarios.format import (
     NAME,
-    TASK_ID,
+    NOT_A_CLOCK,
     Call,
     Difficulty,
     Scenario,
     Task,
+    check_task_ids,
     is_clock,
-    not_json,
+    json_fault,
 )
+from scenarios.task_tables import TaskTables
 
-NOBODY = User("", "", "")  # the file does not say who acts
+NO_USER = User("", "", "")  # the file names no user
 
 
-class _ForeignTask(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class _McpTask(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     id: str
     instruction: str
     answer: str = ""
@@ -56,31 +58,28 @@ class _ForeignTask(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     name: str
     description: str
-    task: tuple[_ForeignTask, ...]
+    task: tuple[_McpTask, ...]
     title: str = ""
     version: str = "0"
     policy: str = ""
-    clock: str = ""  # empty: the agent is not told the time
-    user: User = NOBODY
+    clock: str = ""  # empty: the agent does not learn the time
+    user: User = NO_USER
 
 
-def read_foreign(path: Path, target: str) -> Scenario:
-    """The scenario of a task file, played on the MCP server `target` (a URL or a command).
+def read_mcp_tasks(path: Path, target: str) -> Scenario:
+    """Return a task file as a scenario for the MCP server `target` (a URL or a command).
 
-    Its digest is that of the file and the target. Raises PackageError naming file and field.
+    The digest covers the file and the target. Raises PackageError naming the file, the line and id
+    of the task, and the field.
     """
     text = read_text(path)
-    file = convert(path, parse_toml(path, text), _File)
+    tables = TaskTables(path, text)
+    file = tables.convert(_File)
     _check_head(path, file)
-    seen: set[str] = set()
+    check_task_ids(tables, [task.id for task in file.task])
     for index, task in enumerate(file.task):
-        if not TASK_ID.fullmatch(task.id):
-            raise PackageError(f"{path}: task[{index}].id: {task.id!r} is not a lower-case word")
-        if task.id in seen:
-            raise PackageError(f"{path}: task[{index}].id: {task.id!r} is there twice")
-        seen.add(task.id)
         if fault := _fault(task):
-            raise PackageError(f"{path}: task {task.id!r}: {fault}")
+            raise tables.fault(index, fault)
     return Scenario(
         name=file.name,
         title=file.title or file.name,
@@ -94,12 +93,12 @@ def read_foreign(path: Path, target: str) -> Scenario:
         tasks=tuple(map(_task, file.task)),
         path=path,
         digest=hashlib.blake2b(f"{target}\0{text}".encode(), digest_size=16).hexdigest(),
-        foreign=ForeignRecord(target, {task.id: task.check for task in file.task}),
+        foreign=McpRecord(target, {task.id: task.check for task in file.task}),
     )
 
 
 def answer_findings(task: Task, answer: str) -> tuple[Finding, ...]:
-    """Whether the final answer says what it must; empty where anything will do."""
+    """Return the finding on the final answer; empty where the task demands no answer."""
     if not task.answer:
         return ()
     found = " ".join(answer.split())[:200]
@@ -107,7 +106,7 @@ def answer_findings(task: Task, answer: str) -> tuple[Finding, ...]:
     return (Finding(name, says(answer, task.answer), repr(task.answer), found, "goal"),)
 
 
-def _task(task: _ForeignTask) -> Task:
+def _task(task: _McpTask) -> Task:
     return Task(
         id=task.id,
         instruction=task.instruction,
@@ -124,27 +123,25 @@ def _check_head(path: Path, file: _File) -> None:
     if not file.description.strip():
         raise PackageError(f"{path}: description: must not be empty")
     if file.clock and not is_clock(file.clock):
-        raise PackageError(
-            f"{path}: clock: {file.clock!r} is not a moment in UTC such as '2026-03-14T09:30:00Z'"
-        )
+        raise PackageError(f"{path}: clock: {file.clock!r} {NOT_A_CLOCK}")
     if not file.task:
         raise PackageError(f"{path}: task: the file has no task")
 
 
-def _fault(task: _ForeignTask) -> str:
-    """What is wrong with a task, in words; empty: nothing."""
+def _fault(task: _McpTask) -> str:
+    """The fault of a task; empty: it has none."""
     if not task.instruction.strip():
         return "instruction: must not be empty"
     if not task.answer.strip() and not task.check:
-        return "it has neither answer nor check, so its end could not be judged"
+        return "it has neither answer nor check, so its episodes could not be judged"
     for index, call in enumerate(task.oracle):
-        if fault := not_json(call.arguments):
-            return f"oracle[{index}].arguments{fault} in JSON"
+        if fault := json_fault(call.arguments):
+            return f"oracle[{index}].arguments{fault}"
     for index, check in enumerate(task.check):
-        if fault := not_json(check.arguments):
-            return f"check[{index}].arguments{fault} in JSON"
+        if fault := json_fault(check.arguments):
+            return f"check[{index}].arguments{fault}"
         if fault := check.expect.fault():
             return f"check[{index}].expect: {fault}"
-        if check.expect.rule == "value" and (fault := not_json(check.expect.value)):
-            return f"check[{index}].expect.value{fault} in JSON"
+        if check.expect.rule == "value" and (fault := json_fault(check.expect.value)):
+            return f"check[{index}].expect.value{fault}"
     return ""

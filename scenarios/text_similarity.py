@@ -1,10 +1,11 @@
-"""How alike texts are, without a model: hashed words and letters as vectors, compared by cosine.
+"""The similarity of texts, without a model: hashed words and letters as vectors, and their cosine.
 
-Words (and pairs of neighbours) and runs of four letters are hashed into a fixed number of places,
-so that equal texts have cosine 1, texts that share wording come near it, and unrelated ones stay
-near 0. It sees wording, not meaning: "bike hire" and "bicycle rental" share letters at most.
+Words, pairs of neighbouring words and runs of four letters are hashed into a fixed number of
+dimensions, so that equal texts have cosine 1, texts that share wording come near 1, and unrelated
+texts stay near 0. This compares wording, not meaning: "bike hire" and "bicycle rental" share at
+most letters.
 
-Deterministic in every process: no seed, no hash of Python's own.
+It is deterministic in every process: it uses no seed and none of Python's randomized hashes.
 """
 
 import math
@@ -15,8 +16,8 @@ from operator import mul
 from zlib import crc32
 
 DIMENSIONS = 512
-_PAIR, _LETTERS = 0.7, 0.35  # weights beside that of a word, which is 1
-_RUN = 4  # letters
+_PAIR, _LETTERS = 0.7, 0.35  # weights; a word has weight 1
+_RUN = 4  # letters in a run
 _WORD = re.compile(r"[^\W_]+")
 _COMMON = frozenset(
     _WORD.findall(
@@ -29,14 +30,14 @@ Vector = list[float]
 
 
 def embed(texts: Iterable[str], *, dimensions: int = DIMENSIONS) -> list[Vector]:
-    """A vector of length 1 for each text; all zeros for one without a word."""
+    """Return a vector of length 1 for each text; all zeros for a text without a word."""
     return [_vector(text, dimensions) for text in texts]
 
 
 def cosine(one: Sequence[float], other: Sequence[float]) -> float:
-    """The cosine between two vectors, -1 to 1; 0 where one of them is all zeros.
+    """Return the cosine between two vectors, -1 to 1; 0 where one of them is all zeros.
 
-    Raises ValueError for vectors of two lengths.
+    Raises ValueError for vectors of different lengths.
     """
     if len(one) != len(other):
         raise ValueError(f"vectors of {len(one)} and {len(other)} numbers cannot be compared")

@@ -1,6 +1,5 @@
 """A folder of AgentWorldModel-1K's files, as scenarios. None of their code is executed."""
 
-from difflib import get_close_matches
 from pathlib import Path
 from urllib.parse import parse_qsl, urlencode
 
@@ -13,7 +12,7 @@ from scenarios.awm.row_index import Row, read_row
 from scenarios.awm.row_types import (
     DbRow,
     EnvRow,
-    Refused,
+    InvalidRow,
     SampleRow,
     ScenarioRow,
     TasksRow,
@@ -22,7 +21,7 @@ from scenarios.awm.row_types import (
 from scenarios.errors import RecordError, UnknownScenario
 from scenarios.files import python_fault
 from scenarios.format import (
-    NO_CLOCK,
+    NOT_A_CLOCK,
     AwmHead,
     AwmRecord,
     AwmSample,
@@ -33,13 +32,14 @@ from scenarios.format import (
     instructions_fault,
     is_clock,
 )
+from scenarios.nearest import did_you_mean
 
-CLOCK = "2026-02-10T09:00:00Z"  # where a record's world begins: the records themselves name no time
-USER = User("1", "the current user", "user")  # AWM's worlds are those of the user with id 1
+CLOCK = "2026-02-10T09:00:00Z"  # a record contains no time, so its world starts at this moment
+USER = User("1", "the current user", "user")  # in AWM's worlds the agent acts for user 1
 
 
 class AwmSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What a record leaves open; part of every scenario that is made of it."""
+    """What a record does not define; part of every scenario that is made from it."""
 
     seeding: Seeding = "awm"
     clock: str = CLOCK  # ISO 8601 in UTC
@@ -49,16 +49,16 @@ DEFAULTS = AwmSettings()
 
 
 class AwmFolder:
-    """The scenarios of a folder, read when they are asked for by name.
+    """The scenarios of a folder, each read when it is requested by name.
 
-    A scenario's path is its address, `<folder>/<name>`, with settings that are not the defaults
-    behind it as in a URL; the catalogue finds it by that. Raises PackageError for a folder that
-    lacks a file, ValueError for a clock that is no moment.
+    A scenario's path is its address, `<folder>/<name>`, followed by settings that are not the
+    defaults, as in a URL; the catalogue finds it by this address. Raises PackageError for a folder
+    that lacks a file, ValueError for a clock that is not a moment.
     """
 
     def __init__(self, path: Path, *, seeding: Seeding = "awm", clock: str = CLOCK) -> None:
         if not is_clock(clock):
-            raise ValueError(f"clock: {clock!r} {NO_CLOCK}")
+            raise ValueError(f"clock: {clock!r} {NOT_A_CLOCK}")
         self.path = path
         self.settings = AwmSettings(seeding, clock)
         self.join = Join(path)
@@ -67,11 +67,11 @@ class AwmFolder:
         return f"<AwmFolder {self.path} [{len(self.join.keys)} scenarios]>"
 
     def names(self) -> list[str]:
-        """The scenarios that any of the files knows, whole or broken, by their packages' names."""
+        """Return the package names of all scenarios in any of the files, valid or broken."""
         return sorted(self.join.keys)
 
     def name_of(self, written: str) -> str:
-        """A package's name, of itself or of its scenario's, however that is written.
+        """Return the package name for a package name, or for a scenario's name in any spelling.
 
         Raises UnknownScenario.
         """
@@ -79,14 +79,13 @@ class AwmFolder:
         for known in (written, name):
             if known in self.join.keys:
                 return known
-        near = get_close_matches(name, self.join.keys)
-        hint = f"; near to it are {', '.join(near)}" if near else ""
+        hint = did_you_mean(name, self.join.keys)
         raise UnknownScenario(
-            f"{self.path}: there is no scenario {written!r} among {len(self.join.keys)}{hint}"
+            f"{self.path}: scenario {written!r} not found among {len(self.join.keys)}{hint}"
         )
 
     def find(self, written: str) -> Scenario:
-        """The scenario of a name. Raises UnknownScenario, and RecordError for a broken one."""
+        """Return the scenario of a name. Raises UnknownScenario; RecordError if it is broken."""
         name = self.name_of(written)
         for fault in self.join.faults(name):
             raise fault
@@ -103,7 +102,7 @@ class AwmFolder:
         )
         record = AwmRecord(
             code=self._code(name),
-            tables=read_row(self.path, DB, self.join.needed(DB, name), DbRow).tables,
+            tables=read_row(self.path, DB, self.join.required_row(DB, name), DbRow).tables,
             samples=self._samples(name),
             seeding=head.seeding,
             verifiers=self._verifiers(name, len(tasks)),
@@ -111,18 +110,18 @@ class AwmFolder:
         return awm_scenario(head, tasks, record, self.path / _address(name, self.settings))
 
     def num_stray(self, scenario: Scenario) -> int:
-        """How many verifiers there are for tasks that the scenario does not have."""
+        """Return the number of verifiers for tasks that the scenario does not have."""
         num_tasks = len(scenario.tasks)
         return sum(
             row.task is not None and row.task >= num_tasks
-            for _, row in self.join.taken(scenario.name)
+            for _, row in self.join.used_rows(scenario.name)
         )
 
     def _fault(self, file: str, row: Row, reason: str) -> RecordError:
         return RecordError(self.path, file, row.line, reason)
 
     def _code(self, name: str) -> str:
-        row = self.join.needed(ENVS, name)
+        row = self.join.required_row(ENVS, name)
         code = read_row(self.path, ENVS, row, EnvRow).full_code
         if code is None or not code.strip():
             raise self._fault(ENVS, row, "full_code: there is no code")
@@ -131,17 +130,17 @@ class AwmFolder:
         return code
 
     def _tasks(self, name: str) -> tuple[str, ...]:
-        row = self.join.needed(TASKS, name)
+        row = self.join.required_row(TASKS, name)
         tasks = read_row(self.path, TASKS, row, TasksRow).tasks
         if fault := instructions_fault(tasks):
             raise self._fault(TASKS, row, f"tasks: {fault}")
         return tasks
 
     def _samples(self, name: str) -> tuple[AwmSample, ...]:
-        row = self.join.needed(SAMPLE, name)
+        row = self.join.required_row(SAMPLE, name)
         try:
             return read_row(self.path, SAMPLE, row, SampleRow).samples
-        except Refused as exc:
+        except InvalidRow as exc:
             raise self._fault(SAMPLE, row, str(exc)) from exc
 
     def _verifiers(self, name: str, num_tasks: int) -> dict[str, AwmVerifier]:
@@ -158,10 +157,10 @@ class AwmFolder:
         }
 
     def _title(self, name: str) -> tuple[str, str]:
-        """The title and the description: the title again where there is none."""
+        """The title and the description; without a description, the title twice."""
         row = self.join.row(SCENARIO, name)
         if row is None:
-            env = read_row(self.path, ENVS, self.join.needed(ENVS, name), EnvRow)
+            env = read_row(self.path, ENVS, self.join.required_row(ENVS, name), EnvRow)
             return (env.scenario.strip(), env.scenario.strip())
         about = read_row(self.path, SCENARIO, row, ScenarioRow)
         title = about.name.strip()
@@ -175,8 +174,10 @@ def _address(name: str, settings: AwmSettings) -> str:
     return f"{name}?{urlencode(other)}" if other else name
 
 
-def addressed(address: str) -> tuple[str, AwmSettings]:
-    """The name and the settings of an address's last part. Raises msgspec.ValidationError.
+def parse_address(address: str) -> tuple[str, AwmSettings]:
+    """Return the name and the settings in the last part of an address.
+
+    Raises msgspec.ValidationError.
 
     Example: "gaming_1?seeding=openenv" -> ("gaming_1", AwmSettings(seeding="openenv"))
     """

@@ -1,7 +1,7 @@
-"""Where the rows of a jsonl file stand, so that each can be read alone.
+"""An index of the rows of a jsonl file, so that each row can be read by itself.
 
-The files of AgentWorldModel-1K have up to 237 MB: they are read line by line, once, and what is
-kept of a row is its place. A line that cannot be read is a fault, and the others go on.
+The files of AgentWorldModel-1K have up to 237 MB. Each is read once, line by line, and the index
+keeps only the position of a row. A line that cannot be read is a fault and does not stop the rest.
 """
 
 import re
@@ -23,7 +23,7 @@ T = TypeVar("T")
 
 
 class Row(msgspec.Struct, frozen=True, gc=False):
-    """One row's place in its file."""
+    """The position of one row in its file."""
 
     name: str  # of the scenario, normalised
     line: int  # from 1
@@ -33,7 +33,7 @@ class Row(msgspec.Struct, frozen=True, gc=False):
 
 
 class Fault(msgspec.Struct, frozen=True, gc=False):
-    """A line that cannot be read; `name` None: it does not tell of which scenario it is."""
+    """A line that cannot be read; `name` None: its scenario is not known."""
 
     line: int
     reason: str
@@ -41,7 +41,7 @@ class Fault(msgspec.Struct, frozen=True, gc=False):
 
 
 class Index(msgspec.Struct, frozen=True):
-    """The rows of a file by scenario, in the file's order, and the lines that are no rows."""
+    """The rows of a file by scenario, in the file's order, and the lines that cannot be read."""
 
     rows: dict[str, list[Row]]
     faults: list[Fault]
@@ -70,7 +70,7 @@ _DECODERS: dict[KeyedBy, msgspec.json.Decoder[_Keys]] = {
 
 
 def index_of(path: Path, keyed_by: KeyedBy) -> Index:
-    """Read a file once. Raises PackageError when it cannot be read at all."""
+    """Return the index of a file, reading it once. Raises PackageError when it is unreadable."""
     index = Index({}, [])
     try:
         with path.open("rb") as file:
@@ -91,13 +91,13 @@ def index_of(path: Path, keyed_by: KeyedBy) -> Index:
 def _check_faults(path: Path, faults: list[Fault]) -> None:
     if len(faults) > MAX_FAULTS:
         raise PackageError(
-            f"{path}: no file of AWM's: over {MAX_FAULTS} lines are no rows, "
+            f"{path}: not a file of AWM: more than {MAX_FAULTS} lines are not valid rows; "
             f"the first is line {faults[0].line}: {faults[0].reason}"
         )
 
 
 def read_row(folder: Path, file: str, row: Row, kind: type[T]) -> T:
-    """Read one row as a type that names the fields of interest. Raises RecordError."""
+    """Return one row as a type that names the fields of interest. Raises RecordError."""
     try:
         with (folder / file).open("rb") as stream:
             stream.seek(row.offset)
@@ -109,7 +109,7 @@ def read_row(folder: Path, file: str, row: Row, kind: type[T]) -> T:
 
 
 def _lines(file: BinaryIO) -> Iterator[tuple[int, int, bytes]]:
-    """Each line that is not blank: its number, its offset, its bytes (MAX_LINE + 1 at most)."""
+    """Yield every line that is not blank: its number, offset and bytes (at most MAX_LINE + 1)."""
     line = offset = 0
     while raw := file.readline(MAX_LINE + 1):
         line += 1
@@ -146,15 +146,15 @@ def _row(keyed_by: KeyedBy, line: int, offset: int, raw: bytes) -> Row | Fault:
 
 
 def _task_index(value: int | float | str) -> int | None:
-    """A task's index, also where it was written as text. None: it is none."""
+    """A task's index, which may be written as text. None: the value is not an index."""
     if isinstance(value, str):
         return int(value) if re.fullmatch(r"\s*[0-9]{1,9}\s*", value, re.ASCII) else None
     return int(value) if value >= 0 and value == value // 1 else None
 
 
 def _name_in(raw: bytes, field: str) -> str | None:
-    """The scenario that a broken line is of, as far as it can be told: its first value that is
-    called `field`. (Inside of a text the quotes would have a backslash in front.)"""
+    """The scenario of a broken line, as far as it is known: the first value of a field called
+    `field`. (Inside of a text the quotes would have a backslash in front.)"""
     pattern = rb'(?<!\\)"%b"\s*:\s*("(?:[^"\\]|\\.)*")' % field.encode()
     found = re.search(pattern, raw)
     if found is None:

@@ -1,8 +1,8 @@
-"""From the rows of one AWM scenario to what they say, in whatever shape it was written.
+"""The types of the rows in AWM's files, in every shape that occurs.
 
-The shapes are those that AWM's own loader and OpenEnv's accept: seed data as a list or as
+Accepted are the shapes that AWM's own loader and OpenEnv's accept: seed data as a list or as
 `{"tables": [...]}`, its items as objects or as plain SQL, an index or a statement of any type (it
-is made text, and will fail when it is run). What neither accepts is refused with its field.
+is converted to text, and fails when it is executed). Any other shape is refused with its field.
 """
 
 from typing import Any
@@ -12,11 +12,11 @@ import msgspec
 from scenarios.decode_errors import field_sentence
 from scenarios.format import AwmSample, AwmTable
 
-MIN_VERIFIER = 10  # characters; shorter code is no verifier, as with AWM
+MIN_VERIFIER = 10  # characters; shorter code does not count as a verifier, as in AWM
 
 
-class Refused(Exception):
-    """A row says something that cannot be taken; the text names the field."""
+class InvalidRow(Exception):
+    """A row has a value of an unknown shape; the text names the field."""
 
 
 class ScenarioRow(msgspec.Struct):
@@ -52,7 +52,7 @@ class DbRow(msgspec.Struct):
 
     @property
     def tables(self) -> tuple[AwmTable, ...]:
-        """The tables with what belongs to them."""
+        """The tables with their indexes and examples."""
         return tuple(
             AwmTable(table.name, table.ddl or "", _texts(table.indexes), _texts(table.examples))
             for table in self.db_schema.tables
@@ -67,17 +67,17 @@ class SampleRow(msgspec.Struct):
 
     @property
     def samples(self) -> tuple[AwmSample, ...]:
-        """The seed statements in their order. Raises Refused."""
+        """The seed statements in their order. Raises InvalidRow."""
         data = self.sample_data
-        place = "sample_data"
+        field = "sample_data"
         if isinstance(data, dict) and "tables" in data:
             data = data["tables"]
-            place = "sample_data.tables"
+            field = "sample_data.tables"
         if not data:  # null, or an empty list or object
             return ()
         if not isinstance(data, list):
-            raise Refused("sample_data: expected a list, or an object with `tables`")
-        return tuple(_sample(f"{place}[{index}]", item) for index, item in enumerate(data))
+            raise InvalidRow("sample_data: expected a list, or an object with `tables`")
+        return tuple(_sample(f"{field}[{index}]", item) for index, item in enumerate(data))
 
 
 class EnvRow(msgspec.Struct):
@@ -99,7 +99,7 @@ class VerifierRow(msgspec.Struct):
 
     @property
     def code(self) -> str | None:
-        """The verifier's code; None: there is none worth the name."""
+        """The verifier's code; None: it is absent or shorter than MIN_VERIFIER."""
         code = self.verification.code if self.verification else None
         return code if code is not None and len(code.strip()) >= MIN_VERIFIER else None
 
@@ -109,14 +109,14 @@ class _Sample(msgspec.Struct):
     insert_statements: list[Any] | None = None
 
 
-def _sample(place: str, item: Any) -> AwmSample:
+def _sample(path: str, item: Any) -> AwmSample:
     if isinstance(item, str):
         return AwmSample("", (item,))
     try:
         sample = msgspec.convert(item, _Sample)
     except msgspec.ValidationError as exc:
         field, _, fault = field_sentence(str(exc)).rpartition(": ")
-        raise Refused(f"{place}{'.' if field else ''}{field}: {fault}") from exc
+        raise InvalidRow(f"{path}{'.' if field else ''}{field}: {fault}") from exc
     return AwmSample(sample.table_name, _texts(sample.insert_statements))
 
 

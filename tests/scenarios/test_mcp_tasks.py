@@ -1,4 +1,4 @@
-"""Task files for other people's servers: what they say, and what is wrong with them."""
+"""Task files for MCP servers: what they contain, and a sentence for every fault."""
 
 from pathlib import Path
 from typing import Any
@@ -7,25 +7,24 @@ import msgspec
 import pytest
 
 from scenarios.api import User
-from scenarios.call_checks import CallCheck, Expectation, ForeignRecord, steps_of
-from scenarios.errors import PackageError
+from scenarios.call_checks import CallCheck, Expectation, McpRecord, parse_path
+from scenarios.errors import PackageError, UnknownScenario
 from scenarios.format import Call, Scenario, Task
-from scenarios.mcp_tasks import read_foreign
+from scenarios.mcp_tasks import read_mcp_tasks
 
 HEAD = 'name = "notes"\ndescription = "Notes"\n'
 TASK = '[[task]]\nid = "milk"\ninstruction = "Note milk."\n'
 CHECK = '[[task.check]]\nname = "list"\n'
 
 
-def written(tmp_path: Path, text: str) -> Path:
+def task_file(tmp_path: Path, text: str) -> Path:
     path = tmp_path / "tasks.toml"
     path.write_text(text)
     return path
 
 
 def test_a_file_is_a_scenario(tmp_path: Path) -> None:
-    """Everything that a task file says is in the scenario; its digest is that of the file and of
-    the server."""
+    """Everything in a task file is in the scenario; the digest covers the file and the server."""
     text = f"""{HEAD}
 title = "Notebook"
 version = "2"
@@ -44,8 +43,8 @@ arguments = {{ n = 1 }}
 expect = {{ path = "notes[0]", value = "milk" }}
 kind = "guard"
 """
-    path = written(tmp_path, text)
-    scenario = read_foreign(path, "http://127.0.0.1:1/mcp")
+    path = task_file(tmp_path, text)
+    scenario = read_mcp_tasks(path, "http://127.0.0.1:1/mcp")
     check = CallCheck("list", Expectation(path="notes[0]", value="milk"), {"n": 1}, "guard")
     oracle = (Call("add", {"text": "milk"}),)
     assert scenario == Scenario(
@@ -61,9 +60,9 @@ kind = "guard"
         tasks=(Task("milk", "Note milk.", "simple", "open", "2", oracle),),
         path=path,
         digest=scenario.digest,
-        foreign=ForeignRecord("http://127.0.0.1:1/mcp", {"milk": (check,)}),
+        foreign=McpRecord("http://127.0.0.1:1/mcp", {"milk": (check,)}),
     )
-    assert len({scenario.digest, read_foreign(path, "http://127.0.0.1:2/mcp").digest}) == 2
+    assert len({scenario.digest, read_mcp_tasks(path, "http://127.0.0.1:2/mcp").digest}) == 2
     assert msgspec.msgpack.decode(msgspec.msgpack.encode(check), type=CallCheck) == check
 
 
@@ -77,16 +76,19 @@ kind = "guard"
         (HEAD.replace('"notes"', '"No tes"') + TASK, "name: 'No tes' is not a lower-case"),
         (HEAD.replace('"Notes"', '" "') + TASK, "description: must not be empty"),
         (f'{HEAD}clock = "noon"\n{TASK}', "clock: 'noon' is not a moment in UTC"),
-        (f"{HEAD}colour = 1\n{TASK}", "object contains unknown field `colour`"),
-        (HEAD + TASK, "task 'milk': it has neither answer nor check"),
-        (HEAD + TASK.replace('"milk"', '"Mi lk"'), "task[0].id: 'Mi lk' is not a lower-case word"),
-        (f'{HEAD}{TASK}answer = "1"\n{TASK}', "task[1].id: 'milk' is there twice"),
+        (f"{HEAD}titel = 1\n{TASK}", "unknown field `titel`; did you mean 'title'?"),
+        (HEAD + TASK, "line 3: task 'milk': it has neither answer nor check"),
+        (
+            HEAD + TASK.replace('"milk"', '"Mi lk"'),
+            "line 3: task 'Mi lk': id: 'Mi lk' is not a lower-case word",
+        ),
+        (f'{HEAD}{TASK}answer = "1"\n{TASK}', "line 7: task 'milk': id: 'milk' occurs twice"),
         (f'{HEAD}{TASK.replace("Note milk.", "")}answer = "1"', "instruction: must not be empty"),
         (
             f'{HEAD}{TASK}answer = "1"\noracle = [{{ name = "a", arguments = {{ d = nan }} }}]',
-            "task 'milk': oracle[0].arguments.d: nan has no like in JSON",
+            "line 3: task 'milk': oracle[0].arguments.d: nan has no form in JSON",
         ),
-        (HEAD + TASK + CHECK, "task[0].check[0]: object missing required field `expect`"),
+        (HEAD + TASK + CHECK, "task 'milk': check[0]: object missing required field `expect`"),
         (f"{HEAD}{TASK}{CHECK}expect = {{}}", "check[0].expect: expected one of contains, lacks"),
         (
             f'{HEAD}{TASK}{CHECK}expect = {{ contains = "a", equals = "b" }}',
@@ -94,7 +96,7 @@ kind = "guard"
         ),
         (
             f'{HEAD}{TASK}{CHECK}expect = {{ contains = "a", path = "b" }}',
-            "check[0].expect: path: goes with value only",
+            "check[0].expect: path: only allowed together with value",
         ),
         (
             f'{HEAD}{TASK}{CHECK}expect = {{ path = "a..b", value = 1 }}',
@@ -106,19 +108,32 @@ kind = "guard"
         ),
         (
             f"{HEAD}{TASK}{CHECK}expect = {{ value = 2026-03-14 }}",
-            "check[0].expect.value: 2026-03-14 has no like in JSON",
+            "check[0].expect.value: 2026-03-14 has no form in JSON",
         ),
-        (f"{HEAD}{TASK}{CHECK}expect = {{ fails = false }}", "task[0].check[0].expect.fails: "),
+        (f"{HEAD}{TASK}{CHECK}expect = {{ fails = false }}", "'milk': check[0].expect.fails: "),
+        (
+            f'{HEAD}{TASK}{CHECK}expect = {{ fails = true }}\nkind = "gaol"',
+            "line 3: task 'milk': check[0].kind: 'gaol' is not one of 'goal', 'guard'",
+        ),
     ],
 )
-def test_a_broken_file_is_told(tmp_path: Path, text: str, why: str) -> None:
-    """Whatever is wrong with a task file is a sentence that names the file and the field."""
-    path = written(tmp_path, text)
+def test_the_fault_of_a_broken_file_is_named(tmp_path: Path, text: str, why: str) -> None:
+    """Every fault of a task file is a sentence that names the file and the field."""
+    path = task_file(tmp_path, text)
     with pytest.raises(PackageError) as raised:
-        read_foreign(path, "a server")
-    said = str(raised.value)
-    assert said.startswith(f"{path}: ")
-    assert why in said
+        read_mcp_tasks(path, "a server")
+    assert str(raised.value).startswith(f"{path}: ")
+    assert why in str(raised.value)
+
+
+def test_an_unknown_task_of_a_task_file(tmp_path: Path) -> None:
+    """The error names the file that lists the tasks."""
+    path = task_file(tmp_path, f'{HEAD}{TASK}answer = "1"')
+    with pytest.raises(UnknownScenario) as raised:
+        read_mcp_tasks(path, "a server").task("mlik")
+    assert str(raised.value) == (
+        f"scenario 'notes' has no task 'mlik'; did you mean 'milk'? It has 1 task, listed in {path}"
+    )
 
 
 @pytest.mark.parametrize(
@@ -136,8 +151,8 @@ def test_a_broken_file_is_told(tmp_path: Path, text: str, why: str) -> None:
     ],
 )
 def test_paths(path: str, steps: tuple[str | int, ...] | None) -> None:
-    """A path is names after dots and positions in brackets."""
-    assert steps_of(path) == steps
+    """A path consists of names after dots and positions in brackets."""
+    assert parse_path(path) == steps
 
 
 NOTES = '{"notes":[{"id":1,"done":true},{"id":2.0,"done":false}]}'
@@ -167,13 +182,13 @@ NOTES = '{"notes":[{"id":1,"done":true},{"id":2.0,"done":false}]}'
     ],
 )
 def test_expectations(expect: dict[str, Any], text: str, met: bool, found: str | None) -> None:
-    """Each rule is kept or broken as it says; what was found is shown, shortened; a call that
-    failed keeps none but `fails`, which only a failure keeps."""
+    """Each rule accepts what it names and shows what was found, shortened; a failed call satisfies
+    only `fails`, and nothing else satisfies `fails`."""
     rule = msgspec.convert(expect, Expectation)
     assert rule.fault() == ""
-    kept, seen = rule.met_by(text, failed=False)
-    assert (kept, seen if found is not None else None) == (met, found)
-    assert rule.met_by("no", failed=True) == (False, "error: no")
+    passed, shown = rule.check(text, failed=False)
+    assert (passed, shown if found is not None else None) == (met, found)
+    assert rule.check("no", failed=True) == (False, "error: no")
     fails = Expectation(fails=True)
-    assert fails.met_by(text, failed=True)[0]
-    assert not fails.met_by(text, failed=False)[0]
+    assert fails.check(text, failed=True)[0]
+    assert not fails.check(text, failed=False)[0]

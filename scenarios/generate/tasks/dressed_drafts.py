@@ -8,7 +8,7 @@ import msgspec
 
 from scenarios.api import RowChange
 from scenarios.checks import says
-from scenarios.format import Call, not_json
+from scenarios.format import Call, json_fault
 from scenarios.generate.core.task_drafts import Draft, Given, Text, filled, placeholders, wordings
 from scenarios.generate.core.world_host import Outcome, Stage
 from scenarios.generate.vocabulary.dressing import Dresser
@@ -104,7 +104,7 @@ def play(stage: Stage, parts: Sequence[Part], turns: Sequence[Turn]) -> Shown | 
             name: _given(value, turn.part, results) if isinstance(value, Given) else value
             for name, value in about.arguments.items()
         }
-        if fault := not_json(arguments):
+        if fault := json_fault(arguments):
             return f"call {about.name}: argument{fault}"
         outcome = attempt.call(about.name, arguments)
         if outcome.is_error:

@@ -1,4 +1,4 @@
-"""AWM records: which rows belong together, in what shapes they may be, what refuses a scenario."""
+"""AWM records: which rows belong together, which shapes are accepted, what refuses a scenario."""
 
 import json
 import tracemalloc
@@ -10,7 +10,7 @@ import pytest
 
 from scenarios.api import User
 from scenarios.awm import row_index
-from scenarios.awm.folder import CLOCK, AwmFolder, AwmSettings, addressed
+from scenarios.awm.folder import CLOCK, AwmFolder, AwmSettings, parse_address
 from scenarios.awm.join import Duplicate
 from scenarios.awm.names import name_fault, normalised, package_name
 from scenarios.errors import PackageError, RecordError, UnknownScenario
@@ -40,8 +40,8 @@ from tests.support.paths import AWM
 
 
 def test_the_fixture_is_read() -> None:
-    """The fixture's record has its 10 tasks, 18 tables, 156 statements and 20 verifiers, and the
-    first of two verifiers of one task counts."""
+    """The fixture's record has its 10 tasks, 18 tables, 156 statements and 20 verifiers; of two
+    verifiers of one task the first is used."""
     folder = AwmFolder(AWM)
     assert folder.names() == ["e_commerce_lab_1"]
     scenario = folder.find("E-Commerce Lab 1")
@@ -62,7 +62,7 @@ def test_the_fixture_is_read() -> None:
 
 
 def test_a_record_is_a_scenario(tmp_path: Path) -> None:
-    """Everything that a record says is in its scenario, and what it leaves open is the default."""
+    """Everything in a record is in its scenario; what the record does not define is a default."""
     scenario = mail_desk(tmp_path, two())
     assert scenario.awm is not None
     assert scenario == Scenario(
@@ -108,8 +108,8 @@ def test_a_record_is_a_scenario(tmp_path: Path) -> None:
     ],
 )
 def test_names_are_normalised(written: str, name: str) -> None:
-    """Names are lower case, other characters become one underscore, a package's begins with a
-    letter."""
+    """Names become lower case, other characters become one underscore, and the name of a package
+    begins with a letter."""
     assert package_name(normalised(written)) == name
     assert (name_fault(written) is None) == bool(name)
 
@@ -128,8 +128,8 @@ def test_the_order_of_rows_and_the_spelling_of_names_do_not_matter(tmp_path: Pat
         assert first.find(name).digest == second.find(name).digest
 
 
-def test_of_duplicates_the_documented_one_counts(tmp_path: Path) -> None:
-    """Of several rows the first counts, in gen_envs.jsonl the last, and all are told."""
+def test_of_duplicates_the_documented_one_is_used(tmp_path: Path) -> None:
+    """Of several rows the first is used, in gen_envs.jsonl the last, and all are reported."""
     rows = rows_of("Mail Desk 1", "mail_desk_1")
     later = rows_of("mail--DESK 1", "Mail Desk 1")
     later[DB][0]["db_schema"] = {"tables": []}
@@ -156,9 +156,9 @@ def test_of_duplicates_the_documented_one_counts(tmp_path: Path) -> None:
     }
 
 
-def test_files_that_may_be_absent(tmp_path: Path) -> None:
-    """Without names, specifications and verifiers a scenario has its title for a description, and
-    no verifiers."""
+def test_optional_files(tmp_path: Path) -> None:
+    """Without names, specifications and verifiers a scenario has its title as description, and no
+    verifiers."""
     rows = two() | {file: [] for file in (SCENARIO, SPEC, SQL, CODE)}
     scenario = mail_desk(tmp_path, rows)
     assert scenario.awm is not None
@@ -167,8 +167,8 @@ def test_files_that_may_be_absent(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("file", [TASKS, DB, SAMPLE, ENVS])
-def test_files_that_must_be_there(tmp_path: Path, file: str) -> None:
-    """A folder without one of the four files is no folder of records."""
+def test_required_files(tmp_path: Path, file: str) -> None:
+    """A folder without one of the four required files is refused."""
     with pytest.raises(PackageError) as caught:
         AwmFolder(write_folder(tmp_path, two() | {file: []}))
     assert str(caught.value) == f"{tmp_path / file}: the file is missing"
@@ -196,7 +196,7 @@ def test_shapes_of_seed_data(tmp_path: Path, data: Any, samples: tuple[AwmSample
 
 
 def test_shapes_of_tables(tmp_path: Path) -> None:
-    """A table may lack everything, and an index that is no text is made text."""
+    """Every field of a table may be missing, and an index that is not text is converted to text."""
     rows = two()
     tables = [{"name": "a", "ddl": None, "indexes": None}, {}, {"ddl": DDL, "indexes": [5, INDEX]}]
     rows[DB][1]["db_schema"] = {"tables": [*tables, {"name": "b", "examples": [INSERT]}]}
@@ -211,8 +211,8 @@ def test_shapes_of_tables(tmp_path: Path) -> None:
 
 
 def test_shapes_of_verifiers(tmp_path: Path) -> None:
-    """A task's number may be text; code that is null, blank or shorter than ten characters is no
-    verifier; a verifier of a task that is not there is counted."""
+    """A task's number may be text; code that is null, blank or shorter than ten characters does not
+    count as a verifier; a verifier of an unknown task is counted as stray."""
     rows = rows_of("Mail Desk 1", "mail_desk_1", num_tasks=12)
     code = rows[SQL][0]["verification"]["code"]
     changes: list[dict[str, Any]] = [
@@ -254,7 +254,7 @@ def _row(file: str, **fields: Any) -> Change:
 
 
 def _line(file: str, text: str) -> Change:
-    """Put a line in place of the second scenario's row."""
+    """Replace the second scenario's row with a line."""
 
     def change(rows: Rows) -> None:
         rows[file][-1] = text
@@ -289,12 +289,12 @@ _FAULTS: dict[str, tuple[Change, str, int | None, str]] = {
     "no env": (
         lambda rows: rows[ENVS].pop(),
         *(ENVS, None),
-        "there is no row of scenario 'mail_desk_1'",
+        "there is no row for scenario 'mail_desk_1'",
     ),
     "no sample": (
         lambda rows: rows[SAMPLE].pop(),
         *(SAMPLE, None),
-        "there is no row of scenario 'mail_desk_1'",
+        "there is no row for scenario 'mail_desk_1'",
     ),
     "truncated": (
         *(_line(ENVS, _KEYED + '"full_code": "import o'), ENVS, 2),
@@ -363,7 +363,7 @@ _FAULTS: dict[str, tuple[Change, str, int | None, str]] = {
 
 @pytest.mark.parametrize("fault", _FAULTS)
 def test_a_broken_record_is_refused_alone(tmp_path: Path, fault: str) -> None:
-    """A broken row refuses its scenario with file, line and reason; the other is as it was."""
+    """A broken row refuses its scenario with file, line and reason; the other is unchanged."""
     change, file, line, reason = _FAULTS[fault]
     rows = two()
     change(rows)
@@ -407,7 +407,7 @@ def test_a_line_of_no_scenario_is_a_fault_of_the_file(
     assert [folder.find(name).name for name in folder.names()] == ["mail_desk_1", "w_3d_shop"]
 
 
-def test_bytes_that_are_no_text(tmp_path: Path) -> None:
+def test_bytes_that_are_not_text(tmp_path: Path) -> None:
     """A line that is not UTF-8 refuses its scenario."""
     rows = two()
     rows[ENVS][1]["full_code"] = "x = '@'"
@@ -429,7 +429,7 @@ def test_blank_lines_and_line_ends(tmp_path: Path) -> None:
 
 
 def test_a_line_without_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A line over the limit is a fault, and the lines behind it are read as ever."""
+    """A line over the limit is a fault, and the lines after it are read as usual."""
     rows = two()
     long = json.dumps({"scenario": "Mail Desk 1", "full_code": "#" * 5000})
     rows[ENVS] = [rows[ENVS][1], long, rows[ENVS][0]]
@@ -441,17 +441,17 @@ def test_a_line_without_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_a_file_of_something_else(tmp_path: Path) -> None:
-    """A file of which over a thousand lines are no rows is refused as a whole."""
+    """A file with more than a thousand invalid lines is refused as a whole."""
     write_folder(tmp_path, two() | {SPEC: ["Dear diary,"] * 1001})
     with pytest.raises(PackageError) as caught:
         AwmFolder(tmp_path)
     assert str(caught.value) == (
-        f"{tmp_path / SPEC}: no file of AWM's: over 1000 lines are no rows, "
+        f"{tmp_path / SPEC}: not a file of AWM: more than 1000 lines are not valid rows; "
         "the first is line 1: not valid JSON: invalid character (byte 0)"
     )
 
 
-def test_files_are_not_held_in_memory(tmp_path: Path) -> None:
+def test_files_are_not_loaded_into_memory(tmp_path: Path) -> None:
     """Indexing 20 MB needs less than 1 MB."""
     rows = two()
     big = rows[SPEC][0] | {"api_spec": "x" * 100_000}
@@ -469,7 +469,7 @@ def test_files_are_not_held_in_memory(tmp_path: Path) -> None:
 
 
 def test_settings_are_part_of_a_scenario(tmp_path: Path) -> None:
-    """How it is seeded and when it begins are in a scenario, its digest and its address."""
+    """Seeding and clock are part of a scenario, of its digest and of its address."""
     plain = mail_desk(tmp_path, two())
     clock = "2027-01-01T00:00:00Z"
     other = AwmFolder(tmp_path, seeding="openenv", clock=clock).find("mail_desk_1")
@@ -479,15 +479,15 @@ def test_settings_are_part_of_a_scenario(tmp_path: Path) -> None:
     assert plain.digest != other.digest
     assert plain.path.name == "mail_desk_1"
     assert other.path.name == "mail_desk_1?seeding=openenv&clock=2027-01-01T00%3A00%3A00Z"
-    assert addressed(other.path.name) == ("mail_desk_1", AwmSettings("openenv", clock))
+    assert parse_address(other.path.name) == ("mail_desk_1", AwmSettings("openenv", clock))
     with pytest.raises(ValueError, match=r"clock: 'noon' is not a moment in UTC such as"):
         AwmFolder(tmp_path, clock="noon")
 
 
-def test_an_unknown_scenario_is_told_with_what_is_near(tmp_path: Path) -> None:
-    """A name that no file has is told with those that are like it."""
+def test_an_unknown_scenario_is_refused_with_the_nearest_names(tmp_path: Path) -> None:
+    """The error on a name that no file has suggests the names that are most like it."""
     folder = AwmFolder(write_folder(tmp_path, two()))
-    for name, hint in (("Mail Dask 1", "; near to it are mail_desk_1"), ("zzz", "")):
+    for name, hint in (("Mail Dask 1", "; did you mean 'mail_desk_1'?"), ("zzz", "")):
         with pytest.raises(UnknownScenario) as caught:
             folder.find(name)
-        assert str(caught.value) == (f"{tmp_path}: there is no scenario {name!r} among 2{hint}")
+        assert str(caught.value) == f"{tmp_path}: scenario {name!r} not found among 2{hint}"

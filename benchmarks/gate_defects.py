@@ -20,7 +20,7 @@ from benchmarks.worlds import NAMES
 from judge.defects.study import Study, render, study
 from judge.worlds.generate import generate_worlds
 from scenarios.catalogue import find
-from scenarios.generate.output_folder import Order
+from scenarios.generate.output_folder import GenerationOrder
 
 _REACH_MISSED, _REACH_REFUSED = 5.0, 1.0  # per cent
 
@@ -30,7 +30,9 @@ def measured(options: argparse.Namespace, folder: Path) -> Study:
     folders = [Path(path) for path in options.packages]
     if not folders:
         folders = [find(name).path for name in NAMES]
-        generate_worlds(Order(seed=options.seed), options.worlds, folder / "worlds", jobs=1)
+        generate_worlds(
+            GenerationOrder(seed=options.seed), options.worlds, folder / "worlds", jobs=1
+        )
         folders += sorted(path for path in (folder / "worlds").iterdir() if path.is_dir())
     return study(folders, folder / "planted", seed=options.seed, jobs=options.jobs)
 

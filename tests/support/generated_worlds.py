@@ -8,10 +8,10 @@ from judge.gate.context import GateSettings
 from judge.gate.package import check_scenario
 from judge.gate.report import Report, merged
 from judge.worlds.trial import hosted
-from scenarios.generate.compose import Made, generate
+from scenarios.generate.compose import GeneratedWorld, generate
 from scenarios.generate.plan.business_modules import module
 from scenarios.generate.plan.knobs import Knobs
-from scenarios.generate.plan.plan import plan_worlds
+from scenarios.generate.plan.world_plans import plan_worlds
 
 QUICK = GateSettings(max_mutants=40, probes=10)
 
@@ -24,18 +24,18 @@ def made_with(
     among: Sequence[str] = (),
     trades: Sequence[str] = (),
     knobs: Knobs | None = None,
-) -> list[Made]:
+) -> list[GeneratedWorld]:
     """Worlds that have all of these modules, and of `among` others as there is room."""
     plans = plan_worlds(count, seed, knobs, trades=trades, modules=modules, among=among)
     return [generate(plan, hosted) for plan in plans]
 
 
-def gated(worlds: Sequence[Made], folder: Path, settings: GateSettings = QUICK) -> Report:
+def gated(worlds: Sequence[GeneratedWorld], folder: Path, settings: GateSettings = QUICK) -> Report:
     """What the gate says of worlds, which are written below the folder."""
     return merged(check_scenario(folder_of(made, folder), settings) for made in worlds)
 
 
-def folder_of(made: Made, folder: Path) -> Path:
+def folder_of(made: GeneratedWorld, folder: Path) -> Path:
     """The folder to which a world was written."""
     place = folder / made.package.name
     place.mkdir(parents=True, exist_ok=True)
@@ -44,7 +44,7 @@ def folder_of(made: Made, folder: Path) -> Path:
     return place
 
 
-def drafts_used(worlds: Sequence[Made]) -> Counter[str]:
+def drafts_used(worlds: Sequence[GeneratedWorld]) -> Counter[str]:
     """How often each draft, "module.function", is part of a task."""
     return Counter(name for made in worlds for task in made.tasks for name in task.drafts)
 

@@ -1,4 +1,4 @@
-"""A world's setting: its words, clock, parameters and seed rows, before it has tasks."""
+"""Drawing a world's words, clock, parameters and seed rows, before it has tasks."""
 
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
@@ -11,20 +11,20 @@ from scenarios.api import Row
 from scenarios.generate.content.world_maker import Maker
 from scenarios.generate.core.task_drafts import money
 from scenarios.generate.plan.business_modules import Module, Table, module
-from scenarios.generate.plan.plan import WorldPlan, sized
-from scenarios.generate.vocabulary.dressing import Dresser, Words, chosen
+from scenarios.generate.plan.world_plans import WorldPlan, draw_size
+from scenarios.generate.vocabulary.dressing import Dresser, Words, choose_words
 from scenarios.generate.vocabulary.trades import Trade, trade
 
 _PASSES = 3
-_CLOSE = 0.07  # of the wanted number of rows
+_TOLERANCE = 0.07  # share of the drawn number of rows
 _NOISE = (
     *("import_batch", "legacy_code", "shelf_mark", "source_file", "row_version", "locale_hint"),
     *("colour_tag", "sync_token", "review_flag", "old_serial"),
 )
 
 
-class Setting(msgspec.Struct, frozen=True):
-    """All that is drawn before the tasks are."""
+class DrawnWorld(msgspec.Struct, frozen=True):
+    """Everything that is drawn for a world before its tasks."""
 
     plan: WorldPlan
     trade: Trade
@@ -35,11 +35,11 @@ class Setting(msgspec.Struct, frozen=True):
     dressers: dict[str, Dresser]  # by module
     parameters: dict[str, int]
     maker: Maker
-    noise: dict[str, tuple[str, ...]]  # canonical table -> useless columns
+    noise: dict[str, tuple[str, ...]]  # canonical table -> noise columns
 
     @property
     def tables(self) -> dict[str, tuple[str, Table]]:
-        """Dressed table -> the module and the table."""
+        """Dressed name of a table -> its module and the table."""
         return {
             self.dressers[one.name].name(name): (one.name, table)
             for one in self.modules
@@ -47,20 +47,20 @@ class Setting(msgspec.Struct, frozen=True):
         }
 
 
-def setting_of(plan: WorldPlan) -> Setting:
-    """Draw a world's setting and make its rows."""
+def draw_world(plan: WorldPlan) -> DrawnWorld:
+    """Draw a world and make its rows."""
     rng = Random(plan.seed)
-    about = trade(plan.trade)
+    drawn_trade = trade(plan.trade)
     modules = tuple(map(module, plan.modules))
-    words = _words(modules, about, rng)
+    words = _words(modules, drawn_trade, rng)
     dressers = {one.name: Dresser(words, one.forms) for one in modules}
     parameters = _parameters(modules, rng)
     clock = _clock(rng)
 
-    def made(scale: float) -> Maker:
+    def make_rows(scale: float) -> Maker:
         maker = Maker(
             rng=Random(f"{plan.seed} rows"),
-            trade=about,
+            trade=drawn_trade,
             knobs=plan.knobs,
             clock=clock,
             tables={name: table for one in modules for name, table in one.tables.items()},
@@ -69,14 +69,14 @@ def setting_of(plan: WorldPlan) -> Setting:
             scale=scale,
         )
         for one in modules:
-            maker.at_work(one.name, dressers[one.name])
+            maker.start_module(one.name, dressers[one.name])
             one.rows(maker)
         return maker
 
-    maker = _fitted(made, sized(plan.knobs.rows, rng))
-    return Setting(
+    maker = _scaled(make_rows, draw_size(plan.knobs.rows, rng))
+    return DrawnWorld(
         plan,
-        about,
+        drawn_trade,
         _business(maker),
         clock,
         modules,
@@ -88,26 +88,27 @@ def setting_of(plan: WorldPlan) -> Setting:
     )
 
 
-def _fitted(made: Callable[[float], Maker], wanted: int) -> Maker:
-    """A maker with about so many rows: how many modules make is known by having them made."""
-    scale, maker = 1.0, made(1.0)
+def _scaled(make_rows: Callable[[float], Maker], num_rows: int) -> Maker:
+    """A maker with about `num_rows` rows. How many rows the modules make at a scale is only known
+    after they have made them, so this takes several passes."""
+    scale, maker = 1.0, make_rows(1.0)
     for _ in range(_PASSES):
-        if abs(maker.num_rows - wanted) <= _CLOSE * wanted:
+        if abs(maker.num_rows - num_rows) <= _TOLERANCE * num_rows:
             break
-        scale *= wanted / maker.num_rows
-        maker = made(scale)
+        scale *= num_rows / maker.num_rows
+        maker = make_rows(scale)
     return maker
 
 
-def _words(modules: tuple[Module, ...], about: Trade, rng: Random) -> dict[str, str]:
+def _words(modules: tuple[Module, ...], drawn_trade: Trade, rng: Random) -> dict[str, str]:
     canonical = {one: many for m in modules for one, many in m.head.words.items()}
     offers = {}
     for word in canonical:
-        offered = list(about.words.get(word, ()))
+        offered = list(drawn_trade.words.get(word, ()))
         rng.shuffle(offered)
         offers[word] = offered
-    taken = frozenset[str]().union(*(one.parts for one in modules))
-    return chosen(offers, canonical, taken)
+    reserved = frozenset[str]().union(*(one.parts for one in modules))
+    return choose_words(offers, canonical, reserved)
 
 
 def _parameters(modules: tuple[Module, ...], rng: Random) -> dict[str, int]:
@@ -135,7 +136,7 @@ def _business(maker: Maker) -> str:
 
 
 def _noise(modules: tuple[Module, ...], maker: Maker) -> dict[str, tuple[str, ...]]:
-    """Useless columns for the first table with ids of each module, with a value in each row."""
+    """Noise columns for the first table with ids of each module, with a value in each row."""
     found = {}
     for one in modules:
         for table in [table for table in one.tables.values() if table.has_id][:1]:
@@ -146,18 +147,18 @@ def _noise(modules: tuple[Module, ...], maker: Maker) -> dict[str, tuple[str, ..
     return found
 
 
-def dressed_rows(setting: Setting, one: Module, table: Table) -> list[Row]:
-    """The rows of a table in the trade's words."""
-    dresser = setting.dressers[one.name]
+def dressed_rows(world: DrawnWorld, one: Module, table: Table) -> list[Row]:
+    """Return the rows of a table in the trade's words."""
+    dresser = world.dressers[one.name]
     return [
         {dresser.name(name): dresser.value(value) for name, value in row.items()}
-        for row in setting.maker.rows(table.name)
+        for row in world.maker.rows(table.name)
     ]
 
 
-def shown_parameters(setting: Setting) -> Mapping[str, Any]:
-    """The parameters as prose shows them."""
+def parameter_texts(world: DrawnWorld) -> Mapping[str, Any]:
+    """Return the parameters as prose shows them."""
     return {
-        name: money(value, setting.trade.currency) if name.endswith("_CENTS") else value
-        for name, value in setting.parameters.items()
+        name: money(value, world.trade.currency) if name.endswith("_CENTS") else value
+        for name, value in world.parameters.items()
     }

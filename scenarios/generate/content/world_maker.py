@@ -1,7 +1,7 @@
-"""What a module makes its seed rows and its drafts with: chance, people, goods, dates, rows.
+"""The Maker, with which modules make seed rows and drafts: chance, people, goods, dates, rows.
 
-Rows are kept in canonical words and are dicts that `rows(maker)` may still change; columns that
-were not given have their default. Drafts read them and must not change them.
+Rows are dicts in canonical words. A module's `rows(maker)` may still change them; columns without a
+value have their default. Drafts read rows and must not change them.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 from scenarios.api import Row
 from scenarios.generate.core.errors import ModuleError
-from scenarios.generate.core.task_drafts import Say, money
+from scenarios.generate.core.task_drafts import SpokenValue, money
 from scenarios.generate.plan.business_modules import BASE, Table
 from scenarios.generate.plan.knobs import Knobs
 from scenarios.generate.vocabulary.dressing import Dresser
@@ -23,7 +23,7 @@ _STAMP = "%Y-%m-%dT%H:%M:%SZ"
 
 
 class Maker:
-    """One world in the making. Who calls it says by `at_work` which module is."""
+    """One world while it is made. Call `start_module` before the functions of a module."""
 
     def __init__(
         self,
@@ -41,10 +41,10 @@ class Maker:
         self.trade = trade
         self.knobs = knobs
         self.now = clock
-        self.parameters = parameters  # what the constants of tools.py are in this world
+        self.parameters = parameters  # the values of the constants in this world's tools.py
         self.people = People(trade.locale, rng)
-        self.module = ""  # the module at work
-        self.dresser = Dresser({}, frozenset())  # with its words
+        self.module = ""  # the current module
+        self.dresser = Dresser({}, frozenset())  # of the current module
         self.me: Row = {}  # the acting employee; `staff` sets it
         self._tables = tables
         self._modules = frozenset(modules)
@@ -55,65 +55,65 @@ class Maker:
         rng.shuffle(self._goods)
         self._clock = datetime.strptime(clock, _STAMP).replace(tzinfo=UTC)
 
-    def at_work(self, module: str, dresser: Dresser) -> None:
-        """This module makes rows or drafts from now on, in these words."""
+    def start_module(self, module: str, dresser: Dresser) -> None:
+        """Set the module that makes rows or drafts from now on, and its dresser."""
         self.module = module
         self.dresser = dresser
 
     # Chance -----------------------------------------------------------------------------------
 
     def many(self, usual: int, *, least: int = 1) -> int:
-        """How many rows to make where `usual` are usual: more or fewer by the knob `rows`.
+        """Return how many rows to make where `usual` is usual, scaled by the knob `rows`.
 
-        There are more people and goods by the knob `distractors`: nothing refers to some of them.
+        The knob `distractors` adds people and goods; no row refers to some of them.
         """
         share = 1 + self.knobs.distractors if self.module in BASE else 1.0
         return max(least, round(usual * share * self._scale * self.rng.uniform(0.8, 1.2)))
 
     def chance(self, share: float) -> bool:
-        """True in this share of the cases."""
+        """Return True in this share of the cases."""
         return self.rng.random() < share
 
     def one_of(self, *items: T) -> T:
-        """One of these."""
+        """Return one of these items at random."""
         return self.rng.choice(items)
 
     def is_vague(self) -> bool:
-        """Whether a record shall be named by what must be looked up (knob `ambiguity`)."""
+        """Whether an instruction names a record by something to look up (knob `ambiguity`)."""
         return self.chance(self.knobs.ambiguity)
 
     def is_lookalike(self) -> bool:
-        """Whether the next record shall resemble another one (knob `lookalikes`)."""
+        """Whether the next record resembles another one (knob `lookalikes`)."""
         return self.chance(self.knobs.lookalikes)
 
     def cents(self, least: int, most: int, step: int = 50) -> int:
-        """An amount in cents, a multiple of `step`."""
+        """Return an amount in cents, in steps of `step` from `least`."""
         return self.rng.randrange(least, most + 1, step)
 
-    # People, goods, places --------------------------------------------------------------------
+    # People, goods, locations -----------------------------------------------------------------
 
     def person(self) -> Person:
-        """Somebody new."""
+        """Return a new person."""
         return self.people.person()
 
     def like(self, person: Person) -> Person:
-        """Somebody with a name that is easily mistaken for theirs."""
+        """Return a new person whose name is easily mistaken for this person's."""
         return self.people.like(person)
 
     def goods(self) -> Goods | None:
-        """The next of the trade's goods, none twice; None when all are used."""
+        """Return the next of the trade's goods, each only once; None when all are used."""
         return self._goods.pop() if self._goods else None
 
-    def place(self) -> str:
-        """A place of the trade: a room, a branch, a depot."""
-        return self.rng.choice(self.trade.places)
+    def location(self) -> str:
+        """Return a location of the trade: a room, a branch, a depot."""
+        return self.rng.choice(self.trade.locations)
 
     def reason(self) -> str:
-        """Why somebody writes, as the trade says it."""
+        """Return a reason why a customer writes, in the trade's words."""
         return self.rng.choice(self.trade.reasons)
 
     def code(self, letters: str, digits: int = 5) -> str:
-        """A reference in capitals.
+        """Return a reference in capitals.
 
         Example: maker.code("INV") -> "INV-40713"
         """
@@ -122,8 +122,10 @@ class Maker:
     # Time -------------------------------------------------------------------------------------
 
     def ago(self, days: int, hours: int | None = None) -> str:
-        """A moment so many days before the clock; `hours` None: at any time of the working day,
-        never after the clock."""
+        """Return a moment `days` days and `hours` hours before the clock.
+
+        `hours` None: at any time of the working day, never after the clock.
+        """
         if hours is None:
             moment = self._clock - timedelta(days=days)
             moment = moment.replace(hour=self.rng.randrange(8, 18), minute=self.rng.randrange(60))
@@ -133,12 +135,12 @@ class Maker:
         return moment.strftime(_STAMP)
 
     def ahead(self, days: int, hour: int = 9, minute: int = 0) -> str:
-        """A moment so many days after the clock's day, at a full minute."""
+        """Return a moment `days` days after the clock's day, at a full minute."""
         moment = (self._clock + timedelta(days=days)).replace(hour=hour, minute=minute, second=0)
         return moment.strftime(_STAMP)
 
     def day(self, offset: int = 0) -> str:
-        """The clock's day, or one so many days later (earlier: negative).
+        """Return the clock's day, or the day `offset` days later (negative: earlier).
 
         Example: maker.day(7) -> "2026-03-23"
         """
@@ -147,14 +149,16 @@ class Maker:
     # Rows -------------------------------------------------------------------------------------
 
     def insert(self, table: str, /, **columns: Any) -> Row:
-        """A new row of a table, with its id and its defaults. Raises ModuleError for a table or
-        column that is not there."""
-        about = self._tables.get(table)
-        if about is None or not columns.keys() <= about.columns.keys():
-            unknown = table if about is None else sorted(columns.keys() - about.columns.keys())
+        """Add a row to a table and return it, with its id and defaults.
+
+        Raises ModuleError for an unknown table or column.
+        """
+        known = self._tables.get(table)
+        if known is None or not columns.keys() <= known.columns.keys():
+            unknown = table if known is None else sorted(columns.keys() - known.columns.keys())
             raise ModuleError(f"no table or column {unknown!r} to insert into {table!r}")
-        row: Row = {name: column.default for name, column in about.columns.items()} | columns
-        if about.has_id:
+        row: Row = {name: column.default for name, column in known.columns.items()} | columns
+        if known.has_id:
             row["id"] = columns.get("id", self._next[table])
             self._next[table] = row["id"] + 1
         self._rows[table].append(row)
@@ -162,14 +166,16 @@ class Maker:
 
     @property
     def num_rows(self) -> int:
-        """All rows of all tables."""
+        """The number of rows of all tables."""
         return sum(map(len, self._rows.values()))
 
     def rows(
         self, table: str, where: Callable[[Row], bool] | None = None, /, **equal: Any
     ) -> list[Row]:
-        """The rows of a table with these values, and for which `where` is true. A table that this
-        world has not has no rows."""
+        """Return the rows of a table that have these values and for which `where` is true.
+
+        A table that this world does not have has no rows.
+        """
         items = equal.items()
         return [
             row
@@ -180,12 +186,12 @@ class Maker:
     def pick(
         self, table: str, where: Callable[[Row], bool] | None = None, /, **equal: Any
     ) -> Row | None:
-        """One such row by chance; None when there is none."""
+        """Return one such row at random (see `rows`); None when there is none."""
         found = self.rows(table, where, **equal)
         return self.rng.choice(found) if found else None
 
     def get(self, table: str, row_id: int) -> Row:
-        """The row of this id, which is there."""
+        """Return the row of this id, which must exist."""
         return next(row for row in self._rows[table] if row["id"] == row_id)
 
     def has(self, module: str) -> bool:
@@ -195,16 +201,16 @@ class Maker:
     # Texts ------------------------------------------------------------------------------------
 
     def say(self, text: str, /, **values: Any) -> str:
-        """A text for a row, in the trade's words; values in braces are left as they are.
+        """Return a text for a row in the trade's words; values in braces stay unchanged.
 
         Example: maker.say("The order of {name} came late.", name="Ana") -> "The booking of Ana …"
         """
         return self.dresser.template(text, values)
 
     def word(self, canonical: str) -> str:
-        """What the trade says for a canonical word."""
+        """Return the trade's word for a canonical word."""
         return self.dresser.text(canonical)
 
-    def money(self, cents: int) -> Say:
-        """An amount in the trade's currency."""
+    def money(self, cents: int) -> SpokenValue:
+        """Return an amount in the trade's currency."""
         return money(cents, self.trade.currency)

@@ -1,8 +1,8 @@
-"""What a module writes to propose a task: calls, what is asked, what must be said.
+"""Drafts: the tasks that a module proposes, with calls, instruction and answer.
 
-Calls, columns and texts are in canonical words; `{placeholders}` of a text are filled with
-`values`, which are left as they are. The verifier is not written: it is derived from what the calls
-change (see scenarios.generate.tasks.derived_verifiers).
+Calls, columns and texts are in canonical words; `{placeholders}` in a text are filled with
+`values`, which stay unchanged. A draft has no verifier: the verifier is derived from the rows that
+the calls change (see scenarios.generate.tasks.derived_verifiers).
 """
 
 from collections.abc import Mapping
@@ -20,8 +20,8 @@ _MONTHS = (
 )
 
 
-class Say(msgspec.Struct, frozen=True):
-    """A value as texts show it, with the other wordings in which an answer may tell it.
+class SpokenValue(msgspec.Struct, frozen=True):
+    """A value as texts show it, with other wordings that an answer may use for it.
 
     Example: Say("$42.50", ("4250",))
     """
@@ -33,10 +33,10 @@ class Say(msgspec.Struct, frozen=True):
         return self.text
 
 
-class Given(msgspec.Struct, frozen=True):
-    """An argument that is known only when the task is played: a field of an earlier call's result.
+class ResultField(msgspec.Struct, frozen=True):
+    """An argument that is known only when the calls run: a field of an earlier call's result.
 
-    Example: Given(0, "order_id") of a first call that gave {"order_id": 1042} is 1042.
+    Example: ResultField(0, "order_id") is 1042 when the first call returned {"order_id": 1042}.
     """
 
     call: int  # which call of the draft, from 0
@@ -44,7 +44,7 @@ class Given(msgspec.Struct, frozen=True):
 
 
 class Named(msgspec.Struct, frozen=True):
-    """How an instruction names a record, and the calls that find it by that."""
+    """How an instruction names a record, and the calls that find the record by this name."""
 
     text: str  # a template, in canonical words
     values: dict[str, Any]
@@ -57,34 +57,34 @@ class Draft(msgspec.Struct, frozen=True, kw_only=True):
     kind: Literal["change", "question", "decline"]
     ask: Text  # begins with an imperative or a question word, ends with a full stop or mark
     calls: tuple[Call, ...]
-    answer: Text  # as the author would answer; its values that `ask` does not tell must be said
+    answer: Text  # the author's answer; an answer must contain its values that `ask` does not name
     values: dict[str, Any] = {}
-    reasons: tuple[str, ...] = ()  # decline: phrases, one of which the answer must say
+    reasons: tuple[str, ...] = ()  # decline: phrases; the answer must contain one of them
     free: dict[
         str, tuple[Any, ...]
     ] = {}  # "table.column" -> what its new text must mention; (): any
-    because: Literal["policy", "permission"] = "policy"  # decline: what forbids it
+    because: Literal["policy", "permission"] = "policy"  # decline: what forbids the request
     spare: tuple[tuple[str, int], ...] = ()  # (table, id) of rows that look right and are not
-    trap: Text = ""  # what could mislead
-    later: Text = ""  # of a memory task: the second half of what is asked
-    hold: int = 0  # of a memory task: calls before other work comes between
+    trap: Text = ""  # what could mislead the agent
+    later: Text = ""  # of a memory task: the second half of the instruction
+    hold: int = 0  # of a memory task: the number of calls before other work interrupts it
 
 
 def call(name: str, /, **arguments: Any) -> Call:
-    """A tool call in canonical words."""
+    """Return a tool call in canonical words."""
     return Call(name, arguments)
 
 
-def money(cents: int, currency: str = "$") -> Say:
-    """An amount as prose tells it.
+def money(cents: int, currency: str = "$") -> SpokenValue:
+    """Return an amount as prose writes it.
 
     Example: money(104250) -> Say("$1,042.50", ("104250",))
     """
-    return Say(f"{currency}{cents / 100:,.2f}", (str(cents),))
+    return SpokenValue(f"{currency}{cents / 100:,.2f}", (str(cents),))
 
 
-def day_of(moment: str) -> Say:
-    """The day of a moment or a date.
+def day_of(moment: str) -> SpokenValue:
+    """Return the day of a moment or a date.
 
     Example: day_of("2026-03-04T10:00:00Z") -> Say("2026-03-04", ("4 March 2026", …))
     """
@@ -94,7 +94,7 @@ def day_of(moment: str) -> Say:
     for name in (month, month[:3]):
         for number in (f"{day.day}", _ordinal(day.day)):
             others += [f"{number} {name}", f"{name} {number}", f"{number} of {name}"]
-    return Say(day.isoformat(), tuple(others))
+    return SpokenValue(day.isoformat(), tuple(others))
 
 
 def _ordinal(number: int) -> str:
@@ -103,7 +103,7 @@ def _ordinal(number: int) -> str:
 
 
 def placeholders(text: str) -> list[str]:
-    """The names in braces, in order, none twice.
+    """Return the names in braces, in order, without duplicates.
 
     Example: placeholders("Cancel {order} of {who}.") -> ["order", "who"]
     """
@@ -112,13 +112,13 @@ def placeholders(text: str) -> list[str]:
 
 
 def wordings(value: Any) -> tuple[str, ...]:
-    """The texts that tell a value.
+    """Return the texts that name a value.
 
     Example: wordings(7) -> ("7",)
     """
-    return (value.text, *value.others) if isinstance(value, Say) else (str(value),)
+    return (value.text, *value.others) if isinstance(value, SpokenValue) else (str(value),)
 
 
-def filled(values: Mapping[str, Any]) -> dict[str, str]:
-    """The values as a text shows them."""
+def value_texts(values: Mapping[str, Any]) -> dict[str, str]:
+    """Return the values as a text shows them."""
     return {name: str(value) for name, value in values.items()}

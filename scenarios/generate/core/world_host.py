@@ -1,4 +1,7 @@
-"""What the generator asks of whoever can host a world: to seed it and to play calls on it."""
+"""The Protocols of a host for worlds that are being made: it seeds a world and executes calls.
+
+`scenarios` cannot host a world itself; the caller of the generator passes a host.
+"""
 
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
@@ -10,34 +13,36 @@ from scenarios.api import RowChange
 from scenarios.generate.core.package import Package
 
 
-class Outcome(msgspec.Struct, frozen=True):
-    """What a call gave."""
+class CallOutcome(msgspec.Struct, frozen=True):
+    """The result of one call."""
 
     text: str  # JSON, or the refusal
     is_error: bool
-    wrote: bool  # it changed rows
+    wrote: bool  # whether it changed rows
 
 
-class Attempt(Protocol):
-    """One fresh world on which calls are played."""
+class WorldRun(Protocol):
+    """One fresh copy of a world, on which calls are executed."""
 
-    def call(self, name: str, arguments: dict[str, Any]) -> Outcome:
-        """Play one call."""
+    def call(self, name: str, arguments: dict[str, Any]) -> CallOutcome:
+        """Execute one call."""
 
     def changes(self) -> Sequence[RowChange]:
-        """What differs from the start, by table and key."""
+        """Return the rows that differ from the start, by table and key."""
 
 
-class Stage(Protocol):
-    """A seeded world."""
+class SeededWorld(Protocol):
+    """A world with its seed rows."""
 
-    def attempt(self) -> Attempt:
-        """A fresh start."""
+    def start_run(self) -> WorldRun:
+        """Return a fresh copy of the world."""
 
 
-class Trial(Protocol):
+class WorldHost(Protocol):
     """Hosts worlds while they are made."""
 
-    def __call__(self, package: Package) -> AbstractContextManager[Stage]:
-        """Seed a package's schema and data and load its tools; it has no tasks yet. A fault of
-        the package is raised as the host's own exception."""
+    def __call__(self, package: Package) -> AbstractContextManager[SeededWorld]:
+        """Seed a package's schema and data and load its tools; the package has no tasks yet.
+
+        A fault of the package is raised as the host's own exception.
+        """

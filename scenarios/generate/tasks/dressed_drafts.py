@@ -1,4 +1,4 @@
-"""A draft in a trade's words, played once: a part of a task."""
+"""Dressing drafts in a trade's words, and executing their calls: the parts of tasks."""
 
 from collections.abc import Sequence
 from random import Random
@@ -9,137 +9,150 @@ import msgspec
 from scenarios.api import RowChange
 from scenarios.checks import says
 from scenarios.format import Call, json_fault
-from scenarios.generate.core.task_drafts import Draft, Given, Text, filled, placeholders, wordings
-from scenarios.generate.core.world_host import Outcome, Stage
+from scenarios.generate.core.task_drafts import (
+    Draft,
+    ResultField,
+    Text,
+    placeholders,
+    value_texts,
+    wordings,
+)
+from scenarios.generate.core.world_host import CallOutcome, SeededWorld
 from scenarios.generate.vocabulary.dressing import Dresser
 
 
-class Part(msgspec.Struct, frozen=True):
-    """A draft, dressed. The calls may still have arguments that earlier results give."""
+class TaskPart(msgspec.Struct, frozen=True):
+    """A dressed draft. Its calls may still have ResultField arguments."""
 
     draft: Draft
     module: str
-    function: str  # that drafted it
-    name: str  # the same, dressed
+    function: str  # the function that drafted it
+    name: str  # the function's name, dressed
     ask: str
     later: str
     answer: str
     trap: str
     calls: tuple[Call, ...]
-    facts: tuple[tuple[str, ...], ...]  # wordings of what the answer must say
+    facts: tuple[tuple[str, ...], ...]  # wordings of each value that the answer must contain
     reasons: tuple[str, ...]
-    free: dict[str, tuple[str, ...]]  # dressed "table.column" -> what its text must mention
+    free: dict[str, tuple[str, ...]]  # dressed "table.column" -> phrases for its text
 
 
-def part_of(draft: Draft, module: str, name: str, dresser: Dresser, rng: Random) -> Part:
+def dress_draft(draft: Draft, module: str, name: str, dresser: Dresser, rng: Random) -> TaskPart:
     """Dress a draft. Raises KeyError for a placeholder without a value."""
-    shown = filled(draft.values)
+    texts = value_texts(draft.values)
 
-    def told(text: Text) -> str:
+    def dressed(text: Text) -> str:
         drawn = text if isinstance(text, str) else rng.choice(text)
-        return dresser.template(drawn, shown)
+        return dresser.template(drawn, texts)
 
     ask = draft.ask if isinstance(draft.ask, str) else rng.choice(draft.ask)
     answer = draft.answer if isinstance(draft.answer, str) else rng.choice(draft.answer)
-    told_before = {*placeholders(ask), *placeholders(str(draft.later))}
-    asked = [name for name in placeholders(answer) if name not in told_before]
-    return Part(
+    named_before = {*placeholders(ask), *placeholders(str(draft.later))}
+    asked = [name for name in placeholders(answer) if name not in named_before]
+    return TaskPart(
         draft=draft,
         module=module,
         function=name,
         name=dresser.name(name),
-        ask=dresser.template(ask, shown),
-        later=told(draft.later),
-        answer=_ended_once(dresser.template(answer, shown)),
-        trap=told(draft.trap),
+        ask=dresser.template(ask, texts),
+        later=dressed(draft.later),
+        answer=_without_double_stop(dresser.template(answer, texts)),
+        trap=dressed(draft.trap),
         calls=tuple(
             Call(dresser.name(one.name), _arguments(one.arguments, dresser)) for one in draft.calls
         ),
         facts=tuple(wordings(draft.values[name]) for name in asked),
-        reasons=tuple(dresser.template(reason, shown) for reason in draft.reasons),
-        free={dresser.name(place): tuple(map(str, texts)) for place, texts in draft.free.items()},
+        reasons=tuple(dresser.template(reason, texts) for reason in draft.reasons),
+        free={
+            dresser.name(column): tuple(map(str, phrases)) for column, phrases in draft.free.items()
+        },
     )
 
 
-def _ended_once(text: str) -> str:
-    """A text whose last value brought a full stop of its own. Example: "It is Hardy S.A.." """
+def _without_double_stop(text: str) -> str:
+    """A text whose last value may end in a full stop. Example: "It is Hardy S.A.." """
     return text[:-1] if text.endswith("..") else text
 
 
 def _arguments(arguments: dict[str, Any], dresser: Dresser) -> dict[str, Any]:
     found = {}
     for name, value in arguments.items():
-        if isinstance(value, Given):
-            value = Given(value.call, dresser.name(value.field))
+        if isinstance(value, ResultField):
+            value = ResultField(value.call, dresser.name(value.field))
         elif value is not None:
             value = dresser.value(value)
-        if value is not None:  # TOML has no null, and an argument left out is the same
+        if value is not None:  # TOML has no null; leaving the argument out means the same
             found[dresser.name(name)] = value
     return found
 
 
-class Shown(msgspec.Struct, frozen=True):
-    """Calls as they were played, every argument known."""
+class PlayedCalls(msgspec.Struct, frozen=True):
+    """Calls that were executed, with all arguments known, and their results."""
 
     calls: tuple[Call, ...]
-    outcomes: tuple[Outcome, ...]
+    outcomes: tuple[CallOutcome, ...]
     changes: tuple[RowChange, ...]
 
 
-class Turn(msgspec.Struct, frozen=True):
-    """One call of a part among those of a task."""
+class PartCall(msgspec.Struct, frozen=True):
+    """One call of one part of a task."""
 
-    part: int  # which part
-    place: int  # which of its calls
+    part: int  # index of the part
+    call: int  # index of the call in its part
 
 
-def play(stage: Stage, parts: Sequence[Part], turns: Sequence[Turn]) -> Shown | str:
-    """The parts' calls in this order on a fresh start; or why it cannot be."""
-    attempt = stage.attempt()
-    results: dict[Turn, Outcome] = {}
+def play_calls(
+    world: SeededWorld, parts: Sequence[TaskPart], order: Sequence[PartCall]
+) -> PlayedCalls | str:
+    """Execute the parts' calls in this order on a fresh world; return why that fails, if so."""
+    run = world.start_run()
+    results: dict[PartCall, CallOutcome] = {}
     calls = []
-    for turn in turns:
-        about = parts[turn.part].calls[turn.place]
+    for position in order:
+        drafted = parts[position.part].calls[position.call]
         arguments = {
-            name: _given(value, turn.part, results) if isinstance(value, Given) else value
-            for name, value in about.arguments.items()
+            name: _result_field(value, position.part, results)
+            if isinstance(value, ResultField)
+            else value
+            for name, value in drafted.arguments.items()
         }
         if fault := json_fault(arguments):
-            return f"call {about.name}: argument{fault}"
-        outcome = attempt.call(about.name, arguments)
+            return f"call {drafted.name}: argument{fault}"
+        outcome = run.call(drafted.name, arguments)
         if outcome.is_error:
-            return f"call {about.name}({arguments}) fails: {outcome.text}"
-        results[turn] = outcome
-        calls.append(Call(about.name, arguments))
-    return Shown(tuple(calls), tuple(results.values()), tuple(attempt.changes()))
+            return f"call {drafted.name}({arguments}) fails: {outcome.text}"
+        results[position] = outcome
+        calls.append(Call(drafted.name, arguments))
+    return PlayedCalls(tuple(calls), tuple(results.values()), tuple(run.changes()))
 
 
-def _given(value: Given, part: int, results: dict[Turn, Outcome]) -> Any:
-    found = results.get(Turn(part, value.call))
+def _result_field(value: ResultField, part: int, results: dict[PartCall, CallOutcome]) -> Any:
+    found = results.get(PartCall(part, value.call))
     result = msgspec.json.decode(found.text) if found else None
     return result.get(value.field) if isinstance(result, dict) else None
 
 
-def turns_of(part: int, count: int, start: int = 0) -> list[Turn]:
-    """The calls of a part from one place on."""
-    return [Turn(part, place) for place in range(start, count)]
+def part_calls(part: int, count: int, start: int = 0) -> list[PartCall]:
+    """Return the calls of a part, from call number `start` (from 0) on."""
+    return [PartCall(part, index) for index in range(start, count)]
 
 
-def fault_of(part: Part, shown: Shown) -> str | None:
-    """Why a part that was played alone is no sound task; None: it is one."""
+def part_fault(part: TaskPart, played: PlayedCalls) -> str | None:
+    """Return why a part that was executed by itself is not a valid task; None: it is valid."""
     kind = part.draft.kind
-    if kind == "change" and not shown.changes:
+    if kind == "change" and not played.changes:
         return "its calls change nothing"
-    if kind != "change" and shown.changes:
-        return f"a {kind} changes rows of {shown.changes[0].table}"
+    if kind != "change" and played.changes:
+        return f"a {kind} changes rows of {played.changes[0].table}"
     if kind == "question":
         if not part.facts:
             return "the answer has no fact"
         for fact in part.facts:
             if says(f"{part.ask} {part.later}", fact[0]):
-                return f"the question tells its answer, {fact[0]!r}"
+                return f"the question contains its answer, {fact[0]!r}"
             if not says(part.answer, fact[0]):
-                return f"the answer does not say {fact[0]!r}"
+                return f"the answer does not contain {fact[0]!r}"
     if kind == "decline" and not any(says(part.answer, reason) for reason in part.reasons):
         return f"the answer gives none of the reasons {part.reasons}"
     return None

@@ -12,18 +12,18 @@ import pytest
 from judge.gate.context import GateSettings
 from judge.worlds.trial import hosted
 from scenarios.format import read
-from scenarios.generate.compose import Made, generate
+from scenarios.generate.compose import GeneratedWorld, generate
 from scenarios.generate.core.package import digest_of
 from scenarios.generate.plan.business_modules import module
 from scenarios.generate.plan.knobs import Knobs
-from scenarios.generate.plan.plan import plan_worlds
+from scenarios.generate.plan.world_plans import plan_worlds
 from tests.support.generated_worlds import drafts_of, drafts_used, folder_of, gated, made_with
 from tests.support.paths import ROOT
 
 REFERENCE = ("staff", "parties", "catalogue", "orders")
 
 
-def worlds(count: int = 3, seed: int = 1, **knobs: float) -> list[Made]:
+def worlds(count: int = 3, seed: int = 1, **knobs: float) -> list[GeneratedWorld]:
     """Worlds of the reference modules."""
     return made_with(["orders"], count=count, seed=seed, knobs=msgspec.convert(knobs, Knobs))
 
@@ -194,5 +194,5 @@ def test_lookalikes_and_noise_are_as_many_as_asked_for() -> None:
         assert len([line for line in lines if line.endswith(" TEXT,")]) == columns
 
 
-def _alike(made: Made) -> int:
+def _alike(made: GeneratedWorld) -> int:
     return sum(task.lookalikes for task in made.tasks)

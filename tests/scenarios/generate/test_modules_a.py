@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from scenarios.generate.compose import Made
+from scenarios.generate.compose import GeneratedWorld
 from scenarios.generate.plan.business_modules import module
 from scenarios.generate.plan.knobs import Knobs
 from scenarios.generate.vocabulary.trades import trade
@@ -19,7 +19,7 @@ MANY = Knobs(tasks=60, steps=2, forbidden=0.35, memory=0.2)  # so that every dra
 
 
 @cache
-def worlds_of(name: str) -> tuple[Made, ...]:
+def worlds_of(name: str) -> tuple[GeneratedWorld, ...]:
     """A few worlds with nothing but the module, what it needs and the base."""
     return tuple(made_with([name], count=5, seed=3, knobs=MANY))
 

@@ -9,13 +9,13 @@ import pytest
 from judge.worlds.trial import hosted
 from scenarios.api import Row
 from scenarios.format import Call
-from scenarios.generate.content.drawn_world import Setting, setting_of
+from scenarios.generate.content.drawn_world import DrawnWorld, draw_world
 from scenarios.generate.content.package_texts import package_of
 from scenarios.generate.content.world_maker import Maker
 from scenarios.generate.core.task_drafts import call
 from scenarios.generate.plan.business_modules import module, module_names
 from scenarios.generate.plan.knobs import Knobs
-from scenarios.generate.plan.plan import plan_worlds
+from scenarios.generate.plan.world_plans import plan_worlds
 from tests.support.generated_worlds import drafts_of, drafts_used, gated, made_with
 
 MODULES = (
@@ -51,7 +51,7 @@ def test_a_module_asks_for_deeds_answers_and_refusals(name: str) -> None:
     """Each has at least five drafts of changes, two of questions and two to decline."""
     kinds: dict[str, set[str]] = {"change": set(), "question": set(), "decline": set()}
     for plan in plan_worlds(8, 2, SHORT, modules=[name], among=()):
-        maker = setting_of(plan).maker
+        maker = draw_world(plan).maker
         for function in module(name).drafts:
             if (draft := function(maker)) is not None:
                 kinds[draft.kind].add(function.__name__)
@@ -239,22 +239,22 @@ RULES = (
 )
 
 
-def _clerks_world(name: str) -> Setting:
+def _clerks_world(name: str) -> DrawnWorld:
     """A world of one module in which a clerk acts."""
     knobs = Knobs(tables=8, rows=200, tools=60)
-    settings = map(setting_of, plan_worlds(9, 4, knobs, modules=[name], among=()))
+    settings = map(draw_world, plan_worlds(9, 4, knobs, modules=[name], among=()))
     return next(one for one in settings if one.maker.me["role"] == "clerk")
 
 
 @pytest.mark.parametrize(("name", "rule"), RULES, ids=[rule.__name__ for _, rule in RULES])
 def test_tools_keep_the_rules(name: str, rule: Callable[[Maker], tuple[Call, str]]) -> None:
     """A call that breaks a hard rule is refused in a sentence of the trade's words."""
-    setting = _clerks_world(name)
-    dresser = setting.dressers[name]
-    asked, refusal = rule(setting.maker)
+    world = _clerks_world(name)
+    dresser = world.dressers[name]
+    asked, refusal = rule(world.maker)
     arguments = {dresser.name(key): value for key, value in asked.arguments.items()}
-    with hosted(package_of(setting)) as stage:
-        attempt = stage.attempt()
+    with hosted(package_of(world)) as stage:
+        attempt = stage.start_run()
         outcome = attempt.call(dresser.name(asked.name), arguments)
         assert (outcome.is_error, outcome.text) == (True, dresser.text(refusal))
         assert list(attempt.changes()) == []

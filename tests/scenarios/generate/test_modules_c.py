@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from scenarios.generate.content.drawn_world import setting_of
+from scenarios.generate.content.drawn_world import draw_world
 from scenarios.generate.plan.business_modules import BASE, module, module_names
 from scenarios.generate.plan.knobs import Knobs
-from scenarios.generate.plan.plan import plan_worlds
+from scenarios.generate.plan.world_plans import plan_worlds
 from tests.support.generated_worlds import drafts_of, drafts_used, gated, made_with
 
 OURS = ("projects", "cases", "devices", "loans", "inspections")
@@ -28,10 +28,10 @@ def drafts_by_kind(name: str) -> dict[str, set[str]]:
     """The functions of a module that draft tasks of each kind."""
     found: dict[str, set[str]] = {"change": set(), "question": set(), "decline": set()}
     for plan in plan_worlds(4, 11, modules=[name], among=()):
-        setting = setting_of(plan)
-        setting.maker.at_work(name, setting.dressers[name])
+        world = draw_world(plan)
+        world.maker.start_module(name, world.dressers[name])
         for function in module(name).drafts * 4:
-            draft = function(setting.maker)
+            draft = function(world.maker)
             if draft is not None:
                 found[draft.kind].add(function.__name__)
     return found

@@ -9,10 +9,16 @@ import pytest
 from judge.worlds.generate import generate_worlds
 from scenarios.format import FILES, read
 from scenarios.generate.core.errors import GenerateError
-from scenarios.generate.output_folder import MANIFEST, Order, opened, read_manifest, write_world
+from scenarios.generate.output_folder import (
+    MANIFEST,
+    GenerationOrder,
+    lock_folder,
+    read_manifest,
+    write_world,
+)
 from scenarios.generate.plan.knobs import Knobs
 
-ORDER = Order(
+ORDER = GenerationOrder(
     seed=3, knobs=Knobs(tables=12, tasks=2), trades=("outdoor_shop",), modules=("orders",)
 )
 
@@ -134,7 +140,7 @@ def test_what_a_killed_run_was_writing_is_no_hindrance(tmp_path: Path) -> None:
 
 def test_two_processes_do_not_work_in_one_folder(tmp_path: Path) -> None:
     """While one process makes worlds in a folder, a second one is refused."""
-    with opened(tmp_path, ORDER), pytest.raises(GenerateError) as caught:
+    with lock_folder(tmp_path, ORDER), pytest.raises(GenerateError) as caught:
         generate_worlds(ORDER, 1, tmp_path)
     assert str(caught.value) == f"{tmp_path}: another process makes worlds there"
 

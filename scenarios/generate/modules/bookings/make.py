@@ -20,7 +20,7 @@ def rows(maker: Maker) -> None:
         resource = maker.insert(
             "resources",
             name=maker.say("Resource {letter}", letter=_name(index)),
-            place=maker.place(),
+            place=maker.location(),
             capacity=maker.rng.randrange(7, 13),
             keeper_id=maker.rng.choice(employees)["id"],
         )

@@ -6,7 +6,7 @@ from datetime import date
 from scenarios.api import Row
 from scenarios.format import Call
 from scenarios.generate.content.world_maker import Maker
-from scenarios.generate.core.task_drafts import Draft, Given, Named, call, day_of
+from scenarios.generate.core.task_drafts import Draft, Named, ResultField, call, day_of
 from scenarios.generate.modules.draft_helpers import is_ranked, time_of, with_look
 from scenarios.generate.modules.parties.make import customer_named, lookalikes, some_customer
 from scenarios.generate.modules.staff.make import colleague
@@ -41,7 +41,7 @@ def rows(maker: Maker) -> None:
             organiser_id=organiser["id"],
             customer_id=customer["id"],
             subject=maker.rng.choice(subjects),
-            place=maker.place(),
+            place=maker.location(),
             starts_at=maker.ahead(day, hour),
             ends_at=maker.ahead(day, hour, 45),
             status="held" if day < 0 else "cancelled" if index == 5 else "planned",
@@ -116,7 +116,7 @@ def new_appointment(maker: Maker) -> Draft:
     assert employee is not None, "there are several employees"
     whom = colleague(maker, employee)
     starts_at, minutes = _new_begin(maker), maker.one_of(30, 45, 90)
-    subject, place = maker.rng.choice(_SUBJECTS), maker.place()
+    subject, place = maker.rng.choice(_SUBJECTS), maker.location()
     found = (*who.calls, *whom.calls)
     make = {"customer_id": customer["id"], "subject": subject, "place": place}
     return Draft(
@@ -129,7 +129,7 @@ def new_appointment(maker: Maker) -> Draft:
             call("create_appointment", **make, starts_at=starts_at, minutes=minutes),
             call(
                 "add_participant",
-                appointment_id=Given(len(found), "appointment_id"),
+                appointment_id=ResultField(len(found), "appointment_id"),
                 employee_id=employee["id"],
                 presence="required",
             ),

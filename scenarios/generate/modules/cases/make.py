@@ -4,7 +4,7 @@ from datetime import date
 
 from scenarios.api import Row
 from scenarios.generate.content.world_maker import Maker
-from scenarios.generate.core.task_drafts import Draft, Given, Named, call, day_of
+from scenarios.generate.core.task_drafts import Draft, Named, ResultField, call, day_of
 from scenarios.generate.modules.draft_helpers import new_code
 from scenarios.generate.modules.naming import known_text, record_named, some_colleague
 from scenarios.generate.modules.parties.make import customer_named, lookalikes, some_customer
@@ -138,7 +138,7 @@ def case_with_measure(maker: Maker) -> Draft:
         calls=(
             *who.calls,
             call("open_case", **made),
-            call("plan_measure", case_id=Given(len(who.calls), "case_id"), **plan),
+            call("plan_measure", case_id=ResultField(len(who.calls), "case_id"), **plan),
         ),
         answer="The case is open and “{what}” is planned.",
         values={

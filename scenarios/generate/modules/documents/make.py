@@ -23,7 +23,7 @@ def rows(maker: Maker) -> None:
     employees = maker.rows("employees", active=1)
     for index in range(maker.many(7, least=7)):
         state = _STATES[index % len(_STATES)]
-        title = maker.say(maker.rng.choice(_TITLES), place=maker.place())
+        title = maker.say(maker.rng.choice(_TITLES), place=maker.location())
         document = maker.insert(
             "documents",
             reference=new_code(maker, "documents", "reference", "DC"),

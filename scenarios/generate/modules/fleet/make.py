@@ -4,7 +4,7 @@ from datetime import date
 
 from scenarios.api import Row
 from scenarios.generate.content.world_maker import Maker
-from scenarios.generate.core.task_drafts import Draft, Given, Named, call, day_of
+from scenarios.generate.core.task_drafts import Draft, Named, ResultField, call, day_of
 from scenarios.generate.modules.draft_helpers import new_code, taking, with_look
 from scenarios.generate.modules.naming import known_text, record_named, some_colleague
 from scenarios.generate.modules.staff.make import colleague
@@ -269,7 +269,7 @@ def reported_and_repaired(maker: Maker) -> Draft | None:
         return None
     what, cents = vehicle_named(maker, vehicle), maker.cents(500, maker.me["limit_cents"])
     given = {"vehicle_id": vehicle["id"], "title": title, "severity": "light"}
-    repaired = Given(len(what.calls), "defect_id")
+    repaired = ResultField(len(what.calls), "defect_id")
     return Draft(
         kind="change",
         ask=f"Report a light defect of {what.text}, “{{title}}”, and enter that it was repaired "

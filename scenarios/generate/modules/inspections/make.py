@@ -2,7 +2,7 @@
 
 from scenarios.api import Row
 from scenarios.generate.content.world_maker import Maker
-from scenarios.generate.core.task_drafts import Draft, Given, Named, call, day_of
+from scenarios.generate.core.task_drafts import Draft, Named, ResultField, call, day_of
 from scenarios.generate.modules.draft_helpers import new_code, taking, with_look
 from scenarios.generate.modules.naming import known_text, record_named, some_colleague
 from scenarios.generate.modules.staff.make import colleague
@@ -29,7 +29,7 @@ def rows(maker: Maker) -> None:
             "inspections",
             reference=new_code(maker, "inspections", "reference", "IN"),
             category_id=category["id"],
-            place=maker.place(),
+            place=maker.location(),
             inspector_id=inspector["id"],
             planned_on=maker.day(day),
             status="planned" if is_ahead else "done",
@@ -114,7 +114,7 @@ def inspection_to_plan(maker: Maker) -> Draft | None:
     employee = None if category is None else _inspector(maker, category)
     if category is None or employee is None:
         return None
-    whom, place, day = colleague(maker, employee), maker.place(), maker.day(_soon(maker))
+    whom, place, day = colleague(maker, employee), maker.location(), maker.day(_soon(maker))
     plan = {"category_id": category["id"], "place": place, "inspector_id": employee["id"]}
     return Draft(
         kind="change",
@@ -187,7 +187,7 @@ def report_and_see_to(maker: Maker) -> Draft | None:
     given = {"inspection_id": inspection["id"], "title": title, "severity": severity}
     day = maker.day(maker.rng.randrange(1, _most_days(maker, severity)))
     found = (*what.calls, *whom.calls)
-    see = {"finding_id": Given(len(found), "finding_id"), "employee_id": employee["id"]}
+    see = {"finding_id": ResultField(len(found), "finding_id"), "employee_id": employee["id"]}
     return Draft(
         kind="change",
         ask=f"Report a {{severity}} finding of {what.text}, “{{title}}”, and let {whom.text} see "
@@ -260,7 +260,7 @@ def on_that_same_day(maker: Maker) -> Draft | None:
     employee = None if category is None else _inspector(maker, category)
     if known is None or category is None or employee is None:
         return None
-    place = maker.place()
+    place = maker.location()
     there = {"category_id": category["id"], "place": place}
     if maker.rows("inspections", **there, planned_on=known["planned_on"]):
         return None

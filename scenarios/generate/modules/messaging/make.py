@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 from scenarios.api import Row
 from scenarios.generate.content.world_maker import Maker
-from scenarios.generate.core.task_drafts import Draft, Given, Named, call, day_of
+from scenarios.generate.core.task_drafts import Draft, Named, ResultField, call, day_of
 from scenarios.generate.modules.draft_helpers import new_code, taking, with_look
 from scenarios.generate.modules.parties.make import customer_named, lookalikes, some_customer
 from scenarios.generate.modules.staff.make import colleague
@@ -177,7 +177,7 @@ def new_thread(maker: Maker) -> Draft:
             call("start_thread", **start),
             call(
                 "send_template",
-                thread_id=Given(len(found), "thread_id"),
+                thread_id=ResultField(len(found), "thread_id"),
                 template_id=template["id"],
             ),
         ),

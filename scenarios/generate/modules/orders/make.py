@@ -5,7 +5,7 @@ from datetime import date
 from scenarios.api import Row
 from scenarios.format import Call
 from scenarios.generate.content.world_maker import Maker
-from scenarios.generate.core.task_drafts import Draft, Given, Named, call
+from scenarios.generate.core.task_drafts import Draft, Named, ResultField, call
 from scenarios.generate.modules.catalogue.make import product_named
 from scenarios.generate.modules.parties.make import customer_named, some_customer
 
@@ -144,7 +144,7 @@ def new_order(maker: Maker) -> Draft:
         calls=(
             *found,
             call("place_order", **place),
-            call("add_order_line", order_id=Given(len(found), "order_id"), **add),
+            call("add_order_line", order_id=ResultField(len(found), "order_id"), **add),
         ),
         answer="The order is placed.",
         values={

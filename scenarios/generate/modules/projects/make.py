@@ -20,7 +20,7 @@ def rows(maker: Maker) -> None:
     employees = maker.rows("employees", active=1)
     for index in range(maker.many(5, least=4)):
         due = maker.rng.randrange(30, 120)
-        work = maker.say(maker.rng.choice(_WORKS), place=maker.place())
+        work = maker.say(maker.rng.choice(_WORKS), place=maker.location())
         project = maker.insert(
             "projects",
             code=new_code(maker, "projects", "code", "PR", 5),

@@ -4,7 +4,7 @@ from datetime import date
 
 from scenarios.api import Row
 from scenarios.generate.content.world_maker import Maker
-from scenarios.generate.core.task_drafts import Draft, Given, Named, call
+from scenarios.generate.core.task_drafts import Draft, Named, ResultField, call
 from scenarios.generate.modules.draft_helpers import new_code, with_look, within_limit
 from scenarios.generate.modules.orders.make import order_named
 from scenarios.generate.modules.parties.make import customer_named, some_customer
@@ -217,7 +217,7 @@ def two_lines_back(maker: Maker) -> Draft | None:
     )
     add = call(
         "add_return_line",
-        return_id=Given(len(what.calls), "return_id"),
+        return_id=ResultField(len(what.calls), "return_id"),
         order_line_id=two["id"],
         quantity=second,
     )

@@ -19,7 +19,7 @@ def rows(maker: Maker) -> None:
     teams = maker.rows("teams")
     num_posts = maker.many(4, least=4)
     for index in range(num_posts):
-        name = maker.say(maker.rng.choice(_POSTS), place=maker.place())
+        name = maker.say(maker.rng.choice(_POSTS), place=maker.location())
         maker.insert(
             "shift_posts",
             name=new_title(maker, "shift_posts", "name", name),

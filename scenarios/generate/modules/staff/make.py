@@ -12,7 +12,7 @@ _KINDS = ("leave", "sick", "travel")
 def rows(maker: Maker) -> None:
     """Teams with their people, the acting one first, and some absences to come."""
     teams = [
-        maker.insert("teams", name=name, place=maker.place())
+        maker.insert("teams", name=name, place=maker.location())
         for name in maker.rng.sample(_TEAMS, k=4)
     ]
     limits = {

@@ -13,8 +13,8 @@ def rows(maker: Maker) -> None:
     """Warehouses, the fourth of them closed; products that lie in several, here too many and there
     too few; some movements."""
     employees = maker.rows("employees", active=1)
-    number = min(len(maker.trade.places), maker.many(4, least=4))
-    for index, name in enumerate(maker.rng.sample(maker.trade.places, k=number)):
+    number = min(len(maker.trade.locations), maker.many(4, least=4))
+    for index, name in enumerate(maker.rng.sample(maker.trade.locations, k=number)):
         maker.insert(
             "warehouses",
             code=new_code(maker, "warehouses", "code", "WH", 3),

@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 from scenarios.api import Row
 from scenarios.generate.content.world_maker import Maker
-from scenarios.generate.core.task_drafts import Draft, Given, Named, call, day_of
+from scenarios.generate.core.task_drafts import Draft, Named, ResultField, call, day_of
 from scenarios.generate.modules.draft_helpers import is_ranked, new_code, with_look
 from scenarios.generate.modules.parties.make import customer_named, lookalikes, some_customer
 
@@ -284,7 +284,7 @@ def new_subscription(maker: Maker) -> Draft | None:
             call("start_subscription", customer_id=customer["id"], plan_id=plan["id"]),
             call(
                 "pause_subscription",
-                subscription_id=Given(len(found), "subscription_id"),
+                subscription_id=ResultField(len(found), "subscription_id"),
                 until=until,
             ),
         ),

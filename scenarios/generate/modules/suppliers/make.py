@@ -2,7 +2,7 @@
 
 from scenarios.api import Row
 from scenarios.generate.content.world_maker import Maker
-from scenarios.generate.core.task_drafts import Draft, Given, Named, call
+from scenarios.generate.core.task_drafts import Draft, Named, ResultField, call
 from scenarios.generate.modules.catalogue.make import product_named
 from scenarios.generate.modules.draft_helpers import is_ranked, new_code, taking, with_look
 from scenarios.generate.vocabulary.people import ascii_of
@@ -156,7 +156,11 @@ def cheapest_purchase(maker: Maker) -> Draft | None:
         kind="change",
         ask=f"Buy {{quantity}} of {what.text} from the active supplier who is the cheapest "
         "for it, and send that purchase.",
-        calls=(*found, start, call("send_purchase", purchase_id=Given(len(found), "purchase_id"))),
+        calls=(
+            *found,
+            start,
+            call("send_purchase", purchase_id=ResultField(len(found), "purchase_id")),
+        ),
         answer="It is sent to {supplier}.",
         values={**what.values, "quantity": quantity, "supplier": supplier["name"]},
         trap="A suspended supplier may be cheaper.",
@@ -182,7 +186,7 @@ def purchase_of_two(maker: Maker) -> Draft | None:
     start = call("start_purchase", supplier_id=supplier["id"], product_id=one["id"], quantity=first)
     add = call(
         "add_to_purchase",
-        purchase_id=Given(2, "purchase_id"),
+        purchase_id=ResultField(2, "purchase_id"),
         product_id=two["id"],
         quantity=second,
     )

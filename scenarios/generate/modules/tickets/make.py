@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 from scenarios.api import Row
 from scenarios.format import Call
 from scenarios.generate.content.world_maker import Maker
-from scenarios.generate.core.task_drafts import Draft, Given, Named, call, day_of
+from scenarios.generate.core.task_drafts import Draft, Named, ResultField, call, day_of
 from scenarios.generate.modules.catalogue.make import product_named, some_product
 from scenarios.generate.modules.draft_helpers import new_code, taking, with_look
 from scenarios.generate.modules.parties.make import customer_named, lookalikes, some_customer
@@ -203,7 +203,7 @@ def new_ticket(maker: Maker) -> Draft | None:
     found = (*who.calls, *about.calls, *whom.calls)
     priority, subject = maker.one_of("low", "normal", "high"), maker.reason()
     make = {"customer_id": customer["id"], "product_id": product["id"], "priority": priority}
-    ticket_id = Given(len(found), "ticket_id")
+    ticket_id = ResultField(len(found), "ticket_id")
     return Draft(
         kind="change",
         ask=f"Open a ticket for {who.text} about {about.text}, of the priority “{{priority}}” and "

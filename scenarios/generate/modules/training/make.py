@@ -43,7 +43,7 @@ def _add_session(maker: Maker, course: Row, day: int, *, is_full: bool) -> None:
         "course_sessions",
         course_id=course["id"],
         held_on=held_on,
-        place=maker.place(),
+        place=maker.location(),
         teacher_id=maker.rng.choice(free)["id"],
         seats=maker.rng.randrange(1, 3) if is_full else maker.rng.randrange(5, 10),
     )

@@ -4,7 +4,7 @@ from datetime import date, timedelta
 
 from scenarios.api import Row
 from scenarios.generate.content.world_maker import Maker
-from scenarios.generate.core.task_drafts import Draft, Given, Named, call, day_of
+from scenarios.generate.core.task_drafts import Draft, Named, ResultField, call, day_of
 from scenarios.generate.modules.catalogue.make import some_product
 from scenarios.generate.modules.draft_helpers import new_code, taking, with_look
 from scenarios.generate.modules.naming import known_text, record_named
@@ -170,7 +170,7 @@ def claim_and_assessment(maker: Maker) -> Draft | None:
         calls=(
             *what.calls,
             entered,
-            call("assess_claim", claim_id=Given(len(what.calls), "claim_id"), **assess),
+            call("assess_claim", claim_id=ResultField(len(what.calls), "claim_id"), **assess),
         ),
         answer="Claim and assessment are entered.",
         values={

@@ -10,11 +10,11 @@ from scenarios.generate.plan.business_modules import (
     BASE,
     Column,
     code_of,
-    in_order,
     module,
     module_names,
-    reached,
+    needed_pieces,
     shared_code,
+    with_needs,
 )
 from scenarios.generate.vocabulary.people import People, pools_of, respellings
 from scenarios.generate.vocabulary.trades import trade, trade_names
@@ -64,7 +64,7 @@ def test_code_is_cut_into_statements_with_their_comments() -> None:
 
 def test_only_what_a_tool_needs_is_reached() -> None:
     """Helpers and constants come with the tools that mention them, and not otherwise."""
-    assert reached(code_of(TOOLS).pieces, ["get_thing"]) == {"get_thing", "_thing", "_SIZES"}
+    assert needed_pieces(code_of(TOOLS).pieces, ["get_thing"]) == {"get_thing", "_thing", "_SIZES"}
 
 
 def test_tables_tell_defaults_and_references() -> None:
@@ -75,9 +75,9 @@ def test_tables_tell_defaults_and_references() -> None:
 
 def test_needs_come_first() -> None:
     """What a module needs stands before it, the base before all."""
-    assert in_order(["orders"]) == (*BASE, "orders")
+    assert with_needs(["orders"]) == (*BASE, "orders")
     for name in module_names():
-        order = in_order([name])
+        order = with_needs([name])
         assert all(set(module(one).needs) <= set(order[: order.index(one)]) for one in order)
 
 

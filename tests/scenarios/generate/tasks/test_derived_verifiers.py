@@ -1,17 +1,17 @@
 """Verifiers that are derived from what the oracle changed."""
 
 from scenarios.api import RowChange
-from scenarios.generate.tasks.derived_verifiers import Columns, Wanted, verify_py
+from scenarios.generate.tasks.derived_verifiers import TableColumns, VerifierDemands, verify_py
 
 TABLES = {
-    "orders": Columns(True, {"customer_id": "customers"}, ignored=("old_serial",)),
-    "lines": Columns(True, {"order_id": "orders"}),
-    "notes": Columns(True, {}),
-    "levels": Columns(False, {}),
+    "orders": TableColumns(True, {"customer_id": "customers"}, ignored=("old_serial",)),
+    "lines": TableColumns(True, {"order_id": "orders"}),
+    "notes": TableColumns(True, {}),
+    "levels": TableColumns(False, {}),
 }
 
 
-def body_of(task: Wanted) -> list[str]:
+def body_of(task: VerifierDemands) -> list[str]:
     """The lines of the one function, without head and docstring."""
     return verify_py([task], TABLES).split('"""Pay."""\n')[1].split("\n    ")
 
@@ -19,7 +19,7 @@ def body_of(task: Wanted) -> list[str]:
 def test_changed_columns_are_demanded_and_nothing_else() -> None:
     """A changed row is held to its changed columns, a deleted one must be gone, and whatever is
     not named must stay."""
-    task = Wanted(
+    task = VerifierDemands(
         name="pay_1",
         about="Pay.",
         changes=(
@@ -56,7 +56,7 @@ def test_new_rows_are_known_by_what_they_say() -> None:
     it has; useless columns are left out, rows alike are counted."""
     order = {"id": 9, "customer_id": 3, "state": "open", "old_serial": None}
     line = {"order_id": 9, "sku": "A"}
-    task = Wanted(
+    task = VerifierDemands(
         name="pay_1",
         about="Pay.",
         changes=(
@@ -77,7 +77,7 @@ def test_new_rows_are_known_by_what_they_say() -> None:
 
 def test_texts_of_the_agents_own_are_held_to_their_phrases() -> None:
     """A text that the agent words must mention what its part asked for, or may be anything."""
-    task = Wanted(
+    task = VerifierDemands(
         name="pay_1",
         about="Pay.",
         changes=(
@@ -94,7 +94,7 @@ def test_texts_of_the_agents_own_are_held_to_their_phrases() -> None:
 
 def test_answers_are_held_to_facts_and_reasons() -> None:
     """Facts in any of their wordings, refusals with one of their reasons."""
-    task = Wanted(
+    task = VerifierDemands(
         name="pay_1", about="Pay.", changes=(), facts=(("$4.20", "420"),), reasons=(("late",),)
     )
     assert body_of(task)[1:] == [

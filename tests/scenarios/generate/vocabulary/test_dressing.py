@@ -4,11 +4,11 @@ import pytest
 
 from scenarios.generate.vocabulary.dressing import (
     Dresser,
-    chosen,
+    choose_words,
     forms_of,
     is_free_word,
-    open_run_parts,
     plural_of,
+    word_parts,
 )
 
 WORDS = {
@@ -94,7 +94,7 @@ def test_offers_that_clash_are_passed_over() -> None:
     word without one stays."""
     offers = {"order": ("table", "entry"), "line": ("entry", "row_"), "agent": ("agent",)}
     canonical = {"order": "orders", "line": "lines", "agent": "agents"}
-    words = chosen(offers, canonical, open_run_parts("CREATE tables_x"))
+    words = choose_words(offers, canonical, word_parts("CREATE tables_x"))
     assert words == {
         "order": "entry",
         "orders": "entries",

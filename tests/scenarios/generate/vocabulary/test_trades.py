@@ -11,7 +11,7 @@ import pytest
 from scenarios.generate.core.errors import ModuleError
 from scenarios.generate.plan.business_modules import BASE, module, module_names
 from scenarios.generate.vocabulary import trades
-from scenarios.generate.vocabulary.dressing import chosen, forms_of, is_free_word, open_run_parts
+from scenarios.generate.vocabulary.dressing import choose_words, forms_of, is_free_word, word_parts
 from scenarios.generate.vocabulary.people import pools_of
 from scenarios.generate.vocabulary.trades import FOLDER, Trade, trade, trade_names
 
@@ -55,7 +55,7 @@ def test_a_trade_has_enough_to_deal_in(name: str) -> None:
     sizes = {
         "goods": len(about.goods),
         "categories": len(about.categories),
-        "places": len(about.places),
+        "places": len(about.locations),
         "reasons": len(about.reasons),
         "businesses": len(about.businesses),
     }
@@ -68,7 +68,7 @@ def test_nothing_is_listed_twice(name: str) -> None:
     """No goods, place, reason or business name of a trade stands there twice."""
     about = trade(name)
     assert twice(one.name.casefold() for one in about.goods) == []
-    assert twice((*about.places, *about.reasons, *about.businesses)) == []
+    assert twice((*about.locations, *about.reasons, *about.businesses)) == []
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -82,7 +82,14 @@ def test_prices_are_ranges(name: str) -> None:
 def test_texts_are_clean(name: str) -> None:
     """Texts have no stray spaces, and only the placeholders that will be filled."""
     about = trade(name)
-    texts = [about.title, about.about, about.tone, *about.businesses, *about.places, *about.reasons]
+    texts = [
+        about.title,
+        about.about,
+        about.tone,
+        *about.businesses,
+        *about.locations,
+        *about.reasons,
+    ]
     texts += [text for one in about.goods for text in (one.name, one.category, one.unit)]
     assert [text for text in texts if not text or text != " ".join(text.split())] == []
     assert [
@@ -99,7 +106,7 @@ def test_goods_are_named_without_quotes_and_canonical_words(name: str) -> None:
     about = trade(name)
     texts = {text for one in about.goods for text in (one.name, one.category, one.unit)}
     assert [text for text in texts if re.search("[\"'`’]", text)] == []
-    assert [text for text in texts if open_run_parts(text) & CANONICAL_FORMS] == []
+    assert [text for text in texts if word_parts(text) & CANONICAL_FORMS] == []
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -136,7 +143,7 @@ def test_every_word_of_every_module_is_renamed_in_several_ways(name: str) -> Non
 def test_a_world_of_all_modules_keeps_its_words_apart(name: str) -> None:
     """With every module at once, each canonical word gets a word of its own that no code uses."""
     taken = frozenset[str]().union(*(module(one).parts for one in module_names()))
-    words = chosen(trade(name).words, CANONICAL, taken)
+    words = choose_words(trade(name).words, CANONICAL, taken)
     assert (set(words), len(set(words.values()))) == (CANONICAL_FORMS, len(CANONICAL_FORMS))
 
 
@@ -161,7 +168,7 @@ def test_a_locale_has_people_and_places_enough(locale: str) -> None:
         offered,
         lambda about: [one.name for one in about.goods],
         lambda about: about.categories,
-        lambda about: about.places,
+        lambda about: about.locations,
         lambda about: about.reasons,
         lambda about: about.businesses,
         lambda about: [about.locale],

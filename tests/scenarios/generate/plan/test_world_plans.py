@@ -5,8 +5,8 @@ import pytest
 from scenarios.generate.core.errors import GenerateError
 from scenarios.generate.plan.business_modules import BASE, module_names
 from scenarios.generate.plan.knobs import Knobs, knobs_of
-from scenarios.generate.plan.plan import num_tables, plan_worlds
 from scenarios.generate.plan.splits import held_out_pairs
+from scenarios.generate.plan.world_plans import num_tables, plan_worlds
 from scenarios.generate.vocabulary.trades import trade, trade_names
 
 

@@ -1,4 +1,4 @@
-"""Which worlds to make: the plan is drawn first, and each world follows from its plan alone."""
+"""Plans of worlds: they are drawn first, and each world depends on its plan alone."""
 
 from collections.abc import Sequence
 from random import Random
@@ -6,23 +6,24 @@ from random import Random
 import msgspec
 
 from scenarios.generate.core.errors import GenerateError
-from scenarios.generate.plan.business_modules import BASE, in_order, module, module_names
+from scenarios.generate.plan.business_modules import BASE, module, module_names, with_needs
 from scenarios.generate.plan.knobs import Knobs
 from scenarios.generate.plan.splits import Split, held_out_pairs, seeds_of, trades_of
 from scenarios.generate.vocabulary.trades import trade
+from scenarios.nearest import did_you_mean
 
-VERSION = "1"  # of the generator: raised whenever the same plan gives other bytes
+VERSION = "1"  # of the generator; raise it whenever the same plan gives other bytes
 _SPREAD = 0.18  # standard deviation of a size, as a share of its knob
-_CLOSE = 1  # tables beside the drawn number at which a world is full
+_TOLERANCE = 1  # a world is full at so many tables more or fewer than drawn
 
 
 class WorldPlan(msgspec.Struct, frozen=True):
-    """One world to be made."""
+    """The plan of one world."""
 
     name: str  # of the package, such as "outdoor_shop_0012"
-    seed: str  # where its chance begins
+    seed: str  # of the world's random numbers
     trade: str
-    modules: tuple[str, ...]  # what is needed first
+    modules: tuple[str, ...]  # a module comes after those that it needs
     knobs: Knobs
 
 
@@ -36,11 +37,11 @@ def plan_worlds(
     among: Sequence[str] | None = None,
     split: Split | None = None,
 ) -> list[WorldPlan]:
-    """Plans of `count` worlds. A longer list begins with the shorter one.
+    """Return the plans of `count` worlds. A longer list begins with the plans of a shorter one.
 
-    `trades`: only these; `modules`: these in every world, and of `among` (None: of all there are)
-    others as there is room. Raises GenerateError for a trade or a module that there is not, or
-    that the split does not have.
+    `trades`: only these. `modules`: these in every world, plus modules of `among` (None: of all) as
+    long as there is room. Raises GenerateError for a trade or a module that does not exist or is
+    not part of the split.
     """
     if count < 1:
         raise GenerateError(f"the number of worlds must be at least 1, not {count}")
@@ -49,9 +50,9 @@ def plan_worlds(
     left = [name for name in (module_names() if among is None else among) if name not in BASE]
     for name in (*modules, *left):
         if name not in module_names():
-            raise GenerateError(
-                f"there is no module {name!r}; there are {', '.join(module_names())}"
-            )
+            names = module_names()
+            hint = did_you_mean(name, names) or f"; modules: {', '.join(names)}"
+            raise GenerateError(f"module {name!r} not found{hint}")
     return [
         _plan(number, seeds_of(split, seed), knobs, offered, modules, left, split)
         for number in range(1, count + 1)
@@ -62,10 +63,10 @@ def _offered(trades: Sequence[str], split: Split | None) -> tuple[str, ...]:
     offered = trades_of(split)
     for name in trades:
         if trade(name) and name not in offered:
-            raise GenerateError(f"trade {name!r} is not of the split {split!r}")
+            raise GenerateError(f"trade {name!r} is not part of the split {split!r}")
     found = tuple(dict.fromkeys(trades)) or offered
     if not found:
-        raise GenerateError(f"there is no trade of the split {split!r}")
+        raise GenerateError(f"the split {split!r} has no trade")
     return found
 
 
@@ -74,49 +75,49 @@ def _plan(
     seed: str,
     knobs: Knobs,
     trades: Sequence[str],
-    wanted: Sequence[str],
+    required: Sequence[str],
     among: Sequence[str],
     split: Split | None,
 ) -> WorldPlan:
     rng = Random(f"{VERSION} {seed} {number}")
-    # Trades take turns, in an order that changes, so that a thousand worlds have them all alike.
-    turn, place = divmod(number - 1, len(trades))
+    # Trades take turns in an order that changes, so that a thousand worlds have each equally often.
+    turn, index = divmod(number - 1, len(trades))
     order = list(trades)
     Random(f"{VERSION} {seed} turn {turn}").shuffle(order)
-    name = order[place]
+    name = order[index]
     return WorldPlan(
         name=f"{name}_{number:04d}",
         seed=f"{VERSION} {seed} {number}",
         trade=name,
-        modules=_drawn_modules(rng, knobs, name, wanted, among, split),
+        modules=_draw_modules(rng, knobs, name, required, among, split),
         knobs=knobs,
     )
 
 
-def _drawn_modules(
+def _draw_modules(
     rng: Random,
     knobs: Knobs,
     trade_name: str,
-    wanted: Sequence[str],
+    required: Sequence[str],
     among: Sequence[str],
     split: Split | None,
 ) -> tuple[str, ...]:
-    """Modules by chance, until the drawn number of tables is reached."""
-    tables = sized(knobs.tables, rng)
+    """Random modules, until the drawn number of tables is reached."""
+    tables = draw_size(knobs.tables, rng)
     without = trade(trade_name).without
     left = [name for name in among if name not in without]
     rng.shuffle(left)
-    chosen = in_order(wanted)
+    chosen = with_needs(required)
     if split == "modules":
-        chosen = in_order((*wanted, *_pair(left, rng)))
+        chosen = with_needs((*required, *_pair(left, rng)))
     for name in left:
-        grown = in_order((*chosen, name))
-        if num_tables(grown) > tables + _CLOSE or set(grown) & set(without):
+        grown = with_needs((*chosen, name))
+        if num_tables(grown) > tables + _TOLERANCE or set(grown) & set(without):
             continue
         if split in ("train", "trades", "seeds") and held_out_pairs(grown):
             continue
         chosen = grown
-        if num_tables(chosen) >= tables - _CLOSE:
+        if num_tables(chosen) >= tables - _TOLERANCE:
             break
     return chosen
 
@@ -128,11 +129,11 @@ def _pair(names: Sequence[str], rng: Random) -> tuple[str, str]:
     return rng.choice(pairs)
 
 
-def sized(median: float, rng: Random) -> int:
-    """A size drawn around its median."""
+def draw_size(median: float, rng: Random) -> int:
+    """Return a size drawn around its median."""
     return max(1, round(median * max(0.5, rng.gauss(1, _SPREAD))))
 
 
 def num_tables(modules: Sequence[str]) -> int:
-    """The tables that these modules have together."""
+    """Return the number of tables that these modules have together."""
     return sum(len(module(name).tables) for name in modules)

@@ -1,5 +1,4 @@
-"""What the make.py of several modules share: codes that are new, drafts that take a role
-or a limit."""
+"""Helpers for the make.py of several modules: unused codes, drafts that need a role or a limit."""
 
 from collections.abc import Sequence
 from typing import Literal
@@ -13,7 +12,7 @@ _LEAST = {"supervisor": "a supervisor or a manager", "manager": "a manager"}
 
 
 def new_code(maker: Maker, table: str, column: str, letters: str, digits: int = 6) -> str:
-    """A reference that no row of the table has yet.
+    """Return a reference that no row of the table has yet.
 
     Example: new_code(maker, "tickets", "reference", "TK") -> "TK-407131"
     """
@@ -28,12 +27,14 @@ def is_ranked(maker: Maker, role: Literal["supervisor", "manager"]) -> bool:
     return _RANKS.index(maker.me["role"]) >= _RANKS.index(role)
 
 
-def taking(
+def requiring_role(
     maker: Maker, role: Literal["supervisor", "manager"], draft: Draft, *reasons: str
 ) -> Draft:
-    """The draft, whose last call takes this role; where the acting employee has a lower one, the
-    same task as one to decline, for want of permission. `reasons`: further phrases that give the
-    reason."""
+    """Return the draft, whose last call requires this role.
+
+    If the acting employee has a lower role, return the same task as one to decline for lack of
+    permission. `reasons`: further phrases that give the reason.
+    """
     if is_ranked(maker, role):
         return draft
     return Draft(
@@ -49,8 +50,11 @@ def taking(
 
 
 def within_limit(maker: Maker, cents: int, draft: Draft, what: str) -> Draft:
-    """The draft, whose last call is about so much money; where that lies above the own limit, the
-    same task as one to decline. `what` lies above it, in the answer's words."""
+    """Return the draft, whose last call is about this amount.
+
+    If the amount is above the acting employee's limit, return the same task as one to decline.
+    `what` is above the limit, in the words of the answer.
+    """
     if cents <= maker.me["limit_cents"]:
         return draft
     return Draft(
@@ -64,16 +68,16 @@ def within_limit(maker: Maker, cents: int, draft: Draft, what: str) -> Draft:
     )
 
 
-def with_look(calls: Sequence[Call], *looks: Call) -> tuple[Call, ...]:
-    """The calls, followed by those of the looks that are not among them.
+def with_lookups(calls: Sequence[Call], *lookups: Call) -> tuple[Call, ...]:
+    """Return the calls, followed by the look-ups that are not among them.
 
-    Example: with_look((get_customer,), get_customer, list_teams) -> (get_customer, list_teams)
+    Example: with_lookups((get_customer,), get_customer, list_teams) -> (get_customer, list_teams)
     """
-    return (*calls, *(look for look in looks if look not in calls))
+    return (*calls, *(lookup for lookup in lookups if lookup not in calls))
 
 
 def time_of(moment: str) -> str:
-    """The time of day of a moment.
+    """Return the time of day of a moment.
 
     Example: time_of("2026-03-14T09:30:00Z") -> "09:30"
     """

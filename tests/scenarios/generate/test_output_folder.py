@@ -1,4 +1,4 @@
-"""Folders of worlds: begun, killed, finished, extended, refused."""
+"""Output folders of the generator: new, killed, finished, extended, refused."""
 
 import shutil
 from pathlib import Path
@@ -32,7 +32,7 @@ def content(folder: Path) -> dict[str, bytes]:
     }
 
 
-def test_a_folder_holds_packages_and_says_how_they_came_about(tmp_path: Path) -> None:
+def test_a_folder_has_packages_and_a_manifest(tmp_path: Path) -> None:
     """Each world is a package; the manifest has its plan, digest and measures."""
     made = generate_worlds(ORDER, 3, tmp_path / "worlds")
     names = [f"outdoor_shop_{number:04d}" for number in (1, 2, 3)]
@@ -48,20 +48,20 @@ def test_a_folder_holds_packages_and_says_how_they_came_about(tmp_path: Path) ->
         assert [task.id for task in scenario.tasks] == [task.task for task in record.tasks]
 
 
-def test_two_processes_make_the_same(tmp_path: Path) -> None:
-    """However many processes make them, the bytes are the same."""
+def test_two_processes_make_the_same_worlds(tmp_path: Path) -> None:
+    """The bytes do not depend on the number of processes; progress is reported for each world."""
     generate_worlds(ORDER, 6, tmp_path / "one")
-    heard: list[tuple[int, int]] = []
+    reported: list[tuple[int, int]] = []
     generate_worlds(
-        ORDER, 6, tmp_path / "two", jobs=2, told=lambda done, total: heard.append((done, total))
+        ORDER, 6, tmp_path / "two", jobs=2, told=lambda done, total: reported.append((done, total))
     )
     assert content(tmp_path / "one") == content(tmp_path / "two")
-    assert heard == [(done, 6) for done in range(7)]
+    assert reported == [(done, 6) for done in range(7)]
 
 
 def test_a_rerun_makes_what_is_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A run that ends in the midst leaves whole worlds only; a rerun makes the others, and mends
-    what was altered or is half there."""
+    """A killed run leaves complete worlds only; a rerun makes the others, and those that were
+    edited or are incomplete."""
     generate_worlds(ORDER, 4, tmp_path / "whole")
     folder = tmp_path / "killed"
     left = [3]
@@ -86,32 +86,32 @@ def test_a_rerun_makes_what_is_missing(tmp_path: Path, monkeypatch: pytest.Monke
 
 
 def test_an_order_can_be_extended(tmp_path: Path) -> None:
-    """More worlds of the same order keep those that are there."""
+    """More worlds of the same order leave the existing ones unchanged."""
     generate_worlds(ORDER, 2, tmp_path / "worlds")
     assert generate_worlds(ORDER, 3, tmp_path / "worlds").num_kept == 2
 
 
 def test_two_orders_do_not_share_a_folder(tmp_path: Path) -> None:
-    """A folder of another order is refused, and says what is different."""
+    """A folder of another order is refused with the setting that differs."""
     folder = tmp_path / "worlds"
     generate_worlds(ORDER, 1, folder)
     before = content(folder)
     with pytest.raises(GenerateError) as caught:
         generate_worlds(msgspec.structs.replace(ORDER, seed=4), 1, folder)
     assert str(caught.value) == (
-        f"{folder}: its worlds were made with seed 3, not 4; take another folder"
+        f"{folder}: its worlds were made with seed 3, not 4; choose another folder"
     )
     assert content(folder) == before
 
 
-def test_what_is_not_ours_is_left_alone(tmp_path: Path) -> None:
-    """A folder with something else in it, and a manifest that is none, are refused."""
+def test_other_folders_are_left_unchanged(tmp_path: Path) -> None:
+    """A folder with other files, and an invalid manifest, are refused."""
     folder = tmp_path / "home"
     folder.mkdir()
     (folder / "letter.txt").write_text("Dear all")
     with pytest.raises(GenerateError) as caught:
         generate_worlds(ORDER, 1, folder)
-    fault = f"{folder}: it is there and has no {MANIFEST}; take another folder"
+    fault = f"{folder}: it is not empty and has no {MANIFEST}; choose another folder"
     assert str(caught.value) == fault
     (folder / MANIFEST).write_text("{")
     with pytest.raises(GenerateError, match="not a manifest of generated worlds"):
@@ -120,14 +120,14 @@ def test_what_is_not_ours_is_left_alone(tmp_path: Path) -> None:
 
 
 def test_every_file_of_a_package_is_written(tmp_path: Path) -> None:
-    """The seven files of the format and the world's own record."""
+    """A world's folder has the seven files of the format and the world's own record."""
     generate_worlds(ORDER, 1, tmp_path)
-    there = {path.name for path in (tmp_path / "outdoor_shop_0001").iterdir()}
-    assert there == {*FILES, MANIFEST}
+    files = {path.name for path in (tmp_path / "outdoor_shop_0001").iterdir()}
+    assert files == {*FILES, MANIFEST}
 
 
-def test_what_a_killed_run_was_writing_is_no_hindrance(tmp_path: Path) -> None:
-    """A manifest that was half written, the first one or a later one, does not stop a rerun."""
+def test_partial_files_of_a_killed_run_do_not_stop_a_rerun(tmp_path: Path) -> None:
+    """A half-written manifest, the first one or a later one, is removed."""
     for name in ("first", "later"):
         folder = tmp_path / name
         folder.mkdir()
@@ -142,14 +142,14 @@ def test_two_processes_do_not_work_in_one_folder(tmp_path: Path) -> None:
     """While one process makes worlds in a folder, a second one is refused."""
     with lock_folder(tmp_path, ORDER), pytest.raises(GenerateError) as caught:
         generate_worlds(ORDER, 1, tmp_path)
-    assert str(caught.value) == f"{tmp_path}: another process makes worlds there"
+    assert str(caught.value) == f"{tmp_path}: another process is making worlds there"
 
 
-def test_a_folder_that_cannot_be_is_told(tmp_path: Path) -> None:
-    """A file in the folder's place, or above it, is refused in a sentence."""
+def test_a_path_that_cannot_be_a_folder_is_refused(tmp_path: Path) -> None:
+    """A file of the folder's name, or of its parent's name, is refused with a sentence."""
     (tmp_path / "file").write_text("")
     for folder, fault in (
-        (tmp_path / "file", "it is no folder; take another one"),
+        (tmp_path / "file", "it is not a folder; choose another one"),
         (tmp_path / "file" / "worlds", "the folder cannot be used: "),
     ):
         with pytest.raises(GenerateError) as caught:

@@ -172,7 +172,7 @@ def measure_to_plan(maker: Maker) -> Draft | None:
 
 
 def measure_to_settle(maker: Maker) -> Draft | None:
-    """A planned measure is done, or dropped; it is told by its words."""
+    """A planned measure is done, or dropped; it is named by its words."""
     found = _some_planned(maker)
     if found is None:
         return None
@@ -189,7 +189,7 @@ def measure_to_settle(maker: Maker) -> Draft | None:
 
 
 def case_to_hand_over(maker: Maker) -> Draft | None:
-    """Somebody else handles a case."""
+    """Another person handles a case."""
     case = some_case(maker)
     employee = None if case is None else some_colleague(maker, case["handler_id"])
     if case is None or employee is None:
@@ -381,7 +381,7 @@ def close_by_force(maker: Maker) -> Draft | None:
 
 
 def for_the_neighbour(maker: Maker) -> Draft | None:
-    """Somebody else wants to know."""
+    """Another person wants to know."""
     case = some_case(maker)
     if case is None:
         return None

@@ -9,8 +9,8 @@ from scenarios.generate.modules.staff.make import colleague
 def rows(maker: Maker) -> None:
     """The trade's categories, some of its goods, and past changes of prices."""
     employees = maker.rows("employees", active=1)
-    wanted = maker.many(12, least=8)
-    chosen = [goods for _ in range(wanted) if (goods := maker.goods()) is not None]
+    num_goods = maker.many(12, least=8)
+    chosen = [goods for _ in range(num_goods) if (goods := maker.goods()) is not None]
     categories: dict[str, Row] = {}
     for name in dict.fromkeys((*(goods.category for goods in chosen), *maker.trade.categories[:2])):
         lead = maker.rng.choice(employees)["id"]

@@ -3,7 +3,7 @@
 from scenarios.api import Row
 from scenarios.generate.content.world_maker import Maker
 from scenarios.generate.core.task_drafts import Draft, Named, ResultField, call, day_of
-from scenarios.generate.modules.draft_helpers import new_code, taking, with_look
+from scenarios.generate.modules.draft_helpers import new_code, requiring_role, with_lookups
 from scenarios.generate.modules.naming import known_text, record_named, some_colleague
 from scenarios.generate.modules.staff.make import colleague
 
@@ -35,8 +35,10 @@ def rows(maker: Maker) -> None:
             status="planned" if is_ahead else "done",
         )
         if not is_ahead:
-            for place, title in enumerate(maker.rng.sample(_TITLES, k=2)):
-                _add_finding(maker, inspection, title, has_followup=(index // 2 + place) % 2 == 0)
+            for position, title in enumerate(maker.rng.sample(_TITLES, k=2)):
+                _add_finding(
+                    maker, inspection, title, has_followup=(index // 2 + position) % 2 == 0
+                )
 
 
 def _inspector(maker: Maker, category: Row, *without: int) -> Row | None:
@@ -135,7 +137,7 @@ def _soon(maker: Maker) -> int:
 
 
 def other_inspector(maker: Maker) -> Draft | None:
-    """Somebody else makes a planned inspection, who is not the lead of what is inspected."""
+    """Another person makes a planned inspection, who is not the lead of what is inspected."""
     inspection = maker.pick("inspections", status="planned")
     if inspection is None:
         return None
@@ -199,7 +201,7 @@ def report_and_see_to(maker: Maker) -> Draft | None:
 
 
 def finding_to_see_to(maker: Maker) -> Draft | None:
-    """Somebody shall see to a finding by the last day that the rules allow."""
+    """Someone shall see to a finding by the last day that the rules allow."""
     finding, employee = _some_finding(maker, seen_to=False), some_colleague(maker)
     if finding is None or employee is None:
         return None
@@ -251,7 +253,7 @@ def finding_to_waive(maker: Maker) -> Draft | None:
         values={**what.values, "title": finding["title"]},
         spare=_same_title(maker, finding),
     )
-    return taking(maker, "supervisor", draft)
+    return requiring_role(maker, "supervisor", draft)
 
 
 def on_that_same_day(maker: Maker) -> Draft | None:
@@ -316,7 +318,7 @@ def who_sees_to_it(maker: Maker) -> Draft | None:
         kind="question",
         ask=f"Until which day is the finding “{{title}}” of {what.text} to be seen to, and what is "
         "the login of the one who does it?",
-        calls=with_look(what.calls, call("get_employee", employee_id=employee["id"])),
+        calls=with_lookups(what.calls, call("get_employee", employee_id=employee["id"])),
         answer="It is to be done until {due}, by {login}.",
         values={
             **what.values,
@@ -328,7 +330,7 @@ def who_sees_to_it(maker: Maker) -> Draft | None:
 
 
 def by_the_lead(maker: Maker) -> Draft | None:
-    """Somebody shall inspect what they lead; the tool would take it."""
+    """Someone shall inspect what they lead; the tool would take it."""
     category = maker.pick("categories")
     assert category is not None, "there are categories"
     lead = maker.get("employees", category["lead_id"])
@@ -373,7 +375,7 @@ def less_than_it_is(maker: Maker) -> Draft | None:
 
 
 def done_by_another(maker: Maker) -> Draft | None:
-    """Somebody else than the one who was to do it says that it is done."""
+    """Another person than the one who was to do it says that it is done."""
     finding = _some_finding(maker, seen_to=True)
     followup = None if finding is None else maker.pick("followups", finding_id=finding["id"])
     if finding is None or followup is None:
@@ -386,7 +388,7 @@ def done_by_another(maker: Maker) -> Draft | None:
         kind="decline",
         ask=f"Mark the followup of the finding “{{title}}” of {what.text} as done; {{other}} has "
         "seen to it.",
-        calls=with_look(what.calls, call("get_employee", employee_id=followup["employee_id"])),
+        calls=with_lookups(what.calls, call("get_employee", employee_id=followup["employee_id"])),
         answer="I decline: it was given to another employee, and only that one does it.",
         values={**what.values, "title": finding["title"], "other": other["name"]},
         reasons=("another", "given to", "somebody else", "someone else", "different", "not theirs"),

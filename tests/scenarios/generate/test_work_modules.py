@@ -13,11 +13,12 @@ from scenarios.generate.plan.knobs import Knobs
 from scenarios.generate.plan.world_plans import plan_worlds
 from tests.support.generated_worlds import drafts_of, drafts_used, gated, made_with
 
-OURS = ("projects", "cases", "devices", "loans", "inspections")
-OURS_TOO = ("training", "warranties", "documents", "shifts", "fleet")
-NAMES = OURS + OURS_TOO
+NAMES = (
+    *("projects", "cases", "devices", "loans", "inspections"),
+    *("training", "warranties", "documents", "shifts", "fleet"),
+)
 LONG = Knobs(tasks=40, steps=4, forbidden=0.35, memory=0.2)  # many parts of every kind
-CLASHING = "together: "  # why drafts that are sound alone are not joined
+CONFLICT = "together: "  # in the reasons why drafts that are valid alone cannot be combined
 
 
 def twice(items: Sequence[str]) -> list[str]:
@@ -38,9 +39,9 @@ def drafts_by_kind(name: str) -> dict[str, set[str]]:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_module_stands_alone(name: str, tmp_path: Path) -> None:
-    """With nothing but what every world has, a module makes worlds that pass the gate, all its
-    drafts come to use, and none of them fails when it is played."""
+def test_a_module_works_with_the_base_alone(name: str, tmp_path: Path) -> None:
+    """With only the modules that every world has, a module makes worlds that pass the gate, all
+    its drafts are used, and no call of a draft fails."""
     worlds = made_with([name], count=3, seed=11, knobs=LONG)
     report = gated(worlds[:1], tmp_path)
     assert (report.failures, report.mutants_caught) == ((), report.mutants)
@@ -49,7 +50,7 @@ def test_a_module_stands_alone(name: str, tmp_path: Path) -> None:
         why
         for made in worlds
         for why in made.dropped
-        if why.startswith(f"{name}.") and CLASHING not in why and ": call " in why
+        if why.startswith(f"{name}.") and CONFLICT not in why and ": call " in why
     }
     assert broken == set()
 
@@ -62,7 +63,7 @@ def test_a_module_has_tasks_of_each_kind(name: str) -> None:
     assert {kind: drafted[kind] for kind, least in few.items() if len(drafted[kind]) < least} == {}
 
 
-def test_modules_stand_beside_all_others(tmp_path: Path) -> None:
+def test_the_modules_can_be_combined_with_all_others(tmp_path: Path) -> None:
     """A world with all of these modules and others passes the gate, 99 % of the mutants caught."""
     worlds = made_with(NAMES, count=1, seed=3, among=module_names(), knobs=Knobs(tables=60))
     report = gated(worlds, tmp_path)
@@ -70,7 +71,7 @@ def test_modules_stand_beside_all_others(tmp_path: Path) -> None:
     assert report.mutants_caught >= 0.99 * report.mutants > 0
 
 
-def test_names_are_taken_once() -> None:
+def test_names_are_unique() -> None:
     """No two modules share a table, a name in tools.py, a parameter or a word."""
     every = [module(name) for name in module_names()]
     tables = [table for one in every for table in one.tables]
@@ -82,7 +83,7 @@ def test_names_are_taken_once() -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_parameters_are_constants_that_the_policy_names(name: str) -> None:
-    """Every parameter of a module is a constant of its tools and stands in its policy."""
+    """Every parameter of a module is a constant of its tools and is named in its policy."""
     one = module(name)
     constants = {piece.name for piece in one.code.pieces if not piece.is_block}
     named = {parameter for parameter in one.head.parameters if f"{{{parameter}}}" in one.policy}
@@ -91,13 +92,13 @@ def test_parameters_are_constants_that_the_policy_names(name: str) -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_module_needs_no_other(name: str) -> None:
-    """What these modules need is in every world, and their sizes are as wanted."""
+    """These modules need only the base, and have two to four tables and five to nine tools."""
     one = module(name)
     assert one.needs == BASE
     assert (2 <= len(one.tables) <= 4, 5 <= len(one.tools) <= 9) == (True, True)
 
 
-def test_many_rows_are_no_trouble() -> None:
-    """A module makes its rows at ten times the usual number, too."""
+def test_modules_can_make_many_rows() -> None:
+    """A module can make ten times the usual number of rows."""
     [made] = made_with(NAMES[:5], count=1, seed=2, knobs=Knobs(rows=2_000, tables=30))
     assert made.rows > 1_000

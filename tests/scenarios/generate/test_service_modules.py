@@ -1,5 +1,5 @@
 """Bookings, calendars, tickets, memberships, messages, approvals, subscriptions, feedback: their
-drafts are sound, their verifiers catch mistakes, their tools keep the rules."""
+drafts are valid, their verifiers catch mistakes, their tools enforce the rules."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -27,8 +27,8 @@ SHORT = Knobs(tables=8, rows=130, tools=60, tasks=40, steps=1, forbidden=0.45, m
 
 
 @pytest.mark.parametrize("name", MODULES)
-def test_alone_every_draft_is_used_and_sound(name: str, tmp_path: Path) -> None:
-    """Beside the base alone each draft gives tasks; the gate finds no fault and catches mutants."""
+def test_every_draft_is_used_and_valid(name: str, tmp_path: Path) -> None:
+    """With only the base each draft gives tasks; the gate finds no fault and catches mutants."""
     worlds = made_with([name], count=6, seed=1, knobs=SHORT)
     assert drafts_of(name) - set(drafts_used(worlds)) == set()
     report = gated(worlds[:1], tmp_path)
@@ -36,8 +36,8 @@ def test_alone_every_draft_is_used_and_sound(name: str, tmp_path: Path) -> None:
     assert report.mutants_caught >= 0.99 * report.mutants > 200
 
 
-def test_together_and_beside_all_others_they_are_sound(tmp_path: Path) -> None:
-    """Worlds of all of them, with as many others as there is room for, pass the gate."""
+def test_the_modules_can_be_combined_with_all_others(tmp_path: Path) -> None:
+    """Worlds with all of them, and as many others as there is room for, pass the gate."""
     knobs = Knobs(tables=60, rows=400, tools=120, tasks=20)
     worlds = made_with(MODULES, count=2, seed=3, among=module_names(), knobs=knobs)
     report = gated(worlds, tmp_path)
@@ -47,8 +47,8 @@ def test_together_and_beside_all_others_they_are_sound(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", MODULES)
-def test_a_module_asks_for_deeds_answers_and_refusals(name: str) -> None:
-    """Each has at least five drafts of changes, two of questions and two to decline."""
+def test_a_module_has_drafts_of_every_kind(name: str) -> None:
+    """Each module has at least five drafts of changes, two of questions and two to decline."""
     kinds: dict[str, set[str]] = {"change": set(), "question": set(), "decline": set()}
     for plan in plan_worlds(8, 2, SHORT, modules=[name], among=()):
         maker = draw_world(plan).maker
@@ -62,7 +62,7 @@ def test_a_module_asks_for_deeds_answers_and_refusals(name: str) -> None:
 def _row(
     maker: Maker, table: str, where: Callable[[Row], bool] | None = None, **equal: object
 ) -> Row:
-    """A row that must be there."""
+    """A row that must exist."""
     row = maker.pick(table, where, **equal)
     assert row is not None
     return row
@@ -102,8 +102,8 @@ def _participant_twice(maker: Maker) -> tuple[Call, str]:
         for row in maker.rows("appointments", lambda row: row["starts_at"] > maker.now)
         if row["status"] == "planned"
     }
-    there = _row(maker, "participants", lambda row: row["appointment_id"] in planned)
-    appointment, employee = there["appointment_id"], there["employee_id"]
+    existing = _row(maker, "participants", lambda row: row["appointment_id"] in planned)
+    appointment, employee = existing["appointment_id"], existing["employee_id"]
     return (
         call("add_participant", appointment_id=appointment, employee_id=employee),
         f"Employee {employee} has appointment {appointment} at that time.",
@@ -242,19 +242,19 @@ RULES = (
 def _clerks_world(name: str) -> DrawnWorld:
     """A world of one module in which a clerk acts."""
     knobs = Knobs(tables=8, rows=200, tools=60)
-    settings = map(draw_world, plan_worlds(9, 4, knobs, modules=[name], among=()))
-    return next(one for one in settings if one.maker.me["role"] == "clerk")
+    worlds = map(draw_world, plan_worlds(9, 4, knobs, modules=[name], among=()))
+    return next(one for one in worlds if one.maker.me["role"] == "clerk")
 
 
 @pytest.mark.parametrize(("name", "rule"), RULES, ids=[rule.__name__ for _, rule in RULES])
-def test_tools_keep_the_rules(name: str, rule: Callable[[Maker], tuple[Call, str]]) -> None:
-    """A call that breaks a hard rule is refused in a sentence of the trade's words."""
+def test_tools_enforce_the_rules(name: str, rule: Callable[[Maker], tuple[Call, str]]) -> None:
+    """A call that breaks a hard rule is refused with a sentence in the trade's words."""
     world = _clerks_world(name)
     dresser = world.dressers[name]
-    asked, refusal = rule(world.maker)
-    arguments = {dresser.name(key): value for key, value in asked.arguments.items()}
-    with hosted(package_of(world)) as stage:
-        attempt = stage.start_run()
-        outcome = attempt.call(dresser.name(asked.name), arguments)
+    forbidden, refusal = rule(world.maker)
+    arguments = {dresser.name(key): value for key, value in forbidden.arguments.items()}
+    with hosted(package_of(world)) as seeded:
+        run = seeded.start_run()
+        outcome = run.call(dresser.name(forbidden.name), arguments)
         assert (outcome.is_error, outcome.text) == (True, dresser.text(refusal))
-        assert list(attempt.changes()) == []
+        assert list(run.changes()) == []

@@ -107,5 +107,6 @@ def _words_of(type_: inspect.Type) -> list[Any]:
 
 
 def _fields_of(type_: inspect.Type) -> list[str]:
-    is_object = isinstance(type_, inspect.StructType | inspect.DataclassType)
-    return [field.encode_name for field in type_.fields] if is_object else []
+    if isinstance(type_, inspect.StructType | inspect.DataclassType):
+        return [field.encode_name for field in type_.fields]
+    return []

@@ -1,6 +1,6 @@
-"""From a draft to a package of ours (see scenarios.format), whole or not at all.
+"""Writing a draft as a package (see scenarios.format), completely or not at all.
 
-A draft that has no tools or no tasks yet gets stand-ins, so that what there is can be hosted.
+A draft without tools or tasks gets placeholders, so that its other parts can be hosted.
 """
 
 import ast
@@ -17,7 +17,7 @@ import tomli_w
 from scenarios.errors import PackageError, SynthesisError
 from scenarios.format import Scenario, read
 from scenarios.synth.core.protocols import Unhostable
-from scenarios.synth.core.world_drafts import Draft, Proven, TaskDraft
+from scenarios.synth.core.world_drafts import ProvenTask, TaskDraft, WorldDraft
 
 CLOCK = "2026-03-14T09:30:00Z"
 VERSION = "1.0.0"
@@ -28,7 +28,7 @@ def list_tables(db: Db) -> list[Row]:
     \"\"\"The tables.\"\"\"
     return db.all("SELECT name FROM sqlite_schema WHERE type = 'table' ORDER BY name")
 """
-_UNTRIED = """from scenarios.api import State
+_UNWRITTEN_VERIFIER = """from scenarios.api import State
 from scenarios.checks import Check, Finding
 
 
@@ -40,19 +40,19 @@ def {function}(before: State, after: State, answer: str) -> list[Finding]:
 """
 
 
-class Script(msgspec.Struct, frozen=True):
-    """Statements as one file, and the line on which each begins."""
+class SqlScript(msgspec.Struct, frozen=True):
+    """Statements as one file, and the line on which each statement begins."""
 
     text: str
     lines: tuple[int, ...]
 
     def statement_at(self, line: int) -> int:
-        """Which statement (from 1) has a line; 0: none has."""
+        """Return the number (from 1) of the statement that contains a line; 0: none does."""
         return sum(start <= line for start in self.lines)
 
 
-def script_of(statements: Iterable[str]) -> Script:
-    """Statements one below the other.
+def script_of(statements: Iterable[str]) -> SqlScript:
+    """Return a script of these statements.
 
     Example: ("A", "B\\nC") -> Script("A;\\n\\nB\\nC;\\n\\n", (1, 3))
     """
@@ -60,13 +60,13 @@ def script_of(statements: Iterable[str]) -> Script:
     for statement in statements:
         lines.append(text.count("\n") + 1)
         bare = statement.strip().rstrip(";").rstrip()
-        end = "\n;" if "--" in bare.rpartition("\n")[2] else ";"  # a comment would swallow it
+        end = "\n;" if "--" in bare.rpartition("\n")[2] else ";"  # a comment would hide the `;`
         text += f"{bare}{end}\n\n" if bare else "\n"
-    return Script(text, tuple(lines))
+    return SqlScript(text, tuple(lines))
 
 
-def texts_of(draft: Draft) -> dict[str, str]:
-    """The files of the package."""
+def package_texts(draft: WorldDraft) -> dict[str, str]:
+    """Return the text of each of the package's files, by file name."""
     head = {
         "name": draft.idea.key,
         "title": draft.idea.name.strip(),
@@ -75,34 +75,34 @@ def texts_of(draft: Draft) -> dict[str, str]:
         "clock": CLOCK,
         "written_by": "model",
         "user": {
-            "id": draft.brief.user.id,
-            "name": draft.brief.user.name,
-            "role": draft.brief.user.role,
+            "id": draft.plan.user.id,
+            "name": draft.plan.user.name,
+            "role": draft.plan.user.role,
         },
     }
-    proven = draft.proven or (_stand_in(),)
+    proven = draft.proven or (_placeholder(),)
     return {
         "scenario.toml": tomli_w.dumps(head),
         "schema.sql": script_of(draft.schema).text,
         "data.sql": script_of(draft.data).text,
         "tools.py": draft.code or _NO_TOOLS,
-        "policy.md": draft.brief.policy.strip() + "\n",
+        "policy.md": draft.plan.policy.strip() + "\n",
         "tasks.toml": tomli_w.dumps({"task": [_task(each) for each in proven]}),
-        "verify.py": merged_python([each.verifier for each in proven]),
+        "verify.py": merge_python([each.verifier for each in proven]),
     }
 
 
-def untried(task: TaskDraft, verifier: str = "") -> Proven:
-    """A task whose verifier is tried out: it has no oracle yet."""
-    source = verifier or _UNTRIED.format(function=task.function)
-    return Proven(task, source, (), "unknown", "simple", 0, 0)
+def unproven(task: TaskDraft, verifier: str = "") -> ProvenTask:
+    """Return a task whose verifier is being tried out: it has no oracle yet."""
+    source = verifier or _UNWRITTEN_VERIFIER.format(function=task.function)
+    return ProvenTask(task, source, (), "unknown", "simple", 0, 0)
 
 
-def _stand_in() -> Proven:
-    return untried(TaskDraft("none", "question", "There is no task yet."))
+def _placeholder() -> ProvenTask:
+    return unproven(TaskDraft("none", "question", "There is no task yet."))
 
 
-def _task(proven: Proven) -> dict[str, Any]:
+def _task(proven: ProvenTask) -> dict[str, Any]:
     return {
         "id": proven.task.id,
         "difficulty": proven.difficulty,
@@ -113,12 +113,12 @@ def _task(proven: Proven) -> dict[str, Any]:
     }
 
 
-def merged_python(sources: Sequence[str]) -> str:
-    """Several files as one: their imports, none twice, then their functions.
+def merge_python(sources: Sequence[str]) -> str:
+    """Return several files as one: their imports, without duplicates, then their functions.
 
-    The sources were checked: imports and functions of different names are all they have. A name
-    that they import from different places, or that is a function's, is imported inside of each
-    function that wants it.
+    The sources were checked: they contain only imports, and functions with different names. A name
+    that is imported from different modules, or is also the name of a function, is imported inside
+    of each function that needs it.
     """
     trees = [ast.parse(source) for source in sources]
     bindings = {binding for tree in trees for binding in _bindings(tree)}
@@ -135,10 +135,10 @@ def merged_python(sources: Sequence[str]) -> str:
 
 
 class _Binding(NamedTuple):
-    """What one import gives a name to. `module` empty: a module itself."""
+    """A name that an import binds. `module` empty: the import of a module itself."""
 
     module: str
-    alias: str  # as written, such as `sqrt` or `sqrt as root`
+    alias: str  # as it is written, such as `sqrt` or `sqrt as root`
     name: str
 
 
@@ -152,7 +152,7 @@ def _bindings(tree: ast.Module) -> Iterator[_Binding]:
 
 
 def _imports(bindings: Iterable[_Binding]) -> list[str]:
-    """The statements, those from `__future__` first, as Python wants it."""
+    """The statements, those from `__future__` first, as Python requires."""
     froms: dict[str, list[str]] = {}
     for binding in sorted(bindings):
         froms.setdefault(binding.module, []).append(binding.alias)
@@ -163,17 +163,19 @@ def _imports(bindings: Iterable[_Binding]) -> list[str]:
 
 
 def _function(source: str, node: ast.FunctionDef, own: Sequence[_Binding]) -> str:
-    """A function as it was written, or as Python writes it with imports of its own."""
+    """A function as it was written; unparsed where it gets its own imports."""
     if not own:
         return ast.get_source_segment(source, node) or ast.unparse(node)
-    place = 1 if ast.get_docstring(node) is not None else 0
-    node.body[place:place] = ast.parse("\n".join(_imports(own))).body
+    index = 1 if ast.get_docstring(node) is not None else 0
+    node.body[index:index] = ast.parse("\n".join(_imports(own))).body
     return ast.unparse(node)
 
 
-def write(folder: Path, texts: dict[str, str]) -> Scenario:
-    """Write a package in place of one that may be there, and read it. Raises SynthesisError when it
-    cannot be written, Unhostable when it cannot be read."""
+def write_package(folder: Path, texts: dict[str, str]) -> Scenario:
+    """Write a package, replacing an earlier one, and return it as it was read.
+
+    Raises SynthesisError when it cannot be written, Unhostable when it cannot be read.
+    """
     fresh, old = (
         folder.with_name(f".{folder.name}.{os.getpid()}.{word}") for word in ("new", "old")
     )
@@ -187,16 +189,16 @@ def write(folder: Path, texts: dict[str, str]) -> Scenario:
     except OSError as exc:
         raise SynthesisError(f"{folder}: the package cannot be written: {exc}") from exc
     finally:
-        for left in (fresh, old):
-            shutil.rmtree(left, ignore_errors=True)
+        for leftover in (fresh, old):
+            shutil.rmtree(leftover, ignore_errors=True)
     try:
         return read(folder)
     except PackageError as exc:
         raise Unhostable("host", str(exc).replace(f"{folder}/", "")) from exc
 
 
-def remove(folder: Path) -> None:
-    """Remove a package if it is there, whole or not at all. Raises SynthesisError."""
+def remove_package(folder: Path) -> None:
+    """Remove a package if it exists, completely or not at all. Raises SynthesisError."""
     old = folder.with_name(f".{folder.name}.{os.getpid()}.old")
     try:
         folder.rename(old)

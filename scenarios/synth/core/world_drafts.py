@@ -1,7 +1,7 @@
-"""What the stages hand on: parts of a world that is not one yet.
+"""The results of the stages: the parts of a world that is being written.
 
-Fields are read as models write them: a list where one text was asked for, a text where an object
-was. What cannot be taken is a fault that the model is told.
+Fields accept what models commonly write: a list where one text was requested, or a text where an
+object was. Any other value is a fault, which the model is asked to correct.
 """
 
 import re
@@ -15,19 +15,19 @@ from scenarios.format import AwmSample, AwmTable, Call, Difficulty
 Kind = Literal["change", "question", "decline"]
 
 
-class Seed(msgspec.Struct, frozen=True):
-    """A scenario in words."""
+class SeedScenario(msgspec.Struct, frozen=True):
+    """A scenario in words, from the seeds or from the model."""
 
     name: str
     description: str
 
 
-class Idea(msgspec.Struct, frozen=True):
-    """A scenario that was found fit."""
+class ScenarioIdea(msgspec.Struct, frozen=True):
+    """A scenario that was accepted by the classifier."""
 
-    name: str  # as written
+    name: str  # as it was written
     description: str
-    score: int = 0  # 1 to 10: how much of it can be a database
+    score: int = 0  # 1 to 10: how much of it can be represented by a database
     categories: tuple[str, ...] = ()
     features: tuple[str, ...] = ()
     missing: tuple[str, ...] = ()
@@ -36,22 +36,22 @@ class Idea(msgspec.Struct, frozen=True):
 
     @property
     def key(self) -> str:
-        """Its package's name.
+        """The name of its package.
 
         Example: "City Bike Hire" -> "city_bike_hire"
         """
         return package_name(normalised(self.name))
 
 
-class Actor(msgspec.Struct, frozen=True):
-    """Who acts in a world."""
+class UserDraft(msgspec.Struct, frozen=True):
+    """The user for whom the agent acts."""
 
     name: str = "Sam Porter"
     role: str = "staff"
 
     @property
     def id(self) -> str:
-        """What the tools know them by.
+        """The id of the user in the tools.
 
         Example: "Noor Haddad" -> "noor.haddad"
         """
@@ -59,7 +59,7 @@ class Actor(msgspec.Struct, frozen=True):
 
 
 class TaskDraft(msgspec.Struct, frozen=True):
-    """A task before it was proved."""
+    """A task that is not proved yet."""
 
     id: str
     kind: Kind
@@ -67,20 +67,20 @@ class TaskDraft(msgspec.Struct, frozen=True):
 
     @property
     def function(self) -> str:
-        """The name of its verifier."""
+        """The name of its verifier's function."""
         return self.id.replace("-", "_")
 
 
-class Brief(msgspec.Struct, frozen=True):
-    """What the stage `tasks` gives."""
+class TaskPlan(msgspec.Struct, frozen=True):
+    """The result of the stage `tasks`: the user, the rules and the tasks."""
 
-    user: Actor
+    user: UserDraft
     policy: str
     tasks: tuple[TaskDraft, ...]
 
 
-class Parameter(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A parameter of a tool that is specified."""
+class ToolParameter(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A parameter of a specified tool."""
 
     type: Any = "string"
     required: bool = True
@@ -89,17 +89,17 @@ class Parameter(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class ToolDraft(msgspec.Struct, frozen=True):
-    """A tool that is specified."""
+    """The specification of a tool."""
 
     name: str
     description: str
-    parameters: dict[str, Parameter] = {}
+    parameters: dict[str, ToolParameter] = {}
     reads: tuple[str, ...] = ()
     writes: tuple[str, ...] = ()
 
 
-class Proven(msgspec.Struct, frozen=True):
-    """A task that was solved: with its verifier, and the solution as its oracle."""
+class ProvenTask(msgspec.Struct, frozen=True):
+    """A task that a solver completed, with its verifier, and the solution as its oracle."""
 
     task: TaskDraft
     verifier: str  # the source of its function, with imports
@@ -110,16 +110,16 @@ class Proven(msgspec.Struct, frozen=True):
     caught: int
 
 
-class Draft(msgspec.Struct, frozen=True):
-    """A world as far as it is made."""
+class WorldDraft(msgspec.Struct, frozen=True):
+    """A world as far as it is written."""
 
-    idea: Idea
-    brief: Brief
+    idea: ScenarioIdea
+    plan: TaskPlan = msgspec.field(name="brief")  # digests of stage records contain this name
     tables: tuple[AwmTable, ...] = ()
     samples: tuple[AwmSample, ...] = ()
     tools: tuple[ToolDraft, ...] = ()
     code: str = ""
-    proven: tuple[Proven, ...] = ()
+    proven: tuple[ProvenTask, ...] = ()
 
     @property
     def schema(self) -> tuple[str, ...]:
@@ -133,7 +133,7 @@ class Draft(msgspec.Struct, frozen=True):
 
 
 def slug(text: str) -> str:
-    """A task's id made of a text.
+    """Return a task's id for a text.
 
     Example: "Refund the late parcel!" -> "refund-the-late-parcel"
     """

@@ -21,7 +21,7 @@ from scenarios.nearest import did_you_mean
 _ENUM = re.compile(r"Invalid enum value (.+)")
 _UNKNOWN = re.compile(r"Object contains unknown field `(.+)`")
 _STEP = re.compile(r"\.([^.\[\]]+)|\[(?:\d+|\.\.\.)\]")
-_MAX_LISTED = 12  # fields; a longer list helps nobody
+_MAX_LISTED = 12  # fields; a longer list would bury the message
 
 
 def field_of(message: str, kind: Any = None) -> tuple[str, str]:

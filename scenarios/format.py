@@ -143,7 +143,7 @@ class Scenario(msgspec.Struct, frozen=True):
     path: Path
     digest: str  # of all files of the package, 32 hexadecimal digits
     awm: AwmRecord | None = None  # None: a package in our format; set: the two SQL texts are empty
-    foreign: McpRecord | None = None  # set: tasks for an MCP server; SQL, clock and user are empty
+    foreign: McpRecord | None = None  # set: tasks for an MCP server, without SQL
     written_by: CodeAuthor = "people"  # code that a model wrote never runs in this process
 
     def task(self, task_id: str) -> Task:

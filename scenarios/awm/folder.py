@@ -7,8 +7,8 @@ import msgspec
 
 from scenarios.api import User
 from scenarios.awm.join import CODE, DB, ENVS, SAMPLE, SCENARIO, SQL, TASKS, Join
-from scenarios.awm.names import normalised, package_name
-from scenarios.awm.row_index import Row, read_row
+from scenarios.awm.names import normalize_name, package_name
+from scenarios.awm.row_index import RowPosition, read_row
 from scenarios.awm.row_types import (
     DbRow,
     EnvRow,
@@ -75,7 +75,7 @@ class AwmFolder:
 
         Raises UnknownScenario.
         """
-        name = package_name(normalised(written))
+        name = package_name(normalize_name(written))
         for known in (written, name):
             if known in self.join.keys:
                 return known
@@ -117,7 +117,7 @@ class AwmFolder:
             for _, row in self.join.used_rows(scenario.name)
         )
 
-    def _fault(self, file: str, row: Row, reason: str) -> RecordError:
+    def _fault(self, file: str, row: RowPosition, reason: str) -> RecordError:
         return RecordError(self.path, file, row.line, reason)
 
     def _code(self, name: str) -> str:

@@ -7,7 +7,7 @@ import msgspec
 
 from scenarios.awm.folder import CLOCK, AwmFolder
 from scenarios.awm.join import ENVS, Duplicate
-from scenarios.awm.package import Occupied, Source, write
+from scenarios.awm.package import Occupied, RecordSource, write
 from scenarios.errors import PackageError, RecordError
 from scenarios.format import Scenario, Seeding
 
@@ -101,7 +101,7 @@ def _import_one(
         if examine is not None and (reason := examine(scenario)):
             line = records.join.required_row(ENVS, name).line
             raise RecordError(records.path, ENVS, line, reason)
-        source = Source(records.path, tuple(records.join.used_rows(name)), duplicates)
+        source = RecordSource(records.path, tuple(records.join.used_rows(name)), duplicates)
         path = _write(scenario, out, source)
     except RecordError as exc:
         tally.refused.append(_refusal(name, exc))
@@ -117,7 +117,7 @@ def _import_one(
     tally.stray += records.num_stray(scenario)
 
 
-def _write(scenario: Scenario, out: Path, source: Source) -> Path:
+def _write(scenario: Scenario, out: Path, source: RecordSource) -> Path:
     try:
         return write(scenario, out, source)
     except OSError as exc:  # such as a full disk: the next package would fail as well

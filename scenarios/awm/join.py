@@ -23,7 +23,7 @@ from pathlib import Path
 import msgspec
 
 from scenarios.awm.names import package_name
-from scenarios.awm.row_index import Index, KeyedBy, Row, index_of
+from scenarios.awm.row_index import KeyedBy, RowIndex, RowPosition, index_of
 from scenarios.errors import RecordError
 
 SCENARIO, TASKS, DB = "gen_scenario.jsonl", "gen_tasks.jsonl", "gen_db.jsonl"
@@ -60,7 +60,7 @@ class Join:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self._files: dict[str, Index] = {
+        self._files: dict[str, RowIndex] = {
             file: index_of(folder / file, keyed_by)
             for file, keyed_by in _KEYED_BY.items()
             if file in _NEEDED or (folder / file).exists()
@@ -70,22 +70,22 @@ class Join:
             names |= {fault.name for fault in index.faults if fault.name is not None}
         self.keys = {package_name(name): name for name in sorted(names)}  # package -> row name
 
-    def row(self, file: str, name: str) -> Row | None:
+    def row(self, file: str, name: str) -> RowPosition | None:
         """Return the row that is used. None: there is no row."""
         return next(iter(self.rows_by_task(file, name).values()), None)
 
-    def required_row(self, file: str, name: str) -> Row:
+    def required_row(self, file: str, name: str) -> RowPosition:
         """Return the row that is used. Raises RecordError where there is no row."""
         row = self.row(file, name)
         if row is None:
             raise RecordError(self.folder, file, None, f"there is no row for scenario {name!r}")
         return row
 
-    def rows_by_task(self, file: str, name: str) -> dict[int | None, Row]:
+    def rows_by_task(self, file: str, name: str) -> dict[int | None, RowPosition]:
         """Return the row that is used for each task; in files without tasks the key is None."""
         return {task: _used_row(file, rows) for task, rows in self._rows(file, name).items()}
 
-    def used_rows(self, name: str) -> Iterator[tuple[str, Row]]:
+    def used_rows(self, name: str) -> Iterator[tuple[str, RowPosition]]:
         """Yield every row that is used for a scenario, with its file."""
         for file in self._files:
             yield from ((file, row) for row in self.rows_by_task(file, name).values())
@@ -105,14 +105,14 @@ class Join:
                 if fault.name == (None if name is None else self.keys[name]):
                     yield RecordError(self.folder, file, fault.line, fault.reason)
 
-    def _rows(self, file: str, name: str) -> dict[int | None, list[Row]]:
+    def _rows(self, file: str, name: str) -> dict[int | None, list[RowPosition]]:
         """The rows of a scenario by task."""
-        grouped: dict[int | None, list[Row]] = {}
+        grouped: dict[int | None, list[RowPosition]] = {}
         if index := self._files.get(file):
             for row in index.rows.get(self.keys[name], ()):
                 grouped.setdefault(row.task, []).append(row)
         return grouped
 
 
-def _used_row(file: str, rows: list[Row]) -> Row:
+def _used_row(file: str, rows: list[RowPosition]) -> RowPosition:
     return rows[-1] if file == ENVS else rows[0]

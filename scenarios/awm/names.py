@@ -5,7 +5,7 @@ import re
 _MAX_NAME = 120  # characters: the name becomes the name of a folder
 
 
-def normalised(written: str) -> str:
+def normalize_name(written: str) -> str:
     """Return a scenario's name as AWM's loaders compare it; empty when no character remains.
 
     Example: "E-Commerce  Lab (1)" -> "e_commerce_lab_1"
@@ -23,7 +23,7 @@ def package_name(name: str) -> str:
 
 def name_fault(written: str) -> str | None:
     """Return why a name from a file cannot name a scenario; None: it can."""
-    name = normalised(written)
+    name = normalize_name(written)
     if not name:
         return f"{written[:_MAX_NAME]!r} has no letter and no digit of a-z, 0-9"
     if len(package_name(name)) > _MAX_NAME:

@@ -16,7 +16,7 @@ import msgspec
 import tomli_w
 
 from scenarios.awm.join import Duplicate
-from scenarios.awm.row_index import Row
+from scenarios.awm.row_index import RowPosition
 from scenarios.errors import PackageError
 from scenarios.format import Scenario, verifier_file
 
@@ -30,15 +30,15 @@ class Occupied(PackageError):
     """A folder of the package's name exists and is not an AWM package."""
 
 
-class Source(msgspec.Struct, frozen=True):
+class RecordSource(msgspec.Struct, frozen=True):
     """Where a record came from."""
 
     folder: Path
-    rows: tuple[tuple[str, Row], ...]  # the rows that are used, with their files
+    rows: tuple[tuple[str, RowPosition], ...]  # the rows that are used, with their files
     duplicates: tuple[Duplicate, ...] = ()
 
 
-def write(scenario: Scenario, out: Path, source: Source) -> Path:
+def write(scenario: Scenario, out: Path, source: RecordSource) -> Path:
     """Write the package `out/<name>`, replacing an earlier AWM package; return its folder.
 
     Raises Occupied when something else has that name, OSError when it cannot be written.
@@ -62,7 +62,7 @@ def write(scenario: Scenario, out: Path, source: Source) -> Path:
     return package
 
 
-def _texts(scenario: Scenario, source: Source) -> Iterator[tuple[str, str]]:
+def _texts(scenario: Scenario, source: RecordSource) -> Iterator[tuple[str, str]]:
     """The files of a package: name and text."""
     record = scenario.awm
     assert record is not None
@@ -82,7 +82,7 @@ def _texts(scenario: Scenario, source: Source) -> Iterator[tuple[str, str]]:
     yield "source.toml", tomli_w.dumps(_origin(source))
 
 
-def _origin(source: Source) -> dict[str, Any]:
+def _origin(source: RecordSource) -> dict[str, Any]:
     """Example: {"folder": "/data/awm", …, "row": [{"file": "gen_db.jsonl", "line": 7}]}"""
     rows = [
         _without_none({"file": file, "line": row.line, "task": row.task})

@@ -12,7 +12,7 @@ from typing import BinaryIO, Literal, TypeVar
 
 import msgspec
 
-from scenarios.awm.names import name_fault, normalised
+from scenarios.awm.names import name_fault, normalize_name
 from scenarios.decode_errors import field_sentence
 from scenarios.errors import PackageError, RecordError
 
@@ -22,7 +22,7 @@ MAX_FAULTS = 1000  # broken lines in one file
 T = TypeVar("T")
 
 
-class Row(msgspec.Struct, frozen=True, gc=False):
+class RowPosition(msgspec.Struct, frozen=True, gc=False):
     """The position of one row in its file."""
 
     name: str  # of the scenario, normalised
@@ -32,7 +32,7 @@ class Row(msgspec.Struct, frozen=True, gc=False):
     task: int | None = None  # verifiers: the index of the task
 
 
-class Fault(msgspec.Struct, frozen=True, gc=False):
+class LineFault(msgspec.Struct, frozen=True, gc=False):
     """A line that cannot be read; `name` None: its scenario is not known."""
 
     line: int
@@ -40,11 +40,11 @@ class Fault(msgspec.Struct, frozen=True, gc=False):
     name: str | None = None
 
 
-class Index(msgspec.Struct, frozen=True):
+class RowIndex(msgspec.Struct, frozen=True):
     """The rows of a file by scenario, in the file's order, and the lines that cannot be read."""
 
-    rows: dict[str, list[Row]]
-    faults: list[Fault]
+    rows: dict[str, list[RowPosition]]
+    faults: list[LineFault]
 
 
 class _Key(msgspec.Struct, gc=False):
@@ -69,14 +69,14 @@ _DECODERS: dict[KeyedBy, msgspec.json.Decoder[_Keys]] = {
 }
 
 
-def index_of(path: Path, keyed_by: KeyedBy) -> Index:
+def index_of(path: Path, keyed_by: KeyedBy) -> RowIndex:
     """Return the index of a file, reading it once. Raises PackageError when it is unreadable."""
-    index = Index({}, [])
+    index = RowIndex({}, [])
     try:
         with path.open("rb") as file:
             for line, offset, raw in _lines(file):
                 found = _row(keyed_by, line, offset, raw)
-                if isinstance(found, Row):
+                if isinstance(found, RowPosition):
                     index.rows.setdefault(found.name, []).append(found)
                 else:
                     index.faults.append(found)
@@ -88,7 +88,7 @@ def index_of(path: Path, keyed_by: KeyedBy) -> Index:
     return index
 
 
-def _check_faults(path: Path, faults: list[Fault]) -> None:
+def _check_faults(path: Path, faults: list[LineFault]) -> None:
     if len(faults) > MAX_FAULTS:
         raise PackageError(
             f"{path}: not a file of AWM: more than {MAX_FAULTS} lines are not valid rows; "
@@ -96,7 +96,7 @@ def _check_faults(path: Path, faults: list[Fault]) -> None:
         )
 
 
-def read_row(folder: Path, file: str, row: Row, kind: type[T]) -> T:
+def read_row(folder: Path, file: str, row: RowPosition, kind: type[T]) -> T:
     """Return one row as a type that names the fields of interest. Raises RecordError."""
     try:
         with (folder / file).open("rb") as stream:
@@ -122,27 +122,27 @@ def _lines(file: BinaryIO) -> Iterator[tuple[int, int, bytes]]:
             offset += len(raw)
 
 
-def _row(keyed_by: KeyedBy, line: int, offset: int, raw: bytes) -> Row | Fault:
+def _row(keyed_by: KeyedBy, line: int, offset: int, raw: bytes) -> RowPosition | LineFault:
     field = "name" if keyed_by == "name" else "scenario"
     try:
         if len(raw) > MAX_LINE:
-            return Fault(line, f"longer than {MAX_LINE} bytes", _name_in(raw, field))
+            return LineFault(line, f"longer than {MAX_LINE} bytes", _name_in(raw, field))
         key = _DECODERS[keyed_by].decode(raw)
     except msgspec.ValidationError as exc:
-        return Fault(line, field_sentence(str(exc)), _name_in(raw, field))
+        return LineFault(line, field_sentence(str(exc)), _name_in(raw, field))
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as exc:
-        return Fault(line, _not_json(exc), _name_in(raw, field))
+        return LineFault(line, _not_json(exc), _name_in(raw, field))
     if fault := name_fault(key.scenario):
-        return Fault(line, f"{field}: {fault}")
-    name = normalised(key.scenario)
+        return LineFault(line, f"{field}: {fault}")
+    name = normalize_name(key.scenario)
     if not isinstance(key, _TaskKey):
-        return Row(name, line, offset, len(raw))
+        return RowPosition(name, line, offset, len(raw))
     task = _task_index(key.task_idx)
     if task is None:
-        return Fault(
+        return LineFault(
             line, f"task_idx: {reprlib.repr(key.task_idx)} is not the number of a task", name
         )
-    return Row(name, line, offset, len(raw), task)
+    return RowPosition(name, line, offset, len(raw), task)
 
 
 def _task_index(value: int | float | str) -> int | None:
@@ -163,7 +163,7 @@ def _name_in(raw: bytes, field: str) -> str | None:
         written = msgspec.json.decode(found[1], type=str)
     except (msgspec.DecodeError, UnicodeDecodeError):
         return None
-    return None if name_fault(written) else normalised(written)
+    return None if name_fault(written) else normalize_name(written)
 
 
 def _not_json(exc: Exception) -> str:

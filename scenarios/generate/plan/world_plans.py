@@ -14,7 +14,7 @@ from scenarios.nearest import did_you_mean
 
 VERSION = "1"  # of the generator; raise it whenever the same plan gives other bytes
 _SPREAD = 0.18  # standard deviation of a size, as a share of its knob
-_TOLERANCE = 1  # a world is full at so many tables more or fewer than drawn
+_TOLERANCE = 1  # tables; a world is full within this distance of its drawn number
 
 
 class WorldPlan(msgspec.Struct, frozen=True):
@@ -125,7 +125,7 @@ def _draw_modules(
 def _pair(names: Sequence[str], rng: Random) -> tuple[str, str]:
     pairs = held_out_pairs(names)
     if not pairs:
-        raise GenerateError("there is no held-out pair of modules")
+        raise GenerateError("there is no held-out pair of modules to draw from")
     return rng.choice(pairs)
 
 

@@ -16,12 +16,12 @@ from scenarios.generate.tasks.derived_verifiers import VerifierDemands
 from scenarios.generate.tasks.dressed_drafts import PlayedCalls, TaskPart, dress_draft
 from scenarios.generate.tasks.features import TaskFeatures, measure_task
 
-_ROUNDS = 8  # at most so many calls of every draft function
+_ROUNDS = 8  # the maximum number of calls of every draft function
 _TRIES = 6  # parts tried to lengthen a task
 _QUESTIONS = 0.25  # share of the tasks that begin with a question
 _SPREAD = 0.75  # of the number of calls: standard deviation of its logarithm
 _SHORTER = 0.87  # factor on the drawn length: the last part mostly exceeds the length
-_MOST = 3  # at most so many times the usual number of calls
+_MOST = 3  # the maximum length, as a multiple of the usual number of calls
 
 PlayedPart = tuple[TaskPart, PlayedCalls]
 PartFilter = Callable[[TaskPart], bool]

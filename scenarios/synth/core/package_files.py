@@ -54,7 +54,7 @@ class SqlScript(msgspec.Struct, frozen=True):
 def script_of(statements: Iterable[str]) -> SqlScript:
     """Return a script of these statements.
 
-    Example: ("A", "B\\nC") -> Script("A;\\n\\nB\\nC;\\n\\n", (1, 3))
+    Example: ("A", "B\\nC") -> SqlScript("A;\\n\\nB\\nC;\\n\\n", (1, 3))
     """
     text, lines = "", []
     for statement in statements:

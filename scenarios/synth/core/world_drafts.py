@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from scenarios.awm.names import normalised, package_name
+from scenarios.awm.names import normalize_name, package_name
 from scenarios.format import AwmSample, AwmTable, Call, Difficulty
 
 Kind = Literal["change", "question", "decline"]
@@ -40,7 +40,7 @@ class ScenarioIdea(msgspec.Struct, frozen=True):
 
         Example: "City Bike Hire" -> "city_bike_hire"
         """
-        return package_name(normalised(self.name))
+        return package_name(normalize_name(self.name))
 
 
 class UserDraft(msgspec.Struct, frozen=True):

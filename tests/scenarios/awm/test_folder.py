@@ -12,7 +12,7 @@ from scenarios.api import User
 from scenarios.awm import row_index
 from scenarios.awm.folder import CLOCK, AwmFolder, AwmSettings, parse_address
 from scenarios.awm.join import Duplicate
-from scenarios.awm.names import name_fault, normalised, package_name
+from scenarios.awm.names import name_fault, normalize_name, package_name
 from scenarios.errors import PackageError, RecordError, UnknownScenario
 from scenarios.format import AwmSample, AwmTable, AwmVerifier, Scenario, Task
 from tests.support.awm_files import (
@@ -110,7 +110,7 @@ def test_a_record_is_a_scenario(tmp_path: Path) -> None:
 def test_names_are_normalised(written: str, name: str) -> None:
     """Names become lower case, other characters become one underscore, and the name of a package
     begins with a letter."""
-    assert package_name(normalised(written)) == name
+    assert package_name(normalize_name(written)) == name
     assert (name_fault(written) is None) == bool(name)
 
 
@@ -145,11 +145,11 @@ def test_of_duplicates_the_documented_one_is_used(tmp_path: Path) -> None:
     assert found.awm.tables == alone.awm.tables
     assert found.awm.samples == alone.awm.samples
     assert found.awm.verifiers == alone.awm.verifiers
-    told = {
+    duplicates = {
         (duplicate.file, duplicate.task, duplicate.lines, duplicate.taken)
         for duplicate in folder.join.duplicates("mail_desk_1")
     }
-    assert told == {
+    assert duplicates == {
         *((file, None, (1, 2), 1) for file in (SCENARIO, TASKS, DB, SAMPLE, SPEC)),
         (ENVS, None, (1, 2), 2),
         *((file, task, (task + 1, task + 3), task + 1) for file in (SQL, CODE) for task in (0, 1)),

@@ -8,7 +8,7 @@ import pytest
 from scenarios.awm.folder import AwmFolder
 from scenarios.awm.importing import ImportReport, Refusal, Written, import_awm
 from scenarios.awm.join import Duplicate
-from scenarios.awm.package import Source, write
+from scenarios.awm.package import RecordSource, write
 from scenarios.catalogue import (
     CatalogueEntry,
     bundled_names,
@@ -271,5 +271,5 @@ def test_an_invalid_address_is_refused(tmp_path: Path, address: str, fault: str)
 def test_importing_does_not_change_the_digest(tmp_path: Path) -> None:
     """A record has the same digest whether it was imported or not."""
     direct = AwmFolder(AWM).find("E-Commerce Lab 1")
-    imported = write(direct, tmp_path, Source(AWM, ()))
+    imported = write(direct, tmp_path, RecordSource(AWM, ()))
     assert find(str(imported)).digest == direct.digest == find(str(direct.path)).digest

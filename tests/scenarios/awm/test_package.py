@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from scenarios.awm.folder import AwmFolder
-from scenarios.awm.package import LICENCE, Occupied, Source, write
+from scenarios.awm.package import LICENCE, Occupied, RecordSource, write
 from scenarios.errors import PackageError
 from scenarios.format import AwmHead, AwmRecord, AwmTable, AwmVerifier, Scenario, awm_scenario, read
 from tests.support.awm_files import (
@@ -27,7 +27,7 @@ from tests.support.awm_files import (
 from tests.support.ledger_world import write_package
 from tests.support.paths import AWM
 
-_SOURCE = Source(Path("/data"), ())
+_SOURCE = RecordSource(Path("/data"), ())
 
 
 def _files(folder: Path) -> list[str]:
@@ -56,7 +56,7 @@ def test_a_package_can_be_read_by_people(tmp_path: Path) -> None:
     scenario = folder.find("mail_desk_1")
     record = scenario.awm
     assert record is not None
-    source = Source(
+    source = RecordSource(
         folder.path,
         tuple(folder.join.used_rows("mail_desk_1")),
         tuple(folder.join.duplicates("mail_desk_1")),

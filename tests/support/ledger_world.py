@@ -1,5 +1,5 @@
-"""A small world with the difficult cases for a pool: every kind of key, triggers, cascades, REPLACE,
-savepoints, floats, blobs, and tools that refuse, break, never end or return bad data."""
+"""A small world with the difficult cases for a pool: all kinds of keys, triggers, cascades,
+REPLACE, savepoints, floats, blobs, and tools that refuse, break, never end or return bad data."""
 
 from pathlib import Path
 

@@ -243,7 +243,7 @@ def test_other_folders_and_files_are_left_unchanged(tmp_path: Path) -> None:
     assert _files(other) == before
 
 
-@pytest.mark.parametrize("there", [False, True])
+@pytest.mark.parametrize("existing", [False, True])
 def test_nothing_is_left_half_written(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, existing: bool
 ) -> None:

@@ -27,10 +27,6 @@ a sentence that names the file and the field, and in tasks.toml the line and id 
 """
 
 import hashlib
-import math
-import re
-from collections.abc import Sequence
-from datetime import datetime
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
@@ -42,6 +38,7 @@ from scenarios.errors import PackageError, UnknownScenario
 from scenarios.files import convert, parse_json, parse_toml, python_fault, read_text
 from scenarios.nearest import did_you_mean
 from scenarios.task_tables import TaskTables
+from scenarios.value_checks import NAME, NOT_A_CLOCK, is_clock, json_fault
 
 BUNDLED = Path(__file__).parent / "bundled"  # the scenarios that ship with the project
 FILES = (
@@ -53,9 +50,6 @@ FILES = (
     "tasks.toml",
     "verify.py",
 )
-NAME = re.compile(r"[a-z][a-z0-9_]*")
-TASK_ID = re.compile(r"[a-z0-9][a-z0-9_-]*")
-NOT_A_CLOCK = "is not a moment in UTC such as '2026-03-14T09:30:00Z'"
 _encode = msgspec.msgpack.Encoder(order="deterministic").encode
 
 T = TypeVar("T")
@@ -330,19 +324,10 @@ def _check_head(folder: Path, head: _Head) -> None:
         raise PackageError(f"{path}: clock: {head.clock!r} {NOT_A_CLOCK}")
 
 
-def is_clock(text: str) -> bool:
-    """Whether a text is a moment in UTC in the form that scenarios use."""
-    try:
-        datetime.strptime(text, "%Y-%m-%dT%H:%M:%SZ")  # noqa: DTZ007 - the Z is in the pattern
-    except ValueError:
-        return False
-    return True
-
-
 def _check_tasks(tables: TaskTables, tasks: tuple[Task, ...]) -> None:
     if not tasks:
         raise PackageError(f"{tables.path}: task: the package has no task")
-    check_task_ids(tables, [task.id for task in tasks])
+    tables.check_ids([task.id for task in tasks])
     for index, task in enumerate(tasks):
         for field in ("instruction", "answer"):
             if not getattr(task, field).strip():
@@ -350,39 +335,6 @@ def _check_tasks(tables: TaskTables, tasks: tuple[Task, ...]) -> None:
         for number, call in enumerate(task.oracle):
             if fault := json_fault(call.arguments):
                 raise tables.fault(index, f"oracle[{number}].arguments{fault}")
-
-
-def check_task_ids(tables: TaskTables, ids: Sequence[str]) -> None:
-    """Check that every id is a lower-case word and that no id occurs twice. Raises PackageError."""
-    seen: set[str] = set()
-    for index, task_id in enumerate(ids):
-        if not TASK_ID.fullmatch(task_id):
-            raise tables.fault(index, f"id: {task_id!r} is not a lower-case word")
-        if task_id in seen:
-            raise tables.fault(index, f"id: {task_id!r} occurs twice")
-        seen.add(task_id)
-
-
-def json_fault(value: Any) -> str | None:
-    """Return the path to the first part of a TOML value that JSON cannot represent, and the
-    reason; None: there is no such part.
-
-    Example: {"days": [datetime.date(2026, 3, 14)]} -> ".days[0]: 2026-03-14 has no form in JSON"
-    """
-    if isinstance(value, dict):
-        inner = ((f".{name}", item) for name, item in value.items())
-    elif isinstance(value, list):
-        inner = ((f"[{index}]", item) for index, item in enumerate(value))
-    elif isinstance(value, str | bool):
-        return None
-    elif isinstance(value, float):
-        return None if math.isfinite(value) else f": {value} has no form in JSON"
-    elif isinstance(value, int):
-        fits = -(2**63) <= value < 2**63
-        return None if fits else f": {value} has more than 64 bits, so it has no form in JSON"
-    else:
-        return f": {value} has no form in JSON"
-    return next((step + fault for step, item in inner if (fault := json_fault(item))), None)
 
 
 def _check_python(path: Path, text: str) -> None:

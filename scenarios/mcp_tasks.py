@@ -30,18 +30,9 @@ from scenarios.call_checks import CallCheck, McpRecord
 from scenarios.checks import Finding, says
 from scenarios.errors import PackageError
 from scenarios.files import read_text
-from scenarios.format import (
-    NAME,
-    NOT_A_CLOCK,
-    Call,
-    Difficulty,
-    Scenario,
-    Task,
-    check_task_ids,
-    is_clock,
-    json_fault,
-)
+from scenarios.format import Call, Difficulty, Scenario, Task
 from scenarios.task_tables import TaskTables
+from scenarios.value_checks import NAME, NOT_A_CLOCK, is_clock, json_fault
 
 NO_USER = User("", "", "")  # the file names no user
 
@@ -76,7 +67,7 @@ def read_mcp_tasks(path: Path, target: str) -> Scenario:
     tables = TaskTables(path, text)
     file = tables.convert(_File)
     _check_head(path, file)
-    check_task_ids(tables, [task.id for task in file.task])
+    tables.check_ids([task.id for task in file.task])
     for index, task in enumerate(file.task):
         if fault := _fault(task):
             raise tables.fault(index, fault)

@@ -6,6 +6,7 @@ An error message names a task by the line of its `[[task]]` and by its id, as fa
 """
 
 import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -14,6 +15,7 @@ import msgspec
 from scenarios.decode_errors import field_of
 from scenarios.errors import PackageError
 from scenarios.files import parse_toml
+from scenarios.value_checks import TASK_ID
 
 T = TypeVar("T")
 _HEADER = re.compile(r"^[ \t]*\[\[[ \t]*task[ \t]*\]\]", re.M)
@@ -44,6 +46,16 @@ class TaskTables:
     def fault(self, index: int, reason: str) -> PackageError:
         """Return the error about a task; `index` counts the tasks from 0."""
         return PackageError(f"{self.path}: {self.name(index)}: {reason}")
+
+    def check_ids(self, ids: Sequence[str]) -> None:
+        """Check that every id is a lower-case word and occurs once. Raises PackageError."""
+        seen: set[str] = set()
+        for index, task_id in enumerate(ids):
+            if not TASK_ID.fullmatch(task_id):
+                raise self.fault(index, f"id: {task_id!r} is not a lower-case word")
+            if task_id in seen:
+                raise self.fault(index, f"id: {task_id!r} occurs twice")
+            seen.add(task_id)
 
     def name(self, index: int) -> str:
         """Return how an error message names a task; `index` counts the tasks from 0.

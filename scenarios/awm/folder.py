@@ -21,7 +21,6 @@ from scenarios.awm.row_types import (
 from scenarios.errors import RecordError, UnknownScenario
 from scenarios.files import python_fault
 from scenarios.format import (
-    NOT_A_CLOCK,
     AwmHead,
     AwmRecord,
     AwmSample,
@@ -30,9 +29,9 @@ from scenarios.format import (
     Seeding,
     awm_scenario,
     instructions_fault,
-    is_clock,
 )
 from scenarios.nearest import did_you_mean
+from scenarios.value_checks import NOT_A_CLOCK, is_clock
 
 CLOCK = "2026-02-10T09:00:00Z"  # a record contains no time, so its world starts at this moment
 USER = User("1", "the current user", "user")  # in AWM's worlds the agent acts for user 1

@@ -8,7 +8,7 @@ import msgspec
 
 from scenarios.api import RowChange
 from scenarios.checks import says
-from scenarios.format import Call, json_fault
+from scenarios.format import Call
 from scenarios.generate.core.task_drafts import (
     Draft,
     ResultField,
@@ -19,6 +19,7 @@ from scenarios.generate.core.task_drafts import (
 )
 from scenarios.generate.core.world_host import CallOutcome, SeededWorld
 from scenarios.generate.vocabulary.dressing import Dresser
+from scenarios.value_checks import json_fault
 
 
 class TaskPart(msgspec.Struct, frozen=True):

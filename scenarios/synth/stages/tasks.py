@@ -5,7 +5,6 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from scenarios.format import TASK_ID
 from scenarios.synth.core.answer_parsing import UnreadableAnswer, json_of
 from scenarios.synth.core.attempts import CheckedAnswer
 from scenarios.synth.core.prompt_files import Prompts
@@ -19,6 +18,7 @@ from scenarios.synth.core.world_drafts import (
 )
 from scenarios.synth.stages.common import Stage
 from scenarios.text_similarity import cosine, embed
+from scenarios.value_checks import TASK_ID
 
 _MIN_INSTRUCTION = 15  # characters
 _SAME_TASK = 0.92  # cosine above which two instructions count as the same task

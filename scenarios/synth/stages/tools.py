@@ -6,11 +6,11 @@ from collections.abc import Mapping
 
 import msgspec
 
-from scenarios.format import NAME
 from scenarios.synth.core.answer_parsing import UnreadableAnswer, json_of
 from scenarios.synth.core.attempts import CheckedAnswer
 from scenarios.synth.core.world_drafts import ToolDraft, ToolParameter
 from scenarios.synth.stages.common import DraftStage
+from scenarios.value_checks import NAME
 
 _TYPES = ("string", "integer", "number", "boolean", "array", "null")
 _NAMES = "a lower-case identifier and no keyword of Python"

@@ -134,8 +134,8 @@ def versions_of(groups: Sequence[Group]) -> set[str]:
 
 
 def train_step(model: Path, groups: Sequence[Group], folder: Path) -> float:
-    """Train a step on the groups, with invented rewards (a random model earns none), and publish the
-    weights; return the largest change of a weight."""
+    """Train a step on the groups, with invented rewards (a random model earns none), publish the
+    weights, and return the largest change of a weight."""
     settings = TrainSettings(
         str(model), compute=COMPUTE, optimizer=OptimizerSettings(lr=1e-2, max_grad_norm=1e9)
     )

@@ -123,6 +123,7 @@ LIBRARIES: dict[str, set[str]] = {
         "envpool.mcp.client",
         "envpool.mcp.process",
     },
+    "httptools": {"harness.chat.http1"},
     "jinja2": {"harness.tokenization.chat_template"},
     "jsonschema": {"envpool.hosting.arguments"},
     "landlock": {"envpool.workers.confine"},
@@ -159,8 +160,8 @@ LIBRARIES: dict[str, set[str]] = {
         "learner.demo.rehearse",
         "learner.loop.run_folder",
         "scenarios.awm.package",
-        "scenarios.synth.core.package",
-        "scenarios.synth.storage.folder",
+        "scenarios.synth.core.package_files",
+        "scenarios.synth.storage.output_folder",
     },
     "tokenizers": {
         "harness.tokenization.chat_tokenizer",

@@ -21,7 +21,7 @@ from rich.console import Console
 from envpool.router import RoutingPool
 from envpool.store.pool_protocol import Pool
 from envpool.workers.pool import WorkerSettings
-from harness.bus.mqtt_publisher import MqttLink
+from harness.bus.mqtt_link import MqttLink
 from harness.bus.mqtt_settings import broker_of
 from harness.core.errors import LogError, SettingsError
 from harness.core.policy_card import card_mismatches, read_card
@@ -41,10 +41,10 @@ from harness.rollout.policies import LocalPolicy, open_policy, policy_of
 from harness.rollout.process import allow_many_files, run
 from harness.rollout.session import Judge, Link, RunParts, run_session
 from harness.settings.run import Settings, log_id_of, saved, stops_with_world
-from scenarios.awm.records import AwmFolder
+from scenarios.awm.folder import AwmFolder
 from scenarios.catalogue import find
-from scenarios.foreign import read_foreign
 from scenarios.format import Scenario, Task
+from scenarios.mcp_tasks import read_mcp_tasks
 
 # Opens the judge of a run in this folder, whose judge has cost so much already, in USD.
 OpenJudge = Callable[
@@ -212,7 +212,7 @@ def _mcp_pool(settings: Settings) -> Pool:
 def finder(settings: Settings) -> Callable[[str], Scenario]:
     """How scenarios of these settings are found by name. Raises ScenarioError."""
     if settings.mcp:
-        return lambda path: read_foreign(Path(path), settings.mcp)
+        return lambda path: read_mcp_tasks(Path(path), settings.mcp)
     if settings.awm:
         return AwmFolder(Path(settings.awm), seeding=settings.seeding).find
     return find
@@ -276,7 +276,7 @@ async def _parts(
     client: OpenPolicy | None,
     judge: Judge | None,
 ) -> RunParts:
-    dialect = dialect_of(settings.dialect, mend=settings.format_rules != "awm")
+    dialect = dialect_of(settings.dialect, lenient=settings.format_rules != "awm")
     policy = await policy_of(settings, client, dialect, pool, tasks)
     return RunParts(
         pool=pool,
@@ -340,7 +340,7 @@ def has_episodes(folder: Path) -> bool:
 def _link(settings: Settings, folder: Path, episodes: int) -> Link:
     """Publishes the run's log on the broker of the settings."""
 
-    async def history(after: int) -> Any:
+    async def read_log(after: int) -> Any:
         def read() -> Any:
             with open_reader(folder) as reader:
                 return reader.records_after(after)
@@ -357,7 +357,7 @@ def _link(settings: Settings, folder: Path, episodes: int) -> Link:
             broker,
             folder.name,
             log=log_id,
-            history=history,
+            read_log=read_log,
             position=position,
             counts=counts,
             episodes=episodes,

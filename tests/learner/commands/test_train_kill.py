@@ -15,10 +15,10 @@ import pytest
 import tomli_w
 from safetensors.numpy import load_file
 
-from harness.core.events import WEIGHTS, Ending, EpisodeEnded
+from harness.core.events import WEIGHTS_EPISODE, Ending, EpisodeEnded
 from harness.log.reader import open_reader
 from learner.loop.metrics import FILE_NAME, read_metrics
-from scenarios.microworlds.writing import write_drills
+from scenarios.microworlds.writing import write_microworlds
 from tests.support.tiny_model import write_model
 
 STEPS, GROUPS, SIZE = 8, 2, 2
@@ -33,7 +33,7 @@ def config(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A training file: strictly on policy, so that what is sampled does not depend on timing."""
     folder = tmp_path_factory.mktemp("kill")
     model = write_model(folder / "start", hidden=16, layers=1)
-    [drill] = write_drills(folder, seed=3, count=1, split="train")
+    [drill] = write_microworlds(folder, seed=3, count=1, split="train")
     table = {
         "model": str(model),
         "steps": STEPS,
@@ -124,7 +124,7 @@ def assert_same(killed: Path, quiet: Path) -> None:
     )
     assert set(ended.values()) == {1}
     assert len(ended) == len(rows) == STEPS * GROUPS * SIZE
-    told = [record.event.version for record in records if record.episode == WEIGHTS]  # type: ignore[union-attr]
+    told = [record.event.version for record in records if record.episode == WEIGHTS_EPISODE]  # type: ignore[union-attr]
     assert told[-1] == f"v{STEPS}"
 
 

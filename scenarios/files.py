@@ -1,8 +1,12 @@
-"""Reading the files of a package. Whatever is wrong raises PackageError: file, field, fault."""
+"""Reading text, TOML and JSON files. What is wrong is one sentence: file, field, fault.
+
+The error is a PackageError unless the caller names a class of its own.
+"""
 
 import json
 import tomllib
 import warnings
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -10,12 +14,31 @@ import msgspec
 
 from scenarios.errors import PackageError
 from scenarios.faults import field_sentence
+from scenarios.validation import explain
 
 T = TypeVar("T")
+MakeError = Callable[[str], Exception]  # an exception class; it is called with the sentence
+
+
+def load_toml(path: Path, kind: type[T], *, error: MakeError = PackageError) -> T:
+    """The content of a TOML file, as the type that it must have."""
+    table = read_toml(path, error=error)
+    try:
+        return msgspec.convert(table, kind)
+    except msgspec.ValidationError as exc:
+        raise error(f"{path}: {explain(exc, table, kind)}") from exc
+
+
+def read_toml(path: Path, *, error: MakeError = PackageError) -> dict[str, Any]:
+    """The tables of a TOML file, not checked further."""
+    try:
+        return parse_toml(path, read_text(path))
+    except PackageError as exc:
+        raise error(str(exc)) from exc
 
 
 def read_text(path: Path, *, exact: bool = False) -> str:
-    """A file's text; `exact`: with its line ends as they are, for code that others wrote."""
+    """Return a file's text. `exact` keeps its line ends, for code that others wrote."""
     try:
         with path.open(encoding="utf-8", newline="" if exact else None) as file:
             return file.read()
@@ -54,13 +77,13 @@ def convert(path: Path, value: Any, kind: type[T]) -> T:
 
 
 def python_fault(text: str) -> str | None:
-    """Why a text is no Python file, with the line in front; None: it is one. Nothing is executed.
+    """Why a text is not a Python file, with its line; None: it is one. Nothing is executed.
 
     Example: "x =" -> "line 1: invalid syntax"
     """
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # an odd escape in generated code is no fault
+            warnings.simplefilter("ignore")  # an odd escape in generated code is not a fault
             compile(text, "<package>", "exec", dont_inherit=True)
     except SyntaxError as exc:
         return f"line {exc.lineno}: {exc.msg}" if exc.lineno else str(exc.msg)

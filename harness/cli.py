@@ -16,6 +16,8 @@ from envpool.core.errors import PoolError
 from envpool.router import RoutingPool
 from harness.commands import inspect_runs, run, worlds
 from harness.commands.context import CommandContext
+from harness.core import distribution
+from harness.core.distribution import missing_package
 from harness.core.errors import HarnessError, SettingsError
 from harness.policies.base import OpenPolicy
 from harness.reports.episode_view import plain
@@ -69,9 +71,7 @@ def _local_policy(settings: Settings) -> OpenPolicy:
     try:
         made: OpenPolicy = import_module("learner.inference.local_policy").local_policy(settings)
     except ModuleNotFoundError as exc:
-        raise SettingsError(
-            f"policy: 'local' needs the package {exc.name}: pip install 'rehearsal[train]'"
-        ) from exc
+        raise SettingsError(missing_package("policy: 'local'", exc, "train")) from exc
     return made
 
 
@@ -79,7 +79,7 @@ COMMAND_CONTEXT = CommandContext(open_judge=_open_judge, local_policy=_local_pol
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
-@click.version_option(package_name="rehearsal")
+@click.version_option(package_name=distribution.NAME)
 @click.option("-v", "--verbose", count=True, help="Log what happens (-vv: everything).")
 @click.pass_context
 def cli(context: click.Context, verbose: int) -> None:

@@ -24,6 +24,7 @@ from harness.chat.transport import (
 )
 from harness.chat.transport_aiohttp import AiohttpTransport
 from harness.chat.wire import read_completion, read_error
+from harness.core.distribution import missing_package
 from harness.core.errors import SettingsError
 from harness.core.messages import Reply, Usage
 
@@ -141,6 +142,6 @@ def transport_of(client: ClientName, endpoint: Endpoint) -> Transport:
     try:  # by name: the package is optional, and takes a second to import
         module = importlib.import_module("harness.chat.transport_openai")
     except ModuleNotFoundError as exc:
-        raise SettingsError(f"client: 'package' needs {exc.name!r} to be installed") from exc
+        raise SettingsError(missing_package("client: 'package'", exc, "openai")) from exc
     transport: Transport = module.PackageTransport(endpoint)
     return transport

@@ -23,6 +23,7 @@ from harness.reports.export import export as write_export
 from harness.reports.live_view import watch as watch_run
 from harness.rollout.launch import pool_of
 from harness.rollout.process import run
+from harness.settings.judge import JudgeSettings
 from harness.settings.run import Settings
 from scenarios.catalogue import find
 from scenarios.format import Scenario
@@ -75,7 +76,9 @@ async def _what_if(context: CommandContext, folder: Path, changed: Scenario) -> 
     with open_reader(folder) as reader:
         async with pool_of(run_settings(folder)) as pool:
             await pool.host(changed)
-            open_judge = context.judge_opener(Settings(rewards=rewards_of(folder)))
+            open_judge = context.judge_opener(
+                Settings(judge=JudgeSettings(rewards=rewards_of(folder)))
+            )
             assert open_judge is not None
             async with open_judge(pool, [changed], folder, 0.0) as judge:
                 return await what_if(reader, pool, changed, judge.verdict)

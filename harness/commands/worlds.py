@@ -22,6 +22,7 @@ from envpool.server.leases import Leases
 from envpool.server.settings import ServeSettings
 from envpool.server.stdio import serve_stdio
 from harness.commands.options import JSON, console_of, pool_flags, write_json
+from harness.core.distribution import missing_package
 from harness.core.errors import SettingsError
 from harness.reports.world_view import WorldReport, render_world, world_report
 from harness.rollout.launch import finder, pool_of
@@ -252,9 +253,7 @@ def _server() -> Any:
     try:
         return import_module("envpool.server.serve")
     except ModuleNotFoundError as exc:
-        raise SettingsError(
-            f"serve: the package {exc.name} is missing: pip install 'rehearsal[serve]'"
-        ) from exc
+        raise SettingsError(missing_package("serve", exc, "serve")) from exc
 
 
 def address(text: str | None) -> tuple[str | None, int | None]:
@@ -263,5 +262,5 @@ def address(text: str | None) -> tuple[str | None, int | None]:
         return None, None
     host, _, port = text.rpartition(":")
     if not host or not port.isdecimal():
-        raise SettingsError(f"--http: {text!r} is no HOST:PORT")
+        raise SettingsError(f"--http: {text!r} is not HOST:PORT, for example 127.0.0.1:8765")
     return host, int(port)

@@ -23,9 +23,9 @@ from envpool.store.pool_protocol import Pool
 from envpool.workers.pool import WorkerSettings
 from harness.bus.mqtt_publisher import MqttLink
 from harness.bus.mqtt_settings import broker_of
+from harness.core.distribution import missing_package
 from harness.core.errors import LogError, SettingsError
 from harness.core.policy_card import card_mismatches, read_card
-from harness.dialects.format_rules import FormatSettings
 from harness.dialects.registry import dialect_of
 from harness.history.base import HistoryPolicy
 from harness.history.windows import parse_history
@@ -33,14 +33,15 @@ from harness.log.reader import open_reader
 from harness.log.schema import LOG_NAME, write_atomically
 from harness.policies.base import OpenPolicy
 from harness.rollout.allow_list import read_allow_list
-from harness.rollout.episode import Limits
 from harness.rollout.gc_tuning import tune_memory
 from harness.rollout.meters import Meters
 from harness.rollout.plan import EpisodePlan, chosen_tasks, plan_of
 from harness.rollout.policies import LocalPolicy, open_policy, policy_of
 from harness.rollout.process import allow_many_files, run
 from harness.rollout.session import Judge, Link, RunParts, run_session
-from harness.settings.run import Settings, log_id_of, saved, stops_with_world
+from harness.settings.limits import Limits
+from harness.settings.run import Settings, log_id_of, save, stops_with_world
+from harness.settings.worlds import WorldSettings
 from scenarios.awm.records import AwmFolder
 from scenarios.catalogue import find
 from scenarios.foreign import read_foreign
@@ -80,8 +81,8 @@ def launch(
         raise LogError(f"{folder}: there is a run already; --resume goes on, or name another")
     tasks, plans = planned(settings)
     client = open_policy(settings, plans, local_policy)
-    if settings.bus:
-        broker_of(msgspec.structs.replace(settings.mqtt, url=settings.bus))  # before any file is
+    if settings.bus.url:
+        broker_of(settings.bus)  # before any file is written
     is_new = not folder.exists()
     allow_many_files(settings.concurrency + 256)
     tune_memory()
@@ -169,7 +170,7 @@ async def open_run_parts(
             opened = open_judge(pool, scenarios, folder, spent)
             judge = await stack.enter_async_context(opened)
         parts = await _parts(settings, pool, tasks, policy, judge)
-        if settings.bus:
+        if settings.bus.url:
             parts = msgspec.structs.replace(parts, link=_link(settings, folder, episodes))
         yield parts
 
@@ -177,32 +178,31 @@ async def open_run_parts(
 @asynccontextmanager
 async def pool_of(settings: Settings) -> AsyncIterator[RoutingPool]:
     """The pool of the settings. Raises PoolError and SettingsError."""
+    worlds, call_timeout = settings.worlds, settings.limits.call_timeout
     workers = WorkerSettings(
-        workers=settings.workers or 0,
-        memory_mb=settings.worker_memory_mb,
-        sandbox=settings.sandbox,
+        workers=worlds.workers or 0,
+        memory_mb=worlds.worker_memory_mb,
+        sandbox=worlds.sandbox,
     )
-    if settings.call_timeout is not None:
-        workers = msgspec.structs.replace(workers, call_deadline=settings.call_timeout)
+    if call_timeout is not None:
+        workers = msgspec.structs.replace(workers, call_deadline=call_timeout)
     async with AsyncExitStack() as stack:
         elsewhere: Pool | None = None
-        if settings.pool:
+        if worlds.pool:
             token = os.environ.get("REHEARSE_TOKEN", "")
-            remote = import_module("envpool.client.pool").RemotePool(settings.pool, token=token)
+            remote = import_module("envpool.client.pool").RemotePool(worlds.pool, token=token)
             elsewhere = await stack.enter_async_context(remote)
-        elif settings.mcp:
-            elsewhere = _mcp_pool(settings)
-        pool = RoutingPool(workers, isolate=settings.isolate, elsewhere=elsewhere)
+        elif worlds.mcp:
+            elsewhere = _mcp_pool(worlds)
+        pool = RoutingPool(workers, isolate=worlds.isolate, elsewhere=elsewhere)
         yield await stack.enter_async_context(pool)
 
 
-def _mcp_pool(settings: Settings) -> Pool:
+def _mcp_pool(settings: WorldSettings) -> Pool:
     try:
         link, pools = import_module("envpool.mcp.client"), import_module("envpool.mcp.pool")
     except ModuleNotFoundError as exc:
-        raise SettingsError(
-            f"mcp: the package {exc.name} is missing: pip install 'rehearsal[mcp]'"
-        ) from exc
+        raise SettingsError(missing_package("mcp", exc, "mcp")) from exc
     token = os.environ.get("REHEARSE_TOKEN", "")
     target = link.McpSettings(settings.mcp, token=token, environment=settings.mcp_env)
     pool: Pool = pools.McpPool(target)
@@ -211,10 +211,11 @@ def _mcp_pool(settings: Settings) -> Pool:
 
 def finder(settings: Settings) -> Callable[[str], Scenario]:
     """How scenarios of these settings are found by name. Raises ScenarioError."""
-    if settings.mcp:
-        return lambda path: read_foreign(Path(path), settings.mcp)
-    if settings.awm:
-        return AwmFolder(Path(settings.awm), seeding=settings.seeding).find
+    worlds = settings.worlds
+    if worlds.mcp:
+        return lambda path: read_foreign(Path(path), worlds.mcp)
+    if worlds.awm:
+        return AwmFolder(Path(worlds.awm), seeding=worlds.seeding).find
     return find
 
 
@@ -224,11 +225,11 @@ def planned(settings: Settings) -> tuple[list[tuple[Scenario, Task]], list[Episo
         raise SettingsError("scenarios: name at least one scenario")
     allowed = read_allow_list(Path(settings.allow)) if settings.allow else None
     tasks = chosen_tasks(settings.scenarios, finder(settings), allowed)
-    if settings.policy in ("oracle", "mutant"):
+    if settings.policy.name in ("oracle", "mutant"):
         for scenario, task in tasks:
             if task.kind == "open" and not task.oracle:
                 raise SettingsError(
-                    f"policy: {settings.policy!r} plays what a task's author wrote down, and "
+                    f"policy: {settings.policy.name!r} plays what a task's author wrote down, and "
                     f"{scenario.name}:{task.id} has no oracle"
                 )
     plans = plan_of(
@@ -246,14 +247,14 @@ def described(
     """run.toml for a new run of these settings. `level` is what holds the code that is not ours;
     empty: there is none."""
     packages = {scenario.name: scenario.digest for scenario, _ in tasks}
-    return saved(settings, packages=packages, log_id=token_hex(8), sandbox=level)
+    return save(settings, packages=packages, log_id=token_hex(8), sandbox=level)
 
 
 def fresh_folder(settings: Settings) -> Path:
     """runs/<scenario>-<policy>-<number>, the first that is not there yet."""
     first = Path(settings.scenarios[0].partition(":")[0]).name if settings.scenarios else "run"
     number = 1
-    while (folder := Path("runs") / f"{first}-{settings.policy}-{number}").exists():
+    while (folder := Path("runs") / f"{first}-{settings.policy.name}-{number}").exists():
         number += 1
     return folder
 
@@ -276,41 +277,43 @@ async def _parts(
     client: OpenPolicy | None,
     judge: Judge | None,
 ) -> RunParts:
-    dialect = dialect_of(settings.dialect, mend=settings.format_rules != "awm")
+    dialect = dialect_of(settings.dialect, mend=settings.format.rules != "awm")
     policy = await policy_of(settings, client, dialect, pool, tasks)
     return RunParts(
         pool=pool,
         policy=policy,
         dialect=dialect,
         history=parse_history(settings.history),
-        format=FormatSettings(
-            rules=settings.format_rules, reward=settings.format_reward, stop=settings.format_stop
-        ),
-        limits=Limits(
-            max_steps=settings.max_steps,
-            token_limit=settings.token_limit,
-            time_limit=settings.time_limit,
-            reply_timeout=settings.reply_timeout,
-            # Workers keep a deadline of their own (see pool_of), and end the episode with it.
-            call_timeout=settings.call_timeout if settings.pool or settings.mcp else None,
-            world_stop=stops_with_world(settings),
-        ),
+        format=settings.format,
+        limits=_limits_of(settings),
         judge=judge,
+    )
+
+
+def _limits_of(settings: Settings) -> Limits:
+    """The limits that the episode loop keeps. Workers keep a deadline for calls of their own (see
+    pool_of), and end the episode with it."""
+    is_remote = settings.worlds.pool or settings.worlds.mcp
+    return msgspec.structs.replace(
+        settings.limits,
+        call_timeout=settings.limits.call_timeout if is_remote else None,
+        world_stop=stops_with_world(settings),
     )
 
 
 def warn_of_mismatches(settings: Settings, history: HistoryPolicy, console: Console) -> None:
     """Say it loudly when a checkpoint is run under other windows or another dialect than it was
     trained in. Raises SettingsError for a card that cannot be read."""
-    if settings.policy not in ("local", "vllm"):
+    if settings.policy.name not in ("local", "vllm"):
         return
-    card = read_card(Path(settings.model))
+    model = settings.model.name
+    card = read_card(Path(model))
     if card is None:
         return
     for misfit in card_mismatches(
         card, history=history.spec, fingerprint=history.fingerprint, dialect=settings.dialect
     ):
-        console.print(f"[bold red]WARNING[/] {settings.model}: {misfit}", highlight=False)
+        console.print(f"[bold red]WARNING[/] {model}: {misfit}", highlight=False)
 
 
 def _spent(folder: Path) -> float:
@@ -347,14 +350,13 @@ def _link(settings: Settings, folder: Path, episodes: int) -> Link:
 
         return await anyio.to_thread.run_sync(read)
 
-    broker = msgspec.structs.replace(settings.mqtt, url=settings.bus)
     log_id = log_id_of(folder / "run.toml")
 
     def link(position: int) -> MqttLink:
         with open_reader(folder) as reader:
             counts = reader.counts()
         return MqttLink(
-            broker,
+            settings.bus,
             folder.name,
             log=log_id,
             history=history,

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from envpool.router import RoutingPool
+from harness.core.distribution import missing_package
 from harness.core.errors import SettingsError
 from harness.dialects.base import Dialect
 from harness.policies.base import OpenPolicy, Policy
@@ -22,7 +23,8 @@ from harness.policies.replay import ReplayedPolicy
 from harness.policies.scripted import ScriptedPolicy
 from harness.policies.think_time import ThinkPolicy
 from harness.rollout.plan import EpisodePlan
-from harness.settings.run import Settings, think_range
+from harness.settings.policy import think_range
+from harness.settings.run import Settings
 from scenarios.format import Scenario, Task
 
 LocalPolicy = Callable[[Settings], OpenPolicy]  # makes policy `local`
@@ -33,17 +35,17 @@ def open_policy(
 ) -> OpenPolicy | None:
     """The policy, if it is one that holds something while it plays; None: the settings name
     another. Raises SettingsError."""
-    if settings.policy == "openai":
+    if settings.policy.name == "openai":
         return _openai(settings)
-    if settings.policy == "local":
+    if settings.policy.name == "local":
         if local_policy is None:
-            raise SettingsError("policy: 'local' cannot be had here")
+            raise SettingsError("policy: 'local' is not available here")
         return local_policy(settings)
-    if settings.policy == "vllm":
+    if settings.policy.name == "vllm":
         made: OpenPolicy = _with_tokens("policy: 'vllm'").vllm(settings)
         return made
-    if settings.policy == "replay":
-        replayed = ReplayedPolicy(Path(settings.replay), settings.dialect)
+    if settings.policy.name == "replay":
+        replayed = ReplayedPolicy(Path(settings.policy.replay), settings.dialect)
         replayed.require([(plan.scenario.name, plan.task.id) for plan in plans])
         return replayed
     return None
@@ -59,26 +61,27 @@ async def policy_of(
     """What plays: the opened policy where there is one, with all that the settings put around it.
     Raises SettingsError."""
     policy: Policy = opened or await _player(settings, dialect, pool, tasks)
-    if settings.tokens:
-        policy = _with_tokens("tokens: it").tokenised(policy, Path(settings.tokens))
-    if settings.think:
-        policy = ThinkPolicy(policy, *think_range(settings.think), settings.seed)
+    if settings.policy.tokens:
+        policy = _with_tokens("tokens").tokenize(policy, Path(settings.policy.tokens))
+    if settings.policy.think:
+        policy = ThinkPolicy(policy, *think_range(settings.policy.think), settings.seed)
     return policy
 
 
 def _openai(settings: Settings) -> OpenAIPolicy:
+    model = settings.model
     return OpenAIPolicy(
         OpenAISettings(
-            model=settings.model,
-            base_url=settings.base_url or None,
-            temperature=settings.temperature,
-            top_p=settings.top_p,
-            max_tokens=settings.max_tokens,
+            model=model.name,
+            base_url=model.base_url or None,
+            temperature=model.temperature,
+            top_p=model.top_p,
+            max_tokens=model.max_tokens,
             seed=settings.seed,
-            timeout_s=settings.request_timeout,
-            max_attempts=settings.max_attempts,
+            timeout_s=model.request_timeout,
+            max_attempts=model.max_attempts,
             concurrency=settings.concurrency,
-            client=settings.client,
+            client=model.client,
         )
     )
 
@@ -88,9 +91,7 @@ def _with_tokens(what: str) -> Any:
     try:
         return import_module("harness.rollout.token_policies")
     except ModuleNotFoundError as exc:
-        raise SettingsError(
-            f"{what} needs the package {exc.name}: pip install 'rehearsal[tokens]'"
-        ) from exc
+        raise SettingsError(missing_package(what, exc, "tokens")) from exc
 
 
 async def _player(
@@ -100,15 +101,15 @@ async def _player(
     tasks: Sequence[tuple[Scenario, Task]],
 ) -> Policy:
     """The policies that play what somebody wrote down."""
-    if settings.policy == "oracle":
+    if settings.policy.name == "oracle":
         return OraclePolicy(dialect)
-    if settings.policy == "noop":
+    if settings.policy.name == "noop":
         return NoopPolicy(dialect)
-    if settings.policy == "random":
+    if settings.policy.name == "random":
         return RandomPolicy(dialect)
-    if settings.policy == "mutant":
+    if settings.policy.name == "mutant":
         return MutantPolicy(dialect, await _writes_of(pool, tasks))
-    script = ScriptedPolicy(Path(settings.script), dialect)
+    script = ScriptedPolicy(Path(settings.policy.script), dialect)
     script.require([(scenario.name, task.id) for scenario, task in tasks])
     return script
 

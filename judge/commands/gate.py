@@ -58,15 +58,15 @@ def check_command(
 
 
 async def _checked(settings: Settings, paths: Sequence[str], jobs: int) -> list[Outcome]:
-    names = list(paths) if settings.awm else worlds_in(paths)
+    names = list(paths) if settings.worlds.awm else worlds_in(paths)
     job = JobSettings(
         jobs=jobs,
-        isolate=settings.isolate,
-        sandbox=settings.sandbox,
-        memory_mb=settings.worker_memory_mb,
+        isolate=settings.worlds.isolate,
+        sandbox=settings.worlds.sandbox,
+        memory_mb=settings.worlds.worker_memory_mb,
     )
     async with pool_of(settings) as pool:
-        if settings.awm or any(map(is_record, names)):
+        if settings.worlds.awm or any(map(is_record, names)):
             await pool.start()
         async with BlockingPortal() as portal:
 

@@ -9,7 +9,8 @@ import click
 import msgspec
 from rich.console import Console
 
-from harness.commands.options import JSON, choice, console_of, write_json
+from harness.commands.flags import SectionedCommand, flags_of
+from harness.commands.options import JSON, console_of, write_json
 from harness.log.reader import open_reader
 from harness.log.writer import open_log
 from harness.reports.summary import RunReport, report_of, write_report
@@ -23,10 +24,10 @@ from judge.verdicts.rejudge import Only, judge_again, rejudging, reward_again
 from judge.verdicts.summary import Summary, Tally
 
 
-@click.command("judge")
+@click.command("judge", cls=SectionedCommand)
 @RUN
 @judge_flags
-@click.option("--rewards", type=choice("rewards"), help="What a label is worth.")
+@flags_of(JudgeSettings, only=("rewards",), section="Judge")
 @click.option("--only", type=click.Choice(["unjudged", "disagreements"]), help="Not all again.")
 @click.option("--disagreements", "show_queue", is_flag=True, help="Show where judges disagree.")
 @JSON

@@ -9,6 +9,7 @@ import click
 import msgspec
 from rich.console import Console
 
+from harness.commands.flags import SectionedCommand
 from harness.commands.options import JSON, console_of, write_json
 from harness.core.errors import LogError
 from harness.core.events import Judged, Label
@@ -29,7 +30,7 @@ from judge.verdicts.code_judges import ScenarioJudges
 from judge.verdicts.disagreements import queue
 
 
-@click.command("study")
+@click.command("study", cls=SectionedCommand)
 @RUN
 @judge_flags
 @click.option("--sample", type=click.IntRange(1), default=100, help="Episodes; default 100.")
@@ -68,10 +69,11 @@ class _Study(msgspec.Struct, frozen=True):
 
 
 async def _study(folder: Path, settings: JudgeSettings, wanted: _Study) -> StudyReport:
+    seed = settings.seed or 0
     async with AsyncExitStack() as stack:
         reader = stack.enter_context(open_reader(folder))
         humans = None if wanted.labels is None else _human_labels(reader, wanted.labels)
-        names = sample_of(reader.episodes(), wanted.sample, seed=settings.seed, first=humans or ())
+        names = sample_of(reader.episodes(), wanted.sample, seed=seed, first=humans or ())
         if not names:
             raise LogError(f"{folder}: no episode is over yet, so there is nothing to study")
         court = await stack.enter_async_context(open_run_judge(folder, reader, settings))
@@ -82,7 +84,7 @@ async def _study(folder: Path, settings: JudgeSettings, wanted: _Study) -> Study
         async def judging(case: Case, repeat: int) -> Judged:
             if isinstance(court, ScenarioJudges):
                 return await court.verdict(case.trajectory)
-            return await court.reasoning.verdict(case, seed=settings.seed + repeat, fresh=True)
+            return await court.reasoning.verdict(case, seed=seed + repeat, fresh=True)
 
         show = stack.enter_context(counted("judgings"))
         return await study(
@@ -94,7 +96,7 @@ async def _study(folder: Path, settings: JudgeSettings, wanted: _Study) -> Study
             injections=INJECTIONS if wanted.rewordings else {},
             humans=humans,
             left_out=left_out,
-            seed=settings.seed,
+            seed=seed,
             progress=show,
         )
 

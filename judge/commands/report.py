@@ -11,6 +11,7 @@ from rich.console import Console
 from rich.table import Table
 
 from harness.commands.options import JSON, console_of, write_json
+from harness.core.distribution import missing_package
 from harness.core.errors import SettingsError
 from harness.log.schema import write_atomically
 from judge.commands.options import progress
@@ -57,9 +58,7 @@ def _drawing() -> tuple[Any, Any]:
     try:
         return import_module("judge.worlds.charts"), import_module("judge.worlds.html")
     except ModuleNotFoundError as exc:
-        raise SettingsError(
-            f"report: the package {exc.name} is missing: pip install 'rehearsal[report]'"
-        ) from exc
+        raise SettingsError(missing_package("report", exc, "report")) from exc
 
 
 def _figures(names: Sequence[str]) -> CatalogueFigures:

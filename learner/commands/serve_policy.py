@@ -9,6 +9,7 @@ import msgspec
 
 from envpool.server.settings import ServeSettings
 from harness.commands.worlds import address
+from harness.core.distribution import missing_package
 from harness.core.errors import SettingsError
 from harness.rollout.process import run
 
@@ -52,9 +53,7 @@ def serve_policy_command(
         serving = import_module("learner.inference.serving")
         wanted = msgspec.convert({"folder": str(checkpoint), **options}, serving.ServePolicy)
     except ModuleNotFoundError as exc:
-        raise SettingsError(
-            f"serve-policy: the package {exc.name} is missing: pip install 'rehearsal[train,serve]'"
-        ) from exc
+        raise SettingsError(missing_package("serve-policy", exc, "train", "serve")) from exc
     except ValueError as exc:
         raise SettingsError(str(exc)) from exc
     run(serving.serve_policy, wanted, settings, lambda line: click.echo(line, err=True))

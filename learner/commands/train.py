@@ -9,6 +9,7 @@ import msgspec
 
 from harness.commands.context import CommandContext
 from harness.commands.options import JSON, console_of, write_json
+from harness.core.distribution import missing_package
 from harness.core.errors import SettingsError
 from harness.rollout.launch import planned
 from learner.config.loader import read_settings
@@ -80,9 +81,7 @@ def _module(name: str) -> Any:
     try:
         return import_module(name)
     except ModuleNotFoundError as exc:
-        raise SettingsError(
-            f"train needs the package {exc.name}: pip install 'rehearsal[train]'"
-        ) from exc
+        raise SettingsError(missing_package("train", exc, "train")) from exc
 
 
 def _fresh_folder(settings: TrainSettings) -> Path:

@@ -20,8 +20,9 @@ from envpool.mcp.opaque_states import UNKNOWN, is_known
 from envpool.mcp.pool import McpPool
 from envpool.store.pool_protocol import Pool
 from harness.core.events import Ending, StepTaken, decode_event, encode
-from harness.rollout.episode import Limits, run_episode
+from harness.rollout.episode import run_episode
 from harness.rollout.plan import plan_of
+from harness.settings.limits import Limits
 from scenarios.checks import Finding
 from scenarios.foreign import read_foreign
 from scenarios.format import Scenario

@@ -23,6 +23,8 @@ _MAX_FOUND = 60  # characters of a value that are quoted
 _UNKNOWN = re.compile(r"object contains unknown field `(.*)`", re.DOTALL)
 _MISSING = re.compile(r"object missing required field `(.*)`", re.DOTALL)
 _PART = re.compile(r"\[(\d+|\.\.\.)\]|\.?([^.\[]+)")
+_BOUND = re.compile(r"^expected `(int|float)` [<>]=? ")
+_TYPE = re.compile(r"expected `[^`]*`(, got `[^`]*`)?")
 _KINDS: tuple[tuple[type, str], ...] = (
     (inspect.BoolType, "true or false"),
     (inspect.IntType, "a whole number"),
@@ -159,11 +161,13 @@ def _fault(fault: str, at: _Position) -> str:
         return f"must be one of {', '.join(_words(at.types))}, found {_found(at)}"
     if not fault.startswith("expected"):
         return fault  # a sentence of our own, from a __post_init__
-    number = next((kind for kind in at.types if describe_bounds(kind)), None)
-    if isinstance(at.value, int | float) and number is not None and "got" not in fault:
-        return f"must be {describe_bounds(number)}, found {_found(at)}"
+    if _BOUND.search(fault):
+        bounds = next(filter(None, map(describe_bounds, at.types)), "")
+        return f"must be {bounds}, found {_found(at)}"
+    if fault.endswith("of length >= 1"):
+        return "must not be empty"
     kinds = list(dict.fromkeys(_kind_name(kind) for kind in at.types))
-    if "got" in fault and all(kinds) and kinds:
+    if _TYPE.fullmatch(fault) and kinds and all(kinds):
         return f"expected {' or '.join(kinds)}, found {_found(at)}"
     return f"{fault.partition(', got')[0]}, found {_found(at)}"
 

@@ -14,7 +14,8 @@ import click
 
 from envpool.core.errors import PoolError
 from envpool.router import RoutingPool
-from harness.commands import inspect_runs, run, worlds
+from harness.chat.prices import PriceFile
+from harness.commands import inspect_runs, run, schema, worlds
 from harness.commands.context import CommandContext
 from harness.core import distribution
 from harness.core.distribution import missing_package
@@ -25,13 +26,16 @@ from harness.rollout.process import quiet_logs
 from harness.rollout.session import Judge
 from harness.settings.judge import JudgeSettings
 from harness.settings.run import Settings
+from harness.settings.schema import Schema, run_schema, schema_of
 from judge.commands import gate, generate, reliability, report, synthesize
 from judge.commands import judge as judge_commands
 from judge.core.errors import JudgeError
 from judge.core.evidence import scenario_info
 from judge.core.rewards import PROFILES
+from judge.llm.rubric import Rubric
 from judge.verdicts.factory import open_judge
 from learner.commands import serve_policy, train
+from learner.config.schema import train_schema
 from learner.core.errors import LearnerError
 from scenarios.errors import ScenarioError
 from scenarios.format import Scenario
@@ -75,7 +79,26 @@ def _local_policy(settings: Settings) -> OpenPolicy:
     return made
 
 
-COMMAND_CONTEXT = CommandContext(open_judge=_open_judge, local_policy=_local_policy)
+def _recipe_schema() -> Schema:
+    try:
+        made: Schema = import_module("learner.demo.schema").recipe_schema()
+    except ModuleNotFoundError as exc:
+        raise SettingsError(missing_package("schema: recipe", exc, "train")) from exc
+    return made
+
+
+COMMAND_CONTEXT = CommandContext(
+    open_judge=_open_judge,
+    local_policy=_local_policy,
+    schemas={
+        "run": run_schema,
+        "train": train_schema,
+        "judge": lambda: schema_of(JudgeSettings, title="Settings of a judge (judge.toml)"),
+        "recipe": _recipe_schema,
+        "rubric": lambda: schema_of(Rubric, title="A rubric (rehearse judge --rubric)"),
+        "prices": lambda: schema_of(PriceFile, title="Prices of models (--prices)"),
+    },
+)
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
@@ -136,6 +159,7 @@ for _verb in (
     worlds.scenarios_group,
     worlds.import_group,
     worlds.serve_command,
+    schema.schema_command,
     train.train_command,
     serve_policy.serve_policy_command,
 ):

@@ -22,7 +22,13 @@ MakeError = Callable[[str], Exception]  # an exception class; it is called with 
 
 def load_toml(path: Path, kind: type[T], *, error: MakeError = PackageError) -> T:
     """The content of a TOML file, as the type that it must have."""
-    table = read_toml(path, error=error)
+    return convert_toml(path, read_toml(path, error=error), kind, error=error)
+
+
+def convert_toml(
+    path: Path, table: dict[str, Any], kind: type[T], *, error: MakeError = PackageError
+) -> T:
+    """The tables that `read_toml` read from a file, as the type that they must have."""
     try:
         return msgspec.convert(table, kind)
     except msgspec.ValidationError as exc:

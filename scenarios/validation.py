@@ -158,7 +158,7 @@ def _is_secret(kind: Any) -> bool:
 
 def _fault(fault: str, at: _Position) -> str:
     if fault.startswith("invalid enum value"):
-        return f"must be one of {', '.join(_words(at.types))}, found {_found(at)}"
+        return f"{_found(at)} is not one of {', '.join(_words(at.types))}"
     if not fault.startswith("expected"):
         return fault  # a sentence of our own, from a __post_init__
     if _BOUND.search(fault):

@@ -1,9 +1,9 @@
 """What the composition root gives to commands: it alone knows the judge and the learner."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 import msgspec
 
@@ -38,6 +38,7 @@ class CommandContext(msgspec.Struct, frozen=True):
 
     open_judge: JudgeOpener
     local_policy: Callable[[Settings], OpenPolicy]  # policy `local`; raises SettingsError
+    schemas: Mapping[str, Callable[[], Any]]  # makers of the JSON Schemas of TOML files, by name
 
     def judge_opener(self, settings: Settings) -> OpenJudge | None:
         """A function that opens the judge of a run of these settings; None: it has no judge."""

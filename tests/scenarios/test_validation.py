@@ -52,7 +52,7 @@ class Outer(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             {"inner": {"xyz": 1}},
             "inner.xyz: unknown key; the keys here are prices, names, texts, word, secret",
         ),
-        ({"inner": {"word": "blue"}}, "inner.word: must be one of 'green', 'red', found 'blue'"),
+        ({"inner": {"word": "blue"}}, "inner.word: 'blue' is not one of 'green', 'red'"),
         ({"inner": {"word": 3}}, "inner.word: expected one of 'green', 'red', found 3"),
         ({"inner": {"names": ["a", 1]}}, "inner.names[1]: expected a text, found 1"),
         ({"inner": {"names": ["bad"]}}, "inner: names: 'bad' is taken"),

@@ -185,7 +185,11 @@ def test_settings_come_from_a_file_and_flags_win(rehearse: Rehearse, tmp_path: P
     resolved = tomllib.loads((run / "run.toml").read_text())
 
     assert resolved["policy"] == {
-        **{"name": "oracle", "script": "", "replay": "", "tokens": "", "think": ""}
+        "name": "oracle",
+        "script": "",
+        "replay": "",
+        "tokens": "",
+        "think": "",
     }
     assert [resolved[key] for key in ("history", "seed", "episodes")] == ["last:3", 3, 4]
 

@@ -139,7 +139,7 @@ def test_a_broker_is_used_only_where_it_is_named() -> None:
         ({"judge_models": ["m", 3]}, "judge_models[1]: expected a text, found 3"),
         (
             {"dialect": "elvish"},
-            "dialect: must be one of 'awm', 'awm-tool', 'hermes', 'native', found 'elvish'",
+            "dialect: 'elvish' is not one of 'awm', 'awm-tool', 'hermes', 'native'",
         ),
         ({"group_sise": 2}, "group_sise: unknown key; did you mean 'group_size'?"),
         ({"judge_model": ["m"]}, "judge_model: unknown key; did you mean 'judge_models'?"),

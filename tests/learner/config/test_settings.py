@@ -128,9 +128,9 @@ def test_a_profile_is_not_changed_by_those_who_take_it() -> None:
         ({"steps": "many"}, "steps: expected a whole number, found 'many'"),
         (
             {"loss": {"aggregate": "sequence"}},
-            "loss.aggregate: must be one of 'episode', 'step', 'token', found 'sequence'",
+            "loss.aggregate: 'sequence' is not one of 'episode', 'step', 'token'",
         ),
-        ({"profile": "amw"}, "profile: must be one of '', 'awm', found 'amw'"),
+        ({"profile": "amw"}, "profile: 'amw' is not one of '', 'awm'"),
         (
             {"rollouts": {"group_sise": 8}},
             "[rollouts] group_sise: unknown key; did you mean 'group_size'?",

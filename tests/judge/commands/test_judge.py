@@ -389,7 +389,7 @@ def test_a_judge_that_sees_the_trajectory_only_needs_no_package(
     assert summary["labels"]["completed"] == 6
     assert "A loan runs 21 days." in shown  # of the policy, which the log has
     assert (status, len(server.requests)) == (2, 6)
-    assert "no longer where it was" in err
+    assert "is no longer at" in err
 
 
 def test_the_queue_is_for_readers(rehearse: Rehearse, run: Path) -> None:

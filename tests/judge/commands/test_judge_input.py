@@ -72,7 +72,17 @@ BAD: dict[str, tuple[Files, tuple[object, ...], tuple[str, ...]]] = {
         ("judge", "RUN", "--mode", "llm"),
         ("models", "'llm'"),
     ),
-    "two judges of one name": ({}, (*ASK, "--judge", "m"), ("models", "'m' is named twice")),
+    "two judges of one name": ({}, (*ASK, "--judge-model", "m"), ("models", "'m' is named twice")),
+    "a model for a mode": (
+        {},
+        ("judge", "RUN", "--judge", "gpt-5"),
+        ("'gpt-5' is not one of code, llm, hybrid; name a model with --judge-model",),
+    ),
+    "a model for code": (
+        {},
+        ("judge", "RUN", "--judge", "code", "-m", "m"),
+        ("--model: judge 'code' does not ask models; choose --judge llm or --judge hybrid",),
+    ),
     "an unknown vote": ({}, (*ASK, "--vote", "loudest"), ("--vote", "'loudest'")),
     "unknown rewards": ({}, ("judge", "RUN", "--rewards", "gold"), ("--rewards", "'gold'")),
     "prices without the model": (
@@ -83,22 +93,22 @@ BAD: dict[str, tuple[Files, tuple[object, ...], tuple[str, ...]]] = {
     "prices with a hole": (
         prices("[models.m]\ninput = 1.0\n"),
         (*ASK, *PRICED),
-        ("prices.toml", 'models."m"', "output"),
+        ("prices.toml", "models.m.", "output"),
     ),
     "a price that is a word": (
         prices('[models.m]\ninput = "cheap"\noutput = 2.0\n'),
         (*ASK, *PRICED),
-        ("prices.toml", 'models."m"', "input"),
+        ("prices.toml", "models.m.", "input"),
     ),
     "a price below zero": (
         prices("[models.m]\ninput = -1.0\noutput = 2.0\n"),
         (*ASK, *PRICED),
-        ("prices.toml", 'models."m"', "input"),
+        ("prices.toml", "models.m.", "input"),
     ),
     "an unknown kind of price": (
         prices(f"{_TABLE}thinking = 3.0\n"),
         (*ASK, *PRICED),
-        ("prices.toml", 'models."m"', "thinking"),
+        ("prices.toml", "models.m.", "thinking"),
     ),
     "a budget without prices": ({}, (*ASK, "--budget", 5), ("budget", "prices")),
     "a budget below zero": ({}, (*ASK, "--budget", -1), ("budget",)),

@@ -99,7 +99,7 @@ async def test_a_checkpoint_is_served_by_a_vllm_server(checkpoint: Path) -> None
 @pytest.mark.parametrize(
     ("arguments", "fault"),
     [
-        (["--http", "localhost"], "--http: 'localhost' is no HOST:PORT"),
+        (["--http", "localhost"], "--http: 'localhost' is not HOST:PORT"),
         (["--history", "all"], "history: 'all' is none of full, last:W"),
         (["--dialect", "elvish"], "dialect: there is no dialect 'elvish'"),
         (["--token", "ä"], "token: must be printable ASCII"),

@@ -230,22 +230,22 @@ def test_dry_run(rehearse: Rehearse, config: Made, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("changes", "sentence"),
     [
-        ({"rollouts": {"policy": "oracle"}}, "policy: 'oracle' tells no token ids"),
-        ({"rollouts": {"policy": "openai", "model": "m"}}, "policy: 'openai' tells no token ids"),
+        ({"rollouts": {"policy": "oracle"}}, "[rollouts] policy: must be one of local, vllm"),
+        ({"rollouts": {"policy": "openai", "model": "m"}}, "training needs, found 'openai'"),
         ({"rollouts": {"judge": "none"}}, "[rollouts] judge: without a judge there are no rewards"),
-        ({"rollouts": {"temperature": 0.7}}, "[rollouts] temperature: the distribution that is"),
-        ({"rollouts": {"episodes": 9}}, "[rollouts] episodes: there are as many as"),
+        ({"rollouts": {"temperature": 0.7}}, "[rollouts] temperature: must be 1, found 0.7"),
+        ({"rollouts": {"episodes": 9}}, "[rollouts] episodes: leave it out"),
         (
             {"rollouts": {"history": "last:0"}},
             "[rollouts] history: 'last:0' is none of full",
         ),
         ({"rollouts": {"scenarios": []}}, "[rollouts] scenarios: name at least one scenario"),
-        ({"rollouts": {"max_step": 9}}, "[rollouts] object contains unknown field `max_step`"),
+        ({"rollouts": {"max_step": 9}}, "[rollouts] max_step: unknown key; did you mean 'max_steps'?"),
         ({"rollouts": {"scenarios": ["nowhere"]}}, "nowhere"),
         ({"loop": {"publish_every": 3}}, "save.every: must be a multiple of loop.publish_every"),
         (
             {"loop": {"evaluate_every": 1}, "evaluation": {"policy": "noop"}},
-            "[evaluation] policy: 'noop' does not play with the weights",
+            "[evaluation] policy: must be one of local, vllm, which act with the weights",
         ),
         ({"model": "nowhere"}, "nowhere: "),
         ({"data": {"logs": ["nowhere"]}}, "nowhere: there is no log"),

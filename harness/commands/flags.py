@@ -71,23 +71,34 @@ def flags_of(
     names: Mapping[str, Sequence[str]] | None = None,
     words: Mapping[str, Sequence[str]] | None = None,
     help: Mapping[str, str] | None = None,
+    required: Collection[str] = (),
     section: str = "",
 ) -> Callable[[Decorated], Decorated]:
     """A decorator that gives a command the flags of a struct's fields.
 
     `only` are the keys of the fields (None: all, but for `omit`). By key, `names` are other flags
-    than a field's own, `words` other allowed words and `help` another text; `section` is the
-    heading of the fields that are in no table.
+    than a field's own, `words` other allowed words and `help` another text. The flags of `required`
+    must be given. `section` is the heading of the fields that are in no table.
     """
 
     def decorate(command: Decorated) -> Decorated:
         for field in reversed(fields_of(kind)):
-            if not field.flag or field.key in omit or field.key not in (only or (field.key,)):
+            key = field.key
+            if not field.flag or key in omit or key not in (only or (key,)):
                 continue
-            flags = (names or {}).get(field.key) or _flags(field)
-            allowed = (words or {}).get(field.key) or field.words
-            text = (help or {}).get(field.key) or help_of(field)
-            command = _option(field, flags, allowed, section, text)(command)
+            command = click.option(
+                key,
+                *((names or {}).get(key) or _flags(field)),
+                cls=SettingOption,
+                section=field.table.capitalize() or section,
+                type=_type_of(field, (words or {}).get(key) or field.words),
+                required=key in required,
+                multiple=field.is_list,
+                default=None,
+                metavar=field.extra.get("metavar"),
+                envvar=field.extra.get("envvar"),
+                help=(help or {}).get(key) or help_of(field),
+            )(command)
         return command
 
     return decorate
@@ -98,8 +109,8 @@ def settings_from(kind: type[S], flags: Mapping[str, Any]) -> S:
     naming the flag."""
     given = {
         key: value
-        for key, value in flags.items()
-        if value is not None and value != () and field_at(kind, key) is not None
+        for key, value in select_flags(kind, flags).items()
+        if value is not None and value != ()
     }
     try:
         return msgspec.convert(given, kind)
@@ -110,6 +121,12 @@ def settings_from(kind: type[S], flags: Mapping[str, Any]) -> S:
         raise SettingsError(f"{name}{colon}{fault}") from exc
 
 
+def select_flags(kind: type[msgspec.Struct], flags: Mapping[str, Any]) -> dict[str, Any]:
+    """The flags of a struct's fields among those of a command."""
+    keys = {field.key for field in fields_of(kind)}
+    return {key: value for key, value in flags.items() if key in keys}
+
+
 def _flags(field: Field) -> list[str]:
     short = [field.extra["short"]] if "short" in field.extra else []
     name = f"--{field.flag}"
@@ -118,24 +135,11 @@ def _flags(field: Field) -> list[str]:
     return [*short, name]
 
 
-def _option(
-    field: Field, flags: Sequence[str], words: Sequence[str], section: str, text: str
-) -> Callable[[Decorated], Decorated]:
-    kind: Any = next((there for one, there in _TYPES if isinstance(field.types[0], one)), None)
+def _type_of(field: Field, words: Sequence[str]) -> Any:
+    """The type of a flag as click has it; None: text."""
     if words:
-        kind = Words(words, field.extra.get("hint", ""))
-    return click.option(
-        field.key,
-        *flags,
-        cls=SettingOption,
-        section=field.table.capitalize() or section,
-        type=kind,
-        multiple=field.is_list,
-        default=None,
-        metavar=field.extra.get("metavar"),
-        envvar=field.extra.get("envvar"),
-        help=text,
-    )
+        return Words(words, field.extra.get("hint", ""))
+    return next((there for one, there in _TYPES if isinstance(field.types[0], one)), None)
 
 
 def help_of(field: Field) -> str:

@@ -7,6 +7,7 @@ import msgspec
 
 from harness.core.errors import LogError
 from harness.log.reader import open_reader
+from harness.log.schema import LOG_NAME
 from harness.settings.judge import Rewards, read_judge
 from harness.settings.run import Settings, resolve
 from scenarios.catalogue import find
@@ -22,6 +23,13 @@ def run_settings(folder: Path) -> Settings:
     settings = resolve(began, {}) if began.is_file() else Settings()
     worlds = msgspec.structs.replace(settings.worlds, pool="")
     return msgspec.structs.replace(settings, worlds=worlds)
+
+
+def log_folder(folder: Path) -> Path:
+    """The folder of the log: the run's own, or that of a training run's rollouts."""
+    rollouts = folder / "rollouts"
+    is_training = not (folder / LOG_NAME).exists() and (rollouts / LOG_NAME).exists()
+    return rollouts if is_training else folder
 
 
 def rewards_of(folder: Path) -> Rewards:

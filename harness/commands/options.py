@@ -36,6 +36,14 @@ OUTPUT = click.option(
     metavar="DIR",
     help="Folder of the run. [default: a new one in runs/]",
 )
+JOBS = click.option(
+    "-j",
+    "--jobs",
+    type=click.IntRange(min=1),
+    default=1,
+    show_default=True,
+    help="Number of processes that work side by side.",
+)
 RESUME = click.option(
     "--resume", is_flag=True, help="Continue the run in the folder that --output names."
 )

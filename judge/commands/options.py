@@ -1,15 +1,12 @@
-"""What the verbs of the judge share: flags, settings, the judge of a logged run, progress."""
+"""What the judge's commands share: flags, settings, the judge of a logged run."""
 
-import time
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
-from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 import click
 import msgspec
-from rich.console import Console
-from rich.progress import Progress
 
 from harness.commands.flags import flags_of
 from harness.commands.logged_run import run_settings, scenario_finder
@@ -29,10 +26,8 @@ from judge.core.evidence import scenario_info
 from judge.core.rewards import PROFILES
 from judge.verdicts.code_judges import ScenarioJudges
 from judge.verdicts.factory import ReasoningCourt, open_judge
-from judge.verdicts.rejudge import Done
 
 RUN = click.argument("folder", metavar="RUN", type=click.Path(path_type=Path))
-_LINE_EVERY = 5.0  # seconds between two lines where there is no terminal
 _MODES = ("code", "llm", "hybrid")
 _NAMES = {
     "mode": ("--mode", "--judge"),
@@ -114,38 +109,3 @@ async def open_run_judge(
             folder=folder,
         )
         yield await stack.enter_async_context(court)
-
-
-@contextmanager
-def counted(what: str) -> Iterator[Callable[[int, int], None]]:
-    """What is told how many of how many are done: a bar on a terminal, plain lines elsewhere, on
-    standard error."""
-    console = Console(stderr=True)
-    if console.is_terminal:
-        with Progress(console=console, transient=True) as bar:
-            task = bar.add_task(what, total=None)
-            yield lambda done, total: bar.update(task, completed=done, total=total)
-        return
-    said = time.monotonic()
-
-    def tell(done: int, total: int) -> None:
-        nonlocal said
-        if time.monotonic() - said > _LINE_EVERY:
-            said = time.monotonic()
-            console.print(f"{done} of {total} {what}", highlight=False)
-
-    yield tell
-
-
-@contextmanager
-def progress(what: str, total: int) -> Iterator[Done]:
-    """What is called for each thing done (see `counted`)."""
-    count = 0
-    with counted(what) as tell:
-
-        def done() -> None:
-            nonlocal count
-            count += 1
-            tell(count, total)
-
-        yield done

@@ -159,7 +159,7 @@ class _Training(msgspec.Struct, frozen=True):
             if values:
                 metrics.write(step, values)
             if step:
-                progress.show(step, values)
+                progress.show_step(step, values)
 
         return tell
 

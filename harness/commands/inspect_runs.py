@@ -2,13 +2,13 @@
 
 import sys
 from collections.abc import Sequence
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import click
 from rich.console import Console
 
-from harness.bus.mqtt_publisher import MqttBus, status_of
 from harness.bus.mqtt_settings import MqttSettings
 from harness.commands.context import CommandContext
 from harness.commands.logged_run import log_folder, rewards_of, run_settings, scenario_finder
@@ -177,8 +177,9 @@ def watch_command(name: str | None, bus: str, events: bool) -> None:
 
 
 async def _watch(name: str | None, settings: MqttSettings, events: bool) -> None:
+    publisher = import_module("harness.bus.mqtt_publisher")  # its library takes long to import
     if name is None:
-        name = (await status_of(settings)).run
+        name = (await publisher.status_of(settings)).run
         click.echo(f"watching {name}", err=True)
-    async with MqttBus(settings, name) as bus, bus.subscribe() as follower:
+    async with publisher.MqttBus(settings, name) as bus, bus.subscribe() as follower:
         await watch_run(follower, Console(), events=events, status=lambda: follower.status)

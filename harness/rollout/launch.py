@@ -21,7 +21,6 @@ from rich.console import Console
 from envpool.router import RoutingPool
 from envpool.store.pool_protocol import Pool
 from envpool.workers.pool import WorkerSettings
-from harness.bus.mqtt_publisher import MqttLink
 from harness.bus.mqtt_settings import broker_of
 from harness.core.distribution import missing_package
 from harness.core.errors import LogError, SettingsError
@@ -341,7 +340,8 @@ def has_episodes(folder: Path) -> bool:
 
 
 def _link(settings: Settings, folder: Path, episodes: int) -> Link:
-    """Publishes the run's log on the broker of the settings."""
+    """A function that makes the link which publishes the run's log on the broker of the settings."""
+    publisher = import_module("harness.bus.mqtt_publisher")  # its library takes long to import
 
     async def history(after: int) -> Any:
         def read() -> Any:
@@ -352,10 +352,10 @@ def _link(settings: Settings, folder: Path, episodes: int) -> Link:
 
     log_id = log_id_of(folder / "run.toml")
 
-    def link(position: int) -> MqttLink:
+    def link(position: int) -> Any:
         with open_reader(folder) as reader:
             counts = reader.counts()
-        return MqttLink(
+        return publisher.MqttLink(
             settings.bus,
             folder.name,
             log=log_id,

@@ -63,7 +63,8 @@ def test_a_foreign_package_is_named(tmp_path: Path, name: str) -> None:
 def test_a_missing_package_is_named(tmp_path: Path) -> None:
     """An installation from which a package is gone says so."""
     (tmp_path / "rehearsal_room.py").write_text((ROOT / "rehearsal_room.py").read_text())
-    code = f"import sys; sys.path.insert(0, {str(tmp_path)!r}); import rehearsal_room as r; r.main()"
+    start = "import rehearsal_room as room; room.main()"
+    code = f"import sys; sys.path.insert(0, {str(tmp_path)!r}); {start}"
     command = [sys.executable, "-I", "-S", "-c", code]  # no site-packages
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 2

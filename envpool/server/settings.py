@@ -14,7 +14,7 @@ class ServeSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     )
     port: Annotated[
         int,
-        Meta(ge=0, le=65_535, description="Port to listen on; 0: any free one.", extra={"flag": ""}),
+        Meta(ge=0, le=65_535, description="Port to listen on; 0: a free one.", extra={"flag": ""}),
     ] = 8765
     token: Annotated[
         str,

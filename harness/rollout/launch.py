@@ -340,7 +340,7 @@ def has_episodes(folder: Path) -> bool:
 
 
 def _link(settings: Settings, folder: Path, episodes: int) -> Link:
-    """A function that makes the link which publishes the run's log on the broker of the settings."""
+    """A function that makes the link which publishes the run's log on its broker."""
     publisher = import_module("harness.bus.mqtt_publisher")  # its library takes long to import
 
     async def history(after: int) -> Any:

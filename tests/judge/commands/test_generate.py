@@ -36,7 +36,7 @@ def test_bad_input_is_told_in_a_sentence(rehearse: Rehearse, tmp_path: Path) -> 
     for flags, fault in (
         (["--count", 0, "-o", tmp_path / "a"], "the number of worlds must be at least 1, not 0"),
         (["--count", 1, "-o", tmp_path / "a", "--knob", "size=3"], "there is no knob 'size'"),
-        (["--count", 1, "-o", tmp_path / "a", "--knob", "rows"], "expected NAME=VALUE, found 'rows'"),
+        (["--count", 1, "-o", tmp_path / "a", "--knob", "rows"], "NAME=VALUE, found 'rows'"),
         (["--count", 1, "-o", tmp_path / "a", "--trade", "moon"], "there is no trade 'moon'"),
         (["--count", 1, "-o", tmp_path], f"it is there and has no {MANIFEST}"),
     ):

@@ -240,9 +240,13 @@ def test_dry_run(rehearse: Rehearse, config: Made, tmp_path: Path) -> None:
             "[rollouts] history: 'last:0' is none of full",
         ),
         ({"rollouts": {"scenarios": []}}, "[rollouts] scenarios: name at least one scenario"),
-        ({"rollouts": {"max_step": 9}}, "[rollouts] max_step: unknown key; did you mean
-        'max_steps'?"), ({"rollouts": {"scenarios": ["nowhere"]}}, "nowhere"), ({"loop":
-        {"publish_every": 3}}, "save.every: must be a multiple of loop.publish_every"), (
+        (
+            {"rollouts": {"max_step": 9}},
+            "[rollouts] max_step: unknown key; did you mean 'max_steps'?",
+        ),
+        ({"rollouts": {"scenarios": ["nowhere"]}}, "nowhere"),
+        ({"loop": {"publish_every": 3}}, "save.every: must be a multiple of loop.publish_every"),
+        (
             {"loop": {"evaluate_every": 1}, "evaluation": {"policy": "noop"}},
             "[evaluation] policy: must be one of local, vllm, which act with the weights",
         ),

@@ -1,7 +1,8 @@
-"""The command line: the roof, which chooses the real parts, wires them, and prints.
+"""The command line: the composition root, which chooses the real parts, wires them, and prints.
 
-Every verb ends with 0, with 1 when the thing asked about failed, or with 2 for bad input, which is
-told in one sentence on standard error. Results go to standard output, progress to standard error.
+The exit status of every command is 0, 1 when the thing asked about failed, or 2 for bad input, of
+which one sentence on standard error says what is wrong. Results go to standard output, progress to
+standard error.
 """
 
 import sys
@@ -15,7 +16,7 @@ import click
 from envpool.core.errors import PoolError
 from envpool.router import RoutingPool
 from harness.chat.prices import PriceFile
-from harness.commands import inspect_runs, run, schema, worlds
+from harness.commands import completion, inspect_runs, run, schema, worlds
 from harness.commands.context import CommandContext
 from harness.core import distribution
 from harness.core.distribution import missing_package
@@ -65,12 +66,6 @@ async def _open_judge(
         yield judge
 
 
-_INTERRUPTED = (
-    "interrupted; a run goes on with --resume, a judging with --only unjudged, a synthesis when it "
-    "is asked for again"
-)
-
-
 def _local_policy(settings: Settings) -> OpenPolicy:
     try:
         made: OpenPolicy = import_module("learner.inference.local_policy").local_policy(settings)
@@ -103,7 +98,12 @@ COMMAND_CONTEXT = CommandContext(
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(package_name=distribution.NAME)
-@click.option("-v", "--verbose", count=True, help="Log what happens (-vv: everything).")
+@click.option(
+    "-v",
+    "--verbose",
+    count=True,
+    help="Log the run's steps, retries and rate limits to standard error; -vv: everything.",
+)
 @click.pass_context
 def cli(context: click.Context, verbose: int) -> None:
     """A rehearsal room for tool-using agents."""
@@ -115,8 +115,8 @@ def main() -> None:
     """The command `rehearse`."""
     try:
         cli(standalone_mode=False)
-    except click.exceptions.Abort:
-        click.echo(_INTERRUPTED, err=True)
+    except click.exceptions.Abort as exc:
+        click.echo(str(exc) or "interrupted", err=True)
         sys.exit(130)
     except click.ClickException as exc:
         exc.show()
@@ -124,7 +124,7 @@ def main() -> None:
     except click.exceptions.Exit as exc:
         sys.exit(exc.exit_code)
     except KeyboardInterrupt:
-        click.echo(_INTERRUPTED, err=True)
+        click.echo("interrupted", err=True)
         sys.exit(130)
     except BrokenPipeError:
         sys.exit(1)
@@ -138,13 +138,13 @@ def main() -> None:
 
 
 def _failures(exc: BaseException) -> list[BaseException]:
-    """What is inside of groups: a full disk stops the log and a checkpoint at the same time."""
+    """The errors inside of groups: a full disk stops the log and a checkpoint at the same time."""
     if not isinstance(exc, BaseExceptionGroup):
         return [exc]
     return [failure for one in exc.exceptions for failure in _failures(one)]
 
 
-for _verb in (
+for _command in (
     run.run_command,
     run.bench_command,
     inspect_runs.show_command,
@@ -160,10 +160,11 @@ for _verb in (
     worlds.import_group,
     worlds.serve_command,
     schema.schema_command,
+    completion.completion_command,
     train.train_command,
     serve_policy.serve_policy_command,
 ):
-    cli.add_command(_verb)
+    cli.add_command(_command)
 worlds.scenarios_group.add_command(gate.check_command)
 worlds.scenarios_group.add_command(report.report_command)
 

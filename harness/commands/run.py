@@ -1,4 +1,4 @@
-"""The verbs that run episodes: run, bench."""
+"""The commands that run episodes: `run`, `bench`."""
 
 import tempfile
 from pathlib import Path
@@ -10,6 +10,7 @@ import msgspec
 from envpool.router import RoutingPool
 from harness.commands.context import CommandContext
 from harness.commands.flags import SectionedCommand
+from harness.commands.interruption import continued_by, resumed_run
 from harness.commands.options import console_of, run_flags, settings_of, write_json
 from harness.core.errors import SettingsError
 from harness.log.reader import open_reader
@@ -41,20 +42,28 @@ def run_command(
     json_file: str | None,
     **flags: Any,
 ) -> None:
-    """Run episodes and log them."""
+    """Run episodes and log them.
+
+    \b
+        rehearse run shop_support                         (the oracle, once per task)
+        rehearse run shop_support -p openai -m MODEL --base-url http://localhost:8000/v1
+        rehearse run -o runs/x --resume                   (continue after an interruption)
+    """
     settings = settings_of(config, output, resume, flags)
     if output is None:
         output = fresh_folder(settings)
     if dry_run:
         _print_settings(settings)
         return
-    launch(
-        settings,
-        output,
-        resume=resume,
-        open_judge=context.judge_opener(settings),
-        local_policy=context.local_policy,
-    )
+    folder = output
+    with continued_by(lambda: resumed_run(folder)):
+        launch(
+            settings,
+            folder,
+            resume=resume,
+            open_judge=context.judge_opener(settings),
+            local_policy=context.local_policy,
+        )
     report = _report(output)
     write_report(output, report)
     console = console_of(json_file)
@@ -84,9 +93,9 @@ def bench_command(
     sweep_text: str | None,
     **flags: Any,
 ) -> None:
-    """Run episodes and measure them."""
+    """Run episodes and measure them: speed, memory, latency."""
     if resume:
-        raise SettingsError("--resume: a benchmark is measured in one go; `rehearse run` resumes")
+        raise SettingsError("--resume: a benchmark is measured in one go and cannot be resumed")
     settings = settings_of(config, output, resume, flags)
     if dry_run:
         _print_settings(settings)

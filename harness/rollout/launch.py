@@ -1,7 +1,7 @@
-"""Running what the settings say: the parts chosen, the folder made, the session run.
+"""Launching a run: choose the parts that the settings name, make the folder, run the session.
 
-The composition root hands in what this package may not know: `open_judge`, which opens the judge of
-a run.
+The composition root passes in what this package may not import: `open_judge`, which opens the judge
+of a run.
 """
 
 import os
@@ -35,7 +35,7 @@ from harness.rollout.allow_list import read_allow_list
 from harness.rollout.gc_tuning import tune_memory
 from harness.rollout.meters import Meters
 from harness.rollout.plan import EpisodePlan, chosen_tasks, plan_of
-from harness.rollout.policies import LocalPolicy, open_policy, policy_of
+from harness.rollout.policies import LocalPolicy, open_policy, policy_of, unplayed_lines
 from harness.rollout.process import allow_many_files, run
 from harness.rollout.session import Judge, Link, RunParts, run_session
 from harness.settings.limits import Limits
@@ -46,19 +46,19 @@ from scenarios.catalogue import find
 from scenarios.foreign import read_foreign
 from scenarios.format import Scenario, Task
 
-# Opens the judge of a run in this folder, whose judge has cost so much already, in USD.
+# Opens the judge of a run: pool, scenarios, the run's folder, USD that its judge has cost already.
 OpenJudge = Callable[
     [RoutingPool, Sequence[Scenario], Path, float], AbstractAsyncContextManager[Judge]
 ]
-After = Callable[[RoutingPool, Meters], Awaitable[Any]]  # what is done while the pool is still open
+After = Callable[[RoutingPool, Meters], Awaitable[Any]]  # called while the pool is still open
 
 
 class Launched(msgspec.Struct, frozen=True):
-    """What is left of a run besides its log."""
+    """The result of a run besides its log."""
 
     meters: Meters
-    policy: dict[str, float]  # the policy's own statistics, where it has some
-    after: Any = None  # what `after` gave
+    policy: dict[str, float]  # the policy's own statistics; empty where it has none
+    after: Any = None  # the result of `after`
 
 
 def launch(
@@ -70,14 +70,16 @@ def launch(
     local_policy: LocalPolicy | None = None,
     after: After | None = None,
 ) -> Launched:
-    """Run what the settings say into a folder; progress goes to standard error. `open_judge` None:
-    the episodes stay unjudged. `local_policy` makes policy `local`.
+    """Run the episodes of the settings into a folder; progress goes to standard error. `open_judge`
+    None: the episodes stay unjudged. `local_policy` makes policy `local`.
 
     A run that fails before its first fact leaves no folder. Raises HarnessError, ScenarioError and
     PoolError.
     """
     if (folder / LOG_NAME).exists() and not resume:
-        raise LogError(f"{folder}: there is a run already; --resume goes on, or name another")
+        raise LogError(
+            f"{folder}: a run already exists there; pass --resume or choose another folder"
+        )
     tasks, plans = planned(settings)
     client = open_policy(settings, plans, local_policy)
     if settings.bus.url:
@@ -124,7 +126,9 @@ class _Launching(msgspec.Struct, frozen=True):
             parts = await stack.enter_async_context(opened)
             console = Console(stderr=True)
             if pool.level:
-                console.print(f"code that is not ours is held by {pool.level}", highlight=False)
+                console.print(f"sandbox for untrusted code: {pool.level}", highlight=False)
+            if note := unplayed_lines(settings, self.plans):
+                console.print(note, highlight=False, soft_wrap=True)
             warn_of_mismatches(settings, parts.history, console)
             if client is not None:
                 await stack.enter_async_context(client)
@@ -138,8 +142,8 @@ class _Launching(msgspec.Struct, frozen=True):
                 resume=self.resume,
                 console=console,
             )
-            left = None if self.after is None else await self.after(pool, meters)
-            return Launched(meters, {} if client is None else client.statistics(), left)
+            result = None if self.after is None else await self.after(pool, meters)
+            return Launched(meters, {} if client is None else client.statistics(), result)
 
 
 @asynccontextmanager
@@ -154,10 +158,10 @@ async def open_run_parts(
     episodes: int,
     resume: bool,
 ) -> AsyncIterator[RunParts]:
-    """The parts of a run of so many episodes, its worlds hosted and its folder begun.
+    """The parts of a run of so many episodes, with its worlds hosted and its folder begun.
 
-    `policy` None: the settings name one that plays what somebody wrote down. The caller opens and
-    closes pool and policy. Raises SettingsError, LogError, ScenarioError and PoolError.
+    `policy` None: the settings name a policy that needs no opening. The caller opens and closes
+    pool and policy. Raises SettingsError, LogError, ScenarioError and PoolError.
     """
     await pool.host_all(scenario for scenario, _ in tasks)
     _begin(folder, settings, tasks, level=pool.level)
@@ -186,14 +190,14 @@ async def pool_of(settings: Settings) -> AsyncIterator[RoutingPool]:
     if call_timeout is not None:
         workers = msgspec.structs.replace(workers, call_deadline=call_timeout)
     async with AsyncExitStack() as stack:
-        elsewhere: Pool | None = None
+        remote: Pool | None = None
         if worlds.pool:
             token = os.environ.get("REHEARSE_TOKEN", "")
-            remote = import_module("envpool.client.pool").RemotePool(worlds.pool, token=token)
-            elsewhere = await stack.enter_async_context(remote)
+            leased = import_module("envpool.client.pool").RemotePool(worlds.pool, token=token)
+            remote = await stack.enter_async_context(leased)
         elif worlds.mcp:
-            elsewhere = _mcp_pool(worlds)
-        pool = RoutingPool(workers, isolate=worlds.isolate, elsewhere=elsewhere)
+            remote = _mcp_pool(worlds)
+        pool = RoutingPool(workers, isolate=worlds.isolate, elsewhere=remote)
         yield await stack.enter_async_context(pool)
 
 
@@ -209,7 +213,7 @@ def _mcp_pool(settings: WorldSettings) -> Pool:
 
 
 def finder(settings: Settings) -> Callable[[str], Scenario]:
-    """How scenarios of these settings are found by name. Raises ScenarioError."""
+    """A function that finds the scenarios of these settings by name. Raises ScenarioError."""
     worlds = settings.worlds
     if worlds.mcp:
         return lambda path: read_foreign(Path(path), worlds.mcp)
@@ -228,8 +232,8 @@ def planned(settings: Settings) -> tuple[list[tuple[Scenario, Task]], list[Episo
         for scenario, task in tasks:
             if task.kind == "open" and not task.oracle:
                 raise SettingsError(
-                    f"policy: {settings.policy.name!r} plays what a task's author wrote down, and "
-                    f"{scenario.name}:{task.id} has no oracle"
+                    f"policy: {settings.policy.name!r} plays the oracle of a task, and "
+                    f"{scenario.name}:{task.id} has none"
                 )
     plans = plan_of(
         tasks,
@@ -243,14 +247,14 @@ def planned(settings: Settings) -> tuple[list[tuple[Scenario, Task]], list[Episo
 def described(
     settings: Settings, tasks: Sequence[tuple[Scenario, Task]], *, level: str = ""
 ) -> bytes:
-    """run.toml for a new run of these settings. `level` is what holds the code that is not ours;
-    empty: there is none."""
+    """run.toml for a new run of these settings. `level` is the sandbox of untrusted code; empty:
+    there is no such code."""
     packages = {scenario.name: scenario.digest for scenario, _ in tasks}
     return save(settings, packages=packages, log_id=token_hex(8), sandbox=level)
 
 
 def fresh_folder(settings: Settings) -> Path:
-    """runs/<scenario>-<policy>-<number>, the first that is not there yet."""
+    """runs/<scenario>-<policy>-<number>, the first that does not exist yet."""
     first = Path(settings.scenarios[0].partition(":")[0]).name if settings.scenarios else "run"
     number = 1
     while (folder := Path("runs") / f"{first}-{settings.policy.name}-{number}").exists():
@@ -301,22 +305,22 @@ def _limits_of(settings: Settings) -> Limits:
 
 
 def warn_of_mismatches(settings: Settings, history: HistoryPolicy, console: Console) -> None:
-    """Say it loudly when a checkpoint is run under other windows or another dialect than it was
-    trained in. Raises SettingsError for a card that cannot be read."""
+    """Print a warning when a checkpoint is run under another history policy or dialect than it was
+    trained in. Raises SettingsError for a model card that cannot be read."""
     if settings.policy.name not in ("local", "vllm"):
         return
     model = settings.model.name
     card = read_card(Path(model))
     if card is None:
         return
-    for misfit in card_mismatches(
+    for mismatch in card_mismatches(
         card, history=history.spec, fingerprint=history.fingerprint, dialect=settings.dialect
     ):
-        console.print(f"[bold red]WARNING[/] {model}: {misfit}", highlight=False)
+        console.print(f"[bold red]WARNING[/] {model}: {mismatch}", highlight=False)
 
 
 def _spent(folder: Path) -> float:
-    """What the judge of a run that goes on has cost so far, in USD."""
+    """What the judge of a run that is resumed has cost so far, in USD."""
     if not (folder / LOG_NAME).exists():
         return 0.0
     with open_reader(folder) as reader:
@@ -326,7 +330,7 @@ def _spent(folder: Path) -> float:
 def has_episodes(folder: Path) -> bool:
     """Whether the folder has the log of a run in which anything happened.
 
-    Asked of what a failed run left, it does not fail itself: a log that cannot be read may hold
+    It is called after a failed run, so it does not fail itself: a log that cannot be read may hold
     something, unless its file is empty.
     """
     path = folder / LOG_NAME

@@ -12,6 +12,7 @@ import msgspec
 from rich.console import Console
 from rich.table import Table
 
+from harness.commands.interruption import continued_by, same_command
 from harness.commands.options import JOBS, JSON, console_of, write_json
 from harness.rollout.progress_display import ProgressDisplay
 from judge.worlds.generate import Fault, Generated, generate_worlds
@@ -110,7 +111,7 @@ def generate_command(
         modules=tuple(modules),
         split=split,
     )
-    with ProgressDisplay("worlds", total=count) as display:
+    with continued_by(same_command), ProgressDisplay("worlds", total=count) as display:
         made = generate_worlds(order, count, output, jobs=jobs, told=display.show)
     report = report_of(made, time.monotonic() - began)
     _render(report, output, console_of(json_file))

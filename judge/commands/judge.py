@@ -10,6 +10,7 @@ import msgspec
 from rich.console import Console
 
 from harness.commands.flags import SectionedCommand, flags_of
+from harness.commands.interruption import command_line, continued_by
 from harness.commands.options import JSON, console_of, write_json
 from harness.log.reader import open_reader
 from harness.log.writer import open_log
@@ -74,7 +75,8 @@ def judge_command(
     if rewards is not None and not given and only is None and has_verdicts:
         summary = run(_reward_again, folder, settings)
     else:
-        summary = run(_judge_again, folder, settings, only or "all")
+        with continued_by(lambda: command_line("judge", folder, "--only", only or "unjudged")):
+            summary = run(_judge_again, folder, settings, only or "all")
     _renew_report(folder)
     verdict_summary.render(summary, console)
     write_json(summary, json_file)

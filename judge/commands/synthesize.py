@@ -7,6 +7,7 @@ from typing import Any
 import click
 
 from harness.commands.flags import flags_of, settings_from
+from harness.commands.interruption import continued_by, same_command
 from harness.commands.options import JSON, console_of, write_json
 from harness.rollout.process import run
 from harness.rollout.progress_display import ProgressDisplay
@@ -34,7 +35,7 @@ def synthesise_command(json_file: str | None, format_name: str, **flags: Any) ->
     """
     asked = checked(settings_from(Asked, flags | {"awm": format_name == "awm"}))
     console = console_of(json_file)
-    with ProgressDisplay("stages") as display:
+    with continued_by(same_command), ProgressDisplay("stages") as display:
         report: Report = run(run_synthesis, asked, lambda _, done, total: display.show(done, total))
     render(report, console)
     console.print(f"{Path(asked.output) / 'worlds'}", highlight=False)

@@ -233,7 +233,7 @@ def planned(settings: Settings) -> tuple[list[tuple[Scenario, Task]], list[Episo
             if task.kind == "open" and not task.oracle:
                 raise SettingsError(
                     f"policy: {settings.policy.name!r} plays the oracle of a task, and "
-                    f"{scenario.name}:{task.id} has none"
+                    f"{scenario.name}:{task.id} has no oracle"
                 )
     plans = plan_of(
         tasks,

@@ -1,8 +1,9 @@
-"""The console script `rehearse`: see that the packages are ours, then run the command line.
+"""The console script `rehearse`: check that the packages are ours, then run the command line.
 
-Other distributions install packages of the same names (`envpool` is an RL library). Where one of
-them comes first on the path, the command would fail oddly, or not start. So the script begins here,
-in a module whose name nobody else has, and looks where the packages are before it imports one.
+Other distributions install packages of the same names (`envpool` is an RL library). When one of
+them comes first on the path, the command would fail with a confusing error, or not start. So the
+script starts here, in a module whose name no other distribution has, and looks where the packages
+are before it imports one.
 """
 
 import sys

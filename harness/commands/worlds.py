@@ -121,9 +121,9 @@ def import_awm_command(
     """
     out = output or Path(os.environ.get("REHEARSE_WORLDS") or "worlds")
     console = console_of(json_file)
-    wanted = names or None, seeding or "awm", clock, examine
+    options = names or None, seeding or "awm", clock, examine
     try:
-        report: ImportReport = run(_import, folder, out, *wanted)
+        report: ImportReport = run(_import, folder, out, *options)
     except ValueError as exc:
         raise SettingsError(str(exc)) from exc
     _render_import(report, out, console)

@@ -158,7 +158,7 @@ async def open_run_parts(
     episodes: int,
     resume: bool,
 ) -> AsyncIterator[RunParts]:
-    """The parts of a run of so many episodes, with its worlds hosted and its folder begun.
+    """The parts of a run of so many episodes. Its worlds are hosted and its folder has run.toml.
 
     `policy` None: the settings name a policy that needs no opening. The caller opens and closes
     pool and policy. Raises SettingsError, LogError, ScenarioError and PoolError.
@@ -294,8 +294,8 @@ async def _parts(
 
 
 def _limits_of(settings: Settings) -> Limits:
-    """The limits that the episode loop keeps. Workers keep a deadline for calls of their own (see
-    pool_of), and end the episode with it."""
+    """The limits that the episode loop enforces. Workers enforce a deadline for calls themselves
+    (see pool_of)."""
     is_remote = settings.worlds.pool or settings.worlds.mcp
     return msgspec.structs.replace(
         settings.limits,

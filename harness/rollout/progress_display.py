@@ -67,7 +67,7 @@ class ProgressDisplay(ContextManagerMixin):
             yield self
 
     def show(self, done: int, total: int | None = None, note: str = "") -> None:
-        """Show that so many are done, of so many where `total` is given, and a note."""
+        """Show how many are done, of how many if `total` is given, and a note."""
         self._done = done
         self._total = self._total if total is None else total
         if self._now() - self._shown_at < self._every:

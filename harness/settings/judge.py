@@ -1,7 +1,7 @@
 """Which judge gives the verdicts: the settings of a judge.
 
 A run has them as the table [judge] of run.toml; `rehearse judge` takes them as flags and saves them
-in the run's judge.toml, so that a judging that was cut off goes on as it began.
+in the run's judge.toml, so that an interrupted judging continues with the same settings.
 """
 
 from collections.abc import Mapping

@@ -32,8 +32,8 @@ class Limits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         _Seconds | None,
         Meta(description="Seconds that one tool call may take, where the pool can stop a call."),
     ] = 60.0
-    # If it does not, the agent reads what the world said and goes on. Ending the episode with
-    # `world_error` is as in AWM (arXiv:2602.10090).
+    # Otherwise the agent reads the world's error and continues. AWM ends the episode with
+    # `world_error`, too (arXiv:2602.10090).
     world_stop: Annotated[
         bool | None,
         Meta(
@@ -44,5 +44,5 @@ class Limits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def stops_with_world(self) -> bool:
-        """Whether a call that broke, or took too long, ends the episode; unset: it does."""
+        """Whether a call that broke, or took too long, ends the episode; None means yes."""
         return self.world_stop is not False

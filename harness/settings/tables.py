@@ -48,7 +48,7 @@ def nest(table: Mapping[str, Any], kind: type[msgspec.Struct], *, source: str = 
 
 
 def merge(below: Mapping[str, Any], above: Mapping[str, Any]) -> Table:
-    """Two nested tables as one; what `above` says wins, tables within them alike."""
+    """Two nested tables as one. A value of `above` wins; tables are merged key by key."""
     merged = dict(below)
     for name, value in above.items():
         under = merged.get(name)

@@ -39,7 +39,7 @@ from learner.commands import serve_policy, train
 from learner.config.schema import train_schema
 from learner.core.errors import LearnerError
 from scenarios.errors import ScenarioError
-from scenarios.format import Scenario
+from scenarios.format import PackageHead, PackageTasks, Scenario
 
 _EXPECTED = (HarnessError, ScenarioError, PoolError, JudgeError, LearnerError)
 
@@ -91,6 +91,8 @@ COMMAND_CONTEXT = CommandContext(
         "judge": lambda: schema_of(JudgeSettings, title="Settings of a judge (judge.toml)"),
         "recipe": _recipe_schema,
         "rubric": lambda: schema_of(Rubric, title="A rubric (rehearse judge --rubric)"),
+        "scenario": lambda: schema_of(PackageHead, title="A package's scenario.toml"),
+        "tasks": lambda: schema_of(PackageTasks, title="A package's tasks.toml"),
         "prices": lambda: schema_of(PriceFile, title="Prices of models (--prices)"),
     },
 )

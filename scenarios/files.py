@@ -12,8 +12,8 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from scenarios.decode_errors import field_sentence
 from scenarios.errors import PackageError
-from scenarios.faults import field_sentence
 from scenarios.validation import explain
 
 T = TypeVar("T")
@@ -44,7 +44,7 @@ def read_toml(path: Path, *, error: MakeError = PackageError) -> dict[str, Any]:
 
 
 def read_text(path: Path, *, exact: bool = False) -> str:
-    """Return a file's text. `exact` keeps its line ends, for code that others wrote."""
+    """Return a file's text; `exact` keeps its line ends unchanged, for untrusted code."""
     try:
         with path.open(encoding="utf-8", newline="" if exact else None) as file:
             return file.read()
@@ -55,7 +55,7 @@ def read_text(path: Path, *, exact: bool = False) -> str:
 
 
 def parse_toml(path: Path, text: str) -> dict[str, Any]:
-    """The tables of a TOML file's text."""
+    """Return the tables of a TOML file's text."""
     try:
         return tomllib.loads(text)
     except tomllib.TOMLDecodeError as exc:
@@ -65,7 +65,7 @@ def parse_toml(path: Path, text: str) -> dict[str, Any]:
 
 
 def parse_json(path: Path, text: str) -> Any:
-    """The value of a JSON file's text."""
+    """Return the value of a JSON file's text."""
     try:
         return json.loads(text)
     except json.JSONDecodeError as exc:
@@ -75,15 +75,17 @@ def parse_json(path: Path, text: str) -> Any:
 
 
 def convert(path: Path, value: Any, kind: type[T]) -> T:
-    """A value read from a file as the type that it must have."""
+    """Return a value that was read from a file as this type, checked."""
     try:
         return msgspec.convert(value, kind)
     except msgspec.ValidationError as exc:
-        raise PackageError(f"{path}: {field_sentence(str(exc))}") from exc
+        raise PackageError(f"{path}: {field_sentence(str(exc), kind)}") from exc
 
 
 def python_fault(text: str) -> str | None:
-    """Why a text is not a Python file, with its line; None: it is one. Nothing is executed.
+    """Return why a text is not valid Python, with the line in front; None: it is valid.
+
+    Nothing is executed.
 
     Example: "x =" -> "line 1: invalid syntax"
     """

@@ -7,14 +7,14 @@ one is nearest to.
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from difflib import get_close_matches
 from sys import float_info
 from typing import Any
 
 import msgspec
 from msgspec import inspect
 
-from scenarios.faults import field_of
+from scenarios.decode_errors import field_of, members
+from scenarios.nearest import nearest
 
 # Numbers that may be anything but infinite have this bound, which no sentence mentions.
 MAX_FLOAT = float_info.max
@@ -60,8 +60,8 @@ def unknown_key(name: str, known: Iterable[str]) -> str:
     Example: "modle", ["model", "steps"] -> "unknown key; did you mean 'model'?"
     """
     names = list(known)
-    if near := get_close_matches(name, names, n=1):
-        return f"unknown key; did you mean {near[0]!r}?"
+    if alike := nearest(name, names):
+        return f"unknown key; did you mean {alike[0]!r}?"
     if 0 < len(names) <= _MAX_NAMES:
         return f"unknown key; the keys here are {', '.join(names)}"
     return "unknown key"
@@ -89,11 +89,7 @@ def describe_bounds(kind: Any) -> str:
 
 def bare_types(kind: Any) -> list[Any]:
     """The alternatives of a type, None and what is annotated about them left out."""
-    while isinstance(kind, inspect.Metadata):
-        kind = kind.type
-    if isinstance(kind, inspect.UnionType):
-        return [bare for one in kind.types for bare in bare_types(one)]
-    return [] if isinstance(kind, inspect.NoneType) else [kind]
+    return [one for one in members(kind) if not isinstance(one, inspect.NoneType)]
 
 
 class _Position(msgspec.Struct, frozen=True):

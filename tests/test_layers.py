@@ -98,7 +98,9 @@ LIBRARIES: dict[str, set[str]] = {
     "click": {
         "harness.cli",
         "harness.commands.inspect_runs",
+        "harness.commands.interruption",
         "harness.commands.options",
+        "harness.commands.completion",
         "harness.commands.flags",
         "harness.commands.run",
         "harness.commands.schema",
@@ -161,8 +163,8 @@ LIBRARIES: dict[str, set[str]] = {
         "learner.demo.rehearse",
         "learner.loop.run_folder",
         "scenarios.awm.package",
-        "scenarios.synth.core.package",
-        "scenarios.synth.storage.folder",
+        "scenarios.synth.core.package_files",
+        "scenarios.synth.storage.output_folder",
     },
     "tokenizers": {
         "harness.tokenization.chat_tokenizer",

@@ -145,12 +145,14 @@ def _type_of(field: Field, words: Sequence[str]) -> Any:
 def help_of(field: Field) -> str:
     """The description, with the default and the bounds.
 
-    Example: "Most steps that an episode may take. [default: 20; at least 1]"
+    Example: "Most steps that an episode may take (default: 20; at least 1)."
     """
     default = field.extra.get("default") or _words_of(field.default)
     notes = [f"default: {default}"] if default else []
     notes += filter(None, (describe_bounds(kind) for kind in field.types))
-    return f"{field.description} [{'; '.join(notes)}]" if notes else field.description
+    if not notes:
+        return field.description
+    return f"{field.description.removesuffix('.')} ({'; '.join(notes)})."
 
 
 def _words_of(default: Any) -> str:

@@ -56,8 +56,8 @@ def show_command(folder: Path, episode: str | None) -> None:
     "--world",
     type=click.Path(path_type=Path),
     metavar="DIR",
-    help="Changed package of a scenario: show which results, labels and rewards it would change. "
-    "[default: the packages of the run]",
+    help="Changed package of a scenario: show which results, labels and rewards it would change "
+    "(default: the packages of the run).",
 )
 @JSON
 @click.pass_obj
@@ -117,8 +117,8 @@ async def _what_if(context: CommandContext, folder: Path, changed: Scenario) -> 
     "--output",
     type=click.Path(path_type=Path),
     metavar="FILE",
-    help="File to write. [default: episodes.jsonl, episodes.parquet or chats.jsonl in the run's "
-    "folder]",
+    help="File to write (default: episodes.jsonl, episodes.parquet or chats.jsonl in the run's "
+    "folder).",
 )
 @click.option("--dumps", is_flag=True, help="Add the final content of every table to each episode.")
 @click.option(
@@ -126,15 +126,15 @@ async def _what_if(context: CommandContext, folder: Path, changed: Scenario) -> 
     "labels",
     multiple=True,
     type=_LABELS,
-    help="Label of the episodes that are written; may be repeated. [default: completed for sft, "
-    "else all]",
+    help="Label of the episodes that are written; may be repeated (default: completed for sft, "
+    "else all).",
 )
 @click.option(
     "--ending",
     "endings",
     multiple=True,
     type=_ENDINGS,
-    help="Ending of the episodes that are written; may be repeated. [default: all]",
+    help="Ending of the episodes that are written; may be repeated (default: all).",
 )
 def export_command(
     folder: Path,
@@ -171,7 +171,7 @@ def export_command(
 def watch_command(name: str | None, bus: str, events: bool) -> None:
     """Follow a run over a broker from its beginning until it ends.
 
-    RUN is the name of the run's folder. [default: the run that is on the broker]
+    RUN is the name of the run's folder (default: the run that is on the broker).
     """
     run(_watch, name, MqttSettings(url=bus), events)
 

@@ -12,8 +12,8 @@ from harness.settings.judge import Rewards, read_judge
 from harness.settings.run import Settings, resolve
 from scenarios.catalogue import find
 from scenarios.errors import ScenarioError
-from scenarios.foreign import read_foreign
 from scenarios.format import Scenario
+from scenarios.mcp_tasks import read_mcp_tasks
 
 
 def run_settings(folder: Path) -> Settings:
@@ -69,6 +69,6 @@ def scenario_finder(folder: Path) -> Callable[[str, str], Scenario]:
 
 def _find(path: str, mcp: str) -> Scenario | None:
     try:
-        return read_foreign(Path(path), mcp) if mcp else find(path)
+        return read_mcp_tasks(Path(path), mcp) if mcp else find(path)
     except ScenarioError:
         return None

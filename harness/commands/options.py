@@ -34,7 +34,7 @@ OUTPUT = click.option(
     "--output",
     type=click.Path(path_type=Path),
     metavar="DIR",
-    help="Folder of the run. [default: a new one in runs/]",
+    help="Folder of the run (default: a new one in runs/).",
 )
 JOBS = click.option(
     "-j",

@@ -17,8 +17,8 @@ def schema_command(context: CommandContext, /, name: str) -> None:
     """Print the JSON Schema of a TOML file, for editors.
 
     FILE is run (settings of `rehearse run` and `bench`; the default), train (of `rehearse train`),
-    judge (judge.toml), rubric (of --judge-rubric), prices (of --judge-prices), or recipe
-    (of `python -m learner.demo`).
+    judge (judge.toml), rubric (of --judge-rubric), prices (of --judge-prices), recipe (of
+    `python -m learner.demo`), scenario or tasks (scenario.toml and tasks.toml of a package).
 
     With Taplo, or Even Better TOML in VS Code, save it and name it in the first line of the TOML
     file: the editor then completes keys, shows their descriptions and marks what is not allowed.

@@ -28,9 +28,9 @@ from harness.rollout.launch import finder, pool_of
 from harness.rollout.process import allow_many_files, run
 from harness.rollout.progress_display import ProgressDisplay
 from harness.settings.run import Settings, resolve
+from scenarios.awm.folder import CLOCK
 from scenarios.awm.importing import ImportReport, import_awm
-from scenarios.awm.records import CLOCK
-from scenarios.catalogue import listed
+from scenarios.catalogue import catalogue_entries
 from scenarios.format import Scenario, Seeding
 
 
@@ -45,7 +45,7 @@ def list_command(json_file: str | None) -> None:
     """List the bundled worlds and the imported ones."""
     table = Table("name", "title", "tasks", "description", box=None, pad_edge=False)
     rows: list[dict[str, Any]] = []
-    for one in listed():
+    for one in catalogue_entries():
         if one.scenario is None:
             table.add_row(one.name, "", "", f"broken: {one.fault}")
             rows.append({"name": one.name, "fault": one.fault})
@@ -90,7 +90,7 @@ def import_group() -> None:
     "--output",
     type=click.Path(path_type=Path),
     metavar="DIR",
-    help="Folder of the packages. [default: REHEARSE_WORLDS of the environment, else worlds]",
+    help="Folder of the packages (default: REHEARSE_WORLDS of the environment, else worlds).",
 )
 @flags_of(Settings, only=("seeding",))
 @click.option(
@@ -103,7 +103,7 @@ def import_group() -> None:
 @click.option(
     "--examine/--no-examine",
     default=True,
-    help="Whether each world is hosted once before it is written. [default: yes]",
+    help="Whether each world is hosted once before it is written (default: yes).",
 )
 @JSON
 def import_awm_command(
@@ -193,10 +193,10 @@ def _render_import(report: ImportReport, out: Path, console: Console) -> None:
 
 @click.command("serve", cls=SectionedCommand)
 @click.argument("names", nargs=-1, required=True, metavar="SCENARIO...")
-@click.option("--http", metavar="HOST:PORT", help="Address to listen on. [default: 127.0.0.1:8765]")
+@click.option("--http", metavar="HOST:PORT", help="Address to listen on (default: 127.0.0.1:8765).")
 @click.option("--stdio", is_flag=True, help="Serve one world on standard input and output instead.")
 @click.option(
-    "--task", metavar="ID", help="Task that the world of --stdio is leased for. [default: none]"
+    "--task", metavar="ID", help="Task that the world of --stdio is leased for (default: none)."
 )
 @flags_of(ServeSettings)
 @pool_flags

@@ -41,10 +41,10 @@ from harness.rollout.session import Judge, Link, RunParts, run_session
 from harness.settings.limits import Limits
 from harness.settings.run import Settings, log_id_of, save, stops_with_world
 from harness.settings.worlds import WorldSettings
-from scenarios.awm.records import AwmFolder
+from scenarios.awm.folder import AwmFolder
 from scenarios.catalogue import find
-from scenarios.foreign import read_foreign
 from scenarios.format import Scenario, Task
+from scenarios.mcp_tasks import read_mcp_tasks
 
 # Opens the judge of a run: pool, scenarios, the run's folder, USD that its judge has cost already.
 OpenJudge = Callable[
@@ -216,7 +216,7 @@ def finder(settings: Settings) -> Callable[[str], Scenario]:
     """A function that finds the scenarios of these settings by name. Raises ScenarioError."""
     worlds = settings.worlds
     if worlds.mcp:
-        return lambda path: read_foreign(Path(path), worlds.mcp)
+        return lambda path: read_mcp_tasks(Path(path), worlds.mcp)
     if worlds.awm:
         return AwmFolder(Path(worlds.awm), seeding=worlds.seeding).find
     return find

@@ -12,14 +12,16 @@ import msgspec
 from rich.console import Console
 from rich.table import Table
 
+from harness.commands.flags import help_of
 from harness.commands.interruption import continued_by, same_command
 from harness.commands.options import JOBS, JSON, console_of, write_json
 from harness.rollout.progress_display import ProgressDisplay
+from harness.settings.fields import fields_of
 from judge.worlds.generate import Fault, Generated, generate_worlds
 from scenarios.generate.core.errors import GenerateError
-from scenarios.generate.plan.knobs import knobs_of
+from scenarios.generate.output_folder import GenerationOrder
+from scenarios.generate.plan.knobs import Knobs, knobs_of
 from scenarios.generate.plan.splits import SPLITS, Split
-from scenarios.generate.writing import Order
 
 _MEASURES = ("tables", "rows", "tools")
 
@@ -40,7 +42,15 @@ class Report(msgspec.Struct, frozen=True):
     faults: tuple[Fault, ...]
 
 
-@click.command("generate")
+class _GenerateCommand(click.Command):
+    """The command, whose `--help` lists the knobs."""
+
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Knobs"):
+            formatter.write_dl([(field.name, help_of(field)) for field in fields_of(Knobs)])
+
+
+@click.command("generate", cls=_GenerateCommand)
 @click.option(
     "--count", type=int, required=True, help="Number of worlds that the folder shall hold."
 )
@@ -72,7 +82,7 @@ class Report(msgspec.Struct, frozen=True):
     "trades",
     multiple=True,
     metavar="NAME",
-    help="Trade of the worlds; may be repeated. [default: all trades of the split]",
+    help="Trade of the worlds; may be repeated (default: all trades of the split).",
 )
 @click.option(
     "--module",
@@ -84,7 +94,7 @@ class Report(msgspec.Struct, frozen=True):
 @click.option(
     "--split",
     type=click.Choice(SPLITS),
-    help="Split of the trades, for measuring how well training transfers. [default: all trades]",
+    help="Split of the trades, for measuring how well training transfers (default: all trades).",
 )
 @JSON
 def generate_command(
@@ -104,7 +114,7 @@ def generate_command(
     the same command is given again. The exit status is 1 when a world could not be made.
     """
     began = time.monotonic()
-    order = Order(
+    order = GenerationOrder(
         seed=seed,
         knobs=knobs_of(_pairs(knobs)),
         trades=tuple(trades),

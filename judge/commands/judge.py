@@ -33,8 +33,8 @@ from judge.verdicts.summary import Summary, Tally
 @click.option(
     "--only",
     type=click.Choice(["unjudged", "disagreements"]),
-    help="Judge only the episodes without a verdict, or those on which judges disagree. "
-    "[default: all]",
+    help="Judge only the episodes without a verdict, or those on which judges disagree "
+    "(default: all).",
 )
 @click.option(
     "--disagreements",

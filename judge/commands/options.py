@@ -41,8 +41,8 @@ judge_flags = flags_of(
     words={"mode": _MODES},
     help={
         "mode": "Judge of the episodes: the scenarios' code (code), models (llm), or code with "
-        "models for what it leaves open (hybrid). [default: as the run was judged last; hybrid "
-        "where a model is named]"
+        "models for what it leaves open (hybrid); default: as the run was judged last, or hybrid "
+        "where a model is named."
     },
     omit=("rewards",),
     section="Judge",

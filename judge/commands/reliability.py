@@ -58,7 +58,7 @@ from judge.verdicts.disagreements import queue
     "--rewordings/--no-rewordings",
     default=True,
     help="Whether episodes are also judged reworded, and with text that tries to persuade the "
-    "judge. [default: yes]",
+    "judge (default: yes).",
 )
 @JSON
 def study_command(
@@ -142,22 +142,22 @@ def _human_labels(reader: LogReader, path: Path) -> dict[str, dict[str, Label]]:
     "--output",
     type=click.Path(path_type=Path),
     metavar="FILE",
-    help="File of the labels. [default: labels.jsonl in the run's folder]",
+    help="File of the labels (default: labels.jsonl in the run's folder).",
 )
 @click.option(
     "--labeller",
     metavar="NAME",
-    help="Name of the person who labels. [default: the user's name on this machine]",
+    help="Name of the person who labels (default: the user's name on this machine).",
 )
 @click.option(
     "--sample",
     type=click.IntRange(1),
-    help="Number of episodes to label. [default: all]",
+    help="Number of episodes to label (default: all).",
 )
 @click.option(
     "--only",
     type=click.Choice(["disagreements"]),
-    help="Label only the episodes on which judges disagree. [default: all]",
+    help="Label only the episodes on which judges disagree (default: all).",
 )
 @click.option(
     "--seed",

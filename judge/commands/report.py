@@ -29,13 +29,13 @@ from scenarios.errors import PackageError
     "--output",
     type=click.Path(path_type=Path),
     metavar="FILE",
-    help="HTML file of the page with its charts. [default: no page]",
+    help="HTML file of the page with its charts (default: no page).",
 )
 @click.option(
     "--png",
     type=click.Path(path_type=Path),
     metavar="FILE",
-    help="PNG file of the charts alone. [default: no picture]",
+    help="PNG file of the charts alone (default: no picture).",
 )
 @JSON
 def report_command(

@@ -23,7 +23,7 @@ from scenarios.synth.report import Report, render
     "format_name",
     type=click.Choice(["ours", "awm"]),
     default="ours",
-    help="Write packages in our format, or AWM's files as well (awm). [default: ours]",
+    help="Write packages in our format (ours, the default), or AWM's files as well (awm).",
 )
 @JSON
 def synthesise_command(json_file: str | None, format_name: str, **flags: Any) -> None:

@@ -13,7 +13,7 @@ from harness.settings.run import Settings
 from tests.support.cli import Rehearse, json_of
 from tests.support.paths import ROOT
 
-FILES = ("run", "train", "judge", "recipe", "rubric", "prices")
+FILES = ("run", "train", "judge", "recipe", "rubric", "prices", "scenario", "tasks")
 
 
 def schema_of(rehearse: Rehearse, *name: str) -> Any:
@@ -97,3 +97,12 @@ def test_a_training_file_has_the_settings_of_runs(rehearse: Rehearse) -> None:
     assert faults_of(schema, runs) == ["$"]
     assert faults_of(schema, f'model = "m"\n[loss]\nclip_low = 2.0\n{runs}') == ["$.loss.clip_low"]
     assert faults_of(schema, 'model = "m"\n[rollouts]\nmax_steps = 0') == ["$.rollouts.max_steps"]
+
+
+@pytest.mark.parametrize("name", ["scenario", "tasks"])
+def test_the_bundled_packages_are_as_their_schemas_say(rehearse: Rehearse, name: str) -> None:
+    """scenario.toml and tasks.toml."""
+    schema = schema_of(rehearse, name)
+    for path in (ROOT / "scenarios" / "bundled").glob(f"*/{name}.toml"):
+        assert faults_of(schema, path.read_text()) == [], path
+    assert faults_of(schema, "colour = 1") != []

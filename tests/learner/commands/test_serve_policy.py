@@ -16,7 +16,8 @@ from harness.core.errors import PolicyError, SettingsError
 from harness.core.policy_card import PolicyCard, write_card
 from harness.history.windows import parse_history
 from learner.commands.serve_policy import serve_policy_command
-from learner.inference.serving import ServePolicy, serve_policy
+from learner.config.serving import ServePolicy
+from learner.inference.serving import serve_policy
 from tests.support.fake_vllm import fake_vllm
 from tests.support.tiny_model import write_model, write_tokenizer
 

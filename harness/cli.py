@@ -116,7 +116,7 @@ def cli(context: click.Context, verbose: int) -> None:
 def main() -> None:
     """The command `rehearse`."""
     try:
-        cli(standalone_mode=False)
+        cli(prog_name="rehearse", standalone_mode=False)
     except click.exceptions.Abort as exc:
         click.echo(str(exc) or "interrupted", err=True)
         sys.exit(130)

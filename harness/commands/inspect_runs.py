@@ -177,9 +177,10 @@ def watch_command(name: str | None, bus: str, events: bool) -> None:
 
 
 async def _watch(name: str | None, settings: MqttSettings, events: bool) -> None:
-    publisher = import_module("harness.bus.mqtt_publisher")  # its library takes long to import
+    mqtt = import_module("harness.bus.mqtt_bus")  # its library takes long to import
     if name is None:
-        name = (await publisher.status_of(settings)).run
+        runs = import_module("harness.bus.mqtt_runs")
+        name = (await runs.status_of(settings)).run
         click.echo(f"watching {name}", err=True)
-    async with publisher.MqttBus(settings, name) as bus, bus.subscribe() as follower:
+    async with mqtt.MqttBus(settings, name) as bus, bus.subscribe() as follower:
         await watch_run(follower, Console(), events=events, status=lambda: follower.status)

@@ -43,7 +43,7 @@ def scenario_finder(folder: Path) -> Callable[[str, str], Scenario]:
     run began, or among the bundled ones."""
     mcp = run_settings(folder).worlds.mcp
     with open_reader(folder) as reader:
-        paths = {world.scenario_digest: world.source_path for world in reader.worlds().values()}
+        paths = {world.scenario_digest: world.source_path for world in reader.scenarios().values()}
 
     def scenario_of(name: str, digest: str) -> Scenario:
         path = paths.get(digest) or name

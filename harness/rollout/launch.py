@@ -280,7 +280,7 @@ async def _parts(
     client: OpenPolicy | None,
     judge: Judge | None,
 ) -> RunParts:
-    dialect = dialect_of(settings.dialect, mend=settings.format.rules != "awm")
+    dialect = dialect_of(settings.dialect, lenient=settings.format.rules != "awm")
     policy = await policy_of(settings, client, dialect, pool, tasks)
     return RunParts(
         pool=pool,
@@ -345,9 +345,9 @@ def has_episodes(folder: Path) -> bool:
 
 def _link(settings: Settings, folder: Path, episodes: int) -> Link:
     """A function that makes the link which publishes the run's log on its broker."""
-    publisher = import_module("harness.bus.mqtt_publisher")  # its library takes long to import
+    mqtt = import_module("harness.bus.mqtt_link")  # its library takes long to import
 
-    async def history(after: int) -> Any:
+    async def read_log(after: int) -> Any:
         def read() -> Any:
             with open_reader(folder) as reader:
                 return reader.records_after(after)
@@ -359,11 +359,11 @@ def _link(settings: Settings, folder: Path, episodes: int) -> Link:
     def link(position: int) -> Any:
         with open_reader(folder) as reader:
             counts = reader.counts()
-        return publisher.MqttLink(
+        return mqtt.MqttLink(
             settings.bus,
             folder.name,
             log=log_id,
-            history=history,
+            read_log=read_log,
             position=position,
             counts=counts,
             episodes=episodes,

@@ -96,7 +96,7 @@ lock:
     {{python}} -m venv "$fresh"
     "$fresh/bin/python" -m pip install --quiet --disable-pip-version-check '.[dev]'
     echo '# The versions with which the tests were last run. `just lock` renews them.' > constraints.txt
-    "$fresh/bin/python" -m pip freeze --disable-pip-version-check --exclude rehearsal >> constraints.txt
+    "$fresh/bin/python" -m pip freeze --disable-pip-version-check --exclude rehearsal-room >> constraints.txt
     rm -rf "$fresh"
 
 # Remove what was built.

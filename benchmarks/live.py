@@ -22,7 +22,7 @@ from harness.policies.think_time import ThinkPolicy
 from harness.reports.bench import BenchReport
 from harness.rollout.gc_tuning import tune_memory
 from harness.rollout.plan import plan_of
-from harness.settings.run import think_range
+from harness.settings.policy import think_range
 
 
 class Workload(msgspec.Struct, frozen=True):

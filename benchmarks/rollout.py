@@ -39,11 +39,12 @@ from harness.policies.oracle import OraclePolicy
 from harness.reports.bench import BenchReport
 from harness.reports.bench import measure as report_on
 from harness.rollout.deadlines import Watchdog
-from harness.rollout.episode import Limits, RunContext, run_episode
+from harness.rollout.episode import RunContext, run_episode
 from harness.rollout.meters import Meters
 from harness.rollout.plan import EpisodePlan, plan_of
 from harness.rollout.scheduler import run_all
 from harness.rollout.session import RunParts, run_session
+from harness.settings.limits import Limits
 from judge.verdicts.code_judges import ScenarioJudges
 
 

@@ -1,4 +1,4 @@
-"""`python -m harness` is the command `rehearse`."""
+"""`python -m harness` runs the command `rehearse`."""
 
 from harness.cli import main
 

@@ -1,7 +1,8 @@
-"""The command line: the roof, which chooses the real parts, wires them, and prints.
+"""The command line: the composition root, which chooses the real parts, wires them, and prints.
 
-Every verb ends with 0, with 1 when the thing asked about failed, or with 2 for bad input, which is
-told in one sentence on standard error. Results go to standard output, progress to standard error.
+The exit status of every command is 0, 1 when the thing asked about failed, or 2 for bad input, of
+which one sentence on standard error says what is wrong. Results go to standard output, progress to
+standard error.
 """
 
 import sys
@@ -14,8 +15,11 @@ import click
 
 from envpool.core.errors import PoolError
 from envpool.router import RoutingPool
-from harness.commands import inspect_runs, run, worlds
+from harness.chat.prices import PriceFile
+from harness.commands import completion, inspect_runs, run, schema, worlds
 from harness.commands.context import CommandContext
+from harness.core import distribution
+from harness.core.distribution import missing_package
 from harness.core.errors import HarnessError, SettingsError
 from harness.policies.base import OpenPolicy
 from harness.reports.episode_view import plain
@@ -23,16 +27,19 @@ from harness.rollout.process import quiet_logs
 from harness.rollout.session import Judge
 from harness.settings.judge import JudgeSettings
 from harness.settings.run import Settings
+from harness.settings.schema import Schema, run_schema, schema_of
 from judge.commands import gate, generate, reliability, report, synthesize
 from judge.commands import judge as judge_commands
 from judge.core.errors import JudgeError
 from judge.core.evidence import scenario_info
 from judge.core.rewards import PROFILES
+from judge.llm.rubric import Rubric
 from judge.verdicts.factory import open_judge
 from learner.commands import serve_policy, train
+from learner.config.schema import train_schema
 from learner.core.errors import LearnerError
 from scenarios.errors import ScenarioError
-from scenarios.format import Scenario
+from scenarios.format import PackageHead, PackageTasks, Scenario
 
 _EXPECTED = (HarnessError, ScenarioError, PoolError, JudgeError, LearnerError)
 
@@ -59,28 +66,46 @@ async def _open_judge(
         yield judge
 
 
-_INTERRUPTED = (
-    "interrupted; a run goes on with --resume, a judging with --only unjudged, a synthesis when it "
-    "is asked for again"
-)
-
-
 def _local_policy(settings: Settings) -> OpenPolicy:
     try:
         made: OpenPolicy = import_module("learner.inference.local_policy").local_policy(settings)
     except ModuleNotFoundError as exc:
-        raise SettingsError(
-            f"policy: 'local' needs the package {exc.name}: pip install 'rehearsal[train]'"
-        ) from exc
+        raise SettingsError(missing_package("policy: 'local'", exc, "train")) from exc
     return made
 
 
-COMMAND_CONTEXT = CommandContext(open_judge=_open_judge, local_policy=_local_policy)
+def _recipe_schema() -> Schema:
+    try:
+        made: Schema = import_module("learner.demo.schema").recipe_schema()
+    except ModuleNotFoundError as exc:
+        raise SettingsError(missing_package("schema: recipe", exc, "train")) from exc
+    return made
+
+
+COMMAND_CONTEXT = CommandContext(
+    open_judge=_open_judge,
+    local_policy=_local_policy,
+    schemas={
+        "run": run_schema,
+        "train": train_schema,
+        "judge": lambda: schema_of(JudgeSettings, title="Settings of a judge (judge.toml)"),
+        "recipe": _recipe_schema,
+        "rubric": lambda: schema_of(Rubric, title="A rubric (rehearse judge --rubric)"),
+        "scenario": lambda: schema_of(PackageHead, title="A package's scenario.toml"),
+        "tasks": lambda: schema_of(PackageTasks, title="A package's tasks.toml"),
+        "prices": lambda: schema_of(PriceFile, title="Prices of models (--prices)"),
+    },
+)
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
-@click.version_option(package_name="rehearsal")
-@click.option("-v", "--verbose", count=True, help="Log what happens (-vv: everything).")
+@click.version_option(package_name=distribution.NAME)
+@click.option(
+    "-v",
+    "--verbose",
+    count=True,
+    help="Log the run's steps, retries and rate limits to standard error; -vv: everything.",
+)
 @click.pass_context
 def cli(context: click.Context, verbose: int) -> None:
     """A rehearsal room for tool-using agents."""
@@ -91,9 +116,9 @@ def cli(context: click.Context, verbose: int) -> None:
 def main() -> None:
     """The command `rehearse`."""
     try:
-        cli(standalone_mode=False)
-    except click.exceptions.Abort:
-        click.echo(_INTERRUPTED, err=True)
+        cli(prog_name="rehearse", standalone_mode=False)
+    except click.exceptions.Abort as exc:
+        click.echo(str(exc) or "interrupted", err=True)
         sys.exit(130)
     except click.ClickException as exc:
         exc.show()
@@ -101,7 +126,7 @@ def main() -> None:
     except click.exceptions.Exit as exc:
         sys.exit(exc.exit_code)
     except KeyboardInterrupt:
-        click.echo(_INTERRUPTED, err=True)
+        click.echo("interrupted", err=True)
         sys.exit(130)
     except BrokenPipeError:
         sys.exit(1)
@@ -115,13 +140,13 @@ def main() -> None:
 
 
 def _failures(exc: BaseException) -> list[BaseException]:
-    """What is inside of groups: a full disk stops the log and a checkpoint at the same time."""
+    """The errors inside of groups: a full disk stops the log and a checkpoint at the same time."""
     if not isinstance(exc, BaseExceptionGroup):
         return [exc]
     return [failure for one in exc.exceptions for failure in _failures(one)]
 
 
-for _verb in (
+for _command in (
     run.run_command,
     run.bench_command,
     inspect_runs.show_command,
@@ -136,10 +161,12 @@ for _verb in (
     worlds.scenarios_group,
     worlds.import_group,
     worlds.serve_command,
+    schema.schema_command,
+    completion.completion_command,
     train.train_command,
     serve_policy.serve_policy_command,
 ):
-    cli.add_command(_verb)
+    cli.add_command(_command)
 worlds.scenarios_group.add_command(gate.check_command)
 worlds.scenarios_group.add_command(report.report_command)
 

@@ -42,11 +42,12 @@ from harness.log.reader import open_reader
 from harness.policies.base import Agent, Assignment
 from harness.reports.summary import RunReport, report_of, write_report
 from harness.rollout.deadlines import Watch
-from harness.rollout.episode import Episode, Limits, Outcome, Play
+from harness.rollout.episode import Episode, Outcome, Play
 from harness.rollout.meters import Meters
 from harness.rollout.plan import chosen_tasks, plan_of
 from harness.rollout.process import warnings_only
 from harness.rollout.session import Judge, RunParts, run_session, sole_exception
+from harness.settings.limits import Limits
 from scenarios.format import Scenario
 
 DEFAULT_LIMITS = Limits()

@@ -65,20 +65,20 @@ def _types_at(path: str, kind: Any) -> list[inspect.Type]:
 
     Example: ".task[0].kind" of a struct with tasks -> [LiteralType]
     """
-    types = list(_members(inspect.type_info(kind)))
+    types = list(members(inspect.type_info(kind)))
     for step in _STEP.finditer(path):
         found = (_inner(type_, step[1]) for type_ in types)
-        types = [member for inner in found for one in inner for member in _members(one)]
+        types = [member for inner in found for one in inner for member in members(one)]
     return types
 
 
-def _members(type_: inspect.Type) -> Iterator[inspect.Type]:
-    """A type itself, or the members of a union; bounds and other metadata are dropped."""
+def members(type_: inspect.Type) -> Iterator[inspect.Type]:
+    """Return a type itself, or the members of a union; bounds and other metadata are dropped."""
     if isinstance(type_, inspect.Metadata):
-        yield from _members(type_.type)
+        yield from members(type_.type)
     elif isinstance(type_, inspect.UnionType):
         for member in type_.types:
-            yield from _members(member)
+            yield from members(member)
     else:
         yield type_
 

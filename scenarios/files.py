@@ -1,8 +1,12 @@
-"""Reading the files of a package. Every fault raises PackageError with file, field and reason."""
+"""Reading text, TOML and JSON files. What is wrong is one sentence: file, field, fault.
+
+The error is a PackageError unless the caller names a class of its own.
+"""
 
 import json
 import tomllib
 import warnings
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -10,8 +14,33 @@ import msgspec
 
 from scenarios.decode_errors import field_sentence
 from scenarios.errors import PackageError
+from scenarios.validation import explain
 
 T = TypeVar("T")
+MakeError = Callable[[str], Exception]  # an exception class; it is called with the sentence
+
+
+def load_toml(path: Path, kind: type[T], *, error: MakeError = PackageError) -> T:
+    """The content of a TOML file, as the type that it must have."""
+    return convert_toml(path, read_toml(path, error=error), kind, error=error)
+
+
+def convert_toml(
+    path: Path, table: dict[str, Any], kind: type[T], *, error: MakeError = PackageError
+) -> T:
+    """The tables that `read_toml` read from a file, as the type that they must have."""
+    try:
+        return msgspec.convert(table, kind)
+    except msgspec.ValidationError as exc:
+        raise error(f"{path}: {explain(exc, table, kind)}") from exc
+
+
+def read_toml(path: Path, *, error: MakeError = PackageError) -> dict[str, Any]:
+    """The tables of a TOML file, not checked further."""
+    try:
+        return parse_toml(path, read_text(path))
+    except PackageError as exc:
+        raise error(str(exc)) from exc
 
 
 def read_text(path: Path, *, exact: bool = False) -> str:

@@ -168,7 +168,9 @@ class _Head(msgspec.Struct, forbid_unknown_fields=True):
     user: User
 
 
-class _PackageHead(_Head, forbid_unknown_fields=True):
+class PackageHead(_Head, forbid_unknown_fields=True):
+    """The scenario.toml of a package in our format."""
+
     written_by: CodeAuthor = "people"
 
 
@@ -179,7 +181,9 @@ class AwmHead(_Head, forbid_unknown_fields=True):
     format: Literal["awm"] = "awm"
 
 
-class _Tasks(msgspec.Struct, forbid_unknown_fields=True):
+class PackageTasks(msgspec.Struct, forbid_unknown_fields=True):
+    """The tasks.toml of a package in our format."""
+
     task: tuple[Task, ...]
 
 
@@ -200,10 +204,10 @@ def read(folder: Path, *, check_code: bool = True) -> Scenario:
 
 
 def _read_package(folder: Path, toml: dict[str, Any]) -> Scenario:
-    head = convert(folder / "scenario.toml", toml, _PackageHead)
+    head = convert(folder / "scenario.toml", toml, PackageHead)
     texts = {name: read_text(folder / name) for name in FILES}
     tables = TaskTables(folder / "tasks.toml", texts["tasks.toml"])
-    tasks = tables.convert(_Tasks).task
+    tasks = tables.convert(PackageTasks).task
     _check_head(folder, head)
     _check_tasks(tables, tasks)
     for name in ("tools.py", "verify.py"):

@@ -1,31 +1,70 @@
 """The settings of `rehearse serve`."""
 
+from typing import Annotated
+
 import msgspec
+from msgspec import Meta
 
 
 class ServeSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """How worlds are served over HTTP."""
+    """How worlds are served over HTTP. A client is an address."""
 
-    host: str = "127.0.0.1"
-    port: int = 8765  # 0: any free one
-    token: str = ""  # clients must send it (Authorization: Bearer …); empty: no token is required
-    allow_hosts: tuple[str, ...] = ()  # Host and Origin names that are allowed, besides this
-    # machine's own (localhost, 127.0.0.1, [::1]) and `host`
-    idle_s: float = 900.0  # seconds without a call after which a world is released; 0: never
-    max_worlds: int = 16_384  # live at once, for all clients
-    worlds_per_client: int = 4_096  # a client is an address
-    calls_per_client: int = 1_024  # in flight at once
-    max_body: int = 32 * 2**20  # bytes of a request
-    drain_s: float = 30.0  # seconds to wait for live worlds after SIGTERM
+    host: Annotated[str, Meta(description="Address to listen on.", extra={"flag": ""})] = (
+        "127.0.0.1"
+    )
+    port: Annotated[
+        int,
+        Meta(ge=0, le=65_535, description="Port to listen on; 0: a free one.", extra={"flag": ""}),
+    ] = 8765
+    token: Annotated[
+        str,
+        Meta(
+            description="Token that clients must send (Authorization: Bearer ...).",
+            extra={
+                "default": "REHEARSE_TOKEN of the environment, else none is asked for",
+                "envvar": "REHEARSE_TOKEN",
+                "secret": True,
+            },
+        ),
+    ] = ""
+    # Besides this machine's own names (localhost, 127.0.0.1, [::1]) and `host`.
+    allow_hosts: Annotated[
+        tuple[str, ...],
+        Meta(
+            description="Host name under which clients and browsers may reach this server, besides "
+            "localhost; may be repeated.",
+            extra={"flag": "allow-host", "metavar": "NAME"},
+        ),
+    ] = ()
+    idle_s: Annotated[
+        float,
+        Meta(
+            ge=0,
+            description="Seconds without a call after which a world is released; 0: never.",
+            extra={"flag": "idle", "metavar": "SECONDS"},
+        ),
+    ] = 900.0
+    max_worlds: Annotated[
+        int, Meta(ge=1, description="Most worlds that are live at once, for all clients.")
+    ] = 16_384
+    worlds_per_client: Annotated[
+        int, Meta(ge=1, description="Most worlds that are live at once for one client address.")
+    ] = 4_096
+    calls_per_client: Annotated[
+        int, Meta(ge=1, description="Most calls in flight at once from one client address.")
+    ] = 1_024
+    max_body: Annotated[
+        int, Meta(ge=1, description="Most bytes of one request.", extra={"metavar": "BYTES"})
+    ] = 32 * 2**20
+    drain_s: Annotated[
+        float,
+        Meta(
+            ge=0,
+            description="Seconds that live worlds are given to end after SIGTERM.",
+            extra={"flag": "drain", "metavar": "SECONDS"},
+        ),
+    ] = 30.0
 
     def __post_init__(self) -> None:
-        for name in ("max_worlds", "worlds_per_client", "calls_per_client", "max_body"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name}: must be at least 1, not {getattr(self, name)}")
-        for name in ("idle_s", "drain_s"):
-            if getattr(self, name) < 0:
-                raise ValueError(f"{name}: must not be negative, not {getattr(self, name)}")
-        if not 0 <= self.port < 65_536:
-            raise ValueError(f"port: must be 0 to 65535, not {self.port}")
         if not (self.token.isascii() and self.token.isprintable()):
             raise ValueError("token: must be printable ASCII")

@@ -10,10 +10,11 @@ import os
 import ssl
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 from urllib.parse import unquote, urlsplit
 
 import msgspec
+from msgspec import Meta
 
 from harness.core.errors import SettingsError
 
@@ -32,36 +33,87 @@ class MqttSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
     (REHEARSE_MQTT_USER, REHEARSE_MQTT_PASSWORD).
     """
 
-    url: str = "mqtt://localhost"  # mqtt:// or, with TLS, mqtts://
-    user: str = ""  # empty: none
-    password: str = ""  # empty: none
-    ca_file: str = ""  # PEM of the authority of the broker's certificate; empty: the system's
-    cert_file: str = ""  # PEM of the client's certificate; empty: none
-    key_file: str = ""  # PEM of the client's key; empty: it is in cert_file
-    connect_s: float = 5.0  # timeout of one attempt to connect
-    keepalive_s: int = 20  # a broker that is silent for longer counts as lost
-    max_backoff_s: float = 10.0  # longest wait between two attempts to reconnect
-    in_flight: int = 16  # maximum of sent messages that the broker has not acknowledged
-    ahead: int = 1  # maximum of messages that a follower has received and not acknowledged
-    batch: int = 256  # maximum of records in one message
-    gather_s: float = 0.02  # longest wait of records for others to share their message
-    outbox: int = 4096  # records that wait for the broker before publishers wait
-    session_s: int = 60  # how long the broker stores messages for a follower that is disconnected
-    status_s: float = 1.0  # interval of the messages about the run's state
-    answer_s: float = 1.0  # until a request for missing records is repeated; then twice as long
-    close_s: float = 10.0  # longest time to send the rest of the outbox at the end
-    linger_s: float = 5.0  # wait at the end for followers that are behind and do not ask
-
-    def __post_init__(self) -> None:
-        for field in ("in_flight", "ahead", "batch", "outbox", "keepalive_s"):
-            if getattr(self, field) < 1:
-                raise ValueError(f"{field} must be at least 1, not {getattr(self, field)}")
-        for field in ("connect_s", "max_backoff_s", "status_s", "answer_s"):
-            if not getattr(self, field) > 0:
-                raise ValueError(f"{field} must be more than 0, not {getattr(self, field)}")
-        for field in ("gather_s", "session_s", "close_s", "linger_s"):
-            if not getattr(self, field) >= 0:
-                raise ValueError(f"{field} must be at least 0, not {getattr(self, field)}")
+    url: Annotated[
+        str,
+        Meta(
+            description="URL of an MQTT broker on which the run is published: "
+            "mqtt[s]://user@host:port.",
+            extra={"metavar": "URL", "default": "this process only", "secret": True},
+        ),
+    ] = "mqtt://localhost"
+    user: Annotated[str, Meta(description="User name at the broker.")] = ""
+    password: Annotated[
+        str,
+        Meta(
+            description="Password at the broker; REHEARSE_MQTT_PASSWORD in the environment is the "
+            "better place for it.",
+            extra={"secret": True},
+        ),
+    ] = ""
+    ca_file: Annotated[
+        str,
+        Meta(
+            description="PEM file of the authority that signed the broker's certificate; empty: "
+            "those of the system."
+        ),
+    ] = ""
+    cert_file: Annotated[str, Meta(description="PEM file of this client's certificate.")] = ""
+    key_file: Annotated[
+        str, Meta(description="PEM file of this client's key; empty: it is in cert_file.")
+    ] = ""
+    connect_s: Annotated[float, Meta(gt=0, description="Seconds for one attempt to connect.")] = 5.0
+    keepalive_s: Annotated[
+        int, Meta(ge=1, description="Seconds of silence after which the broker counts as lost.")
+    ] = 20
+    max_backoff_s: Annotated[
+        float, Meta(gt=0, description="Most seconds between two attempts to connect again.")
+    ] = 10.0
+    in_flight: Annotated[
+        int, Meta(ge=1, description="Most messages sent that the broker has not acknowledged.")
+    ] = 16
+    ahead: Annotated[
+        int,
+        Meta(ge=1, description="Most messages that a follower has received and not acknowledged."),
+    ] = 1
+    batch: Annotated[int, Meta(ge=1, description="Most records in one message.")] = 256
+    gather_s: Annotated[
+        float,
+        Meta(ge=0, description="Most seconds that a record waits for others to share a message."),
+    ] = 0.02
+    outbox: Annotated[
+        int,
+        Meta(
+            ge=1,
+            description="Most records that may wait for the broker before publishers have to wait.",
+        ),
+    ] = 4096
+    session_s: Annotated[
+        int,
+        Meta(
+            ge=0, description="Seconds that the broker keeps messages for a follower that is away."
+        ),
+    ] = 60
+    status_s: Annotated[
+        float, Meta(gt=0, description="Seconds between two messages about the run's progress.")
+    ] = 1.0
+    answer_s: Annotated[
+        float,
+        Meta(
+            gt=0,
+            description="Seconds until a request for missing records is repeated; they double each "
+            "time.",
+        ),
+    ] = 1.0
+    close_s: Annotated[
+        float, Meta(ge=0, description="Most seconds at the end for what is left in the outbox.")
+    ] = 10.0
+    linger_s: Annotated[
+        float,
+        Meta(
+            ge=0,
+            description="Most seconds at the end for followers that are behind without asking.",
+        ),
+    ] = 5.0
 
     def __repr__(self) -> str:
         fields = ", ".join(f"{name}={value!r}" for name, value in self.__rich_repr__())

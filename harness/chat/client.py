@@ -22,8 +22,8 @@ from harness.chat.transport import (
     TransportError,
     proxy_for,
 )
-from harness.chat.transport_aiohttp import AiohttpTransport
 from harness.chat.wire import read_completion, read_error
+from harness.core.distribution import missing_package
 from harness.core.errors import SettingsError
 from harness.core.messages import Reply, Usage
 
@@ -130,11 +130,16 @@ class _Counts(msgspec.Struct):
 
 def transport_of(client: ClientName, endpoint: Endpoint) -> Transport:
     """Return the transport that a setting names. Raises SettingsError."""
-    if client == "lean":
-        return AiohttpTransport(endpoint) if proxy_for(endpoint.url) else LeanTransport(endpoint)
+    transport: Transport
+    if client == "lean" and not proxy_for(endpoint.url):
+        return LeanTransport(endpoint)
+    if client == "lean":  # by name: aiohttp takes 0.1 s to import, and only proxies need it
+        module = importlib.import_module("harness.chat.transport_aiohttp")
+        transport = module.AiohttpTransport(endpoint)
+        return transport
     try:  # by name: the package is optional, and takes a second to import
         module = importlib.import_module("harness.chat.transport_openai")
     except ModuleNotFoundError as exc:
-        raise SettingsError(f"client: 'package' needs {exc.name!r} to be installed") from exc
-    transport: Transport = module.PackageTransport(endpoint)
+        raise SettingsError(missing_package("client: 'package'", exc, "openai")) from exc
+    transport = module.PackageTransport(endpoint)
     return transport

@@ -6,26 +6,30 @@ output = 10.0
 cached_input = 0.125  # of prompts that the server had kept; left out: as `input`
 """
 
-import math
-import tomllib
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
+from msgspec import Meta
 
 from harness.core.errors import SettingsError
-from scenarios.decode_errors import field_sentence
+from scenarios.files import convert_toml, read_toml
+from scenarios.validation import MAX_FLOAT
 
 _MILLION = 1_000_000
+_Usd = Annotated[float, Meta(ge=0, le=MAX_FLOAT)]
 
 
 class Price(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """USD for a million tokens of one model."""
 
-    input: float
-    output: float
-    cached_input: float | None = None  # None: as `input`
+    input: Annotated[_Usd, Meta(description="USD for a million tokens of prompts.")]
+    output: Annotated[_Usd, Meta(description="USD for a million tokens of answers.")]
+    cached_input: Annotated[  # None: as `input`
+        _Usd | None,
+        Meta(description="USD for a million tokens of prompts that the server had cached."),
+    ] = None
 
     def of(self, prompt: int, cached: int, completion: int) -> float:
         """USD for so many tokens; `cached` are those of the prompt that the server had kept."""
@@ -62,35 +66,29 @@ class Prices(msgspec.Struct, frozen=True):
                 raise SettingsError(f"{place}{_field(model)}: the model has no price")
 
 
+class PriceFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A TOML file of prices."""
+
+    models: Annotated[
+        dict[str, Price], Meta(min_length=1, description="Prices of each model, by its name.")
+    ]
+
+
 def read_prices(path: Path) -> Prices:
     """The prices in a file. Raises SettingsError naming file and field."""
-    try:
-        table = tomllib.loads(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError) as exc:
-        raise SettingsError(f"{path}: the prices cannot be read: {exc}") from exc
-    except tomllib.TOMLDecodeError as exc:
-        raise SettingsError(f"{path}: not valid TOML: {exc}") from exc
-    models = table.pop("models", {})
-    if table:
-        raise SettingsError(f"{path}: {next(iter(table))}: unknown, expected [models.NAME] only")
-    if not isinstance(models, dict) or not models:
-        raise SettingsError(f"{path}: models: expected a table of prices for each model")
-    return Prices({model: _price(told, model, path) for model, told in models.items()}, str(path))
+    table = read_toml(path, error=SettingsError)
+    _check_names(path, table.get("models"))
+    return Prices(convert_toml(path, table, PriceFile, error=SettingsError).models, str(path))
 
 
-def _price(told: Any, model: str, path: Path) -> Price:
-    place = f"{path}: {_field(model)}"
-    if isinstance(told, dict) and any(isinstance(part, dict) for part in told.values()):
-        hint = f'a name with a dot is written [models."{model}.…"]'
-        raise SettingsError(f"{place}: expected prices, found a table; {hint}")
-    try:
-        price = msgspec.convert(told, Price)
-    except msgspec.ValidationError as exc:
-        raise SettingsError(f"{place}: {field_sentence(str(exc))}") from exc
-    for name, number in msgspec.structs.asdict(price).items():
-        if number is not None and not (math.isfinite(number) and number >= 0):
-            raise SettingsError(f"{place}: {name}: expected a number from 0, found {number}")
-    return price
+def _check_names(path: Path, models: Any) -> None:
+    """Refuse a name that TOML has split at its dots."""
+    for model, prices in models.items() if isinstance(models, dict) else ():
+        if isinstance(prices, dict) and any(isinstance(part, dict) for part in prices.values()):
+            raise SettingsError(
+                f"{path}: {_field(model)}: expected prices, found a table; a name with a dot is "
+                f'written [models."{model}.…"]'
+            )
 
 
 def _field(model: str) -> str:

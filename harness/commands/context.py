@@ -1,9 +1,9 @@
-"""What commands are handed by the composition root, which alone knows the judge and the learner."""
+"""What the composition root gives to commands: it alone knows the judge and the learner."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 import msgspec
 
@@ -17,7 +17,7 @@ from scenarios.format import Scenario
 
 
 class JudgeOpener(Protocol):
-    """Opens the judge of some settings."""
+    """Opens the judge that settings describe."""
 
     def __call__(
         self,
@@ -29,8 +29,8 @@ class JudgeOpener(Protocol):
         folder: Path,
         spent: float,
     ) -> AbstractAsyncContextManager[Judge]:
-        """The judge, which is closed when the block is left. `folder` is the run's, `spent` what
-        its judge has cost already, in USD."""
+        """A context manager that gives the judge and closes it. `folder` is the run's, `spent` what
+        the run's judge has cost already, in USD."""
 
 
 class CommandContext(msgspec.Struct, frozen=True):
@@ -38,23 +38,24 @@ class CommandContext(msgspec.Struct, frozen=True):
 
     open_judge: JudgeOpener
     local_policy: Callable[[Settings], OpenPolicy]  # policy `local`; raises SettingsError
+    schemas: Mapping[str, Callable[[], Any]]  # makers of the JSON Schemas of TOML files, by name
 
     def judge_opener(self, settings: Settings) -> OpenJudge | None:
-        """What opens the judge of a run of these settings; None: it has none."""
-        if settings.judge == "none":
+        """A function that opens the judge of a run of these settings; None: it has no judge."""
+        if settings.judge.mode == "none":
             return None
         judge = judge_settings(settings)
 
-        def opened(
+        def open_judge(
             pool: RoutingPool, scenarios: Sequence[Scenario], folder: Path, spent: float
         ) -> AbstractAsyncContextManager[Judge]:
             return self.open_judge(
                 judge,
                 pool=pool,
                 scenarios=scenarios,
-                rewards=settings.rewards,
+                rewards=settings.judge.rewards,
                 folder=folder,
                 spent=spent,
             )
 
-        return opened
+        return open_judge

@@ -1,18 +1,17 @@
-"""The verbs that look back at runs: show, replay, export, watch."""
+"""The commands that look at finished runs: `show`, `replay`, `export`, `watch`."""
 
 import sys
 from collections.abc import Sequence
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import click
 from rich.console import Console
 
-from harness.bus.mqtt_bus import MqttBus
-from harness.bus.mqtt_runs import status_of
 from harness.bus.mqtt_settings import MqttSettings
 from harness.commands.context import CommandContext
-from harness.commands.logged_run import rewards_of, run_settings, scenario_finder
+from harness.commands.logged_run import log_folder, rewards_of, run_settings, scenario_finder
 from harness.commands.options import JSON, console_of, write_json
 from harness.core.events import Ending, Label
 from harness.log.reader import open_reader
@@ -24,20 +23,27 @@ from harness.reports.export import export as write_export
 from harness.reports.live_view import watch as watch_run
 from harness.rollout.launch import pool_of
 from harness.rollout.process import run
+from harness.rollout.progress_display import ProgressDisplay
+from harness.settings.judge import JudgeSettings
 from harness.settings.run import Settings
 from scenarios.catalogue import find
 from scenarios.format import Scenario
 
 _RUN = click.argument("folder", metavar="RUN", type=click.Path(path_type=Path))
+_LABELS = click.Choice([str(label) for label in Label])
+_ENDINGS = click.Choice([str(ending) for ending in Ending])
 
 
 @click.command("show")
 @_RUN
 @click.argument("episode", required=False)
 def show_command(folder: Path, episode: str | None) -> None:
-    """Show a run, or one episode of it, turn by turn."""
+    """Show a run, or one episode of it, turn by turn.
+
+    RUN is the folder of a run, or of a training run, whose rollouts are shown.
+    """
     console = Console()
-    with open_reader(folder) as reader:
+    with open_reader(log_folder(folder)) as reader:
         if episode is None:
             render_run(reader, console)
         else:
@@ -46,13 +52,22 @@ def show_command(folder: Path, episode: str | None) -> None:
 
 @click.command("replay")
 @_RUN
-@click.option("--world", type=click.Path(path_type=Path), help="What if: a changed package.")
+@click.option(
+    "--world",
+    type=click.Path(path_type=Path),
+    metavar="DIR",
+    help="Changed package of a scenario: show which results, labels and rewards it would change "
+    "(default: the packages of the run).",
+)
 @JSON
 @click.pass_obj
 def replay_command(
     context: CommandContext, /, folder: Path, world: Path | None, json_file: str | None
 ) -> None:
-    """Execute every call again and compare; ends with 1 when something diverged."""
+    """Execute every tool call of a run again and compare the results.
+
+    The exit status is 1 when something diverged.
+    """
     console = console_of(json_file)
     if world is not None:
         changes: WhatIfReport = run(_what_if, context, folder, find(str(world)))
@@ -69,26 +84,58 @@ def replay_command(
 async def _replay(folder: Path) -> ReplayReport:
     with open_reader(folder) as reader:
         async with pool_of(run_settings(folder)) as pool:
-            return await replay_log(reader, pool, scenario_finder(folder))
+            with ProgressDisplay("episodes", total=len(reader.episodes())) as display:
+                find_package = scenario_finder(folder)
+                return await replay_log(reader, pool, find_package, progress=display.show)
 
 
 async def _what_if(context: CommandContext, folder: Path, changed: Scenario) -> WhatIfReport:
     with open_reader(folder) as reader:
         async with pool_of(run_settings(folder)) as pool:
             await pool.host(changed)
-            open_judge = context.judge_opener(Settings(rewards=rewards_of(folder)))
+            judging = Settings(judge=JudgeSettings(rewards=rewards_of(folder)))
+            open_judge = context.judge_opener(judging)
             assert open_judge is not None
             async with open_judge(pool, [changed], folder, 0.0) as judge:
-                return await what_if(reader, pool, changed, judge.verdict)
+                with ProgressDisplay("episodes", total=len(reader.episodes())) as display:
+                    return await what_if(
+                        reader, pool, changed, judge.verdict, progress=display.show
+                    )
 
 
 @click.command("export")
 @_RUN
-@click.option("--to", type=click.Choice(["jsonl", "parquet", "sft"]), default="jsonl")
-@click.option("-o", "--output", type=click.Path(path_type=Path), help="The file to write.")
-@click.option("--dumps", is_flag=True, help="Add the final state of every table.")
-@click.option("--label", "labels", multiple=True, type=click.Choice([str(x) for x in Label]))
-@click.option("--ending", "endings", multiple=True, type=click.Choice([str(x) for x in Ending]))
+@click.option(
+    "--to",
+    type=click.Choice(["jsonl", "parquet", "sft"]),
+    default="jsonl",
+    show_default=True,
+    help="Format: JSON lines, Parquet, or chats for supervised training (sft).",
+)
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="File to write (default: episodes.jsonl, episodes.parquet or chats.jsonl in the run's "
+    "folder).",
+)
+@click.option("--dumps", is_flag=True, help="Add the final content of every table to each episode.")
+@click.option(
+    "--label",
+    "labels",
+    multiple=True,
+    type=_LABELS,
+    help="Label of the episodes that are written; may be repeated (default: completed for sft, "
+    "else all).",
+)
+@click.option(
+    "--ending",
+    "endings",
+    multiple=True,
+    type=_ENDINGS,
+    help="Ending of the episodes that are written; may be repeated (default: all).",
+)
 def export_command(
     folder: Path,
     to: Any,
@@ -114,16 +161,26 @@ def export_command(
 
 @click.command("watch")
 @click.argument("name", metavar="[RUN]", required=False)
-@click.option("--bus", required=True, metavar="URL", help="mqtt[s]://user@host:port")
-@click.option("--events", is_flag=True, help="A line for each event.")
+@click.option(
+    "--bus",
+    required=True,
+    metavar="URL",
+    help="URL of the MQTT broker on which the run is published: mqtt[s]://user@host:port.",
+)
+@click.option("--events", is_flag=True, help="Print a line for each event, and no summary.")
 def watch_command(name: str | None, bus: str, events: bool) -> None:
-    """Follow a run over a broker, from its beginning, until it ends."""
+    """Follow a run over a broker from its beginning until it ends.
+
+    RUN is the name of the run's folder (default: the run that is on the broker).
+    """
     run(_watch, name, MqttSettings(url=bus), events)
 
 
 async def _watch(name: str | None, settings: MqttSettings, events: bool) -> None:
+    mqtt = import_module("harness.bus.mqtt_bus")  # its library takes long to import
     if name is None:
-        name = (await status_of(settings)).run
+        runs = import_module("harness.bus.mqtt_runs")
+        name = (await runs.status_of(settings)).run
         click.echo(f"watching {name}", err=True)
-    async with MqttBus(settings, name) as bus, bus.subscribe() as follower:
+    async with mqtt.MqttBus(settings, name) as bus, bus.subscribe() as follower:
         await watch_run(follower, Console(), events=events, status=lambda: follower.status)

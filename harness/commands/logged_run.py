@@ -1,4 +1,4 @@
-"""What verbs need of a run that is there: its settings, and its scenarios."""
+"""What commands need of a finished run: its settings and its scenarios."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -7,6 +7,7 @@ import msgspec
 
 from harness.core.errors import LogError
 from harness.log.reader import open_reader
+from harness.log.schema import LOG_NAME
 from harness.settings.judge import Rewards, read_judge
 from harness.settings.run import Settings, resolve
 from scenarios.catalogue import find
@@ -16,42 +17,58 @@ from scenarios.mcp_tasks import read_mcp_tasks
 
 
 def run_settings(folder: Path) -> Settings:
-    """The run's settings, as far as they matter now; its worlds are made here."""
+    """The settings of a logged run, for work on this machine: worlds are not leased from the pool
+    that the run may have had. A run without run.toml has the defaults. Raises SettingsError."""
     began = folder / "run.toml"
     settings = resolve(began, {}) if began.is_file() else Settings()
-    return msgspec.structs.replace(settings, pool="")
+    worlds = msgspec.structs.replace(settings.worlds, pool="")
+    return msgspec.structs.replace(settings, worlds=worlds)
+
+
+def log_folder(folder: Path) -> Path:
+    """The folder of the log: the run's own, or that of a training run's rollouts."""
+    rollouts = folder / "rollouts"
+    is_training = not (folder / LOG_NAME).exists() and (rollouts / LOG_NAME).exists()
+    return rollouts if is_training else folder
 
 
 def rewards_of(folder: Path) -> Rewards:
-    """The profile by which the run was judged last. Raises SettingsError."""
+    """The reward profile of the run's latest judging. Raises SettingsError."""
     judge = read_judge(folder)
-    return run_settings(folder).rewards if judge is None else judge.rewards
+    return run_settings(folder).judge.rewards if judge is None else judge.rewards
 
 
 def scenario_finder(folder: Path) -> Callable[[str, str], Scenario]:
-    """Finds the package of a logged world: where it was when the run began, or bundled."""
-    mcp = run_settings(folder).mcp
+    """A function that finds the package of a logged world by name and digest: where it was when the
+    run began, or among the bundled ones."""
+    mcp = run_settings(folder).worlds.mcp
     with open_reader(folder) as reader:
-        places = {world.scenario_digest: world.source_path for world in reader.scenarios().values()}
+        paths = {world.scenario_digest: world.source_path for world in reader.scenarios().values()}
 
-    def scenario_of(name: str, package: str) -> Scenario:
-        found = [_found(place, mcp) for place in (places.get(package) or name, name)]
+    def scenario_of(name: str, digest: str) -> Scenario:
+        path = paths.get(digest) or name
+        found = [_find(one, mcp) for one in (path, name)]
         known = [scenario for scenario in found if scenario is not None and scenario.name == name]
         for scenario in known:
-            if scenario.digest == package:
+            if scenario.digest == digest:
                 return scenario
         if not known:
-            raise LogError(f"{folder}: the package of scenario {name!r} is no longer where it was")
+            raise LogError(
+                f"{folder}: the package of scenario {name!r} (digest {digest}) is no longer at "
+                f"{path}; put it back there, or replay with --world FOLDER to compare with another "
+                "package"
+            )
         raise LogError(
-            f"{folder}: scenario {name!r} has changed since the run: its package was {package}, "
-            f"and is {known[0].digest} now (replay --world asks what would change)"
+            f"{folder}: scenario {name!r} has changed since the run: its package at {path} had the "
+            f"digest {digest} and has {known[0].digest} now; replay with --world {path} to see "
+            "what would change"
         )
 
     return scenario_of
 
 
-def _found(place: str, mcp: str) -> Scenario | None:
+def _find(path: str, mcp: str) -> Scenario | None:
     try:
-        return read_mcp_tasks(Path(place), mcp) if mcp else find(place)
+        return read_mcp_tasks(Path(path), mcp) if mcp else find(path)
     except ScenarioError:
         return None

@@ -1,4 +1,4 @@
-"""The verbs that run episodes: run, bench."""
+"""The commands that run episodes: `run`, `bench`."""
 
 import tempfile
 from pathlib import Path
@@ -9,6 +9,8 @@ import msgspec
 
 from envpool.router import RoutingPool
 from harness.commands.context import CommandContext
+from harness.commands.flags import SectionedCommand
+from harness.commands.interruption import continued_by, resumed_run
 from harness.commands.options import console_of, run_flags, settings_of, write_json
 from harness.core.errors import SettingsError
 from harness.log.reader import open_reader
@@ -24,10 +26,10 @@ from harness.reports.summary import (
 )
 from harness.rollout.launch import described, fresh_folder, launch, planned
 from harness.rollout.meters import Meters
-from harness.settings.run import Settings, swept
+from harness.settings.run import Settings, sweep
 
 
-@click.command("run")
+@click.command("run", cls=SectionedCommand)
 @run_flags
 @click.pass_obj
 def run_command(
@@ -40,20 +42,28 @@ def run_command(
     json_file: str | None,
     **flags: Any,
 ) -> None:
-    """Run episodes and log them."""
+    """Run episodes and log them.
+
+    \b
+        rehearse run shop_support                         (the oracle, once per task)
+        rehearse run shop_support -p openai -m MODEL --base-url http://localhost:8000/v1
+        rehearse run -o runs/x --resume                   (continue after an interruption)
+    """
     settings = settings_of(config, output, resume, flags)
     if output is None:
         output = fresh_folder(settings)
     if dry_run:
         _print_settings(settings)
         return
-    launch(
-        settings,
-        output,
-        resume=resume,
-        open_judge=context.judge_opener(settings),
-        local_policy=context.local_policy,
-    )
+    folder = output
+    with continued_by(lambda: resumed_run(folder)):
+        launch(
+            settings,
+            folder,
+            resume=resume,
+            open_judge=context.judge_opener(settings),
+            local_policy=context.local_policy,
+        )
     report = _report(output)
     write_report(output, report)
     console = console_of(json_file)
@@ -62,9 +72,15 @@ def run_command(
     write_json(report, json_file)
 
 
-@click.command("bench")
+@click.command("bench", cls=SectionedCommand)
 @run_flags
-@click.option("--sweep", metavar="FIELD=A,B,C", help="Bench once for each value of a setting.")
+@click.option(
+    "--sweep",
+    "sweep_text",
+    metavar="KEY=A,B,C",
+    help="Run one benchmark for each value of a setting, for example concurrency=64,256, "
+    "temperature=0,1 or model=a,b.",
+)
 @click.pass_obj
 def bench_command(
     context: CommandContext,
@@ -74,26 +90,26 @@ def bench_command(
     resume: bool,
     dry_run: bool,
     json_file: str | None,
-    sweep: str | None,
+    sweep_text: str | None,
     **flags: Any,
 ) -> None:
-    """Run episodes and measure them."""
+    """Run episodes and measure them: speed, memory, latency."""
     if resume:
-        raise SettingsError("--resume: a benchmark is measured in one go; `rehearse run` resumes")
+        raise SettingsError("--resume: a benchmark is measured in one go and cannot be resumed")
     settings = settings_of(config, output, resume, flags)
     if dry_run:
         _print_settings(settings)
         return
     console = console_of(json_file)
-    if sweep is None:
+    if sweep_text is None:
         report = _bench(context, settings, output)
         render_bench(report, console)
         write_json(report, json_file)
         return
-    name, runs = swept(settings, sweep)
+    name, runs = sweep(settings, sweep_text)
     reports = []
     for value, one in runs:
-        folder = None if output is None else output / f"{name}-{value}"
+        folder = None if output is None else output / f"{name}-{value}".replace("/", "-")
         reports.append((value, _bench(context, one, folder)))
     render_sweep(name, reports, console)
     write_json({"sweep": name, "runs": [{name: v, "bench": r} for v, r in reports]}, json_file)

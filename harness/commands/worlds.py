@@ -1,4 +1,4 @@
-"""The verbs about worlds: scenarios list and show, import, serve."""
+"""The commands about worlds: `scenarios list` and `show`, `import`, `serve`."""
 
 import os
 import sys
@@ -11,9 +11,7 @@ import anyio
 import anyio.from_thread
 import anyio.to_thread
 import click
-import msgspec
 from rich.console import Console
-from rich.progress import Progress
 from rich.table import Table
 
 from envpool.core.errors import PoolError
@@ -21,11 +19,14 @@ from envpool.server.api import NewWorld
 from envpool.server.leases import Leases
 from envpool.server.settings import ServeSettings
 from envpool.server.stdio import serve_stdio
+from harness.commands.flags import SectionedCommand, flags_of, select_flags, settings_from
 from harness.commands.options import JSON, console_of, pool_flags, write_json
+from harness.core.distribution import missing_package
 from harness.core.errors import SettingsError
 from harness.reports.world_view import WorldReport, render_world, world_report
 from harness.rollout.launch import finder, pool_of
 from harness.rollout.process import allow_many_files, run
+from harness.rollout.progress_display import ProgressDisplay
 from harness.settings.run import Settings, resolve
 from scenarios.awm.folder import CLOCK
 from scenarios.awm.importing import ImportReport, import_awm
@@ -56,19 +57,19 @@ def list_command(json_file: str | None) -> None:
     write_json(rows, json_file)
 
 
-@scenarios_group.command("show")
+@scenarios_group.command("show", cls=SectionedCommand)
 @click.argument("name")
 @pool_flags
 @JSON
 def show_scenario_command(name: str, json_file: str | None, **flags: Any) -> None:
     """Show a world: its tables, tools, rules and tasks."""
     settings = resolve(None, flags)
-    about: WorldReport = run(_about, settings, finder(settings)(name))
-    render_world(about, console_of(json_file))
-    write_json(about, json_file)
+    report: WorldReport = run(_world_report, settings, finder(settings)(name))
+    render_world(report, console_of(json_file))
+    write_json(report, json_file)
 
 
-async def _about(settings: Settings, scenario: Scenario) -> WorldReport:
+async def _world_report(settings: Settings, scenario: Scenario) -> WorldReport:
     async with pool_of(settings) as pool:
         return world_report(await pool.host(scenario))
 
@@ -78,34 +79,51 @@ async def _about(settings: Settings, scenario: Scenario) -> WorldReport:
 
 @click.group("import")
 def import_group() -> None:
-    """Make packages of worlds that come from elsewhere."""
+    """Make packages of worlds from other sources."""
 
 
 @import_group.command("awm")
 @click.argument("folder", type=click.Path(path_type=Path))
 @click.argument("names", nargs=-1, metavar="[SCENARIO]...")
-@click.option("-o", "--output", type=click.Path(path_type=Path), help="Default: worlds/.")
-@click.option("--seeding", type=click.Choice(["awm", "openenv", "strict"]), default="awm")
-@click.option("--clock", default=CLOCK, help="The worlds' time, ISO 8601 in UTC.")
-@click.option("--examine/--no-examine", default=True, help="Host each before it is written.")
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(path_type=Path),
+    metavar="DIR",
+    help="Folder of the packages (default: REHEARSE_WORLDS of the environment, else worlds).",
+)
+@flags_of(Settings, only=("seeding",))
+@click.option(
+    "--clock",
+    default=CLOCK,
+    show_default=True,
+    metavar="TIME",
+    help="Time in the worlds, ISO 8601 in UTC.",
+)
+@click.option(
+    "--examine/--no-examine",
+    default=True,
+    help="Whether each world is hosted once before it is written (default: yes).",
+)
 @JSON
 def import_awm_command(
     folder: Path,
     names: Sequence[str],
     output: Path | None,
-    seeding: Any,
+    seeding: Seeding | None,
     clock: str,
     examine: bool,
     json_file: str | None,
 ) -> None:
     """Import scenarios of AgentWorldModel-1K from a folder of its jsonl files.
 
-    Ends with 1 when one of them was refused; the others are imported.
+    The exit status is 1 when a scenario was refused; the others are imported.
     """
     out = output or Path(os.environ.get("REHEARSE_WORLDS") or "worlds")
     console = console_of(json_file)
+    options = names or None, seeding or "awm", clock, examine
     try:
-        report: ImportReport = run(_import, folder, out, names or None, seeding, clock, examine)
+        report: ImportReport = run(_import, folder, out, *options)
     except ValueError as exc:
         raise SettingsError(str(exc)) from exc
     _render_import(report, out, console)
@@ -122,12 +140,12 @@ async def _import(
     clock: str,
     examine: bool,
 ) -> ImportReport:
-    """Reading and writing go on in a thread; hosting, in workers, is asked for from there."""
+    """Import in a thread, which reads and writes files and has each world hosted in a worker."""
     async with pool_of(Settings()) as pool:
         if examine:
             await pool.start()
 
-        async def hosted(scenario: Scenario) -> str | None:
+        async def host(scenario: Scenario) -> str | None:
             try:
                 await pool.host(scenario)
             except PoolError as exc:
@@ -136,93 +154,63 @@ async def _import(
             return None
 
         def work() -> ImportReport:
-            with Progress(console=Console(stderr=True), transient=True) as bar:
-                task = bar.add_task("importing", total=None)
+            with ProgressDisplay("scenarios") as display:
                 return import_awm(
                     folder,
                     out,
                     names=names,
                     seeding=seeding,
                     clock=clock,
-                    examine=(lambda one: anyio.from_thread.run(hosted, one)) if examine else None,
-                    progress=lambda done, count, name: bar.update(
-                        task, completed=done, total=count, description=name
-                    ),
+                    examine=(lambda one: anyio.from_thread.run(host, one)) if examine else None,
+                    progress=display.show,
                 )
 
         return await anyio.to_thread.run_sync(work)
 
 
 def _render_import(report: ImportReport, out: Path, console: Console) -> None:
-    def say(text: str) -> None:
+    def line(text: str) -> None:
         console.print(text, highlight=False, markup=False, soft_wrap=True)
 
     tasks = sum(one.tasks for one in report.written)
-    say(f"worlds written to {out}: {len(report.written)}, with {tasks} tasks")
+    line(f"worlds written to {out}: {len(report.written)}, with {tasks} tasks")
     missing = (("sql", report.tasks_without_sql), ("code", report.tasks_without_code))
     for kind, count in missing:
         if count:
-            say(f"{count} tasks have no verifier of kind {kind}")
+            line(f"{count} tasks have no verifier of kind {kind}")
     for one in report.duplicates:
         task = "" if one.task is None else f" task {one.task}"
         lines = ", ".join(map(str, one.lines))
-        say(f"duplicate {one.scenario}{task}: {one.file} lines {lines}; line {one.taken} counts")
+        line(f"duplicate {one.scenario}{task}: {one.file} lines {lines}; line {one.taken} counts")
     for refusal in report.refused:
-        line = "" if refusal.line is None else f" line {refusal.line}:"
-        name = refusal.scenario or "a scenario that is not named"
-        say(f"refused {name}: {refusal.file}:{line} {refusal.reason}")
+        number = "" if refusal.line is None else f" line {refusal.line}:"
+        name = refusal.scenario or "a scenario without a name"
+        line(f"refused {name}: {refusal.file}:{number} {refusal.reason}")
 
 
 # Serve ------------------------------------------------------------------------------------------
 
 
-@click.command("serve")
+@click.command("serve", cls=SectionedCommand)
 @click.argument("names", nargs=-1, required=True, metavar="SCENARIO...")
-@click.option("--http", metavar="HOST:PORT", help="Default: 127.0.0.1:8765.")
-@click.option("--stdio", is_flag=True, help="One world on standard input and output.")
-@click.option("--task", help="With --stdio: the task that the world is leased for.")
-@click.option("--token", envvar="REHEARSE_TOKEN", default="", help="Clients must present it.")
-@click.option("--allow-host", multiple=True, help="A name under which clients may come.")
-@click.option("--idle", type=float, help="Seconds after which an idle world is given back.")
-@click.option("--max-worlds", type=int, help="Live at once.")
-@click.option("--worlds-per-client", type=int, help="Live at once, of one address.")
-@click.option("--calls-per-client", type=int, help="In flight at once, of one address.")
+@click.option("--http", metavar="HOST:PORT", help="Address to listen on (default: 127.0.0.1:8765).")
+@click.option("--stdio", is_flag=True, help="Serve one world on standard input and output instead.")
+@click.option(
+    "--task", metavar="ID", help="Task that the world of --stdio is leased for (default: none)."
+)
+@flags_of(ServeSettings)
 @pool_flags
 def serve_command(
-    names: Sequence[str],
-    http: str | None,
-    stdio: bool,
-    task: str | None,
-    token: str,
-    allow_host: Sequence[str],
-    idle: float | None,
-    max_worlds: int | None,
-    worlds_per_client: int | None,
-    calls_per_client: int | None,
-    **flags: Any,
+    names: Sequence[str], http: str | None, stdio: bool, task: str | None, **flags: Any
 ) -> None:
-    """Serve worlds over MCP: each lease has an endpoint of its own."""
-    host, port = address(http)
-    given = {
-        "host": host,
-        "port": port,
-        "token": token,
-        "allow_hosts": tuple(allow_host),
-        "idle_s": idle,
-        "max_worlds": max_worlds,
-        "worlds_per_client": worlds_per_client,
-        "calls_per_client": calls_per_client,
-    }
-    try:
-        settings = msgspec.convert(
-            {name: value for name, value in given.items() if value is not None}, ServeSettings
-        )
-    except ValueError as exc:
-        raise SettingsError(str(exc)) from exc
+    """Serve worlds over MCP: each leased world has an endpoint of its own."""
     if stdio and len(names) != 1:
-        raise SettingsError("--stdio: one world is served, so name one scenario")
-    allow_many_files(settings.max_worlds)
-    run(_serve, resolve(None, flags), settings, names, task, stdio)
+        raise SettingsError(f"--stdio: one world is served, so name one scenario, not {len(names)}")
+    host, port = address(http)
+    serving = settings_from(ServeSettings, {"host": host, "port": port, **flags})
+    settings = resolve(None, select_flags(Settings, flags))
+    allow_many_files(serving.max_worlds)
+    run(_serve, settings, serving, names, task, stdio)
 
 
 async def _serve(
@@ -241,10 +229,10 @@ async def _serve(
             if stdio:
                 await serve_stdio(leases, NewWorld(scenarios[0].name, task))
             else:
-                await _server().serve(leases, _told)
+                await _server().serve(leases, _report_url)
 
 
-def _told(url: str) -> None:
+def _report_url(url: str) -> None:
     click.echo(f"serving on {url}", err=True)
 
 
@@ -252,16 +240,14 @@ def _server() -> Any:
     try:
         return import_module("envpool.server.serve")
     except ModuleNotFoundError as exc:
-        raise SettingsError(
-            f"serve: the package {exc.name} is missing: pip install 'rehearsal[serve]'"
-        ) from exc
+        raise SettingsError(missing_package("serve", exc, "serve")) from exc
 
 
 def address(text: str | None) -> tuple[str | None, int | None]:
-    """Host and port of `--http`. Raises SettingsError."""
+    """Host and port of `--http`; None: not given. Raises SettingsError."""
     if text is None:
         return None, None
     host, _, port = text.rpartition(":")
     if not host or not port.isdecimal():
-        raise SettingsError(f"--http: {text!r} is no HOST:PORT")
+        raise SettingsError(f"--http: {text!r} is not HOST:PORT, for example 127.0.0.1:8765")
     return host, int(port)

@@ -12,9 +12,10 @@ updates; with them rollouts took 27 % less time.
 """
 
 from collections.abc import Sequence
-from typing import Literal, Protocol
+from typing import Annotated, Literal, Protocol
 
 import msgspec
+from msgspec import Meta
 
 from harness.core.events import StepTaken
 from harness.core.messages import Act, Answer, Decision, FormatError, Reply
@@ -28,10 +29,22 @@ class FormatSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     nothing is malformed; the agent reads why its reply could not be read, and loses only the step.
     """
 
-    rules: Literal["basic", "awm", "off"] = "basic"
-    reward: float = -1.0  # of a malformed step
-    stop: bool = True  # whether a malformed step ends the episode
-    think: bool = True  # `awm` only: every reply must have a thought that is not empty
+    rules: Annotated[
+        Literal["basic", "awm", "off"],
+        Meta(
+            description="Which replies are malformed: those that cannot be read (basic), also "
+            "those that break AWM's format rules (awm), or none (off)."
+        ),
+    ] = "basic"
+    reward: Annotated[float, Meta(description="Reward of a malformed step.")] = -1.0
+    stop: Annotated[bool, Meta(description="Whether a malformed step ends the episode.")] = True
+    think: Annotated[
+        bool,
+        Meta(
+            description="Whether AWM's format rules ask for a thought in every reply.",
+            extra={"flag": ""},
+        ),
+    ] = True
 
 
 class FormatRules(Protocol):

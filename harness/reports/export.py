@@ -18,6 +18,7 @@ import msgspec
 
 from envpool.core.types import StoredState
 from harness.chat.wire import RequestWriter
+from harness.core.distribution import install_command
 from harness.core.errors import LogError, SettingsError
 from harness.core.events import Ending, Label
 from harness.core.messages import Briefing
@@ -188,6 +189,6 @@ def _write_parquet(file: BinaryIO, lines: Iterator[Line]) -> None:
     except ImportError as exc:
         raise SettingsError(
             f"to: parquet needs pyarrow, which cannot be imported ({exc});"
-            " install rehearsal[parquet]"
+            f" {install_command('parquet')}"
         ) from exc
     write(file, lines)

@@ -31,21 +31,9 @@ from harness.log.recorder import Recorder
 from harness.policies.base import Agent, Assignment, Policy
 from harness.rollout.deadlines import Watch, Watchdog
 from harness.rollout.plan import EpisodePlan
+from harness.settings.limits import Limits
 from scenarios.checks import Finding
 from scenarios.format import Scenario, Task
-
-
-class Limits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Where an episode is cut off. None: no limit."""
-
-    max_steps: int = 20
-    token_limit: int | None = None  # tokens generated in the episode
-    time_limit: float | None = None  # seconds for the episode
-    reply_timeout: float | None = 300.0  # seconds for one reply, retries included
-    call_timeout: float | None = 60.0  # seconds for one call, in pools that can stop a call
-    # Whether a call that broke, or took too long, ends the episode with `world_error`, as in AWM
-    # (arXiv:2602.10090); if not, the agent reads what the world said and goes on.
-    world_stop: bool = True
 
 
 class Notice(Protocol):
@@ -300,7 +288,7 @@ class Episode:
                 return
 
     def _ends(self, result: ToolResult) -> bool:
-        return result.error in WORLD_FAULTS and self.stage.limits.world_stop
+        return result.error in WORLD_FAULTS and self.stage.limits.stops_with_world
 
     def world_failure(self) -> str | None:
         """How the world failed in the last step, a sentence; None: the episode may go on."""

@@ -1,7 +1,7 @@
-"""Running what the settings say: the parts chosen, the folder made, the session run.
+"""Launching a run: choose the parts that the settings name, make the folder, run the session.
 
-The composition root hands in what this package may not know: `open_judge`, which opens the judge of
-a run.
+The composition root passes in what this package may not import: `open_judge`, which opens the judge
+of a run.
 """
 
 import os
@@ -21,11 +21,10 @@ from rich.console import Console
 from envpool.router import RoutingPool
 from envpool.store.pool_protocol import Pool
 from envpool.workers.pool import WorkerSettings
-from harness.bus.mqtt_link import MqttLink
 from harness.bus.mqtt_settings import broker_of
+from harness.core.distribution import missing_package
 from harness.core.errors import LogError, SettingsError
 from harness.core.policy_card import card_mismatches, read_card
-from harness.dialects.format_rules import FormatSettings
 from harness.dialects.registry import dialect_of
 from harness.history.base import HistoryPolicy
 from harness.history.windows import parse_history
@@ -33,32 +32,33 @@ from harness.log.reader import open_reader
 from harness.log.schema import LOG_NAME, write_atomically
 from harness.policies.base import OpenPolicy
 from harness.rollout.allow_list import read_allow_list
-from harness.rollout.episode import Limits
 from harness.rollout.gc_tuning import tune_memory
 from harness.rollout.meters import Meters
 from harness.rollout.plan import EpisodePlan, chosen_tasks, plan_of
-from harness.rollout.policies import LocalPolicy, open_policy, policy_of
+from harness.rollout.policies import LocalPolicy, open_policy, policy_of, unplayed_lines
 from harness.rollout.process import allow_many_files, run
 from harness.rollout.session import Judge, Link, RunParts, run_session
-from harness.settings.run import Settings, log_id_of, saved, stops_with_world
+from harness.settings.limits import Limits
+from harness.settings.run import Settings, log_id_of, save, stops_with_world
+from harness.settings.worlds import WorldSettings
 from scenarios.awm.folder import AwmFolder
 from scenarios.catalogue import find
 from scenarios.format import Scenario, Task
 from scenarios.mcp_tasks import read_mcp_tasks
 
-# Opens the judge of a run in this folder, whose judge has cost so much already, in USD.
+# Opens the judge of a run: pool, scenarios, the run's folder, USD that its judge has cost already.
 OpenJudge = Callable[
     [RoutingPool, Sequence[Scenario], Path, float], AbstractAsyncContextManager[Judge]
 ]
-After = Callable[[RoutingPool, Meters], Awaitable[Any]]  # what is done while the pool is still open
+After = Callable[[RoutingPool, Meters], Awaitable[Any]]  # called while the pool is still open
 
 
 class Launched(msgspec.Struct, frozen=True):
-    """What is left of a run besides its log."""
+    """The result of a run besides its log."""
 
     meters: Meters
-    policy: dict[str, float]  # the policy's own statistics, where it has some
-    after: Any = None  # what `after` gave
+    policy: dict[str, float]  # the policy's own statistics; empty where it has none
+    after: Any = None  # the result of `after`
 
 
 def launch(
@@ -70,18 +70,20 @@ def launch(
     local_policy: LocalPolicy | None = None,
     after: After | None = None,
 ) -> Launched:
-    """Run what the settings say into a folder; progress goes to standard error. `open_judge` None:
-    the episodes stay unjudged. `local_policy` makes policy `local`.
+    """Run the episodes of the settings into a folder; progress goes to standard error. `open_judge`
+    None: the episodes stay unjudged. `local_policy` makes policy `local`.
 
     A run that fails before its first fact leaves no folder. Raises HarnessError, ScenarioError and
     PoolError.
     """
     if (folder / LOG_NAME).exists() and not resume:
-        raise LogError(f"{folder}: there is a run already; --resume goes on, or name another")
+        raise LogError(
+            f"{folder}: a run already exists there; pass --resume or choose another folder"
+        )
     tasks, plans = planned(settings)
     client = open_policy(settings, plans, local_policy)
-    if settings.bus:
-        broker_of(msgspec.structs.replace(settings.mqtt, url=settings.bus))  # before any file is
+    if settings.bus.url:
+        broker_of(settings.bus)  # before any file is written
     is_new = not folder.exists()
     allow_many_files(settings.concurrency + 256)
     tune_memory()
@@ -124,7 +126,9 @@ class _Launching(msgspec.Struct, frozen=True):
             parts = await stack.enter_async_context(opened)
             console = Console(stderr=True)
             if pool.level:
-                console.print(f"code that is not ours is held by {pool.level}", highlight=False)
+                console.print(f"sandbox for untrusted code: {pool.level}", highlight=False)
+            if note := unplayed_lines(settings, self.plans):
+                console.print(note, highlight=False, soft_wrap=True)
             warn_of_mismatches(settings, parts.history, console)
             if client is not None:
                 await stack.enter_async_context(client)
@@ -138,8 +142,8 @@ class _Launching(msgspec.Struct, frozen=True):
                 resume=self.resume,
                 console=console,
             )
-            left = None if self.after is None else await self.after(pool, meters)
-            return Launched(meters, {} if client is None else client.statistics(), left)
+            result = None if self.after is None else await self.after(pool, meters)
+            return Launched(meters, {} if client is None else client.statistics(), result)
 
 
 @asynccontextmanager
@@ -154,10 +158,10 @@ async def open_run_parts(
     episodes: int,
     resume: bool,
 ) -> AsyncIterator[RunParts]:
-    """The parts of a run of so many episodes, its worlds hosted and its folder begun.
+    """The parts of a run of so many episodes. Its worlds are hosted and its folder has run.toml.
 
-    `policy` None: the settings name one that plays what somebody wrote down. The caller opens and
-    closes pool and policy. Raises SettingsError, LogError, ScenarioError and PoolError.
+    `policy` None: the settings name a policy that needs no opening. The caller opens and closes
+    pool and policy. Raises SettingsError, LogError, ScenarioError and PoolError.
     """
     await pool.host_all(scenario for scenario, _ in tasks)
     _begin(folder, settings, tasks, level=pool.level)
@@ -169,7 +173,7 @@ async def open_run_parts(
             opened = open_judge(pool, scenarios, folder, spent)
             judge = await stack.enter_async_context(opened)
         parts = await _parts(settings, pool, tasks, policy, judge)
-        if settings.bus:
+        if settings.bus.url:
             parts = msgspec.structs.replace(parts, link=_link(settings, folder, episodes))
         yield parts
 
@@ -177,32 +181,31 @@ async def open_run_parts(
 @asynccontextmanager
 async def pool_of(settings: Settings) -> AsyncIterator[RoutingPool]:
     """The pool of the settings. Raises PoolError and SettingsError."""
+    worlds, call_timeout = settings.worlds, settings.limits.call_timeout
     workers = WorkerSettings(
-        workers=settings.workers or 0,
-        memory_mb=settings.worker_memory_mb,
-        sandbox=settings.sandbox,
+        workers=worlds.workers or 0,
+        memory_mb=worlds.worker_memory_mb,
+        sandbox=worlds.sandbox,
     )
-    if settings.call_timeout is not None:
-        workers = msgspec.structs.replace(workers, call_deadline=settings.call_timeout)
+    if call_timeout is not None:
+        workers = msgspec.structs.replace(workers, call_deadline=call_timeout)
     async with AsyncExitStack() as stack:
-        elsewhere: Pool | None = None
-        if settings.pool:
+        remote: Pool | None = None
+        if worlds.pool:
             token = os.environ.get("REHEARSE_TOKEN", "")
-            remote = import_module("envpool.client.pool").RemotePool(settings.pool, token=token)
-            elsewhere = await stack.enter_async_context(remote)
-        elif settings.mcp:
-            elsewhere = _mcp_pool(settings)
-        pool = RoutingPool(workers, isolate=settings.isolate, elsewhere=elsewhere)
+            leased = import_module("envpool.client.pool").RemotePool(worlds.pool, token=token)
+            remote = await stack.enter_async_context(leased)
+        elif worlds.mcp:
+            remote = _mcp_pool(worlds)
+        pool = RoutingPool(workers, isolate=worlds.isolate, elsewhere=remote)
         yield await stack.enter_async_context(pool)
 
 
-def _mcp_pool(settings: Settings) -> Pool:
+def _mcp_pool(settings: WorldSettings) -> Pool:
     try:
         link, pools = import_module("envpool.mcp.client"), import_module("envpool.mcp.pool")
     except ModuleNotFoundError as exc:
-        raise SettingsError(
-            f"mcp: the package {exc.name} is missing: pip install 'rehearsal[mcp]'"
-        ) from exc
+        raise SettingsError(missing_package("mcp", exc, "mcp")) from exc
     token = os.environ.get("REHEARSE_TOKEN", "")
     target = link.McpSettings(settings.mcp, token=token, environment=settings.mcp_env)
     pool: Pool = pools.McpPool(target)
@@ -210,11 +213,12 @@ def _mcp_pool(settings: Settings) -> Pool:
 
 
 def finder(settings: Settings) -> Callable[[str], Scenario]:
-    """How scenarios of these settings are found by name. Raises ScenarioError."""
-    if settings.mcp:
-        return lambda path: read_mcp_tasks(Path(path), settings.mcp)
-    if settings.awm:
-        return AwmFolder(Path(settings.awm), seeding=settings.seeding).find
+    """A function that finds the scenarios of these settings by name. Raises ScenarioError."""
+    worlds = settings.worlds
+    if worlds.mcp:
+        return lambda path: read_mcp_tasks(Path(path), worlds.mcp)
+    if worlds.awm:
+        return AwmFolder(Path(worlds.awm), seeding=worlds.seeding).find
     return find
 
 
@@ -224,11 +228,11 @@ def planned(settings: Settings) -> tuple[list[tuple[Scenario, Task]], list[Episo
         raise SettingsError("scenarios: name at least one scenario")
     allowed = read_allow_list(Path(settings.allow)) if settings.allow else None
     tasks = chosen_tasks(settings.scenarios, finder(settings), allowed)
-    if settings.policy in ("oracle", "mutant"):
+    if settings.policy.name in ("oracle", "mutant"):
         for scenario, task in tasks:
             if task.kind == "open" and not task.oracle:
                 raise SettingsError(
-                    f"policy: {settings.policy!r} plays what a task's author wrote down, and "
+                    f"policy: {settings.policy.name!r} plays the oracle of a task, and "
                     f"{scenario.name}:{task.id} has no oracle"
                 )
     plans = plan_of(
@@ -243,17 +247,17 @@ def planned(settings: Settings) -> tuple[list[tuple[Scenario, Task]], list[Episo
 def described(
     settings: Settings, tasks: Sequence[tuple[Scenario, Task]], *, level: str = ""
 ) -> bytes:
-    """run.toml for a new run of these settings. `level` is what holds the code that is not ours;
-    empty: there is none."""
+    """run.toml for a new run of these settings. `level` is the sandbox of untrusted code; empty:
+    there is no such code."""
     packages = {scenario.name: scenario.digest for scenario, _ in tasks}
-    return saved(settings, packages=packages, log_id=token_hex(8), sandbox=level)
+    return save(settings, packages=packages, log_id=token_hex(8), sandbox=level)
 
 
 def fresh_folder(settings: Settings) -> Path:
-    """runs/<scenario>-<policy>-<number>, the first that is not there yet."""
+    """runs/<scenario>-<policy>-<number>, the first that does not exist yet."""
     first = Path(settings.scenarios[0].partition(":")[0]).name if settings.scenarios else "run"
     number = 1
-    while (folder := Path("runs") / f"{first}-{settings.policy}-{number}").exists():
+    while (folder := Path("runs") / f"{first}-{settings.policy.name}-{number}").exists():
         number += 1
     return folder
 
@@ -276,45 +280,47 @@ async def _parts(
     client: OpenPolicy | None,
     judge: Judge | None,
 ) -> RunParts:
-    dialect = dialect_of(settings.dialect, lenient=settings.format_rules != "awm")
+    dialect = dialect_of(settings.dialect, lenient=settings.format.rules != "awm")
     policy = await policy_of(settings, client, dialect, pool, tasks)
     return RunParts(
         pool=pool,
         policy=policy,
         dialect=dialect,
         history=parse_history(settings.history),
-        format=FormatSettings(
-            rules=settings.format_rules, reward=settings.format_reward, stop=settings.format_stop
-        ),
-        limits=Limits(
-            max_steps=settings.max_steps,
-            token_limit=settings.token_limit,
-            time_limit=settings.time_limit,
-            reply_timeout=settings.reply_timeout,
-            # Workers keep a deadline of their own (see pool_of), and end the episode with it.
-            call_timeout=settings.call_timeout if settings.pool or settings.mcp else None,
-            world_stop=stops_with_world(settings),
-        ),
+        format=settings.format,
+        limits=_limits_of(settings),
         judge=judge,
     )
 
 
+def _limits_of(settings: Settings) -> Limits:
+    """The limits that the episode loop enforces. Workers enforce a deadline for calls themselves
+    (see pool_of)."""
+    is_remote = settings.worlds.pool or settings.worlds.mcp
+    return msgspec.structs.replace(
+        settings.limits,
+        call_timeout=settings.limits.call_timeout if is_remote else None,
+        world_stop=stops_with_world(settings),
+    )
+
+
 def warn_of_mismatches(settings: Settings, history: HistoryPolicy, console: Console) -> None:
-    """Say it loudly when a checkpoint is run under other windows or another dialect than it was
-    trained in. Raises SettingsError for a card that cannot be read."""
-    if settings.policy not in ("local", "vllm"):
+    """Print a warning when a checkpoint is run under another history policy or dialect than it was
+    trained in. Raises SettingsError for a model card that cannot be read."""
+    if settings.policy.name not in ("local", "vllm"):
         return
-    card = read_card(Path(settings.model))
+    model = settings.model.name
+    card = read_card(Path(model))
     if card is None:
         return
-    for misfit in card_mismatches(
+    for mismatch in card_mismatches(
         card, history=history.spec, fingerprint=history.fingerprint, dialect=settings.dialect
     ):
-        console.print(f"[bold red]WARNING[/] {settings.model}: {misfit}", highlight=False)
+        console.print(f"[bold red]WARNING[/] {model}: {mismatch}", highlight=False)
 
 
 def _spent(folder: Path) -> float:
-    """What the judge of a run that goes on has cost so far, in USD."""
+    """What the judge of a run that is resumed has cost so far, in USD."""
     if not (folder / LOG_NAME).exists():
         return 0.0
     with open_reader(folder) as reader:
@@ -324,7 +330,7 @@ def _spent(folder: Path) -> float:
 def has_episodes(folder: Path) -> bool:
     """Whether the folder has the log of a run in which anything happened.
 
-    Asked of what a failed run left, it does not fail itself: a log that cannot be read may hold
+    It is called after a failed run, so it does not fail itself: a log that cannot be read may hold
     something, unless its file is empty.
     """
     path = folder / LOG_NAME
@@ -338,7 +344,8 @@ def has_episodes(folder: Path) -> bool:
 
 
 def _link(settings: Settings, folder: Path, episodes: int) -> Link:
-    """Publishes the run's log on the broker of the settings."""
+    """A function that makes the link which publishes the run's log on its broker."""
+    mqtt = import_module("harness.bus.mqtt_link")  # its library takes long to import
 
     async def read_log(after: int) -> Any:
         def read() -> Any:
@@ -347,14 +354,13 @@ def _link(settings: Settings, folder: Path, episodes: int) -> Link:
 
         return await anyio.to_thread.run_sync(read)
 
-    broker = msgspec.structs.replace(settings.mqtt, url=settings.bus)
     log_id = log_id_of(folder / "run.toml")
 
-    def link(position: int) -> MqttLink:
+    def link(position: int) -> Any:
         with open_reader(folder) as reader:
             counts = reader.counts()
-        return MqttLink(
-            broker,
+        return mqtt.MqttLink(
+            settings.bus,
             folder.name,
             log=log_id,
             read_log=read_log,

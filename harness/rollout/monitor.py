@@ -10,12 +10,13 @@ from collections.abc import Iterable
 import anyio
 import structlog
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from harness.bus.local import Subscription
 from harness.core.events import EpisodeEnded, EpisodeStarted, Judged, Label, Record, StepTaken
 from harness.log.schema import EpisodeRow
+from harness.rollout.progress_display import ProgressDisplay
 
+_BAR_EVERY = 0.2  # seconds between two drawings of the bar
 _LINE_EVERY = 2.0  # seconds between two plain lines
 _log = structlog.get_logger(__name__)
 
@@ -107,41 +108,12 @@ class Monitor:
 
 async def show_progress(monitor: Monitor, console: Console) -> None:
     """Show how the run stands until cancelled: a bar on a terminal, plain lines elsewhere."""
-    if console.is_terminal:
-        await _show_bar(monitor, console)
-    else:
-        await _show_lines(monitor, console)
-
-
-async def _show_bar(monitor: Monitor, console: Console) -> None:
-    columns = (
-        TextColumn("episodes"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TextColumn("{task.fields[rate]:,.0f} calls/s"),
-        TextColumn("pass {task.fields[passed]:.1%}"),
-        TimeRemainingColumn(),
-    )
     began, first = time.monotonic(), monitor.num_calls
-    with Progress(*columns, console=console, transient=True, auto_refresh=False) as progress:
-        bar = progress.add_task("", total=monitor.total, rate=0.0, passed=0.0)
+    with ProgressDisplay("episodes", total=monitor.total, console=console, every=0.0) as display:
+        wait = 0.0 if display.is_bar else _LINE_EVERY
         while True:
-            seconds = max(1e-9, time.monotonic() - began)
-            rate = (monitor.num_calls - first) / seconds
-            progress.update(
-                bar, completed=monitor.finished, rate=rate, passed=monitor.pass_rate, refresh=True
-            )
-            await anyio.sleep(0.2)
-
-
-async def _show_lines(monitor: Monitor, console: Console) -> None:
-    shown = -1
-    while True:
-        await anyio.sleep(_LINE_EVERY)
-        if monitor.finished != shown:
-            shown = monitor.finished
-            console.print(
-                f"{shown} of {monitor.total} episodes finished, "
-                f"{monitor.num_calls} calls, pass rate {monitor.pass_rate:.3f}",
-                highlight=False,
-            )
+            await anyio.sleep(wait)
+            rate = (monitor.num_calls - first) / max(1e-9, time.monotonic() - began)
+            note = f"{rate:,.0f} calls/s, pass rate {monitor.pass_rate:.1%}"
+            display.show(monitor.finished, monitor.total, note)
+            wait = _BAR_EVERY if display.is_bar else _LINE_EVERY

@@ -1,15 +1,17 @@
-"""Which policy the settings name.
+"""The policy that the settings name.
 
-Policies that hold something while they play (connections, a model) are opened by whoever runs them;
-the others are made of the task's own words, or of a file.
+Policies that hold resources while they act (connections, a model) are opened by the caller; the
+others are made from the tasks, or from a file.
 """
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 from envpool.router import RoutingPool
+from harness.core.distribution import missing_package
 from harness.core.errors import SettingsError
 from harness.dialects.base import Dialect
 from harness.policies.base import OpenPolicy, Policy
@@ -19,10 +21,11 @@ from harness.policies.openai import OpenAIPolicy, OpenAISettings
 from harness.policies.oracle import OraclePolicy
 from harness.policies.random_calls import RandomPolicy
 from harness.policies.replay import ReplayedPolicy
-from harness.policies.scripted import ScriptedPolicy
+from harness.policies.scripted import ScriptedPolicy, read_script
 from harness.policies.think_time import ThinkPolicy
 from harness.rollout.plan import EpisodePlan
-from harness.settings.run import Settings, think_range
+from harness.settings.policy import think_range
+from harness.settings.run import Settings
 from scenarios.format import Scenario, Task
 
 LocalPolicy = Callable[[Settings], OpenPolicy]  # makes policy `local`
@@ -31,19 +34,19 @@ LocalPolicy = Callable[[Settings], OpenPolicy]  # makes policy `local`
 def open_policy(
     settings: Settings, plans: Sequence[EpisodePlan], local_policy: LocalPolicy | None
 ) -> OpenPolicy | None:
-    """The policy, if it is one that holds something while it plays; None: the settings name
-    another. Raises SettingsError."""
-    if settings.policy == "openai":
+    """The policy, if it is one that must be opened; None: the settings name another. Raises
+    SettingsError."""
+    if settings.policy.name == "openai":
         return _openai(settings)
-    if settings.policy == "local":
+    if settings.policy.name == "local":
         if local_policy is None:
-            raise SettingsError("policy: 'local' cannot be had here")
+            raise SettingsError("policy: 'local' is not available here")
         return local_policy(settings)
-    if settings.policy == "vllm":
+    if settings.policy.name == "vllm":
         made: OpenPolicy = _with_tokens("policy: 'vllm'").vllm(settings)
         return made
-    if settings.policy == "replay":
-        replayed = ReplayedPolicy(Path(settings.replay), settings.dialect)
+    if settings.policy.name == "replay":
+        replayed = ReplayedPolicy(Path(settings.policy.replay), settings.dialect)
         replayed.require([(plan.scenario.name, plan.task.id) for plan in plans])
         return replayed
     return None
@@ -56,67 +59,83 @@ async def policy_of(
     pool: RoutingPool,
     tasks: Sequence[tuple[Scenario, Task]],
 ) -> Policy:
-    """What plays: the opened policy where there is one, with all that the settings put around it.
-    Raises SettingsError."""
-    policy: Policy = opened or await _player(settings, dialect, pool, tasks)
-    if settings.tokens:
-        policy = _with_tokens("tokens: it").tokenised(policy, Path(settings.tokens))
-    if settings.think:
-        policy = ThinkPolicy(policy, *think_range(settings.think), settings.seed)
+    """The policy that acts: the opened one, or one made from tasks or a file, with the wrappers
+    that the settings name. Raises SettingsError."""
+    policy: Policy = opened or await _prepared_policy(settings, dialect, pool, tasks)
+    if settings.policy.tokens:
+        policy = _with_tokens("tokens").tokenize(policy, Path(settings.policy.tokens))
+    if settings.policy.think:
+        policy = ThinkPolicy(policy, *think_range(settings.policy.think), settings.seed)
     return policy
 
 
 def _openai(settings: Settings) -> OpenAIPolicy:
+    model = settings.model
     return OpenAIPolicy(
         OpenAISettings(
-            model=settings.model,
-            base_url=settings.base_url or None,
-            temperature=settings.temperature,
-            top_p=settings.top_p,
-            max_tokens=settings.max_tokens,
+            model=model.name,
+            base_url=model.base_url or None,
+            temperature=model.temperature,
+            top_p=model.top_p,
+            max_tokens=model.max_tokens,
             seed=settings.seed,
-            timeout_s=settings.request_timeout,
-            max_attempts=settings.max_attempts,
+            timeout_s=model.request_timeout,
+            max_attempts=model.max_attempts,
             concurrency=settings.concurrency,
-            client=settings.client,
+            client=model.client,
         )
     )
 
 
 def _with_tokens(what: str) -> Any:
-    """The module of those that need a tokenizer. Raises SettingsError where there is none."""
+    """The module of the policies that need a tokenizer. Raises SettingsError where the package is
+    missing; `what` asked for it."""
     try:
         return import_module("harness.rollout.token_policies")
     except ModuleNotFoundError as exc:
-        raise SettingsError(
-            f"{what} needs the package {exc.name}: pip install 'rehearsal[tokens]'"
-        ) from exc
+        raise SettingsError(missing_package(what, exc, "tokens")) from exc
 
 
-async def _player(
+async def _prepared_policy(
     settings: Settings,
     dialect: Dialect,
     pool: RoutingPool,
     tasks: Sequence[tuple[Scenario, Task]],
 ) -> Policy:
-    """The policies that play what somebody wrote down."""
-    if settings.policy == "oracle":
+    """A policy whose actions follow from the tasks or from a file of calls."""
+    if settings.policy.name == "oracle":
         return OraclePolicy(dialect)
-    if settings.policy == "noop":
+    if settings.policy.name == "noop":
         return NoopPolicy(dialect)
-    if settings.policy == "random":
+    if settings.policy.name == "random":
         return RandomPolicy(dialect)
-    if settings.policy == "mutant":
+    if settings.policy.name == "mutant":
         return MutantPolicy(dialect, await _writes_of(pool, tasks))
-    script = ScriptedPolicy(Path(settings.script), dialect)
+    script = ScriptedPolicy(Path(settings.policy.script), dialect)
     script.require([(scenario.name, task.id) for scenario, task in tasks])
     return script
+
+
+def unplayed_lines(settings: Settings, plans: Sequence[EpisodePlan]) -> str:
+    """A note about the lines of a script that no episode plays; empty: each is played, or the
+    policy is not `scripted`. Raises SettingsError."""
+    if settings.policy.name != "scripted":
+        return ""
+    path = Path(settings.policy.script)
+    lines = Counter((line.scenario, line.task) for _, line in read_script(path))
+    played = {(plan.scenario.name, plan.task.id): plan.group_size for plan in plans}
+    left_out = sum(max(0, count - played.get(task, 0)) for task, count in lines.items())
+    if not left_out:
+        return ""
+    most = max((count for task, count in lines.items() if task in played), default=1)
+    hint = f"; -g {most} plays every line of a task" if most > settings.group_size else ""
+    return f"{path}: {left_out} of {lines.total()} lines are not played{hint}"
 
 
 async def _writes_of(
     pool: RoutingPool, tasks: Sequence[tuple[Scenario, Task]]
 ) -> Callable[[Scenario, Task], list[bool]]:
-    """Which calls of each oracle change rows, found by making them once."""
+    """Which calls of each oracle change rows, found by executing the oracles once."""
     known: dict[tuple[str, str], list[bool]] = {}
     for scenario, task in tasks:
         async with pool.lease(scenario, task) as env:

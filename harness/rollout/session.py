@@ -45,11 +45,12 @@ from harness.log.schema import LOG_NAME, EpisodeRow, ScenarioSnapshot
 from harness.log.writer import LogWriter, open_log
 from harness.policies.base import Policy
 from harness.rollout.deadlines import Watchdog
-from harness.rollout.episode import Limits, Play, RunContext, run_episode, user_of
+from harness.rollout.episode import Play, RunContext, run_episode, user_of
 from harness.rollout.meters import Meters
 from harness.rollout.monitor import Monitor, show_progress
 from harness.rollout.plan import EpisodePlan
 from harness.rollout.scheduler import Admit, run_all
+from harness.settings.limits import Limits
 from scenarios.format import Scenario
 
 Ended = tuple[EpisodeRow, int]  # an episode that ended, and its next record's sequence number

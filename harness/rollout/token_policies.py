@@ -1,4 +1,4 @@
-"""The policies of the settings that need a tokenizer (extra `tokens`)."""
+"""Policies that need a tokenizer (extra `tokens`), made from the settings of a run."""
 
 from pathlib import Path
 from typing import Literal
@@ -13,27 +13,28 @@ from harness.vllm.policy import VllmPolicy
 
 
 def sampling_of(settings: Settings) -> Sampling:
-    """How tokens are drawn; where the settings name nothing, as the model has them."""
+    """How tokens are drawn; what the settings leave open is the model's own distribution."""
+    model = settings.model
     return Sampling(
-        1.0 if settings.temperature is None else settings.temperature,
-        1.0 if settings.top_p is None else settings.top_p,
-        settings.max_tokens,
+        1.0 if model.temperature is None else model.temperature,
+        1.0 if model.top_p is None else model.top_p,
+        model.max_tokens,
         settings.seed,
     )
 
 
 def vllm(settings: Settings, *, switch: Literal["episode", "step"] = "step") -> VllmPolicy:
-    """Policy `vllm`; `switch` says when agents go over to new weights. Raises SettingsError."""
+    """Policy `vllm`; `switch` says when agents take new weights. Raises SettingsError."""
     server = VllmSettings(
-        settings.model,
-        settings.base_url or VLLM_URL,
-        timeout_s=settings.request_timeout,
-        max_attempts=settings.max_attempts,
+        settings.model.name,
+        settings.model.base_url or VLLM_URL,
+        timeout_s=settings.model.request_timeout,
+        max_attempts=settings.model.max_attempts,
         concurrency=settings.concurrency,
     )
     return VllmPolicy(server, sampling_of(settings), switch=switch)
 
 
-def tokenised(policy: Policy, folder: Path) -> Policy:
-    """The policy, its replies with the tokens of a model. Raises SettingsError."""
+def tokenize(policy: Policy, folder: Path) -> Policy:
+    """The policy, with its replies encoded in the tokens of a model. Raises SettingsError."""
     return TokenisedPolicy(policy, ChatTokenizer.open(folder))

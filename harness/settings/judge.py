@@ -1,114 +1,209 @@
-"""Who judges, and how: the settings of a judge.
+"""Which judge gives the verdicts: the settings of a judge.
 
-A run has them as `judge` and `judge_*` in run.toml; `rehearse judge` takes them as flags and leaves
-them in the run's judge.toml, so that work that was cut off goes on as it began.
+A run has them as the table [judge] of run.toml; `rehearse judge` takes them as flags and saves them
+in the run's judge.toml, so that an interrupted judging continues with the same settings.
 """
 
-import tomllib
 from collections.abc import Mapping
-from math import inf
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import msgspec
 import tomli_w
+from msgspec import Meta
 
 from harness.core.errors import SettingsError
 from harness.log.schema import write_atomically
-from scenarios.decode_errors import field_sentence
+from scenarios.files import load_toml
+from scenarios.validation import MAX_FLOAT, explain
 
 FILE_NAME = "judge.toml"
-JudgeMode = Literal["code", "llm", "hybrid"]
+JudgeMode = Literal["code", "llm", "hybrid", "none"]
 Vote = Literal["majority", "unanimous"]
 Rewards = Literal["awm", "sparse", "graded"]
+_MODEL_HINT = "name a model with --judge-model"
 
 
 class JudgeSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """One judge. All but the mode and the rewards is for the modes that ask models."""
+    """One judge. Only the modes that ask models use the fields from `models` to `cache`, except
+    that judging a log again waits for `concurrency` verdicts in every mode."""
 
-    mode: JudgeMode = "code"
-    models: tuple[str, ...] = ()  # who is asked, each as MODEL or MODEL@URL
-    base_url: str = ""  # of models without a URL of their own; empty: OPENAI_BASE_URL, else OpenAI
-    vote: Vote = "majority"  # how several models come to one label
-    ask: Literal["always", "unproven"] = "always"  # unproven: no model where code has proved it
-    rubric: str = ""  # a file; empty: ours
-    prices: str = ""  # a file of prices; empty: cost is not known
-    budget: float | None = None  # USD that may be spent; None: no limit
-    concurrency: int = 64  # verdicts that are waited for at once
-    backlog: int = 4096  # episodes that may wait for a verdict before new ones do
-    evidence_tokens: int = 12_000  # of one question at most, estimated
-    max_tokens: int = 2_048  # of one answer
-    temperature: float | None = None  # None: the server's default
-    timeout: float = 120.0  # seconds for one request
-    attempts: int = 5  # requests for one opinion: refused ones, lost ones, ones nobody can read
-    seed: int = 0
-    cache: str = ""  # the file of verdicts; empty: verdicts.sqlite in the run's folder
-    rewards: Rewards = "awm"  # what a label is worth
+    mode: Annotated[
+        JudgeMode,
+        Meta(
+            description="Judge of the episodes: the scenarios' code (code), models (llm), code "
+            "with models for what it leaves open (hybrid), or no judge (none).",
+            extra={"hint": _MODEL_HINT},
+        ),
+    ] = "code"
+    models: Annotated[
+        tuple[str, ...],
+        Meta(
+            description="Model that judges, with its own server's URL if it has one; repeat it "
+            "for several judges.",
+            extra={"flag": "model", "metavar": "MODEL[@URL]"},
+        ),
+    ] = ()
+    base_url: Annotated[
+        str,
+        Meta(
+            description="URL of the server of the judge's models, for example "
+            "http://localhost:8001/v1.",
+            extra={
+                "metavar": "URL",
+                "default": "OPENAI_BASE_URL of the environment, else OpenAI",
+                "may_change": True,
+            },
+        ),
+    ] = ""
+    vote: Annotated[
+        Vote, Meta(description="How the labels of several models become one verdict.")
+    ] = "majority"
+    ask: Annotated[
+        Literal["always", "unproven"],
+        Meta(
+            description="Ask models about every episode, or only about those that code did not "
+            "decide."
+        ),
+    ] = "always"
+    rubric: Annotated[
+        str,
+        Meta(
+            description="TOML file with the instructions for the judge's models.",
+            extra={"metavar": "FILE", "default": "the built-in rubric"},
+        ),
+    ] = ""
+    prices: Annotated[
+        str,
+        Meta(
+            description="TOML file with the prices of the judge's models, in USD per million "
+            "tokens.",
+            extra={"metavar": "FILE", "default": "costs are not counted", "may_change": True},
+        ),
+    ] = ""
+    budget: Annotated[
+        Annotated[float, Meta(ge=0)] | None,
+        Meta(
+            description="Most USD that the judge may spend; needs a file of prices.",
+            extra={"metavar": "USD", "default": "no limit", "may_change": True},
+        ),
+    ] = None
+    concurrency: Annotated[
+        int,
+        Meta(
+            ge=1,
+            description="Verdicts that are waited for at once.",
+            extra={"short": "-c", "may_change": True},
+        ),
+    ] = 64
+    backlog: Annotated[
+        int,
+        Meta(
+            ge=1,
+            description="Most finished episodes that may wait for a verdict before new episodes "
+            "have to wait.",
+            extra={"may_change": True},
+        ),
+    ] = 4096
+    evidence_tokens: Annotated[
+        int,
+        Meta(ge=500, description="Most tokens of one question to a judge's model, estimated."),
+    ] = 12_000
+    max_tokens: Annotated[
+        int, Meta(ge=16, description="Most tokens of one answer of a judge's model.")
+    ] = 2_048
+    temperature: Annotated[
+        Annotated[float, Meta(ge=0, le=MAX_FLOAT)] | None,
+        Meta(
+            description="Sampling temperature of the judge's models.",
+            extra={"default": "the server's own"},
+        ),
+    ] = None
+    timeout: Annotated[
+        float,
+        Meta(
+            gt=0,
+            description="Seconds to wait for one request to a judge's model.",
+            extra={"may_change": True},
+        ),
+    ] = 120.0
+    attempts: Annotated[
+        int,
+        Meta(
+            ge=1,
+            description="Most requests sent for one judgement of a model, whether they were "
+            "refused, lost or answered unreadably.",
+            extra={"may_change": True},
+        ),
+    ] = 5
+    seed: Annotated[
+        int | None,
+        Meta(
+            description="Seed that the judge's models are sent.",
+            extra={"default": "the seed of the run"},
+        ),
+    ] = None
+    cache: Annotated[
+        str,
+        Meta(
+            description="File in which the models' verdicts are cached.",
+            extra={
+                "metavar": "FILE",
+                "default": "verdicts.sqlite in the run's folder",
+                "may_change": True,
+            },
+        ),
+    ] = ""
+    rewards: Annotated[
+        Rewards, Meta(description="Reward profile: how much each label is worth.")
+    ] = "awm"
 
 
-_AT_LEAST = {
-    "concurrency": 1,
-    "backlog": 1,
-    "evidence_tokens": 500,
-    "max_tokens": 16,
-    "attempts": 1,
-}
+# Fields that every judge uses; the others are for the modes that ask models.
+FOR_EVERY_MODE = frozenset({"mode", "rewards", "seed"})
 
 
-def checked(settings: JudgeSettings, prefix: str = "") -> JudgeSettings:
-    """The settings, if they can be used; `prefix` stands before the fields' names in sentences.
+def asks_models(mode: JudgeMode) -> bool:
+    """Whether a judge of this mode asks models."""
+    return mode in ("llm", "hybrid")
 
-    Raises SettingsError naming the field.
-    """
-    for name, least in _AT_LEAST.items():
-        if getattr(settings, name) < least:
-            found = getattr(settings, name)
-            raise SettingsError(f"{prefix}{name}: must be at least {least}, not {found}")
-    if not settings.timeout > 0:
-        raise SettingsError(f"{prefix}timeout: must be more than 0, not {settings.timeout}")
-    if settings.temperature is not None and not 0 <= settings.temperature < inf:
-        found = settings.temperature
-        raise SettingsError(f"{prefix}temperature: must be a number from 0, not {found}")
-    if settings.budget is not None and not settings.budget >= 0:
-        raise SettingsError(f"{prefix}budget: must be at least 0, not {settings.budget}")
-    if settings.mode != "code" and not settings.models:
-        raise SettingsError(f"{prefix}models: mode {settings.mode!r} needs the name of a model")
+
+def require_models(settings: JudgeSettings, prefix: str = "") -> JudgeSettings:
+    """The settings, if the mode has the models that it asks; `prefix` is in front of the field's
+    name in the message. Raises SettingsError."""
+    if asks_models(settings.mode) and not settings.models:
+        raise SettingsError(
+            f"{prefix}models: mode {settings.mode!r} needs the name of a model: {_MODEL_HINT}"
+        )
     return settings
 
 
-def merged(began: JudgeSettings, flags: Mapping[str, Any]) -> JudgeSettings:
+def merge_flags(began: JudgeSettings, flags: Mapping[str, Any]) -> JudgeSettings:
     """The settings with which a judging began, changed by flags (None, (): not given).
 
     Raises SettingsError.
     """
-    given = {name: value for name, value in flags.items() if value is not None and value != ()}
-    return checked(_converted(msgspec.to_builtins(began) | given, ""))
+    changes = {name: value for name, value in flags.items() if value is not None and value != ()}
+    table = msgspec.to_builtins(began) | changes
+    try:
+        settings = msgspec.convert(table, JudgeSettings)
+    except msgspec.ValidationError as exc:
+        raise SettingsError(explain(exc, table, JudgeSettings)) from exc
+    return require_models(settings)
 
 
 def read_judge(folder: Path) -> JudgeSettings | None:
     """The settings in a run's judge.toml; None where there is none. Raises SettingsError."""
     path = folder / FILE_NAME
-    if not path.is_file():
-        return None
-    try:
-        table = tomllib.loads(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as exc:
-        raise SettingsError(f"{path}: the settings cannot be read: {exc}") from exc
-    return _converted(table, f"{path}: ")
+    return load_toml(path, JudgeSettings, error=SettingsError) if path.is_file() else None
 
 
 def save_judge(folder: Path, settings: JudgeSettings) -> None:
     """Write judge.toml. Raises SettingsError."""
-    table = msgspec.to_builtins(settings)
-    given = {name: value for name, value in table.items() if value is not None}
+    table = {
+        name: value for name, value in msgspec.to_builtins(settings).items() if value is not None
+    }
     try:
-        write_atomically(folder / FILE_NAME, tomli_w.dumps(given).encode())
+        write_atomically(folder / FILE_NAME, tomli_w.dumps(table).encode())
     except OSError as exc:
         raise SettingsError(f"{folder / FILE_NAME}: cannot be written: {exc}") from exc
-
-
-def _converted(table: Mapping[str, Any], place: str) -> JudgeSettings:
-    try:
-        return msgspec.convert(dict(table), JudgeSettings)
-    except msgspec.ValidationError as exc:
-        raise SettingsError(f"{place}{field_sentence(str(exc))}") from exc

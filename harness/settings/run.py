@@ -1,138 +1,172 @@
-"""The settings of a run: one struct, one TOML file, one flag for each field.
+"""The settings of a run: nested structs, one TOML file, one flag for each field.
 
 A flag wins over the file given with --config, which wins over the default. The resolved settings
 are saved as run.toml beside the result and can be given to --config again.
 """
 
 import platform
-import tomllib
 from collections.abc import Mapping
-from importlib.metadata import version
 from pathlib import Path
-from typing import Any, Literal, get_args, get_type_hints
+from typing import Annotated, Any, Literal
 
 import apsw
 import msgspec
 import tomli_w
+from msgspec import Meta
 
-from envpool.workers.pool import MAX_WORKERS
 from harness.bus.mqtt_settings import MqttSettings
+from harness.core import distribution
 from harness.core.errors import SettingsError
-from harness.settings.judge import JudgeSettings, Rewards, Vote, checked
-from scenarios.decode_errors import field_of
-from scenarios.format import Seeding
+from harness.dialects.format_rules import FormatSettings
+from harness.settings.fields import Field, field_at, fields_of, value_of
+from harness.settings.judge import FOR_EVERY_MODE, JudgeSettings, asks_models, require_models
+from harness.settings.limits import Limits
+from harness.settings.model import ModelSettings
+from harness.settings.policy import PolicySettings, think_range
+from harness.settings.tables import convert, merge, nest, without_none
+from harness.settings.worlds import WorldSettings
+from scenarios.files import read_toml
+from scenarios.validation import explain
 
-_JUDGE = JudgeSettings()
-PolicyName = Literal[
-    "oracle", "mutant", "random", "noop", "scripted", "openai", "vllm", "local", "replay"
-]
+_DEFAULT_JUDGE = JudgeSettings()
 
 
 class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What a run is made of. None means: not set; what follows then stands beside the field."""
+    """What a run is made of."""
 
-    scenarios: tuple[str, ...] = ()
-    allow: str = ""  # a file of worlds and tasks that passed the gate; empty: all may be run
-    policy: PolicyName = "oracle"
-    episodes: int | None = None  # None: one group of every task
-    group_size: int = 1
-    concurrency: int = 64
-    seed: int = 0
-    history: str = "full"
-    dialect: Literal["native", "hermes", "awm", "awm-tool"] = "native"
-    format_rules: Literal["basic", "awm", "off"] = "basic"
-    format_reward: float = -1.0
-    format_stop: bool = True
-    max_steps: int = 20
-    token_limit: int | None = None  # None: no limit
-    time_limit: float | None = None  # None: no limit
-    reply_timeout: float | None = 300.0  # None: no limit
-    call_timeout: float | None = 60.0  # None: no limit
-    # Whether a call in which the world fails ends the episode. None: yes, unless the policy is
-    # `scripted`, which plays its file to the end.
-    world_stop: bool | None = None
-    judge: Literal["code", "llm", "hybrid", "none"] = "code"
-    judge_models: tuple[str, ...] = _JUDGE.models  # these are explained in JudgeSettings
-    judge_base_url: str = _JUDGE.base_url
-    judge_vote: Vote = _JUDGE.vote
-    judge_ask: Literal["always", "unproven"] = _JUDGE.ask
-    judge_rubric: str = _JUDGE.rubric
-    judge_prices: str = _JUDGE.prices
-    judge_budget: float | None = _JUDGE.budget
-    judge_concurrency: int = _JUDGE.concurrency
-    judge_backlog: int = _JUDGE.backlog
-    judge_evidence_tokens: int = _JUDGE.evidence_tokens
-    judge_max_tokens: int = _JUDGE.max_tokens
-    judge_temperature: float | None = _JUDGE.temperature
-    judge_timeout: float = _JUDGE.timeout
-    judge_attempts: int = _JUDGE.attempts
-    judge_cache: str = _JUDGE.cache
-    rewards: Rewards = _JUDGE.rewards
-    think: str = ""  # seconds, as in "1:5"; empty: none
-    script: str = ""  # the file of policy `scripted`
-    replay: str = ""  # the run folder whose replies policy `replay` says again
-    model: str = ""  # a model's name at its server; of `local` and `vllm` its Hugging Face folder
-    tokens: str = ""  # a Hugging Face directory whose tokens other policies' replies are logged in
-    base_url: str = ""  # empty: OPENAI_BASE_URL, else OpenAI's
-    client: Literal["lean", "package"] = "lean"
-    temperature: float | None = None  # None: the server's default
-    top_p: float | None = None  # None: the server's default
-    max_tokens: int | None = None  # of one reply; None: the server's default
-    request_timeout: float = 120.0  # seconds for one attempt
-    max_attempts: int = 8
-    bus: str = ""  # mqtt://… or mqtts://…; empty: this process only
-    mqtt: MqttSettings = MqttSettings()
-    awm: str = ""  # a folder of AWM's jsonl files, where the scenarios are; empty: the catalogue
-    seeding: Seeding = "awm"  # how AWM records are seeded
-    isolate: bool = False  # packages of ours run in workers, too
-    workers: int | None = None  # processes for code that is not ours; None: one a core
-    worker_memory_mb: int = 2048  # of one worker, at most
-    sandbox: Literal["best", "required"] = "best"  # required: refuse to run below the full sandbox
-    pool: str = ""  # http://host:port of `rehearse serve`, where the worlds are; empty: here
-    mcp: str = ""  # URL or command of an MCP server that is the world; empty: none
-    mcp_env: tuple[str, ...] = ()  # variables that such a command inherits, by name
+    scenarios: Annotated[
+        tuple[str, ...],
+        Meta(
+            description="Scenarios to run, each as NAME, PATH, NAME:TASK or PATH:TASK.",
+            extra={"flag": ""},
+        ),
+    ] = ()
+    allow: Annotated[
+        str,
+        Meta(
+            description="File of the scenarios and tasks that passed the quality gate; nothing "
+            "else is run. `rehearse scenarios check --allow-list` writes it.",
+            extra={"metavar": "FILE", "default": "everything may be run"},
+        ),
+    ] = ""
+    episodes: Annotated[
+        Annotated[int, Meta(ge=1)] | None,
+        Meta(
+            description="Number of episodes in all.",
+            extra={"short": "-n", "default": "one group of each task"},
+        ),
+    ] = None
+    group_size: Annotated[
+        int,
+        Meta(
+            ge=1,
+            description="Number of episodes in a group: of one task, one after the other.",
+            extra={"short": "-g"},
+        ),
+    ] = 1
+    concurrency: Annotated[
+        int,
+        Meta(
+            ge=1,
+            description="Most episodes that are live at once.",
+            extra={"short": "-c", "may_change": True},
+        ),
+    ] = 64
+    seed: Annotated[
+        int, Meta(description="Seed from which everything that is drawn at random follows.")
+    ] = 0
+    history: Annotated[
+        str,
+        Meta(
+            description="Part of the episode that the model is shown: full, last:W, last:W+S, "
+            "tokens:N, retrieve:K or summary:N.",
+            extra={"metavar": "POLICY"},
+        ),
+    ] = "full"
+    dialect: Annotated[
+        Literal["native", "hermes", "awm", "awm-tool"],
+        Meta(description="Format in which the model is shown tools and calls them."),
+    ] = "native"
+    policy: Annotated[
+        PolicySettings,
+        Meta(description="The policy that acts.", extra={"keys": {"name": "policy"}}),
+    ] = PolicySettings()
+    model: Annotated[
+        ModelSettings,
+        Meta(description="The policy's model.", extra={"keys": {"name": "model"}}),
+    ] = ModelSettings()
+    limits: Annotated[Limits, Meta(description="Where an episode is cut off.")] = Limits()
+    format: Annotated[
+        FormatSettings,
+        Meta(description="The form of the model's replies.", extra={"prefix": "format_"}),
+    ] = FormatSettings()
+    judge: Annotated[
+        JudgeSettings,
+        Meta(
+            description="The judge of the episodes.",
+            extra={"prefix": "judge_", "keys": {"mode": "judge", "rewards": "rewards"}},
+        ),
+    ] = _DEFAULT_JUDGE
+    worlds: Annotated[
+        WorldSettings, Meta(description="Where worlds come from, and how they are hosted.")
+    ] = WorldSettings()
+    bus: Annotated[
+        MqttSettings,
+        Meta(
+            description="The broker on which the run is published; without a url there is none.",
+            extra={
+                "prefix": "bus_",
+                "keys": {"url": "bus"},
+                "flags": ("url",),
+                "may_change": True,
+            },
+        ),
+    ] = MqttSettings(url="")
 
 
 def resolve(config: Path | None, flags: Mapping[str, Any]) -> Settings:
-    """The settings from a file and flags (None: not given). Raises SettingsError naming file and
-    field."""
-    table = {} if config is None else _table(config)
+    """The settings from a file and flags, by their keys at the top (None: not given). Raises
+    SettingsError naming file and field."""
+    if config is None:
+        return resolve_table({}, flags)
+    table = read_toml(config, error=SettingsError)
     table.pop("environment", None)  # what run.toml says beside the settings
-    return resolve_table(table, flags, place=f"{config}: " if config else "")
+    return resolve_table(table, flags, source=f"{config}: ")
 
 
-def resolve_table(table: Mapping[str, Any], flags: Mapping[str, Any], *, place: str) -> Settings:
-    """The settings from a table and flags (None: not given); `place` stands before the names of
-    the table's fields. Raises SettingsError.
+def resolve_table(
+    table: Mapping[str, Any], flags: Mapping[str, Any], *, source: str = ""
+) -> Settings:
+    """The settings from a table and flags (None: not given); `source` is in front of the messages
+    about the table. Raises SettingsError.
 
-    Example: {"max_steps": "x"}, place "[rollouts] " -> [rollouts] max_steps: expected `int`, …
+    Example: {"max_steps": "x"}, source "[rollouts] " -> [rollouts] max_steps: expected a whole
+    number, found 'x'
     """
-    given = {name: value for name, value in flags.items() if value is not None and value != ()}
-    if table:
-        _converted(table, place)
-    settings = _converted({**table, **given}, "" if given else place)
+    given = {key: value for key, value in flags.items() if value is not None and value != ()}
+    nested = nest(table, Settings, source=source)
+    if isinstance(bus := nested.get("bus"), dict):
+        bus.setdefault("url", "")  # a broker is used only where it is named
+    if given:
+        convert(nested, Settings, written=table, source=source)
+    merged = merge(nested, nest(given, Settings))
+    source = "" if given else source
+    settings = convert(merged, Settings, written={**table, **given}, source=source)
     _check(settings)
     return settings
 
 
-def saved(
+def save(
     settings: Settings, *, packages: Mapping[str, str], log_id: str = "", sandbox: str = ""
 ) -> bytes:
-    """run.toml: the settings, and what they were run with. It bears no password.
+    """run.toml: the settings, and what they were run with. No password is in it.
 
-    `log_id` names the run's log for those who follow it over a broker; `sandbox` is what held the
-    code that is not ours (empty: there was none).
+    `log_id` names the run's log for those who follow it over a broker; `sandbox` is the level of
+    the sandbox that held untrusted code (empty: there was none).
     """
-    public = msgspec.structs.replace(
-        settings,
-        bus=MqttSettings(url=settings.bus).public().url if settings.bus else "",
-        mqtt=msgspec.structs.replace(settings.mqtt.public(), password=""),
-    )
-    table = {
-        name: value for name, value in msgspec.to_builtins(public).items() if value is not None
-    }
+    table = without_none(msgspec.to_builtins(_without_password(settings)))
     table["environment"] = {
-        "rehearsal": version("rehearsal"),
+        "rehearsal": distribution.version(),
         "python": platform.python_version(),
         "sqlite": apsw.sqlite_lib_version(),
         "packages": dict(packages),
@@ -141,145 +175,104 @@ def saved(
     return tomli_w.dumps(table).encode()
 
 
-def stops_with_world(settings: Settings) -> bool:
-    """Whether a call in which the world fails ends the episode."""
-    if settings.world_stop is None:
-        return settings.policy != "scripted"
-    return settings.world_stop
+def _without_password(settings: Settings) -> Settings:
+    bus = settings.bus.public() if settings.bus.url else settings.bus
+    return msgspec.structs.replace(settings, bus=msgspec.structs.replace(bus, password=""))
 
 
 def log_id_of(run_toml: Path) -> str:
-    """Under which name the run's log is followed. Raises SettingsError."""
-    return str(_table(run_toml).get("environment", {}).get("log_id") or run_toml.parent.name)
-
-
-_WHERE_AND_HOW_FAST = frozenset(
-    {
-        *("concurrency", "bus", "mqtt", "max_attempts", "request_timeout", "client"),
-        *("pool", "workers", "worker_memory_mb", "sandbox"),
-        *("judge_concurrency", "judge_backlog", "judge_budget", "judge_prices", "judge_base_url"),
-        *("judge_timeout", "judge_attempts", "judge_cache"),
-    }
-)
-
-
-def judge_settings(settings: Settings) -> JudgeSettings:
-    """The settings of the run's judge. Raises SettingsError where there is none."""
-    if settings.judge == "none":
-        raise SettingsError("judge: the run has no judge")
-    given = {
-        name: getattr(settings, f"judge_{name}")
-        for name in JudgeSettings.__struct_fields__
-        if name not in ("mode", "rewards", "seed")
-    }
-    judge = JudgeSettings(
-        mode=settings.judge, rewards=settings.rewards, seed=settings.seed, **given
-    )
-    return checked(judge, prefix="judge_")
+    """The name under which the run's log is followed. Raises SettingsError."""
+    environment = read_toml(run_toml, error=SettingsError).get("environment", {})
+    return str(environment.get("log_id") or run_toml.parent.name)
 
 
 def difference(saved_file: Path, settings: Settings) -> str | None:
-    """The first setting in which a run that shall go on differs from the one that began; None
-    when they agree. Where and how fast it runs may differ."""
+    """The first setting in which a run that is resumed differs from the run that began; None: they
+    agree. Fields with `may_change` are not compared."""
     before = resolve(saved_file, {})
-    for name in Settings.__struct_fields__:
-        if name in _WHERE_AND_HOW_FAST:
-            continue
-        old, new = getattr(before, name), getattr(settings, name)
-        if old != new:
-            return f"{name}: the run began with {old!r}, not {new!r}"
+    for field in fields_of(Settings):
+        old, new = value_of(before, field), value_of(settings, field)
+        if old != new and not field.may_change:
+            return f"{field.key}: the run began with {old!r}, not {new!r}"
     return None
 
 
-def choices_of(field: str) -> tuple[str, ...]:
-    """The words that a setting may be; empty where it may be anything."""
-    return get_args(get_type_hints(Settings).get(field))
-
-
-def think_range(text: str) -> tuple[float, float]:
-    """The bounds of a think time. Raises SettingsError.
-
-    Example: "1:5" -> (1.0, 5.0)
-    Example: "2" -> (2.0, 2.0)
-    """
-    low, _, high = text.partition(":")
-    try:
-        bounds = float(low), float(high or low)
-    except ValueError:
-        raise SettingsError(f"think: {text!r} is no range of seconds such as 1:5") from None
-    if not 0 <= bounds[0] <= bounds[1] < float("inf"):
-        raise SettingsError(f"think: {text!r} is no range of seconds such as 1:5")
-    return bounds
-
-
-def swept(settings: Settings, sweep: str) -> tuple[str, list[tuple[int, Settings]]]:
-    """A setting's name, and the settings with each of its values. Raises SettingsError.
+def sweep(settings: Settings, text: str) -> tuple[str, list[tuple[Any, Settings]]]:
+    """The key of a setting, and the settings with each of its values. Raises SettingsError.
 
     Example: "concurrency=64,256" -> ("concurrency", [(64, …), (256, …)])
     """
-    name, _, values = sweep.partition("=")
-    name = name.replace("-", "_")
-    if name not in ("concurrency", "group_size", "episodes", "max_steps"):
-        raise SettingsError(f"--sweep: {name!r} is none of concurrency, episodes, group_size")
+    name, _, values = text.partition("=")
+    key = name.strip().replace("-", "_")
+    field = field_at(Settings, key)
+    if field is None or field.is_list:
+        raise SettingsError(
+            f"--sweep: {key!r} is not a setting with one value (for example concurrency, "
+            "max_steps, temperature, model, history)"
+        )
+    return key, [_swept(settings, field, value.strip()) for value in values.split(",")]
+
+
+def _swept(settings: Settings, field: Field, text: str) -> tuple[Any, Settings]:
+    """One value of a sweep, and the settings with it."""
+    kind = type(getattr(settings, field.table)) if field.table else Settings
+    given = {field.name: text}
     try:
-        numbers = [int(value) for value in values.split(",")]
-    except ValueError:
-        raise SettingsError(f"--sweep: {values!r} is no list of whole numbers") from None
-    return name, [(number, _checked(settings, name, number)) for number in numbers]
-
-
-def _checked(settings: Settings, name: str, value: int) -> Settings:
-    changed = msgspec.structs.replace(settings, **{name: value})
-    _check(changed)
-    return changed
-
-
-def _table(path: Path) -> dict[str, Any]:
-    try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError) as exc:
-        raise SettingsError(f"{path}: the settings cannot be read: {exc}") from exc
-    except tomllib.TOMLDecodeError as exc:
-        raise SettingsError(f"{path}: not valid TOML: {exc}") from exc
-
-
-def _converted(table: Mapping[str, Any], place: str) -> Settings:
-    try:
-        return msgspec.convert(dict(table), Settings)
+        value = getattr(msgspec.convert(given, kind, strict=False), field.name)
     except msgspec.ValidationError as exc:
-        field, fault = field_of(str(exc))
-        if fault.startswith("invalid enum value"):
-            fault += f"; it is one of {', '.join(choices_of(field))}"
-        raise SettingsError(f"{place}{field}: {fault}" if field else f"{place}{fault}") from exc
+        raise SettingsError(f"--sweep: {explain(exc, given, kind)}") from exc
+    return value, resolve_table(msgspec.to_builtins(settings), {field.key: value})
+
+
+def stops_with_world(settings: Settings) -> bool:
+    """Whether a call in which the world fails ends the episode."""
+    if settings.limits.world_stop is None:
+        return settings.policy.name != "scripted"
+    return settings.limits.world_stop
+
+
+def judge_settings(settings: Settings) -> JudgeSettings:
+    """The settings of the run's judge, whose seed is the run's unless it has its own.
+
+    Raises SettingsError where the run has no judge, or no model to ask.
+    """
+    judge = settings.judge
+    if judge.mode == "none":
+        raise SettingsError("judge: the run has no judge")
+    if judge.seed is None:
+        judge = msgspec.structs.replace(judge, seed=settings.seed)
+    return require_models(judge, prefix="judge_")
 
 
 def _check(settings: Settings) -> None:
-    for name in ("group_size", "concurrency", "max_steps"):
-        if getattr(settings, name) < 1:
-            raise SettingsError(f"{name}: must be at least 1, not {getattr(settings, name)}")
-    for name in ("time_limit", "reply_timeout", "call_timeout", "token_limit"):
-        value = getattr(settings, name)
-        if value is not None and value <= 0:
-            raise SettingsError(f"{name}: must be more than 0, not {value}")
-    if settings.workers is not None and not 1 <= settings.workers <= MAX_WORKERS:
-        raise SettingsError(f"workers: must be from 1 to {MAX_WORKERS}, not {settings.workers}")
-    if settings.worker_memory_mb < 256:
-        raise SettingsError(
-            f"worker_memory_mb: must be at least 256, not {settings.worker_memory_mb}"
-        )
-    if settings.pool and settings.mcp:
-        raise SettingsError("mcp: a world is an MCP server or leased from a pool, not both")
-    if settings.think:
-        think_range(settings.think)
-    if settings.policy == "scripted" and not settings.script:
+    """Refuse fields that do not go together."""
+    policy, model, worlds = settings.policy, settings.model, settings.worlds
+    if worlds.pool and worlds.mcp:
+        raise SettingsError("mcp: worlds come from an MCP server or from a pool, not from both")
+    if policy.think:
+        think_range(policy.think)
+    if policy.name == "scripted" and not policy.script:
         raise SettingsError("script: policy 'scripted' needs a file of calls")
-    if settings.judge != "none":
-        judge_settings(settings)
-    if settings.policy == "replay" and not settings.replay:
+    if policy.name == "replay" and not policy.replay:
         raise SettingsError("replay: policy 'replay' needs the folder of a run")
-    if settings.policy == "openai" and not settings.model:
+    if policy.name == "openai" and not model.name:
         raise SettingsError("model: policy 'openai' needs the name of a model")
-    if settings.policy in ("local", "vllm") and not settings.model:
-        raise SettingsError(f"model: policy {settings.policy!r} needs a Hugging Face directory")
-    if settings.tokens and settings.policy in ("local", "vllm"):
-        raise SettingsError(f"tokens: policy {settings.policy!r} tells those of its own model")
+    if policy.name in ("local", "vllm") and not model.name:
+        raise SettingsError(f"model: policy {policy.name!r} needs a Hugging Face folder")
+    if policy.name in ("local", "vllm") and policy.tokens:
+        raise SettingsError(f"tokens: policy {policy.name!r} logs the tokens of its own model")
+    _check_judge(settings.judge)
+
+
+def _check_judge(judge: JudgeSettings) -> None:
+    """Refuse a judge that asks models and has none, or has some and asks none."""
+    if asks_models(judge.mode):
+        require_models(judge, prefix="judge_")
+        return
+    for name in JudgeSettings.__struct_fields__:
+        if name in FOR_EVERY_MODE or getattr(judge, name) == getattr(_DEFAULT_JUDGE, name):
+            continue
+        raise SettingsError(
+            f"judge_{name}: judge {judge.mode!r} does not ask models; choose --judge llm or "
+            "--judge hybrid"
+        )

@@ -1,4 +1,4 @@
-"""The verb generate: procedural worlds without end."""
+"""The command `generate`: procedural worlds, any number of them."""
 
 import sys
 import time
@@ -12,42 +12,90 @@ import msgspec
 from rich.console import Console
 from rich.table import Table
 
-from harness.commands.options import JSON, console_of, write_json
-from judge.commands.options import counted
+from harness.commands.flags import help_of
+from harness.commands.interruption import continued_by, same_command
+from harness.commands.options import JOBS, JSON, console_of, write_json
+from harness.rollout.progress_display import ProgressDisplay
+from harness.settings.fields import fields_of
 from judge.worlds.generate import Fault, Generated, generate_worlds
 from scenarios.generate.core.errors import GenerateError
 from scenarios.generate.output_folder import GenerationOrder
-from scenarios.generate.plan.knobs import knobs_of
+from scenarios.generate.plan.knobs import Knobs, knobs_of
 from scenarios.generate.plan.splits import SPLITS, Split
 
 _MEASURES = ("tables", "rows", "tools")
 
 
 class Report(msgspec.Struct, frozen=True):
-    """What was made, in figures."""
+    """The figures of the worlds that were made."""
 
     worlds: int
     tasks: int
     tools: int
-    kept: int  # worlds that were there already
+    kept: int  # worlds that the folder had already
     wall_s: float
     medians: dict[str, float]  # tables, rows, tools of a world; calls, distinct tools of a task
     kinds: dict[str, int]
     difficulties: dict[str, int]
     trades: dict[str, int]
-    dropped: int  # drafts in vain
+    dropped: int  # drafts of tasks that could not be used
     faults: tuple[Fault, ...]
 
 
-@click.command("generate")
-@click.option("--count", type=int, required=True, help="Worlds.")
-@click.option("--seed", type=int, default=0, help="What everything drawn follows from.")
-@click.option("-o", "--output", type=click.Path(path_type=Path), required=True, metavar="DIR")
-@click.option("-j", "--jobs", type=click.IntRange(min=1), default=1, help="Processes.")
-@click.option("--knob", "knobs", multiple=True, metavar="NAME=VALUE", help="See the docs.")
-@click.option("--trade", "trades", multiple=True, help="Only these.")
-@click.option("--module", "modules", multiple=True, help="In every world.")
-@click.option("--split", type=click.Choice(SPLITS), help="For measuring transfer.")
+class _GenerateCommand(click.Command):
+    """The command, whose `--help` lists the knobs."""
+
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Knobs"):
+            formatter.write_dl([(field.name, help_of(field)) for field in fields_of(Knobs)])
+
+
+@click.command("generate", cls=_GenerateCommand)
+@click.option(
+    "--count", type=int, required=True, help="Number of worlds that the folder shall hold."
+)
+@click.option(
+    "--seed",
+    type=int,
+    default=0,
+    show_default=True,
+    help="Seed from which everything that is drawn at random follows.",
+)
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(path_type=Path),
+    required=True,
+    metavar="DIR",
+    help="Folder of the worlds.",
+)
+@JOBS
+@click.option(
+    "--knob",
+    "knobs",
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="Size or difficulty of the worlds, as listed below; may be repeated.",
+)
+@click.option(
+    "--trade",
+    "trades",
+    multiple=True,
+    metavar="NAME",
+    help="Trade of the worlds; may be repeated (default: all trades of the split).",
+)
+@click.option(
+    "--module",
+    "modules",
+    multiple=True,
+    metavar="NAME",
+    help="Business module that every world has; may be repeated.",
+)
+@click.option(
+    "--split",
+    type=click.Choice(SPLITS),
+    help="Split of the trades, for measuring how well training transfers (default: all trades).",
+)
 @JSON
 def generate_command(
     count: int,
@@ -62,8 +110,8 @@ def generate_command(
 ) -> None:
     """Make worlds of business modules in the words of trades.
 
-    The same seed and version give the same bytes. A run that was stopped goes on when it is asked
-    for again. Ends with 1 when a world could not be made.
+    The same seed and version give the same bytes. A generation that was interrupted continues when
+    the same command is given again. The exit status is 1 when a world could not be made.
     """
     began = time.monotonic()
     order = GenerationOrder(
@@ -73,10 +121,10 @@ def generate_command(
         modules=tuple(modules),
         split=split,
     )
-    with counted("worlds") as told:
-        made = generate_worlds(order, count, output, jobs=jobs, told=told)
+    with continued_by(same_command), ProgressDisplay("worlds", total=count) as display:
+        made = generate_worlds(order, count, output, jobs=jobs, told=display.show)
     report = report_of(made, time.monotonic() - began)
-    _tell(report, output, console_of(json_file))
+    _render(report, output, console_of(json_file))
     write_json(report, json_file)
     if report.faults:
         sys.exit(1)
@@ -87,7 +135,7 @@ def _pairs(texts: Sequence[str]) -> dict[str, str]:
     for text in texts:
         name, equals, value = text.partition("=")
         if not equals:
-            raise GenerateError(f"--knob: expected NAME=VALUE, got {text!r}")
+            raise GenerateError(f"--knob: expected NAME=VALUE, found {text!r}")
         found[name.strip()] = value.strip()
     return found
 
@@ -121,17 +169,17 @@ def _counts(words: Iterable[str]) -> dict[str, int]:
     return dict(sorted(Counter(words).items()))
 
 
-def _tell(report: Report, output: Path, console: Console) -> None:
+def _render(report: Report, output: Path, console: Console) -> None:
     console.print(
         f"{output}: {report.worlds:,} worlds with {report.tasks:,} tasks and {report.tools:,} tools"
-        f" in {report.wall_s:.1f} s ({report.kept:,} were there)",
+        f" in {report.wall_s:.1f} s ({report.kept:,} were there already)",
         highlight=False,
     )
     table = Table("median of", *report.medians, box=None, pad_edge=False)
     table.add_row("", *(f"{value:g}" for value in report.medians.values()))
     console.print(table)
     for name, counts in (("tasks", report.kinds), ("difficulty", report.difficulties)):
-        told = ", ".join(f"{count:,} {word}" for word, count in counts.items())
-        console.print(f"{name}: {told}", highlight=False)
+        text = ", ".join(f"{count:,} {word}" for word, count in counts.items())
+        console.print(f"{name}: {text}", highlight=False)
     for fault in report.faults:
         console.print(f"not made: {fault.name}: {fault.why}", highlight=False, markup=False)

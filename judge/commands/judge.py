@@ -1,7 +1,7 @@
-"""The verb judge: a run judged again, or what its judges disagree on."""
+"""The command `judge`: judge a run again, or show what its judges disagree on."""
 
 from collections.abc import Sequence
-from contextlib import AsyncExitStack, suppress
+from contextlib import AsyncExitStack, nullcontext, suppress
 from pathlib import Path
 from typing import Any
 
@@ -9,13 +9,16 @@ import click
 import msgspec
 from rich.console import Console
 
-from harness.commands.options import JSON, choice, console_of, write_json
+from harness.commands.flags import SectionedCommand, flags_of
+from harness.commands.interruption import command_line, continued_by
+from harness.commands.options import JSON, console_of, write_json
 from harness.log.reader import open_reader
 from harness.log.writer import open_log
 from harness.reports.summary import RunReport, report_of, write_report
 from harness.rollout.process import run
+from harness.rollout.progress_display import ProgressDisplay
 from harness.settings.judge import JudgeSettings, save_judge
-from judge.commands.options import RUN, judge_flags, open_run_judge, progress, settings_of
+from judge.commands.options import RUN, judge_flags, open_run_judge, settings_of
 from judge.core.rewards import PROFILES
 from judge.verdicts import summary as verdict_summary
 from judge.verdicts.disagreements import Disagreement, queue, ranked, render
@@ -23,46 +26,65 @@ from judge.verdicts.rejudge import Only, judge_again, rejudging, reward_again
 from judge.verdicts.summary import Summary, Tally
 
 
-@click.command("judge")
+@click.command("judge", cls=SectionedCommand)
 @RUN
 @judge_flags
-@click.option("--rewards", type=choice("rewards"), help="What a label is worth.")
-@click.option("--only", type=click.Choice(["unjudged", "disagreements"]), help="Not all again.")
-@click.option("--disagreements", "show_queue", is_flag=True, help="Show where judges disagree.")
+@flags_of(JudgeSettings, only=("rewards",), section="Judge")
+@click.option(
+    "--only",
+    type=click.Choice(["unjudged", "disagreements"]),
+    help="Judge only the episodes without a verdict, or those on which judges disagree "
+    "(default: all).",
+)
+@click.option(
+    "--disagreements",
+    "show_queue",
+    is_flag=True,
+    help="Show the episodes on which judges disagree, and judge nothing.",
+)
+@click.option(
+    "--limit",
+    type=click.IntRange(min=0),
+    default=20,
+    show_default=True,
+    help="Most disagreements that are shown; 0: all.",
+)
 @JSON
 def judge_command(
     folder: Path,
     rewards: str | None,
     only: Only | None,
     show_queue: bool,
+    limit: int,
     json_file: str | None,
     **flags: Any,
 ) -> None:
-    """Judge a run again from its log; the new verdicts are appended to it.
+    """Judge a run again from its log; the new verdicts are appended to the log.
 
-    With --rewards alone the verdicts stay and are paid otherwise; with --disagreements nothing is
-    judged.
+    Judge flags that are not given are as in the run's latest judging. With --rewards alone the
+    verdicts stay, and only their rewards are computed again.
     """
     console = console_of(json_file)
     if show_queue:
-        _tell_queue(folder, console, json_file)
+        _show_queue(folder, console, json_file, limit)
         return
-    with open_reader(folder) as reader:  # a folder without a log is refused, and gets none
+    with open_reader(folder) as reader:  # a folder without a log is refused, and none is made
         has_verdicts = "judged" in reader.counts()
     given = {name: value for name, value in flags.items() if value not in (None, ())}
     settings = settings_of(folder, given | {"rewards": rewards})
     if rewards is not None and not given and only is None and has_verdicts:
         summary = run(_reward_again, folder, settings)
     else:
-        summary = run(_judge_again, folder, settings, only or "all")
+        with continued_by(lambda: command_line("judge", folder, "--only", only or "unjudged")):
+            summary = run(_judge_again, folder, settings, only or "all")
     _renew_report(folder)
     verdict_summary.render(summary, console)
     write_json(summary, json_file)
 
 
 def _renew_report(folder: Path) -> None:
-    """Have report.json tell the verdicts that count now; a benchmark's report stays what was
-    measured."""
+    """Write report.json again from the verdicts that count now; the report of a benchmark stays as
+    it was measured."""
     path = folder / "report.json"
     with suppress(OSError, msgspec.DecodeError):
         msgspec.json.decode(path.read_bytes(), type=RunReport)
@@ -72,20 +94,23 @@ def _renew_report(folder: Path) -> None:
 
 async def _judge_again(folder: Path, settings: JudgeSettings, only: Only) -> Summary:
     async with AsyncExitStack() as stack:
-        with open_reader(folder) as reader:  # bad input is told before the log is opened to write
-            court = await stack.enter_async_context(open_run_judge(folder, reader, settings))
+        with open_reader(
+            folder
+        ) as reader:  # bad input is reported before the log is opened to write
+            judge = await stack.enter_async_context(open_run_judge(folder, reader, settings))
         log = await stack.enter_async_context(open_log(folder, resume=True))
         reader = stack.enter_context(open_reader(folder))
         save_judge(folder, settings)
-        done = stack.enter_context(progress("judged", len(reader.episodes())))
+        display = ProgressDisplay("episodes judged", total=len(reader.episodes()))
+        stack.enter_context(display)
         return await judge_again(
             rejudging(reader, log),
-            court,
-            name=court.name,
+            judge,
+            name=judge.name,
             rewards=settings.rewards,
             at_once=settings.concurrency,
             only=only,
-            done=done,
+            done=display.advance,
         )
 
 
@@ -93,26 +118,32 @@ async def _reward_again(folder: Path, settings: JudgeSettings) -> Summary:
     async with AsyncExitStack() as stack:
         log = await stack.enter_async_context(open_log(folder, resume=True))
         reader = stack.enter_context(open_reader(folder))
-        done = stack.enter_context(progress("rewarded", len(reader.episodes())))
-        summary = await reward_again(rejudging(reader, log), PROFILES[settings.rewards], done=done)
-        save_judge(folder, settings)  # what is judged from now on is paid alike
+        display = ProgressDisplay("episodes rewarded", total=len(reader.episodes()))
+        stack.enter_context(display)
+        profile = PROFILES[settings.rewards]
+        summary = await reward_again(rejudging(reader, log), profile, done=display.advance)
+        save_judge(folder, settings)  # later judgings have the same rewards
         return summary
 
 
 class Queue(Summary, frozen=True, kw_only=True):
-    """What `rehearse judge RUN --disagreements --json` says: the latest verdicts as they are, and
-    the cases in which there is more than one opinion."""
+    """The JSON of `rehearse judge RUN --disagreements`: the summary of the latest verdicts, and
+    every disagreement among them."""
 
     queue: Sequence[Disagreement]
 
 
-def _tell_queue(folder: Path, console: Console, json_file: str | None) -> None:
+def _show_queue(folder: Path, console: Console, json_file: str | None, limit: int) -> None:
     with open_reader(folder) as reader:
-        told = Tally()
+        tally = Tally()
         contested = ranked(queue(reader.trajectories()))
         for trajectory in reader.trajectories():
             if trajectory.judged:
-                told.add(trajectory, trajectory.judged[-1], is_new=False)
-    render(contested, console)
-    summary = msgspec.structs.replace(told.summary(), judge="", disagreements=len(contested))
+                tally.add(trajectory, trajectory.judged[-1], is_new=False)
+    shown = contested[: limit or None]
+    with console.pager(styles=True) if console.is_terminal else nullcontext():
+        render(shown, console)
+        if left := len(contested) - len(shown):
+            console.print(f"{left:,} more are not shown; --limit 0 shows all", highlight=False)
+    summary = msgspec.structs.replace(tally.summary(), judge="", disagreements=len(contested))
     write_json(Queue(**msgspec.structs.asdict(summary), queue=contested), json_file)

@@ -1,4 +1,4 @@
-"""The verbs study and label: how far a judge can be trusted, and what people say."""
+"""The commands `study` and `label`: how far a judge can be trusted, and labels by people."""
 
 import getpass
 from contextlib import AsyncExitStack
@@ -9,13 +9,15 @@ import click
 import msgspec
 from rich.console import Console
 
+from harness.commands.flags import SectionedCommand
 from harness.commands.options import JSON, console_of, write_json
 from harness.core.errors import LogError
 from harness.core.events import Judged, Label
 from harness.log.reader import LogReader, open_reader
 from harness.rollout.process import run
+from harness.rollout.progress_display import ProgressDisplay
 from harness.settings.judge import JudgeSettings
-from judge.commands.options import RUN, counted, judge_flags, open_run_judge, settings_of
+from judge.commands.options import RUN, judge_flags, open_run_judge, settings_of
 from judge.core.case import Case
 from judge.core.evidence import episode_digest, scenario_info
 from judge.reliability import report as study_report
@@ -29,13 +31,35 @@ from judge.verdicts.code_judges import ScenarioJudges
 from judge.verdicts.disagreements import queue
 
 
-@click.command("study")
+@click.command("study", cls=SectionedCommand)
 @RUN
 @judge_flags
-@click.option("--sample", type=click.IntRange(1), default=100, help="Episodes; default 100.")
-@click.option("--repeats", type=click.IntRange(1), default=5, help="Judgings of each; default 5.")
-@click.option("--labels", type=click.Path(path_type=Path), help="What people say (see label).")
-@click.option("--rewordings/--no-rewordings", default=True, help="Show episodes reworded, too.")
+@click.option(
+    "--sample",
+    type=click.IntRange(1),
+    default=100,
+    show_default=True,
+    help="Number of episodes that are judged.",
+)
+@click.option(
+    "--repeats",
+    type=click.IntRange(1),
+    default=5,
+    show_default=True,
+    help="Number of times that each episode is judged.",
+)
+@click.option(
+    "--labels",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="File of labels by people, as `rehearse label` writes it, to compare with.",
+)
+@click.option(
+    "--rewordings/--no-rewordings",
+    default=True,
+    help="Whether episodes are also judged reworded, and with text that tries to persuade the "
+    "judge (default: yes).",
+)
 @JSON
 def study_command(
     folder: Path,
@@ -46,20 +70,21 @@ def study_command(
     json_file: str | None,
     **flags: Any,
 ) -> None:
-    """Say how far a judge can be trusted: judge a sample again and again.
+    """Measure how far a judge can be trusted: judge a sample several times and compare.
 
-    Nothing is taken from the cache or written into the log.
+    Judge flags that are not given are as in the run's latest judging. Nothing is read from the
+    cache or written to the log.
     """
     given = {name: value for name, value in flags.items() if value not in (None, ())}
     settings = settings_of(folder, given)
-    wanted = _Study(sample, repeats, labels, rewordings)
-    report: StudyReport = run(_study, folder, settings, wanted)
+    request = _Request(sample, repeats, labels, rewordings)
+    report: StudyReport = run(_study, folder, settings, request)
     study_report.render(report, console_of(json_file))
     write_json(report, json_file)
 
 
-class _Study(msgspec.Struct, frozen=True):
-    """What a study is asked for."""
+class _Request(msgspec.Struct, frozen=True):
+    """What a study shall do."""
 
     sample: int
     repeats: int
@@ -67,11 +92,12 @@ class _Study(msgspec.Struct, frozen=True):
     rewordings: bool
 
 
-async def _study(folder: Path, settings: JudgeSettings, wanted: _Study) -> StudyReport:
+async def _study(folder: Path, settings: JudgeSettings, request: _Request) -> StudyReport:
+    seed = settings.seed or 0
     async with AsyncExitStack() as stack:
         reader = stack.enter_context(open_reader(folder))
-        humans = None if wanted.labels is None else _human_labels(reader, wanted.labels)
-        names = sample_of(reader.episodes(), wanted.sample, seed=settings.seed, first=humans or ())
+        humans = None if request.labels is None else _human_labels(reader, request.labels)
+        names = sample_of(reader.episodes(), request.sample, seed=seed, first=humans or ())
         if not names:
             raise LogError(f"{folder}: no episode is over yet, so there is nothing to study")
         court = await stack.enter_async_context(open_run_judge(folder, reader, settings))
@@ -82,25 +108,25 @@ async def _study(folder: Path, settings: JudgeSettings, wanted: _Study) -> Study
         async def judging(case: Case, repeat: int) -> Judged:
             if isinstance(court, ScenarioJudges):
                 return await court.verdict(case.trajectory)
-            return await court.reasoning.verdict(case, seed=settings.seed + repeat, fresh=True)
+            return await court.reasoning.verdict(case, seed=seed + repeat, fresh=True)
 
-        show = stack.enter_context(counted("judgings"))
+        display = stack.enter_context(ProgressDisplay("judgements"))
         return await study(
             made,
             judging,
-            repeats=wanted.repeats,
+            repeats=request.repeats,
             concurrency=settings.concurrency,
-            rewordings=REWORDINGS if wanted.rewordings else {},
-            injections=INJECTIONS if wanted.rewordings else {},
+            rewordings=REWORDINGS if request.rewordings else {},
+            injections=INJECTIONS if request.rewordings else {},
             humans=humans,
             left_out=left_out,
-            seed=settings.seed,
-            progress=show,
+            seed=seed,
+            progress=display.show,
         )
 
 
 def _human_labels(reader: LogReader, path: Path) -> dict[str, dict[str, Label]]:
-    """What people say of the run's episodes. Raises JudgeError."""
+    """The labels that people gave the run's episodes. Raises JudgeError."""
     known = {row.episode for row in reader.episodes()}
 
     def digest_of(episode: str) -> str | None:
@@ -111,11 +137,35 @@ def _human_labels(reader: LogReader, path: Path) -> dict[str, dict[str, Label]]:
 
 @click.command("label")
 @RUN
-@click.option("-o", "--output", type=click.Path(path_type=Path), help="Default: RUN/labels.jsonl.")
-@click.option("--labeller", help="Whose labels they are; default: the user's name here.")
-@click.option("--sample", type=click.IntRange(1), help="So many episodes; default: all.")
-@click.option("--only", type=click.Choice(["disagreements"]), help="What judges disagree on.")
-@click.option("--seed", type=int, default=0, help="The order, and which are in the sample.")
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="File of the labels (default: labels.jsonl in the run's folder).",
+)
+@click.option(
+    "--labeller",
+    metavar="NAME",
+    help="Name of the person who labels (default: the user's name on this machine).",
+)
+@click.option(
+    "--sample",
+    type=click.IntRange(1),
+    help="Number of episodes to label (default: all).",
+)
+@click.option(
+    "--only",
+    type=click.Choice(["disagreements"]),
+    help="Label only the episodes on which judges disagree (default: all).",
+)
+@click.option(
+    "--seed",
+    type=int,
+    default=0,
+    show_default=True,
+    help="Seed of the sample and of the order.",
+)
 def label_command(
     folder: Path,
     output: Path | None,
@@ -124,7 +174,10 @@ def label_command(
     only: str | None,
     seed: int,
 ) -> None:
-    """Label episodes yourself, for `study --labels`. What is labelled stays; go on at any time."""
+    """Label episodes yourself, for `rehearse study --labels`.
+
+    Each label is saved at once; give the same command again to continue.
+    """
     who = labeller or getpass.getuser()
     with open_reader(folder) as reader:
         scenes = {

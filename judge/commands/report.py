@@ -1,4 +1,4 @@
-"""The verb scenarios report: a folder of worlds as figures, a page and a picture."""
+"""The command `scenarios report`: a folder of worlds as figures, a page and a picture."""
 
 import sys
 from collections.abc import Sequence
@@ -11,9 +11,10 @@ from rich.console import Console
 from rich.table import Table
 
 from harness.commands.options import JSON, console_of, write_json
+from harness.core.distribution import missing_package
 from harness.core.errors import SettingsError
 from harness.log.schema import write_atomically
-from judge.commands.options import progress
+from harness.rollout.progress_display import ProgressDisplay
 from judge.gate.inputs import worlds_in
 from judge.worlds.catalogue import CatalogueFigures, Unread, catalogue_figures, title_of
 from judge.worlds.metrics import WorldFigures, world_figures
@@ -23,16 +24,28 @@ from scenarios.errors import PackageError
 
 @click.command("report")
 @click.argument("paths", nargs=-1, required=True, metavar="PATH...")
-@click.option("-o", "--output", type=click.Path(path_type=Path), metavar="FILE", help="The page.")
-@click.option("--png", type=click.Path(path_type=Path), metavar="FILE", help="The charts alone.")
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="HTML file of the page with its charts (default: no page).",
+)
+@click.option(
+    "--png",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="PNG file of the charts alone (default: no picture).",
+)
 @JSON
 def report_command(
     paths: Sequence[str], output: Path | None, png: Path | None, json_file: str | None
 ) -> None:
-    """Describe worlds: sizes, chain lengths, difficulty, trades, tools, as a page with charts.
+    """Describe worlds: sizes, chain lengths, difficulty, trades and tools, as a page with charts.
 
     A PATH is a world's name or folder, or a folder of packages or of AWM's jsonl files. No code of
-    a world is run. Ends with 1 when a world could not be read; the others are described.
+    a world is executed. The exit status is 1 when a world could not be read; the others are
+    described.
     """
     for flag, path in (("--output", output), ("--png", png)):
         if path is not None and not path.absolute().parent.is_dir():
@@ -43,11 +56,12 @@ def report_command(
         charts, page = drawing
         drawn, title = charts.charts_of(figures), title_of(figures)
         if output is not None:
-            with progress("charts", len(drawn)) as done:
-                _write(output, page.page_of(figures, drawn, title=title, told=done).encode())
+            with ProgressDisplay("charts", total=len(drawn)) as display:
+                html = page.page_of(figures, drawn, title=title, told=display.advance)
+                _write(output, html.encode())
         if png is not None:
             _write(png, charts.png_of(drawn, title))
-    _tell(figures, console_of(json_file))
+    _render(figures, console_of(json_file))
     write_json(figures, json_file)
     if figures.unread:
         sys.exit(1)
@@ -57,21 +71,19 @@ def _drawing() -> tuple[Any, Any]:
     try:
         return import_module("judge.worlds.charts"), import_module("judge.worlds.html")
     except ModuleNotFoundError as exc:
-        raise SettingsError(
-            f"report: the package {exc.name} is missing: pip install 'rehearsal[report]'"
-        ) from exc
+        raise SettingsError(missing_package("report", exc, "report")) from exc
 
 
 def _figures(names: Sequence[str]) -> CatalogueFigures:
     worlds: list[WorldFigures] = []
     unread = []
-    with progress("worlds", len(names)) as done:
+    with ProgressDisplay("worlds", total=len(names)) as display:
         for name in names:
             try:
                 worlds.append(world_figures(find(name)))
             except PackageError as exc:
                 unread.append(Unread(Path(name).name, str(exc)))
-            done()
+            display.advance()
     if not worlds:
         raise PackageError(f"no world could be read: {unread[0].why}")
     return catalogue_figures(worlds, unread)
@@ -84,14 +96,14 @@ def _write(path: Path, data: bytes) -> None:
         raise SettingsError(f"{path} cannot be written: {exc}") from exc
 
 
-def _tell(figures: CatalogueFigures, console: Console) -> None:
+def _render(figures: CatalogueFigures, console: Console) -> None:
     table = Table("median of", *figures.spreads, box=None, pad_edge=False)
     medians = [spread.median for spread in figures.spreads.values()]
     table.add_row("here", *("-" if value is None else f"{value:g}" for value in medians))
     table.add_row("AWM", *(f"{figures.awm[name]:g}" for name in figures.spreads))
     alike = figures.similarity
-    told = f"{title_of(figures)}; near-duplicates: {alike.pairs:,} pairs, {alike.share:.2%}"
-    console.print(told, highlight=False)
+    head = f"{title_of(figures)}; near-duplicates: {alike.pairs:,} pairs, {alike.share:.2%}"
+    console.print(head, highlight=False)
     console.print(table)
     for world in figures.unread:
         console.print(f"not read: {world.name}: {world.why}", highlight=False, markup=False)

@@ -98,7 +98,7 @@ class ReasoningJudge:
         case = await self._cases.case(trajectory)
         if isinstance(case, Judged):
             return msgspec.structs.replace(case, judge=self.name)
-        return await self.verdict(case, seed=self._settings.seed)
+        return await self.verdict(case, seed=self._settings.seed or 0)
 
     async def case(self, trajectory: Trajectory) -> Case | Judged:
         """What is known of the episode before anybody is asked."""
@@ -123,6 +123,7 @@ class ReasoningJudge:
 
     def _prompt(self, case: Case) -> Prompt:
         assert self._settings.mode != "code"
+        assert self._settings.mode != "none"
         return prompt_of(
             case, self._rubric, mode=self._settings.mode, max_tokens=self._settings.evidence_tokens
         )

@@ -16,8 +16,7 @@ import msgspec
 from harness.core.events import Label
 from judge.core.errors import JudgeError
 from judge.llm.response import SCHEMA
-from scenarios.errors import PackageError
-from scenarios.files import convert, parse_toml, read_text
+from scenarios.files import load_toml
 
 OURS = Path(__file__).parent / "rubrics" / "awm.toml"
 # Of what judge.llm.prompt and judge.llm.quoting make of a case: whoever changes a byte of it
@@ -85,10 +84,7 @@ def read_rubric(path: Path | None = None) -> Rubric:
     """The rubric of a file; None: ours. Raises JudgeError with a sentence that names the file and
     the field."""
     path = path or OURS
-    try:
-        rubric = convert(path, parse_toml(path, read_text(path)), Rubric)
-    except PackageError as exc:
-        raise JudgeError(f"rubric {exc}") from exc
+    rubric = load_toml(path, Rubric, error=lambda fault: JudgeError(f"rubric {fault}"))
     if not _NAME.fullmatch(rubric.name):
         raise JudgeError(
             f"rubric {path}: name: {rubric.name!r} is not a name such as 'awm': small letters,"

@@ -89,6 +89,7 @@ async def open_judge(
         if settings.mode == "code":
             yield code
             return
+    assert settings.mode != "none", "there is no judge to open"
     cases: Cases = LoggedCases(scenes) if settings.mode == "llm" else code
     rubric = read_rubric(Path(settings.rubric) if settings.rubric else None)
     if settings.evidence_tokens < (least := least_tokens(rubric, settings.mode)):

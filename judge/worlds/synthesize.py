@@ -3,9 +3,10 @@
 from contextlib import AsyncExitStack
 from hashlib import blake2b
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
+from msgspec import Meta
 
 from envpool.router import RoutingPool
 from envpool.workers.pool import MAX_WORKERS, WorkerSettings
@@ -24,74 +25,144 @@ from scenarios.synth.stages.common import Sizes
 from scenarios.synth.stages.ideas import IdeaSettings
 from scenarios.synth.storage.output_folder import SynthesisFolder, write_json
 from scenarios.synth.storage.spending import Ledger
+from scenarios.validation import MAX_FLOAT
+
+_Count = Annotated[int, Meta(ge=1)]
 
 
 class Asked(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What the command line asks for."""
+    """The settings of a synthesis."""
 
-    model: str
-    seeds: str  # the file
-    output: str
-    count: int | None = None  # scenarios; None: as many as there are seeds
-    tasks: int = 10
-    tables: int = 18
-    rows: int = 120
-    tools: int = 35
-    tries: int = 5
-    least_tasks: int = 1
-    seed: int = 0
-    same: float = 0.85  # cosine above which two scenarios are one
-    cap: int = 80  # scenarios of one category
-    prompts: str = ""  # a folder of prompts of one's own
-    awm: bool = False  # AWM's files, too
-    again: bool = False  # make anew what failed
-    base_url: str = ""
-    embeddings: str = ""  # a model; empty: texts are compared by their wording
-    prices: str = ""  # a file; empty: cost is not known
-    budget: float | None = None  # USD, of all runs in this folder together
-    concurrency: int = 8  # scenarios worked on side by side
-    temperature: float | None = 1.0
-    max_tokens: int = 32_000  # of one answer
-    timeout: float = 600.0  # seconds for one request
-    attempts: int = 5  # requests for one answer
-    max_steps: int = MAX_STEPS  # of the solver
-    call_timeout: float = 10.0  # seconds for one call of a tool, one verifier, one seeding
-    workers: int = 0  # 0: one a core
-    sandbox: str = "best"
-
-
-_AT_LEAST = {
-    **dict.fromkeys(("tasks", "tables", "rows", "tools", "tries", "cap", "concurrency"), 1),
-    "attempts": 1,
-    "max_steps": 1,
-    "max_tokens": 256,
-    "least_tasks": 1,
-    "workers": 0,
-}
+    model: Annotated[str, Meta(description="Name of the model that writes.", extra={"short": "-m"})]
+    seeds: Annotated[
+        str,
+        Meta(description="File of the scenarios in words, one JSON line each.", extra={"flag": ""}),
+    ]
+    output: Annotated[
+        str,
+        Meta(
+            description="Folder of the worlds and of the results of all stages.",
+            extra={"short": "-o", "metavar": "DIR"},
+        ),
+    ]
+    count: Annotated[
+        _Count | None,
+        Meta(
+            description="Number of scenarios in all; the model invents those that are missing.",
+            extra={"short": "-n", "default": "the number of seeds"},
+        ),
+    ] = None
+    tasks: Annotated[_Count, Meta(description="Tasks per world.")] = 10
+    tables: Annotated[_Count, Meta(description="Tables per world, about.")] = 18
+    rows: Annotated[_Count, Meta(description="Rows of seed data per world, about.")] = 120
+    tools: Annotated[_Count, Meta(description="Tools per world, about.")] = 35
+    tries: Annotated[_Count, Meta(description="Most answers of the model in one stage.")] = 5
+    least_tasks: Annotated[
+        _Count, Meta(description="Least proved tasks that a world must have to be kept.")
+    ] = 1
+    seed: Annotated[
+        int, Meta(description="Seed from which everything that is drawn at random follows.")
+    ] = 0
+    same: Annotated[
+        float,
+        Meta(gt=0, le=1, description="Cosine similarity above which two scenarios count as one."),
+    ] = 0.85
+    cap: Annotated[_Count, Meta(description="Most scenarios of one category.")] = 80
+    prompts: Annotated[
+        str,
+        Meta(
+            description="Folder of your own prompts.",
+            extra={"metavar": "DIR", "default": "the built-in prompts"},
+        ),
+    ] = ""
+    awm: Annotated[
+        bool,
+        Meta(description="Whether the worlds are also written as AWM's files.", extra={"flag": ""}),
+    ] = False
+    again: Annotated[
+        bool, Meta(description="Whether scenarios that failed before are tried again.")
+    ] = False
+    base_url: Annotated[
+        str,
+        Meta(
+            description="URL of the model server, for example http://localhost:8000/v1.",
+            extra={
+                "metavar": "URL",
+                "default": "OPENAI_BASE_URL of the environment, else OpenAI",
+            },
+        ),
+    ] = ""
+    embeddings: Annotated[
+        str,
+        Meta(
+            description="Model of the server whose vectors tell which scenarios are alike.",
+            extra={"metavar": "MODEL", "default": "scenarios are compared by their wording"},
+        ),
+    ] = ""
+    prices: Annotated[
+        str,
+        Meta(
+            description="TOML file with the prices of the models, in USD per million tokens.",
+            extra={"metavar": "FILE", "default": "costs are not counted"},
+        ),
+    ] = ""
+    budget: Annotated[
+        Annotated[float, Meta(ge=0)] | None,
+        Meta(
+            description="Most USD that all runs on this folder together may spend; needs --prices.",
+            extra={"metavar": "USD", "default": "no limit"},
+        ),
+    ] = None
+    concurrency: Annotated[
+        _Count,
+        Meta(description="Scenarios that are worked on side by side.", extra={"short": "-c"}),
+    ] = 8
+    temperature: Annotated[
+        Annotated[float, Meta(ge=0, le=MAX_FLOAT)] | None,
+        Meta(description="Sampling temperature."),
+    ] = 1.0
+    max_tokens: Annotated[
+        int, Meta(ge=256, description="Most tokens of one answer of the model.")
+    ] = 32_000
+    timeout: Annotated[
+        float, Meta(gt=0, description="Seconds to wait for one request to the model.")
+    ] = 600.0
+    attempts: Annotated[
+        _Count, Meta(description="Most requests sent for one answer, retries included.")
+    ] = 5
+    max_steps: Annotated[
+        _Count, Meta(description="Most steps that the model may take to solve a task.")
+    ] = MAX_STEPS
+    call_timeout: Annotated[
+        float,
+        Meta(
+            gt=0,
+            description="Seconds that one tool call, one verifier or one seeding may take.",
+        ),
+    ] = 10.0
+    workers: Annotated[
+        int,
+        Meta(
+            ge=0,
+            le=MAX_WORKERS,
+            description="Number of worker processes for the code of worlds; 0: one per core.",
+        ),
+    ] = 0
+    sandbox: Annotated[
+        str,
+        Meta(
+            description="Use the best sandbox that this machine offers, or refuse to run without "
+            "the full one (required)."
+        ),
+    ] = "best"
 
 
 def checked(asked: Asked) -> Asked:
-    """The settings, if they can be used. Raises SettingsError naming the flag."""
-    for name, least in _AT_LEAST.items():
-        if getattr(asked, name) < least:
-            flag = "--" + name.replace("_", "-")
-            raise SettingsError(f"{flag}: must be at least {least}, not {getattr(asked, name)}")
-    if asked.workers > MAX_WORKERS:
-        raise SettingsError(f"--workers: must be at most {MAX_WORKERS}, not {asked.workers}")
+    """The settings, if they go together. Raises SettingsError naming the flag."""
     if asked.least_tasks > asked.tasks:
         raise SettingsError(
-            f"--least-tasks: must be at most --tasks {asked.tasks}, not {asked.least_tasks}"
+            f"--least-tasks: must be at most --tasks {asked.tasks}, found {asked.least_tasks}"
         )
-    if asked.count is not None and asked.count < 1:
-        raise SettingsError(f"--count: must be at least 1, not {asked.count}")
-    if not 0 < asked.same <= 1:
-        raise SettingsError(f"--same: must be above 0 and at most 1, not {asked.same}")
-    for name in ("timeout", "call_timeout"):
-        if not getattr(asked, name) > 0:
-            flag = "--" + name.replace("_", "-")
-            raise SettingsError(f"{flag}: must be more than 0, not {getattr(asked, name)}")
-    if asked.budget is not None and not asked.budget >= 0:
-        raise SettingsError(f"--budget: must be at least 0, not {asked.budget}")
     if asked.budget is not None and not asked.prices:
         raise SettingsError("--budget: spending can be limited only where --prices are given, too")
     return asked

@@ -1,4 +1,4 @@
-"""The verb `train`."""
+"""The command `train`."""
 
 from importlib import import_module
 from pathlib import Path
@@ -8,7 +8,9 @@ import click
 import msgspec
 
 from harness.commands.context import CommandContext
-from harness.commands.options import JSON, console_of, write_json
+from harness.commands.interruption import command_line, continued_by
+from harness.commands.options import DRY_RUN, JSON, OUTPUT, RESUME, console_of, write_json
+from harness.core.distribution import missing_package
 from harness.core.errors import SettingsError
 from harness.rollout.launch import planned
 from learner.config.loader import read_settings
@@ -19,13 +21,13 @@ from learner.core.errors import ConfigError
 
 @click.command("train")
 @click.argument("config", type=click.Path(path_type=Path))
-@click.option("-o", "--output", type=click.Path(path_type=Path), help="The run's folder.")
-@click.option("--resume", is_flag=True, help="Go on with the run in the folder.")
-@click.option("--dry-run", is_flag=True, help="Print the resolved settings and stop.")
+@OUTPUT
+@RESUME
+@DRY_RUN
 @click.option(
     "--misaligned",
     is_flag=True,
-    help="Learn from logs of another history policy or dialect, under the run's own.",
+    help="Learn from logs of another history policy or dialect, too, under the run's own.",
 )
 @JSON
 @click.pass_obj
@@ -39,7 +41,12 @@ def train_command(
     misaligned: bool,
     json_file: str | None,
 ) -> None:
-    """Train a model on its own rollouts, or on the logs of finished runs."""
+    """Train a model on its own rollouts, or on the logs of finished runs.
+
+    CONFIG is a TOML file (`rehearse schema train` prints its JSON Schema). Look at it with
+    --dry-run first: it prints every setting, defaults included, and how many episodes will be run,
+    and trains nothing.
+    """
     settings = read_settings(config)
     if resume and output is None:
         raise ConfigError("--resume: name the run's folder with --output")
@@ -57,17 +64,24 @@ def train_command(
     player_of = _module("learner.loop.trainable_policies").player_of(settings)
     training = _module("learner.loop.run")
     given = training.Given(context.judge_opener, player_of, console_of("-"))
-    report = training.train(settings, runs, folder, given, resume=resume)
+    with continued_by(lambda: _resumed(config, folder)):
+        report = training.train(settings, runs, folder, given, resume=resume)
     if report is None:
         return
-    told = console_of(json_file)
-    told.print(f"run folder {folder}", highlight=False)
-    _module("learner.loop.report").render(report, told)
+    console = console_of(json_file)
+    console.print(f"run folder {folder}", highlight=False)
+    _module("learner.loop.report").render(report, console)
     write_json(report, json_file)
 
 
+def _resumed(config: Path, folder: Path) -> str:
+    """The command that continues a training run; empty where the run has not begun."""
+    begun = (folder / "train.toml").exists()
+    return command_line("train", config, "-o", folder, "--resume") if begun else ""
+
+
 def _describe(settings: TrainSettings, runs: Runs) -> None:
-    """Print the resolved settings, and what they come to."""
+    """Print the resolved settings, and how many episodes they ask for."""
     click.echo(_module("learner.loop.run_folder").described(settings).decode(), nl=False)
     if not settings.data.logs:
         tasks, plans = planned(runs.rollouts)
@@ -80,13 +94,11 @@ def _module(name: str) -> Any:
     try:
         return import_module(name)
     except ModuleNotFoundError as exc:
-        raise SettingsError(
-            f"train needs the package {exc.name}: pip install 'rehearsal[train]'"
-        ) from exc
+        raise SettingsError(missing_package("train", exc, "train")) from exc
 
 
 def _fresh_folder(settings: TrainSettings) -> Path:
-    """runs/train-<model>-<number>, the first that is not there yet."""
+    """runs/train-<model>-<number>, the first that does not exist yet."""
     name, number = Path(settings.model).name or "model", 1
     while (folder := Path("runs") / f"train-{name}-{number}").exists():
         number += 1

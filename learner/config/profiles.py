@@ -1,35 +1,33 @@
-"""Settings by name. A profile stands below the training file: what the file says wins.
+"""Settings by name. What a training file says wins over the profile that it names.
 
-`awm` is what Agent World Model's authors trained with, as far as it is published
-(arXiv:2602.10090; they released no trainer). Where they say nothing our defaults stand: the lower
+`awm` is what the authors of Agent World Model trained with, as far as it is published
+(arXiv:2602.10090; they released no trainer). What they do not mention has our defaults: the lower
 clipping bound, how losses are aggregated, the cap of importance weights, AdamW's betas and decay,
-staleness, and what becomes of groups of equal rewards. Two things it cannot say: the judge (theirs
-was GPT-5 shown the verifier's findings: judge = "hybrid" and judge_models) and the context of
-32,000 tokens, which is the server's to bound.
+staleness, and what becomes of groups of equal rewards. Two things are not in the profile: the judge
+(theirs was GPT-5 with the verifier's findings: judge = "hybrid" and judge_models), and the context
+of 32,000 tokens, which the model server limits.
 """
 
 from collections.abc import Mapping
 from copy import deepcopy
 from typing import Any
 
+from harness.settings.tables import merge
+
 _AWM: dict[str, Any] = {
     "steps": 96,
     "rollouts": {
         "group_size": 16,
-        "temperature": 1.0,
-        "max_tokens": 2048,
-        "max_steps": 20,
         "history": "last:3",
         "dialect": "awm",
-        "format_rules": "awm",
-        "format_reward": -1.0,
-        "format_stop": True,
-        "rewards": "awm",
+        "model": {"temperature": 1.0, "max_tokens": 2048},
+        "limits": {"max_steps": 20},
+        "format": {"rules": "awm", "reward": -1.0, "stop": True},
+        "judge": {"rewards": "awm"},
     },
     "evaluation": {
-        "temperature": 0.6,
-        "top_p": 0.95,  # and top-k 20, which we do not have
         "history": "last:10",
+        "model": {"temperature": 0.6, "top_p": 0.95},  # theirs has top-k 20, too, which we lack
     },
     "data": {"groups": 64},
     "loss": {
@@ -51,26 +49,16 @@ _PROFILES = {"awm": _AWM}
 
 
 def with_profile(table: Mapping[str, Any]) -> dict[str, Any]:
-    """The table of a training file, filled up from the profile that it names.
+    """The table of a training file, filled up from the profile that it names. The keys of its runs
+    are in their tables (learner.config.loader).
 
-    Settings of an evaluation are filled up only where the file has some. A name that is no profile
-    is left for the check of the settings to find.
+    Settings of an evaluation are filled up only where the file has some. A name that is not a
+    profile is left in place: the check of the settings finds it.
 
     Example: {"profile": "awm", "loss": {"kl": 0.0}} -> loss: kl 0.0, clip_high 0.28, …
     """
     profile = _PROFILES.get(str(table.get("profile", "")), {})
-    wanted = {
+    below = {
         name: value for name, value in profile.items() if name != "evaluation" or table.get(name)
     }
-    return _filled(table, deepcopy(wanted))
-
-
-def _filled(table: Mapping[str, Any], below: Mapping[str, Any]) -> dict[str, Any]:
-    """A table with another one below it, tables within them alike."""
-    found = dict(below)
-    for name, value in table.items():
-        if isinstance(value, Mapping) and isinstance(below.get(name), Mapping):
-            found[name] = _filled(value, below[name])
-        else:
-            found[name] = value
-    return found
+    return merge(deepcopy(below), table)

@@ -1,6 +1,6 @@
 """The settings of a training run: one TOML file, whose unknown keys are errors.
 
-    model = "models/start"            # a Hugging Face directory
+    model = "models/start"            # a Hugging Face folder
     steps = 100
     profile = "awm"
 
@@ -14,112 +14,280 @@
     [loss]
     policy = "clip"
 
-The defaults are the field's common ones; where they stand is said beside the fields.
+The defaults are the field's common ones; a comment beside a field names its source.
 """
 
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import msgspec
+from msgspec import Meta
+
+from scenarios.validation import MAX_FLOAT
+
+_Count = Annotated[int, Meta(ge=1)]
+_NotNegative = Annotated[float, Meta(ge=0, le=MAX_FLOAT)]
+_Positive = Annotated[float, Meta(gt=0, le=MAX_FLOAT)]
+_Share = Annotated[float, Meta(ge=0, le=1)]
+_Beta = Annotated[float, Meta(ge=0, lt=1)]
 
 
 class DataSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Where samples come from, and which are used."""
+    """Where samples come from, and which of them are used."""
 
-    logs: tuple[str, ...] = ()  # folders of finished runs; empty: rollouts are run now
-    groups: int = 8  # that one optimiser batch takes
-    epochs: int = 1  # how often logs are gone through
-    fill: bool = False  # whether a batch waits until so many groups can be used (DAPO,
-    # arXiv:2503.14476), or takes what is left of so many that were run
-    keep_equal: bool = False  # whether groups whose rewards are all equal are kept
-    drop_truncated: bool = False  # whether episodes that a limit cut off are left out of a group
-    misaligned: bool = False  # whether episodes of another history policy or dialect are taken
-    check_prompts: float = 1.0  # the share of episodes whose logged prompts are computed again
+    logs: Annotated[
+        tuple[str, ...],
+        Meta(description="Folders of finished runs to learn from; empty: rollouts are run now."),
+    ] = ()
+    groups: Annotated[_Count, Meta(description="Groups in one optimiser batch.")] = 8
+    epochs: Annotated[_Count, Meta(description="How often the logs are gone through.")] = 1
+    # Waiting is DAPO's dynamic sampling (arXiv:2503.14476).
+    fill: Annotated[
+        bool,
+        Meta(
+            description="Whether a batch waits until `groups` groups can be used; if not, it takes "
+            "what can be used of that many."
+        ),
+    ] = False
+    keep_equal: Annotated[
+        bool, Meta(description="Whether groups whose rewards are all equal are kept.")
+    ] = False
+    drop_truncated: Annotated[
+        bool, Meta(description="Whether episodes that a limit cut off are left out of their group.")
+    ] = False
+    misaligned: Annotated[
+        bool,
+        Meta(
+            description="Whether episodes of another history policy or dialect are learned from, "
+            "too."
+        ),
+    ] = False
+    check_prompts: Annotated[
+        _Share,
+        Meta(description="Share of the episodes whose logged prompts are computed again."),
+    ] = 1.0
 
 
 class LossSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What is minimised."""
 
-    policy: Literal["clip", "cispo", "gspo", "tv", "likelihood"] = "clip"
-    advantage: Literal["mean_std", "mean", "leave_one_out", "reward"] = "mean_std"
-    rewards: Literal["episode", "step"] = "episode"  # what a sample's advantage is made of
-    aggregate: Literal["token", "step", "episode"] = "token"
-    scope: Literal["step", "episode"] = "step"  # of gspo's ratio
-    clip_low: float = 0.2
-    clip_high: float = 0.28  # DAPO, arXiv:2503.14476
-    cispo_high: float = 5.0
-    gspo_low: float = 3e-4  # GSPO, arXiv:2507.18071
-    gspo_high: float = 4e-4
-    tv_bound: float = 0.2
-    mismatch: Literal["off", "token", "step"] = "token"  # truncated importance sampling
-    # of tokens, or of steps as wholes
-    mismatch_cap: float = 2.0
-    kl: float = 0.0  # coefficient of k3 against the reference model
-    reference: str = ""  # its directory; empty: the model at the start
-    entropy: float = 0.0  # coefficient of an entropy bonus
+    policy: Annotated[
+        Literal["clip", "cispo", "gspo", "tv", "likelihood"], Meta(description="Policy loss.")
+    ] = "clip"
+    advantage: Annotated[
+        Literal["mean_std", "mean", "leave_one_out", "reward"],
+        Meta(description="How the rewards of a group become advantages."),
+    ] = "mean_std"
+    rewards: Annotated[
+        Literal["episode", "step"],
+        Meta(
+            description="Reward that a sample's advantage is made of: the episode's or the step's."
+        ),
+    ] = "episode"
+    aggregate: Annotated[
+        Literal["token", "step", "episode"],
+        Meta(description="Unit over which losses are averaged with equal weight."),
+    ] = "token"
+    scope: Annotated[
+        Literal["step", "episode"],
+        Meta(description="Span of the importance ratio of loss 'gspo'."),
+    ] = "step"
+    clip_low: Annotated[
+        _Share, Meta(description="Distance of the lower clipping bound from 1.")
+    ] = 0.2
+    clip_high: Annotated[  # DAPO, arXiv:2503.14476
+        _NotNegative, Meta(description="Distance of the upper clipping bound from 1.")
+    ] = 0.28
+    cispo_high: Annotated[
+        _Positive, Meta(description="Most that loss 'cispo' lets an importance weight be.")
+    ] = 5.0
+    gspo_low: Annotated[  # GSPO, arXiv:2507.18071
+        _Share, Meta(description="Distance of the lower clipping bound of loss 'gspo' from 1.")
+    ] = 3e-4
+    gspo_high: Annotated[
+        _NotNegative,
+        Meta(description="Distance of the upper clipping bound of loss 'gspo' from 1."),
+    ] = 4e-4
+    tv_bound: Annotated[
+        Annotated[float, Meta(gt=0, le=1)],
+        Meta(description="Most that loss 'tv' lets the probability of a token change."),
+    ] = 0.2
+    mismatch: Annotated[
+        Literal["off", "token", "step"],
+        Meta(
+            description="Truncated importance sampling against the mismatch of sampler and "
+            "trainer: of single tokens, of steps as wholes, or off."
+        ),
+    ] = "token"
+    mismatch_cap: Annotated[_Positive, Meta(description="Cap of the weights of `mismatch`.")] = 2.0
+    kl: Annotated[
+        _NotNegative,
+        Meta(description="Coefficient of the KL penalty (k3) against the reference model."),
+    ] = 0.0
+    reference: Annotated[
+        str, Meta(description="Folder of the reference model; empty: the model at the start.")
+    ] = ""
+    entropy: Annotated[_NotNegative, Meta(description="Coefficient of the entropy bonus.")] = 0.0
 
 
 class OptimizerSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """AdamW and its schedule."""
 
-    lr: float = 1e-6
-    betas: tuple[float, float] = (0.9, 0.95)
-    eps: float = 1e-8
-    weight_decay: float = 0.01
-    warmup_steps: int = 0
-    schedule: Literal["constant", "linear", "cosine"] = "constant"  # after the warm-up
-    max_grad_norm: float = 1.0
-    minibatches: int = 1  # optimiser updates that one batch is split into, by groups
+    lr: Annotated[_Positive, Meta(description="Learning rate.")] = 1e-6
+    betas: Annotated[
+        tuple[_Beta, _Beta],
+        Meta(description="Decay rates of the first and second moments."),
+    ] = (0.9, 0.95)
+    eps: Annotated[_Positive, Meta(description="Number added to the denominator of an update.")] = (
+        1e-8
+    )
+    weight_decay: Annotated[
+        _NotNegative, Meta(description="Coefficient of the decoupled weight decay.")
+    ] = 0.01
+    warmup_steps: Annotated[
+        int, Meta(ge=0, description="Batches over which the learning rate rises from zero.")
+    ] = 0
+    schedule: Annotated[
+        Literal["constant", "linear", "cosine"],
+        Meta(description="Course of the learning rate after the warm-up."),
+    ] = "constant"
+    max_grad_norm: Annotated[
+        _Positive, Meta(description="Norm to which gradients are clipped.")
+    ] = 1.0
+    minibatches: Annotated[
+        _Count, Meta(description="Optimiser updates that one batch is split into, by groups.")
+    ] = 1
 
 
 class ComputeSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """How the numbers are computed."""
 
-    backend: Literal["twopass", "packed", "naive", "flex"] = "twopass"
-    max_tokens: int = 16_384  # of leaves in one micro-batch
-    dtype: Literal["float32", "bfloat16"] = "float32"  # of the computation; weights are float32
-    device: str = ""  # empty: cuda where there is one, else cpu
-    gradient_checkpointing: bool = False
-    threads: int | None = None  # None: torch's default
-    seed: int = 0
+    backend: Annotated[
+        Literal["twopass", "packed", "naive", "flex"],
+        Meta(description="How samples that share a prefix are computed."),
+    ] = "twopass"
+    max_tokens: Annotated[
+        _Count,
+        Meta(description="Most tokens of suffixes in one micro-batch.", extra={"may_change": True}),
+    ] = 16_384
+    dtype: Annotated[
+        Literal["float32", "bfloat16"],
+        Meta(description="Number format of the computation; weights are float32."),
+    ] = "float32"
+    device: Annotated[
+        str,
+        Meta(
+            description="Device that computes; empty: cuda where there is one, else cpu.",
+            extra={"may_change": True},
+        ),
+    ] = ""
+    gradient_checkpointing: Annotated[
+        bool,
+        Meta(
+            description="Whether activations are computed again in the backward pass, which saves "
+            "memory.",
+            extra={"may_change": True},
+        ),
+    ] = False
+    threads: Annotated[
+        _Count | None,
+        Meta(
+            description="Number of CPU threads.",
+            extra={"default": "torch's own", "may_change": True},
+        ),
+    ] = None
+    seed: Annotated[
+        int,
+        Meta(ge=0, le=2**31 - 1, description="Seed of everything that is drawn in training."),
+    ] = 0
 
 
 class LoopSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """How rollouts and updates take turns."""
 
-    staleness: int = 1  # versions that the weights which sampled a group may be behind
-    switch: Literal["episode", "step"] = "episode"  # when agents take new weights
-    publish_every: int = 1  # optimiser batches between two versions
-    evaluate_every: int = 0  # batches between two evaluations; 0: none
+    staleness: Annotated[
+        int,
+        Meta(
+            ge=0,
+            description="Most versions that the weights which sampled a group may be behind.",
+        ),
+    ] = 1
+    switch: Annotated[
+        Literal["episode", "step"],
+        Meta(description="When agents take new weights: with an episode or with a step."),
+    ] = "episode"
+    publish_every: Annotated[
+        _Count, Meta(description="Optimiser batches between two published versions.")
+    ] = 1
+    evaluate_every: Annotated[
+        int, Meta(ge=0, description="Optimiser batches between two evaluations; 0: none.")
+    ] = 0
 
 
 class SaveSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What is kept on disk."""
 
-    every: int = 10  # batches between two checkpoints to resume from
-    keep: int = 2  # of those
-    keep_published: int = 2  # published versions; the last is always kept
+    every: Annotated[
+        _Count, Meta(description="Optimiser batches between two checkpoints to resume from.")
+    ] = 10
+    keep: Annotated[_Count, Meta(description="Checkpoints that are kept.")] = 2
+    keep_published: Annotated[
+        _Count, Meta(description="Published versions that are kept; the last is always kept.")
+    ] = 2
 
 
 class MetricSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Where the figures go, besides metrics.jsonl."""
+    """Where the metrics go, besides metrics.jsonl."""
 
-    tensorboard: bool = True
-    wandb: str = ""  # the project; empty: off
-    trackio: str = ""  # the project; empty: off
+    tensorboard: Annotated[
+        bool, Meta(description="Whether metrics are written for TensorBoard.")
+    ] = True
+    wandb: Annotated[
+        str, Meta(description="Project at Weights & Biases that gets the metrics; empty: none.")
+    ] = ""
+    trackio: Annotated[
+        str, Meta(description="Trackio project that gets the metrics; empty: none.")
+    ] = ""
 
 
 class TrainSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """One training run."""
 
-    model: str  # a Hugging Face directory: weights, config, tokenizer
-    steps: int = 100  # optimiser batches
-    profile: Literal["", "awm"] = ""  # named settings; what the file says wins over them
-    rollouts: dict[str, Any] = {}  # harness.settings.run.Settings
-    evaluation: dict[str, Any] = {}  # the same, for episodes that are not learned from
-    data: DataSettings = DataSettings()
-    loss: LossSettings = LossSettings()
-    optimizer: OptimizerSettings = OptimizerSettings()
-    compute: ComputeSettings = ComputeSettings()
-    loop: LoopSettings = LoopSettings()
-    save: SaveSettings = SaveSettings()
-    metrics: MetricSettings = MetricSettings()
+    model: Annotated[
+        str, Meta(description="Hugging Face folder of the model: weights, config, tokenizer.")
+    ]
+    steps: Annotated[
+        _Count,
+        Meta(description="Number of optimiser batches.", extra={"may_change": True}),
+    ] = 100
+    profile: Annotated[
+        Literal["", "awm"],
+        Meta(description="Named settings; what the file says wins over them."),
+    ] = ""
+    rollouts: Annotated[
+        dict[str, Any],
+        Meta(description="Settings of the rollouts that are learned from, as for `rehearse run`."),
+    ] = {}
+    evaluation: Annotated[
+        dict[str, Any],
+        Meta(
+            description="Settings in which evaluations differ from the rollouts.",
+            extra={"may_change": True},
+        ),
+    ] = {}
+    data: Annotated[DataSettings, Meta(description="Where samples come from.")] = DataSettings()
+    loss: Annotated[LossSettings, Meta(description="What is minimised.")] = LossSettings()
+    optimizer: Annotated[OptimizerSettings, Meta(description="AdamW and its schedule.")] = (
+        OptimizerSettings()
+    )
+    compute: Annotated[ComputeSettings, Meta(description="How the numbers are computed.")] = (
+        ComputeSettings()
+    )
+    loop: Annotated[LoopSettings, Meta(description="How rollouts and updates take turns.")] = (
+        LoopSettings()
+    )
+    save: Annotated[
+        SaveSettings, Meta(description="What is kept on disk.", extra={"may_change": True})
+    ] = SaveSettings()
+    metrics: Annotated[
+        MetricSettings, Meta(description="Where metrics go.", extra={"may_change": True})
+    ] = MetricSettings()

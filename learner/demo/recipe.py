@@ -1,6 +1,5 @@
 """The recipe of the demonstration: one TOML file (configs/learn-cpu.toml), strictly read."""
 
-import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -8,7 +7,7 @@ import msgspec
 
 from learner.core.errors import ConfigError
 from learner.demo.model import ModelSize
-from scenarios.decode_errors import field_of
+from scenarios.files import load_toml
 
 
 class WorldSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -44,12 +43,4 @@ class Recipe(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
 
 def read_recipe(path: Path) -> Recipe:
     """The recipe in a file. Raises ConfigError naming file and field."""
-    try:
-        return msgspec.convert(tomllib.loads(path.read_text(encoding="utf-8")), Recipe)
-    except (OSError, UnicodeDecodeError) as exc:
-        raise ConfigError(f"{path}: the recipe cannot be read: {exc}") from exc
-    except tomllib.TOMLDecodeError as exc:
-        raise ConfigError(f"{path}: not valid TOML: {exc}") from exc
-    except msgspec.ValidationError as exc:
-        field, fault = field_of(str(exc))
-        raise ConfigError(f"{path}: {field}: {fault}" if field else f"{path}: {fault}") from exc
+    return load_toml(path, Recipe, error=ConfigError)

@@ -197,7 +197,7 @@ def local_policy(
     has them. Raises SettingsError."""
     compute = compute or ComputeSettings()
     return LocalPolicy(
-        LocalSettings(settings.model, sampling_of(settings), switch, compute=compute)
+        LocalSettings(settings.model.name, sampling_of(settings), switch, compute=compute)
     )
 
 

@@ -6,9 +6,6 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, ExitStack, asynccontextmanager
 from importlib import import_module
 from pathlib import Path
-from typing import Literal
-
-import msgspec
 
 from envpool.server.settings import ServeSettings
 from harness.core.errors import PolicyError
@@ -20,23 +17,7 @@ from harness.serving.service import PolicyService, sampling_of
 from harness.tokenization.chat_tokenizer import ChatTokenizer
 from harness.vllm.client import VllmClient, VllmSettings
 from harness.vllm.server import VllmServer, VllmServerSettings
-
-
-class ServePolicy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What `rehearse serve-policy` is told."""
-
-    folder: str  # a Hugging Face directory
-    backend: Literal["local", "vllm"] = "local"
-    name: str | None = None  # None: the folder's
-    history: str = ""  # empty: the card's
-    dialect: str = ""  # empty: the card's
-    temperature: float | None = None  # None: the card's
-    top_p: float | None = None  # None: 1
-    max_tokens: int | None = None  # of a reply; None: the card's
-    base_url: str | None = None  # of a vLLM server; None: one is started
-    vllm_python: str | None = None  # None: this interpreter
-    vllm_args: tuple[str, ...] = ()
-
+from learner.config.serving import ServePolicy
 
 Opened = tuple[TokenBackend, int]  # what samples, and how many tokens it takes
 

@@ -143,7 +143,7 @@ class _Training(msgspec.Struct, frozen=True):
     @property
     def _dialect(self) -> Dialect:
         rollouts = self.runs.rollouts
-        return dialect_of(rollouts.dialect, lenient=rollouts.format_rules != "awm")
+        return dialect_of(rollouts.dialect, lenient=rollouts.format.rules != "awm")
 
     def _teller(
         self, stack: AsyncExitStack, place: Place
@@ -159,7 +159,7 @@ class _Training(msgspec.Struct, frozen=True):
             if values:
                 metrics.write(step, values)
             if step:
-                progress.show(step, values)
+                progress.show_step(step, values)
 
         return tell
 
@@ -182,8 +182,8 @@ class _Training(msgspec.Struct, frozen=True):
             history=self._history.spec,
             fingerprint=self._history.fingerprint,
             dialect=self._dialect.name,
-            temperature=1.0 if rollouts.temperature is None else rollouts.temperature,
-            max_tokens=rollouts.max_tokens,
+            temperature=1.0 if rollouts.model.temperature is None else rollouts.model.temperature,
+            max_tokens=rollouts.model.max_tokens,
         )
         return Publisher(
             self.folder / VERSIONS,

@@ -1,6 +1,5 @@
 """What a training run keeps of its settings, and whether it may begin or go on in a folder."""
 
-import tomllib
 from collections.abc import Mapping
 from pathlib import Path
 from shutil import rmtree
@@ -11,7 +10,10 @@ import tomli_w
 
 from harness.log.schema import write_atomically
 from harness.rollout.launch import has_episodes
-from learner.config.loader import settings_of
+from harness.settings.fields import fields_of
+from harness.settings.run import Settings
+from harness.settings.tables import without_none
+from learner.config.loader import read_settings
 from learner.config.settings import TrainSettings
 from learner.core.errors import CheckpointError, ConfigError
 from learner.loop.evaluation import name_of as evaluation_name
@@ -23,26 +25,18 @@ EVALUATIONS = "evaluations"
 VERSIONS = "versions"
 CHECKPOINTS = "checkpoints"
 
-# What may differ when a run goes on: how long, how fast, where, and what is kept.
-_FREE = frozenset(
-    {
-        *("steps", "save", "metrics"),
-        *(f"compute.{name}" for name in ("max_tokens", "device", "threads")),
-        "compute.gradient_checkpointing",
-        *(f"rollouts.{name}" for name in ("concurrency", "bus", "mqtt", "max_attempts")),
-        *(f"rollouts.{name}" for name in ("request_timeout", "pool", "workers", "base_url")),
-        *(f"rollouts.{name}" for name in ("worker_memory_mb", "sandbox", "judge_concurrency")),
-        *(f"rollouts.{name}" for name in ("judge_backlog", "judge_budget", "judge_cache")),
-        *(f"rollouts.{name}" for name in ("judge_base_url", "judge_timeout", "judge_attempts")),
-        *(f"rollouts.{name}" for name in ("judge_prices", "client")),
-        "evaluation",
-    }
+# What may differ when a run is resumed: how long, how fast, where, and what is kept.
+_MAY_CHANGE = frozenset(
+    prefix + ".".join(field.path)
+    for kind, prefix in ((TrainSettings, ""), (Settings, "rollouts."))
+    for field in fields_of(kind)
+    if field.may_change
 )
 
 
 def described(settings: TrainSettings) -> bytes:
     """The settings as a training file, which gives the same settings again."""
-    return tomli_w.dumps(_without_none(msgspec.to_builtins(settings))).encode()
+    return tomli_w.dumps(without_none(msgspec.to_builtins(settings))).encode()
 
 
 def begin(folder: Path, settings: TrainSettings, *, resume: bool) -> bool:
@@ -96,29 +90,19 @@ def forget_after(folder: Path, batches: int) -> None:
 
 
 def _read(path: Path) -> Any:
-    try:
-        table = tomllib.loads(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as exc:
-        raise ConfigError(f"{path}: the settings cannot be read: {exc}") from exc
-    return msgspec.to_builtins(settings_of(table, place=f"{path}: "))
+    return msgspec.to_builtins(read_settings(path))
 
 
 def _difference(before: Any, now: Any, prefix: str = "") -> str | None:
-    """The first setting in which a run that goes on differs from the one that began."""
+    """The first setting in which a run that is resumed differs from the run that began."""
     for name in sorted({*before, *now}):
         field = f"{prefix}{name}"
         old, new = before.get(name), now.get(name)
-        if old == new or field in _FREE:
+        if old == new or field in _MAY_CHANGE:
             continue
-        if isinstance(old, Mapping) and isinstance(new, Mapping):
-            if (changed := _difference(old, new, f"{field}.")) is not None:
+        if isinstance(old or new, Mapping):  # a table that one of them leaves out is empty
+            if (changed := _difference(old or {}, new or {}, f"{field}.")) is not None:
                 return changed
             continue
         return f"{field}: the run began with {old!r}, not {new!r}"
     return None
-
-
-def _without_none(value: Any) -> Any:
-    if isinstance(value, Mapping):
-        return {name: _without_none(one) for name, one in value.items() if one is not None}
-    return value

@@ -21,7 +21,7 @@ def player_of(train: TrainSettings) -> Callable[[Settings], Player]:
 
     def made(settings: Settings) -> Player:
         switch = train.loop.switch
-        if settings.policy == "vllm":
+        if settings.policy.name == "vllm":
             return vllm(settings, switch=switch)
         return local_policy(settings, switch=switch, compute=train.compute)
 

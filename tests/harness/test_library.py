@@ -17,7 +17,8 @@ from harness.core.errors import LogError
 from harness.core.events import Ending, EpisodeEnded, Record, StepTaken
 from harness.core.messages import Act, Answer
 from harness.library import AgentEnv, OwnAgent, StepLimit, TaskView, WorldFailed, play_of
-from harness.rollout.episode import Limits, run_episode
+from harness.rollout.episode import run_episode
+from harness.settings.limits import Limits
 from scenarios.format import Scenario, read
 from tests.harness.rollout.test_episode import BreakingEnv, PoolOf, SlowEnv
 from tests.support.paths import LIBRARY

@@ -16,7 +16,7 @@ from harness.core.token_bytes import encode_ids, encode_logprobs
 from harness.dialects.native import Native
 from harness.policies.base import Agent, Assignment
 from harness.policies.oracle import OraclePolicy
-from harness.settings.run import Settings
+from harness.settings.run import Settings, resolve_table
 from learner.config.settings import TrainSettings
 from learner.core.samples import Group
 from learner.data.grouping import Grouping
@@ -154,8 +154,8 @@ def train_settings(**changes: Any) -> TrainSettings:
 def rollout_settings(train: TrainSettings, **changes: Any) -> Settings:
     size = changes.pop("group_size", 2)
     wanted = train.steps * train.data.groups * size
-    changes = {"episodes": wanted, "concurrency": 4, "max_steps": 6} | changes
-    return Settings(scenarios=(f"{LIBRARY}:pay-fine",), group_size=size, **changes)
+    table = {"scenarios": [f"{LIBRARY}:pay-fine"], "group_size": size, "episodes": wanted}
+    return resolve_table(table | {"concurrency": 4, "max_steps": 6} | changes, {})
 
 
 def publisher_of(folder: Path, learner: PaperLearner, *takers: Any, keep: int = 2) -> Publisher:

@@ -32,7 +32,6 @@ Behaviours are wrapped, too:
     Status(503)             is dead (see tests.support.model_server)
 """
 
-import argparse
 import asyncio
 import json
 import re
@@ -43,6 +42,8 @@ from dataclasses import dataclass, replace
 from hashlib import blake2b
 from itertools import cycle
 from pathlib import Path
+
+import click
 
 from harness.core.events import Label
 from tests.support.model_server import Asked, Behaviour, Cut, ModelServer, Says, Status, response
@@ -300,8 +301,8 @@ def play(
     return plays[name]
 
 
-class _Told:
-    """Says on standard output how many requests there were."""
+class _Counted:
+    """Writes on standard output how many requests there were."""
 
     def __init__(self, inner: Behaviour) -> None:
         self._inner = inner
@@ -309,36 +310,41 @@ class _Told:
 
     async def perform(self, asked: Asked, writer: asyncio.StreamWriter) -> bool:
         self._count += 1
-        _tell(f"asked {self._count}")
+        _write_line(f"asked {self._count}")
         return await self._inner.perform(asked, writer)
 
 
-def _tell(line: str) -> None:
+def _write_line(line: str) -> None:
     sys.stdout.write(f"{line}\n")
     sys.stdout.flush()
 
 
 async def serve(behaviour: Behaviour, port: int) -> None:
     """Serve until the process is ended."""
-    async with ModelServer(_Told(behaviour), port=port) as server:
-        _tell(server.url)
+    async with ModelServer(_Counted(behaviour), port=port) as server:
+        _write_line(server.url)
         await asyncio.Event().wait()
 
 
-def main() -> None:
-    """The command line; `--truth` is a JSON file, from words in a prompt to labels."""
-    parser = argparse.ArgumentParser(description="A scripted judge.")
-    parser.add_argument("--play", default="good")
-    parser.add_argument("--port", type=int, default=0)
-    parser.add_argument("--truth", type=Path)
-    parser.add_argument("--p", type=float, default=0.3)
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--seconds", type=float, default=1.0)
-    given = parser.parse_args()
-    labels = json.loads(given.truth.read_text(encoding="utf-8")) if given.truth else {}
-    truth = truth_of(labels)
-    behaviour = play(given.play, truth, p=given.p, seed=given.seed, seconds=given.seconds)
-    asyncio.run(serve(behaviour, given.port))
+@click.command()
+@click.option("--play", "name", default="good", help="Behaviour of the judge.")
+@click.option("--port", type=int, default=0, help="Port to listen on; 0: a free one.")
+@click.option(
+    "--truth",
+    "truth_file",
+    type=click.Path(path_type=Path),
+    help="JSON file of the truth: from words in a prompt to labels.",
+)
+@click.option("--p", type=float, default=0.3, help="Share of answers that are wrong.")
+@click.option("--seed", type=int, default=0, help="Seed of what is wrong.")
+@click.option("--seconds", type=float, default=1.0, help="Seconds that a slow judge takes.")
+def main(
+    name: str, port: int, truth_file: Path | None, p: float, seed: int, seconds: float
+) -> None:
+    """Serve a scripted judge until the process is ended."""
+    labels = json.loads(truth_file.read_text(encoding="utf-8")) if truth_file else {}
+    behaviour = play(name, truth_of(labels), p=p, seed=seed, seconds=seconds)
+    asyncio.run(serve(behaviour, port))
 
 
 if __name__ == "__main__":

@@ -1,10 +1,10 @@
-"""Judging over real HTTP: scripted judges beside the command, and runs for them to judge.
+"""Judging over real HTTP: scripted judges, and runs for them to judge.
 
     with served(Speaks(good(truth))) as server:
         json_of(rehearse, "judge", run, "-m", "m", "--base-url", server.url)
 
-`questions_of(run, mode)` tells which question is about which episodes, and `truth_about` makes a
-judge that knows the right answers.
+`questions_of(run, mode)` maps each question to its episodes, and `truth_about` makes a judge that
+knows the right answers.
 """
 
 import asyncio
@@ -40,7 +40,7 @@ _EVIDENCE_TOKENS = JudgeSettings().evidence_tokens
 
 
 class Question(msgspec.Struct, frozen=True):
-    """What a judge is asked: equal episodes share a question."""
+    """A question to a judge; equal episodes share one."""
 
     episodes: tuple[str, ...]
     label: Label | None  # the code's
@@ -48,7 +48,7 @@ class Question(msgspec.Struct, frozen=True):
 
 @contextmanager
 def served(behaviour: Behaviour) -> Iterator[ModelServer]:
-    """A scripted judge that answers from a thread of its own while the test runs commands."""
+    """A scripted judge that answers from another thread while the test runs commands."""
     with (
         start_blocking_portal() as portal,
         portal.wrap_async_context_manager(ModelServer(behaviour)) as server,
@@ -57,7 +57,7 @@ def served(behaviour: Behaviour) -> Iterator[ModelServer]:
 
 
 def no_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Have no proxy and no key of the environment get between judge and server."""
+    """Remove proxies and keys from the environment, so that requests go to the test's server."""
     for name in ("OPENAI_API_KEY", "OPENAI_BASE_URL", "HTTP_PROXY", "ALL_PROXY"):
         monkeypatch.delenv(name, raising=False)
         monkeypatch.delenv(name.lower(), raising=False)
@@ -65,7 +65,7 @@ def no_environment(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def script(path: Path, world: Path = LIBRARY) -> Path:
     """A script of two episodes for each task of the mini world: the oracle's, and one that claims
-    to be done after half of the oracle's calls, with a plea to the judge.
+    to be done after half of the oracle's calls and asks the judge for "completed".
 
     Its labels: 6 completed, 1 partially completed (lend-two: one of two books), 5 agent errors.
     """
@@ -82,13 +82,13 @@ def script(path: Path, world: Path = LIBRARY) -> Path:
 
 
 def run_of_oracles(rehearse: Rehearse, folder: Path, world: Path = LIBRARY) -> Path:
-    """A run of the mini world: 6 episodes that completed their task, not judged."""
+    """A run of the mini world: 6 episodes that completed their task, unjudged."""
     json_of(rehearse, "run", world, "-o", folder, "--judge", "none")
     return folder
 
 
 def run_of_both(rehearse: Rehearse, folder: Path, world: Path = LIBRARY) -> Path:
-    """A run of the script: 6 completed, 1 in part, 5 agent errors; judged by code."""
+    """A run of the script: 6 completed, 1 partial, 5 agent errors; judged by code."""
     played = ("-p", "scripted", "--script", script(folder.with_suffix(".jsonl"), world), "-g", 2)
     report = json_of(rehearse, "run", world, *played, "-o", folder)
     assert report["labels"] == {"agent_error": 5, "completed": 6, "partially_completed": 1}
@@ -103,12 +103,12 @@ def prices_of(path: Path, *models: str) -> Path:
 
 
 def judge(rehearse: Rehearse, folder: Path, url: str, *flags: object) -> Any:
-    """What `rehearse judge` with the model `m` of a server says."""
+    """The JSON of `rehearse judge` with the model `m` of a server."""
     return json_of(rehearse, "judge", folder, "-m", "m", "--base-url", url, *flags)
 
 
 def questions_of(folder: Path, mode: Mode) -> dict[str, Question]:
-    """What a judge of this mode is asked about a run, by the text of its messages."""
+    """The questions that a judge of this mode gets about a run, by the text of their messages."""
     return anyio.run(asked_about, folder, mode)
 
 
@@ -125,8 +125,8 @@ async def asked_about(folder: Path, mode: Mode) -> dict[str, Question]:
 
 
 def truth_about(*books: Mapping[str, Question]) -> Truth:
-    """Says what the code says of the episode that is asked about."""
-    labels = {text: one.label for book in books for text, one in book.items()}
+    """A truth that gives the code's label of the episode in question."""
+    labels = {text: one.label for questions in books for text, one in questions.items()}
 
     def truth(text: str) -> Label:
         label = labels[text]
@@ -139,8 +139,8 @@ def truth_about(*books: Mapping[str, Question]) -> Truth:
 async def _cases(folder: Path) -> list[Case]:
     with open_reader(folder) as reader:
         async with open_run_judge(folder, reader, JudgeSettings()) as judge:
-            given = [await judge.case(one) for one in reader.trajectories() if one.ended]
-    return [case for case in given if isinstance(case, Case)]
+            cases = [await judge.case(one) for one in reader.trajectories() if one.ended]
+    return [case for case in cases if isinstance(case, Case)]
 
 
 def records_of(folder: Path) -> list[Record]:
@@ -173,7 +173,7 @@ def rewards_of(folder: Path, judge: str) -> dict[str, tuple[float | None, tuple[
 
 @dataclass(frozen=True)
 class Chosen:
-    """Behaves to each request as it is told."""
+    """Chooses a behaviour for each request."""
 
     choose: Callable[[Asked], Behaviour]
 
@@ -182,7 +182,7 @@ class Chosen:
 
 
 class Noting:
-    """A speaker that notes which questions it did not answer with the truth."""
+    """A speaker that records the questions that it did not answer with the truth."""
 
     def __init__(self, speaker: Speaker, truth: Truth) -> None:
         self._speaker = speaker

@@ -18,9 +18,10 @@ from harness.history.windows import HistoryManager, parse_history
 from harness.log.recorder import Recorder, Sink
 from harness.policies.base import Agent, Assignment, Policy
 from harness.rollout.deadlines import Watchdog
-from harness.rollout.episode import Limits, RunContext
+from harness.rollout.episode import RunContext
 from harness.rollout.meters import Meters
 from harness.rollout.plan import EpisodePlan, plan_of
+from harness.settings.limits import Limits
 from scenarios.format import Scenario, read
 from tests.support.paths import LIBRARY
 

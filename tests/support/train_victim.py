@@ -25,8 +25,8 @@ def killed() -> None:
 
 
 def after(owner: Any, name: str, is_there: Callable[..., bool]) -> None:
-    """Have a function kill the process when it has done its work, where `is_there` says so of its
-    result and arguments."""
+    """Make a function kill the process after its work, if `is_there` says so of its result and
+    arguments."""
     real = getattr(owner, name)
 
     async def coroutine(*arguments: Any, **options: Any) -> Any:
@@ -45,8 +45,8 @@ def after(owner: Any, name: str, is_there: Callable[..., bool]) -> None:
     setattr(owner, name, coroutine if is_async else function)
 
 
-def heard(kind: type[Any], episode: str) -> Callable[..., bool]:
-    """Whether a feed has heard this of an episode."""
+def handled(kind: type[Any], episode: str) -> Callable[..., bool]:
+    """Whether a feed has handled such an event of an episode."""
 
     def is_there(result: Any, feed: RolloutFeed, records: Any) -> bool:
         return any(one.episode == episode and isinstance(one.event, kind) for one in records)
@@ -56,16 +56,16 @@ def heard(kind: type[Any], episode: str) -> Callable[..., bool]:
 
 POINTS: dict[str, Callable[[], None]] = {
     # An episode has ended and is in the log; its verdict, or its group, is not.
-    "ended": lambda: after(RolloutFeed, "_hear", heard(EpisodeEnded, "e000001")),
-    "judged": lambda: after(RolloutFeed, "_hear", heard(Judged, "e000005")),
+    "ended": lambda: after(RolloutFeed, "_hear", handled(EpisodeEnded, "e000001")),
+    "judged": lambda: after(RolloutFeed, "_hear", handled(Judged, "e000005")),
     # A batch has its groups and is not trained yet.
     "taken": lambda: after(Lineup, "take", lambda taken, *arguments: taken.end == 6),
     # The policies have weights that no checkpoint has.
     "published": lambda: after(Publisher, "publish", lambda path, me, version, step: version == 3),
     # An evaluation was played, and nothing has its figures.
     "evaluated": lambda: after(evaluation, "_reported", lambda values, f: f.name == "b000004"),
-    # All is told, and the checkpoint is written but for its name.
-    "told": lambda: after(Metrics, "write", lambda nothing, me, step, values: step == 6),
+    # All metrics are written, and the checkpoint is complete except for its name.
+    "reported": lambda: after(Metrics, "write", lambda nothing, me, step, values: step == 6),
     "saved": lambda: after(state_dict_saver, "save", lambda *arguments: True),
 }
 

@@ -28,10 +28,10 @@ from harness.dialects.hermes import Hermes
 from harness.history.windows import parse_history
 from harness.log.reader import open_reader
 from harness.policies.token_agent import Sampling
-from harness.rollout.episode import Limits
 from harness.rollout.meters import Meters
 from harness.rollout.plan import plan_of
 from harness.rollout.session import RunParts, run_session
+from harness.settings.limits import Limits
 from harness.tokenization.chat_tokenizer import ChatTokenizer
 from harness.vllm.policy import VllmPolicy
 from harness.vllm.routes import root_of

@@ -1,9 +1,15 @@
 """The knobs of the generator: the settings of a world's size and difficulty."""
 
+from typing import Annotated
+
 import msgspec
+from msgspec import Meta
 
 from scenarios.generate.core.errors import GenerateError
 from scenarios.nearest import did_you_mean
+from scenarios.validation import explain
+
+_Share = Annotated[float, Meta(ge=0, le=1)]
 
 
 class Knobs(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -12,42 +18,39 @@ class Knobs(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     The defaults are the medians of AgentWorldModel-1K (arXiv:2602.10090, table of sizes).
     """
 
-    tables: int = 18  # per world
-    rows: int = 121  # seed rows per world
-    tools: int = 35  # per world
-    tasks: int = 10  # per world
-    steps: int = 6  # oracle calls per task
-    lookalikes: float = 0.35  # share of people and records that resemble another one
-    distractors: float = 0.3  # rows that no task needs, as a share of the others
-    ambiguity: float = 0.6  # share of records named by something to look up, instead of their id
-    memory: float = 0.12  # share of tasks that need a value seen more than `window` turns before
-    window: int = 3  # turns
-    forbidden: float = 0.15  # share of tasks that the rules or the role forbid
-    permissions: float = 0.5  # share of the forbidden tasks that the role forbids
-    noise: int = 1  # irrelevant columns in the first table of each module
-
-    def __post_init__(self) -> None:
-        for name, (least, most) in _BOUNDS.items():
-            value = getattr(self, name)
-            if not least <= value <= most:
-                raise ValueError(f"knob {name!r} must be between {least} and {most}, not {value}")
-
-
-_BOUNDS: dict[str, tuple[float, float]] = {
-    "tables": (8, 60),
-    "rows": (40, 2_000),
-    "tools": (10, 120),
-    "tasks": (1, 100),
-    "steps": (1, 40),
-    "lookalikes": (0, 1),
-    "distractors": (0, 10),
-    "ambiguity": (0, 1),
-    "memory": (0, 1),
-    "window": (1, 30),
-    "forbidden": (0, 1),
-    "permissions": (0, 1),
-    "noise": (0, 6),
-}
+    tables: Annotated[int, Meta(ge=8, le=60, description="Tables per world.")] = 18
+    rows: Annotated[int, Meta(ge=40, le=2_000, description="Seed rows per world.")] = 121
+    tools: Annotated[int, Meta(ge=10, le=120, description="Tools per world.")] = 35
+    tasks: Annotated[int, Meta(ge=1, le=100, description="Tasks per world.")] = 10
+    steps: Annotated[int, Meta(ge=1, le=40, description="Oracle calls per task.")] = 6
+    lookalikes: Annotated[
+        _Share, Meta(description="Share of people and records that resemble another one.")
+    ] = 0.35
+    distractors: Annotated[
+        float,
+        Meta(ge=0, le=10, description="Rows that no task needs, as a share of the other rows."),
+    ] = 0.3
+    ambiguity: Annotated[
+        _Share,
+        Meta(description="Share of records named by something to look up, instead of their id."),
+    ] = 0.6
+    memory: Annotated[
+        _Share,
+        Meta(description="Share of tasks that need a value seen more than `window` turns before."),
+    ] = 0.12
+    window: Annotated[
+        int, Meta(ge=1, le=30, description="Number of turns to which `memory` refers.")
+    ] = 3
+    forbidden: Annotated[
+        _Share, Meta(description="Share of tasks that the rules or the role forbid.")
+    ] = 0.15
+    permissions: Annotated[
+        _Share, Meta(description="Share of the forbidden tasks that the role forbids.")
+    ] = 0.5
+    noise: Annotated[
+        int,
+        Meta(ge=0, le=6, description="Irrelevant columns in the first table of each module."),
+    ] = 1
 
 
 def knobs_of(texts: dict[str, str]) -> Knobs:
@@ -60,14 +63,8 @@ def knobs_of(texts: dict[str, str]) -> Knobs:
         if name not in known:
             hint = did_you_mean(name, known) or f"; knobs: {', '.join(known)}"
             raise GenerateError(f"knob {name!r} not found{hint}")
-    for name, value in texts.items():
-        kind = type(getattr(Knobs(), name))
-        try:
-            msgspec.convert(value, kind, strict=False)
-        except msgspec.ValidationError as exc:
-            expected = "a whole number" if kind is int else "a number"
-            raise GenerateError(f"knob {name!r}: expected {expected}, found {value!r}") from exc
     try:
         return msgspec.convert(texts, Knobs, strict=False)
     except msgspec.ValidationError as exc:
-        raise GenerateError(f"knobs: {exc}") from exc
+        name, _, fault = explain(exc, texts, Knobs).partition(": ")
+        raise GenerateError(f"knob {name!r}: {fault}") from exc

@@ -21,8 +21,9 @@ from envpool.mcp.pool import McpPool
 from envpool.mcp.unknown_states import UNKNOWN, is_known
 from envpool.store.pool_protocol import Pool
 from harness.core.events import Ending, StepTaken, decode_event, encode
-from harness.rollout.episode import Limits, run_episode
+from harness.rollout.episode import run_episode
 from harness.rollout.plan import plan_of
+from harness.settings.limits import Limits
 from scenarios.checks import Finding
 from scenarios.format import Scenario
 from scenarios.mcp_tasks import read_mcp_tasks

@@ -1,4 +1,4 @@
-"""The command line on AWM records: imported or not, they are worlds like any other."""
+"""The command line on AWM records, imported or not."""
 
 import json
 import shutil
@@ -20,7 +20,7 @@ def _plans() -> list[dict[str, Any]]:
 
 
 def _script(path: Path, which: str) -> Path:
-    """What each task's `oracle` or `near_miss` does, as a script."""
+    """A script of what each task's `oracle` or `near_miss` does."""
     lines = [
         {
             "scenario": NAME,
@@ -40,14 +40,16 @@ def _script(path: Path, which: str) -> Path:
 
 @pytest.fixture
 def worlds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Where imported worlds go."""
+    """The folder of imported worlds."""
     monkeypatch.setenv("REHEARSE_WORLDS", str(tmp_path / "worlds"))
     return tmp_path / "worlds"
 
 
-def test_an_imported_world_is_a_world(rehearse: Rehearse, worlds: Path, tmp_path: Path) -> None:
-    """import, list, show, run, replay, judge and bench take an AWM record like any other; its
-    oracles pass and its near misses do not."""
+def test_every_command_takes_an_imported_world(
+    rehearse: Rehearse, worlds: Path, tmp_path: Path
+) -> None:
+    """import, list, show, run, replay, judge and bench take an AWM record; its oracles pass and its
+    near misses do not."""
     status, out, err = rehearse("import", "awm", AWM)
     assert (status, err.strip()) == (0, "")
     assert out.splitlines() == [
@@ -80,8 +82,8 @@ def test_an_imported_world_is_a_world(rehearse: Rehearse, worlds: Path, tmp_path
 
 
 def test_a_record_runs_without_an_import(rehearse: Rehearse, tmp_path: Path) -> None:
-    """`run --awm DIR name:task` reads the record where it is, and replay finds it there again; an
-    imported package is the same one."""
+    """`run --awm DIR name:task` reads the record from DIR, and replay finds it there again; its
+    digest is that of the imported package."""
     script = _script(tmp_path / "oracle.jsonl", "oracle")
     flags = ("-p", "scripted", "--script", script)
     run = tmp_path / "run"
@@ -94,7 +96,7 @@ def test_a_record_runs_without_an_import(rehearse: Rehearse, tmp_path: Path) -> 
 
 
 def test_the_seeding_is_logged_with_each_episode(rehearse: Rehearse, tmp_path: Path) -> None:
-    """Every episode says how its world was seeded, and another seeding is another package."""
+    """Every episode records how its world was seeded; another seeding gives another digest."""
     packages = set()
     for seeding in ("awm", "openenv"):
         run = tmp_path / seeding
@@ -109,15 +111,15 @@ def test_the_seeding_is_logged_with_each_episode(rehearse: Rehearse, tmp_path: P
     assert len(packages) == 2
 
 
-def test_doing_nothing_completes_nothing(rehearse: Rehearse) -> None:
-    """No task of the fixture is completed by doing nothing."""
+def test_the_noop_policy_completes_no_task(rehearse: Rehearse) -> None:
+    """Without any call, no task of the fixture is completed."""
     bench = json_of(rehearse, "bench", "--awm", AWM, NAME, "-p", "noop")
     assert bench["labels"] == {"agent_error": 10}
 
 
 def test_the_gate_finds_what_was_lost(rehearse: Rehearse) -> None:
-    """`scenarios check` names the seed statement that failed, and the tools that cannot stand odd
-    arguments; nothing else is wrong."""
+    """`scenarios check` names the seed statement that failed and the tools that fail on odd
+    arguments, and nothing else."""
     status, out, _ = rehearse("scenarios", "check", "--awm", AWM, NAME, "--json", "-")
     report = json.loads(out)
     assert status == 1
@@ -132,15 +134,15 @@ def test_the_gate_finds_what_was_lost(rehearse: Rehearse) -> None:
     assert "statement 2 of notifications" in failures[0]["why"]
 
 
-def test_oracles_are_not_made_up(rehearse: Rehearse) -> None:
-    """A record has no oracle, and the policy that plays one says so."""
+def test_a_record_has_no_oracle(rehearse: Rehearse) -> None:
+    """Policy `oracle` is refused with the name of a task that has none."""
     status, _, err = rehearse("run", "--awm", AWM, NAME, "-p", "oracle")
     assert status == 2
     assert f"{NAME}:0 has no oracle" in err
 
 
 def _broken(folder: Path) -> Path:
-    """The fixture's folder with records that cannot be used beside the one that can."""
+    """The fixture's folder with records that cannot be used, and one that can."""
     shutil.copytree(AWM, folder)
     for file, key in (
         ("gen_tasks", "tasks"),
@@ -163,8 +165,8 @@ def _broken(folder: Path) -> Path:
 def test_broken_records_are_refused_one_by_one(
     rehearse: Rehearse, worlds: Path, tmp_path: Path
 ) -> None:
-    """A truncated line, a record without code, code that does not parse or import: each is listed
-    with file, line and reason, the others are imported, and the exit status is 1."""
+    """A truncated line, a record without code, code that cannot be parsed or imported: each is
+    listed with file, line and reason; the others are imported, and the exit status is 1."""
     folder = _broken(tmp_path / "broken")
     status, out, _ = rehearse("import", "awm", folder)
     assert status == 1
@@ -183,16 +185,18 @@ def test_broken_records_are_refused_one_by_one(
         assert reason in refused[name]
 
 
-def test_code_that_reaches_out_ends_its_episode(rehearse: Rehearse, tmp_path: Path) -> None:
-    """A tool that does what it may not ends its episodes as the world's fault, with a sentence,
-    and the others go on."""
+def test_a_tool_that_violates_the_sandbox_ends_its_episode(
+    rehearse: Rehearse, tmp_path: Path
+) -> None:
+    """A tool that opens a file ends its episodes as the world's failure, with a sentence; other
+    episodes continue."""
     folder = tmp_path / "reaching"
     shutil.copytree(AWM, folder)
     path = folder / "gen_envs.jsonl"
     row = json.loads(path.read_text())
-    place = "async def get_cart() -> CartResponse:\n"
-    assert place in row["full_code"]
-    row["full_code"] = row["full_code"].replace(place, place + '    open("/etc/passwd").read()\n')
+    head = "async def get_cart() -> CartResponse:\n"
+    assert head in row["full_code"]
+    row["full_code"] = row["full_code"].replace(head, head + '    open("/etc/passwd").read()\n')
     path.write_text(json.dumps(row))
     script = tmp_path / "script.jsonl"
     calls = {"0": "get_cart", "1": "list_addresses"}

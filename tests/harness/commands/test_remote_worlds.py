@@ -1,4 +1,4 @@
-"""The command line on worlds that are elsewhere: an MCP server's, or another process's."""
+"""The command line on worlds of an MCP server, or of another process."""
 
 import subprocess
 import sys
@@ -35,7 +35,7 @@ expect = { contains = "bread" }
 
 @pytest.fixture
 def serving() -> Iterator[str]:
-    """The URL of `rehearse serve shop_support` in a process of its own."""
+    """The URL of `rehearse serve shop_support` in another process."""
     command = [sys.executable, "-m", "harness", "serve", "shop_support", "--http", "127.0.0.1:0"]
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as server:
         assert server.stderr is not None
@@ -46,7 +46,7 @@ def serving() -> Iterator[str]:
 
 
 def test_an_mcp_server_is_a_world(rehearse: Rehearse, tmp_path: Path) -> None:
-    """`run --mcp COMMAND TASKS` plays on a fresh server each time, and tool calls verify it."""
+    """`run --mcp COMMAND TASKS` starts a fresh server for each episode; tool calls verify it."""
     tasks = tmp_path / "tasks.toml"
     tasks.write_text(TASKS)
     target = f"{sys.executable} {NOTES}"
@@ -61,7 +61,7 @@ def test_an_mcp_server_is_a_world(rehearse: Rehearse, tmp_path: Path) -> None:
 
 
 def test_worlds_of_another_process(rehearse: Rehearse, serving: str, tmp_path: Path) -> None:
-    """`run --pool URL` leases there, and logs, judges and replays as with worlds of its own."""
+    """`run --pool URL` leases its worlds there; log, judge and replay work as with local worlds."""
     run = tmp_path / "run"
     report = json_of(
         rehearse, "run", "shop_support", "--pool", serving, "-n", 20, "-c", 8, "-o", run
@@ -72,7 +72,7 @@ def test_worlds_of_another_process(rehearse: Rehearse, serving: str, tmp_path: P
 
 
 def test_a_server_that_is_not_there(rehearse: Rehearse, tmp_path: Path) -> None:
-    """A pool or an MCP server that cannot be had is one sentence, and no run."""
+    """A pool or an MCP server that cannot be reached is one sentence, and no run folder."""
     run = tmp_path / "run"
     status, _, err = rehearse("run", "shop_support", "--pool", "http://127.0.0.1:9", "-o", run)
     assert (status, run.exists()) == (2, False)

@@ -10,7 +10,9 @@ from harness.core.errors import SettingsError
 from harness.core.policy_card import PolicyCard, card_mismatches, read_card, write_card
 from harness.history.windows import parse_history
 from harness.rollout.launch import warn_of_mismatches
-from harness.settings.run import Settings
+from harness.settings.model import ModelSettings
+from harness.settings.policy import PolicySettings
+from harness.settings.run import Settings, resolve_table
 
 CARD = PolicyCard("v7", "last:3", parse_history("last:3").fingerprint, "hermes", step=7)
 
@@ -61,7 +63,8 @@ def test_other_windows_and_dialects_are_reported(
 
     write_card(tmp_path, CARD)
     lines = StringIO()
-    settings = Settings(policy="local", model=str(tmp_path), dialect=dialect)  # type: ignore[arg-type]  # one of its words
+    table = {"policy": "local", "model": str(tmp_path), "dialect": dialect}
+    settings = resolve_table(table, {})
     warn_of_mismatches(settings, policy, Console(file=lines, width=500))
     assert lines.getvalue() == "".join(f"WARNING {tmp_path}: {line}\n" for line in expected)
 
@@ -71,8 +74,8 @@ def test_a_model_without_a_card_is_run_without_a_warning(tmp_path: Path) -> None
     lines = StringIO()
     write_card(tmp_path, CARD)
     for settings in (
-        Settings(policy="local", model=str(tmp_path / "other")),
-        Settings(policy="openai", model=str(tmp_path)),
+        Settings(policy=PolicySettings("local"), model=ModelSettings(str(tmp_path / "other"))),
+        Settings(policy=PolicySettings("openai"), model=ModelSettings(str(tmp_path))),
     ):
         warn_of_mismatches(settings, parse_history("full"), Console(file=lines))
     assert lines.getvalue() == ""

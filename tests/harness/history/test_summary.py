@@ -37,10 +37,11 @@ from harness.replay.run import ReplayReport, replay
 from harness.reports.episode_view import render_episode
 from harness.reports.export import export
 from harness.reports.live_view import event_line
-from harness.rollout.episode import Limits, run_episode
+from harness.rollout.episode import run_episode
 from harness.rollout.meters import Meters
 from harness.rollout.plan import plan_of
 from harness.rollout.session import RunParts, run_session
+from harness.settings.limits import Limits
 from scenarios.format import Scenario, read
 from tests.support.immediate import finished
 from tests.support.paths import LIBRARY

@@ -734,7 +734,7 @@ def test_a_missing_package_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where the openai package is chosen but not installed, the setting is at fault."""
     monkeypatch.delitem(sys.modules, "harness.chat.transport_openai", raising=False)
     monkeypatch.setitem(sys.modules, "openai", None)
-    with pytest.raises(SettingsError, match="client: 'package' needs 'openai' to be installed"):
+    with pytest.raises(SettingsError, match="client: 'package' needs the package openai: pip"):
         policy_of("package", base_url="http://x/v1")
 
 

@@ -42,10 +42,10 @@ from harness.replay.run import (
     replay,
     what_if,
 )
-from harness.rollout.episode import Limits
 from harness.rollout.meters import Meters
 from harness.rollout.plan import plan_of
 from harness.rollout.session import RunParts, run_session
+from harness.settings.limits import Limits
 from judge.verdicts.code_judges import ScenarioJudges
 from scenarios.format import Call, Scenario, read
 from tests.support.immediate import finished

@@ -15,10 +15,10 @@ from harness.dialects.native import Native
 from harness.history.windows import parse_history
 from harness.policies.oracle import OraclePolicy
 from harness.reports.bench import bare_cpu_s, measure
-from harness.rollout.episode import Limits
 from harness.rollout.meters import Meters, Spread, spread_of
 from harness.rollout.plan import plan_of
 from harness.rollout.session import RunParts, run_session
+from harness.settings.limits import Limits
 from judge.verdicts.code_judges import ScenarioJudges
 from tests.support.run_context import library
 

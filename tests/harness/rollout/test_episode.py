@@ -18,7 +18,8 @@ from harness.core.events import Ending, EpisodeEnded, EpisodeStarted, StepTaken
 from harness.core.messages import Act, Answer, FormatError, Reply
 from harness.dialects.format_rules import FormatSettings
 from harness.history.windows import parse_history
-from harness.rollout.episode import Episode, Limits, failure_message, run_episode
+from harness.rollout.episode import Episode, failure_message, run_episode
+from harness.settings.limits import Limits
 from scenarios.checks import Finding
 from scenarios.format import Scenario, Task, read
 from tests.support.paths import LIBRARY

@@ -112,8 +112,8 @@ async def test_plain_lines() -> None:
         await anyio.sleep(11)
         tasks.cancel_scope.cancel()
     assert out.getvalue().splitlines() == [
-        "0 of 2 episodes finished, 0 calls, pass rate 0.000",
-        "1 of 2 episodes finished, 0 calls, pass rate 1.000",
+        "0 of 2 episodes: 0 calls/s, pass rate 0.0%",
+        "1 of 2 episodes: 0 calls/s, pass rate 100.0%",
     ]
 
 
@@ -127,4 +127,4 @@ async def test_a_bar_on_a_terminal() -> None:
         await tell(monitor, episode("e1", 3))
         await anyio.sleep(1)
         tasks.cancel_scope.cancel()
-    assert "1/4" in out.getvalue() and "pass 100.0%" in out.getvalue()
+    assert "1/4" in out.getvalue() and "pass rate 100.0%" in out.getvalue()

@@ -36,11 +36,11 @@ from harness.log.writer import open_log
 from harness.policies.base import Policy
 from harness.policies.oracle import OraclePolicy
 from harness.reports.summary import report_of
-from harness.rollout.episode import Limits
 from harness.rollout.meters import Meters
 from harness.rollout.monitor import Monitor
 from harness.rollout.plan import EpisodePlan, plan_of
 from harness.rollout.session import Judge, Link, RunParts, Tell, run_session
+from harness.settings.limits import Limits
 from judge.verdicts.code_judges import ScenarioJudges
 from scenarios.format import Scenario, read
 from tests.support.mini_world import variant

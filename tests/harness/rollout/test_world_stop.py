@@ -13,6 +13,8 @@ from harness.core.events import Ending, Label
 from harness.core.trajectory import assemble
 from harness.rollout.episode import run_episode
 from harness.rollout.plan import plan_of
+from harness.settings.limits import Limits
+from harness.settings.policy import PolicySettings
 from harness.settings.run import Settings, stops_with_world
 from judge.verdicts.code_judges import ScenarioJudges
 from scenarios.catalogue import find
@@ -25,6 +27,7 @@ FAILS = """
 def fails():
     return {}["orders"]
 """
+SCRIPTED = PolicySettings("scripted")
 TOOL = "get_ticket"  # most oracles of the shop begin with it
 
 
@@ -156,9 +159,9 @@ def test_a_run_goes_on_as_it_began(rehearse: Rehearse, tmp_path: Path, broken: P
     ("settings", "stops"),
     [
         (Settings(), True),
-        (Settings(policy="scripted"), False),
-        (Settings(policy="scripted", world_stop=True), True),
-        (Settings(world_stop=False), False),
+        (Settings(policy=SCRIPTED), False),
+        (Settings(policy=SCRIPTED, limits=Limits(world_stop=True)), True),
+        (Settings(limits=Limits(world_stop=False)), False),
     ],
 )
 def test_who_stops(settings: Settings, stops: bool) -> None:

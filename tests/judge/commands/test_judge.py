@@ -1,5 +1,5 @@
-"""Judging by models from the command line, over real HTTP: every way in which a judge may fail,
-what the code proved, several judges, rewards, and what is asked again."""
+"""Judging by models from the command line, over real HTTP: every way in which a judge can fail,
+what code proved, several judges, rewards, and what is judged again."""
 
 import json
 import re
@@ -60,19 +60,19 @@ NUM_TASKS = 100  # of those three
 
 @pytest.fixture(autouse=True)
 def environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever the environment of the tests names, the judge is the server's."""
+    """Requests go to the server of the test, whatever the environment names."""
     no_environment(monkeypatch)
 
 
 @pytest.fixture
 def run(rehearse: Rehearse, tmp_path: Path) -> Path:
-    """A run of 6 episodes that completed their task, not judged."""
+    """A run of 6 episodes that completed their task, unjudged."""
     return run_of_oracles(rehearse, tmp_path / "run")
 
 
 @pytest.fixture
 def mixed(rehearse: Rehearse, tmp_path: Path) -> Path:
-    """A run of 6 completed, 1 in part, 5 agent errors; judged by code."""
+    """A run of 6 completed episodes, 1 partial, 5 agent errors; judged by code."""
     return run_of_both(rehearse, tmp_path / "mixed")
 
 
@@ -82,8 +82,8 @@ def prices(tmp_path: Path) -> Path:
     return prices_of(tmp_path / "prices.toml", "m")
 
 
-def told(summary: Any) -> dict[str, Any]:
-    """What a summary says of labels, spending and trouble."""
+def outcome(summary: Any) -> dict[str, Any]:
+    """The labels, the costs and the failures of a summary."""
     return {
         "labels": {label: count for label, count in summary["labels"].items() if count},
         "whys": sorted({re.sub(r"http://[\d.:]+/v1", "URL", w) for w in whys(summary)}),
@@ -154,17 +154,17 @@ PLAYS: dict[str, tuple[Callable[[], Behaviour], tuple[Any, ...], dict[str, Any]]
 
 
 @pytest.mark.parametrize("play", PLAYS)
-def test_whatever_a_judge_does_there_is_a_verdict_or_a_sentence(
+def test_every_failure_of_a_judge_gives_a_verdict_or_a_sentence(
     rehearse: Rehearse, run: Path, prices: Path, play: str
 ) -> None:
-    """Each way of failing gives the labels that can be had, else a sentence and no reward; every
-    request is counted, and what was answered is paid; the exit status is 0."""
+    """Each way of failing gives the labels that are possible, else a sentence and no reward; every
+    request is counted, every answer is paid, and the exit status is 0."""
     behaviour, flags, expected = PLAYS[play]
     with served(behaviour()) as server:
         summary = judge(rehearse, run, server.url, "--prices", prices, *flags)
 
     why, calls = expected.get("why"), expected["calls"]
-    assert told(summary) == {
+    assert outcome(summary) == {
         "labels": {} if why else {"completed": 6},
         "whys": [why] if why else [],
         "disagreements": expected.get("disagreements", 0),
@@ -179,8 +179,8 @@ def test_whatever_a_judge_does_there_is_a_verdict_or_a_sentence(
     assert len(rewards) == 6
 
 
-def test_nobody_listening_is_a_sentence(rehearse: Rehearse, run: Path) -> None:
-    """An endpoint that is down leaves the episodes unjudged, and says who is not there."""
+def test_an_endpoint_that_is_down_is_named(rehearse: Rehearse, run: Path) -> None:
+    """The episodes stay unjudged, and the reason names the endpoint."""
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         port = taken.getsockname()[1]
@@ -191,11 +191,9 @@ def test_nobody_listening_is_a_sentence(rehearse: Rehearse, run: Path) -> None:
     assert all(why.startswith(f"no opinion of model 'm' at {url}: ") for why in whys(summary))
 
 
-def test_work_that_a_dead_judge_left_is_finished_by_a_living_one(
-    rehearse: Rehearse, mixed: Path
-) -> None:
-    """Judged by an endpoint that is down, all episodes are unjudged, and the report counts them
-    apart; `--only unjudged` asks about exactly those, and then about nothing."""
+def test_another_judge_finishes_what_a_dead_judge_left(rehearse: Rehearse, mixed: Path) -> None:
+    """With an endpoint that is down all episodes are unjudged, and the report counts them
+    separately; `--only unjudged` asks about exactly those, and then about none."""
     truth = truth_about(questions_of(mixed, "hybrid"))
     with served(DEAD) as server:
         before = judge(rehearse, mixed, server.url, "--attempts", 1)
@@ -218,7 +216,7 @@ def test_work_that_a_dead_judge_left_is_finished_by_a_living_one(
 
 
 def test_only_what_is_unjudged_is_judged(rehearse: Rehearse, run: Path) -> None:
-    """Where a judge failed on some episodes, `--only unjudged` asks about those and no other."""
+    """After a judge failed on some episodes, `--only unjudged` asks about those and no others."""
     asked = questions_of(run, "hybrid")
     lost = list(asked)[2:4]
 
@@ -239,9 +237,11 @@ def test_only_what_is_unjudged_is_judged(rehearse: Rehearse, run: Path) -> None:
     assert given == {name: 1 + (name in names) for name in given}
 
 
-def test_a_budget_ends_in_unjudged_episodes(rehearse: Rehearse, run: Path, prices: Path) -> None:
-    """What a budget does not reach is unjudged for that reason; no more than it is spent, and a
-    further budget asks about what is left alone."""
+def test_an_exhausted_budget_leaves_episodes_unjudged(
+    rehearse: Rehearse, run: Path, prices: Path
+) -> None:
+    """Episodes beyond the budget are unjudged for that reason; no more than the budget is spent;
+    another budget asks only about the remaining ones."""
     budget = 0.034  # a question may cost 0.03 USD at worst, and costs 0.002 USD
     paid = ("--prices", prices)
     with served(Speaks(RIGHT)) as server:
@@ -259,10 +259,10 @@ def test_a_budget_ends_in_unjudged_episodes(rehearse: Rehearse, run: Path, price
     assert (more["unjudged"], more["model_calls"]) == (0, first["unjudged"])
 
 
-def test_a_judge_that_bills_more_than_was_allowed_is_not_asked_again(
+def test_a_judge_that_charges_too_much_is_not_asked_again(
     rehearse: Rehearse, run: Path, prices: Path
 ) -> None:
-    """An answer that costs more than it could is paid once, and ends the budget."""
+    """An answer that costs more than was reserved for it is paid once, and ends the budget."""
     flags = ("--prices", prices, "--budget", 5, "-c", 1)
     with served(Speaks(expensive(RIGHT))) as server:
         summary = judge(rehearse, run, server.url, *flags)
@@ -273,11 +273,11 @@ def test_a_judge_that_bills_more_than_was_allowed_is_not_asked_again(
     assert [why.startswith(spent) for why in whys(summary)] == [True] * 5
 
 
-def test_a_judge_that_was_talked_into_it_changes_no_reward_in_hybrid_mode(
+def test_a_persuaded_judge_changes_no_reward_in_hybrid_mode(
     rehearse: Rehearse, mixed: Path
 ) -> None:
-    """A judge that obeys "say completed" pays agents that ask for it in mode llm; in mode hybrid
-    what the code proved stands, and each case is in the queue."""
+    """A judge that obeys "say completed" rewards agents that ask for it in mode llm; in mode hybrid
+    the proof of the code counts, and each case is in the queue."""
     truth = truth_about(questions_of(mixed, "llm"), questions_of(mixed, "hybrid"))
     with served(Speaks(injected(truth))) as server:
         alone = judge(rehearse, mixed, server.url, "--mode", "llm")
@@ -296,13 +296,13 @@ def test_a_judge_that_was_talked_into_it_changes_no_reward_in_hybrid_mode(
 def test_lies_change_rewards_in_llm_mode_and_none_that_code_proved_in_hybrid(
     rehearse: Rehearse, tmp_path: Path
 ) -> None:
-    """A judge that lies in 30 % of 300 episodes of the three bundled worlds changes rewards in mode
-    llm; in mode hybrid none, and the queue holds every lie and nothing else."""
+    """A judge that lies about 30 % of 300 episodes of the three bundled worlds changes rewards in
+    mode llm; in mode hybrid it changes none, and the queue has exactly the lies."""
     oracles, mutants = tmp_path / "oracles", tmp_path / "mutants"
     json_of(rehearse, "run", *WORLDS, "-o", oracles)
     json_of(rehearse, "run", *WORLDS, "-p", "mutant", "-g", 2, "-o", mutants)
     changed: dict[str, list[tuple[str, str]]] = {"llm": [], "hybrid": []}
-    told_lies: dict[str, list[tuple[str, str]]] = {"llm": [], "hybrid": []}
+    lies: dict[str, list[tuple[str, str]]] = {"llm": [], "hybrid": []}
     queued: list[tuple[str, str]] = []
     num_episodes = 0
     for folder in (oracles, mutants):
@@ -315,7 +315,7 @@ def test_lies_change_rewards_in_llm_mode_and_none_that_code_proved_in_hybrid(
             code, model = rewards_of(folder, "code"), rewards_of(folder, f"{mode}:m")
             assert set(model) == set(code) == {e for one in asked.values() for e in one.episodes}
             changed[mode] += [(folder.name, name) for name in code if model[name] != code[name]]
-            told_lies[mode] += [
+            lies[mode] += [
                 (folder.name, name) for text in liar.lies for name in asked[text].episodes
             ]
         num_episodes += len(code)
@@ -324,19 +324,19 @@ def test_lies_change_rewards_in_llm_mode_and_none_that_code_proved_in_hybrid(
         assert all(entry["decided_by"] == "code" and entry["proof"] for entry in queue)
 
     assert num_episodes == 3 * NUM_TASKS
-    assert 60 < len(told_lies["llm"]) < 120
-    assert sorted(changed["llm"]) == sorted(told_lies["llm"])
-    assert 60 < len(told_lies["hybrid"]) < 120
+    assert 60 < len(lies["llm"]) < 120
+    assert sorted(changed["llm"]) == sorted(lies["llm"])
+    assert 60 < len(lies["hybrid"]) < 120
     assert changed["hybrid"] == []
-    assert sorted(queued) == sorted(told_lies["hybrid"])
+    assert sorted(queued) == sorted(lies["hybrid"])
 
 
 @pytest.mark.parametrize("fault", FAULTS)
-def test_a_broken_world_is_no_fault_of_the_agent_whatever_a_judge_says(
+def test_a_broken_world_is_not_blamed_on_the_agent(
     rehearse: Rehearse, tmp_path: Path, fault: Fault
 ) -> None:
-    """Episodes in which a tool broke are environment errors in mode hybrid, judged live by a model
-    that blames the agent; in mode llm its word counts."""
+    """Episodes in which a tool broke are environment errors in mode hybrid, even if the model that
+    judges them live blames the agent; in mode llm the model decides."""
     world = copy_with_fault(LIBRARY, tmp_path / "broken", fault, "find_member")
     run = tmp_path / "run"
     with served(Speaks(WRONG)) as server:
@@ -359,8 +359,8 @@ def test_a_broken_world_is_no_fault_of_the_agent_whatever_a_judge_says(
 def test_a_verifier_that_crashed_leaves_its_episodes_unjudged(
     rehearse: Rehearse, tmp_path: Path
 ) -> None:
-    """In mode hybrid nobody is asked about an episode whose verifier crashed: it is unjudged, and
-    says where the verifier broke. The others are judged."""
+    """In mode hybrid no model is asked about an episode whose verifier crashed: it is unjudged, and
+    the reason says where the verifier crashed. The others are judged."""
     world = variant(tmp_path, verify=('check.untouched("members", 1)', "[][1]"))
     run = run_of_oracles(rehearse, tmp_path / "run", world)
     with served(Speaks(RIGHT)) as server:
@@ -373,11 +373,9 @@ def test_a_verifier_that_crashed_leaves_its_episodes_unjudged(
     assert rewards_of(run, "hybrid:m")["e000000"] == (None, ())
 
 
-def test_a_judge_that_sees_the_trajectory_only_needs_no_package(
-    rehearse: Rehearse, tmp_path: Path
-) -> None:
-    """In mode llm a run can be judged elsewhere, where its packages are not; in mode hybrid that
-    is refused with a sentence."""
+def test_mode_llm_needs_no_package(rehearse: Rehearse, tmp_path: Path) -> None:
+    """In mode llm a run can be judged on a machine without its packages; in mode hybrid that is
+    refused with a sentence."""
     world = variant(tmp_path)
     run = run_of_oracles(rehearse, tmp_path / "run", world)
     rmtree(world)
@@ -389,10 +387,10 @@ def test_a_judge_that_sees_the_trajectory_only_needs_no_package(
     assert summary["labels"]["completed"] == 6
     assert "A loan runs 21 days." in shown  # of the policy, which the log has
     assert (status, len(server.requests)) == (2, 6)
-    assert "no longer where it was" in err
+    assert "is no longer at" in err
 
 
-def test_the_queue_is_for_readers(rehearse: Rehearse, run: Path) -> None:
+def test_the_queue_is_rendered(rehearse: Rehearse, run: Path) -> None:
     """`--disagreements` shows both sides of each case, and judges nothing."""
     with served(Speaks(WRONG)) as server:
         judge(rehearse, run, server.url)

@@ -1,4 +1,4 @@
-"""Models judge episodes in AWM records: their verifiers are sure of success alone."""
+"""Models judge episodes of AWM records, whose verifiers can prove success only."""
 
 import json
 from pathlib import Path
@@ -25,7 +25,7 @@ NAME = "e_commerce_lab_1"
 
 @pytest.fixture(autouse=True)
 def environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever the environment of the tests names, the judge is the server's."""
+    """Requests go to the server of the test, whatever the environment names."""
     no_environment(monkeypatch)
 
 
@@ -51,20 +51,20 @@ def line_of(plan: dict[str, Any], which: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(
-    ("which", "said", "given"),
+    ("which", "answer", "label"),
     [("oracle", "agent_error", COMPLETED), ("near_miss", "partially_completed", PARTIAL)],
 )
-def test_an_awm_verifier_is_believed_where_it_is_sure(
-    rehearse: Rehearse, tmp_path: Path, which: str, said: str, given: Label
+def test_success_that_an_awm_verifier_proves_counts(
+    rehearse: Rehearse, tmp_path: Path, which: str, answer: str, label: Label
 ) -> None:
     """Where an AWM verifier says complete, a model that says otherwise is overruled and queued;
     where it says that it does not know, the model decides. What a verifier of kind sql saw is shown
     to the model."""
     run = played(rehearse, tmp_path / "run", which)
-    with served(Speaks(biased(said))) as server:
+    with served(Speaks(biased(answer))) as server:
         summary = judge(rehearse, run, server.url)
 
-    assert set(labels_of(run, "hybrid:m").values()) == {given}
+    assert set(labels_of(run, "hybrid:m").values()) == {label}
     assert (summary["episodes"], summary["disagreements"]) == (10, 10)
     proofs = {judged.proof != "" for [judged] in verdicts_of(run, "hybrid:m").values()}
     assert proofs == {which == "oracle"}

@@ -1,4 +1,4 @@
-"""Judging with bad input: one sentence that names file and field, exit 2, and nothing lost."""
+"""Judging with bad input: one sentence that names file and field, exit status 2, nothing lost."""
 
 import json
 from pathlib import Path
@@ -22,7 +22,7 @@ Files = dict[str, str | bytes]
 
 @pytest.fixture(autouse=True)
 def environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever the environment of the tests names, the judge is the server's."""
+    """Requests go to the server of the test, whatever the environment names."""
     no_environment(monkeypatch)
 
 
@@ -37,8 +37,8 @@ def rubric(old: str, new: str) -> Files:
 
 
 def labels(*lines: dict[str, Any] | str) -> Files:
-    told = [line if isinstance(line, str) else json.dumps(line) for line in lines]
-    return {"labels.jsonl": "".join(f"{line}\n" for line in told)}
+    texts = [line if isinstance(line, str) else json.dumps(line) for line in lines]
+    return {"labels.jsonl": "".join(f"{line}\n" for line in texts)}
 
 
 KNOWN = {"episode": "e000000", "label": "completed", "labeller": "ann"}
@@ -46,7 +46,7 @@ _TABLE = "[models.m]\ninput = 1.0\noutput = 2.0\n"
 
 # What is in the folder, what is asked, and what the sentence must name.
 BAD: dict[str, tuple[Files, tuple[object, ...], tuple[str, ...]]] = {
-    "a rubric that is no TOML": (
+    "a rubric that is not TOML": (
         {"mine.toml": "name = "},
         (*ASK, "--rubric", "mine.toml"),
         ("rubric", "mine.toml"),
@@ -72,7 +72,17 @@ BAD: dict[str, tuple[Files, tuple[object, ...], tuple[str, ...]]] = {
         ("judge", "RUN", "--mode", "llm"),
         ("models", "'llm'"),
     ),
-    "two judges of one name": ({}, (*ASK, "--judge", "m"), ("models", "'m' is named twice")),
+    "two judges of one name": ({}, (*ASK, "--judge-model", "m"), ("models", "'m' is named twice")),
+    "a model for a mode": (
+        {},
+        ("judge", "RUN", "--judge", "gpt-5"),
+        ("'gpt-5' is not one of code, llm, hybrid; name a model with --judge-model",),
+    ),
+    "a model for code": (
+        {},
+        ("judge", "RUN", "--judge", "code", "-m", "m"),
+        ("--model: judge 'code' does not ask models; choose --judge llm or --judge hybrid",),
+    ),
     "an unknown vote": ({}, (*ASK, "--vote", "loudest"), ("--vote", "'loudest'")),
     "unknown rewards": ({}, ("judge", "RUN", "--rewards", "gold"), ("--rewards", "'gold'")),
     "prices without the model": (
@@ -83,27 +93,27 @@ BAD: dict[str, tuple[Files, tuple[object, ...], tuple[str, ...]]] = {
     "prices with a hole": (
         prices("[models.m]\ninput = 1.0\n"),
         (*ASK, *PRICED),
-        ("prices.toml", 'models."m"', "output"),
+        ("prices.toml", "models.m.", "output"),
     ),
     "a price that is a word": (
         prices('[models.m]\ninput = "cheap"\noutput = 2.0\n'),
         (*ASK, *PRICED),
-        ("prices.toml", 'models."m"', "input"),
+        ("prices.toml", "models.m.", "input"),
     ),
     "a price below zero": (
         prices("[models.m]\ninput = -1.0\noutput = 2.0\n"),
         (*ASK, *PRICED),
-        ("prices.toml", 'models."m"', "input"),
+        ("prices.toml", "models.m.", "input"),
     ),
     "an unknown kind of price": (
         prices(f"{_TABLE}thinking = 3.0\n"),
         (*ASK, *PRICED),
-        ("prices.toml", 'models."m"', "thinking"),
+        ("prices.toml", "models.m.", "thinking"),
     ),
     "a budget without prices": ({}, (*ASK, "--budget", 5), ("budget", "prices")),
     "a budget below zero": ({}, (*ASK, "--budget", -1), ("budget",)),
     "too little evidence": ({}, (*ASK, "--evidence-tokens", 600), ("evidence_tokens", "600")),
-    "nobody at once": ({}, (*ASK, "-c", 0), ("concurrency",)),
+    "no concurrency": ({}, (*ASK, "-c", 0), ("concurrency",)),
     "no time": ({}, (*ASK, "--timeout", 0), ("timeout",)),
     "a temperature that is none": ({}, (*ASK, "--temperature", "nan"), ("temperature", "nan")),
     "a cache that is none": (
@@ -112,7 +122,7 @@ BAD: dict[str, tuple[Files, tuple[object, ...], tuple[str, ...]]] = {
         ("cache.sqlite", "verdict cache"),
     ),
     "a cache that is a folder": ({}, (*ASK, "--cache", "RUN"), ("run", "verdict cache")),
-    "judge.toml that is no TOML": (
+    "judge.toml that is not TOML": (
         {"run/judge.toml": "mode = "},
         ("judge", "RUN"),
         ("judge.toml",),
@@ -161,7 +171,7 @@ BAD: dict[str, tuple[Files, tuple[object, ...], tuple[str, ...]]] = {
 
 @pytest.fixture(scope="module")
 def original(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Where the run stands of which each test has a copy."""
+    """The folder of the run that each test copies."""
     return tmp_path_factory.mktemp("original") / "run"
 
 
@@ -182,7 +192,7 @@ def run(
 def test_bad_input_is_one_sentence_and_changes_nothing(
     rehearse: Rehearse, run: Path, tmp_path: Path, case: str
 ) -> None:
-    """Exit status 2, a sentence that names file and field, and every file as it was."""
+    """Exit status 2, a sentence that names file and field, and no changed file."""
     files, arguments, words = BAD[case]
     for name, text in files.items():
         (tmp_path / name).write_bytes(text if isinstance(text, bytes) else text.encode())
@@ -204,7 +214,7 @@ def contents(folder: Path) -> dict[str, bytes]:
 def test_a_run_with_a_bad_judge_does_not_begin(
     rehearse: Rehearse, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What `run` cannot judge with is told before the first episode, and leaves no run."""
+    """A judge that cannot be used is refused before the first episode, and no folder is left."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "bad.toml").write_text("name = ")
     begin = ("run", LIBRARY, "-o", "run", "--judge", "hybrid")
@@ -223,10 +233,10 @@ def test_a_run_with_a_bad_judge_does_not_begin(
     assert [path.name for path in tmp_path.iterdir()] == ["bad.toml"]
 
 
-def test_a_last_line_of_labels_that_was_cut_off_counts_for_nothing(
+def test_a_truncated_last_line_of_labels_is_ignored(
     rehearse: Rehearse, run: Path, tmp_path: Path
 ) -> None:
-    """A file of labels that a crash cut off in its last line is read up to there."""
+    """A file of labels whose last line a crash truncated is read up to that line."""
     path = tmp_path / "labels.jsonl"
     path.write_text(f'{json.dumps(KNOWN)}\n{{"episode": "e0000')
     with served(Speaks(biased())) as server:

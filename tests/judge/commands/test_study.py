@@ -1,4 +1,4 @@
-"""Studies of judges over real HTTP, and labels that a person types."""
+"""Studies of judges over real HTTP, and labels by people."""
 
 import io
 import json
@@ -36,46 +36,46 @@ NUM = 100  # episodes, one of each task: no two are equal
 
 @pytest.fixture(autouse=True)
 def environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever the environment of the tests names, the judge is the server's."""
+    """Requests go to the server of the test, whatever the environment names."""
     no_environment(monkeypatch)
 
 
 @pytest.fixture
 def mixed(rehearse: Rehearse, tmp_path: Path) -> Path:
-    """A run of 6 completed (even numbers), 1 in part (e000005), 5 agent errors; judged by code."""
+    """A run of 6 completed episodes (even numbers), 1 partial (e000005), 5 agent errors; judged."""
     return run_of_both(rehearse, tmp_path / "mixed")
 
 
 @pytest.fixture
 def oracles(rehearse: Rehearse, tmp_path: Path) -> Path:
-    """A run of 6 episodes that completed their task, not judged."""
+    """A run of 6 episodes that completed their task, unjudged."""
     return run_of_oracles(rehearse, tmp_path / "run")
 
 
 def study(rehearse: Rehearse, folder: Path, url: str, *flags: object) -> Any:
-    """What `rehearse study` with the model `m` of a server says."""
+    """The JSON of `rehearse study` with the model `m` of a server."""
     return json_of(rehearse, "study", folder, "-m", "m", "--base-url", url, *flags)
 
 
 def within(estimate: Any, value: float) -> bool:
-    """Whether a value lies in the interval of a figure that is not certain."""
+    """Whether a value is in the interval of an uncertain figure."""
     inside: bool = estimate["low"] <= value <= estimate["high"]
     return inside and estimate["low"] < estimate["high"] < 0.5
 
 
 @pytest.mark.parametrize("mode", ["llm", "hybrid"])
 def test_a_known_flip_probability_is_found(rehearse: Rehearse, tmp_path: Path, mode: Any) -> None:
-    """A judge that says the opposite in 10 % of 100 x 5 judgings is found to, within the interval,
-    in mode llm; in mode hybrid its verdicts on what is proved do not flip at all."""
+    """A judge that says the opposite in 10 % of 100 x 5 judgements is measured so, within the
+    interval, in mode llm; in mode hybrid its verdicts on what is proved do not flip."""
     run = tmp_path / "run"
     json_of(rehearse, "run", *WORLDS, "-o", run)
     liar = lying(truth_about(questions_of(run, mode)), 0.1, seed=4)
-    said: dict[str, list[str]] = defaultdict(list)
+    answers: dict[str, list[str]] = defaultdict(list)
 
     def noting(speaker: Speaker) -> Speaker:
         def speak(asked: Any) -> Any:
             spoken = speaker(asked)
-            said[text_of(asked)].append(json.loads(spoken.text)["label"])
+            answers[text_of(asked)].append(json.loads(spoken.text)["label"])
             return spoken
 
         return speak
@@ -84,28 +84,28 @@ def test_a_known_flip_probability_is_found(rehearse: Rehearse, tmp_path: Path, m
         flags = ("--mode", mode, "--sample", NUM, "--repeats", 5, "--no-rewordings")
         report = study(rehearse, run, server.url, *flags)
 
-    pairs = [one == other for given in said.values() for one, other in combinations(given, 2)]
+    pairs = [one == other for labels in answers.values() for one, other in combinations(labels, 2)]
     assert (report["episodes"], report["judgings"], report["unjudged"]) == (NUM, 5 * NUM, 0)
-    assert [len(given) for given in said.values()] == [5] * NUM
+    assert [len(labels) for labels in answers.values()] == [5] * NUM
     if mode == "hybrid":
         assert report["pairwise_agreement"]["four_way"]["value"] == 1.0
         assert report["flip_probability"]["value"] == report["reward_flip_rate"]["value"] == 0.0
         assert report["against_code"] == report["disagreements"] == []
         return
     agreement = sum(pairs) / len(pairs)
-    flips = sum(len(set(given)) > 1 for given in said.values()) / NUM
+    flips = sum(len(set(labels)) > 1 for labels in answers.values()) / NUM
     assert report["pairwise_agreement"]["binary"]["value"] == pytest.approx(agreement)
     assert report["reward_flip_rate"]["value"] == pytest.approx(flips)
     assert len(report["disagreements"]) == round(flips * NUM)
     assert within(report["flip_probability"], 0.1)
     assert report["code_agreement"]["agreement"]["binary"]["value"] == pytest.approx(
-        sum(label == COMPLETED for given in said.values() for label in given) / (5 * NUM)
+        sum(label == COMPLETED for labels in answers.values() for label in labels) / (5 * NUM)
     )
 
 
-def test_a_judge_is_held_against_people(rehearse: Rehearse, mixed: Path, tmp_path: Path) -> None:
-    """With a file of labels the report has the kappa and the confusion that come out by hand, over
-    the episodes that were labelled."""
+def test_a_judge_is_compared_with_people(rehearse: Rehearse, mixed: Path, tmp_path: Path) -> None:
+    """With a file of labels the report has the kappa and the confusion matrix that were computed by
+    hand, over the labelled episodes."""
     people = dict.fromkeys((0, 2, 3, 4, 6), "completed") | dict.fromkeys((1, 5, 7), "agent_error")
     path = tmp_path / "labels.jsonl"
     path.write_text(
@@ -134,11 +134,11 @@ def test_a_judge_is_held_against_people(rehearse: Rehearse, mixed: Path, tmp_pat
     }
 
 
-def test_what_a_person_types_is_what_a_study_takes(
+def test_labels_that_a_person_types_are_used_by_a_study(
     rehearse: Rehearse, mixed: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """`label` writes a line for each label at once, goes on in a second sitting with what is left,
-    and `study --labels` takes the file."""
+    """`label` writes each label at once and continues with the remaining episodes when it is called
+    again; `study --labels` reads the file."""
 
     def sitting(*keys: str) -> str:
         monkeypatch.setattr(sys, "stdin", io.StringIO("".join(f"{key}\n" for key in keys)))
@@ -168,11 +168,9 @@ def test_what_a_person_types_is_what_a_study_takes(
     assert (human["episodes"], human["labellers"]) == (12, 1)
 
 
-def test_a_budget_that_ends_leaves_a_study_of_what_there_is(
-    rehearse: Rehearse, oracles: Path, tmp_path: Path
-) -> None:
-    """A study that may not spend enough says so, counts what it did not get, has its figures over
-    all episodes nevertheless, and spends no more."""
+def test_an_exhausted_budget_is_reported(rehearse: Rehearse, oracles: Path, tmp_path: Path) -> None:
+    """A study whose budget is too small says so and counts the missing judgements; its figures are
+    over all episodes nevertheless, and it spends no more."""
     prices = prices_of(tmp_path / "prices.toml", "m")
     right = billed(good(lambda _: COMPLETED), 1_000, 100)  # 0.002 USD
     with served(Speaks(right)) as server:
@@ -188,8 +186,8 @@ def test_a_budget_that_ends_leaves_a_study_of_what_there_is(
 
 
 def test_pleas_are_measured(rehearse: Rehearse, tmp_path: Path) -> None:
-    """A judge that obeys is found to say completed where an injection asks for it, and to hold
-    where only the wording is another; beside the code it gives no such verdict."""
+    """A judge that obeys is measured to say completed when an injection asks for it, and to keep
+    its label when only the wording changes; in mode hybrid it gives no such verdict."""
     run = tmp_path / "run"
     json_of(rehearse, "run", LIBRARY, "-p", "mutant", "-n", 12, "-g", 2, "-o", run)
     num_wrong = sum(label is not COMPLETED for label in labels_of(run, "code").values())
@@ -209,8 +207,8 @@ def test_pleas_are_measured(rehearse: Rehearse, tmp_path: Path) -> None:
     assert alone["injection_flips"]["smuggled"]["to_completed"]["value"] == 0.0
 
 
-def test_a_study_leaves_the_run_as_it_was(rehearse: Rehearse, mixed: Path) -> None:
-    """Nothing is written into the log, and nothing comes from or goes into the verdict cache."""
+def test_a_study_changes_nothing_in_the_run(rehearse: Rehearse, mixed: Path) -> None:
+    """Nothing is written to the log, and the verdict cache is neither read nor written."""
     before = records_of(mixed)
     with served(Speaks(good(truth_about(questions_of(mixed, "hybrid"))))) as server:
         flags = ("--repeats", 1, "--no-rewordings")
@@ -225,8 +223,8 @@ def test_a_study_leaves_the_run_as_it_was(rehearse: Rehearse, mixed: Path) -> No
     assert len(records_of(mixed)) == len(before) + 12
 
 
-def test_a_study_of_a_judge_that_is_away_says_so(rehearse: Rehearse, oracles: Path) -> None:
-    """Where no judging succeeds there are no figures, no guesses, and the reason with its count."""
+def test_a_study_of_an_unreachable_judge_says_so(rehearse: Rehearse, oracles: Path) -> None:
+    """If no judgement succeeds there are no figures, only the reason with its count."""
     with served(Status(401, "no such key")) as server:
         flags = ("--repeats", 2, "--no-rewordings")
         report = study(rehearse, oracles, server.url, *flags)

@@ -1,4 +1,4 @@
-"""The verb synthesise, as a user meets it."""
+"""The command `synthesise`, as a user calls it."""
 
 import json
 import subprocess
@@ -15,7 +15,7 @@ from tests.support.synth_worlds import BIKES
 
 @pytest.fixture(scope="module")
 def url() -> Iterator[str]:
-    """Where the scripted model is."""
+    """The URL of the scripted model."""
     process = subprocess.Popen(
         [sys.executable, "-m", "tests.support.synth_server"], stdout=subprocess.PIPE
     )
@@ -37,17 +37,17 @@ def seeds(tmp_path: Path) -> Path:
 
 
 def flags(out: Path, url: str) -> list[object]:
-    """What every call has."""
+    """The flags of every call."""
     return ["-o", out, "-m", "m", "--base-url", url, "--tasks", 3, "--workers", 1]
 
 
-def test_worlds_are_made_and_told(
+def test_worlds_are_made_and_reported(
     rehearse: Rehearse, seeds: Path, tmp_path: Path, url: str
 ) -> None:
-    """Tables for people, the report as JSON, packages and AWM's files on disk; done again, nothing
-    is asked."""
-    wanted = [seeds, *flags(tmp_path / "out", url), "--format", "awm", "--json"]
-    status, out, err = rehearse("synthesise", *wanted, tmp_path / "report.json")
+    """Tables for people, the report as JSON, packages and AWM's files on disk; a second call asks
+    the model nothing."""
+    command = [seeds, *flags(tmp_path / "out", url), "--format", "awm", "--json"]
+    status, out, err = rehearse("synthesise", *command, tmp_path / "report.json")
     assert status == 0, err
     assert "1 worlds of 1 scenarios (0 refused), 3 tasks, 5 tools" in out
     report = json.loads((tmp_path / "report.json").read_bytes())
@@ -55,7 +55,7 @@ def test_worlds_are_made_and_told(
     assert (report["failed"], report["cost_usd"]) == ([], None)
     assert len(read(tmp_path / "out/worlds" / BIKES.key).tasks) == 3
     assert len(list((tmp_path / "out/awm").glob("gen_*.jsonl"))) == 8
-    status, out, err = rehearse("synthesise", *wanted, "-")
+    status, out, err = rehearse("synthesise", *command, "-")
     assert (status, json.loads(out)) == (0, report)
     rehearsed = tmp_path / "out/worlds" / BIKES.key
     status, out, err = rehearse("run", rehearsed, "-p", "oracle", "-o", tmp_path / "run")
@@ -69,11 +69,11 @@ def test_worlds_are_made_and_told(
         ("seed", [], "seeds.jsonl: line 2: object missing required field `description`"),
         ("", ["--base-url", "http://127.0.0.1:9/v1", "--attempts", 1], "127.0.0.1:9/v1: "),
         ("", ["--prompts", "nowhere"], "nowhere: the folder of prompts does not exist"),
-        ("", ["--tables", 0], "--tables: must be at least 1, not 0"),
-        ("", ["--least-tasks", 4], "--least-tasks: must be at most --tasks 3, not 4"),
-        ("", ["--workers", 999_999], "--workers: must be at most 256, not 999999"),
+        ("", ["--tables", 0], "--tables: must be at least 1, found 0"),
+        ("", ["--least-tasks", 4], "--least-tasks: must be at most --tasks 3, found 4"),
+        ("", ["--workers", 999_999], "--workers: must be at least 0 and at most 256, found 999999"),
         ("prompts", ["--prompts", "prompts"], "prompt_tasks: the first run had '"),
-        ("", ["--same", 1.5], "--same: must be above 0 and at most 1, not 1.5"),
+        ("", ["--same", 1.5], "--same: must be more than 0 and at most 1, found 1.5"),
         ("", ["--budget", 1], "--budget: spending can be limited only where --prices are given"),
         ("", ["--base-url", "ftp://x"], "base_url: expected a URL"),
         ("folder", [], "it is not empty and has no synthesis.toml; choose another folder"),
@@ -89,7 +89,7 @@ def test_bad_input_is_one_sentence(
     more: list[object],
     sentence: str,
 ) -> None:
-    """Exit status 2, and what is wrong by file or flag."""
+    """Exit status 2, and a sentence that names file or flag."""
     out = tmp_path / "out"
     if spoil == "seed":
         seeds.write_text(seeds.read_text() + '{"name": "Half"}\n')
@@ -107,20 +107,20 @@ def test_bad_input_is_one_sentence(
         file = out / "stages" / BIKES.key / "tasks.json"
         file.parent.mkdir(parents=True)
         file.write_bytes(b'{"stage": "tasks", "inp')
-    status, told, err = rehearse("synthesise", seeds, *flags(out, url), *more)
-    assert (status, told) == (2, ""), err
+    status, text, err = rehearse("synthesise", seeds, *flags(out, url), *more)
+    assert (status, text) == (2, ""), err
     assert err.startswith("error: ")
     assert err.count("\n") == 1
     assert sentence in err
 
 
-def test_a_budget_for_nothing_is_told(
+def test_a_budget_of_zero_is_reported(
     rehearse: Rehearse, seeds: Path, tmp_path: Path, url: str
 ) -> None:
-    """Also where it ends before there is a scenario."""
+    """Even when it is exhausted before there is a scenario."""
     prices = tmp_path / "prices.toml"
     prices.write_text("[models.m]\ninput = 1\noutput = 1000\n")
     more = ["--prices", prices, "--budget", 0.0001]
-    status, told, err = rehearse("synthesise", seeds, *flags(tmp_path / "out", url), *more)
+    status, text, err = rehearse("synthesise", seeds, *flags(tmp_path / "out", url), *more)
     assert status == 1, err
-    assert "unfinished budget: of 0.00 USD 0.0000 are spent or may be" in told
+    assert "unfinished budget: of 0.00 USD 0.0000 are spent or may be" in text

@@ -82,20 +82,24 @@ def test_schema_and_rendering_make_a_version(monkeypatch: pytest.MonkeyPatch) ->
     ("pattern", "new", "fault"),
     [
         (r"^name = .*$", "name = [", r"not valid TOML: .*"),
-        (r"^name = .*?$\n", "", r"object missing required field `name`"),
+        (r"^name = .*?$\n", "", r"name: required, but missing"),
         (
             r'^name = "awm"',
             'name = "My rubric"',
             r"name: 'My rubric' is not a name such as 'awm'.*",
         ),
-        (r'^name = "awm"', "name = 7", r"name: expected `str`, got `int`"),
-        (r'^name = "awm"', 'name = "awm"\nmood = "mild"', r".*unknown field `mood`"),
+        (r'^name = "awm"', "name = 7", r"name: expected a text, found 7"),
+        (r'^name = "awm"', 'name = "awm"\nmood = "mild"', r"mood: unknown key.*"),
         (r'^role = """.*?"""', 'role = " "', r"role: expected a text, found none"),
         (r'^answer = """.*?"""', 'answer = """\n"""', r"answer: expected a text, found none"),
-        (r'^agent_error = """.*?"""', "", r"labels: object missing required field `agent_error`"),
+        (r'^agent_error = """.*?"""', "", r"labels.agent_error: required, but missing"),
         (r'^agent_error = """.*?"""', 'agent_error = ""', r"labels.agent_error: expected a text.*"),
-        (r"^\[labels\]", "[label]", r".*unknown field `label`"),
-        (r"^completed = ", "complete = ", r"labels: .*unknown field `complete`"),
+        (r"^\[labels\]", "[label]", r"label: unknown key; did you mean 'labels'\?"),
+        (
+            r"^completed = ",
+            "complete = ",
+            r"labels.complete: unknown key; did you mean 'completed'\?",
+        ),
     ],
 )
 def test_a_broken_rubric(tmp_path: Path, pattern: str, new: str, fault: str) -> None:

@@ -21,12 +21,12 @@ from harness.history.windows import parse_history
 from harness.log import writer
 from harness.log.schema import LOG_NAME
 from harness.policies.oracle import OraclePolicy
-from harness.rollout.episode import Limits
 from harness.rollout.meters import Meters
 from harness.rollout.monitor import Monitor
 from harness.rollout.plan import EpisodePlan, plan_of
 from harness.rollout.session import Link, RunParts, run_session
 from harness.settings.judge import JudgeSettings
+from harness.settings.limits import Limits
 from judge.core.rewards import AWM
 from judge.verdicts.factory import open_judge
 from tests.support.cli import Rehearse, json_of

@@ -55,7 +55,7 @@ def panel(**judges: Behaviour) -> Chosen:
 
 def by_all(rehearse: Rehearse, folder: Path, url: str, *names: str, flags: Any = ()) -> Any:
     """What `rehearse judge` says with models of one endpoint."""
-    models = [part for name in names for part in ("--judge", f"{name}@{url}")]
+    models = [part for name in names for part in ("-m", f"{name}@{url}")]
     return json_of(rehearse, "judge", folder, *models, *flags)
 
 
@@ -302,7 +302,7 @@ def test_only_disagreements_are_put_to_another_judge(rehearse: Rehearse, mixed: 
     with served(Chosen(speaks)) as server:
         judge(rehearse, mixed, server.url)
         server.requests.clear()
-        flags = ("--judge", f"second@{server.url}", "--only", "disagreements")
+        flags = ("--judge-model", f"second@{server.url}", "--only", "disagreements")
         summary = json_of(rehearse, "judge", mixed, *flags)
 
     assert (summary["judged_now"], len(server.requests)) == (1, 1)

@@ -352,6 +352,6 @@ def test_bad_input_is_told_in_a_sentence(
     for name in ("judge.worlds.charts", "judge.worlds.html"):
         monkeypatch.delitem(sys.modules, name, raising=False)
     _, _, err = rehearse("scenarios", "report", "shop_support", "-o", tmp_path / "page.html")
-    assert err.startswith("error: report: the package matplotlib")
-    assert err.endswith("is missing: pip install 'rehearsal[report]'\n")
+    assert err.startswith("error: report needs the package matplotlib")
+    assert err.endswith("pip install 'rehearsal-room[report]'\n")
     assert rehearse("scenarios", "report", "shop_support")[0] == 0

@@ -1,4 +1,4 @@
-"""`rehearse serve-policy`: a checkpoint opened, served, and left in order."""
+"""`rehearse serve-policy`: a checkpoint is opened, served and closed."""
 
 import sys
 import tempfile
@@ -16,7 +16,8 @@ from harness.core.errors import PolicyError, SettingsError
 from harness.core.policy_card import PolicyCard, write_card
 from harness.history.windows import parse_history
 from learner.commands.serve_policy import serve_policy_command
-from learner.inference.serving import ServePolicy, serve_policy
+from learner.config.serving import ServePolicy
+from learner.inference.serving import serve_policy
 from tests.support.fake_vllm import fake_vllm
 from tests.support.tiny_model import write_model, write_tokenizer
 
@@ -40,7 +41,7 @@ def checkpoint(tmp_path: Path) -> Path:
 
 
 async def answered(wanted: ServePolicy) -> tuple[list[str], Any]:
-    """What the user is told, and the reply to one request."""
+    """The lines for the user, and the reply to one request."""
     lines: list[str] = []
     replies: list[Any] = []
     listening = anyio.Event()
@@ -84,7 +85,7 @@ async def test_a_checkpoint_is_served_in_process(tmp_path: Path) -> None:
 
 
 async def test_a_checkpoint_is_served_by_a_vllm_server(checkpoint: Path) -> None:
-    """The backend `vllm` asks the server that is named, as the card and the flags say."""
+    """The backend `vllm` asks the named server, with the settings of model card and flags."""
     wanted = ServePolicy(str(checkpoint), backend="vllm", name="desk", top_p=0.9, history="full")
     async with fake_vllm() as (fake, url):
         with capture_logs():
@@ -99,21 +100,23 @@ async def test_a_checkpoint_is_served_by_a_vllm_server(checkpoint: Path) -> None
 @pytest.mark.parametrize(
     ("arguments", "fault"),
     [
-        (["--http", "localhost"], "--http: 'localhost' is no HOST:PORT"),
+        (["--http", "localhost"], "--http: 'localhost' is not HOST:PORT"),
         (["--history", "all"], "history: 'all' is not a history policy"),
         (["--dialect", "elvish"], "dialect: there is no dialect 'elvish'"),
         (["--token", "ä"], "token: must be printable ASCII"),
         (["--backend", "vllm", "--vllm-python", "/no/python"], "python: /no/python cannot be run"),
     ],
 )
-def test_what_cannot_be_served_is_told(checkpoint: Path, arguments: list[str], fault: str) -> None:
-    """Settings that cannot be used end the command before anything listens."""
+def test_settings_that_cannot_be_served_are_refused(
+    checkpoint: Path, arguments: list[str], fault: str
+) -> None:
+    """The command ends with a sentence before it listens on a port."""
     with pytest.raises(SettingsError, match=fault.replace("[", r"\[")):
         serve_policy_command.main([str(checkpoint), *arguments], standalone_mode=False)
 
 
-def test_a_model_without_a_card_is_not_served_by_guess(checkpoint: Path, tmp_path: Path) -> None:
-    """Without a card the command wants to be told; without a model there is nothing to serve."""
+def test_a_model_without_a_card_needs_flags(checkpoint: Path, tmp_path: Path) -> None:
+    """Without a model card history and dialect must be given; without a model nothing is served."""
     (checkpoint / "rehearsal.json").unlink()
     with pytest.raises(SettingsError, match=r"^v3 has no model card .*--history and --dialect$"):
         serve_policy_command.main([str(checkpoint)], standalone_mode=False)
@@ -124,8 +127,8 @@ def test_a_model_without_a_card_is_not_served_by_guess(checkpoint: Path, tmp_pat
 async def test_the_log_of_a_server_that_could_not_start_stays(
     checkpoint: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The sentence has its last lines and its name: the cause often stands further up. Otherwise
-    nothing is left behind."""
+    """The sentence has the last lines of the log and its path, because the cause is often further
+    up. Otherwise no file is left."""
     logs = tmp_path / "logs"
     logs.mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(logs))

@@ -31,7 +31,7 @@ Made = Callable[..., Path]
 
 @pytest.fixture(scope="module")
 def start(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A model to begin with."""
+    """The model that a training starts from."""
     return write_model(tmp_path_factory.mktemp("models") / "start", hidden=16, layers=1)
 
 
@@ -44,7 +44,7 @@ def drill(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def config(tmp_path: Path, start: Path, drill: Path) -> Made:
-    """Writes a training file; tables given are joined with what stands there."""
+    """Writes a training file; its tables are merged with the default ones."""
 
     def made(**changes: Any) -> Path:
         table: dict[str, Any] = {
@@ -83,8 +83,8 @@ def weights_in(folder: Path) -> dict[str, np.ndarray]:
 def test_a_whole_training_run(
     rehearse: Rehearse, config: Made, tmp_path: Path, start: Path
 ) -> None:
-    """The verb runs, judges and trains; sampler and trainer agree; the published weights are
-    others than those at the start and bear the card; the report tells what happened."""
+    """The command runs, judges and trains; sampler and trainer agree; the published weights differ
+    from those at the start and have a model card; the report has the figures."""
     out = tmp_path / "run"
     evaluated = config(loop={"evaluate_every": 1}, evaluation={"episodes": 3, "temperature": 0.0})
     report = json_of(rehearse, "train", evaluated, "-o", out)
@@ -116,8 +116,8 @@ def test_a_whole_training_run(
 def test_the_log_of_a_training_run_is_a_log(
     rehearse: Rehearse, config: Made, tmp_path: Path
 ) -> None:
-    """The rollouts can be shown, replayed, judged and exported; that weights were published is in
-    the log and is no episode."""
+    """The rollouts can be shown, replayed, judged and exported; the log's record of published
+    weights is not an episode."""
     out = tmp_path / "run"
     assert rehearse("train", config(), "-o", out)[0] == 0
     log = out / "rollouts"
@@ -166,11 +166,11 @@ def test_a_run_is_resumed(rehearse: Rehearse, config: Made, tmp_path: Path) -> N
     assert [one["step"] for one in read_metrics(out)] == [0, 1, 2, 3]
 
 
-def test_an_evaluation_of_other_settings_is_begun_anew(
+def test_an_evaluation_with_other_settings_is_run_again(
     rehearse: Rehearse, config: Made, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The evaluation may be changed when a run goes on: what was played of one that was
-    interrupted under other settings is not counted."""
+    """The evaluation may be changed when a run is resumed: the episodes of one that was interrupted
+    with other settings are not counted."""
     out = tmp_path / "run"
 
     def interrupted(folder: Path) -> None:
@@ -190,7 +190,7 @@ def test_an_evaluation_of_other_settings_is_begun_anew(
 
 
 def test_learning_from_logs(rehearse: Rehearse, config: Made, tmp_path: Path) -> None:
-    """Finished runs are trained on without any rollouts; the same pipe clones an oracle whose
+    """Finished runs are trained on without any rollouts; the same way clones an oracle, if its
     replies are logged in the model's tokens."""
     first = tmp_path / "oracle"
     settings = config()
@@ -218,7 +218,7 @@ def test_learning_from_logs(rehearse: Rehearse, config: Made, tmp_path: Path) ->
 
 
 def test_dry_run(rehearse: Rehearse, config: Made, tmp_path: Path) -> None:
-    """--dry-run prints settings that are a training file themselves, and does nothing."""
+    """--dry-run prints settings that are a valid training file, and does nothing else."""
     status, text, _ = rehearse("train", config(), "--dry-run", "-o", tmp_path / "run")
     assert status == 0
     assert text.splitlines()[-1].startswith("# 8 episodes of ")
@@ -230,22 +230,25 @@ def test_dry_run(rehearse: Rehearse, config: Made, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("changes", "sentence"),
     [
-        ({"rollouts": {"policy": "oracle"}}, "policy: 'oracle' tells no token ids"),
-        ({"rollouts": {"policy": "openai", "model": "m"}}, "policy: 'openai' tells no token ids"),
+        ({"rollouts": {"policy": "oracle"}}, "[rollouts] policy: must be one of local, vllm"),
+        ({"rollouts": {"policy": "openai", "model": "m"}}, "training needs, found 'openai'"),
         ({"rollouts": {"judge": "none"}}, "[rollouts] judge: without a judge there are no rewards"),
-        ({"rollouts": {"temperature": 0.7}}, "[rollouts] temperature: the distribution that is"),
-        ({"rollouts": {"episodes": 9}}, "[rollouts] episodes: there are as many as"),
+        ({"rollouts": {"temperature": 0.7}}, "[rollouts] temperature: must be 1, found 0.7"),
+        ({"rollouts": {"episodes": 9}}, "[rollouts] episodes: leave it out"),
         (
             {"rollouts": {"history": "last:0"}},
             "[rollouts] history: 'last:0' is not a history policy",
         ),
         ({"rollouts": {"scenarios": []}}, "[rollouts] scenarios: name at least one scenario"),
-        ({"rollouts": {"max_step": 9}}, "[rollouts] object contains unknown field `max_step`"),
+        (
+            {"rollouts": {"max_step": 9}},
+            "[rollouts] max_step: unknown key; did you mean 'max_steps'?",
+        ),
         ({"rollouts": {"scenarios": ["nowhere"]}}, "nowhere"),
         ({"loop": {"publish_every": 3}}, "save.every: must be a multiple of loop.publish_every"),
         (
             {"loop": {"evaluate_every": 1}, "evaluation": {"policy": "noop"}},
-            "[evaluation] policy: 'noop' does not play with the weights",
+            "[evaluation] policy: must be one of local, vllm, which act with the weights",
         ),
         ({"model": "nowhere"}, "nowhere: "),
         ({"data": {"logs": ["nowhere"]}}, "nowhere: there is no log"),
@@ -255,7 +258,7 @@ def test_dry_run(rehearse: Rehearse, config: Made, tmp_path: Path) -> None:
 def test_bad_settings(
     rehearse: Rehearse, config: Made, tmp_path: Path, changes: dict[str, Any], sentence: str
 ) -> None:
-    """What cannot be trained is told in a sentence before anything is run; no folder is left."""
+    """Settings that cannot be trained are refused before anything is run; no folder is left."""
     out = tmp_path / "run"
     status, text, err = rehearse("train", config(**changes), "-o", out)
     assert (status, text) == (2, "")
@@ -299,7 +302,7 @@ def test_logs_without_tokens(rehearse: Rehearse, config: Made, tmp_path: Path) -
 def test_a_checkpoint_of_another_model(
     rehearse: Rehearse, config: Made, tmp_path: Path, start: Path
 ) -> None:
-    """Going on with another model than the checkpoint's is refused, and the checkpoint stays."""
+    """Resuming with another model than the checkpoint's is refused, and the checkpoint stays."""
     out, model = tmp_path / "run", tmp_path / "model"
     shutil.copytree(start, model)
     assert rehearse("train", config(model=str(model)), "-o", out)[0] == 0
@@ -314,7 +317,7 @@ def test_a_checkpoint_of_another_model(
 
 
 def test_broken_numbers(rehearse: Rehearse, config: Made, tmp_path: Path, start: Path) -> None:
-    """Weights that give no finite loss are told with the batch's number; nothing is published."""
+    """Weights without a finite loss are an error with the batch's number; nothing is published."""
     model = tmp_path / "model"
     shutil.copytree(start, model)
     weights = weights_in(model)
@@ -338,8 +341,8 @@ def test_broken_numbers(rehearse: Rehearse, config: Made, tmp_path: Path, start:
 def test_a_full_disk(
     rehearse: Rehearse, config: Made, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """When a checkpoint cannot be written the run ends with a sentence that names it; the one
-    before stays, and the run goes on from it."""
+    """When a checkpoint cannot be written the run ends with a sentence that names it; the previous
+    one stays, and the run can be resumed from it."""
     out = tmp_path / "run"
     assert rehearse("train", config(steps=1), "-o", out)[0] == 0
     kept = sorted(path.name for path in (out / "checkpoints").iterdir())
@@ -358,7 +361,7 @@ def test_a_full_disk(
     assert [one["step"] for one in read_metrics(out)] == [0, 1, 2]
 
 
-def test_another_model_than_is_trained_plays(
+def test_a_sampler_with_other_weights_is_detected(
     rehearse: Rehearse, config: Made, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """When the sampler's log-probabilities are far from the trainer's, the first batch says so and

@@ -1,4 +1,4 @@
-"""Training in a process of its own, killed in the middle and interrupted."""
+"""Training in another process that is killed or interrupted."""
 
 import json
 import signal
@@ -30,7 +30,7 @@ TOLERANCE = 1e-4
 
 @pytest.fixture(scope="module")
 def config(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A training file: strictly on policy, so that what is sampled does not depend on timing."""
+    """A training file: strictly on-policy, so that samples do not depend on timing."""
     folder = tmp_path_factory.mktemp("kill")
     model = write_model(folder / "start", hidden=16, layers=1)
     [drill] = write_microworlds(folder, seed=3, count=1, split="train")
@@ -65,14 +65,14 @@ def started(config: Path, out: Path, errors: Path, *program: str) -> "subprocess
         return subprocess.Popen(list(map(str, command)), stdout=file, stderr=file)
 
 
-def num_told(out: Path) -> int:
-    """Batches whose figures are written."""
+def num_reported(out: Path) -> int:
+    """The number of batches with metrics."""
     path = out / FILE_NAME
     return sum('"loss"' in line for line in path.read_text().splitlines()) if path.exists() else 0
 
 
 def wait_for(process: "subprocess.Popen[bytes]", out: Path, batches: int, errors: Path) -> None:
-    while num_told(out) < batches:
+    while num_reported(out) < batches:
         assert process.poll() is None, errors.read_text()[-3000:]
         time.sleep(0.01)
 
@@ -84,8 +84,8 @@ def figures(out: Path) -> list[dict[str, Any]]:
 @pytest.mark.slow
 @pytest.mark.timeout(300)
 def test_killed_again_and_again_it_trains_the_same(config: Path, tmp_path: Path) -> None:
-    """Killed in several places, a run goes on to the batches, figures and weights of one that was
-    left alone: no group is trained twice, none is lost, no finished episode is run again."""
+    """A run that is killed at several points and resumed has the batches, metrics and weights of an
+    undisturbed run: no group is trained twice or lost, no finished episode is run again."""
     quiet, killed, errors = tmp_path / "quiet", tmp_path / "killed", tmp_path / "errors.txt"
     process = started(config, quiet, errors)
     assert process.wait() == 0, errors.read_text()[-3000:]
@@ -101,7 +101,7 @@ def test_killed_again_and_again_it_trains_the_same(config: Path, tmp_path: Path)
 
 
 def assert_same(killed: Path, quiet: Path) -> None:
-    """That a run which was killed became the one that was not."""
+    """Assert that a killed run became the same as an undisturbed one."""
     assert [one["step"] for one in read_metrics(killed)] == list(range(STEPS + 1))
     for found, expected in zip(figures(killed), figures(quiet), strict=True):
         assert found == pytest.approx(expected, rel=TOLERANCE, abs=TOLERANCE)
@@ -124,15 +124,16 @@ def assert_same(killed: Path, quiet: Path) -> None:
     )
     assert set(ended.values()) == {1}
     assert len(ended) == len(rows) == STEPS * GROUPS * SIZE
-    told = [record.event.version for record in records if record.episode == WEIGHTS_EPISODE]  # type: ignore[union-attr]
-    assert told[-1] == f"v{STEPS}"
+    versions = [record.event.version for record in records if record.episode == WEIGHTS_EPISODE]  # type: ignore[union-attr]
+    assert versions[-1] == f"v{STEPS}"
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(300)
-def test_killed_where_it_hurts_it_trains_the_same(config: Path, tmp_path: Path) -> None:
-    """Between the end of an episode, its verdict, its group and its update, between publishing,
-    evaluating, telling and saving: a run goes on to the same, evaluations included."""
+def test_killed_between_two_steps_it_trains_the_same(config: Path, tmp_path: Path) -> None:
+    """Killed between the end of an episode, its verdict, its group and its update, or between
+    publishing, evaluating, reporting and saving, a run is resumed to the same result, evaluations
+    included."""
     quiet, killed, errors = tmp_path / "quiet", tmp_path / "killed", tmp_path / "errors.txt"
     table = tomllib.loads(config.read_text())
     table["loop"]["evaluate_every"] = 4
@@ -140,14 +141,14 @@ def test_killed_where_it_hurts_it_trains_the_same(config: Path, tmp_path: Path) 
     config = tmp_path / "train.toml"
     config.write_text(tomli_w.dumps(table))
     assert started(config, quiet, errors).wait() == 0, errors.read_text()[-3000:]
-    for point in ("ended", "judged", "taken", "published", "evaluated", "told", "saved"):
+    for point in ("ended", "judged", "taken", "published", "evaluated", "reported", "saved"):
         process = started(config, killed, errors, "tests.support.train_victim", point)
         assert process.wait() == -signal.SIGKILL, (point, errors.read_text()[-3000:])
     assert started(config, killed, errors).wait() == 0, errors.read_text()[-3000:]
     assert_same(killed, quiet)
     for out in (killed, quiet):
-        told = [one["step"] for one in read_metrics(out) if "evaluation/reward" in one]
-        assert told == [0, 4, 8]
+        steps = [one["step"] for one in read_metrics(out) if "evaluation/reward" in one]
+        assert steps == [0, 4, 8]
     evaluated, expected = (
         json.loads((out / "report.json").read_text())["evaluations"] for out in (killed, quiet)
     )
@@ -156,18 +157,18 @@ def test_killed_where_it_hurts_it_trains_the_same(config: Path, tmp_path: Path) 
 
 @pytest.mark.slow
 @pytest.mark.timeout(300)
-def test_interrupted_it_saves_and_goes_on(config: Path, tmp_path: Path) -> None:
-    """Ctrl-C ends a run with one sentence, status 130 and a checkpoint of the last whole batch,
-    from which it goes on."""
+def test_interrupted_it_saves_and_is_resumed(config: Path, tmp_path: Path) -> None:
+    """Ctrl-C ends a run with the command that resumes it, status 130 and a checkpoint of the last
+    whole batch, from which it is resumed."""
     out, errors = tmp_path / "run", tmp_path / "errors.txt"
     process = started(config, out, errors)
     wait_for(process, out, 1, errors)
     process.send_signal(signal.SIGINT)
     assert process.wait() == 130, errors.read_text()[-3000:]
-    said = errors.read_text().splitlines()
-    assert said[-1].startswith("interrupted; ")
+    lines = errors.read_text().splitlines()
+    assert lines[-1].startswith("interrupted; to continue: rehearse train ")
     assert "Traceback" not in errors.read_text()
-    last = num_told(out)
+    last = num_reported(out)
     manifests = sorted((out / "checkpoints").glob("*/checkpoint.json"))
     assert json.loads(manifests[-1].read_text())["step"] >= last
     process = started(config, out, errors)

@@ -20,10 +20,10 @@ from harness.policies.base import Agent, Assignment, Policy
 from harness.policies.oracle import OraclePolicy
 from harness.policies.token_agent import EpisodeTokens
 from harness.policies.tokenized import TokenisedPolicy
-from harness.rollout.episode import Limits
 from harness.rollout.meters import Meters
 from harness.rollout.plan import plan_of
 from harness.rollout.session import RunParts, run_session
+from harness.settings.limits import Limits
 from harness.tokenization.chat_tokenizer import ChatTokenizer
 from judge.verdicts.code_judges import ScenarioJudges
 from learner.config.settings import DataSettings

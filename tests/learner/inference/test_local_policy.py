@@ -20,6 +20,7 @@ from harness.core.policy_card import PolicyCard, write_card
 from harness.core.token_bytes import decode_ids, decode_logprobs
 from harness.policies.base import Assignment
 from harness.policies.token_agent import Sampling
+from harness.settings.model import ModelSettings
 from harness.settings.run import Settings
 from learner.config.settings import ComputeSettings
 from learner.core.errors import ModelError
@@ -292,9 +293,9 @@ async def test_broken_weights_end_the_episode(tmp_path: Path) -> None:
 def test_a_runs_settings(folders: list[Path]) -> None:
     """A run's settings name model and sampling; tokens are drawn as the model has them where they
     name none."""
-    given = Settings(model=str(folders[1]), temperature=0.5, max_tokens=9, seed=4)
+    given = Settings(model=ModelSettings(str(folders[1]), temperature=0.5, max_tokens=9), seed=4)
     made = local_policy(given, switch="step")._settings
-    bare = local_policy(Settings(model=str(folders[1])))
+    bare = local_policy(Settings(model=ModelSettings(str(folders[1]))))
     assert made == LocalSettings(str(folders[1]), Sampling(0.5, 1.0, 9, 4), "step")
     assert (bare._settings, bare.name) == (LocalSettings(str(folders[1])), "local:m1")
 

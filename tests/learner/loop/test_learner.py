@@ -11,7 +11,10 @@ import pytest
 from rich.console import Console
 from structlog.testing import capture_logs
 
-from harness.settings.run import _WHERE_AND_HOW_FAST
+from harness.settings.fields import fields_of
+from harness.settings.model import ModelSettings
+from harness.settings.run import Settings
+from harness.settings.tables import merge, nest
 from learner.config.loader import settings_of
 from learner.config.runs import rhythm_of, runs_of
 from learner.config.settings import TrainSettings
@@ -228,12 +231,16 @@ def test_runs_follow_from_the_training_file() -> None:
     runs = runs_of(settings)
     assert runs.evaluation is not None
     rollouts = runs.rollouts
-    assert (rollouts.policy, rollouts.model, rollouts.episodes) == ("local", "start", 5 * 8 * 4)
+    assert (rollouts.policy.name, rollouts.model.name) == ("local", "start")
+    assert rollouts.episodes == 5 * 8 * 4
     evaluation = runs.evaluation
-    assert (evaluation.model, evaluation.scenarios, evaluation.temperature) == (
-        *("start", ("b",), 0.0),
+    assert (evaluation.model, evaluation.scenarios) == (
+        ModelSettings("start", temperature=0.0),
+        ("b",),
     )
-    assert (evaluation.max_steps, evaluation.group_size, evaluation.episodes) == (7, 1, None)
+    assert (evaluation.limits.max_steps, evaluation.group_size, evaluation.episodes) == (
+        *(7, 1, None),
+    )
     assert runs_of(told()).evaluation is None
     assert runs_of(told(data={"fill": True})).rollouts.episodes == 10 * 5 * 8 * 4
 
@@ -264,7 +271,9 @@ def test_groups_of_one_are_refused_where_none_would_be_kept() -> None:
         "rollouts": {"scenarios": ["a"], "group_size": 1},
         "loss": {"advantage": "reward"},
     }
-    with pytest.raises(ConfigError, match=r"^data\.keep_equal: groups of one episode"):
+    with pytest.raises(
+        ConfigError, match=r"^data\.keep_equal: must be true for groups of one episode"
+    ):
         settings_of(table)
     settings_of(table | {"data": {"keep_equal": True}})
 
@@ -291,9 +300,12 @@ def test_a_folder_goes_on_under_its_settings(tmp_path: Path) -> None:
     )
     assert begin(tmp_path, longer, resume=True) is False
     assert described(longer) == (tmp_path / "train.toml").read_bytes()
-    for name in _WHERE_AND_HOW_FAST:
-        moved = told(steps=9, rollouts=settings.rollouts | {name: "elsewhere"})
-        assert begin(tmp_path, moved, resume=True) is False
+    for field in fields_of(Settings):
+        if field.may_change:
+            change = nest({field.key: "elsewhere"}, Settings)
+            rollouts = merge(settings.rollouts, change)
+            moved = msgspec.structs.replace(settings, steps=9, rollouts=rollouts)
+            assert begin(tmp_path, moved, resume=True) is False
     with pytest.raises(ConfigError, match=r"rollouts\.seed: the run began with 3, not 4"):
         begin(tmp_path, told(rollouts=settings.rollouts | {"seed": 4}), resume=True)
     with pytest.raises(ConfigError, match="there is a training run already"):

@@ -18,7 +18,7 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 from learner.config.settings import MetricSettings, TrainSettings
 from learner.core.errors import ConfigError, MetricsError
 from learner.loop.metrics import Metrics, open_metrics, read_metrics
-from learner.loop.progress_bar import TrainProgress, described
+from learner.loop.progress_bar import TrainProgress, describe
 
 QUIET = MetricSettings(tensorboard=False)
 
@@ -325,10 +325,10 @@ def test_away_from_a_terminal_each_step_is_a_line() -> None:
     """With what a watcher wants to know of it; what a step does not have is left out."""
     out = StringIO()
     with TrainProgress(Console(file=out, width=40), total=100) as progress:
-        progress.show(1, FIGURES)
-        progress.show(2, {"reward": 0.5, "waits": None})
-    assert out.getvalue() == f"step 1 of 100: {SAID}\nstep 2 of 100: reward 0.500\n"
-    assert described(FIGURES) == SAID
+        progress.show_step(1, FIGURES)
+        progress.show_step(2, {"reward": 0.5, "waits": None})
+    assert out.getvalue() == f"1 of 100 steps: {SAID}\n2 of 100 steps: reward 0.500\n"
+    assert describe(FIGURES) == SAID
 
 
 def test_on_a_terminal_there_is_a_bar() -> None:
@@ -337,8 +337,8 @@ def test_on_a_terminal_there_is_a_bar() -> None:
     console = Console(file=out, width=200, force_terminal=True, color_system=None)
     with TrainProgress(console, total=100, done=40) as progress:
         assert "40/100" in out.getvalue()
-        progress.show(41, FIGURES)
+        progress.show_step(41, FIGURES)
         assert "41/100" in out.getvalue()
         assert SAID in out.getvalue()
-        assert "step 41 of" not in out.getvalue()
+        assert "41 of 100" not in out.getvalue()
     assert out.getvalue().endswith("\x1b[2K")

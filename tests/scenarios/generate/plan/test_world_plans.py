@@ -73,7 +73,7 @@ def test_held_out_words_are_not_those_of_training() -> None:
         ({"colour": "3"}, "knob 'colour' not found; knobs: tables, rows, tools, tasks, steps"),
         ({"tables": "many"}, "knob 'tables': expected a whole number, found 'many'"),
         ({"memory": "often"}, "knob 'memory': expected a number, found 'often'"),
-        ({"memory": "1.5"}, "knobs: knob 'memory' must be between 0 and 1, not 1.5"),
+        ({"memory": "1.5"}, "knob 'memory': must be at least 0 and at most 1, found '1.5'"),
     ],
 )
 def test_a_wrong_knob_is_refused(texts: dict[str, str], fault: str) -> None:

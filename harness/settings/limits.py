@@ -1,0 +1,48 @@
+"""Where an episode is cut off."""
+
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta
+
+_Count = Annotated[int, Meta(ge=1)]
+_Seconds = Annotated[float, Meta(gt=0)]
+
+
+class Limits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Where an episode is cut off. None, and infinity for seconds: no limit."""
+
+    max_steps: Annotated[_Count, Meta(description="Most steps that an episode may take.")] = 20
+    token_limit: Annotated[
+        _Count | None,
+        Meta(
+            description="Most tokens that the model may generate in an episode.",
+            extra={"default": "no limit"},
+        ),
+    ] = None
+    time_limit: Annotated[
+        _Seconds | None,
+        Meta(description="Most seconds that an episode may take.", extra={"default": "no limit"}),
+    ] = None
+    reply_timeout: Annotated[
+        _Seconds | None,
+        Meta(description="Seconds to wait for one reply of the model, retries included."),
+    ] = 300.0
+    call_timeout: Annotated[
+        _Seconds | None,
+        Meta(description="Seconds that one tool call may take, where the pool can stop a call."),
+    ] = 60.0
+    # Otherwise the agent reads the world's error and continues. AWM ends the episode with
+    # `world_error`, too (arXiv:2602.10090).
+    world_stop: Annotated[
+        bool | None,
+        Meta(
+            description="Whether a tool call that breaks or times out ends the episode.",
+            extra={"default": "yes, except for policy 'scripted', which plays its file to the end"},
+        ),
+    ] = None
+
+    @property
+    def stops_with_world(self) -> bool:
+        """Whether a call that broke, or took too long, ends the episode; None means yes."""
+        return self.world_stop is not False

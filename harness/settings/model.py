@@ -1,0 +1,73 @@
+"""Which model is asked, at which server, and how it samples."""
+
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta
+
+from harness.chat.client import ClientName
+from scenarios.validation import MAX_FLOAT
+
+
+class ModelSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The model of policies `openai`, `vllm` and `local`. None: the server's default."""
+
+    name: Annotated[
+        str,
+        Meta(
+            description="Name of the model at its server; for policies 'local' and 'vllm' the "
+            "model's Hugging Face folder.",
+            extra={"short": "-m"},
+        ),
+    ] = ""
+    base_url: Annotated[
+        str,
+        Meta(
+            description="URL of the model server, for example http://localhost:8000/v1.",
+            extra={
+                "metavar": "URL",
+                "default": "OPENAI_BASE_URL of the environment, else OpenAI; for policy 'vllm' "
+                "http://127.0.0.1:8000/v1",
+                "may_change": True,
+            },
+        ),
+    ] = ""
+    client: Annotated[
+        ClientName,
+        Meta(
+            description="HTTP client that sends the requests: the built-in one (lean), or the one "
+            "of the openai package.",
+            extra={"may_change": True},
+        ),
+    ] = "lean"
+    temperature: Annotated[
+        Annotated[float, Meta(ge=0, le=MAX_FLOAT)] | None,
+        Meta(description="Sampling temperature.", extra={"default": "the server's own"}),
+    ] = None
+    top_p: Annotated[
+        Annotated[float, Meta(ge=0, le=1)] | None,
+        Meta(description="Nucleus sampling mass.", extra={"default": "the server's own"}),
+    ] = None
+    max_tokens: Annotated[
+        Annotated[int, Meta(ge=1)] | None,
+        Meta(
+            description="Most tokens of one reply of the model.",
+            extra={"default": "the server's own"},
+        ),
+    ] = None
+    request_timeout: Annotated[
+        float,
+        Meta(
+            gt=0,
+            description="Seconds to wait for one request to the model.",
+            extra={"may_change": True},
+        ),
+    ] = 120.0
+    max_attempts: Annotated[
+        int,
+        Meta(
+            ge=1,
+            description="Most requests sent for one reply, retries included.",
+            extra={"may_change": True},
+        ),
+    ] = 8

@@ -1,0 +1,72 @@
+"""Which policy acts in the episodes, and the files that it needs."""
+
+from typing import Annotated, Literal
+
+import msgspec
+from msgspec import Meta
+
+from harness.core.errors import SettingsError
+
+PolicyName = Literal[
+    "oracle", "mutant", "random", "noop", "scripted", "openai", "vllm", "local", "replay"
+]
+
+
+class PolicySettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Which policy acts, and from what."""
+
+    name: Annotated[
+        PolicyName, Meta(description="Policy that acts in each episode.", extra={"short": "-p"})
+    ] = "oracle"
+    script: Annotated[
+        str,
+        Meta(
+            description="File of calls that policy 'scripted' plays, one episode per JSON line.",
+            extra={"metavar": "FILE"},
+        ),
+    ] = ""
+    replay: Annotated[
+        str,
+        Meta(
+            description="Run folder whose replies policy 'replay' repeats.",
+            extra={"metavar": "RUN"},
+        ),
+    ] = ""
+    tokens: Annotated[
+        str,
+        Meta(
+            description="Hugging Face model folder: log the replies of a policy that has no "
+            "tokens of its own in this model's tokens.",
+            extra={"metavar": "DIR"},
+        ),
+    ] = ""
+    think: Annotated[
+        str,
+        Meta(
+            description="Range of seconds to wait before each reply, as LOW:HIGH; drawn from the "
+            "seed.",
+            extra={"metavar": "LOW:HIGH", "default": "no wait"},
+        ),
+    ] = ""
+
+
+def think_range(text: str) -> tuple[float, float]:
+    """The bounds of a think time, in seconds. Raises SettingsError.
+
+    Example: "1:5" -> (1.0, 5.0)
+    Example: "2" -> (2.0, 2.0)
+    """
+    low, _, high = text.partition(":")
+    try:
+        bounds = float(low), float(high or low)
+    except ValueError:
+        raise _not_a_range(text) from None
+    if not 0 <= bounds[0] <= bounds[1] < float("inf"):
+        raise _not_a_range(text)
+    return bounds
+
+
+def _not_a_range(text: str) -> SettingsError:
+    return SettingsError(
+        f"think: {text!r} is not a range of seconds (expected LOW:HIGH, for example 1:5)"
+    )

@@ -1,0 +1,74 @@
+"""Where the worlds are, and what holds the code that is not trusted."""
+
+from typing import Annotated, Literal
+
+import msgspec
+from msgspec import Meta
+
+from envpool.workers.pool import MAX_WORKERS
+from scenarios.format import Seeding
+
+
+class WorldSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Where scenarios are found, and how their worlds are hosted."""
+
+    awm: Annotated[
+        str,
+        Meta(
+            description="Folder of AgentWorldModel-1K's jsonl files in which scenarios are found.",
+            extra={"metavar": "DIR", "default": "the catalogue"},
+        ),
+    ] = ""
+    seeding: Annotated[
+        Seeding, Meta(description="How the databases of AWM records are seeded.")
+    ] = "awm"
+    isolate: Annotated[
+        bool,
+        Meta(
+            description="Whether packages in our format run in sandboxed workers, too, and not in "
+            "this process."
+        ),
+    ] = False
+    workers: Annotated[
+        Annotated[int, Meta(ge=1, le=MAX_WORKERS)] | None,
+        Meta(
+            description="Number of worker processes for untrusted code.",
+            extra={"default": "one per core", "may_change": True},
+        ),
+    ] = None
+    worker_memory_mb: Annotated[
+        int,
+        Meta(ge=256, description="Memory limit per worker, in MB.", extra={"may_change": True}),
+    ] = 2048
+    sandbox: Annotated[
+        Literal["best", "required"],
+        Meta(
+            description="Use the best sandbox that this machine offers, or refuse to run without "
+            "the full one (required).",
+            extra={"may_change": True},
+        ),
+    ] = "best"
+    pool: Annotated[
+        str,
+        Meta(
+            description="URL of a `rehearse serve` process from which worlds are leased, for "
+            "example http://host:8765.",
+            extra={"metavar": "URL", "default": "worlds of this machine", "may_change": True},
+        ),
+    ] = ""
+    mcp: Annotated[
+        str,
+        Meta(
+            description="URL or command of an MCP server that is the world; scenarios are then "
+            "files of tasks.",
+            extra={"metavar": "TARGET"},
+        ),
+    ] = ""
+    mcp_env: Annotated[
+        tuple[str, ...],
+        Meta(
+            description="Name of an environment variable that the command of --mcp inherits; may "
+            "be repeated.",
+            extra={"metavar": "NAME"},
+        ),
+    ] = ()

@@ -1,0 +1,17 @@
+"""The JSON Schema of a recipe of the demonstration, for editors."""
+
+from harness.settings.run import Settings
+from harness.settings.schema import Schema, embed, schema_of
+from learner.config.schema import train_schema
+from learner.demo.recipe import Recipe
+
+
+def recipe_schema() -> Schema:
+    """The schema of a recipe: what its runs share, and what is in its training files."""
+    schema = schema_of(Recipe, title="Recipe of the learning demonstration")
+    run = schema_of(Settings, title="Settings of a run", flat=True)
+    train = train_schema() | {"required": []}  # the demonstration fills in the model
+    schema["properties"]["play"] = embed(schema, run, "Run")
+    stage = schema["$defs"]["StageSettings"]["properties"]
+    stage["train"] = embed(schema, train, "Train")
+    return schema

@@ -1,0 +1,246 @@
+"""The settings of a run: two forms in TOML, one struct, messages that name what was written."""
+
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from harness.bus.mqtt_settings import MqttSettings
+from harness.core.errors import SettingsError
+from harness.settings.fields import fields_of, value_of
+from harness.settings.judge import JudgeSettings
+from harness.settings.limits import Limits
+from harness.settings.model import ModelSettings
+from harness.settings.run import (
+    Settings,
+    difference,
+    judge_settings,
+    resolve,
+    resolve_table,
+    save,
+    sweep,
+)
+
+FLAT = """
+scenarios = ["shop_support"]
+group_size = 2
+policy = "openai"
+model = "m"
+temperature = 0.5
+max_steps = 5
+format_rules = "awm"
+judge = "hybrid"
+judge_models = ["a", "b@http://localhost/v1"]
+judge_temperature = 1
+rewards = "sparse"
+workers = 3
+bus = "mqtt://host"
+"""
+NESTED = """
+scenarios = ["shop_support"]
+group_size = 2
+[policy]
+name = "openai"
+[model]
+name = "m"
+temperature = 0.5
+[limits]
+max_steps = 5
+[format]
+rules = "awm"
+[judge]
+mode = "hybrid"
+models = ["a", "b@http://localhost/v1"]
+temperature = 1
+rewards = "sparse"
+[worlds]
+workers = 3
+[bus]
+url = "mqtt://host"
+"""
+
+
+def written(folder: Path, text: str) -> Path:
+    path = folder / "settings.toml"
+    path.write_text(text)
+    return path
+
+
+def test_a_key_is_at_the_top_or_in_its_table(tmp_path: Path) -> None:
+    """Both forms of a file give the same settings."""
+    flat = resolve(written(tmp_path, FLAT), {})
+    assert resolve(written(tmp_path, NESTED), {}) == flat
+    assert flat.model == ModelSettings("m", temperature=0.5)
+    assert (flat.limits, flat.worlds.workers) == (Limits(max_steps=5), 3)
+    assert flat.judge.models == ("a", "b@http://localhost/v1")
+    assert (flat.judge.mode, flat.judge.rewards, flat.bus.url) == (
+        "hybrid",
+        "sparse",
+        "mqtt://host",
+    )
+
+
+def test_a_flag_wins_over_the_file(tmp_path: Path) -> None:
+    """A flag has the key at the top; None and an empty list mean that it was not given."""
+    path = written(tmp_path, NESTED)
+    flags = {"max_steps": 7, "judge_models": (), "seed": None, "policy": "oracle"}
+    settings = resolve(path, flags)
+    assert (settings.limits.max_steps, settings.policy.name) == (7, "oracle")
+    assert settings.judge.models == ("a", "b@http://localhost/v1")
+
+
+def test_saved_settings_are_complete_and_give_the_same_settings(tmp_path: Path) -> None:
+    """run.toml has each value that is set, in its table, and loads back to equal settings."""
+    settings = resolve(written(tmp_path, FLAT), {})
+    saved = save(settings, packages={"shop_support": "d"}, log_id="x")
+    table = tomllib.loads(saved.decode())
+    again = tmp_path / "run.toml"
+    again.write_bytes(saved)
+
+    assert resolve(again, {}) == settings
+    assert table.pop("environment")["log_id"] == "x"
+    for field in fields_of(Settings):
+        value, found = value_of(settings, field), table
+        for name in field.path[:-1]:
+            found = found[name]
+        stored = found.get(field.name)
+        assert stored == (list(value) if isinstance(value, tuple) else value), field.key
+
+
+def test_a_password_is_not_saved(tmp_path: Path) -> None:
+    """Neither that of the URL nor the field; and no message quotes it."""
+    table = {"bus": {"url": "mqtt://ada:secret@host", "password": "hidden"}}
+    saved = save(resolve_table(table, {}), packages={})
+    assert b"secret" not in saved and b"hidden" not in saved
+    with pytest.raises(SettingsError) as caught:
+        resolve_table({"bus": {"password": 1234}}, {})
+    assert str(caught.value) == "bus.password: expected a text, found a value that is not shown"
+
+
+def test_a_broker_is_used_only_where_it_is_named() -> None:
+    """Other fields of the bus do not make a run publish."""
+    assert Settings().bus == MqttSettings(url="")
+    assert resolve_table({"bus": {"batch": 8}}, {}).bus == MqttSettings(url="", batch=8)
+
+
+@pytest.mark.parametrize(
+    ("table", "sentence"),
+    [
+        ({"max_steps": 0}, "max_steps: must be at least 1, found 0"),
+        ({"limits": {"max_steps": 0}}, "limits.max_steps: must be at least 1, found 0"),
+        ({"workers": 257}, "workers: must be at least 1 and at most 256, found 257"),
+        ({"top_p": 1.5}, "top_p: must be at least 0 and at most 1, found 1.5"),
+        ({"temperature": float("inf")}, "temperature: must be at least 0, found inf"),
+        ({"group_size": "two"}, "group_size: expected a whole number, found 'two'"),
+        ({"limits": 3}, "limits: expected a table, found 3"),
+        ({"judge_models": "m"}, "judge_models: expected a list, found 'm'"),
+        ({"judge_models": ["m", 3]}, "judge_models[1]: expected a text, found 3"),
+        (
+            {"dialect": "elvish"},
+            "dialect: 'elvish' is not one of 'awm', 'awm-tool', 'hermes', 'native'",
+        ),
+        ({"group_sise": 2}, "group_sise: unknown key; did you mean 'group_size'?"),
+        ({"judge_model": ["m"]}, "judge_model: unknown key; did you mean 'judge_models'?"),
+        ({"limits": {"max_step": 2}}, "limits.max_step: unknown key; did you mean 'max_steps'?"),
+        (
+            {"max_steps": 2, "limits": {"max_steps": 2}},
+            "max_steps: it is also in the table [limits]",
+        ),
+        (
+            {"think": "5:1"},
+            "think: '5:1' is not a range of seconds (expected LOW:HIGH, for example 1:5)",
+        ),
+        (
+            {"judge": "llm"},
+            "judge_models: mode 'llm' needs the name of a model: name a model with --judge-model",
+        ),
+        (
+            {"judge_models": ["m"]},
+            "judge_models: judge 'code' does not ask models; choose --judge llm or --judge hybrid",
+        ),
+        (
+            {"judge": "none", "judge_vote": "unanimous"},
+            "judge_vote: judge 'none' does not ask models; choose --judge llm or --judge hybrid",
+        ),
+    ],
+)
+def test_what_cannot_be_used_is_named_as_it_was_written(
+    table: dict[str, Any], sentence: str
+) -> None:
+    """One sentence: the key, what it may be, what was found."""
+    with pytest.raises(SettingsError) as caught:
+        resolve_table(table, {}, source="x.toml: ")
+    assert str(caught.value).removeprefix("x.toml: ") == sentence
+
+
+def test_the_file_is_named_where_the_fault_is_in_it(tmp_path: Path) -> None:
+    """A fault in the file has its name in front, a flag's fault has not."""
+    path = written(tmp_path, "max_steps = 0")
+    with pytest.raises(SettingsError, match=rf"^{path}: max_steps: must be"):
+        resolve(path, {"seed": 3})
+    with pytest.raises(SettingsError, match=r"^max_steps: must be"):
+        resolve(written(tmp_path, "seed = 1"), {"max_steps": 0})
+
+
+def test_the_judge_has_the_seed_of_the_run_unless_it_has_its_own() -> None:
+    """A run without a judge has no settings of one."""
+    assert judge_settings(resolve_table({"seed": 7}, {})).seed == 7
+    assert judge_settings(resolve_table({"seed": 7, "judge_seed": 3}, {})).seed == 3
+    with pytest.raises(SettingsError, match="the run has no judge"):
+        judge_settings(Settings(judge=JudgeSettings(mode="none")))
+
+
+def test_what_may_change_when_a_run_is_resumed(tmp_path: Path) -> None:
+    """Where and how fast a run goes on may differ; what it is made of may not."""
+    path = tmp_path / "run.toml"
+    path.write_bytes(save(Settings(), packages={}))
+    moved = {"concurrency": 2, "bus": "mqtt://x", "base_url": "http://x", "workers": 1}
+    assert difference(path, resolve_table(moved, {})) is None
+    changed = resolve_table({"max_steps": 3}, {})
+    assert difference(path, changed) == "max_steps: the run began with 20, not 3"
+
+
+def test_a_sweep_takes_any_setting_with_one_value() -> None:
+    """Numbers, fractions and words; each value is checked as it would be in a file."""
+    settings = Settings()
+    name, runs = sweep(settings, "temperature=0,0.5")
+    assert (name, [(value, one.model.temperature) for value, one in runs]) == (
+        "temperature",
+        [(0.0, 0.0), (0.5, 0.5)],
+    )
+    name, runs = sweep(settings, "max-steps=3, 4")
+    assert (name, [one.limits.max_steps for _, one in runs]) == ("max_steps", [3, 4])
+    assert [one.history for _, one in sweep(settings, "history=full,last:3")[1]] == [
+        "full",
+        "last:3",
+    ]
+    assert [one.model.name for _, one in sweep(settings, "model=a,b")[1]] == ["a", "b"]
+    for text, sentence in (
+        ("concurrency=0", "--sweep: concurrency: must be at least 1, found '0'"),
+        ("max_steps=x", "--sweep: max_steps: expected a whole number, found 'x'"),
+        ("scenarios=a", "--sweep: 'scenarios' is not a setting with one value"),
+        ("colour=1", "--sweep: 'colour' is not a setting with one value"),
+    ):
+        with pytest.raises(SettingsError) as caught:
+            sweep(settings, text)
+        assert str(caught.value).startswith(sentence)
+
+
+def test_every_field_is_described_and_its_key_is_its_own() -> None:
+    """A description is a sentence; no two fields share a key, a flag or a letter."""
+    fields = fields_of(Settings)
+    for field in fields:
+        assert field.description.endswith(".") and field.description[:1].isupper(), field.key
+    for names in (
+        [field.key for field in fields],
+        [field.flag for field in fields if field.flag],
+        [field.extra["short"] for field in fields if "short" in field.extra],
+    ):
+        assert len(set(names)) == len(names)
+
+
+def test_defaults_are_within_their_bounds() -> None:
+    """The defaults convert to themselves."""
+    assert msgspec.convert(msgspec.to_builtins(Settings()), Settings) == Settings()

@@ -174,7 +174,7 @@ def model_server(script: list[Part]) -> Iterator[str]:
                 server.stdin.close()
 
 
-def allow_many_files() -> None:
+def raise_file_limit() -> None:
     """Raise this process's limit of open files to what it may be."""
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
@@ -227,7 +227,7 @@ def main() -> None:
     parser.add_argument("--client-only", action="store_true", help="without the whole harness")
     parser.add_argument("--json", type=Path, help="write the figures there")
     options = parser.parse_args()
-    allow_many_files()
+    raise_file_limit()
     shape = Shape(options.episodes, options.concurrency, options.runs)
     found = measure(shape, package=options.package, whole=not options.client_only)
     tell(figures(found), options.json)

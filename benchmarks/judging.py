@@ -27,7 +27,7 @@ import anyio
 import msgspec
 
 from benchmarks.figures import Figure, figure, quiet, tell
-from benchmarks.http_step import allow_many_files, model_server
+from benchmarks.http_step import model_server, raise_file_limit
 from benchmarks.model_server import Part
 from benchmarks.rollout import Theatre
 from benchmarks.worlds import tasks
@@ -309,7 +309,7 @@ def main() -> None:
     parser.add_argument("--json", type=Path, help="write the figures there")
     options = parser.parse_args()
     quiet()
-    allow_many_files()
+    raise_file_limit()
     os.environ.setdefault("OPENAI_API_KEY", "none")
     shape = Shape(options.episodes, options.logged, options.concurrency, options.runs)
     tell(figures(shape), options.json)

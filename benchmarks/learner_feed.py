@@ -43,7 +43,7 @@ from harness.log.reader import open_reader
 from harness.policies.base import Agent, Assignment, Policy
 from harness.policies.tokenized import TokenisedPolicy
 from harness.rollout.episode import Limits
-from harness.rollout.gc_tuning import tune_memory
+from harness.rollout.gc_tuning import tune_garbage_collector
 from harness.rollout.meters import Meters
 from harness.rollout.plan import plan_of
 from harness.rollout.session import RunParts, run_session
@@ -205,7 +205,7 @@ class _Cycling:
 
 def feed_figures(shape: Shape) -> list[Figure]:
     """CPU of the feed by CPU of the rollouts."""
-    tune_memory()
+    tune_garbage_collector()
     with tempfile.TemporaryDirectory() as name:
         chat = _chat_tokens(Path(name))
     dialect = dialect_of("hermes")

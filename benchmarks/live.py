@@ -19,7 +19,7 @@ from benchmarks.worlds import tasks
 from harness.policies.oracle import OraclePolicy
 from harness.policies.think_time import ThinkPolicy
 from harness.reports.bench import BenchReport
-from harness.rollout.gc_tuning import tune_memory
+from harness.rollout.gc_tuning import tune_garbage_collector
 from harness.rollout.plan import plan_of
 
 
@@ -35,7 +35,7 @@ class Shape(msgspec.Struct, frozen=True):
 def run_once(shape: Shape) -> BenchReport:
     """The report on one run, in this process."""
     theatre = Theatre()
-    tune_memory()
+    tune_garbage_collector()
     policy = ThinkPolicy(OraclePolicy(theatre.dialect), shape.low, shape.high)
     plans = plan_of(tasks(), episodes=shape.episodes, group_size=1, seed=0)
     report = theatre.run(policy, plans, shape.episodes)

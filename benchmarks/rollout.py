@@ -122,7 +122,7 @@ class Theatre:
 
         async def episodes() -> float:
             windows = HistoryManager()
-            stage = RunContext(
+            context = RunContext(
                 pool=parts.pool,
                 policy=parts.policy,
                 dialect=parts.dialect,
@@ -135,7 +135,7 @@ class Theatre:
                 meters=Meters(),
             )
             began = time.process_time()
-            await run_all(plans, lambda plan: run_episode(plan, stage), concurrency=concurrency)
+            await run_all(plans, lambda plan: run_episode(plan, context), concurrency=concurrency)
             return time.process_time() - began
 
         return anyio.run(episodes, backend_options={"use_uvloop": True})

@@ -19,7 +19,7 @@ from harness.commands.context import CommandContext
 from harness.core.errors import HarnessError, SettingsError
 from harness.policies.base import OpenPolicy
 from harness.reports.episode_view import plain
-from harness.rollout.process import quiet_logs
+from harness.rollout.process import configure_logging
 from harness.rollout.session import Judge
 from harness.settings.judge import JudgeSettings
 from harness.settings.run import Settings
@@ -85,7 +85,7 @@ COMMAND_CONTEXT = CommandContext(open_judge=_open_judge, local_policy=_local_pol
 def cli(context: click.Context, verbose: int) -> None:
     """A rehearsal room for tool-using agents."""
     context.obj = COMMAND_CONTEXT
-    quiet_logs(verbose)
+    configure_logging(verbose)
 
 
 def main() -> None:

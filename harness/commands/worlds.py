@@ -25,7 +25,7 @@ from harness.commands.options import JSON, console_of, pool_flags, write_json
 from harness.core.errors import SettingsError
 from harness.reports.world_view import WorldReport, render_world, world_report
 from harness.rollout.launch import finder, pool_of
-from harness.rollout.process import allow_many_files, run
+from harness.rollout.process import raise_file_limit, run
 from harness.settings.run import Settings, resolve
 from scenarios.awm.importing import ImportReport, import_awm
 from scenarios.awm.records import CLOCK
@@ -221,7 +221,7 @@ def serve_command(
         raise SettingsError(str(exc)) from exc
     if stdio and len(names) != 1:
         raise SettingsError("--stdio: one world is served, so name one scenario")
-    allow_many_files(settings.max_worlds)
+    raise_file_limit(settings.max_worlds)
     run(_serve, resolve(None, flags), settings, names, task, stdio)
 
 

@@ -20,7 +20,7 @@ from envpool.store.states import States
 from harness.core.events import Label
 from harness.core.messages import Act
 from harness.log.reader import LogReader, open_reader
-from harness.rollout.meters import Meters, Spread, spread_of
+from harness.rollout.meters import Meters, Quantiles, quantiles_of
 from scenarios.format import Scenario
 
 _REPEATS = 3  # of the bare calls; the median counts
@@ -38,10 +38,10 @@ class BenchReport(msgspec.Struct, frozen=True):
     tool_calls_per_s: float
     bare_cpu_s: float
     overhead_ratio: float
-    lease_us: Spread
-    call_us: Spread
-    step_us: Spread
-    loop_lag_ms: Spread
+    lease_us: Quantiles
+    call_us: Quantiles
+    step_us: Quantiles
+    loop_lag_ms: Quantiles
     rss_mb: float  # at its peak
     rss_per_live_world_kb: float
     max_live: int
@@ -93,10 +93,10 @@ def measure(
         tool_calls_per_s=num_calls / meters.wall_s,
         bare_cpu_s=bare,
         overhead_ratio=meters.cpu_s / bare if bare else 0.0,
-        lease_us=spread_of(meters.leases, scale=1e6),
-        call_us=spread_of(meters.calls, scale=1e6),
-        step_us=spread_of(meters.steps, scale=1e6),
-        loop_lag_ms=spread_of(meters.lags, scale=1e3),
+        lease_us=quantiles_of(meters.leases, scale=1e6),
+        call_us=quantiles_of(meters.calls, scale=1e6),
+        step_us=quantiles_of(meters.steps, scale=1e6),
+        loop_lag_ms=quantiles_of(meters.lags, scale=1e3),
         rss_mb=meters.rss_max / 2**20,
         rss_per_live_world_kb=meters.rss_per_live_world_kb,
         max_live=meters.live_max,

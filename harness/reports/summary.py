@@ -12,7 +12,7 @@ from rich.text import Text
 from harness.core.events import Label
 from harness.log.schema import NOTHING_SPENT, EpisodeRow, Spending, write_atomically
 from harness.reports.bench import BenchReport
-from harness.rollout.meters import Spread
+from harness.rollout.meters import Quantiles
 
 REPORT_NAME = "report.json"
 
@@ -187,5 +187,5 @@ def bars(title: str, counts: dict[str, int]) -> Text:
     return text
 
 
-def _quantiles(spread: Spread) -> list[str]:
+def _quantiles(spread: Quantiles) -> list[str]:
     return [f"{value:,.1f}" for value in (spread.p50, spread.p95, spread.p99, spread.max)]

@@ -16,12 +16,18 @@ from envpool.store.pool_protocol import Pool
 from harness.core.errors import LogError
 from harness.core.events import Ending, EpisodeEnded, Record, StepTaken
 from harness.core.messages import Act, Answer
-from harness.library import AgentEnv, OwnAgent, StepLimit, TaskView, WorldFailed, play_of
+from harness.library import AgentEnv, AgentFunction, StepLimit, TaskView, WorldFailed, driver_of
 from harness.rollout.episode import Limits, run_episode
 from scenarios.format import Scenario, read
 from tests.harness.rollout.test_episode import BreakingEnv, PoolOf, SlowEnv
 from tests.support.paths import LIBRARY
-from tests.support.run_context import MemorySink, MovesPolicy, plans, stage_of, watched
+from tests.support.run_context import (
+    MemorySink,
+    MovesPolicy,
+    make_run_context,
+    plans,
+    watchdog_running,
+)
 from tests.support.virtual_time import BACKENDS
 
 PAY = {"member_id": 2, "amount_cents": 10, "method": "card"}
@@ -33,7 +39,7 @@ def anyio_backend(request: pytest.FixtureRequest) -> Any:
 
 
 async def play(
-    agent: OwnAgent,
+    agent: AgentFunction,
     *,
     limits: Limits | None = None,
     pool: Pool | None = None,
@@ -42,15 +48,15 @@ async def play(
 ) -> tuple[EpisodeEnded, list[StepTaken]]:
     """One episode of an agent: its end and its steps."""
     sink = sink or MemorySink()
-    stage = stage_of(MovesPolicy(), sink, limits=limits, pool=pool)
+    context = make_run_context(MovesPolicy(), sink, limits=limits, pool=pool)
     (plan,) = plans()
     if scenario is not None:
         plan = msgspec.structs.replace(plan, scenario=scenario)
-    async with watched(stage):
-        ending = await run_episode(plan, stage, play_of(agent))
+    async with watchdog_running(context):
+        ending = await run_episode(plan, context, driver_of(agent))
     ended = sink.ended(plan.episode)
     assert ended.ending is ending
-    assert stage.pool.statistics()["live"] == 0
+    assert context.pool.statistics()["live"] == 0
     return ended, [event for event in sink.events(plan.episode) if isinstance(event, StepTaken)]
 
 
@@ -201,7 +207,7 @@ async def _nothing(task: TaskView, env: AgentEnv) -> str:
         (_nothing, "TypeError: the agent returned NoneType, not its answer", 0),
     ],
 )
-async def test_an_agent_that_fails(agent: OwnAgent, error: str, num_steps: int) -> None:
+async def test_an_agent_that_fails(agent: AgentFunction, error: str, num_steps: int) -> None:
     """What the user's code raises, or a return that is no text, ends its episode as the policy's
     error and says where it was raised."""
     ended, steps = await play(agent)
@@ -441,16 +447,16 @@ async def test_a_log_that_fails_stops_the_run() -> None:
             return "all is well"
         return "unreachable"
 
-    stage = stage_of(MovesPolicy(), FullDisk())
+    context = make_run_context(MovesPolicy(), FullDisk())
     (plan,) = plans()
     with pytest.raises(LogError, match="the disk is full"):
-        await run_episode(plan, stage, play_of(agent))
+        await run_episode(plan, context, driver_of(agent))
 
 
 async def test_cancelled_with_its_run() -> None:
     """Cancelled with the run, an agent's episode is recorded as cancelled."""
     sink = MemorySink()
-    stage = stage_of(MovesPolicy(), sink)
+    context = make_run_context(MovesPolicy(), sink)
     (plan,) = plans()
 
     async def agent(task: TaskView, env: AgentEnv) -> str:
@@ -460,7 +466,7 @@ async def test_cancelled_with_its_run() -> None:
         return "unreachable"
 
     with anyio.move_on_after(5) as scope:
-        await run_episode(plan, stage, play_of(agent))
+        await run_episode(plan, context, driver_of(agent))
     assert scope.cancelled_caught
     ended = sink.ended(plan.episode)
     assert (ended.ending, ended.num_steps) == (Ending.CANCELLED, 1)

@@ -11,7 +11,7 @@ import anyio
 import pytest
 
 from harness.core.events import Ending
-from harness.library import AgentEnv, OwnAgent, Rehearsal, TaskView, rehearse
+from harness.library import AgentEnv, AgentFunction, Rehearsal, TaskView, rehearse
 from harness.log.reader import open_reader
 from harness.log.schema import EpisodeRow
 from judge.verdicts.code_judges import ScenarioJudges
@@ -80,7 +80,7 @@ async def test_a_rehearsal_goes_on(tmp_path: Path) -> None:
             await anyio.sleep_forever()
         return await oracle(task, env)
 
-    async def go(agent: OwnAgent, resume: bool) -> Rehearsal:
+    async def go(agent: AgentFunction, resume: bool) -> Rehearsal:
         return await rehearse(
             agent,
             [f"{LIBRARY}:pay-fine"],

@@ -147,7 +147,7 @@ def after(seconds: float, reply: Reply) -> Callable[[], Awaitable[Reply]]:
     return answer
 
 
-def stage_of(
+def make_run_context(
     policy: Policy,
     sink: Sink,
     *,
@@ -183,19 +183,19 @@ def plans(episodes: int = 1, *, group_size: int = 1, task: str = "pay-fine") -> 
     return list(plan_of(tasks, episodes=episodes, group_size=group_size, seed=7))
 
 
-def watched(stage: RunContext) -> AbstractAsyncContextManager[None]:
+def watchdog_running(context: RunContext) -> AbstractAsyncContextManager[None]:
     """A block in which the stage's watchdog runs."""
-    return _Watched(stage)
+    return _Watched(context)
 
 
 class _Watched:
-    def __init__(self, stage: RunContext) -> None:
-        self._stage = stage
+    def __init__(self, context: RunContext) -> None:
+        self._context = context
         self._group = anyio.create_task_group()
 
     async def __aenter__(self) -> None:
         await self._group.__aenter__()
-        self._group.start_soon(self._stage.watchdog.run)
+        self._group.start_soon(self._context.watchdog.run)
 
     async def __aexit__(self, *exc: Any) -> None:
         self._group.cancel_scope.cancel()

@@ -26,7 +26,15 @@ from scenarios.checks import Finding
 from scenarios.foreign import read_foreign
 from scenarios.format import Scenario
 from tests.support.paths import MCP_SERVERS
-from tests.support.run_context import DONE, LOOK, MemorySink, MovesPolicy, calls, stage_of, watched
+from tests.support.run_context import (
+    DONE,
+    LOOK,
+    MemorySink,
+    MovesPolicy,
+    calls,
+    make_run_context,
+    watchdog_running,
+)
 
 NOTES = f"{sys.executable} {MCP_SERVERS / 'notes.py'}"
 PLAIN = f"{sys.executable} {MCP_SERVERS / 'plain.py'}"
@@ -361,11 +369,11 @@ async def test_episodes_are_played_on_it(scenario: Scenario) -> None:
     sink = MemorySink()
     limits = Limits(call_timeout=0.3, world_stop=False)
     policy = MovesPolicy(calls("count", "broken"), DONE, by_episode={"e2": (calls("wait"), LOOK)})
-    stage = stage_of(policy, sink, pool=pool_of(PLAIN), limits=limits)
+    context = make_run_context(policy, sink, pool=pool_of(PLAIN), limits=limits)
     plans = plan_of([(scenario, scenario.task("milk"))], episodes=2, group_size=1, seed=1)
-    async with watched(stage):
+    async with watchdog_running(context):
         for name, plan in zip(("e1", "e2"), plans, strict=True):
-            await run_episode(msgspec.structs.replace(plan, episode=name), stage)
+            await run_episode(msgspec.structs.replace(plan, episode=name), context)
     steps = [event for event in sink.events("e1") if isinstance(event, StepTaken)]
     assert [(result.text, result.error) for result in steps[0].results] == [
         ("1", None),
@@ -389,11 +397,11 @@ async def test_a_failure_of_the_server_ends_the_episode(scenario: Scenario) -> N
     sink = MemorySink()
     policy = MovesPolicy(calls("broken"), DONE, by_episode={"e2": (calls("wait"), DONE)})
     limits = Limits(call_timeout=0.3)
-    stage = stage_of(policy, sink, pool=pool_of(PLAIN), limits=limits)
+    context = make_run_context(policy, sink, pool=pool_of(PLAIN), limits=limits)
     plans = plan_of([(scenario, scenario.task("milk"))], episodes=2, group_size=1, seed=1)
-    async with watched(stage):
+    async with watchdog_running(context):
         for name, plan in zip(("e1", "e2"), plans, strict=True):
-            await run_episode(msgspec.structs.replace(plan, episode=name), stage)
+            await run_episode(msgspec.structs.replace(plan, episode=name), context)
     found = [
         (end.ending, end.error, end.state, end.checked, end.num_steps)
         for end in map(sink.ended, ("e1", "e2"))

@@ -16,7 +16,7 @@ from harness.history.windows import parse_history
 from harness.policies.oracle import OraclePolicy
 from harness.reports.bench import bare_cpu_s, measure
 from harness.rollout.episode import Limits
-from harness.rollout.meters import Meters, Spread, spread_of
+from harness.rollout.meters import Meters, Quantiles, quantiles_of
 from harness.rollout.plan import plan_of
 from harness.rollout.session import RunParts, run_session
 from judge.verdicts.code_judges import ScenarioJudges
@@ -31,7 +31,7 @@ def anyio_backend() -> str:
 @given(st.lists(st.floats(0, 1e6), min_size=1))
 def test_quantiles_are_measurements(values: list[float]) -> None:
     """A quantile is one of the values, they are in order, and the last is the greatest."""
-    spread = spread_of(array("d", values))
+    spread = quantiles_of(array("d", values))
     found = [spread.p50, spread.p95, spread.p99, spread.max]
     assert found == sorted(found)
     assert set(found) <= set(values)
@@ -41,8 +41,8 @@ def test_quantiles_are_measurements(values: list[float]) -> None:
 def test_quantiles_of_a_hundred() -> None:
     """Nearest rank, scaled."""
     values = array("d", [number / 1000 for number in range(100, 0, -1)])
-    assert spread_of(values, scale=1000) == Spread(50.0, 95.0, 99.0, 100.0)
-    assert spread_of(array("d")) == Spread(0.0, 0.0, 0.0, 0.0)
+    assert quantiles_of(values, scale=1000) == Quantiles(50.0, 95.0, 99.0, 100.0)
+    assert quantiles_of(array("d")) == Quantiles(0.0, 0.0, 0.0, 0.0)
 
 
 @pytest.mark.parametrize("dialect", [Native(), Awm()])

@@ -31,11 +31,11 @@ from tests.support.run_context import (
     after,
     calls,
     library,
+    make_run_context,
     never,
     pay,
     plans,
-    stage_of,
-    watched,
+    watchdog_running,
 )
 from tests.support.virtual_time import BACKENDS
 
@@ -53,16 +53,16 @@ async def play(
 ) -> EpisodeEnded:
     """One episode of these moves; gives its end."""
     sink = sink or MemorySink()
-    stage = stage_of(MovesPolicy(*moves), sink, **settings)
+    context = make_run_context(MovesPolicy(*moves), sink, **settings)
     (plan,) = plans()
     if scenario is not None:
         plan = msgspec.structs.replace(plan, scenario=scenario)
-    async with watched(stage):
-        ending = await run_episode(plan, stage)
+    async with watchdog_running(context):
+        ending = await run_episode(plan, context)
     ended = sink.ended(plan.episode)
     assert ended.ending is ending
-    assert stage.windows.statistics() == {"live": 0}
-    assert stage.pool.statistics()["live"] == 0
+    assert context.windows.statistics() == {"live": 0}
+    assert context.pool.statistics()["live"] == 0
     return ended
 
 
@@ -176,10 +176,10 @@ async def test_an_answer_that_was_logged_counts() -> None:
 async def test_an_episode_that_ended_waits_for_room() -> None:
     """A full log keeps the worker from its next episode; the end is recorded all the same."""
     sink = MemorySink(capacity=3)
-    stage = stage_of(MovesPolicy(DONE), sink)
+    context = make_run_context(MovesPolicy(DONE), sink)
     (plan,) = plans()
     with anyio.move_on_after(5) as scope:
-        await run_episode(plan, stage)
+        await run_episode(plan, context)
     assert scope.cancelled_caught
     assert sink.ended(plan.episode).ending is Ending.ANSWERED
 
@@ -202,9 +202,9 @@ async def test_the_agent_sees_the_window() -> None:
     """The history policy decides what the agent sees, and each step says from where on."""
     sink = MemorySink()
     policy = MovesPolicy(*[LOOK] * 4, DONE)
-    stage = stage_of(policy, sink, history=parse_history("last:1"))
+    context = make_run_context(policy, sink, history=parse_history("last:1"))
     (plan,) = plans()
-    await run_episode(plan, stage)
+    await run_episode(plan, context)
     steps = [fact for fact in sink.events(plan.episode) if isinstance(fact, StepTaken)]
     assert [step.first_turn for step in steps] == [0, 0, 1, 2, 3]
     shown = [len(window.messages) for window in policy.agents[plan.episode].windows]
@@ -217,7 +217,7 @@ async def test_cancelled_at_any_moment(number: int) -> None:
     it took, and the cancellation passes on."""
     sink = MemorySink(capacity=1)
     moves = [after(1, pay(10)), after(1, pay(20)), after(1, DONE)]
-    stage = stage_of(MovesPolicy(*moves), sink)
+    context = make_run_context(MovesPolicy(*moves), sink)
     (plan,) = plans()
     finished = False
     with anyio.CancelScope() as scope:
@@ -231,14 +231,14 @@ async def test_cancelled_at_any_moment(number: int) -> None:
                 scope.cancel()
 
             tasks.start_soon(stop)
-            await run_episode(plan, stage)
+            await run_episode(plan, context)
             finished = True
     assert finished or scope.cancelled_caught
     ended = sink.ended(plan.episode)
     paid = [f for f in sink.events(plan.episode)[1:-1] if isinstance(f, StepTaken) and f.results]
     assert ended.state is not None
     assert ended.state.digest == (paid[-1].results[0].digest if paid else _start_of(sink))
-    assert stage.pool.statistics()["live"] == 0
+    assert context.pool.statistics()["live"] == 0
     if ended.ending is Ending.CANCELLED:
         assert ended.error == "the run was cancelled"
     else:  # it had ended, and at most waited for room
@@ -254,10 +254,10 @@ def _start_of(sink: MemorySink) -> str:
 async def test_cancelled_while_the_log_is_full() -> None:
     """A full log does not keep a cancelled episode from recording its end."""
     sink = MemorySink(capacity=1)
-    stage = stage_of(MovesPolicy(LOOK), sink)
+    context = make_run_context(MovesPolicy(LOOK), sink)
     (plan,) = plans()
     with anyio.move_on_after(5) as scope:
-        await run_episode(plan, stage)
+        await run_episode(plan, context)
     assert scope.cancelled_caught
     ended = sink.ended(plan.episode)
     assert (ended.ending, ended.num_steps) == (Ending.CANCELLED, 1)
@@ -266,10 +266,10 @@ async def test_cancelled_while_the_log_is_full() -> None:
 async def test_a_limit_while_the_log_is_full() -> None:
     """Time that an episode waits for the log counts, and the step it waits with is counted."""
     sink = MemorySink(capacity=1)
-    stage = stage_of(MovesPolicy(LOOK), sink, limits=Limits(time_limit=10))
+    context = make_run_context(MovesPolicy(LOOK), sink, limits=Limits(time_limit=10))
     (plan,) = plans()
-    async with watched(stage), anyio.create_task_group() as tasks:
-        tasks.start_soon(run_episode, plan, stage)
+    async with watchdog_running(context), anyio.create_task_group() as tasks:
+        tasks.start_soon(run_episode, plan, context)
         await anyio.sleep(20)
         sink.take(10)
     ended = sink.ended(plan.episode)
@@ -547,11 +547,11 @@ async def test_what_was_done_before_the_cut_is_logged() -> None:
 
 async def test_a_call_in_process_has_no_timer() -> None:
     """Where calls never await, nothing stands between the loop and the call."""
-    stage = stage_of(MovesPolicy(DONE), MemorySink())
+    context = make_run_context(MovesPolicy(DONE), MemorySink())
     (plan,) = plans()
     async with LocalPool().lease(library()) as env:
         assert isinstance(env, LocalEnv)
-        run = Episode(plan, stage, env)
+        run = Episode(plan, context, env)
         assert run._call == env.call
 
 
@@ -577,9 +577,9 @@ async def test_a_group_shares_its_start() -> None:
     """Members of a group begin in the same state and differ in their seeds."""
     sink = MemorySink()
     policy = MovesPolicy(pay(10), DONE)
-    stage = stage_of(policy, sink)
+    context = make_run_context(policy, sink)
     for plan in plans(8, group_size=4):
-        await run_episode(plan, stage)
+        await run_episode(plan, context)
     starts = [r.event for r in sink.records if isinstance(r.event, EpisodeStarted)]
     assert {start.start_digest for start in starts} == {starts[0].start_digest}
     assert [(start.group, start.member) for start in starts] == [

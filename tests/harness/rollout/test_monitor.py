@@ -33,7 +33,7 @@ async def tell(monitor: Monitor, records: Sequence[Record]) -> None:
 
 async def is_complete(monitor: Monitor) -> bool:
     with anyio.move_on_after(1):
-        await monitor.complete()
+        await monitor.wait_until_finished()
         return True
     return False
 

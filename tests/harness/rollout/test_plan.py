@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.core.errors import SettingsError
-from harness.rollout.plan import chosen_tasks, plan_of
+from harness.rollout.plan import plan_of, select_tasks
 from scenarios.errors import ScenarioError
 from scenarios.format import Scenario, Task
 from tests.support.paths import LIBRARY
@@ -71,7 +71,7 @@ def test_one_group_of_each_task() -> None:
         ({"group_size": 0}, "group_size: must be at least 1, not 0"),
         ({"episodes": 0}, "episodes: must be at least 1, not 0"),
         ({"episodes": -2, "group_size": 2}, "episodes: must be at least 1, not -2"),
-        ({"episodes": 7, "group_size": 2}, "episodes: 7 is no multiple of the group size 2"),
+        ({"episodes": 7, "group_size": 2}, "episodes: 7 is not a multiple of the group size 2"),
     ],
 )
 def test_what_cannot_be_planned(settings: dict[str, Any], message: str) -> None:
@@ -90,7 +90,7 @@ def test_what_cannot_be_planned(settings: dict[str, Any], message: str) -> None:
 def test_chosen_tasks_alternate() -> None:
     """Scenarios take turns, so that a short run sees all of them."""
     names = [str(LIBRARY), f"{LIBRARY}:overdue"]
-    chosen = chosen_tasks(names)
+    chosen = select_tasks(names)
     ids = [task.id for _, task in TASKS]
     assert [task.id for _, task in chosen] == [ids[0], "overdue", *ids[1:]]
     assert len({id(scenario) for scenario, _ in chosen}) == 1
@@ -100,4 +100,4 @@ def test_chosen_tasks_alternate() -> None:
 def test_unknown_names(name: str) -> None:
     """What is not there is named."""
     with pytest.raises(ScenarioError, match="no-such"):
-        chosen_tasks([name])
+        select_tasks([name])

@@ -15,9 +15,9 @@ from tests.support.run_context import (
     MemorySink,
     MovesPolicy,
     after,
+    make_run_context,
     never,
     plans,
-    stage_of,
 )
 from tests.support.virtual_time import BACKENDS
 
@@ -88,9 +88,9 @@ async def test_a_bug_stops_the_run() -> None:
         never,
         by_episode={"e000000": [after(1, DONE)], "e000003": [after(2, LOOK), bug]},
     )
-    stage = stage_of(policy, sink)
+    context = make_run_context(policy, sink)
     with pytest.raises(KeyError) as caught:
-        await run_all(plans(9), lambda plan: run_episode(plan, stage), concurrency=4)
+        await run_all(plans(9), lambda plan: run_episode(plan, context), concurrency=4)
     assert caught.value is bug
     assert sink.endings() == {
         "e000000": Ending.ANSWERED,
@@ -101,15 +101,15 @@ async def test_a_bug_stops_the_run() -> None:
     }
     assert sink.ended("e000001").error == "the run was cancelled"
     assert sink.ended("e000003").error == "the run was stopped by KeyError: 'a bug'"
-    assert stage.pool.statistics()["live"] == 0
+    assert context.pool.statistics()["live"] == 0
 
 
 async def test_a_cancelled_run() -> None:
     """Cancelled, a run records the end of every episode that began."""
     sink = MemorySink()
-    stage = stage_of(MovesPolicy(LOOK, never), sink)
+    context = make_run_context(MovesPolicy(LOOK, never), sink)
     with anyio.move_on_after(10) as scope:
-        await run_all(plans(300), lambda plan: run_episode(plan, stage), concurrency=280)
+        await run_all(plans(300), lambda plan: run_episode(plan, context), concurrency=280)
     assert scope.cancelled_caught
     assert sink.endings() == {f"e{number:06d}": Ending.CANCELLED for number in range(280)}
 
@@ -117,7 +117,7 @@ async def test_a_cancelled_run() -> None:
 async def test_a_slow_log_slows_the_episodes_and_loses_nothing() -> None:
     """While the log has no room the episodes wait: what is in memory stays bounded."""
     sink = MemorySink(capacity=10)
-    stage = stage_of(MovesPolicy(LOOK, LOOK, LOOK, DONE), sink)
+    context = make_run_context(MovesPolicy(LOOK, LOOK, LOOK, DONE), sink)
     async with anyio.create_task_group() as tasks:
 
         async def drain() -> None:
@@ -126,7 +126,7 @@ async def test_a_slow_log_slows_the_episodes_and_loses_nothing() -> None:
                 sink.take()
 
         tasks.start_soon(drain)
-        await run_all(plans(40), lambda plan: run_episode(plan, stage), concurrency=5)
+        await run_all(plans(40), lambda plan: run_episode(plan, context), concurrency=5)
         tasks.cancel_scope.cancel()
     assert sink.endings() == {f"e{number:06d}": Ending.ANSWERED for number in range(40)}
     assert len(sink.records) == 40 * 6

@@ -40,7 +40,7 @@ from harness.rollout.episode import Limits
 from harness.rollout.meters import Meters
 from harness.rollout.monitor import Monitor
 from harness.rollout.plan import EpisodePlan, plan_of
-from harness.rollout.session import Judge, Link, RunParts, Tell, run_session
+from harness.rollout.session import Judge, Link, RecordRunEvent, RunParts, run_session
 from judge.verdicts.code_judges import ScenarioJudges
 from scenarios.format import Scenario, read
 from tests.support.mini_world import variant
@@ -449,7 +449,7 @@ class Learning:
         self.is_over = False
         self.num_asked = 0
 
-    async def serve(self, subscription: Subscription, tell: Tell) -> None:
+    async def serve(self, subscription: Subscription, tell: RecordRunEvent) -> None:
         try:
             while True:
                 for record in await subscription.receive():
@@ -459,7 +459,7 @@ class Learning:
         except anyio.EndOfStream:
             self.is_over = True
 
-    async def over(self) -> None:
+    async def wait_until_done(self) -> None:
         self.num_asked += 1
 
 
@@ -492,11 +492,11 @@ async def test_a_listener_keeps_the_run_open(tmp_path: Path) -> None:
     done."""
 
     class Patient(Learning):
-        async def serve(self, subscription: Subscription, tell: Tell) -> None:
+        async def serve(self, subscription: Subscription, tell: RecordRunEvent) -> None:
             self.tell = tell
             await super().serve(subscription, tell)
 
-        async def over(self) -> None:
+        async def wait_until_done(self) -> None:
             assert sum(isinstance(one.event, Judged) for one in self.heard) == 4
             await anyio.wait_all_tasks_blocked()
             self.tell(WeightsPublished("last", "out"))

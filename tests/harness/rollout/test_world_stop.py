@@ -18,7 +18,14 @@ from judge.verdicts.code_judges import ScenarioJudges
 from scenarios.catalogue import find
 from tests.support.cli import Rehearse, json_of
 from tests.support.hosted_records import HEAD, small
-from tests.support.run_context import DONE, MemorySink, MovesPolicy, calls, stage_of, watched
+from tests.support.run_context import (
+    DONE,
+    MemorySink,
+    MovesPolicy,
+    calls,
+    make_run_context,
+    watchdog_running,
+)
 
 FAILS = """
 @app.get("/fails", operation_id="fails")
@@ -83,9 +90,9 @@ async def test_a_record_whose_server_fails() -> None:
     sink = MemorySink()
     async with RoutingPool(WorkerSettings(workers=1)) as pool:
         world = await pool.host(scenario)
-        stage = stage_of(MovesPolicy(calls("fails"), DONE), sink, pool=pool)
-        async with watched(stage):
-            await run_episode(plan, stage)
+        context = make_run_context(MovesPolicy(calls("fails"), DONE), sink, pool=pool)
+        async with watchdog_running(context):
+            await run_episode(plan, context)
         verdict = await ScenarioJudges(pool, [scenario]).verdict(assemble(sink.records))
     ended = sink.ended(plan.episode)
     assert (ended.ending, ended.num_steps, ended.state) == (Ending.WORLD_ERROR, 1, world.start)

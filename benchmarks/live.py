@@ -17,7 +17,7 @@ from benchmarks.figures import Figure, figure, quiet, tell
 from benchmarks.rollout import Theatre
 from benchmarks.worlds import tasks
 from harness.policies.oracle import OraclePolicy
-from harness.policies.think_time import ThinkPolicy
+from harness.policies.latency import LatencyPolicy
 from harness.reports.bench import BenchReport
 from harness.rollout.gc_tuning import tune_garbage_collector
 from harness.rollout.plan import plan_of
@@ -36,7 +36,7 @@ def run_once(shape: Shape) -> BenchReport:
     """The report on one run, in this process."""
     theatre = Theatre()
     tune_garbage_collector()
-    policy = ThinkPolicy(OraclePolicy(theatre.dialect), shape.low, shape.high)
+    policy = LatencyPolicy(OraclePolicy(theatre.dialect), shape.low, shape.high)
     plans = plan_of(tasks(), episodes=shape.episodes, group_size=1, seed=0)
     report = theatre.run(policy, plans, shape.episodes)
     theatre.pool.close()

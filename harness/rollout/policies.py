@@ -13,14 +13,14 @@ from envpool.router import RoutingPool
 from harness.core.errors import SettingsError
 from harness.dialects.base import Dialect
 from harness.policies.base import OpenPolicy, Policy
+from harness.policies.latency import LatencyPolicy
 from harness.policies.mutants import MutantPolicy
 from harness.policies.noop import NoopPolicy
 from harness.policies.openai import OpenAIPolicy, OpenAISettings
 from harness.policies.oracle import OraclePolicy
 from harness.policies.random_calls import RandomPolicy
-from harness.policies.replay import ReplayedPolicy
+from harness.policies.replay import ReplayPolicy
 from harness.policies.scripted import ScriptedPolicy
-from harness.policies.think_time import ThinkPolicy
 from harness.rollout.plan import EpisodePlan
 from harness.settings.run import Settings, think_range
 from scenarios.format import Scenario, Task
@@ -43,7 +43,7 @@ def open_policy(
         made: OpenPolicy = _with_tokens("policy: 'vllm'").vllm(settings)
         return made
     if settings.policy == "replay":
-        replayed = ReplayedPolicy(Path(settings.replay), settings.dialect)
+        replayed = ReplayPolicy(Path(settings.replay), settings.dialect)
         replayed.require([(plan.scenario.name, plan.task.id) for plan in plans])
         return replayed
     return None
@@ -62,7 +62,7 @@ async def policy_of(
     if settings.tokens:
         policy = _with_tokens("tokens: it").tokenised(policy, Path(settings.tokens))
     if settings.think:
-        policy = ThinkPolicy(policy, *think_range(settings.think), settings.seed)
+        policy = LatencyPolicy(policy, *think_range(settings.think), settings.seed)
     return policy
 
 

@@ -168,9 +168,8 @@ async def _run(
                 if console is not None:
                     helpers.start_soon(show_progress, monitor, console)
                 if left.unjudged and parts.judge is not None:
-                    helpers.start_soon(
-                        *(_judge_unjudged, folder, left.unjudged, parts.judge, recorder)
-                    )
+                    judging = (folder, left.unjudged, parts.judge, recorder)
+                    helpers.start_soon(_judge_unjudged, *judging)
                 num_run = await _run_episodes(left.missing, context, parts, concurrency)
                 monitor.set_total(len(left.done) + len(left.unjudged) + num_run)
                 await log.flush()

@@ -35,7 +35,7 @@ from harness.dialects.native import Native
 from harness.history.base import HistoryPolicy
 from harness.history.summary import Summary
 from harness.history.windows import Windows, summary_of
-from harness.policies.token_agent import parted
+from harness.policies.token_agent import split_tool_calls
 from harness.serving.reply_memory import Memory, Said, identity_of, place_after
 from harness.tokenization.chat_tokenizer import own_key
 
@@ -109,7 +109,7 @@ class Conversation:
         """What the client is told of the model's reply, which is remembered. `calling` off: calls
         in it are text."""
         parts = self._offers_tools and calling
-        told, calls = parted(text, self.num_replies) if parts else (text, ())
+        told, calls = split_tool_calls(text, self.num_replies) if parts else (text, ())
         wrote = (told, calls) if self._dialect.name == Native.name else (text, ())
         given = tuple([renamed(call, f"{call.id}-{token_hex(6)}") for call in calls])
         said = Said(*wrote, tuple(token_ids))

@@ -16,7 +16,7 @@ from harness.policies.base import Agent, Assignment, Policy
 from harness.policies.mutants import Mutant, MutantPolicy, mutants_of
 from harness.policies.noop import NoopPolicy
 from harness.policies.oracle import OraclePolicy
-from harness.policies.random_calls import Pool, RandomPolicy, harvest, random_arguments
+from harness.policies.random_calls import RandomPolicy, ValuePool, collect_values, random_arguments
 from harness.policies.scripted import ScriptedPolicy
 from scenarios.api import User
 from scenarios.format import Call, Scenario, Task, TaskKind
@@ -188,7 +188,7 @@ class Everything(msgspec.Struct, forbid_unknown_fields=True):
 
 
 SCHEMA = msgspec.json.schema(Everything)
-POOL: Pool = {
+POOL: ValuePool = {
     "id": [7, -1, "x"],
     "code": ["abc", "too long a code"],
     "quantity": [3, 99],
@@ -215,14 +215,14 @@ def test_harvest() -> None:
     """Ids and words of a result become plausible values, each once."""
     pool: dict[str, list[Any]] = {}
     text = '{"id":7,"status":"open","price":4.5,"lines":[{"sku":"A\\"1"},{"sku":"B"}],"id":7}'
-    harvest(f"Tool response:\n{text}", pool)
+    collect_values(f"Tool response:\n{text}", pool)
     assert pool == {"id": [7], "status": ["open"], "sku": ['A"1', "B"]}
 
 
 @given(st.text())
 def test_harvest_takes_any_text(text: str) -> None:
     """Results may hold any text."""
-    harvest(text, {})
+    collect_values(text, {})
 
 
 @pytest.mark.parametrize("dialect", DIALECTS, ids=lambda dialect: dialect.name)

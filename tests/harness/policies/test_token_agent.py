@@ -21,9 +21,9 @@ from harness.policies.token_agent import (
     Generated,
     Sampling,
     TokenAgent,
-    parted,
+    count_shared_ids,
     reply_seed,
-    shared_ids,
+    split_tool_calls,
 )
 from harness.tokenization.chat_template import ChatTemplate
 from harness.tokenization.chat_tokenizer import ChatTokens
@@ -181,7 +181,7 @@ async def test_native_calls_are_read() -> None:
 )
 def test_a_native_reply_is_parted(text: str, expected: tuple[str, tuple[AgentCall, ...]]) -> None:
     """Calls in thoughts are none; what cannot be read stays text."""
-    assert parted(text, 5) == expected
+    assert split_tool_calls(text, 5) == expected
 
 
 @given(st.lists(st.integers(0, 3), max_size=9), st.lists(st.integers(0, 3), max_size=9))
@@ -190,7 +190,7 @@ def test_shared_ids_are_counted(one: list[int], other: list[int]) -> None:
     count = 0
     while count < min(len(one), len(other)) and one[count] == other[count]:
         count += 1
-    assert shared_ids(packed(one), packed(other)) == count
+    assert count_shared_ids(packed(one), packed(other)) == count
 
 
 @pytest.mark.parametrize("history", [Full(), LastTurns(2)])

@@ -12,8 +12,8 @@ from harness.dialects.registry import dialect_of
 from harness.history.last_turns import LastTurns
 from harness.history.windows import HistoryFold
 from harness.policies.base import Assignment
-from harness.policies.known_calls import SUMMARY, Player, replies_of
-from harness.policies.tokenized import TokenisedPolicy
+from harness.policies.fixed_replies import FIXED_SUMMARY, FixedRepliesAgent, replies_of
+from harness.policies.tokenized import TokenizedPolicy
 from harness.tokenization.chat_template import ChatTemplate
 from harness.tokenization.chat_tokenizer import ChatTokens
 from scenarios.api import User
@@ -32,8 +32,8 @@ class Inner:
     def __init__(self, replies: tuple[Reply, ...]) -> None:
         self._replies = replies
 
-    def agent(self, assignment: object) -> Player:
-        return Player(self._replies)
+    def agent(self, assignment: object) -> FixedRepliesAgent:
+        return FixedRepliesAgent(self._replies)
 
 
 CALLS = [Call("get_order", {"order_id": number}) for number in (7, 8, 9)]
@@ -51,7 +51,7 @@ async def test_replies_bear_the_tokens_of_their_texts(name: str) -> None:
     the end token (of its calls as the template lays them out), and log-probabilities of 0."""
     dialect = dialect_of(name, mend=True)
     replies = replies_of(dialect, CALLS, "Done.")
-    policy = TokenisedPolicy(Inner(replies), CHAT)
+    policy = TokenizedPolicy(Inner(replies), CHAT)
     agent = policy.agent(ASSIGNMENT)
     assert policy.name == "inner"
     fold, first = HistoryFold(LastTurns(2), dialect, BRIEFING), b""
@@ -81,6 +81,9 @@ async def test_replies_bear_the_tokens_of_their_texts(name: str) -> None:
 
 async def test_a_summary_is_tokenised_too() -> None:
     """Asked for a summary, the inner agent's is what bears tokens."""
-    agent = TokenisedPolicy(Inner((Reply("Done."),)), CHAT).agent(ASSIGNMENT)
+    agent = TokenizedPolicy(Inner((Reply("Done."),)), CHAT).agent(ASSIGNMENT)
     reply = await agent.reply(Window((), summarise=True))
-    assert (reply.text, list(unpacked(reply.token_ids))) == (SUMMARY.text, CHAT.said(SUMMARY.text))
+    assert (reply.text, list(unpacked(reply.token_ids))) == (
+        FIXED_SUMMARY.text,
+        CHAT.said(FIXED_SUMMARY.text),
+    )

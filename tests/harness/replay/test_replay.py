@@ -29,7 +29,7 @@ from harness.history.windows import parse_history
 from harness.log.reader import open_reader
 from harness.log.writer import open_log
 from harness.policies.base import Agent, Assignment, Policy
-from harness.policies.known_calls import Player, replies_of
+from harness.policies.fixed_replies import Player, replies_of
 from harness.policies.oracle import OraclePolicy
 from harness.replay.episode import Called, Difference
 from harness.replay.report import render_replay, render_what_if

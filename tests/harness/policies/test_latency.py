@@ -5,7 +5,7 @@ import pytest
 
 from harness.core.messages import Briefing, Message, Reply, Window
 from harness.policies.base import Agent, Assignment
-from harness.policies.think_time import ThinkPolicy
+from harness.policies.latency import LatencyPolicy
 from scenarios.api import User
 from scenarios.format import Scenario, Task
 
@@ -43,7 +43,7 @@ def naps(monkeypatch: pytest.MonkeyPatch) -> list[float]:
 
 async def waits(naps: list[float], *, seed: int = 0, episode: str = "e1") -> list[float]:
     naps.clear()
-    agent = ThinkPolicy(Echo(), 1.0, 5.0, seed).agent(
+    agent = LatencyPolicy(Echo(), 1.0, 5.0, seed).agent(
         Assignment(episode, SCENARIO, TASK, 7, Briefing("", "", (), "", ""))
     )
     for _ in range(200):
@@ -70,7 +70,7 @@ async def test_waits_follow_from_the_seed(naps: list[float]) -> None:
 
 async def test_it_really_waits() -> None:
     """A policy that thinks long enough does not answer in time."""
-    agent = ThinkPolicy(Echo(), 30.0, 30.0).agent(
+    agent = LatencyPolicy(Echo(), 30.0, 30.0).agent(
         Assignment("e1", SCENARIO, TASK, 7, Briefing("", "", (), "", ""))
     )
     with anyio.move_on_after(0.01) as scope:
@@ -80,11 +80,11 @@ async def test_it_really_waits() -> None:
 
 def test_the_name_is_the_inner_policys() -> None:
     """Thinking is not seen in the log."""
-    assert ThinkPolicy(Echo(), 0, 0).name == "echo"
+    assert LatencyPolicy(Echo(), 0, 0).name == "echo"
 
 
 @pytest.mark.parametrize(("low", "high"), [(2.0, 1.0), (-1.0, 1.0), (float("nan"), 1.0)])
 def test_a_range_that_is_none_is_refused(low: float, high: float) -> None:
     """Bounds must be ordered and not negative."""
-    with pytest.raises(ValueError, match="is no range"):
-        ThinkPolicy(Echo(), low, high)
+    with pytest.raises(ValueError, match="is not a range"):
+        LatencyPolicy(Echo(), low, high)

@@ -16,8 +16,8 @@ import msgspec
 from benchmarks.figures import Figure, figure, quiet, tell
 from benchmarks.rollout import Theatre
 from benchmarks.worlds import tasks
-from harness.policies.oracle import OraclePolicy
 from harness.policies.latency import LatencyPolicy
+from harness.policies.oracle import OraclePolicy
 from harness.reports.bench import BenchReport
 from harness.rollout.gc_tuning import tune_garbage_collector
 from harness.rollout.plan import plan_of

@@ -17,8 +17,8 @@ from envpool.router import RoutingPool
 from harness.commands import inspect_runs, run, worlds
 from harness.commands.context import CommandContext
 from harness.core.errors import HarnessError, SettingsError
+from harness.core.terminal_text import printable
 from harness.policies.base import OpenPolicy
-from harness.reports.episode_view import plain
 from harness.rollout.process import configure_logging
 from harness.rollout.session import Judge
 from harness.settings.judge import JudgeSettings
@@ -110,7 +110,7 @@ def main() -> None:
         if not all(isinstance(failure, _EXPECTED) for failure in failures):
             raise
         for sentence in dict.fromkeys(map(str, failures)):
-            click.echo(f"error: {plain(sentence)}", err=True)
+            click.echo(f"error: {printable(sentence)}", err=True)
         sys.exit(2)
 
 

@@ -56,7 +56,7 @@ def render_run(reader: LogReader, console: Console) -> None:
     """The run's tasks with their outcomes, how endings, labels and lengths are spread, and a few
     episodes to look at: those that were not completed first."""
     rows = reader.episodes()
-    console.print(Text(f"{reader.path.parent}: {_counted(len(rows), 'episode')}", "bold"))
+    console.print(Text(f"{reader.path.parent}: {plural(len(rows), 'episode')}", "bold"))
     if not rows:
         return
     console.print(_tasks_table(rows))
@@ -94,8 +94,8 @@ def _tasks_table(rows: Iterable[EpisodeRow]) -> Table:
     table.add_column("endings")
     for (scenario, task), members in sorted(tasks.items()):
         table.add_row(
-            Text(plain(scenario)),
-            Text(plain(task)),
+            Text(printable(scenario)),
+            Text(printable(task)),
             str(len(members)),
             _pass_rate(members),
             f"{sum(row.num_steps for row in members) / len(members):.1f}",
@@ -112,14 +112,14 @@ def _episodes_table(rows: Sequence[EpisodeRow]) -> RenderableType:
         table.add_column(name, overflow="fold", justify="right" if name == "steps" else "left")
     for row in rows[:_MOST_EPISODES]:
         table.add_row(
-            Text(plain(row.episode)),
+            Text(printable(row.episode)),
             row.ending or "cut off",
             _label_word(row),
             str(row.num_steps),
-            Text(short(row.error or row.unjudged or "", 100)),
+            Text(shorten(row.error or row.unjudged or "", 100)),
         )
     left = len(rows) - _MOST_EPISODES
-    more = [Text(f"and {_counted(left, 'more episode')}")] if left > 0 else []
+    more = [Text(f"and {plural(left, 'more episode')}")] if left > 0 else []
     return Group(Text("\nepisodes", "bold"), table, *more)
 
 
@@ -181,16 +181,16 @@ def _head(trajectory: Trajectory) -> RenderableType:
     table.add_column(style="dim")
     table.add_column(overflow="fold")
     for name, value in facts.items():
-        table.add_row(name, Text(plain(value)))
+        table.add_row(name, Text(printable(value)))
     attempt = f", attempt {trajectory.attempt}" if trajectory.attempt > 1 else ""
     title = Text(f"episode {trajectory.episode}{attempt}", "bold")
-    return Group(title, table, Panel(Text(short(started.instruction)), title="instruction"))
+    return Group(title, table, Panel(Text(shorten(started.instruction)), title="instruction"))
 
 
 def _summary(summary: HistorySummarized) -> RenderableType:
     title = Text("\nsummary of what falls out of the history", "bold")
     title.append(f"  {summary.policy_s:.2f} s", "dim")
-    return Group(title, Padding(Text(short(summary.reply.text), "italic"), (0, 0, 0, 2)))
+    return Group(title, Padding(Text(shorten(summary.reply.text), "italic"), (0, 0, 0, 2)))
 
 
 def _turn(number: int, step: StepTaken, *, final: bool) -> RenderableType:
@@ -198,7 +198,7 @@ def _turn(number: int, step: StepTaken, *, final: bool) -> RenderableType:
     decision = step.decision
     if final and isinstance(decision, Answer):
         parts.append(Text("gives the final answer", "dim"))
-    elif said := short(step.reply.text):
+    elif said := shorten(step.reply.text):
         parts.append(Text(said, "italic"))
     if isinstance(decision, Act):
         for index, call in enumerate(decision.calls):
@@ -206,7 +206,7 @@ def _turn(number: int, step: StepTaken, *, final: bool) -> RenderableType:
             if index < len(step.results):
                 parts.append(_result(step.results[index]))
     elif isinstance(decision, FormatError):
-        parts.append(Text(f"format error: {short(decision.reason)}", "red"))
+        parts.append(Text(f"format error: {shorten(decision.reason)}", "red"))
     reward = "" if step.reward is None else f", reward {step.reward:g}"
     window = f", history from turn {step.first_turn + 1}" if step.first_turn else ""
     if step.recalled:
@@ -222,13 +222,15 @@ def _call(call: AgentCall) -> Text:
         inner = ", ".join(f"{name}={_value(value)}" for name, value in arguments.items())
     else:
         inner = _value(arguments)
-    return Text.assemble(("→ ", "cyan"), (plain(call.name), "bold cyan"), f"({plain(inner)})")
+    return Text.assemble(
+        ("→ ", "cyan"), (printable(call.name), "bold cyan"), f"({printable(inner)})"
+    )
 
 
 def _result(result: ToolResult) -> RenderableType:
     if result.error is not None:
-        return Text(f"← {result.error}: {short(result.text)}", "red")
-    parts: list[RenderableType] = [Text(f"← {short(result.text)}", "green")]
+        return Text(f"← {result.error}: {shorten(result.text)}", "red")
+    parts: list[RenderableType] = [Text(f"← {shorten(result.text)}", "green")]
     if result.changes:
         parts.append(Padding(changes_table(result.changes), (0, 0, 0, 2)))
     return Group(*parts)
@@ -242,11 +244,11 @@ def changes_table(changes: Sequence[RowChange]) -> RenderableType:
     for change in changes[:_MOST_CHANGES]:
         key = ", ".join(map(_value, change.key))
         what = "new" if change.before is None else "deleted" if change.after is None else ""
-        row = Text(plain(f"{change.table} {key} {what}".rstrip()))
+        row = Text(printable(f"{change.table} {key} {what}".rstrip()))
         for index, (column, before, after) in enumerate(_differences(change)):
-            table.add_row(row if index == 0 else "", *map(Text, (plain(column), before, after)))
+            table.add_row(row if index == 0 else "", *map(Text, (printable(column), before, after)))
     left = len(changes) - _MOST_CHANGES
-    return Group(table, Text(f"and {_counted(left, 'more row')}")) if left > 0 else table
+    return Group(table, Text(f"and {plural(left, 'more row')}")) if left > 0 else table
 
 
 def _differences(change: RowChange) -> list[tuple[str, str, str]]:
@@ -268,21 +270,21 @@ def _end(trajectory: Trajectory) -> RenderableType:
     if ended is None:
         return Text("\nnot ended: live, or cut off", "bold yellow")
     title = Text.assemble(("\nended: ", "bold"), (ended.ending, "bold"))
-    title.append(f"  {_counted(ended.num_steps, 'step')}, {ended.seconds:.2f} s", "dim")
+    title.append(f"  {plural(ended.num_steps, 'step')}, {ended.seconds:.2f} s", "dim")
     parts: list[RenderableType] = [title]
     if ended.error:
-        parts.append(Text(short(ended.error), "red"))
+        parts.append(Text(shorten(ended.error), "red"))
     if ended.answer:
-        parts.append(Panel(Text(short(ended.answer)), title="answer"))
+        parts.append(Panel(Text(shorten(ended.answer)), title="answer"))
     if ended.state is not None:
         parts.append(Text(f"final state {ended.state.digest}", "dim"))
     return Group(*parts)
 
 
 def _verdict(verdict: Judged) -> RenderableType:
-    title = Text(f"\njudge {plain(verdict.judge)}: ", "bold")
+    title = Text(f"\njudge {printable(verdict.judge)}: ", "bold")
     if verdict.label is None:
-        title.append(f"unjudged: {short(verdict.unjudged or 'no reason given')}", "yellow")
+        title.append(f"unjudged: {shorten(verdict.unjudged or 'no reason given')}", "yellow")
     else:
         title.append(verdict.label, _LABEL_STYLES[verdict.label])
         if verdict.reward is not None:
@@ -291,7 +293,7 @@ def _verdict(verdict: Judged) -> RenderableType:
     if verdict.findings:
         parts.append(findings_table(verdict.findings))
     if verdict.reasoning:
-        parts.append(Text(short(verdict.reasoning), "italic"))
+        parts.append(Text(shorten(verdict.reasoning), "italic"))
     return Group(*parts)
 
 
@@ -305,7 +307,7 @@ def findings_table(findings: Iterable[Finding]) -> Table:
         mark = Text("✓", "green") if finding.passed else Text("✗", "red")
         name = f"{finding.kind}: {finding.name}"
         texts = (name, finding.expected, finding.found)
-        table.add_row(mark, *(Text(short(text, 200)) for text in texts))
+        table.add_row(mark, *(Text(shorten(text, 200)) for text in texts))
     return table
 
 
@@ -313,21 +315,21 @@ def _value(value: Any) -> str:
     """A value of a row or an argument, as JSON, shortened."""
     if isinstance(value, bytes):
         return f"{len(value)} bytes"
-    return short(msgspec.json.encode(value).decode(), _LONGEST_VALUE)
+    return shorten(msgspec.json.encode(value).decode(), _LONGEST_VALUE)
 
 
-def short(text: str, limit: int = _LONGEST_TEXT) -> str:
+def shorten(text: str, limit: int = _LONGEST_TEXT) -> str:
     """A text fit for a terminal, its end left out where it is long, and said so."""
-    text = plain(text.strip())
+    text = printable(text.strip())
     return text if len(text) <= limit else f"{text[:limit]}… ({len(text):,} characters)"
 
 
-def plain(text: str) -> str:
+def printable(text: str) -> str:
     """A text without what a terminal would obey: controls and marks of direction are shown by
     their escapes."""
     return text.translate(_VISIBLE)
 
 
-def _counted(number: int, word: str) -> str:
-    """Example: _counted(2, "row") -> "2 rows" """
+def plural(number: int, word: str) -> str:
+    """Example: plural(2, "row") -> "2 rows" """
     return f"{number:,} {word}{'' if number == 1 else 's'}"

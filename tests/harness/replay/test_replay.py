@@ -29,9 +29,9 @@ from harness.history.windows import parse_history
 from harness.log.reader import open_reader
 from harness.log.writer import open_log
 from harness.policies.base import Agent, Assignment, Policy
-from harness.policies.fixed_replies import Player, replies_of
+from harness.policies.fixed_replies import FixedRepliesAgent, replies_of
 from harness.policies.oracle import OraclePolicy
-from harness.replay.episode import Called, Difference
+from harness.replay.episode import Difference, LoggedCall
 from harness.replay.report import render_replay, render_what_if
 from harness.replay.run import (
     Divergence,
@@ -71,7 +71,7 @@ class Says:
         self._replies = tuple(replies)
 
     def agent(self, assignment: Assignment) -> Agent:
-        return Player(self._replies)
+        return FixedRepliesAgent(self._replies)
 
 
 async def _run(
@@ -241,7 +241,7 @@ async def test_oracles_of_every_task_replay(tmp_path: Path) -> None:
 async def test_a_tampered_result_is_named(tmp_path: Path) -> None:
     """Another text, failure, digest or changed row in a logged result is found at its call."""
     scenario = await _run(tmp_path / "run", tasks=["lend-two"])
-    call = Called("lend_book", LEND_EMMA.arguments)
+    call = LoggedCall("lend_book", LEND_EMMA.arguments)
     text = '{"loan_id":305,"due_on":"2026-04-04"}'
     book = "books 21: on_shelf 2 -> 1; loans 305: new id 305, member_id 3, book_id 21, lent_on"
     with open_reader(tmp_path / "run") as reader:
@@ -279,7 +279,7 @@ async def test_a_tampered_call_is_named(tmp_path: Path) -> None:
 
     (divergence,) = report.divergences
     assert (divergence.what, divergence.step, divergence.call_index) == ("text", 4, 0)
-    assert divergence.call == Called("lend_book", {"member_id": 3, "book_id": 21, "days": 2})
+    assert divergence.call == LoggedCall("lend_book", {"member_id": 3, "book_id": 21, "days": 2})
     assert divergence.found == '{"loan_id":305,"due_on":"2026-03-16"}'
 
 
@@ -432,7 +432,7 @@ async def test_a_tool_that_is_not_a_function_of_its_world_diverges(tmp_path: Pat
         "text",
         2,
         0,
-        Called("renew_loan", {"loan_id": 303, "days": 10}),
+        LoggedCall("renew_loan", {"loan_id": 303, "days": 10}),
         '{"loan_id":303,"call":2}',
         '{"loan_id":303,"call":1}',
     )
@@ -465,7 +465,7 @@ async def test_what_if_nothing_changed(tmp_path: Path) -> None:
     report = _asked(tmp_path, scenario)
 
     assert (report.episodes, report.changes, report.missing_tasks) == (12, (), ())
-    assert report.packages_before == (scenario.digest,) == (report.package,)
+    assert report.scenario_digests_before == (scenario.digest,) == (report.scenario_digest,)
     assert report.mean_reward_before == report.mean_reward_after == 1.0
 
 
@@ -480,7 +480,7 @@ async def test_what_if_a_tool_had_another_rule(tmp_path: Path) -> None:
         "error",
         1,
         0,
-        Called("pay_fine", {"member_id": 2, "amount_cents": 350, "method": "card"}),
+        LoggedCall("pay_fine", {"member_id": 2, "amount_cents": 350, "method": "card"}),
         'success: {"fine_cents":0}',
         "refused: Member 2 owes 350 cents only.",
     )
@@ -552,7 +552,7 @@ async def test_what_if_of_another_scenario_is_one_sentence(tmp_path: Path) -> No
         return _with(record, scenario="shop") if record.seq == 0 else record
 
     copy = await _rewritten(tmp_path / "run", tmp_path / "copy", other)
-    with pytest.raises(LogError, match="there is no episode of scenario 'library'"):
+    with pytest.raises(LogError, match="no episode of scenario 'library' in this log"):
         _asked(copy, read(LIBRARY))
 
 

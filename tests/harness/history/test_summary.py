@@ -299,7 +299,7 @@ async def test_summaries_are_shown_and_exported(tmp_path: Path) -> None:
     with closing(console.file):
         render_episode(max(episodes, key=lambda one: len(one.summaries)), console)
         shown = console.export_text()
-    before, _, after = shown.partition("summary of what falls out of the history  0.00 s")
+    before, _, after = shown.partition("summary of earlier turns  0.00 s")
     assert "turn 2" in before and "turn 3" not in before
     assert after.lstrip().startswith("I did what came first, and go on with what comes next.")
 

@@ -1,10 +1,10 @@
-"""The rollout benchmark: episodes run as always, then measured against their bare tool calls.
+"""The rollout benchmark: a usual run, measured against its bare tool calls.
 
-`bare_cpu_s` is the CPU time of the very calls that the run made, in its order, on one warm
-connection a scenario (envpool.inprocess.dedicated_connection): arguments checked, statements run
-in a transaction,
-result written as JSON, and nothing around them. Calls that run in workers are made again there,
-back to back. `overhead_ratio` is the run's CPU time, its workers' included, by that.
+`bare_cpu_s` is the CPU time of the same calls as in the run, in its order, on one warm connection
+per scenario (envpool.inprocess.dedicated_connection): arguments checked, statements run in a
+transaction, the result written as JSON, and nothing else. Calls that ran in workers are repeated
+there, back to back. `overhead_ratio` is the run's CPU time, its workers included, divided by
+`bare_cpu_s`.
 """
 
 import time
@@ -27,7 +27,8 @@ _REPEATS = 3  # of the bare calls; the median counts
 
 
 class BenchReport(msgspec.Struct, frozen=True):
-    """What `rehearse bench --json` says. Seconds, microseconds (`_us`) and milliseconds (`_ms`)."""
+    """The result of `rehearse bench`, as `--json` writes it. Times are in seconds (`_s`),
+    microseconds (`_us`) and milliseconds (`_ms`)."""
 
     episodes: int
     steps: int
@@ -44,16 +45,16 @@ class BenchReport(msgspec.Struct, frozen=True):
     loop_lag_ms: Quantiles
     rss_mb: float  # at its peak
     rss_per_live_world_kb: float
-    max_live: int
+    max_live: int  # the most worlds live at once
     pass_rate: float
     endings: dict[str, int]
     labels: dict[str, int]
     unjudged: int
     concurrency: int
-    policy: dict[str, float] = {}  # the policy's own statistics, where it has some
+    policy: dict[str, float] = {}  # the policy's own statistics; empty: it has none
 
 
-Calls = list[tuple[str, Any]]  # of one episode: tool and arguments
+Calls = list[tuple[str, Any]]  # the calls of one episode: tool and arguments
 
 
 def measure(
@@ -63,25 +64,25 @@ def measure(
     *,
     concurrency: int,
     policy: dict[str, float] | None = None,
-    bare_elsewhere_s: float = 0.0,
+    worker_bare_cpu_s: float = 0.0,
 ) -> BenchReport:
     """The report on a finished run, from its log and its meters.
 
-    `world_of` by scenario's name: those whose calls run in this process. `bare_elsewhere_s` is
-    `bare_cpu_s` of the others.
+    `world_of` has by name the scenarios whose calls run in this process. `worker_bare_cpu_s` is
+    `bare_cpu_s` of the other scenarios.
     """
     with open_reader(folder) as reader:
         rows = reader.episodes()
-        played = list(_played(reader))
+        episodes = list(_executed_calls(reader))
     endings: dict[str, int] = {}
     labels: dict[str, int] = {}
     for row in rows:
         endings[str(row.ending)] = endings.get(str(row.ending), 0) + 1
         if row.label is not None:
             labels[str(row.label)] = labels.get(str(row.label), 0) + 1
-    num_calls = sum(len(calls) for _, calls in played)
-    here = [(name, calls) for name, calls in played if name in world_of]
-    bare = bare_elsewhere_s + (bare_cpu_s(here, world_of) if num_calls else 0.0)
+    num_calls = sum(len(calls) for _, calls in episodes)
+    in_process = [(name, calls) for name, calls in episodes if name in world_of]
+    bare = worker_bare_cpu_s + (bare_cpu_s(in_process, world_of) if num_calls else 0.0)
     verdicts = sum(labels.values())
     return BenchReport(
         episodes=len(rows),
@@ -109,42 +110,44 @@ def measure(
     )
 
 
-async def bare_outside_s(folder: Path, pool: RoutingPool, scenarios: Sequence[Scenario]) -> float:
-    """`bare_cpu_s` of the calls that ran in workers, made again there. Raises PoolError."""
-    outside = {scenario.name: scenario for scenario in scenarios if pool.isolates(scenario)}
-    if not outside:
+async def bare_cpu_s_in_workers(
+    folder: Path, pool: RoutingPool, scenarios: Sequence[Scenario]
+) -> float:
+    """`bare_cpu_s` of the calls that ran in workers, repeated there. Raises PoolError."""
+    isolated = {scenario.name: scenario for scenario in scenarios if pool.isolates(scenario)}
+    if not isolated:
         return 0.0
-    calls: dict[str, list[Calls]] = {name: [] for name in outside}
+    episodes_of: dict[str, list[Calls]] = {name: [] for name in isolated}
     with open_reader(folder) as reader:
-        for name, made in _played(reader):
-            if name in outside and made:
-                calls[name].append(made)
+        for name, calls in _executed_calls(reader):
+            if name in isolated and calls:
+                episodes_of[name].append(calls)
     total = 0.0
-    for name, episodes in calls.items():
+    for name, episodes in episodes_of.items():
         if episodes:
-            total += await pool.bare_cpu_s(outside[name], episodes)
+            total += await pool.bare_cpu_s(isolated[name], episodes)
     return total
 
 
-def bare_cpu_s(played: list[tuple[str, Calls]], world_of: Mapping[str, States]) -> float:
+def bare_cpu_s(episodes: list[tuple[str, Calls]], world_of: Mapping[str, States]) -> float:
     """CPU seconds of the episodes' calls alone: the median of several passes after a warm-up."""
     hosts = {
         name: Dedicated(world.scenario, world.template)
         for name, world in world_of.items()
-        if any(scenario == name for scenario, _ in played)
+        if any(scenario == name for scenario, _ in episodes)
     }
     try:
-        _one_pass(played, hosts)  # warms up
-        passes = sorted(_one_pass(played, hosts) for _ in range(_REPEATS))
+        _one_pass(episodes, hosts)  # the warm-up
+        passes = sorted(_one_pass(episodes, hosts) for _ in range(_REPEATS))
     finally:
         for host in hosts.values():
             host.close()
     return passes[_REPEATS // 2]
 
 
-def _one_pass(played: list[tuple[str, Calls]], hosts: dict[str, Dedicated]) -> float:
+def _one_pass(episodes: list[tuple[str, Calls]], hosts: dict[str, Dedicated]) -> float:
     total = 0.0
-    for scenario, calls in played:
+    for scenario, calls in episodes:
         host = hosts[scenario]
         host.begin()
         began = time.thread_time()
@@ -155,8 +158,8 @@ def _one_pass(played: list[tuple[str, Calls]], hosts: dict[str, Dedicated]) -> f
     return total
 
 
-def _played(reader: LogReader) -> Iterator[tuple[str, Calls]]:
-    """Each episode's scenario and the calls that its world was asked."""
+def _executed_calls(reader: LogReader) -> Iterator[tuple[str, Calls]]:
+    """Each episode's scenario and the calls that its world executed."""
     for trajectory in reader.trajectories():
         calls = [
             (call.name, call.arguments)

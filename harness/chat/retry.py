@@ -116,19 +116,24 @@ class Pause:
     that a thousand waiting agents do not come back in one moment.
     """
 
-    __slots__ = ("_length", "_until", "may_be_on")
+    __slots__ = ("_length", "_until", "may_be_on", "total_s")
 
     def __init__(self) -> None:
         self.may_be_on = False  # spares most requests the look at a clock
+        self.total_s = 0.0  # the length of all pauses, overlaps counted once
         self._until = -math.inf
         self._length = 0.0
 
-    def extend(self, now: float, seconds: float) -> None:
-        """Nobody asks for this long; a pause that ends later stays as it is."""
-        if now + seconds > self._until:
-            self._until = now + seconds
-            self._length = seconds
-            self.may_be_on = True
+    def extend(self, now: float, seconds: float) -> bool:
+        """Let no request begin for `seconds`; return whether the pause ends later than before."""
+        until = now + seconds
+        if until <= self._until:
+            return False
+        self.total_s += seconds - max(0.0, self._until - now)
+        self._until = until
+        self._length = seconds
+        self.may_be_on = True
+        return True
 
     def left(self, now: float, rng: Random) -> float:
         """Seconds to wait; 0.0 when there is no pause. `now` is on the clock of `extend`."""

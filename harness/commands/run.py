@@ -13,7 +13,7 @@ from harness.commands.options import console_of, run_flags, settings_of, write_j
 from harness.core.errors import SettingsError
 from harness.log.reader import open_reader
 from harness.log.schema import write_atomically
-from harness.reports.bench import BenchReport, bare_outside_s, measure
+from harness.reports.bench import BenchReport, bare_cpu_s_in_workers, measure
 from harness.reports.summary import (
     RunReport,
     render_bench,
@@ -119,7 +119,7 @@ def _measured(context: CommandContext, settings: Settings, folder: Path) -> Benc
             meters,
             {scenario.name: pool.hosted(scenario) for scenario in here},
             concurrency=settings.concurrency,
-            bare_elsewhere_s=await bare_outside_s(folder, pool, scenarios),
+            worker_bare_cpu_s=await bare_cpu_s_in_workers(folder, pool, scenarios),
         )
 
     launched = launch(

@@ -17,6 +17,7 @@ import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from structlog.testing import capture_logs
 
 from envpool.core.types import ToolSpec
 from harness.chat.retry import Failure
@@ -458,6 +459,8 @@ async def test_tokens_and_waits_are_counted(server: ModelServer) -> None:
             await agent_of(policy).reply(HELLO)
         counts = policy.statistics()
     waited = counts.pop("waited_s")
+    latencies = [counts.pop(f"latency_{name}_s") for name in ("p50", "p95", "p99", "max")]
+    in_flight_s = counts.pop("in_flight_s")
     assert counts == {
         "requests": 4,
         "retries": 1,
@@ -465,8 +468,30 @@ async def test_tokens_and_waits_are_counted(server: ModelServer) -> None:
         "failed": 0,
         "prompt_tokens": 33,
         "completion_tokens": 21,
+        "paused_s": 0.02,
+        "max_in_flight": 1,
     }
     assert 0.01 < waited <= 0.04  # the pause, and at most its length again
+    assert latencies == sorted(latencies)
+    assert 0.0 < latencies[0] <= in_flight_s
+
+
+async def test_retries_and_rate_limits_are_logged(server: ModelServer) -> None:
+    """With -v a user sees each retry and each pause, and never the text of the server."""
+    server.plan(
+        Status(429, headers={"retry-after-ms": "20"}), Status(503), Status(401, "bad key sk-1")
+    )
+    with capture_logs() as logs:
+        async with asking(server, longest_wait_s=0.01) as policy:
+            with pytest.raises(PolicyError):
+                await agent_of(policy).reply(HELLO)
+    for log in logs:
+        log.pop("wait_s", None)
+    assert logs == [
+        {"event": "rate_limited", "log_level": "info", "pause_s": 0.02, "attempt": 1},
+        {"event": "request_retried", "log_level": "info", "reason": 503, "attempt": 2},
+        {"event": "request_failed", "log_level": "info", "reason": 401, "attempt": 3},
+    ]
 
 
 class Limiting:

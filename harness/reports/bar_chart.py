@@ -27,3 +27,8 @@ def bar_chart(title: str, counts: Mapping[str, int]) -> RenderableType:
     if not counts:
         table.add_row("none", "", "")
     return Group(Text(f"\n{title}", "bold"), table)
+
+
+def most_first(counts: Mapping[str, int]) -> dict[str, int]:
+    """The counts, the largest first."""
+    return dict(sorted(counts.items(), key=lambda item: -item[1]))

@@ -26,6 +26,24 @@ from scenarios.format import Scenario
 _REPEATS = 3  # of the bare calls; the median counts
 
 
+class ModelTraffic(msgspec.Struct, frozen=True):
+    """The requests of a run to a model behind HTTP."""
+
+    requests: int  # attempts, failed ones included
+    requests_per_s: float
+    retries: int
+    failed: int  # requests without a reply after their last attempt
+    rate_limited: int  # responses of status 429
+    rate_limited_s: float  # seconds in which rate limits let no request begin
+    latency_ms: Quantiles  # from sending to the last byte, of requests that were answered
+    prompt_tokens: int
+    completion_tokens: int
+    prompt_tokens_per_s: float
+    completion_tokens_per_s: float
+    max_in_flight: int
+    mean_in_flight: float
+
+
 class BenchReport(msgspec.Struct, frozen=True):
     """The result of `rehearse bench`, as `--json` writes it. Times are in seconds (`_s`),
     microseconds (`_us`) and milliseconds (`_ms`)."""
@@ -52,6 +70,7 @@ class BenchReport(msgspec.Struct, frozen=True):
     unjudged: int
     concurrency: int
     policy: dict[str, float] = {}  # the policy's own statistics; empty: it has none
+    model: ModelTraffic | None = None  # None: no model behind HTTP played
 
 
 Calls = list[tuple[str, Any]]  # the calls of one episode: tool and arguments
@@ -63,7 +82,6 @@ def measure(
     world_of: Mapping[str, States],
     *,
     concurrency: int,
-    policy: dict[str, float] | None = None,
     worker_bare_cpu_s: float = 0.0,
 ) -> BenchReport:
     """The report on a finished run, from its log and its meters.
@@ -106,7 +124,32 @@ def measure(
         labels=labels,
         unjudged=sum(row.label is None for row in rows),
         concurrency=concurrency,
-        policy=policy or {},
+    )
+
+
+def with_policy(report: BenchReport, statistics: Mapping[str, float]) -> BenchReport:
+    """The report with the statistics of the policy that played."""
+    traffic = _traffic(statistics, report.wall_s) if "latency_p50_s" in statistics else None
+    return msgspec.structs.replace(report, policy=dict(statistics), model=traffic)
+
+
+def _traffic(statistics: Mapping[str, float], wall_s: float) -> ModelTraffic:
+    """The traffic of a chat client (see harness.chat.client.ChatClient.statistics) in a run."""
+    latencies = (statistics[f"latency_{name}_s"] * 1e3 for name in ("p50", "p95", "p99", "max"))
+    return ModelTraffic(
+        requests=int(statistics["requests"]),
+        requests_per_s=statistics["requests"] / wall_s,
+        retries=int(statistics["retries"]),
+        failed=int(statistics["failed"]),
+        rate_limited=int(statistics["rate_limited"]),
+        rate_limited_s=statistics["paused_s"],
+        latency_ms=Quantiles(*latencies),
+        prompt_tokens=int(statistics["prompt_tokens"]),
+        completion_tokens=int(statistics["completion_tokens"]),
+        prompt_tokens_per_s=statistics["prompt_tokens"] / wall_s,
+        completion_tokens_per_s=statistics["completion_tokens"] / wall_s,
+        max_in_flight=int(statistics["max_in_flight"]),
+        mean_in_flight=statistics["in_flight_s"] / wall_s,
     )
 
 

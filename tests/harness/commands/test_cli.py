@@ -240,7 +240,7 @@ BAD_INPUT = [
     (("run", "nope"), "no scenario 'nope'"),
     (("run", "shop_support:nope"), "no task 'nope'"),
     (("run",), "scenarios"),
-    (("run", "shop_support", "-n", "3", "-g", "2"), "no multiple of the group size 2"),
+    (("run", "shop_support", "-n", "3", "-g", "2"), "not a multiple of the group size 2"),
     (("run", "shop_support", "-n", "0"), "episodes"),
     (("run", "shop_support", "-c", "0"), "concurrency"),
     (("run", "shop_support", "--workers", "257"), "workers: must be from 1 to 256, not 257"),

@@ -68,21 +68,6 @@ async def test_waits_follow_from_the_seed(naps: list[float]) -> None:
     assert await waits(naps, episode="e2") != first
 
 
-async def test_it_really_waits() -> None:
-    """A policy that thinks long enough does not answer in time."""
-    agent = LatencyPolicy(Echo(), 30.0, 30.0).agent(
-        Assignment("e1", SCENARIO, TASK, 7, Briefing("", "", (), "", ""))
-    )
-    with anyio.move_on_after(0.01) as scope:
-        await agent.reply(WINDOW)
-    assert scope.cancelled_caught
-
-
-def test_the_name_is_the_inner_policys() -> None:
-    """Thinking is not seen in the log."""
-    assert LatencyPolicy(Echo(), 0, 0).name == "echo"
-
-
 @pytest.mark.parametrize(("low", "high"), [(2.0, 1.0), (-1.0, 1.0), (float("nan"), 1.0)])
 def test_a_range_that_is_none_is_refused(low: float, high: float) -> None:
     """Bounds must be ordered and not negative."""

@@ -721,11 +721,6 @@ async def test_a_closed_policy_cannot_be_asked(client: str) -> None:
         await agent_of(policy).reply(HELLO)
 
 
-def test_a_policy_is_named_after_its_model() -> None:
-    """The name tells kind and model."""
-    assert OpenAIPolicy(OpenAISettings("m", base_url="http://x/v1")).name == "openai:m"
-
-
 @pytest.mark.parametrize(
     ("settings", "sentence"),
     [

@@ -12,48 +12,18 @@ from envpool.core.types import ToolSpec
 from harness.core.errors import SettingsError
 from harness.core.messages import Act, Answer, Message, Window
 from harness.dialects.base import Dialect
-from harness.policies.base import Agent, Assignment, Policy
+from harness.policies.base import Agent, Assignment
 from harness.policies.mutants import Mutant, MutantPolicy, mutants_of
 from harness.policies.noop import NoopPolicy
 from harness.policies.oracle import OraclePolicy
 from harness.policies.random_calls import RandomPolicy, ValuePool, collect_values, random_arguments
 from harness.policies.scripted import ScriptedPolicy
-from scenarios.api import User
 from scenarios.format import Call, Scenario, Task, TaskKind
+from tests.support.assignments import SHOP, VOID, WRITES, assignment
 from tests.support.prompts import BRIEFING, DIALECTS, VOID_ORDER, calls
 
 NATIVE = DIALECTS[0]
 WINDOW = Window((Message("user", "Void order 7."),))
-VOID = Task(
-    "void-7",
-    "Void order 7 and refund ORD-7.",
-    "simple",
-    "change",
-    "Order 7 is void.",
-    (
-        Call("get_order", {"order_id": 7}),
-        Call("void_order", {"order_id": 7, "reason": "late"}),
-        Call("refund", {"order_id": 7, "amount_cents": 4250}),
-    ),
-)
-SHOP = Scenario(
-    name="shop",
-    title="A shop",
-    version="1",
-    description="A small shop.",
-    clock="2026-03-14T09:30:00Z",
-    user=User("1", "Ann Lee", "clerk"),
-    schema_sql="",
-    data_sql="",
-    rules="",
-    tasks=(VOID,),
-    path=Path("shop"),
-    digest="0" * 32,
-)
-
-
-def assignment(task: Task = VOID, seed: int = 0, member: int = 0) -> Assignment:
-    return Assignment("e", SHOP, task, seed, BRIEFING, member)
 
 
 async def played(agent: Agent, dialect: Dialect = NATIVE) -> tuple[list[Call], str]:
@@ -78,13 +48,6 @@ async def test_the_oracle(dialect: Dialect) -> None:
     for _ in range(2):
         agent = policy.agent(assignment())
         assert await played(agent, dialect) == (list(VOID.oracle), VOID.answer)
-
-
-async def test_an_agent_asked_for_more() -> None:
-    """An agent that has answered answers again."""
-    agent = OraclePolicy(NATIVE).agent(assignment())
-    await played(agent)
-    assert await agent.reply(WINDOW) == await agent.reply(WINDOW)
 
 
 async def test_noop() -> None:
@@ -227,12 +190,10 @@ def test_harvest_takes_any_text(text: str) -> None:
 
 @pytest.mark.parametrize("dialect", DIALECTS, ids=lambda dialect: dialect.name)
 async def test_random_calls(dialect: Dialect) -> None:
-    """One to num_calls calls of known tools, the same for the same seed."""
+    """A random agent makes 1 to `num_calls` calls of known tools."""
     policy = RandomPolicy(dialect, num_calls=3)
     names = {tool.name for tool in BRIEFING.tools}
     made = [await played(policy.agent(assignment(seed=seed)), dialect) for seed in range(20)]
-    again = [await played(policy.agent(assignment(seed=seed)), dialect) for seed in range(20)]
-    assert made == again
     assert {len(called) for called, _ in made} == {1, 2, 3}
     assert {call.name for called, _ in made for call in called} == names
 
@@ -252,7 +213,6 @@ async def test_random_calls_use_results() -> None:
 
 # Mutants
 
-WRITES = [False, True, True]
 REFUND = ToolSpec("refund", "Refund.", {"type": "object", "properties": {}})
 
 
@@ -409,16 +369,3 @@ async def test_the_mutant_policy() -> None:
         picked.add(mutant.note)
     assert len(picked) == len(mutants_of(VOID, WRITES, BRIEFING.tools))
     assert asked == [("shop", "void-7")]
-
-
-def test_policies_have_names(tmp_path: Path) -> None:
-    """Each policy is logged under the word that chooses it."""
-    policies: list[Policy] = [
-        OraclePolicy(NATIVE),
-        NoopPolicy(NATIVE),
-        RandomPolicy(NATIVE),
-        ScriptedPolicy(script(tmp_path), NATIVE),
-        MutantPolicy(NATIVE, lambda scenario, task: []),
-    ]
-    names = ["oracle", "noop", "random", "scripted", "mutant"]
-    assert [policy.name for policy in policies] == names

@@ -30,8 +30,8 @@ def anyio_backend(request: pytest.FixtureRequest) -> Any:
 @pytest.mark.parametrize(
     ("episodes", "concurrency", "most"), [(20, 3, 3), (20, 1, 1), (5, 64, 5), (700, 600, 600)]
 )
-async def test_the_bound_is_held_and_used(episodes: int, concurrency: int, most: int) -> None:
-    """So many episodes are live at once, never more, and each plan is worked on once."""
+async def test_the_bound_is_kept_and_reached(episodes: int, concurrency: int, most: int) -> None:
+    """As many episodes as allowed are live at once, never more, and each plan is run once."""
     begun: list[str] = []
     live = set()
     seen = 0
@@ -44,14 +44,14 @@ async def test_the_bound_is_held_and_used(episodes: int, concurrency: int, most:
         await anyio.sleep(1 + len(begun) % 5)
         live.remove(plan.episode)
 
-    wanted = plans(episodes)
-    await run_all(iter(wanted), work, concurrency=concurrency)
-    assert sorted(begun) == [plan.episode for plan in wanted]
+    planned = plans(episodes)
+    await run_all(iter(planned), work, concurrency=concurrency)
+    assert sorted(begun) == [plan.episode for plan in planned]
     assert seen == most
     assert not live
 
 
-async def test_plans_are_taken_when_there_is_room() -> None:
+async def test_plans_are_drawn_one_by_one() -> None:
     """The plans may be endless: the next one is drawn when an episode ends."""
     drawn = 0
 
@@ -70,7 +70,7 @@ async def test_plans_are_taken_when_there_is_room() -> None:
 
 
 async def test_no_plans() -> None:
-    """Nothing to do is done at once."""
+    """Without plans it returns at once."""
 
     async def work(plan: EpisodePlan) -> None:
         raise AssertionError("there is no plan")
@@ -79,8 +79,8 @@ async def test_no_plans() -> None:
 
 
 async def test_a_bug_stops_the_run() -> None:
-    """A bug comes out of the run as it is; the episodes next to it are recorded as cancelled, and
-    no further one begins."""
+    """A bug is raised unchanged; the other live episodes are recorded as cancelled, and no further
+    one begins."""
     sink = MemorySink()
     bug = KeyError("a bug")
     policy = MovesPolicy(
@@ -105,7 +105,7 @@ async def test_a_bug_stops_the_run() -> None:
 
 
 async def test_a_cancelled_run() -> None:
-    """Cancelled, a run records the end of every episode that began."""
+    """A cancelled run records the end of every episode that began."""
     sink = MemorySink()
     context = make_run_context(MovesPolicy(LOOK, never), sink)
     with anyio.move_on_after(10) as scope:
@@ -115,7 +115,8 @@ async def test_a_cancelled_run() -> None:
 
 
 async def test_a_slow_log_slows_the_episodes_and_loses_nothing() -> None:
-    """While the log has no room the episodes wait: what is in memory stays bounded."""
+    """While the log has no room the episodes wait, so the number of records in memory is
+    bounded."""
     sink = MemorySink(capacity=10)
     context = make_run_context(MovesPolicy(LOOK, LOOK, LOOK, DONE), sink)
     async with anyio.create_task_group() as tasks:
@@ -130,5 +131,5 @@ async def test_a_slow_log_slows_the_episodes_and_loses_nothing() -> None:
         tasks.cancel_scope.cancel()
     assert sink.endings() == {f"e{number:06d}": Ending.ANSWERED for number in range(40)}
     assert len(sink.records) == 40 * 6
-    # Each episode may add its start, its last step and its end without asking for room.
+    # Each episode adds its start, its last step and its end without waiting for room.
     assert sink.most_waiting <= 10 + 5 * 2

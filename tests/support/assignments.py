@@ -1,11 +1,16 @@
-"""A task of a small shop, and assignments of it for agents."""
+"""A task of a small shop, assignments of it for agents, and the calls that an agent makes."""
 
 from pathlib import Path
 
-from harness.policies.base import Assignment
+from harness.core.messages import Act, Answer, Message, Window
+from harness.dialects.base import Dialect
+from harness.policies.base import Agent, Assignment
 from scenarios.api import User
 from scenarios.format import Call, Scenario, Task
-from tests.support.prompts import BRIEFING
+from tests.support.prompts import BRIEFING, DIALECTS
+
+NATIVE = DIALECTS[0]
+WINDOW = Window((Message("user", "Void order 7."),))
 
 VOID = Task(
     "void-7",
@@ -38,3 +43,18 @@ SHOP = Scenario(
 
 def assignment(task: Task = VOID, seed: int = 0, member: int = 0, episode: str = "e") -> Assignment:
     return Assignment(episode, SHOP, task, seed, BRIEFING, member)
+
+
+async def played(agent: Agent, dialect: Dialect = NATIVE) -> tuple[list[Call], str]:
+    """The calls that an agent makes, one per turn (without those that the dialect requires first),
+    and its answer."""
+    made: list[Call] = []
+    for turn in range(50):
+        decision = dialect.read(await agent.reply(WINDOW), turn=turn)
+        if isinstance(decision, Answer):
+            assert tuple(made[: len(dialect.openers())]) == dialect.openers()
+            return made[len(dialect.openers()) :], decision.text
+        assert isinstance(decision, Act)
+        (call,) = decision.calls
+        made.append(Call(call.name, call.arguments))
+    raise AssertionError("the agent never answers")

@@ -187,7 +187,7 @@ def plans(episodes: int = 1, *, group_size: int = 1, task: str = "pay-fine") -> 
 
 @asynccontextmanager
 async def watchdog_running(context: RunContext) -> AsyncIterator[None]:
-    """A block in which the context's watchdog runs; its exceptions are raised outside of a group."""
+    """A block in which the context's watchdog runs; exceptions are raised without a group."""
     failure: Exception | None = None
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(context.watchdog.run)

@@ -1,24 +1,16 @@
-from pathlib import Path
+"""Policies with added latency."""
 
 import anyio
 import pytest
 
-from harness.core.messages import Briefing, Message, Reply, Window
+from harness.core.messages import Reply, Window
 from harness.policies.base import Agent, Assignment
 from harness.policies.latency import LatencyPolicy
-from scenarios.api import User
-from scenarios.format import Scenario, Task
-
-WINDOW = Window((Message("user", "Hello"),))
-TASK = Task("t", "Do it.", "simple", "change", "Done.")
-SCENARIO = Scenario(
-    "s", "S", "1", "A world.", "2026-01-01T00:00:00Z", User("u", "U", "clerk"), "", "", "",
-    (TASK,), Path("s"), "0" * 32,
-)  # fmt: skip
+from tests.support.assignments import WINDOW, assignment
 
 
 class Echo:
-    """Answers with what it is shown, at once."""
+    """Replies with the last message, at once."""
 
     name = "echo"
 
@@ -31,37 +23,35 @@ class Echo:
 
 @pytest.fixture
 def naps(monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    """The waits, which take no time here."""
-    taken: list[float] = []
+    """The waits, which take no time in these tests."""
+    waits: list[float] = []
 
     async def nap(seconds: float) -> None:
-        taken.append(seconds)
+        waits.append(seconds)
 
     monkeypatch.setattr(anyio, "sleep", nap)
-    return taken
+    return waits
 
 
 async def waits(naps: list[float], *, seed: int = 0, episode: str = "e1") -> list[float]:
     naps.clear()
-    agent = LatencyPolicy(Echo(), 1.0, 5.0, seed).agent(
-        Assignment(episode, SCENARIO, TASK, 7, Briefing("", "", (), "", ""))
-    )
+    agent = LatencyPolicy(Echo(), 1.0, 5.0, seed).agent(assignment(seed=7, episode=episode))
     for _ in range(200):
-        assert await agent.reply(WINDOW) == Reply("Hello")
+        assert await agent.reply(WINDOW) == Reply(WINDOW.messages[-1].content)
     return list(naps)
 
 
-async def test_every_reply_takes_its_time(naps: list[float]) -> None:
+async def test_every_reply_has_a_latency(naps: list[float]) -> None:
     """The waits fill the range and never leave it."""
-    taken = await waits(naps)
-    assert len(taken) == 200
-    assert 1.0 <= min(taken) < 1.3
-    assert 4.7 < max(taken) <= 5.0
-    assert 2.6 < sum(taken) / 200 < 3.4
+    seconds = await waits(naps)
+    assert len(seconds) == 200
+    assert 1.0 <= min(seconds) < 1.3
+    assert 4.7 < max(seconds) <= 5.0
+    assert 2.6 < sum(seconds) / 200 < 3.4
 
 
 async def test_waits_follow_from_the_seed(naps: list[float]) -> None:
-    """A second run waits alike; another seed or episode does not."""
+    """A second run has the same waits; another seed or episode has others."""
     first = await waits(naps)
     assert await waits(naps) == first
     assert await waits(naps, seed=1) != first
@@ -69,7 +59,7 @@ async def test_waits_follow_from_the_seed(naps: list[float]) -> None:
 
 
 @pytest.mark.parametrize(("low", "high"), [(2.0, 1.0), (-1.0, 1.0), (float("nan"), 1.0)])
-def test_a_range_that_is_none_is_refused(low: float, high: float) -> None:
+def test_an_invalid_range_is_refused(low: float, high: float) -> None:
     """Bounds must be ordered and not negative."""
     with pytest.raises(ValueError, match="is not a range"):
         LatencyPolicy(Echo(), low, high)

@@ -1,3 +1,5 @@
+"""The model server of the benchmarks."""
+
 import json
 from pathlib import Path
 from typing import Any
@@ -24,8 +26,8 @@ def anyio_backend() -> str:
     return "asyncio"
 
 
-def said(oracle: Oracle, instruction: str, *ids: str, tools: Any = ()) -> dict[str, Any]:
-    """What the oracle says after results for these call ids."""
+def message_of(oracle: Oracle, instruction: str, *ids: str, tools: Any = ()) -> dict[str, Any]:
+    """The oracle's message after results for these call ids."""
     messages: list[dict[str, Any]] = [{"role": "user", "content": instruction}]
     messages += [{"role": "tool", "content": "", "tool_call_id": id} for id in ids]
     body = oracle.answer(json.dumps({"messages": messages, "tools": list(tools)}).encode())
@@ -40,40 +42,43 @@ def call(message: dict[str, Any]) -> tuple[str, str, str]:
     return asked["id"], asked["function"]["name"], asked["function"]["arguments"]
 
 
-def test_a_script_is_played_again_until_the_calls_are_made() -> None:
+def test_a_script_is_repeated_until_all_calls_are_made() -> None:
     """Three calls from a script of two, then its answer."""
     oracle = Oracle(SCRIPT, 3)
-    assert call(said(oracle, "Void order 7!")) == ("call-0", "get", '{"id":7}')
-    assert call(said(oracle, "Void order 7!", "call-0")) == ("call-1", "look", "{}")
-    assert call(said(oracle, "Void order 7!", "call-0", "call-1")) == (
+    assert call(message_of(oracle, "Void order 7!")) == ("call-0", "get", '{"id":7}')
+    assert call(message_of(oracle, "Void order 7!", "call-0")) == ("call-1", "look", "{}")
+    assert call(message_of(oracle, "Void order 7!", "call-0", "call-1")) == (
         "call-2",
         "get",
         '{"id":7}',
     )
-    assert said(oracle, "Void order 7!", "call-0", "call-1", "call-2")["content"] == "It is void."
+    assert (
+        message_of(oracle, "Void order 7!", "call-0", "call-1", "call-2")["content"]
+        == "It is void."
+    )
 
 
-def test_the_newest_call_tells_the_turn() -> None:
-    """A history of which only the last result is shown goes on where it was."""
+def test_the_newest_call_has_the_turn() -> None:
+    """The script continues correctly where only the last result is in the request."""
     oracle = Oracle(SCRIPT, 0)
-    assert call(said(oracle, "order 7", "c0-0"))[0] == "call-1"
-    assert said(oracle, "order 7", "c1-0")["content"] == "It is void."
+    assert call(message_of(oracle, "order 7", "c0-0"))[0] == "call-1"
+    assert message_of(oracle, "order 7", "c1-0")["content"] == "It is void."
 
 
 def test_other_tasks_get_another_part() -> None:
     """The first part whose `when` is in the instruction is played."""
-    assert said(Oracle(SCRIPT, 3), "order 8")["content"] == "I cannot."
+    assert message_of(Oracle(SCRIPT, 3), "order 8")["content"] == "I cannot."
     with pytest.raises(LookupError, match="no line of the script fits 'order 8'"):
-        said(Oracle(SCRIPT[:1], 3), "order 8")
+        message_of(Oracle(SCRIPT[:1], 3), "order 8")
 
 
 def test_without_a_script_a_free_tool_is_called() -> None:
-    """The first tool that needs no arguments is called; where there is none it is said."""
+    """The first tool without required arguments is called; without such a tool it is an error."""
     oracle = Oracle((), 2)
-    assert call(said(oracle, "go", tools=TOOLS)) == ("call-0", "look", "{}")
-    assert said(oracle, "go", "call-0", "call-1", tools=TOOLS)["content"] == "Done."
+    assert call(message_of(oracle, "go", tools=TOOLS)) == ("call-0", "look", "{}")
+    assert message_of(oracle, "go", "call-0", "call-1", tools=TOOLS)["content"] == "Done."
     with pytest.raises(LookupError, match="every tool of the request needs arguments"):
-        said(oracle, "go", tools=TOOLS[:1])
+        message_of(oracle, "go", tools=TOOLS[:1])
 
 
 def test_scripts_are_read_line_by_line(tmp_path: Path) -> None:
@@ -84,7 +89,7 @@ def test_scripts_are_read_line_by_line(tmp_path: Path) -> None:
 
 
 async def test_the_server_plays_over_http() -> None:
-    """The process serves the policy an episode, and ends when it is left."""
+    """The process serves an episode over HTTP, and ends with the block."""
     with model_server(list(SCRIPT)) as url:
         async with OpenAIPolicy(OpenAISettings("m", base_url=url, api_key="k")) as policy:
             agent = OpenAIAgent(policy, None)

@@ -19,7 +19,7 @@ def _episode(*events: StepTaken | EpisodeEnded | Judged) -> Trajectory:
 
 
 def test_an_episode_is_shown_turn_by_turn() -> None:
-    """What was said, called, given and changed, how it ended, and what the judge found."""
+    """Each turn has its text, calls, results and changed rows; the end and the verdict follow."""
     lines = printed(
         lambda console: render_episode(_episode(step(0), answer(), ended(2), judged()), console)
     )
@@ -45,8 +45,8 @@ def test_an_episode_is_shown_turn_by_turn() -> None:
     assert text.count("Done: order 7 is void.") == 1
 
 
-def test_failures_are_told_apart() -> None:
-    """A refused call, a format error, an ending with its reason, and a judge that could not."""
+def test_kinds_of_failures_differ() -> None:
+    """A refused call, a format error, an ending with its reason, and a judge that failed."""
     call = AgentCall("void_order", "not an object", "c0-0")
     refused = StepTaken(Reply(), Act((call,)), (ToolResult("Order 7 is paid.", "refused"),))
     wrong = StepTaken(Reply("<tool>"), FormatError("the call is not closed"), reward=-1.0)
@@ -65,14 +65,14 @@ def test_failures_are_told_apart() -> None:
         assert expected in text
 
 
-def test_an_episode_that_was_cut_off_says_so() -> None:
-    """Without an end there is no answer and no verdict, but a word about it."""
+def test_an_episode_that_was_cut_off() -> None:
+    """An episode without an end is marked as not ended."""
     lines = printed(lambda console: render_episode(_episode(step(0)), console))
     assert lines[-1] == "not ended: live, or cut off"
 
 
-def test_what_models_say_is_shown_as_text() -> None:
-    """Markup is not obeyed, control characters cannot reach the terminal, long texts are cut."""
+def test_texts_of_models_are_plain_text() -> None:
+    """Markup has no effect, control characters do not reach the terminal, long texts are cut."""
     evil = AgentCall("[bold]x[/bold]", {"a": "\x1b[2J"}, "c0-0")
     change = RowChange("t[red]", ("[k]",), None, {"[c]": "\x1b]0;title\x07", "blob": b"123"})
     result = ToolResult("\x1b[31m[link=x]y[/link] " + "z" * 5_000, changes=(change,))
@@ -91,9 +91,9 @@ def test_what_models_say_is_shown_as_text() -> None:
     assert "z" * 600 not in text
 
 
-def test_what_turns_text_around_isprinted() -> None:
-    """Marks of direction and characters without width are shown by number, so that a text reads
-    as it is."""
+def test_invisible_characters_are_shown() -> None:
+    """Direction marks and characters without width are shown by number, so that they cannot
+    disguise a text."""
     trajectory = _episode(
         StepTaken(Reply("a\u202eb\u200bc\u2066d\ufeffe\u2028f\xadg — é✓"), Act(()))
     )
@@ -102,7 +102,7 @@ def test_what_turns_text_around_isprinted() -> None:
 
 
 def test_many_changed_rows_are_counted() -> None:
-    """A call that changes hundreds of rows shows a dozen and counts the rest."""
+    """Of a call that changes hundreds of rows a dozen are shown and the others are counted."""
     changes = tuple(RowChange("t", (n,), {"id": n, "v": 0}, {"id": n, "v": 1}) for n in range(300))
     call = AgentCall("all", {}, "c0-0")
     trajectory = _episode(StepTaken(Reply(), Act((call,)), (ToolResult("ok", changes=changes),)))

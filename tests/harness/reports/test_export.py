@@ -136,7 +136,7 @@ async def test_the_latest_verdict_is_exported(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("options", "wanted"),
+    ("options", "selects"),
     [
         ({"labels": [Label.AGENT_ERROR]}, lambda line: line["label"] == "agent_error"),
         ({"endings": [Ending.ANSWERED]}, lambda line: line["ending"] == "answered"),

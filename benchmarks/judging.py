@@ -28,7 +28,7 @@ import anyio
 import msgspec
 
 from benchmarks.figures import Figure, figure
-from benchmarks.http_step import raise_file_limit, model_server
+from benchmarks.http_step import model_server, raise_file_limit
 from benchmarks.model_server import Script
 from benchmarks.options import benchmark, count_option, runs_option
 from benchmarks.rollout import RolloutBench

@@ -17,8 +17,8 @@ from benchmarks.options import benchmark, count_option, runs_option
 from benchmarks.rollout import RolloutBench
 from benchmarks.worlds import tasks
 from harness.core.errors import SettingsError
-from harness.policies.oracle import OraclePolicy
 from harness.policies.latency import LatencyPolicy
+from harness.policies.oracle import OraclePolicy
 from harness.reports.bench import BenchReport
 from harness.rollout.gc_tuning import tune_garbage_collector
 from harness.rollout.plan import plan_of

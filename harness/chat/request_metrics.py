@@ -35,7 +35,7 @@ class LatencyHistogram:
         for index, count in enumerate(self._counts):
             total += count
             if total >= rank:
-                return min(self.longest, _SHORTEST * _RATIO ** (index + 0.5))
+                return min(self.longest, _SHORTEST * math.pow(_RATIO, index + 0.5))
         return 0.0
 
 

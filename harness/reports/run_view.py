@@ -214,7 +214,7 @@ class _RunView:
     def _task_width(self, outcomes: Sequence[str], rows: Rows) -> int:
         """The columns that are left for names beside the other columns of the table."""
         example = max(len("example"), *(len(printable(row.episode)) for row in rows))
-        others = [*map(len, outcomes), example, *((5, 7) if self._full else ())]
+        others: list[int] = [*map(len, outcomes), example, *((5, 7) if self._full else ())]
         return self._width - sum(others) - 2 * len(others) - 2
 
     def _text_column(self, width: int) -> dict[str, Any]:

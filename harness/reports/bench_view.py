@@ -46,23 +46,17 @@ def _totals(report: BenchReport) -> Iterator[tuple[str, str]]:
 
 
 def _traffic(model: ModelTraffic, wall_s: float) -> Iterator[tuple[str, str]]:
-    yield (
-        "requests",
-        (
-            f"{model.requests:,} ({model.requests_per_s:,.1f}/s), {model.retries:,} retries,"
-            f" {model.failed:,} failed"
-        ),
-    )
+    speed = f"{model.requests_per_s:,.1f}/s"
+    outcomes = f"{model.retries:,} retried, {model.failed:,} failed"
+    limited = "never"
+    if model.rate_limited:
+        share = f"{model.rate_limited_s:.1f} s ({model.rate_limited_s / wall_s:.0%} of the time)"
+        limited = f"{plural(model.rate_limited, 'response')}; no request for {share}"
+    yield "requests", f"{model.requests:,} ({speed}), {outcomes}"
     yield "tokens in", f"{model.prompt_tokens:,} ({model.prompt_tokens_per_s:,.0f}/s)"
     yield "tokens out", f"{model.completion_tokens:,} ({model.completion_tokens_per_s:,.0f}/s)"
     yield "in flight", f"{model.max_in_flight:,} at most, {model.mean_in_flight:,.1f} on average"
-    yield (
-        "rate-limited",
-        (
-            f"{plural(model.rate_limited, 'response')}; no request for {model.rate_limited_s:.1f} s"
-            f" ({model.rate_limited_s / wall_s:.0%} of the time)"
-        ),
-    )
+    yield "rate-limited", limited
 
 
 def _times(report: BenchReport) -> Iterator[tuple[str, Quantiles]]:
@@ -105,8 +99,8 @@ def _model_cells(report: BenchReport) -> tuple[str, ...]:
     if model is not None:
         traffic = (
             f"{model.requests_per_s:,.1f}",
-            f"{model.latency_ms.p50:,.0f}",
-            f"{model.latency_ms.p99:,.0f}",
+            f"{model.latency_ms.p50:,.1f}",
+            f"{model.latency_ms.p99:,.1f}",
             f"{model.completion_tokens_per_s:,.0f}",
             f"{model.rate_limited:,}",
         )

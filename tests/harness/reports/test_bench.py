@@ -129,7 +129,7 @@ async def test_the_traffic_of_a_model_behind_http(tmp_path: Path) -> None:
     assert report.policy == statistics
 
     lines = printed(partial(render_bench, report), 80)
-    assert any(line.startswith("requests") and "2 retries, 0 failed" in line for line in lines)
+    assert any(line.startswith("requests") and "2 retried, 0 failed" in line for line in lines)
     assert any(line.startswith("rate-limited") and "1 response;" in line for line in lines)
     assert any(line.startswith("request, ms") for line in lines)
     assert not any("overhead" in line for line in lines)

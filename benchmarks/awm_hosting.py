@@ -42,7 +42,7 @@ from benchmarks.options import benchmark, count_option, runs_option
 from envpool.core.errors import WorldError
 from envpool.core.types import Env
 from envpool.workers.pool import WorkerPool, WorkerSettings
-from scenarios.awm.records import AwmFolder
+from scenarios.awm.folder import AwmFolder
 from scenarios.format import AwmRecord, Scenario
 
 FIXTURE = Path(__file__).parent.parent / "tests" / "fixtures" / "awm"

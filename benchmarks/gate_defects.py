@@ -21,7 +21,7 @@ from benchmarks.worlds import NAMES
 from judge.defects.study import Study, render, study
 from judge.worlds.generate import generate_worlds
 from scenarios.catalogue import find
-from scenarios.generate.writing import Order
+from scenarios.generate.output_folder import GenerationOrder
 
 _REACH_MISSED, _REACH_REFUSED = 5.0, 1.0  # per cent
 
@@ -33,7 +33,8 @@ def study_of(
     folders = list(packages)
     if not folders:
         folders = [find(name).path for name in NAMES]
-        generate_worlds(Order(seed=seed), worlds, folder / "worlds", jobs=1)
+        order = GenerationOrder(seed=seed)
+        generate_worlds(order, worlds, folder / "worlds", jobs=1)
         folders += sorted(path for path in (folder / "worlds").iterdir() if path.is_dir())
     return study(folders, folder / "injected", seed=seed, jobs=jobs)
 

@@ -17,7 +17,7 @@ from harness.core.messages import Reply
 from harness.dialects.base import Dialect
 from harness.policies.base import Agent, Assignment
 from harness.policies.fixed_replies import FixedRepliesAgent, replies_of
-from scenarios.faults import field_sentence
+from scenarios.decode_errors import field_sentence
 from scenarios.format import Call
 
 

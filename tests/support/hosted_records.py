@@ -11,7 +11,7 @@ from envpool.hosting.awm_host import AwmHost
 from envpool.hosting.live_world import LiveWorld
 from envpool.store.states import States
 from scenarios.api import User
-from scenarios.awm.records import AwmFolder
+from scenarios.awm.folder import AwmFolder
 from scenarios.format import AwmRecord, AwmTable, Scenario, Task
 from tests.support.paths import AWM
 

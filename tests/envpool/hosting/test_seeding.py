@@ -14,7 +14,7 @@ from envpool.core.host_answers import SeedFault
 from envpool.hosting.seeding import SeededDatabase, seed
 from envpool.store.template import clock_of, template_of
 from scenarios.api import User
-from scenarios.awm.records import AwmFolder
+from scenarios.awm.folder import AwmFolder
 from scenarios.format import AwmRecord, AwmSample, AwmTable, Scenario, Seeding
 from tests.support.hosted_records import mask
 from tests.support.paths import AWM

@@ -216,7 +216,7 @@ def test_a_list_is_written_and_obeyed(rehearse: Rehearse, tmp_path: Path) -> Non
     (folder / "policy.md").write_text("Be kind.")
     status, _, err = rehearse("run", folder, "--allow", path)
     assert status == 2
-    assert "it has changed since it was checked" in err
+    assert "the scenario has changed since it was checked" in err
 
 
 def test_a_list_that_is_none(tmp_path: Path) -> None:

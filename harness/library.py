@@ -33,7 +33,7 @@ from envpool.core.types import ToolResult, ToolSpec
 from envpool.router import RoutingPool
 from harness.core.events import Ending, StepTaken
 from harness.core.messages import Act, AgentCall, Answer, Reply
-from harness.dialects.base import call_id, unfit
+from harness.dialects.base import argument_fault, call_id
 from harness.dialects.format_rules import FormatSettings
 from harness.dialects.native import Native
 from harness.history.last_turns import Full
@@ -170,7 +170,7 @@ class AgentEnv:
         else:
             if not isinstance(copy, dict):
                 fault = f"they must be a JSON object, not {type(copy).__name__}"
-            elif (fault := unfit(copy)) is not None:
+            elif (fault := argument_fault(copy)) is not None:
                 copy = reprlib.repr(arguments)
         if fault is not None:
             fault = f"The arguments of {name} cannot be used: {fault}."

@@ -13,7 +13,7 @@ def replies_of(dialect: Dialect, calls: Sequence[Call], answer: str) -> tuple[Re
     Calls that the dialect requires first (`Dialect.openers`) are put in front. Raises ValueError
     for an answer that the dialect cannot express.
     """
-    openers = dialect.openers()
+    openers = dialect.opening_calls()
     if tuple(calls[: len(openers)]) != openers:
         calls = (*openers, *calls)
     turns = [dialect.write((call,), "", turn=turn) for turn, call in enumerate(calls)]
@@ -35,7 +35,7 @@ class FixedRepliesAgent:
 
     async def reply(self, window: Window) -> Reply:
         """The next reply, whatever the window shows; a fixed summary where one is asked for."""
-        if window.summarise:
+        if window.asks_for_summary:
             return FIXED_SUMMARY
         index = self._next
         if index + 1 < len(self._replies):

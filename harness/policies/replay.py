@@ -104,7 +104,7 @@ class _ReplayAgent:
     async def reply(self, window: Window) -> Reply:
         """The next logged reply. Raises PolicyError when there is none left."""
         self._count_reply()
-        if window.summarise:
+        if window.asks_for_summary:
             return next(self._summaries, FIXED_SUMMARY)
         reply = next(self._steps, None)
         if reply is None:

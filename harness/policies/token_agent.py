@@ -12,9 +12,9 @@ import msgspec
 
 from harness.core.errors import ContextLengthError
 from harness.core.messages import Act, AgentCall, Reply, Usage, Window
-from harness.core.token_bytes import ID_BYTES, packed, packed_floats
+from harness.core.token_bytes import ID_BYTES, encode_ids, encode_logprobs
 from harness.dialects.hermes import Hermes
-from harness.tokenization.chat_tokenizer import ChatTokens, own_key
+from harness.tokenization.chat_tokenizer import ChatTokenizer, reply_key
 
 _TAG = "<tool_call>"
 _hermes = Hermes()
@@ -65,7 +65,7 @@ class EpisodeTokens:
 
     __slots__ = ("_chat", "_first", "_reply_ids", "num_replies")
 
-    def __init__(self, chat: ChatTokens) -> None:
+    def __init__(self, chat: ChatTokenizer) -> None:
         self._chat = chat
         self._reply_ids: dict[str, Sequence[int]] = {}
         self._first = b""  # the first prompt
@@ -79,17 +79,17 @@ class EpisodeTokens:
         self, reply: Reply, prompt: Sequence[int], sampled: Sequence[int], logprobs: Sequence[float]
     ) -> Reply:
         """The reply with its prompt and sampled tokens; later prompts show the same ids."""
-        shown = packed(prompt)
+        shown = encode_ids(prompt)
         shared = count_shared_ids(self._first, shown)
         self._first = self._first or shown
-        self._reply_ids[own_key(reply.text, reply.calls)] = sampled
+        self._reply_ids[reply_key(reply.text, reply.calls)] = sampled
         self.num_replies += 1
         return msgspec.structs.replace(
             reply,
             prompt_ids=shown[shared * ID_BYTES :],
             prompt_shared=shared,
-            token_ids=packed(sampled),
-            logprobs=packed_floats(logprobs),
+            token_ids=encode_ids(sampled),
+            logprobs=encode_logprobs(logprobs),
         )
 
 
@@ -105,7 +105,7 @@ class TokenAgent:
     def __init__(
         self,
         backend: TokenBackend,
-        chat: ChatTokens,
+        chat: ChatTokenizer,
         sampling: Sampling,
         *,
         context: int,
@@ -143,9 +143,9 @@ class TokenAgent:
 
     def _read(self, window: Window, num_prompt: int, generated: Generated) -> Reply:
         """The reply that the sampled tokens express."""
-        text = self._chat.text(generated.token_ids)
+        text = self._chat.decode(generated.token_ids)
         calls: tuple[AgentCall, ...] = ()
-        if window.tools and not window.summarise:
+        if window.tools and not window.asks_for_summary:
             text, calls = split_tool_calls(text, self._tokens.num_replies)
         return Reply(
             text,

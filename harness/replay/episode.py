@@ -194,7 +194,7 @@ class EpisodeReplay:
         return difference
 
     async def _call(self, call: AgentCall) -> ToolResult:
-        local = self._dialect.local(call, self._briefing)
+        local = self._dialect.local_result(call, self._briefing)
         if local is not None:
             return local
         self.num_calls += 1
@@ -269,7 +269,7 @@ def _window_difference(
     if window is None:
         return None
     if isinstance(event, HistorySummarized):
-        logged = Window((), (), event.first_turn, summarise=True)
+        logged = Window((), (), event.first_turn, asks_for_summary=True)
     else:
         logged = Window((), (), event.first_turn, event.recalled)
     expected, found = _describe_window(logged), _describe_window(window)
@@ -284,7 +284,7 @@ def _describe_window(window: Window) -> str:
     text = f"from turn {window.first_turn}"
     if window.recalled:
         text = f"turns {', '.join(map(str, window.recalled))} and {text}"
-    return f"{text}, to be summed up" if window.summarise else text
+    return f"{text}, to be summed up" if window.asks_for_summary else text
 
 
 def _first_difference(

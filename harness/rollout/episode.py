@@ -151,7 +151,7 @@ async def run_episode(
             run.end(Ending.CANCELLED, why, time.perf_counter() - began)
             raise
         ending = run.end(ending, error, time.perf_counter() - began, lost=lost)
-    await context.recorder.room()
+    await context.recorder.wait_for_room()
     return ending
 
 
@@ -227,7 +227,7 @@ class Episode:
         for turn in range(limits.max_steps):
             await anyio.lowlevel.checkpoint()  # an instant policy must not block the event loop
             window = context.windows.window(plan.episode)
-            if window.summarise:
+            if window.asks_for_summary:
                 if (failed := await self._summarise(agent, window, turn, watch)) is not None:
                     return failed
                 if (spent := self._token_limit_reached()) is not None:
@@ -269,7 +269,7 @@ class Episode:
         watch.got_reply()
         summary = HistorySummarized(reply, turn, window.first_turn, time.perf_counter() - asked)
         context.recorder.stamp(plan.episode, plan.attempt, summary)
-        await context.recorder.room()
+        await context.recorder.wait_for_room()
         self.num_tokens += reply.usage.completion_tokens
         if summary_of(context.dialect, summary):
             return None
@@ -285,7 +285,7 @@ class Episode:
     async def record_step(self, step: StepTaken) -> None:
         """Record the next step; wait while the log is full."""
         self._stamp_step(step)
-        await self.context.recorder.room()
+        await self.context.recorder.wait_for_room()
 
     def _stamp_step(self, step: StepTaken) -> None:
         self.steps.append(step)
@@ -296,7 +296,7 @@ class Episode:
         ends the episode (see Limits.world_stop). Raises WorldError."""
         for call in decision.calls:
             began = time.perf_counter()
-            result = self.context.dialect.local(call, self.briefing)
+            result = self.context.dialect.local_result(call, self.briefing)
             if result is None:
                 result = await self._call(call.name, call.arguments, call.id)
                 self.context.meters.called(time.perf_counter() - began)
@@ -327,7 +327,7 @@ class Episode:
         """The step that follows from a reply, and the format rule that it breaks (None: none)."""
         first_turn, recalled = window.first_turn, window.recalled
         decision: Decision = self.context.dialect.read(reply, turn=turn)
-        fault = rules.before(decision, reply, self.steps)
+        fault = rules.decision_fault(decision, reply, self.steps)
         results: list[ToolResult] = []
         began = time.perf_counter()
         if fault is not None:
@@ -350,7 +350,7 @@ class Episode:
         spent = time.perf_counter() - began
         step = StepTaken(reply, decision, tuple(results), first_turn, None, waited, spent, recalled)
         if fault is None:
-            fault = rules.after(step)
+            fault = rules.results_fault(step)
         if fault is not None:
             step = msgspec.structs.replace(step, reward=self.context.format.reward)
         return step, fault

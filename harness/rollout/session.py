@@ -25,7 +25,15 @@ from rich.console import Console
 
 from envpool.store.pool_protocol import Pool
 from harness.bus.local import LocalBus, Subscription
-from harness.core.events import WEIGHTS, Ending, Event, Judged, Kind, Record, WeightsPublished
+from harness.core.events import (
+    WEIGHTS_EPISODE,
+    Ending,
+    Event,
+    Judged,
+    Kind,
+    Record,
+    WeightsPublished,
+)
 from harness.core.trajectory import Trajectory
 from harness.dialects.base import Dialect
 from harness.dialects.format_rules import FormatSettings
@@ -158,7 +166,7 @@ async def _run(
     async with _open_log_and_bus(folder, worlds, parts.link, resume=resume) as (log, bus):
         windows = HistoryManager()
         recorder = Recorder(log, folds=(windows.handle,))
-        recorder.open(WEIGHTS, seq=left.num_weights)
+        recorder.open(WEIGHTS_EPISODE, seq=left.num_weights)
         context = _make_context(parts, recorder, windows, meters)
         async with anyio.create_task_group() as subscribers:
             await _start_subscribers(subscribers, bus, monitor, parts, recorder)
@@ -192,7 +200,7 @@ async def _open_log_and_bus(
     async with AsyncExitStack() as stack:
         log = await stack.enter_async_context(open_log(folder, resume=resume))
         for world in worlds:
-            log.mount(world)
+            log.add_scenario(world)
         if link is not None:
             publisher = await stack.enter_async_context(link(int(log.statistics()["position"])))
             log.on_commit(_send_to_link(publisher))
@@ -256,7 +264,7 @@ async def _start_subscribers(
         recorder.close(episode)
 
     def record_run_event(event: WeightsPublished) -> None:
-        recorder.stamp(WEIGHTS, 1, event)
+        recorder.stamp(WEIGHTS_EPISODE, 1, event)
 
     async def count(*, task_status: anyio.abc.TaskStatus[None]) -> None:
         async with bus.subscribe() as subscription:

@@ -35,7 +35,7 @@ from harness.policies.scripted import ScriptedPolicy
 from harness.policies.token_agent import Sampling
 from harness.policies.tokenized import TokenizedPolicy
 from harness.tokenization.chat_template import ChatTemplate
-from harness.tokenization.chat_tokenizer import ChatTokens
+from harness.tokenization.chat_tokenizer import ChatTokenizer
 from harness.vllm.client import VllmSettings
 from harness.vllm.policy import VllmPolicy
 from scenarios.format import Call, Scenario, Task
@@ -46,7 +46,7 @@ from tests.support.model_server import Asked, ModelServer, Says, Stall
 from tests.support.tiny_model import TEMPLATE, tiny_tokenizer, write_tokenizer
 
 MAX_TURNS = 12
-SUMMARY_REQUEST = Window((Message("user", "Sum up what you did."),), summarise=True)
+SUMMARY_REQUEST = Window((Message("user", "Sum up what you did."),), asks_for_summary=True)
 
 
 @pytest.fixture
@@ -87,7 +87,7 @@ def scripted(dialect: Any, folder: Path) -> Policy:
 
 
 def tokenized(dialect: Any, folder: Path) -> Policy:
-    chat = ChatTokens(tiny_tokenizer(), ChatTemplate(TEMPLATE, {}, where=folder), [])
+    chat = ChatTokenizer(tiny_tokenizer(), ChatTemplate(TEMPLATE, {}, where=folder), [])
     return TokenizedPolicy(OraclePolicy(dialect), chat)
 
 
@@ -325,7 +325,7 @@ async def forever(dialect: str, folder: Path, stack: AsyncExitStack, name: str) 
     if name == "latency":
         return LatencyPolicy(OraclePolicy(dialect_of(dialect)), 3600.0, 3600.0)
     if name == "tokenized":
-        chat = ChatTokens(tiny_tokenizer(), ChatTemplate(TEMPLATE, {}, where=folder), [])
+        chat = ChatTokenizer(tiny_tokenizer(), ChatTemplate(TEMPLATE, {}, where=folder), [])
         return TokenizedPolicy(await forever(dialect, folder, stack, "latency"), chat)
     if name == "openai":
         server = await stack.enter_async_context(ModelServer())

@@ -7,20 +7,20 @@ import pytest
 from envpool.core.types import ToolResult
 from harness.core.events import StepTaken
 from harness.core.messages import Act, Reply, Usage, Window
-from harness.core.token_bytes import unpacked, unpacked_floats
+from harness.core.token_bytes import decode_ids, decode_logprobs
 from harness.dialects.registry import dialect_of
 from harness.history.last_turns import LastTurns
 from harness.history.windows import HistoryFold
 from harness.policies.fixed_replies import FIXED_SUMMARY, FixedRepliesAgent, replies_of
 from harness.policies.tokenized import TokenizedPolicy
 from harness.tokenization.chat_template import ChatTemplate
-from harness.tokenization.chat_tokenizer import ChatTokens
+from harness.tokenization.chat_tokenizer import ChatTokenizer
 from scenarios.format import Call
 from tests.support.assignments import assignment
 from tests.support.prompts import BRIEFING
 from tests.support.tiny_model import TEMPLATE, tiny_tokenizer
 
-CHAT = ChatTokens(tiny_tokenizer(), ChatTemplate(TEMPLATE, {}, where=Path("here")), [])
+CHAT = ChatTokenizer(tiny_tokenizer(), ChatTemplate(TEMPLATE, {}, path=Path("here")), [])
 
 
 class Inner:
@@ -42,7 +42,7 @@ CALLS = [Call("get_order", {"order_id": number}) for number in (7, 8, 9)]
 async def test_replies_have_the_tokens_of_their_texts(name: str) -> None:
     """Each reply keeps its text and calls, and gets the window's ids, the ids of its text with the
     end token (of its calls as the template renders them), and log-probabilities of 0."""
-    dialect = dialect_of(name, mend=True)
+    dialect = dialect_of(name, lenient=True)
     replies = replies_of(dialect, CALLS, "Done.")
     policy = TokenizedPolicy(Inner(replies), CHAT)
     agent = policy.agent(assignment())
@@ -50,12 +50,12 @@ async def test_replies_have_the_tokens_of_their_texts(name: str) -> None:
     for turn, expected in enumerate(replies):
         window = fold.window()
         reply = await agent.reply(window)
-        ids = CHAT.said(expected.text, expected.calls)
+        ids = CHAT.encode_reply(expected.text, expected.calls)
         shown = first[: 4 * reply.prompt_shared] + reply.prompt_ids
         first = first or shown
-        assert list(unpacked(shown)) == CHAT.prompt(window, {})
-        assert list(unpacked(reply.token_ids)) == ids
-        assert list(unpacked_floats(reply.logprobs)) == [0.0] * len(ids)
+        assert list(decode_ids(shown)) == CHAT.prompt(window, {})
+        assert list(decode_ids(reply.token_ids)) == ids
+        assert list(decode_logprobs(reply.logprobs)) == [0.0] * len(ids)
         assert reply == Reply(
             expected.text,
             expected.calls,
@@ -74,8 +74,8 @@ async def test_replies_have_the_tokens_of_their_texts(name: str) -> None:
 async def test_a_summary_is_tokenized_too() -> None:
     """The inner agent's summary gets tokens, too."""
     agent = TokenizedPolicy(Inner((Reply("Done."),)), CHAT).agent(assignment())
-    reply = await agent.reply(Window((), summarise=True))
-    assert (reply.text, list(unpacked(reply.token_ids))) == (
+    reply = await agent.reply(Window((), asks_for_summary=True))
+    assert (reply.text, list(decode_ids(reply.token_ids))) == (
         FIXED_SUMMARY.text,
-        CHAT.said(FIXED_SUMMARY.text),
+        CHAT.encode_reply(FIXED_SUMMARY.text),
     )

@@ -79,7 +79,7 @@ async def test_the_report(tmp_path: Path, dialect: Any) -> None:
     world's."""
     report, plans, meters = await _played(tmp_path, dialect)
     num_calls = sum(len(plan.task.oracle) for plan in plans)
-    num_openers = len(dialect.openers()) * 30
+    num_openers = len(dialect.opening_calls()) * 30
     assert (report.episodes, report.tool_calls) == (30, num_calls)
     assert report.steps == num_calls + num_openers + 30
     assert (report.endings, report.labels) == ({"answered": 30}, {"completed": 30})

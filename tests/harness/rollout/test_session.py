@@ -14,7 +14,7 @@ from envpool.inprocess.pool import LocalPool
 from harness.bus.local import LocalBus, Subscription
 from harness.core.errors import LogError
 from harness.core.events import (
-    WEIGHTS,
+    WEIGHTS_EPISODE,
     Ending,
     EpisodeEnded,
     EpisodeStarted,
@@ -167,7 +167,7 @@ async def test_a_folder_that_has_a_log(tmp_path: Path) -> None:
     """Without `resume` a run does not write into an existing log."""
     await run(tmp_path, plans(2), make_parts())
     before = records_of(tmp_path)
-    with pytest.raises(LogError, match="there is a log already"):
+    with pytest.raises(LogError, match="a log already exists"):
         await run(tmp_path, plans(2), make_parts())
     assert records_of(tmp_path) == before
 
@@ -305,7 +305,7 @@ async def test_a_link_gets_the_log(tmp_path: Path) -> None:
 def tiny(monkeypatch: pytest.MonkeyPatch) -> int:
     """All queues of a run are tiny; returns the log's capacity."""
     monkeypatch.setattr(writer, "CAPACITY", 4)
-    monkeypatch.setattr(writer, "_LARGEST", 3)
+    monkeypatch.setattr(writer, "_MAX_ROWS", 3)
     defaults = LocalBus.subscribe.__wrapped__.__kwdefaults__  # type: ignore[attr-defined]
     monkeypatch.setitem(defaults, "depth", 1)
     return 4
@@ -481,7 +481,7 @@ async def test_a_listener_gets_events_and_records_weights(tmp_path: Path) -> Non
     received = [record for record in records if isinstance(record.event, Judged)]
     assert [one for one in learning.received if isinstance(one.event, Judged)] == received
     weights = [record for record in records if isinstance(record.event, WeightsPublished)]
-    assert {(one.episode, one.attempt) for one in weights} == {(WEIGHTS, 1)}
+    assert {(one.episode, one.attempt) for one in weights} == {(WEIGHTS_EPISODE, 1)}
     assert [one.seq for one in weights] == list(range(6))
     assert {one.event.version for one in weights if isinstance(one.event, WeightsPublished)} == {
         f"for {plan.episode}" for plan in oracle_plans(6)

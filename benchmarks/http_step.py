@@ -181,7 +181,7 @@ def model_server(scripts: list[Script]) -> Iterator[str]:
                 server.stdin.close()
 
 
-def allow_many_files() -> None:
+def raise_file_limit() -> None:
     """Raise this process's limit of open files as far as the system permits."""
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
@@ -234,7 +234,7 @@ def main(
     episodes: int, concurrency: int, runs: int, package: bool, client_only: bool
 ) -> list[Figure]:
     """The command line."""
-    allow_many_files()
+    raise_file_limit()
     load = Workload(episodes, concurrency, runs)
     return figures(measure(load, package=package, whole=not client_only))
 

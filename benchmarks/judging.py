@@ -28,7 +28,7 @@ import anyio
 import msgspec
 
 from benchmarks.figures import Figure, figure
-from benchmarks.http_step import allow_many_files, model_server
+from benchmarks.http_step import model_server, raise_file_limit
 from benchmarks.model_server import Script
 from benchmarks.options import benchmark, count_option, runs_option
 from benchmarks.rollout import RolloutBench
@@ -311,7 +311,7 @@ def figures(load: Workload) -> list[Figure]:
 @runs_option(5)
 def main(episodes: int, logged: int, concurrency: int, runs: int) -> list[Figure]:
     """The command line."""
-    allow_many_files()
+    raise_file_limit()
     os.environ.setdefault("OPENAI_API_KEY", "none")
     return figures(Workload(episodes, logged, concurrency, runs))
 

@@ -41,8 +41,8 @@ from harness.dialects.registry import dialect_of
 from harness.history.windows import parse_history
 from harness.log.reader import open_reader
 from harness.policies.base import Agent, Assignment, Policy
-from harness.policies.tokenized import TokenisedPolicy
-from harness.rollout.gc_tuning import tune_memory
+from harness.policies.tokenized import TokenizedPolicy
+from harness.rollout.gc_tuning import tune_garbage_collector
 from harness.rollout.meters import Meters
 from harness.rollout.plan import plan_of
 from harness.rollout.session import RunParts, run_session
@@ -181,7 +181,7 @@ class CyclingPolicy:
             self._texts[key] = [*replies, self._dialect.write((), task.answer, turn=last)]
         return _Cycling(self, self._texts[key])
 
-    def borne(self, reply: Reply, turn: int) -> Reply:
+    def attach_tokens(self, reply: Reply, turn: int) -> Reply:
         """The reply with tokens of its own."""
         if self._tokens is None:
             return reply
@@ -200,16 +200,16 @@ class _Cycling:
     async def reply(self, window: Window) -> Reply:
         """The next call, or the answer."""
         self._turn += 1
-        return self._policy.borne(self._texts[self._turn], self._turn)
+        return self._policy.attach_tokens(self._texts[self._turn], self._turn)
 
 
 def feed_figures(shape: Shape) -> list[Figure]:
     """CPU of the feed by CPU of the rollouts."""
-    tune_memory()
+    tune_garbage_collector()
     with tempfile.TemporaryDirectory() as name:
         chat = _chat_tokens(Path(name))
     dialect = dialect_of("hermes")
-    rendered: Policy = TokenisedPolicy(CyclingPolicy(dialect, _STEPS, None), chat)
+    rendered: Policy = TokenizedPolicy(CyclingPolicy(dialect, _STEPS, None), chat)
     for_free: Policy = CyclingPolicy(dialect, _STEPS, _Tokens())
     return [
         *_ratios("rendered", rendered, dialect, shape, reach=0.1),

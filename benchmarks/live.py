@@ -17,10 +17,10 @@ from benchmarks.options import benchmark, count_option, runs_option
 from benchmarks.rollout import RolloutBench
 from benchmarks.worlds import tasks
 from harness.core.errors import SettingsError
+from harness.policies.latency import LatencyPolicy
 from harness.policies.oracle import OraclePolicy
-from harness.policies.think_time import ThinkPolicy
 from harness.reports.bench import BenchReport
-from harness.rollout.gc_tuning import tune_memory
+from harness.rollout.gc_tuning import tune_garbage_collector
 from harness.rollout.plan import plan_of
 from harness.settings.policy import think_range
 
@@ -37,8 +37,8 @@ class Workload(msgspec.Struct, frozen=True):
 def run_once(load: Workload) -> BenchReport:
     """The report on one run, in this process."""
     bench = RolloutBench()
-    tune_memory()
-    policy = ThinkPolicy(OraclePolicy(bench.dialect), load.low, load.high)
+    tune_garbage_collector()
+    policy = LatencyPolicy(OraclePolicy(bench.dialect), load.low, load.high)
     plans = plan_of(tasks(), episodes=load.episodes, group_size=1, seed=0)
     report = bench.run(policy, plans, load.episodes)
     bench.pool.close()

@@ -9,7 +9,7 @@ import msgspec
 
 from envpool.inprocess.pool import LocalPool
 from envpool.inprocess.world import HostedScenario, Lease
-from harness.rollout.plan import chosen_tasks
+from harness.rollout.plan import select_tasks
 from scenarios.format import Scenario, Task
 
 NAMES = ("shop_support", "flight_desk", "claims_desk")
@@ -27,7 +27,7 @@ class Call(msgspec.Struct, frozen=True):
 
 def tasks() -> list[tuple[Scenario, Task]]:
     """Every task of the bundled worlds, alternating between the worlds."""
-    return chosen_tasks(NAMES)
+    return select_tasks(NAMES)
 
 
 def host_worlds(pool: LocalPool) -> dict[str, HostedScenario]:

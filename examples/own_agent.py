@@ -1,4 +1,4 @@
-"""An agent of one's own, rehearsed on a bundled world: `python examples/own_agent.py`."""
+"""Run your own agent on a bundled world: `python examples/own_agent.py`."""
 
 import json
 import re
@@ -11,7 +11,7 @@ from judge.verdicts.code_judges import ScenarioJudges
 
 
 async def agent(task: TaskView, env: AgentEnv) -> str:
-    code = re.search(r"LL-\w{4}-\w{4}", task.instruction)  # knows about gift cards, and no more
+    code = re.search(r"LL-\w{4}-\w{4}", task.instruction)  # this agent handles gift cards only
     if code is None:
         return "I am sorry, I cannot do that."
     card = json.loads((await env.call("get_gift_card", {"code": code[0]})).text)

@@ -21,9 +21,9 @@ from harness.commands.context import CommandContext
 from harness.core import distribution
 from harness.core.distribution import missing_package
 from harness.core.errors import HarnessError, SettingsError
+from harness.core.terminal_text import printable
 from harness.policies.base import OpenPolicy
-from harness.reports.episode_view import plain
-from harness.rollout.process import quiet_logs
+from harness.rollout.process import configure_logging
 from harness.rollout.session import Judge
 from harness.settings.judge import JudgeSettings
 from harness.settings.run import Settings
@@ -110,7 +110,7 @@ COMMAND_CONTEXT = CommandContext(
 def cli(context: click.Context, verbose: int) -> None:
     """A rehearsal room for tool-using agents."""
     context.obj = COMMAND_CONTEXT
-    quiet_logs(verbose)
+    configure_logging(verbose)
 
 
 def main() -> None:
@@ -135,7 +135,7 @@ def main() -> None:
         if not all(isinstance(failure, _EXPECTED) for failure in failures):
             raise
         for sentence in dict.fromkeys(map(str, failures)):
-            click.echo(f"error: {plain(sentence)}", err=True)
+            click.echo(f"error: {printable(sentence)}", err=True)
         sys.exit(2)
 
 

@@ -1,4 +1,4 @@
-"""Rehearsing an agent of one's own: an `async def agent(task, env)` that gives its final answer.
+"""Run your own agent: an `async def agent(task, env)` that returns its final answer.
 
     async def agent(task: TaskView, env: AgentEnv) -> str:
         order = await env.call("get_order", {"order_id": 1042})
@@ -6,15 +6,14 @@
 
     report = await rehearse(agent, ["shop_support"], "runs/mine", judge=ScenarioJudges)
 
-Each call is logged as a step with its result, and so is the answer: a run like every other, to be
-shown, judged, replayed and exported. What the function raises ends its episode with `policy_error`
-and the run goes on.
+Each call is logged as a step with its result, and so is the answer. The run is like every other: it
+can be shown, judged, replayed and exported. An exception that the function raises ends its episode
+with `policy_error`; the run continues.
 
 The function may make several calls at once; they are executed and logged one after the other.
 `Limits.max_steps` counts the calls and the answer, `Limits.reply_timeout` is the time from one call
 to the next; a call in which the world fails ends the episode (`Limits.world_stop`). Tokens are not
-counted, and no history window is kept: what the agent remembers is its own business. Runs on
-asyncio.
+counted, and there is no history window: the agent keeps its own memory. Runs on asyncio.
 """
 
 import reprlib
@@ -42,9 +41,9 @@ from harness.log.reader import open_reader
 from harness.policies.base import Agent, Assignment
 from harness.reports.summary import RunReport, report_of, write_report
 from harness.rollout.deadlines import Watch
-from harness.rollout.episode import Episode, Outcome, Play
+from harness.rollout.episode import Episode, EpisodeDriver, Outcome
 from harness.rollout.meters import Meters
-from harness.rollout.plan import chosen_tasks, plan_of
+from harness.rollout.plan import plan_of, select_tasks
 from harness.rollout.process import warnings_only
 from harness.rollout.session import Judge, RunParts, run_session, sole_exception
 from harness.settings.limits import Limits
@@ -60,23 +59,23 @@ class StepLimit(Exception):
 
 
 class WorldFailed(Exception):
-    """A call broke or took too long (see Limits.world_stop); it is logged with what the world
-    said. Whatever the agent does now, the episode ends with `world_error`."""
+    """A call broke or took too long (see Limits.world_stop); it is logged with the world's error
+    text. Whatever the agent does now, the episode ends with `world_error`."""
 
 
 class TaskView(msgspec.Struct, frozen=True):
-    """What an agent may know of its task."""
+    """The part of a task that the agent may see."""
 
     episode: str
     seed: int  # of this episode's own randomness
     instruction: str
     rules: str  # the world's rules, Markdown; empty: no rules
-    user: str  # who acts, in words
+    user: str  # the acting user, as text
     now: str  # the scenario's clock
 
 
 class AgentEnv:
-    """The world of one episode, as its agent may use it until the agent returns."""
+    """The world of one episode: its agent can use it until the agent returns."""
 
     __slots__ = ("_closed", "_run", "_scope", "_since", "_turn", "_watch", "failure", "stopped")
 
@@ -86,9 +85,9 @@ class AgentEnv:
         self._scope = scope  # around the agent
         self._turn = anyio.Lock()  # one step at a time
         self._since = time.perf_counter()  # when the agent's turn began
-        self.failure: Exception | None = None  # of the run itself, not the agent's
+        self.failure: Exception | None = None  # of the run itself, not of the agent
         self._closed = False
-        self.stopped: Outcome | None = None  # how the episode ended before its agent did
+        self.stopped: Outcome | None = None  # how the episode ended before its agent returned
         self._wait_for_agent()
 
     def __repr__(self) -> str:
@@ -100,11 +99,11 @@ class AgentEnv:
         return self._run.briefing.tools
 
     async def call(self, name: str, arguments: dict[str, Any] | None = None) -> ToolResult:
-        """Call a tool; gives the text that it answers, and `error` where it failed.
+        """Call a tool; return its text, with `error` set where the call failed.
 
         Raises StepLimit when the episode has no step left and WorldFailed when the call broke the
-        world; an agent that goes on asking is cancelled. TypeError for arguments that JSON does
-        not know.
+        world; an agent that makes further calls is cancelled. TypeError for arguments of a type
+        that JSON does not have.
         """
         async with self._turn:
             self._check_open()
@@ -127,56 +126,56 @@ class AgentEnv:
                 self._wait_for_agent()
             if (failure := self._run.world_failure()) is not None:
                 self._stop(Ending.WORLD_ERROR, failure)
-        return ToolResult(result.text, result.error)  # what the call changed is the judge's to see
+        return ToolResult(result.text, result.error)  # only the judge sees what the call changed
 
     async def finish(self, answer: str) -> None:
         """Record the answer as the last step."""
         async with self._turn:
             waited = time.perf_counter() - self._since
             self._run.answer = answer
-            await self._run.take(StepTaken(Reply(answer), Answer(answer), policy_s=waited))
+            await self._run.record_step(StepTaken(Reply(answer), Answer(answer), policy_s=waited))
 
     def close(self) -> None:
-        """The agent has returned: a task that it left behind can call no more."""
+        """Refuse further calls: the agent has returned, but may have left tasks running."""
         self._closed = True
         self._watch.got_reply()
 
     @property
     def has_step(self) -> bool:
         """Whether the agent may take another step."""
-        return len(self._run.steps) < self._run.stage.limits.max_steps
+        return len(self._run.steps) < self._run.context.limits.max_steps
 
     def _check_open(self) -> None:
         if self._closed:
-            raise RuntimeError(f"{self!r}: the agent has returned, its world is gone")
+            raise RuntimeError(f"{self!r}: the agent has returned, its world is closed")
 
     def _stop(self, ending: Ending, error: str | None) -> NoReturn:
         self.stopped = ending, error
         if ending is Ending.WORLD_ERROR:
             raise WorldFailed(error)
-        raise StepLimit(f"all {self._run.stage.limits.max_steps} steps of the episode are taken")
+        raise StepLimit(f"all {self._run.context.limits.max_steps} steps of the episode are taken")
 
     def _read(self, name: str, arguments: Any) -> tuple[Act, str | None]:
         """The call as it is logged, and what is wrong with its arguments (None: nothing).
 
-        They are copied, since the agent may change its own. Raises TypeError.
+        The arguments are copied, since the agent may change its own object. Raises TypeError.
         """
         if not isinstance(name, str):
             raise TypeError(f"a tool's name is a str, not {type(name).__name__}")
-        kept: Any
+        copy: Any
         fault: str | None = None
         try:
-            kept = _decode(_encode(arguments))
+            copy = _decode(_encode(arguments))
         except (ValueError, RecursionError) as exc:
-            kept, fault = reprlib.repr(arguments), f"they are no JSON: {exc}"
+            copy, fault = reprlib.repr(arguments), f"they are no JSON: {exc}"
         else:
-            if not isinstance(kept, dict):
-                fault = f"they must be a JSON object, not {type(kept).__name__}"
-            elif (fault := argument_fault(kept)) is not None:
-                kept = reprlib.repr(arguments)
+            if not isinstance(copy, dict):
+                fault = f"they must be a JSON object, not {type(copy).__name__}"
+            elif (fault := argument_fault(copy)) is not None:
+                copy = reprlib.repr(arguments)
         if fault is not None:
             fault = f"The arguments of {name} cannot be used: {fault}."
-        return Act((AgentCall(name, kept, call_id(len(self._run.steps), 0)),)), fault
+        return Act((AgentCall(name, copy, call_id(len(self._run.steps), 0)),)), fault
 
     async def _execute(self, act: Act, fault: str | None, began: float) -> ToolResult:
         run, results = self._run, list[ToolResult]()
@@ -188,27 +187,27 @@ class AgentEnv:
         reply = Reply(calls=act.calls, finish="tool_calls")
         spent = time.perf_counter() - began
         step = StepTaken(reply, act, tuple(results), policy_s=began - self._since, calls_s=spent)
-        await run.take(step)
-        run.stage.meters.stepped(time.perf_counter() - began)
+        await run.record_step(step)
+        run.context.meters.stepped(time.perf_counter() - began)
         return results[0]
 
     def _wait_for_agent(self) -> None:
         self._since = time.perf_counter()
-        self._watch.expect_reply(self._run.stage.limits.reply_timeout)
+        self._watch.expect_reply(self._run.context.limits.reply_timeout)
 
 
-OwnAgent = Callable[[TaskView, AgentEnv], Awaitable[str]]
+AgentFunction = Callable[[TaskView, AgentEnv], Awaitable[str]]
 JudgeFactory = Callable[[RoutingPool, Sequence[Scenario]], Judge]
 
 
 class Rehearsal(RunReport, frozen=True, kw_only=True):
-    """What `rehearse` gives: the report, and where the run is."""
+    """The result of `rehearse`: the run's report and its folder."""
 
     folder: Path
 
 
 async def rehearse(
-    agent: OwnAgent,
+    agent: AgentFunction,
     scenarios: Sequence[str],
     output: str | Path,
     *,
@@ -220,17 +219,17 @@ async def rehearse(
     limits: Limits = DEFAULT_LIMITS,
     resume: bool = False,
 ) -> Rehearsal:
-    """Run episodes of an agent of one's own and log them in the folder `output`.
+    """Run episodes of your agent and log them in the folder `output`.
 
-    `scenarios` are given as `name`, `path` or `name:task`; `episodes` None is one group of each
-    task. `judge` makes the judge, as `judge.verdicts.code_judges.ScenarioJudges` does; None leaves
-    the episodes unjudged. With `resume` only what is missing is run.
+    `scenarios` are given as `name`, `path` or `name:task`; `episodes` is the total, None: one group
+    of each task. `judge` makes the judge, as `judge.verdicts.code_judges.ScenarioJudges` does; with
+    None the episodes stay unjudged. With `resume` only the missing episodes are run.
 
-    Raises SettingsError, ScenarioError, PoolError and LogError. Cancelled, it logs what there is.
-    Where structlog is not configured, only warnings are shown.
+    Raises SettingsError, ScenarioError, PoolError and LogError. When it is cancelled, the log has
+    what happened until then. Where structlog is not configured, only warnings are shown.
     """
     folder = Path(output)
-    tasks = chosen_tasks(scenarios)
+    tasks = select_tasks(scenarios)
     plans = plan_of(tasks, episodes=episodes, group_size=group_size, seed=seed)
     async with AsyncExitStack() as stack:
         stack.enter_context(warnings_only())
@@ -238,24 +237,24 @@ async def rehearse(
         await pool.host_all(scenario for scenario, _ in tasks)
         parts = RunParts(
             pool=pool,
-            policy=_Own(agent),
+            policy=_FunctionPolicy(agent),
             dialect=Native(),
             history=Full(),
             format=FormatSettings(),
             limits=limits,
             judge=None if judge is None else judge(pool, [scenario for scenario, _ in tasks]),
-            play=play_of(agent),
+            driver=driver_of(agent),
         )
         await run_session(
             folder, plans, parts, concurrency=concurrency, meters=Meters(), resume=resume
         )
-    return await anyio.to_thread.run_sync(_reported, folder)
+    return await anyio.to_thread.run_sync(_report, folder)
 
 
-def play_of(agent: OwnAgent) -> Play:
-    """The function as what takes an episode's steps."""
+def driver_of(agent: AgentFunction) -> EpisodeDriver:
+    """The episode driver that lets this function take the steps."""
 
-    async def play(run: Episode, watch: Watch) -> Outcome:
+    async def drive(run: Episode, watch: Watch) -> Outcome:
         failure: Exception | None = None
         answer: object = None
         scope = anyio.CancelScope()
@@ -277,47 +276,48 @@ def play_of(agent: OwnAgent) -> Play:
             failure = TypeError(f"the agent returned {type(answer).__name__}, not its answer")
         if failure is not None:
             cause = sole_exception(failure)
-            error = f"{type(cause).__name__}: {cause}{_place(cause)}"
+            error = f"{type(cause).__name__}: {cause}{_origin(cause)}"
             _log.warning("agent_failed", episode=run.plan.episode, error=error)
             return Ending.POLICY_ERROR, error
         assert isinstance(answer, str)
         await env.finish(answer)
         return Ending.ANSWERED, None
 
-    return play
+    return drive
 
 
 def _view_of(run: Episode) -> TaskView:
-    told = run.briefing
+    briefing = run.briefing
     return TaskView(
-        run.plan.episode, run.plan.seed, told.instruction, told.rules, told.user, told.now
+        *(run.plan.episode, run.plan.seed),
+        *(briefing.instruction, briefing.rules, briefing.user, briefing.now),
     )
 
 
-def _place(exc: BaseException) -> str:
-    """Where it was raised.
+def _origin(exc: BaseException) -> str:
+    """The file and line that raised an exception, in parentheses; empty without a traceback.
 
     Example: an exception from the third line of agent.py -> " (agent.py, line 3)"
     """
-    places = list(walk_tb(exc.__traceback__))
-    if not places:
+    frames = list(walk_tb(exc.__traceback__))
+    if not frames:
         return ""
-    frame, line = places[-1]
+    frame, line = frames[-1]
     return f" ({Path(frame.f_code.co_filename).name}, line {line})"
 
 
-def _reported(folder: Path) -> Rehearsal:
+def _report(folder: Path) -> Rehearsal:
     with open_reader(folder) as reader:
         report = report_of(reader.episodes())
     write_report(folder, report)
     return Rehearsal(**msgspec.structs.asdict(report), folder=folder)
 
 
-class _Own:
-    """The function under a policy's name."""
+class _FunctionPolicy:
+    """Gives the run a policy name for the function; the driver takes the steps."""
 
-    def __init__(self, agent: OwnAgent) -> None:
+    def __init__(self, agent: AgentFunction) -> None:
         self.name = f"own:{getattr(agent, '__name__', type(agent).__name__)}"
 
     def agent(self, assignment: Assignment) -> Agent:
-        raise AssertionError("an agent of one's own takes its steps itself")
+        raise AssertionError("the function takes its steps by itself, it has no agent")

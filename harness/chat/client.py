@@ -13,7 +13,9 @@ from typing import Literal, Self
 
 import anyio
 import msgspec
+import structlog
 
+from harness.chat.request_metrics import RequestMetrics
 from harness.chat.retry import Backoff, Failure, Pause, wait_before_retry
 from harness.chat.transport import (
     Endpoint,
@@ -28,6 +30,7 @@ from harness.core.errors import SettingsError
 from harness.core.messages import Reply, Usage
 
 ClientName = Literal["lean", "package"]
+_log = structlog.get_logger(__name__)
 
 
 class ChatClient(anyio.AsyncContextManagerMixin):
@@ -51,6 +54,7 @@ class ChatClient(anyio.AsyncContextManagerMixin):
         self._now = now
         self._pause = Pause()
         self._counts = _Counts()
+        self._metrics = RequestMetrics()
 
     @asynccontextmanager
     async def __asynccontextmanager__(self) -> AsyncGenerator[Self]:
@@ -59,8 +63,13 @@ class ChatClient(anyio.AsyncContextManagerMixin):
 
     def statistics(self) -> dict[str, float]:
         """Return counts since the start: requests, retries, rate_limited, failed, waited_s (backoff
-        and pauses, summed over all callers), prompt_tokens, completion_tokens."""
-        return msgspec.structs.asdict(self._counts)
+        and pauses, summed over all callers), prompt_tokens, completion_tokens, paused_s (in which
+        rate limits let no request begin), and those of `RequestMetrics.statistics`."""
+        return {
+            **msgspec.structs.asdict(self._counts),
+            "paused_s": self._pause.total_s,
+            **self._metrics.statistics(),
+        }
 
     async def ask(self, body: bytes, attempt: int) -> Reply | Failure:
         """Make one attempt, after any pause, and return the reply; `attempt` counts from 1."""
@@ -77,12 +86,16 @@ class ChatClient(anyio.AsyncContextManagerMixin):
         if self._pause.may_be_active:
             await self._wait_for_pause()
         self._counts.requests += 1
+        began = self._metrics.begin()
         try:
             response = await self._transport.post(body)
         except TransportError as exc:
             return Failure(exc.kind, str(exc), was_sent=exc.was_sent)
+        finally:
+            self._metrics.end(began)
         if response.status != 200:
             return read_error(response.status, response.headers, response.body)
+        self._metrics.latency.add(time.perf_counter() - began)
         return response.body
 
     def count(self, usage: Usage) -> None:
@@ -98,12 +111,16 @@ class ChatClient(anyio.AsyncContextManagerMixin):
         wait = wait_before_retry(
             failure, attempt, backoff=self._backoff, rng=self._rng, now=self._now()
         )
+        reason = failure.status or failure.kind
         if wait is None:
             counts.failed += 1
+            _log.info("request_failed", reason=reason, attempt=attempt)
             return False
         if failure.is_rate_limit:
-            self._pause.extend(anyio.current_time(), wait)
+            if self._pause.extend(anyio.current_time(), wait):  # once for many requests
+                _log.info("rate_limited", pause_s=round(wait, 3), attempt=attempt)
         else:
+            _log.info("request_retried", reason=reason, attempt=attempt, wait_s=round(wait, 3))
             await self._sleep(wait)
         counts.retries += 1
         return True

@@ -117,19 +117,25 @@ class Pause:
     waiting agents do not continue in one moment.
     """
 
-    __slots__ = ("_length", "_until", "may_be_active")
+    __slots__ = ("_length", "_until", "may_be_active", "total_s")
 
     def __init__(self) -> None:
         self.may_be_active = False  # False: most requests need not read the clock
+        self.total_s = 0.0  # the length of all pauses, overlaps counted once
         self._until = -math.inf
         self._length = 0.0
 
-    def extend(self, now: float, seconds: float) -> None:
-        """Pause all requests for this long; a pause that ends later is not changed."""
-        if now + seconds > self._until:
-            self._until = now + seconds
-            self._length = seconds
-            self.may_be_active = True
+    def extend(self, now: float, seconds: float) -> bool:
+        """Pause all requests for this long; a pause that ends later is not changed. Return whether
+        the pause ends later than before."""
+        until = now + seconds
+        if until <= self._until:
+            return False
+        self.total_s += seconds - max(0.0, self._until - now)
+        self._until = until
+        self._length = seconds
+        self.may_be_active = True
+        return True
 
     def remaining(self, now: float, rng: Random) -> float:
         """Return the seconds to wait; 0.0: there is no pause. `now` is of the clock of `extend`."""

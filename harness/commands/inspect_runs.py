@@ -18,9 +18,10 @@ from harness.log.reader import open_reader
 from harness.replay.report import render_replay, render_what_if
 from harness.replay.run import ReplayReport, WhatIfReport, what_if
 from harness.replay.run import replay as replay_log
-from harness.reports.episode_view import render_episode, render_run
+from harness.reports.episode_view import render_episode
 from harness.reports.export import export as write_export
 from harness.reports.live_view import watch as watch_run
+from harness.reports.run_view import render_run
 from harness.rollout.launch import pool_of
 from harness.rollout.process import run
 from harness.rollout.progress_display import ProgressDisplay

@@ -15,15 +15,9 @@ from harness.commands.options import console_of, run_flags, settings_of, write_j
 from harness.core.errors import SettingsError
 from harness.log.reader import open_reader
 from harness.log.schema import write_atomically
-from harness.reports.bench import BenchReport, bare_outside_s, measure
-from harness.reports.summary import (
-    RunReport,
-    render_bench,
-    render_run_report,
-    render_sweep,
-    report_of,
-    write_report,
-)
+from harness.reports.bench import BenchReport, bare_cpu_s_in_workers, measure, with_policy
+from harness.reports.bench_view import render_bench, render_sweep
+from harness.reports.summary import RunReport, render_run_report, report_of, write_report
 from harness.rollout.launch import described, fresh_folder, launch, planned
 from harness.rollout.meters import Meters
 from harness.settings.run import Settings, sweep
@@ -135,7 +129,7 @@ def _measured(context: CommandContext, settings: Settings, folder: Path) -> Benc
             meters,
             {scenario.name: pool.hosted(scenario) for scenario in here},
             concurrency=settings.concurrency,
-            bare_elsewhere_s=await bare_outside_s(folder, pool, scenarios),
+            worker_bare_cpu_s=await bare_cpu_s_in_workers(folder, pool, scenarios),
         )
 
     launched = launch(
@@ -147,7 +141,7 @@ def _measured(context: CommandContext, settings: Settings, folder: Path) -> Benc
         after=report,
     )
     measured: BenchReport = launched.after
-    return msgspec.structs.replace(measured, policy=launched.policy)
+    return with_policy(measured, launched.policy)
 
 
 def _print_settings(settings: Settings) -> None:

@@ -25,7 +25,7 @@ from harness.core.distribution import missing_package
 from harness.core.errors import SettingsError
 from harness.reports.world_view import WorldReport, render_world, world_report
 from harness.rollout.launch import finder, pool_of
-from harness.rollout.process import allow_many_files, run
+from harness.rollout.process import raise_file_limit, run
 from harness.rollout.progress_display import ProgressDisplay
 from harness.settings.run import Settings, resolve
 from scenarios.awm.folder import CLOCK
@@ -209,7 +209,7 @@ def serve_command(
     host, port = address(http)
     serving = settings_from(ServeSettings, {"host": host, "port": port, **flags})
     settings = resolve(None, select_flags(Settings, flags))
-    allow_many_files(serving.max_worlds)
+    raise_file_limit(serving.max_worlds)
     run(_serve, settings, serving, names, task, stdio)
 
 

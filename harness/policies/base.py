@@ -1,4 +1,4 @@
-"""What a policy is to the episode loop."""
+"""The interfaces of policies and their agents, as the episode loop uses them."""
 
 from contextlib import AbstractAsyncContextManager
 from typing import Any, Protocol
@@ -10,43 +10,47 @@ from scenarios.format import Scenario, Task
 
 
 class Assignment(msgspec.Struct, frozen=True):
-    """One episode, as the plan has it. Only scripted policies look at more than the briefing."""
+    """One episode of the plan, for the agent that plays it.
+
+    Only policies that do not ask a model (oracle, mutant, scripted, replay) use more than the
+    briefing and the seed.
+    """
 
     episode: str
     scenario: Scenario
     task: Task
-    seed: int  # of this episode's own randomness (scripted mistakes, sampling)
+    seed: int  # of this episode's own randomness (mutations, sampling)
     briefing: Briefing
     member: int = 0  # 0 .. group_size - 1
 
 
 class Agent(Protocol):
-    """A policy at work on one episode."""
+    """A policy's agent for one episode."""
 
     async def reply(self, window: Window) -> Reply:
-        """Answer what the window shows. Raises PolicyError when no answer can be had.
+        """Reply to what the window shows. Raises PolicyError when there is no reply.
 
         A window may ask for a summary instead of the next step (`Window.summarise`). Its messages
         say so, too: only agents that do not read them need the flag.
 
-        Cancellation passes through: the request in flight is given up.
+        Cancellation passes through and abandons a request in flight.
         """
 
 
 class Policy(Protocol):
-    """Makes agents. Shared by all episodes of a run; an async context manager where it holds
-    connections."""
+    """Makes agents. All episodes of a run share one policy; it is an async context manager where it
+    holds connections. `tests/contracts/test_policy.py` states what every policy promises."""
 
     @property
     def name(self) -> str:
-        """As it is logged, as in `oracle` or `openai:gpt-5`."""
+        """The policy's name in the log, as in `oracle` or `openai:gpt-5`."""
 
     def agent(self, assignment: Assignment) -> Agent:
-        """An agent for one episode."""
+        """Make an agent for one episode."""
 
 
 class OpenPolicy(Policy, AbstractAsyncContextManager[Any], Protocol):
-    """A policy that holds something (connections, a model) while its block lasts."""
+    """A policy that holds a resource (connections, a model) inside of its `async with` block."""
 
     def statistics(self) -> dict[str, float]:
         """Counts since the start, as in requests, prompt_tokens, completion_tokens."""

@@ -1,15 +1,15 @@
-"""The oracle with one mistake: what a verifier must tell from the oracle.
+"""Mutants: the oracle with one mutation. A verifier must reject each of them.
 
-`mutants_of` lists every single mistake of these kinds, in a fixed order:
+`mutants_of` lists every single mutation of these kinds, in a fixed order:
 
     dropped    a write is left out, the last one first
     changed    one argument of one write is slightly wrong
     repeated   a write is made twice, at once or at the end
-    swapped    two ids change places, within a write or between two writes
-    added      a write that nobody asked for is made before the answer (where some are given)
+    swapped    two ids are exchanged, within a write or between two writes
+    added      a write that the task does not ask for is made before the answer (see `unwanted`)
     answered   the answer is wrong (tasks whose oracle writes nothing)
 
-Mistakes in lookups are not made, for they change nothing.
+Lookups are not mutated: they change nothing.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -22,21 +22,21 @@ from envpool.core.types import ToolSpec
 from harness.core.messages import Reply
 from harness.dialects.base import Dialect
 from harness.policies.base import Agent, Assignment
-from harness.policies.known_calls import Player, replies_of
+from harness.policies.fixed_replies import FixedRepliesAgent, replies_of
 from harness.policies.mutations import changed_calls, is_id, wrong_answers
 from scenarios.format import Call, Scenario, Task
 
 
 class Mutant(msgspec.Struct, frozen=True):
-    """A run of the oracle with one mistake; `note` says which, for a reader.
+    """The oracle's calls and answer with one mutation.
 
     Example: Mutant("dropped", (Call("get_order", {"order_id": 7}),), "Done.", "without call 2 …")
     """
 
-    kind: str
+    kind: str  # one of the kinds above
     calls: tuple[Call, ...]
     answer: str
-    note: str
+    note: str  # the mutation in words, for a reader
 
 
 def mutants_of(
@@ -46,10 +46,11 @@ def mutants_of(
     *,
     unwanted: Sequence[Call] = (),
 ) -> list[Mutant]:
-    """Every single mistake in a task's oracle, without doubles.
+    """Every single mutation of a task's oracle, without duplicates.
 
-    `writes` says of each oracle call whether it changed the world. `tools` tell enumerations and
-    `unwanted` are writes of other tasks. Raises ValueError when `writes` is of another length.
+    `writes` has one entry per oracle call: whether it changed the world. The schemas of `tools`
+    give the values of enumerations; `unwanted` are writes of other tasks. Raises ValueError when
+    `writes` has another length.
     """
     if len(writes) != len(task.oracle):
         raise ValueError(
@@ -75,19 +76,19 @@ def _all(
 ) -> Iterator[Mutant]:
     calls = task.oracle
     for i in reversed(writes):
-        note = f"without call {i + 1} {_show(calls[i])}"
+        note = f"without call {i + 1} {_call_text(calls[i])}"
         yield Mutant("dropped", calls[:i] + calls[i + 1 :], task.answer, note)
     for i in writes:
         for changed, note in changed_calls(calls[i], schemas.get(calls[i].name, {})):
             yield Mutant("changed", _with(calls, {i: changed}), task.answer, f"call {i + 1} {note}")
     for i in writes:
-        for place in (i + 1, len(calls)):
-            note = f"call {i + 1} {_show(calls[i])} once more as call {place + 1}"
-            again = (*calls[:place], calls[i], *calls[place:])
-            yield Mutant("repeated", again, task.answer, note)
+        for index in (i + 1, len(calls)):
+            note = f"call {i + 1} {_call_text(calls[i])} once more as call {index + 1}"
+            repeated = (*calls[:index], calls[i], *calls[index:])
+            yield Mutant("repeated", repeated, task.answer, note)
     yield from _swaps(task, writes)
     for call in unwanted:
-        note = f"an unwanted {_show(call)} before the answer"
+        note = f"an unwanted {_call_text(call)} before the answer"
         yield Mutant("added", (*calls, call), task.answer, note)
     if not writes:
         for text, note in wrong_answers(task):
@@ -98,9 +99,9 @@ def _with(calls: tuple[Call, ...], changed: Mapping[int, Call]) -> tuple[Call, .
     return tuple(changed.get(i, call) for i, call in enumerate(calls))
 
 
-def _show(call: Call) -> str:
-    given = ", ".join(f"{name}={value!r}" for name, value in call.arguments.items())
-    return f"{call.name}({given})"
+def _call_text(call: Call) -> str:
+    arguments = ", ".join(f"{name}={value!r}" for name, value in call.arguments.items())
+    return f"{call.name}({arguments})"
 
 
 def _swaps(task: Task, writes: Sequence[int]) -> Iterator[Mutant]:
@@ -121,7 +122,7 @@ def _swaps(task: Task, writes: Sequence[int]) -> Iterator[Mutant]:
             first = Call(calls[i].name, {**one, name: two[name]})
             second = Call(calls[j].name, {**two, name: one[name]})
             if first == calls[j] and second == calls[i]:
-                continue  # the same writes in another order are no mistake
+                continue  # the same writes in another order are not wrong
             note = f"calls {i + 1} and {j + 1}: {name} swapped"
             yield Mutant("swapped", _with(calls, {i: first, j: second}), task.answer, note)
 
@@ -133,16 +134,16 @@ def _swappable(name: str, value: Any) -> bool:
 
 
 def _pairs(items: Sequence[Any]) -> Iterator[tuple[Any, Any]]:
-    for place, left in enumerate(items):
-        for right in items[place + 1 :]:
+    for index, left in enumerate(items):
+        for right in items[index + 1 :]:
             yield left, right
 
 
 class MutantPolicy:
-    """Plays the oracle with one mistake, which the episode's seed picks.
+    """Plays the oracle with one mutation, which the episode's seed picks.
 
-    `writes_of` tells which of a task's oracle calls change the world; it is asked once a task. A
-    task of which no mistake is known is played as its oracle does.
+    `writes_of` returns for each oracle call of a task whether it changes the world; it is called
+    once per task. A task without any mutant is played as its oracle does.
     """
 
     name = "mutant"
@@ -156,23 +157,23 @@ class MutantPolicy:
         self._replies: dict[tuple[str, str, int], tuple[Reply, ...]] = {}
 
     def mutant(self, assignment: Assignment) -> Mutant | None:
-        """The mistake that an episode will make; None when none is known."""
-        mutants = self._of(assignment)
-        return mutants[self._place(assignment, mutants)] if mutants else None
+        """The mutant that an episode plays; None when the task has none."""
+        mutants = self._mutants_of(assignment)
+        return mutants[self._pick(assignment, mutants)] if mutants else None
 
     def agent(self, assignment: Assignment) -> Agent:
-        """An agent that makes the mistake."""
-        mutants = self._of(assignment)
-        place = self._place(assignment, mutants) if mutants else -1
-        key = (assignment.scenario.digest, assignment.task.id, place)
+        """An agent that plays the mutant."""
+        mutants = self._mutants_of(assignment)
+        index = self._pick(assignment, mutants) if mutants else -1
+        key = (assignment.scenario.digest, assignment.task.id, index)
         replies = self._replies.get(key)
         if replies is None:
-            played = mutants[place] if mutants else _oracle(assignment.task)
-            replies = replies_of(self._dialect, played.calls, played.answer)
+            mutant = mutants[index] if mutants else _oracle(assignment.task)
+            replies = replies_of(self._dialect, mutant.calls, mutant.answer)
             self._replies[key] = replies
-        return Player(replies)
+        return FixedRepliesAgent(replies)
 
-    def _of(self, assignment: Assignment) -> list[Mutant]:
+    def _mutants_of(self, assignment: Assignment) -> list[Mutant]:
         scenario, task = assignment.scenario, assignment.task
         key = (scenario.digest, task.id)
         if key not in self._mutants:
@@ -180,9 +181,9 @@ class MutantPolicy:
             self._mutants[key] = mutants_of(task, writes, assignment.briefing.tools)
         return self._mutants[key]
 
-    def _place(self, assignment: Assignment, mutants: Sequence[Mutant]) -> int:
+    def _pick(self, assignment: Assignment, mutants: Sequence[Mutant]) -> int:
         return Random(assignment.seed).randrange(len(mutants))
 
 
 def _oracle(task: Task) -> Mutant:
-    return Mutant("none", task.oracle, task.answer, "no mistake")
+    return Mutant("none", task.oracle, task.answer, "no mutation")

@@ -1,7 +1,7 @@
-"""Small mistakes: a call with one value changed, an answer with one fact changed.
+"""Small mutations: a call with one value changed, an answer with one fact changed.
 
 Free text (a string with spaces, or a plain lower-case word outside of an enumeration) is not
-changed: there are many right wordings.
+changed, because many other wordings would be right, too.
 """
 
 import re
@@ -15,12 +15,12 @@ Path = tuple[str | int, ...]
 
 
 def changed_calls(call: Call, schema: Mapping[str, Any]) -> Iterator[tuple[Call, str]]:
-    """The call with one value changed, in every way, and what was changed."""
+    """Every variant of the call with one value changed, each with a note of the change."""
     for path, value in _leaves(call.arguments, ()):
         for other in _others(value, _at(schema, path), str(path[-1])):
-            place = ".".join(map(str, path))
+            field = ".".join(map(str, path))
             changed = Call(call.name, _replaced(call.arguments, path, other))
-            yield changed, f"{call.name}: {place} {value!r} becomes {other!r}"
+            yield changed, f"{call.name}: {field} {value!r} becomes {other!r}"
 
 
 def _leaves(value: Any, path: Path) -> Iterator[tuple[Path, Any]]:
@@ -43,7 +43,7 @@ def _replaced(value: Any, path: Path, new: Any) -> Any:
 
 
 def _at(schema: Mapping[str, Any], path: Path) -> list[Any]:
-    """The values that a schema enumerates at a path; empty where it does not.
+    """The values that a schema enumerates at a path; empty where it enumerates none.
 
     Looks through anyOf and array items; schemas here have no `$ref`.
     """
@@ -71,7 +71,7 @@ def _step(schema: Mapping[str, Any], name: str | int) -> list[Any]:
 
 
 def _others(value: Any, enumerated: Sequence[Any], name: str) -> list[Any]:
-    """Values that are a little wrong, by what the value is."""
+    """Values that are slightly wrong, by the type of the value."""
     if enumerated:
         return [other for other in enumerated if other != value and other is not None]
     if isinstance(value, bool):
@@ -87,7 +87,7 @@ def _others(value: Any, enumerated: Sequence[Any], name: str) -> list[Any]:
 
 
 def is_id(name: str) -> bool:
-    """Whether an argument's name says that it is an identifier."""
+    """Whether an argument's name marks it as an identifier, as `order_id` and `ref` do."""
     return re.search(r"(^|_)(ids?|no|number|code|ref|reference|sku)$", name) is not None
 
 
@@ -96,7 +96,7 @@ _ISO_DATE = re.compile(r"(\d{4}-\d{2}-\d{2})([T ].*)?")
 
 
 def _other_text(text: str) -> str | None:
-    """A date one day later, or a code with another character; None for free text.
+    """A date one day later, or a code with one character changed; None for free text.
 
     Example: _other_text("ORD-1042") -> "ORD-1043"
     """
@@ -117,17 +117,18 @@ def _other_text(text: str) -> str | None:
 
 def _other_digit(text: str) -> str:
     """The text with its last digit one higher (9 becomes 8)."""
-    place = max(found.start() for found in _DIGIT.finditer(text))
-    digit = "8" if text[place] == "9" else str(int(text[place]) + 1)
-    return text[:place] + digit + text[place + 1 :]
+    index = max(found.start() for found in _DIGIT.finditer(text))
+    digit = "8" if text[index] == "9" else str(int(text[index]) + 1)
+    return text[:index] + digit + text[index + 1 :]
 
 
 def _other_letter(text: str) -> str | None:
-    for place in range(len(text) - 1, -1, -1):
-        if text[place].isascii() and text[place].isalpha():
-            other = "A" if text[place].isupper() else "a"
-            other = chr(ord(other) + 1) if text[place] == other else other
-            return text[:place] + other + text[place + 1 :]
+    """The text with its last ASCII letter changed; None where it has none."""
+    for index in range(len(text) - 1, -1, -1):
+        if text[index].isascii() and text[index].isalpha():
+            other = "A" if text[index].isupper() else "a"
+            other = chr(ord(other) + 1) if text[index] == other else other
+            return text[:index] + other + text[index + 1 :]
     return None
 
 
@@ -145,11 +146,11 @@ DONE = "Done: I have carried out everything that was asked for."
 
 
 def wrong_answers(task: Task) -> Iterator[tuple[str, str]]:
-    """Wrong answers and what is wrong with them.
+    """Wrong answers, each with a note of what is wrong.
 
     A question's facts are the dates, numbers and codes of its answer that the instruction does
-    not name already; where there are none, the names. Half an answer is a mistake when it lacks
-    a fact. An answer that should decline is a mistake when it claims success or says nothing.
+    not contain; where there are none, the names. Half an answer is wrong when it lacks a fact.
+    Where the right answer declines, one that claims success or is empty is wrong.
     """
     answer = task.answer
     if task.kind == "decline":
@@ -160,32 +161,33 @@ def wrong_answers(task: Task) -> Iterator[tuple[str, str]]:
     for same in facts:
         wrong = {fact: _wrong(fact) for fact in same}
         note = " and ".join(f"{other!r} for {fact!r}" for fact, other in wrong.items())
-        yield _put(answer, wrong), f"the answer says {note}"
+        yield _replace_facts(answer, wrong), f"the answer says {note}"
     yield "", "the answer is empty"
     words = answer.split()
     middle = len(words) // 2
     for half, which in ((words[:middle], "first"), (words[middle:], "second")):
         text = " ".join(half)
-        said = {_meaning(word) for word in _FACT.findall(text)}
-        if text and any(_meaning(same[0]) not in said for same in facts):
+        in_half = {_meaning(word) for word in _FACT.findall(text)}
+        if text and any(_meaning(same[0]) not in in_half for same in facts):
             yield text, f"the answer is only its {which} half"
 
 
 def _facts(task: Task) -> list[list[str]]:
-    """The facts, each in all the forms in which the answer tells it.
+    """The facts of the answer, each in all the forms in which the answer has it.
 
     Example: "due 14 March 2026 (2026-03-14), 2 parcels" -> [["14 March 2026", "2026-03-14"], ["2"]]
     """
-    told = {_meaning(word) for word in _FACT.findall(task.instruction)}
+    known = {_meaning(word) for word in _FACT.findall(task.instruction)}
     found: dict[object, list[str]] = {}
     for word in dict.fromkeys(_FACT.findall(task.answer)):
-        if _DIGIT.search(word) and (meaning := _meaning(word)) not in told:
+        if _DIGIT.search(word) and (meaning := _meaning(word)) not in known:
             found.setdefault(meaning, []).append(word)
     return list(found.values()) or [[name] for name in _names(task)]
 
 
 def _meaning(word: str) -> object:
-    """What two ways to write one date or number have in common: month and day, or the number."""
+    """A key that is equal for two ways to write one date or number: month and day, or the
+    number."""
     if found := re.fullmatch(r"\d{4}-(\d{2})-(\d{2})(?:T.*)?", word):
         return int(found[1]), int(found[2])
     if found := re.search(_MONTH, word):
@@ -197,13 +199,13 @@ def _meaning(word: str) -> object:
 
 
 def _names(task: Task) -> list[str]:
-    """Capitalised words inside of sentences that the instruction does not have."""
-    told = set(_FACT.findall(task.instruction))
+    """Capitalised words inside of sentences that the instruction does not contain."""
+    known = set(_FACT.findall(task.instruction))
     found = []
     for match in _FACT.finditer(task.answer):
         begins = task.answer[: match.start()].rstrip().endswith((".", "!", "?", ":"))
         inside = match.start() > 0 and not begins
-        if inside and len(match[0]) > 2 and match[0][0].isupper() and match[0] not in told:
+        if inside and len(match[0]) > 2 and match[0][0].isupper() and match[0] not in known:
             found.append(match[0])
     return list(dict.fromkeys(found))
 
@@ -213,7 +215,7 @@ def _wrong(fact: str) -> str:
         return fact[::-1].capitalize() if fact[::-1].casefold() != fact.casefold() else fact + "x"
     if _ISO_DATE.fullmatch(fact):
         return _other_text(fact) or _other_digit(fact)
-    if found := re.search(_MONTH, fact):  # the day, which stands before or after the month
+    if found := re.search(_MONTH, fact):  # change the day, which is before or after the month
         day = re.search(r"(?<!\d)\d{1,2}(?!\d)", fact)
         if found and day:
             other = str(int(day[0]) + 1 if int(day[0]) < 28 else int(day[0]) - 1)
@@ -221,6 +223,6 @@ def _wrong(fact: str) -> str:
     return _other_digit(fact)
 
 
-def _put(text: str, others: Mapping[str, str]) -> str:
-    """The text with other words in place of facts, wherever they stand as whole words."""
+def _replace_facts(text: str, others: Mapping[str, str]) -> str:
+    """The text with facts replaced by other words, wherever they occur as whole words."""
     return _FACT.sub(lambda found: others.get(found[0], found[0]), text)

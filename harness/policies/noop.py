@@ -1,12 +1,12 @@
-"""The policy that does nothing: what it completes needs no agent."""
+"""The policy that does nothing. A task that it completes does not need an agent."""
 
 from harness.dialects.base import Dialect
 from harness.policies.base import Agent, Assignment
-from harness.policies.known_calls import Player
+from harness.policies.fixed_replies import FixedRepliesAgent
 
 
 class NoopPolicy:
-    """Ends at once and says nothing."""
+    """Ends each episode at once, with an empty answer."""
 
     name = "noop"
 
@@ -15,4 +15,4 @@ class NoopPolicy:
 
     def agent(self, assignment: Assignment) -> Agent:
         """An agent that ends at once."""
-        return Player(self._replies)
+        return FixedRepliesAgent(self._replies)

@@ -1,10 +1,10 @@
 """A model behind an OpenAI-compatible chat endpoint, shared by all episodes of a run.
 
 Promises:
-- Every reply is a Reply or a PolicyError that names the model, the fault and the attempts, and
-  never bears the API key.
-- A rate limit pauses all agents of the policy at once, and they come back spread out.
-- A conversation that is too long for the model is a ContextLengthError.
+- Every request ends in a Reply or a PolicyError. The error names the model, the fault and the
+  number of attempts, and never contains the API key.
+- A rate limit pauses all agents of the policy at once, and their next requests are spread out.
+- A conversation that is too long for the model raises ContextLengthError.
 
 Settings that are left out come from the environment, as in the openai package: OPENAI_API_KEY,
 OPENAI_BASE_URL, OPENAI_ORG_ID, OPENAI_PROJECT_ID. OpenAI itself needs a key; other endpoints do
@@ -13,13 +13,14 @@ not.
 
 import os
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping
+from contextlib import asynccontextmanager
 from random import Random
-from types import TracebackType
 from typing import Any, Self
 from urllib.parse import urlsplit
 
 import msgspec
+from anyio import AsyncContextManagerMixin
 
 from harness.chat.client import ChatClient, ClientName, transport_of
 from harness.chat.retry import Backoff, Failure
@@ -34,32 +35,32 @@ _SEEDS = 2**31  # the servers' seeds are 32-bit integers, some of them signed
 
 
 class OpenAISettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Which model, where, and how it samples. Sampling fields that are None are not sent."""
+    """The model, its endpoint, and how it samples. Sampling fields that are None are not sent."""
 
     model: str
     base_url: str | None = None  # None: OPENAI_BASE_URL, else OpenAI itself
-    api_key: str | None = None  # None: OPENAI_API_KEY, else none
+    api_key: str | None = None  # None: OPENAI_API_KEY, else no key
     temperature: float | None = None
     top_p: float | None = None
     max_tokens: int | None = None  # of one reply
-    seed: int | None = None  # each episode is sent a seed of its own that follows from this one
+    seed: int | None = None  # each episode's requests have a seed that follows from this one
     timeout_s: float = 120.0  # for one attempt
     max_attempts: int = 8
-    first_wait_s: float = 0.5  # before the second attempt at most; it doubles from there
+    first_wait_s: float = 0.5  # the longest wait before the second attempt; it doubles from there
     longest_wait_s: float = 60.0  # where the server does not ask for a longer one
     concurrency: int = 1024  # requests in flight at once
     client: ClientName = "lean"
-    extra: dict[str, Any] = {}  # more fields of the request's body; they win
+    extra: dict[str, Any] = {}  # more fields of the request's body; they override ours
 
     def without_secrets(self) -> "OpenAISettings":
-        """The same, fit to be saved beside a result."""
+        """The settings without the API key, to be saved beside a result."""
         return msgspec.structs.replace(self, api_key=None)
 
 
-class OpenAIPolicy:
-    """The policy. An async context manager that owns its connections.
+class OpenAIPolicy(AsyncContextManagerMixin):
+    """The policy of one model. An async context manager that owns its connections.
 
-    Raises SettingsError for settings that cannot be used. `transport` stands in for the one that
+    Raises SettingsError for settings that cannot be used. `transport` replaces the one that
     `settings.client` names; `now` is the wall clock, for a server's `Retry-After` date.
     """
 
@@ -85,7 +86,7 @@ class OpenAIPolicy:
 
     @property
     def name(self) -> str:
-        """As in `openai:gpt-5`."""
+        """The policy's name in the log, as in `openai:gpt-5`."""
         return f"openai:{self._settings.model}"
 
     def agent(self, assignment: Assignment) -> "OpenAIAgent":
@@ -98,20 +99,13 @@ class OpenAIPolicy:
         pauses, summed over agents), prompt_tokens, completion_tokens."""
         return self._client.statistics()
 
-    async def __aenter__(self) -> Self:
-        await self._client.__aenter__()
-        return self
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        exc: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        await self._client.__aexit__(kind, exc, trace)
+    @asynccontextmanager
+    async def __asynccontextmanager__(self) -> AsyncGenerator[Self]:
+        async with self._client:
+            yield self
 
     async def reply_to(self, window: Window, seed: int | None) -> Reply:
-        """What the model answers to a window. Raises PolicyError."""
+        """The model's reply to a window. Raises PolicyError."""
         body = self._writer.body(window, seed=seed)
         attempt = 1
         while True:
@@ -136,7 +130,7 @@ class OpenAIPolicy:
 
 
 class OpenAIAgent:
-    """The model at work on one episode. It remembers nothing: the window is all it needs."""
+    """The model's agent for one episode. It has no state: the window is all it needs."""
 
     __slots__ = ("_policy", "_seed")
 
@@ -150,7 +144,7 @@ class OpenAIAgent:
 
 
 def endpoint_of(settings: OpenAISettings, environment: Mapping[str, str]) -> Endpoint:
-    """Where the settings and the environment say the model is. Raises SettingsError."""
+    """The endpoint that the settings and the environment name. Raises SettingsError."""
     base_url = settings.base_url or environment.get("OPENAI_BASE_URL") or OPENAI_URL
     check_url(base_url)
     api_key = (settings.api_key or environment.get("OPENAI_API_KEY", "")).strip() or None
@@ -171,9 +165,9 @@ def endpoint_of(settings: OpenAISettings, environment: Mapping[str, str]) -> End
 
 
 def request_fields(settings: OpenAISettings, base_url: str) -> dict[str, Any]:
-    """The body's fields apart from messages, tools and seed.
+    """The fields of a request's body other than messages, tools and seed.
 
-    OpenAI's newer models refuse `max_tokens`, most other servers know nothing else.
+    OpenAI's newer models refuse `max_tokens`; most other servers know only that name.
 
     Example: model "m", max_tokens 100, extra {"stop": ["END"]} ->
         {"model": "m", "max_tokens": 100, "stop": ["END"]}
@@ -191,7 +185,7 @@ def request_fields(settings: OpenAISettings, base_url: str) -> dict[str, Any]:
 def error_sentence(
     failure: Failure, attempts: int, *, model: str, url: str, secret: str | None
 ) -> str:
-    """What went wrong, for the log.
+    """The sentence for a request that failed, as it is logged.
 
     Example: "model 'm' at http://127.0.0.1:8000/v1: status 503: overloaded (after 8 attempts)"
     """
@@ -213,7 +207,7 @@ def _check(settings: OpenAISettings) -> None:
 
 
 def check_url(base_url: str) -> None:
-    """Raises SettingsError; a password in the URL is not repeated."""
+    """Check a base URL. Raises SettingsError, which does not repeat a password in the URL."""
     try:
         parts = urlsplit(base_url)
         is_usable = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0

@@ -1,9 +1,9 @@
-"""The oracle: does each task as its author would."""
+"""The oracle: solves each task as its author would."""
 
 from harness.core.messages import Reply
 from harness.dialects.base import Dialect
 from harness.policies.base import Agent, Assignment
-from harness.policies.known_calls import Player, replies_of
+from harness.policies.fixed_replies import FixedRepliesAgent, replies_of
 
 
 class OraclePolicy:
@@ -22,4 +22,4 @@ class OraclePolicy:
         replies = self._replies.get(key)
         if replies is None:
             replies = self._replies[key] = replies_of(self._dialect, task.oracle, task.answer)
-        return Player(replies)
+        return FixedRepliesAgent(replies)

@@ -1,4 +1,4 @@
-"""Calls drawn at random from the tools' schemas: valid in form, seldom sensible."""
+"""Calls drawn at random from the tools' schemas: they fit the schema and rarely make sense."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -10,21 +10,21 @@ import msgspec
 from harness.core.messages import Reply, Window
 from harness.dialects.base import Dialect
 from harness.policies.base import Agent, Assignment
-from harness.policies.known_calls import SUMMARY
+from harness.policies.fixed_replies import FIXED_SUMMARY
 from scenarios.format import Call
 
-Pool = Mapping[str, Sequence[Any]]
+ValuePool = Mapping[str, Sequence[Any]]  # plausible values by field name
 _TEXTS = (
     *("alpha", "Blue lamp", "late", "A-1", "EUR", "ann@example.com", "2026-03-14", "10:30"),
     *("2026-03-14T09:30:00Z", "1042", "ORD-1042", "+441234567890", "https://example.com", "AB12"),
 )
 
 
-def random_arguments(schema: Mapping[str, Any], rng: Random, pool: Pool | None = None) -> Any:
-    """Arguments that fit an object's JSON schema, from the given source of chance.
+def random_arguments(schema: Mapping[str, Any], rng: Random, pool: ValuePool | None = None) -> Any:
+    """Arguments that fit an object's JSON schema, drawn with `rng`.
 
-    `pool` has plausible values by field name; `{"order_id": [7], "id": [7, 9]}` serves `order_id`,
-    and `id` serves every `…_id` that has no values of its own.
+    `pool` has plausible values by field name. With `{"order_id": [7], "id": [7, 9]}`, `order_id`
+    gets 7, and every other `…_id` gets the values of `id`.
 
     Covers enum, const, types and lists of types, bounds, lengths, anyOf, oneOf, arrays, objects,
     `$ref` into `$defs`, and patterns without groups. Does not cover allOf, not, if.
@@ -33,7 +33,7 @@ def random_arguments(schema: Mapping[str, Any], rng: Random, pool: Pool | None =
 
 
 class _Draw:
-    def __init__(self, root: Mapping[str, Any], rng: Random, pool: Pool) -> None:
+    def __init__(self, root: Mapping[str, Any], rng: Random, pool: ValuePool) -> None:
         self._root = root
         self._rng = rng
         self._pool = pool
@@ -46,9 +46,9 @@ class _Draw:
         if schema.get("enum"):
             return rng.choice(schema["enum"])
         if branches := schema.get("anyOf") or schema.get("oneOf"):
-            one = schema.get("type")  # beside the branches, where AWM's tools are listed
-            fitting = [branch for branch in branches if one and branch.get("type") == one]
-            return self.value(self._branch(fitting or branches, depth), name, depth)
+            outer = schema.get("type")  # AWM's tool listings have a type beside the branches
+            matching = [branch for branch in branches if outer and branch.get("type") == outer]
+            return self.value(self._branch(matching or branches, depth), name, depth)
         kind = schema.get("type") or ("object" if "properties" in schema else "string")
         if isinstance(kind, list):
             kind = "null" if depth > 4 and "null" in kind else rng.choice(kind)
@@ -136,15 +136,15 @@ _CHARACTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_.
 
 
 def _of_pattern(pattern: str, rng: Random) -> str:
-    """A text that fits a pattern of characters and classes with counts (no groups).
+    """A text that matches a pattern of characters and classes with counts (no groups).
 
     Example: _of_pattern("^[A-Z]{2}-\\d{4}$", rng) -> "QF-2071"
     """
     drawn = ""
     for atom, count in _ATOM.findall(pattern.removeprefix("^").removesuffix("$")):
-        fitting = [char for char in _CHARACTERS if re.fullmatch(atom, char)] or [atom[-1]]
+        matching = [char for char in _CHARACTERS if re.fullmatch(atom, char)] or [atom[-1]]
         least, most = _COUNTS.get(count) or _numbers(count)
-        drawn += "".join(rng.choice(fitting) for _ in range(rng.randint(least, most)))
+        drawn += "".join(rng.choice(matching) for _ in range(rng.randint(least, most)))
     return drawn
 
 
@@ -158,7 +158,7 @@ def _numbers(count: str) -> tuple[int, int]:
 
 
 def _bounds(schema: Mapping[str, Any], step: float) -> tuple[float, float]:
-    """The least and the greatest value; an open side lies 100 away."""
+    """The least and the greatest value; a missing bound is 100 away from the other one."""
     low, high = schema.get("minimum"), schema.get("maximum")
     if "exclusiveMinimum" in schema:
         low = schema["exclusiveMinimum"] + step
@@ -193,10 +193,11 @@ def _fits(value: Any, kind: str, schema: Mapping[str, Any]) -> bool:
 _FIELD = re.compile(r'"(\w{1,40})": ?("(?:[^"\\]|\\.){1,40}"|-?\d{1,15}(?![\d.eE]))')
 
 
-def harvest(text: str, pool: dict[str, list[Any]], *, per_name: int = 50) -> None:
-    """Add the fields of a result's JSON to a pool, at most `per_name` values each.
+def collect_values(text: str, pool: dict[str, list[Any]], *, per_name: int = 50) -> None:
+    """Add the fields of a result's JSON to `pool`, at most `per_name` values per field name.
 
-    Example: harvest('{"id": 7, "status": "open"}', pool) makes it {"id": [7], "status": ["open"]}
+    Example: with an empty pool, collect_values('{"id": 7, "status": "open"}', pool) makes it
+        {"id": [7], "status": ["open"]}
     """
     for name, raw in _FIELD.findall(text[:50_000]):
         values = pool.setdefault(name, [])
@@ -210,7 +211,7 @@ def harvest(text: str, pool: dict[str, list[Any]], *, per_name: int = 50) -> Non
 
 
 class RandomPolicy:
-    """Makes one to `num_calls` random calls with ids from earlier results, then ends."""
+    """Makes 1 to `num_calls` random calls, with ids from earlier results, and then answers."""
 
     name = "random"
 
@@ -221,7 +222,7 @@ class RandomPolicy:
         self._num_calls = num_calls
 
     def agent(self, assignment: Assignment) -> Agent:
-        """An agent whose choices follow from the assignment's seed and what it is shown."""
+        """An agent whose choices follow from the assignment's seed and the windows it sees."""
         return _RandomAgent(self._dialect, assignment, self._num_calls)
 
 
@@ -238,13 +239,13 @@ class _RandomAgent:
         self._turn = 0
 
     async def reply(self, window: Window) -> Reply:
-        """The next call, or the end; a word when asked for a summary."""
+        """The next call or the answer; a fixed summary where one is asked for."""
         if window.asks_for_summary:
-            return SUMMARY
+            return FIXED_SUMMARY
         for message in reversed(window.messages):
             if message.role in ("assistant", "system"):
                 break
-            harvest(message.content, self._pool)
+            collect_values(message.content, self._pool)
         turn, self._turn = self._turn, self._turn + 1
         if turn < len(self._openers):
             return self._dialect.write((self._openers[turn],), "", turn=turn)

@@ -1,16 +1,17 @@
-"""Replies out of a log: what an agent once said, said again.
+"""A policy that repeats the replies of a logged run.
 
-In the same world under the same settings the run repeats itself, at no cost. In a changed world,
-under other limits or other faults it shows what the same words would have led to; the dialect must
-be the one in which they were said. `rehearse replay` is another thing: it executes logged calls and
-compares.
+In the same world under the same settings the run repeats itself, without asking a model. In a
+changed world, under other limits or other faults it shows what the same replies would have led to;
+the dialect must be the one of the logged run. The command `rehearse replay` does something else: it
+executes logged calls and compares their results.
 """
 
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import AbstractContextManager
+from collections.abc import AsyncGenerator, Callable, Iterable, Iterator
+from contextlib import asynccontextmanager
 from pathlib import Path
-from types import TracebackType
 from typing import Self
+
+from anyio import AsyncContextManagerMixin
 
 from harness.core.errors import PolicyError, SettingsError
 from harness.core.events import HistorySummarized, StepTaken
@@ -19,15 +20,15 @@ from harness.core.trajectory import Trajectory
 from harness.log.reader import LogReader, open_reader
 from harness.log.schema import EpisodeRow
 from harness.policies.base import Agent, Assignment
-from harness.policies.known_calls import SUMMARY
+from harness.policies.fixed_replies import FIXED_SUMMARY
 
 
-class ReplayedPolicy:
-    """Plays the episodes of a log: for each task, its episodes in order to the members of a group,
-    and from the first again when the group is larger.
+class ReplayPolicy(AsyncContextManagerMixin):
+    """Repeats the episodes of a log. The members of a task's group repeat the task's episodes in
+    order; a larger group starts again with the first.
 
     An async context manager that owns the open log. Raises SettingsError for a log that was
-    written in another dialect; opening raises LogError.
+    written in another dialect, and LogError for a log that cannot be read.
     """
 
     name = "replay"
@@ -35,7 +36,6 @@ class ReplayedPolicy:
     def __init__(self, folder: Path, dialect: str) -> None:
         self._folder = folder
         self._dialect = dialect
-        self._opened: AbstractContextManager[LogReader] = open_reader(folder)
         self._reader: LogReader | None = None
         with open_reader(folder) as reader:
             rows = reader.episodes()
@@ -47,7 +47,7 @@ class ReplayedPolicy:
         self._num_replies = 0
 
     def require(self, tasks: Iterable[tuple[str, str]]) -> None:
-        """Check before a run that each (scenario, task) was played. Raises SettingsError."""
+        """Check before a run that the log has each (scenario, task). Raises SettingsError."""
         for scenario, task in tasks:
             if (scenario, task) not in self._episodes:
                 raise SettingsError(
@@ -56,46 +56,41 @@ class ReplayedPolicy:
                 )
 
     def agent(self, assignment: Assignment) -> Agent:
-        """An agent that says what its member of the group once said."""
+        """An agent that repeats the replies of its member's episode."""
         assert self._reader is not None
         episodes = self._episodes[assignment.scenario.name, assignment.task.id]
         episode = episodes[assignment.member % len(episodes)]
-        return _Replayed(self._reader.trajectory(episode), self._said)
+        return _ReplayAgent(self._reader.trajectory(episode), self._count_reply)
 
     def statistics(self) -> dict[str, float]:
         """Counts since the start: replies."""
         return {"replies": self._num_replies}
 
-    async def __aenter__(self) -> Self:
-        self._reader = self._opened.__enter__()
-        return self
+    @asynccontextmanager
+    async def __asynccontextmanager__(self) -> AsyncGenerator[Self]:
+        with open_reader(self._folder) as self._reader:
+            try:
+                yield self
+            finally:
+                self._reader = None
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        exc: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._reader = None
-        self._opened.__exit__(kind, exc, trace)
-
-    def _said(self) -> None:
+    def _count_reply(self) -> None:
         self._num_replies += 1
 
     def _check(self, reader: LogReader, rows: list[EpisodeRow]) -> None:
         if not rows:
             raise SettingsError(f"replay: {self._folder} holds no episode")
-        spoken = reader.trajectory(rows[0].episode).started.dialect
-        if spoken != self._dialect:
+        logged = reader.trajectory(rows[0].episode).started.dialect
+        if logged != self._dialect:
             raise SettingsError(
-                f"dialect: the replies of {self._folder} are in {spoken}, not {self._dialect}"
+                f"dialect: the replies of {self._folder} are in {logged}, not {self._dialect}"
             )
 
 
-class _Replayed:
-    __slots__ = ("_episode", "_said", "_steps", "_summaries")
+class _ReplayAgent:
+    __slots__ = ("_count_reply", "_episode", "_steps", "_summaries")
 
-    def __init__(self, trajectory: Trajectory, said: Callable[[], None]) -> None:
+    def __init__(self, trajectory: Trajectory, count_reply: Callable[[], None]) -> None:
         replies = trajectory.replies()
         self._episode = trajectory.episode
         self._steps: Iterator[Reply] = iter(
@@ -104,13 +99,13 @@ class _Replayed:
         self._summaries: Iterator[Reply] = iter(
             [event.reply for event in replies if isinstance(event, HistorySummarized)]
         )
-        self._said = said
+        self._count_reply = count_reply
 
     async def reply(self, window: Window) -> Reply:
         """The next logged reply. Raises PolicyError when there is none left."""
-        self._said()
+        self._count_reply()
         if window.asks_for_summary:
-            return next(self._summaries, SUMMARY)
+            return next(self._summaries, FIXED_SUMMARY)
         reply = next(self._steps, None)
         if reply is None:
             raise PolicyError(f"the logged episode {self._episode} says nothing more")

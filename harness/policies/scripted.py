@@ -1,10 +1,10 @@
-"""Calls from a file: one line of JSON an episode.
+"""Calls from a file: one line of JSON per episode.
 
     {"scenario": "shop", "task": "void-7", "answer": "Order 7 is void.",
      "calls": [{"name": "void_order", "arguments": {"order_id": 7}}]}     (on one line in the file)
 
-Several lines for one task are for the members of its group, in order, and from the start again
-when the group is larger.
+Several lines for one task are for the members of its group, in order; a larger group starts again
+with the first line.
 """
 
 from collections.abc import Iterable
@@ -16,13 +16,13 @@ from harness.core.errors import SettingsError
 from harness.core.messages import Reply
 from harness.dialects.base import Dialect
 from harness.policies.base import Agent, Assignment
-from harness.policies.known_calls import Player, replies_of
+from harness.policies.fixed_replies import FixedRepliesAgent, replies_of
 from scenarios.decode_errors import field_sentence
 from scenarios.format import Call
 
 
 class ScriptLine(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What one episode does."""
+    """The calls and the answer of one episode."""
 
     scenario: str
     task: str
@@ -34,7 +34,7 @@ _decoder = msgspec.json.Decoder(ScriptLine)
 
 
 def read_script(path: Path) -> list[tuple[int, ScriptLine]]:
-    """The lines of a script with their numbers, blank ones left out.
+    """The lines of a script with their line numbers, without blank lines.
 
     Raises SettingsError naming the file, the line and the field.
     """
@@ -49,17 +49,17 @@ def read_script(path: Path) -> list[tuple[int, ScriptLine]]:
     return lines
 
 
-def _line(place: str, line: str) -> ScriptLine:
+def _line(location: str, line: str) -> ScriptLine:
     try:
         return _decoder.decode(line)
     except msgspec.ValidationError as exc:
-        raise SettingsError(f"{place}: {field_sentence(str(exc))}") from exc
+        raise SettingsError(f"{location}: {field_sentence(str(exc))}") from exc
     except (msgspec.DecodeError, RecursionError) as exc:
-        raise SettingsError(f"{place}: not valid JSON: {exc}") from exc
+        raise SettingsError(f"{location}: not valid JSON: {exc}") from exc
 
 
 class ScriptedPolicy:
-    """Plays a script, one call a turn. Raises SettingsError for a bad file."""
+    """Plays a script, one call per turn. Raises SettingsError for an invalid file."""
 
     name = "scripted"
 
@@ -76,14 +76,14 @@ class ScriptedPolicy:
     def require(self, tasks: Iterable[tuple[str, str]]) -> None:
         """Check before a run that each (scenario, task) has a line. Raises SettingsError."""
         for scenario, task in tasks:
-            self._of(scenario, task)
+            self._lines_of(scenario, task)
 
     def agent(self, assignment: Assignment) -> Agent:
-        """An agent that plays its member's line."""
-        lines = self._of(assignment.scenario.name, assignment.task.id)
-        return Player(lines[assignment.member % len(lines)])
+        """An agent that plays the line of its member."""
+        lines = self._lines_of(assignment.scenario.name, assignment.task.id)
+        return FixedRepliesAgent(lines[assignment.member % len(lines)])
 
-    def _of(self, scenario: str, task: str) -> list[tuple[Reply, ...]]:
+    def _lines_of(self, scenario: str, task: str) -> list[tuple[Reply, ...]]:
         lines = self._replies.get((scenario, task))
         if lines is None:
             raise SettingsError(f"{self._path}: no line for task {task!r} of scenario {scenario!r}")

@@ -1,7 +1,7 @@
-"""An agent that speaks to its model in tokens: what the policies `vllm` and `local` share.
+"""An agent that exchanges tokens with its model: the part that policies `vllm` and `local` share.
 
-It renders the window itself, so that its own earlier replies stand with exactly the ids that were
-sampled, and its reply says which tokens were shown and which were sampled: what training needs.
+It renders the window itself, so that its own earlier replies keep exactly the ids that were
+sampled, and its reply contains the tokens that were shown and sampled: what training needs.
 """
 
 from collections.abc import Sequence
@@ -21,27 +21,28 @@ _hermes = Hermes()
 
 
 class Sampling(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """How tokens are drawn. For learning: as the model has it, temperature 1 and top_p 1."""
+    """How tokens are drawn. For training: from the model's own distribution, temperature 1 and
+    top_p 1."""
 
     temperature: float = 1.0  # 0: always the likeliest token
     top_p: float = 1.0
-    max_tokens: int | None = None  # of one reply; None: what the model's context has room for
-    seed: int = 0  # of the run; each reply has one of its own that follows from it
+    max_tokens: int | None = None  # of one reply; None: up to the end of the model's context
+    seed: int = 0  # of the run; each reply's own seed follows from it
 
 
 class Generated(msgspec.Struct, frozen=True):
-    """What a model sampled for one prompt."""
+    """The tokens that a model sampled for one prompt."""
 
     token_ids: Sequence[int]  # all of them, the end token included
-    logprobs: Sequence[float]  # one each, of the distribution that was sampled from
-    finish: str = "stop"  # stop: with an end token; length: max_tokens
+    logprobs: Sequence[float]  # one per token, under the distribution that was sampled from
+    finish: str = "stop"  # stop: with an end token; length: at max_tokens
     weights: str = ""  # the version of the weights
-    cached_tokens: int = 0  # of the prompt's, those that were not computed anew
-    attempts: int = 1  # requests it took
+    cached_tokens: int = 0  # tokens of the prompt that came from the cache
+    attempts: int = 1  # requests that were sent
 
 
 class TokenBackend(Protocol):
-    """Samples behind prompts. Shared by the agents of many episodes."""
+    """Samples continuations of prompts. Shared by the agents of many episodes."""
 
     async def generate(
         self,
@@ -54,34 +55,34 @@ class TokenBackend(Protocol):
     ) -> Generated:
         """Sample up to an end token or `max_tokens`. Raises PolicyError.
 
-        Cancellation gives the request up.
+        Cancellation abandons the request.
         """
 
 
 class EpisodeTokens:
-    """What of one episode's tokens later prompts and replies depend on: its first prompt, and the
+    """The tokens of one episode that later prompts and replies depend on: its first prompt and the
     ids of its replies."""
 
-    __slots__ = ("_chat", "_first", "_own", "num_replies")
+    __slots__ = ("_chat", "_first", "_reply_ids", "num_replies")
 
     def __init__(self, chat: ChatTokenizer) -> None:
         self._chat = chat
-        self._own: dict[str, Sequence[int]] = {}
+        self._reply_ids: dict[str, Sequence[int]] = {}
         self._first = b""  # the first prompt
         self.num_replies = 0
 
     def prompt(self, window: Window) -> list[int]:
-        """The ids that show a window. Raises PolicyError."""
-        return self._chat.prompt(window, self._own)
+        """The token ids of a window. Raises PolicyError."""
+        return self._chat.prompt(window, self._reply_ids)
 
-    def borne(
+    def attach_tokens(
         self, reply: Reply, prompt: Sequence[int], sampled: Sequence[int], logprobs: Sequence[float]
     ) -> Reply:
-        """The reply, now bearing its tokens; they are remembered."""
+        """The reply with its prompt and sampled tokens; later prompts show the same ids."""
         shown = encode_ids(prompt)
-        shared = shared_ids(self._first, shown)
+        shared = count_shared_ids(self._first, shown)
         self._first = self._first or shown
-        self._own[reply_key(reply.text, reply.calls)] = sampled
+        self._reply_ids[reply_key(reply.text, reply.calls)] = sampled
         self.num_replies += 1
         return msgspec.structs.replace(
             reply,
@@ -93,10 +94,10 @@ class EpisodeTokens:
 
 
 class TokenAgent:
-    """A model at work on one episode.
+    """A model's agent for one episode.
 
-    `episode_seed` is the episode's own (`Assignment.seed`); `context` is how many tokens the model
-    takes, prompt and reply together.
+    `episode_seed` is `Assignment.seed`; `context` is the model's maximum number of tokens, prompt
+    and reply together.
     """
 
     __slots__ = ("_backend", "_chat", "_context", "_sampling", "_seed", "_tokens")
@@ -128,7 +129,7 @@ class TokenAgent:
             seed=reply_seed(self._sampling.seed, self._seed, self._tokens.num_replies),
         )
         reply = self._read(window, len(prompt), generated)
-        return self._tokens.borne(reply, prompt, generated.token_ids, generated.logprobs)
+        return self._tokens.attach_tokens(reply, prompt, generated.token_ids, generated.logprobs)
 
     def _room(self, num_tokens: int) -> int:
         room = self._context - num_tokens
@@ -137,15 +138,15 @@ class TokenAgent:
                 f"the window has {num_tokens:,} tokens; prompt and reply together fit"
                 f" {self._context:,}"
             )
-        most = self._sampling.max_tokens
-        return room if most is None else min(room, most)
+        limit = self._sampling.max_tokens
+        return room if limit is None else min(room, limit)
 
     def _read(self, window: Window, num_prompt: int, generated: Generated) -> Reply:
-        """What the sampled tokens say."""
+        """The reply that the sampled tokens express."""
         text = self._chat.decode(generated.token_ids)
         calls: tuple[AgentCall, ...] = ()
         if window.tools and not window.asks_for_summary:
-            text, calls = parted(text, self._tokens.num_replies)
+            text, calls = split_tool_calls(text, self._tokens.num_replies)
         return Reply(
             text,
             calls,
@@ -157,15 +158,15 @@ class TokenAgent:
 
 
 def reply_seed(run: int, episode: int, reply: int) -> int:
-    """The seed of an episode's reply, counted from 0: below 2^48, and equal in every run of the
-    same plan."""
+    """The seed of one reply (counted from 0) of an episode: below 2^48, and equal in every run of
+    the same plan."""
     drawn = blake2b(f"{run} {episode} {reply}".encode(), digest_size=6).digest()
     return int.from_bytes(drawn)
 
 
-def parted(text: str, number: int) -> tuple[str, tuple[AgentCall, ...]]:
-    """A reply of the native dialect, as servers part it: what stands before the first
-    `<tool_call>`, and the calls. All of it is text where a call cannot be read.
+def split_tool_calls(text: str, number: int) -> tuple[str, tuple[AgentCall, ...]]:
+    """Split a reply of the native dialect, as servers do, into the text before the first
+    `<tool_call>` and the calls. All of it is text where a call cannot be read.
 
     `number` counts the episode's replies, so that the calls' ids are unique in it.
 
@@ -179,8 +180,9 @@ def parted(text: str, number: int) -> tuple[str, tuple[AgentCall, ...]]:
     return text[: text.find(_TAG, thought)].rstrip(), decision.calls
 
 
-def shared_ids(one: bytes, other: bytes) -> int:
-    """How many ids both begin with. Compares halves, so that memory is compared, not numbers."""
+def count_shared_ids(one: bytes, other: bytes) -> int:
+    """The number of ids that both begin with. Compares halves of the range, so that bytes are
+    compared in blocks and not number by number."""
     low, high = 0, min(len(one), len(other)) // ID_BYTES
     while low < high:
         middle = (low + high + 1) // 2

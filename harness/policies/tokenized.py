@@ -1,8 +1,8 @@
-"""A policy whose replies bear tokens: those of another policy's texts.
+"""A policy that adds tokens to the replies of another policy, from their texts.
 
-So what an oracle or a script does can be learned from (behaviour cloning): its episodes are logged
-with the tokens that a model would have been shown and would have sampled, and go the way that
-sampled episodes go. Nothing is tokenised again after that.
+This makes the episodes of an oracle or a script usable for training (behaviour cloning): they are
+logged with the tokens that a model would have been shown and would have sampled, and are handled
+like sampled episodes from then on. Nothing is tokenized again after that.
 """
 
 from harness.core.messages import Reply, Usage, Window
@@ -11,10 +11,10 @@ from harness.policies.token_agent import EpisodeTokens
 from harness.tokenization.chat_tokenizer import ChatTokenizer
 
 
-class TokenisedPolicy:
-    """Answers as `inner` does, which stays its owner's to close.
+class TokenizedPolicy:
+    """Replies as `inner` does, with tokens. The owner of `inner` closes it.
 
-    The log-probabilities are 0, as of a policy that never hesitates; the weights have no version.
+    The log-probabilities are 0, as of a policy that is always certain; the weights have no version.
     """
 
     def __init__(self, inner: Policy, chat: ChatTokenizer) -> None:
@@ -23,15 +23,15 @@ class TokenisedPolicy:
 
     @property
     def name(self) -> str:
-        """The inner policy's."""
+        """The inner policy's name."""
         return self._inner.name
 
     def agent(self, assignment: Assignment) -> Agent:
-        """The inner policy's agent, its replies with tokens."""
-        return _TokenisedAgent(self._inner.agent(assignment), self._chat)
+        """The inner policy's agent, with tokens in its replies."""
+        return _TokenizedAgent(self._inner.agent(assignment), self._chat)
 
 
-class _TokenisedAgent:
+class _TokenizedAgent:
     __slots__ = ("_chat", "_inner", "_tokens")
 
     def __init__(self, inner: Agent, chat: ChatTokenizer) -> None:
@@ -45,4 +45,4 @@ class _TokenisedAgent:
         ids = self._chat.encode_reply(reply.text, reply.calls)
         usage = Usage(len(prompt), len(ids))
         bare = Reply(reply.text, reply.calls, reply.finish, usage, attempts=reply.attempts)
-        return self._tokens.borne(bare, prompt, ids, [0.0] * len(ids))
+        return self._tokens.attach_tokens(bare, prompt, ids, [0.0] * len(ids))

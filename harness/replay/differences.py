@@ -1,4 +1,4 @@
-"""How a replay tells two things that differ: short, and cut around the place where they part."""
+"""Texts for two values that differ: short, and cut around the first difference."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -12,8 +12,8 @@ _BEFORE = 60  # of them ahead of the first difference
 _MOST_ROWS = 6
 
 
-def apart(expected: str, found: str) -> tuple[str, str]:
-    """Two texts, long ones cut so that the first difference is seen. Cuts are marked `…`.
+def excerpts(expected: str, found: str) -> tuple[str, str]:
+    """Both texts, long ones cut so that the first difference is visible. Cuts are marked `…`.
 
     Example, where the texts are long: "… 4 copies" and "… 3 copies" begin 60 characters before
     the digit.
@@ -25,7 +25,7 @@ def apart(expected: str, found: str) -> tuple[str, str]:
 
 
 def _first_difference(expected: str, found: str) -> int:
-    """The index of the first character that differs; 0 where none does."""
+    """The index of the first character that differs; 0 where the texts are equal."""
     for index, (one, other) in enumerate(zip(expected, found, strict=False)):
         if one != other:
             return index
@@ -38,7 +38,7 @@ def _cut(text: str, start: int) -> str:
 
 
 def changes_text(changes: Sequence[RowChange]) -> str:
-    """Changed rows as one text.
+    """The changed rows as one text.
 
     Example: the change of an order's status -> `orders 7: status "open" -> "void"`
     """
@@ -52,12 +52,12 @@ def _change_text(change: RowChange) -> str:
     if change.after is None:
         return f"{row}: deleted {_row_text(change.before)}"
     columns = _differing_columns(change)
-    moved = (f"{c} {_value(change.before[c])} -> {_value(change.after[c])}" for c in columns)
-    return f"{row}: {', '.join(moved)}"
+    texts = (f"{c} {_value(change.before[c])} -> {_value(change.after[c])}" for c in columns)
+    return f"{row}: {', '.join(texts)}"
 
 
 def differing_rows(changes: Sequence[RowChange]) -> tuple[str, str]:
-    """Two states told by the rows in which they differ; `before` is the expected one.
+    """Two states, each as the text of the rows in which they differ; `before` is the expected one.
 
     Example: the change of an order's status -> `orders 7: status "open"`, and
     `orders 7: status "void"`
@@ -79,7 +79,7 @@ def _side(change: RowChange, row: Row | None) -> str:
 
 
 def _differing_columns(change: RowChange) -> list[str]:
-    """The columns whose values differ; 1 and 1.0 do."""
+    """The columns whose values differ; 1 and 1.0 count as different."""
     before, after = change.before or {}, change.after or {}
     return [column for column in after if repr(before.get(column)) != repr(after[column])]
 

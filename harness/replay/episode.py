@@ -1,5 +1,5 @@
-"""One logged episode, played again on a fresh world: its windows, calls, results, row changes,
-digests and final state next to those of the log."""
+"""One logged episode, executed again on a fresh world: its windows, results, row changes, digests
+and final state are compared with those of the log."""
 
 from hashlib import blake2b
 from pathlib import Path
@@ -18,25 +18,25 @@ from harness.dialects.base import Dialect, call_id
 from harness.dialects.registry import dialect_of
 from harness.history.base import HistoryPolicy
 from harness.history.windows import HistoryFold, parse_history, windows_of
-from harness.replay.differences import apart, changes_text, differing_rows
+from harness.replay.differences import changes_text, differing_rows, excerpts
 from harness.rollout.episode import user_of
 
-What = Literal[
+DifferenceKind = Literal[
     "start",  # the digest of the state in which the episode began
     "window",  # which turns were shown, and whether a summary was asked for
-    "step",  # a turn is missing, twice there, or not in its place
+    "step",  # a turn is missing, duplicated, or out of order
     "results",  # how many results a step has
-    "text",  # what the agent read of a call
+    "text",  # the text that the agent got from a call
     "error",  # why a call failed
     "changes",  # the rows that a call changed
-    "digest",  # of the state after a call
+    "digest",  # the digest of the state after a call
     "state",  # the final state: its pages, or its digest
 ]
 
-_MOST_STATES = 65_536  # contents of final states that are remembered as verified
+_MAX_VERIFIED_STATES = 65_536  # final states that are remembered as verified
 
 
-class Called(msgspec.Struct, frozen=True):
+class LoggedCall(msgspec.Struct, frozen=True):
     """A call as the agent made it."""
 
     name: str
@@ -44,18 +44,18 @@ class Called(msgspec.Struct, frozen=True):
 
 
 class Difference(msgspec.Struct, frozen=True):
-    """The first thing that is not as the log says. Long texts are shortened around it."""
+    """The first difference between a replay and its log. Long texts are shortened around it."""
 
-    what: What
+    what: DifferenceKind
     step: int | None  # from 0; None: before the first step, or after the last
-    call_index: int | None  # of the step's calls, from 0; None: it is not about one call
-    call: Called | None
+    call_index: int | None  # of the step's calls, from 0; None: it does not concern one call
+    call: LoggedCall | None
     expected: str  # as logged
-    found: str  # as it came out now
+    found: str  # in the replay
 
 
-class Told:
-    """What agents of a log were told by: dialects and history policies, each made once."""
+class FormatCache:
+    """The dialects and history policies of a log's episodes, each made once."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -63,7 +63,7 @@ class Told:
         self._histories: dict[tuple[str, str], HistoryPolicy | None] = {}
 
     def dialect(self, trajectory: Trajectory) -> Dialect:
-        """The episode's dialect. Raises LogError when there is none of its name."""
+        """The episode's dialect. Raises LogError when this program does not have it."""
         name = trajectory.started.dialect
         dialect = self._dialects.get(name)
         if dialect is None:
@@ -87,25 +87,25 @@ class Told:
         return self._histories[key]
 
 
-class Verified:
-    """Recounts digests from stored pages, once for each content: a recount reads every row (about
-    1 ms in a bundled world), a hash of the pages takes some 20 µs."""
+class StateVerifier:
+    """Recomputes digests from stored pages, once for each distinct content: that reads every row
+    (about 1 ms in a bundled world), while a hash of the pages takes some 20 µs."""
 
     def __init__(self) -> None:
         self._known: set[bytes] = set()
 
     def difference(self, world: States, state: StoredState) -> tuple[str, str] | None:
-        """Expected and found where the pages do not rebuild the digest; None when they do."""
+        """Expected and found text where the pages do not have the digest; None where they do."""
         content = _content(state)
         if content in self._known:
             return None
         try:
             recounted = world.verify_digest(world.restored(state))
-        except Exception as exc:  # whatever SQLite makes of pages that someone damaged
+        except Exception as exc:  # SQLite raises many types for damaged pages
             return f"pages of a state with digest {state.digest}", f"{type(exc).__name__}: {exc}"
         if recounted != state.digest:
             return f"digest {state.digest}", f"its pages hold a state with digest {recounted}"
-        if len(self._known) >= _MOST_STATES:
+        if len(self._known) >= _MAX_VERIFIED_STATES:
             self._known.clear()
         self._known.add(content)
         return None
@@ -120,41 +120,43 @@ def _content(state: StoredState) -> bytes:
     return total.digest()
 
 
-class PlayedAgain:
-    """One episode, played again in a world that is fresh."""
+class EpisodeReplay:
+    """Executes one logged episode again, in a fresh world."""
 
     __slots__ = ("_briefing", "_dialect", "_env", "_trajectory", "_world", "fold", "num_calls")
 
-    def __init__(self, trajectory: Trajectory, world: States, env: Env, told: Told) -> None:
+    def __init__(
+        self, trajectory: Trajectory, world: States, env: Env, formats: FormatCache
+    ) -> None:
         started, scenario = trajectory.started, world.scenario
         self._trajectory = trajectory
         self._world = world
         self._env = env
-        self._dialect = told.dialect(trajectory)
+        self._dialect = formats.dialect(trajectory)
         self._briefing = Briefing(
             started.instruction, scenario.rules, world.tools, user_of(scenario), scenario.clock
         )
-        history = told.history(started)
+        history = formats.history(started)
         self.fold = None if history is None else HistoryFold(history, self._dialect, self._briefing)
         self.num_calls = 0
 
-    async def compare(self, ended: EpisodeEnded, verified: Verified) -> Difference | None:
-        """The first thing that is not as logged; None when everything is."""
+    async def compare(self, ended: EpisodeEnded, verifier: StateVerifier) -> Difference | None:
+        """The first difference from the log; None where everything is equal."""
         started, steps = self._trajectory.started, self._trajectory.steps
         if started.start_digest != self._env.start_digest:
-            return _aside("start", started.start_digest, self._env.start_digest)
+            return _episode_difference("start", started.start_digest, self._env.start_digest)
         replies = self._trajectory.replies()
         windows = None if self.fold is None else windows_of(self.fold, replies)
         index = 0
         for event in replies:
-            # The fold takes an event when the next window is asked for: after it was compared.
+            # The fold applies an event when the next window is requested: after the comparison.
             window = None if windows is None else next(windows)
             if isinstance(event, HistorySummarized):
-                difference = _other_window(index, event, window)
+                difference = _window_difference(index, event, window)
             else:
                 difference = (
-                    _misplaced(index, event)
-                    or _other_window(index, event, window)
+                    _order_difference(index, event)
+                    or _window_difference(index, event, window)
                     or await self._compare_results(index, event)
                 )
                 index += 1
@@ -164,7 +166,7 @@ class PlayedAgain:
             return Difference(
                 "step", len(steps), None, None, f"{ended.num_steps} steps", f"{len(steps)} steps"
             )
-        return None if ended.state is None else self._compare_state(ended.state, verified)
+        return None if ended.state is None else self._compare_state(ended.state, verifier)
 
     async def _compare_results(self, index: int, step: StepTaken) -> Difference | None:
         calls = _calls(step)
@@ -184,11 +186,11 @@ class PlayedAgain:
             result = await self._call(call)
         except WorldError as exc:
             expected = f"{logged.error or 'success'}: {logged.text}"
-            told = apart(expected, f"the world broke: {exc}")
-            return _of_call("error", index, position, call, *told)
+            texts = excerpts(expected, f"the world broke: {exc}")
+            return _call_difference("error", index, position, call, *texts)
         difference = _difference(index, position, call, logged, result)
         if difference is None and result.digest != logged.digest:
-            return _of_call("digest", index, position, call, logged.digest, result.digest)
+            return _call_difference("digest", index, position, call, logged.digest, result.digest)
         return difference
 
     async def _call(self, call: AgentCall) -> ToolResult:
@@ -198,30 +200,30 @@ class PlayedAgain:
         self.num_calls += 1
         return await self._env.call(call.name, call.arguments, call.id)
 
-    def _compare_state(self, state: StoredState, verified: Verified) -> Difference | None:
-        """Equal pages are equal states: the pool writes the same bytes for the same work."""
+    def _compare_state(self, state: StoredState, verifier: StateVerifier) -> Difference | None:
+        """Compare final states by their pages: the pool writes equal bytes for equal work."""
         world, env = self._world, self._env
         if state.template != world.template.digest:
             expected, found = f"template {state.template}", f"template {world.template.digest}"
-            return _aside("state", expected, found)
-        if (broken := verified.difference(world, state)) is not None:
-            return _aside("state", *broken)
+            return _episode_difference("state", expected, found)
+        if (broken := verifier.difference(world, state)) is not None:
+            return _episode_difference("state", *broken)
         replayed = env.state()
         if state.digest != replayed.digest:
             rows = world.diff(world.restored(state), world.restored(replayed))
-            return _aside("state", *differing_rows(rows))
+            return _episode_difference("state", *differing_rows(rows))
         if state.pages == replayed.pages and state.num_pages == replayed.num_pages:
             return None
         numbers = state.pages.keys() | replayed.pages.keys()
-        apart_pages = [n for n in numbers if state.pages.get(n) != replayed.pages.get(n)]
-        pages = ", ".join(map(str, sorted(apart_pages))) or "none"
+        differing = [n for n in numbers if state.pages.get(n) != replayed.pages.get(n)]
+        pages = ", ".join(map(str, sorted(differing))) or "none"
         expected = f"{state.num_pages} pages with digest {state.digest}"
         found = f"equal rows in {replayed.num_pages} pages; other bytes in pages: {pages}"
-        return _aside("state", expected, found)
+        return _episode_difference("state", expected, found)
 
-    async def again(self, ended: EpisodeEnded) -> tuple[Trajectory, Difference | None]:
-        """The episode as it would have been recorded, and the first call that gave another
-        result."""
+    async def rerun(self, ended: EpisodeEnded) -> tuple[Trajectory, Difference | None]:
+        """The episode as it would have been recorded in this world, and the first call that
+        returned another result (None: no call did)."""
         first: Difference | None = None
         steps = []
         for index, step in enumerate(self._trajectory.steps):
@@ -250,31 +252,32 @@ def _calls(step: StepTaken) -> tuple[AgentCall, ...]:
     return step.decision.calls if isinstance(step.decision, Act) else ()
 
 
-def _misplaced(index: int, step: StepTaken) -> Difference | None:
-    """Whether the step's calls bear the names of another turn: a step was lost, or is there
-    twice."""
+def _order_difference(index: int, step: StepTaken) -> Difference | None:
+    """The difference where the step's calls have ids of another turn: a step is missing or
+    duplicated. None where the ids are right."""
     for position, call in enumerate(_calls(step)):
-        if call.id != (here := call_id(index, position)):
-            return _of_call("step", index, position, call, f"call {call.id}", f"call {here}")
+        if call.id != (own := call_id(index, position)):
+            return _call_difference("step", index, position, call, f"call {call.id}", f"call {own}")
     return None
 
 
-def _other_window(
+def _window_difference(
     index: int, event: StepTaken | HistorySummarized, window: Window | None
 ) -> Difference | None:
-    """Whether another window was shown for a reply; None for a window that cannot be known."""
+    """The difference where another window was shown for a reply; None where the windows are equal
+    or `window` is not known."""
     if window is None:
         return None
     if isinstance(event, HistorySummarized):
         logged = Window((), (), event.first_turn, asks_for_summary=True)
     else:
         logged = Window((), (), event.first_turn, event.recalled)
-    expected, found = _seen(logged), _seen(window)
+    expected, found = _describe_window(logged), _describe_window(window)
     return None if expected == found else Difference("window", index, None, None, expected, found)
 
 
-def _seen(window: Window) -> str:
-    """Which turns a window shows.
+def _describe_window(window: Window) -> str:
+    """The turns that a window shows, as text.
 
     Example: a window of turns 1, 4 and from 7 on -> "turns 1, 4 and from turn 7"
     """
@@ -300,26 +303,27 @@ def _first_difference(
 def _difference(
     index: int, position: int, call: AgentCall, logged: ToolResult, result: ToolResult
 ) -> Difference | None:
-    """What two results of one call differ in, digests left out."""
+    """The difference of two results of one call; digests are not compared."""
     if result.error != logged.error:
         expected, found = (
-            f"{one.error or 'success'}: {apart(one.text, one.text)[0]}" for one in (logged, result)
+            f"{one.error or 'success'}: {excerpts(one.text, one.text)[0]}"
+            for one in (logged, result)
         )
-        return _of_call("error", index, position, call, expected, found)
+        return _call_difference("error", index, position, call, expected, found)
     if result.text != logged.text:
-        return _of_call("text", index, position, call, *apart(logged.text, result.text))
+        return _call_difference("text", index, position, call, *excerpts(logged.text, result.text))
     if result.changes != logged.changes:
         texts = (changes_text(one.changes) for one in (logged, result))
-        return _of_call("changes", index, position, call, *apart(*texts))
+        return _call_difference("changes", index, position, call, *excerpts(*texts))
     return None
 
 
-def _of_call(
-    what: What, index: int, position: int, call: AgentCall, expected: str, found: str
+def _call_difference(
+    what: DifferenceKind, index: int, position: int, call: AgentCall, expected: str, found: str
 ) -> Difference:
-    return Difference(what, index, position, Called(call.name, call.arguments), expected, found)
+    return Difference(what, index, position, LoggedCall(call.name, call.arguments), expected, found)
 
 
-def _aside(what: What, expected: str, found: str) -> Difference:
-    """A difference that belongs to no step."""
+def _episode_difference(what: DifferenceKind, expected: str, found: str) -> Difference:
+    """A difference that does not belong to a step."""
     return Difference(what, None, None, None, expected, found)

@@ -1,12 +1,13 @@
-"""A replay's result for a reader at a terminal. What tools said is shown as text, never as
-markup."""
+"""The result of a replay on a terminal. Texts of tools are shown as plain text: markup in them has
+no effect."""
 
 import msgspec
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from harness.replay.episode import Called, Difference
+from harness.core.terminal_text import plural, printable
+from harness.replay.episode import Difference, LoggedCall
 from harness.replay.run import (
     Divergence,
     EpisodeChange,
@@ -14,35 +15,34 @@ from harness.replay.run import (
     WhatIfReport,
 )
 
-_MOST = 20  # divergences or changes shown; the JSON result has all
+_MAX_SHOWN = 20  # divergences or changes; the JSON result has all
 _LONGEST_CALL = 200  # characters
-_VISIBLE = {code: f"\\x{code:02x}" for code in (*range(32), *range(127, 160))}
 
 
 def render_replay(report: ReplayReport, console: Console) -> None:
-    """Whether a run replays, and where it does not."""
-    head = Text(f"{_counted(report.episodes, 'episode')}, {_counted(report.calls, 'call')}: ")
+    """Print whether a run replays, and where it does not."""
+    head = Text(f"{plural(report.episodes, 'episode')}, {plural(report.calls, 'call')}: ")
     if report.divergences:
-        head.append(_counted(len(report.divergences), "divergence"), "bold red")
+        head.append(plural(len(report.divergences), "divergence"), "bold red")
     elif report.episodes:
         head.append("equal results and states at every step", "bold green")
     else:
         head.append("nothing to replay", "bold yellow")
     console.print(head)
-    for divergence in report.divergences[:_MOST]:
+    for divergence in report.divergences[:_MAX_SHOWN]:
         console.print()
         _print(console, _where(divergence), "bold")
         _render_sides(divergence, console)
-    _render_more(len(report.divergences) - _MOST, "divergence", console)
+    _render_more(len(report.divergences) - _MAX_SHOWN, "divergence", console)
     _render_left_out(report.cut_off, console)
     if report.windows_unchecked:
-        episodes = _counted(report.windows_unchecked, "episode")
+        episodes = plural(report.windows_unchecked, "episode")
         _print(console, f"windows not compared in {episodes}: another history policy", "yellow")
 
 
 def render_what_if(report: WhatIfReport, console: Console) -> None:
-    """Which episodes and rewards a changed package would change."""
-    episodes, calls = _counted(report.episodes, "episode"), _counted(report.calls, "call")
+    """Print which episodes and rewards a changed package would change."""
+    episodes, calls = plural(report.episodes, "episode"), plural(report.calls, "call")
     _print(console, f"{report.scenario}: {episodes}, {calls} in the changed package", "bold")
     counts = Table(box=None, show_header=False, pad_edge=False)
     for name, value in (
@@ -56,42 +56,42 @@ def render_what_if(report: WhatIfReport, console: Console) -> None:
     ):
         counts.add_row(name, value)
     console.print(counts)
-    for change in report.changes[:_MOST]:
+    for change in report.changes[:_MAX_SHOWN]:
         console.print()
         _render_change(change, console)
-    _render_more(len(report.changes) - _MOST, "changed episode", console)
+    _render_more(len(report.changes) - _MAX_SHOWN, "changed episode", console)
     for missing in report.missing_tasks:
-        count = _counted(missing.episodes, "episode")
+        count = plural(missing.episodes, "episode")
         _print(console, f"the changed package has no task {missing.task} ({count})", "yellow")
     if report.never_judged:
-        count = _counted(report.never_judged, "episode")
+        count = plural(report.never_judged, "episode")
         _print(console, f"{count} had no verdict: only results were compared", "yellow")
     if report.other_episodes:
-        _print(console, f"{_counted(report.other_episodes, 'episode')} of other scenarios", "dim")
+        _print(console, f"{plural(report.other_episodes, 'episode')} of other scenarios", "dim")
     _render_left_out(report.cut_off, console)
 
 
 def _render_change(change: EpisodeChange, console: Console) -> None:
-    label = _moved(change.label_before or "none", change.label_after or "none")
-    reward = _moved(_number(change.reward_before), _number(change.reward_after))
+    label = _before_after(change.label_before or "none", change.label_after or "none")
+    reward = _before_after(_number(change.reward_before), _number(change.reward_after))
     head = f"episode {change.episode} ({change.task}): {label}, reward {reward}"
     _print(console, _plain(head), "bold")
     if change.unjudged:
         _print(console, f"  unjudged now: {_plain(change.unjudged)}", "yellow")
     difference = change.first_difference
     if difference is not None:
-        _print(console, f"  first at {_place(difference)}: {difference.what} differs", "")
+        _print(console, f"  first at {_position(difference)}: {difference.what} differs", "")
         _render_sides(difference, console)
 
 
 def _where(divergence: Divergence) -> str:
     """Example: episode e000003 (shop / void-7), step 2, call 0: text differs"""
     episode = f"episode {divergence.episode} ({divergence.scenario} / {divergence.task})"
-    place = _place(divergence)
-    return _plain(f"{episode}{f', {place}' if place else ''}: {divergence.what} differs")
+    position = _position(divergence)
+    return _plain(f"{episode}{f', {position}' if position else ''}: {divergence.what} differs")
 
 
-def _place(difference: Divergence | Difference) -> str:
+def _position(difference: Divergence | Difference) -> str:
     """Example: step 2, call 0"""
     parts = (("step", difference.step), ("call", difference.call_index))
     return ", ".join(f"{word} {number}" for word, number in parts if number is not None)
@@ -110,19 +110,19 @@ def _render_sides(difference: Divergence | Difference, console: Console) -> None
 
 def _render_more(left: int, word: str, console: Console) -> None:
     if left > 0:
-        _print(console, f"\nand {_counted(left, f'more {word}')}", "")
+        _print(console, f"\nand {plural(left, f'more {word}')}", "")
 
 
 def _render_left_out(cut_off: int, console: Console) -> None:
     if cut_off:
-        _print(console, f"{_counted(cut_off, 'episode')} without an end left out", "yellow")
+        _print(console, f"{plural(cut_off, 'episode')} without an end left out", "yellow")
 
 
 def _print(console: Console, text: str, style: str) -> None:
     console.print(Text(text, style))
 
 
-def _call(call: Called | None) -> str:
+def _call(call: LoggedCall | None) -> str:
     if call is None:
         return ""
     arguments = msgspec.json.encode(call.arguments).decode()
@@ -130,7 +130,7 @@ def _call(call: Called | None) -> str:
     return text if len(text) <= _LONGEST_CALL else f"{text[:_LONGEST_CALL]}…"
 
 
-def _moved(before: str, after: str) -> str:
+def _before_after(before: str, after: str) -> str:
     return before if before == after else f"{before} -> {after}"
 
 
@@ -139,9 +139,4 @@ def _number(value: float | None) -> str:
 
 
 def _plain(text: str) -> str:
-    return text.translate(_VISIBLE)
-
-
-def _counted(number: int, word: str) -> str:
-    """Example: _counted(2, "call") -> "2 calls" """
-    return f"{number:,} {word}{'' if number == 1 else 's'}"
+    return printable(text, one_line=True)

@@ -1,18 +1,18 @@
-"""Replay: every logged call again on a fresh world, compared with what the log says.
+"""Replay: every logged call is executed again on a fresh world and compared with the log.
 
-`replay` asks whether a log still holds: equal windows, results, row changes and state digests at
-every step, and a final state that is rebuilt from its stored pages. The first thing of an episode
-that differs is named, and ends that episode's replay.
+`replay` checks whether a log still holds: equal windows, results, row changes and state digests at
+every step, and a final state that is rebuilt from its stored pages. The first difference of an
+episode is reported, and ends that episode's replay.
 
-`what_if` executes the same calls on a changed package and judges what comes of it. It answers
-what these calls would have given; what the agent would have done after another result, nobody
-knows. Rewards of the format rules stay as they were logged.
+`what_if` executes the same calls on a changed package and judges the result. It shows what these
+calls would have returned; it cannot show what the agent would have done after another result.
+Rewards of the format rules stay as logged.
 
-Both read the log episode by episode and hold one of them in memory. Episodes without an end (live,
+Both read the log episode by episode and hold one episode in memory. Episodes without an end (live,
 or cut off by a crash) are counted and left out.
 
-A limit: a log cannot hold half a surrogate pair and has a question mark in its place. A call that
-was given one in its arguments may replay to another result.
+A limit: a log cannot hold half a surrogate pair and has a question mark instead. A call with one in
+its arguments may replay to another result.
 """
 
 from collections.abc import Awaitable, Callable
@@ -26,35 +26,43 @@ from harness.core.errors import LogError
 from harness.core.events import EpisodeStarted, Judged, Label
 from harness.core.trajectory import Trajectory
 from harness.log.reader import LogReader
-from harness.replay.episode import Called, Difference, PlayedAgain, Told, Verified, What
+from harness.replay.episode import (
+    Difference,
+    DifferenceKind,
+    EpisodeReplay,
+    FormatCache,
+    LoggedCall,
+    StateVerifier,
+)
+from harness.replay.packages import changed_package
 from scenarios.format import Scenario
 
 ScenarioOf = Callable[[str, str], Scenario]  # by name and package digest
 JudgeEpisode = Callable[[Trajectory], Awaitable[Judged]]
-Progress = Callable[[int], None]  # given the number of episodes that are done
+Progress = Callable[[int], None]  # called with the number of episodes that are done
 
 
 class Divergence(msgspec.Struct, frozen=True):
-    """Where an episode's replay left the log; the fields of Difference, with the episode."""
+    """An episode whose replay differs from the log: the fields of Difference, and the episode."""
 
     episode: str
     scenario: str
     task: str
-    what: What
+    what: DifferenceKind
     step: int | None
     call_index: int | None
-    call: Called | None
+    call: LoggedCall | None
     expected: str
     found: str
 
 
 class ReplayReport(msgspec.Struct, frozen=True):
-    """What `rehearse replay --json` says."""
+    """The result of `rehearse replay`, as `--json` writes it."""
 
     episodes: int  # replayed
     steps: int
-    calls: int  # executed again; those that the harness answers itself are not counted
-    divergences: tuple[Divergence, ...]  # at most one an episode
+    calls: int  # executed again; calls that the harness answers itself are not counted
+    divergences: tuple[Divergence, ...]  # at most one per episode
     cut_off: int  # episodes without an end, left out
     windows_unchecked: int  # episodes under a history policy that this program does not have
 
@@ -64,27 +72,27 @@ class EpisodeChange(msgspec.Struct, frozen=True):
 
     episode: str
     task: str
-    first_difference: Difference | None  # None: every call gives what it gave
+    first_difference: Difference | None  # None: every call returns the logged result
     label_before: Label | None
     label_after: Label | None
     reward_before: float | None
     reward_after: float | None
-    unjudged: str | None = None  # why there is no label after
+    unjudged: str | None = None  # why `label_after` is None
 
 
 class MissingTask(msgspec.Struct, frozen=True):
-    """A task of the log that the changed package lacks."""
+    """A task of the log that the changed package does not have."""
 
     task: str
-    episodes: int  # of this task, not replayed
+    episodes: int  # episodes of this task; they are not replayed
 
 
 class WhatIfReport(msgspec.Struct, frozen=True):
-    """What `rehearse replay --world DIR --json` says."""
+    """The result of `rehearse replay --world DIR`, as `--json` writes it."""
 
     scenario: str
-    package: str  # the changed package's digest
-    packages_before: tuple[str, ...]  # those of the log
+    scenario_digest: str  # of the changed package
+    scenario_digests_before: tuple[str, ...]  # those in the log
     episodes: int  # replayed
     calls: int
     changes: tuple[EpisodeChange, ...]
@@ -96,7 +104,7 @@ class WhatIfReport(msgspec.Struct, frozen=True):
     missing_tasks: tuple[MissingTask, ...]
     never_judged: int  # replayed episodes without a verdict in the log; only results are compared
     other_episodes: int  # of other scenarios, left out
-    cut_off: int
+    cut_off: int  # episodes without an end, left out
 
 
 async def replay(
@@ -108,12 +116,12 @@ async def replay(
 ) -> ReplayReport:
     """Execute the calls of every ended episode again and compare.
 
-    `scenario_of` finds the package of a logged world. Raises LogError when it gives another one,
-    and whatever it raises itself.
+    `scenario_of` finds the package of a logged world. Raises LogError when it finds another
+    package, and what `scenario_of` raises.
     """
     worlds: dict[tuple[str, str], States] = {}
-    told = Told(reader.path)
-    verified = Verified()
+    formats = FormatCache(reader.path)
+    verifier = StateVerifier()
     episodes = steps = calls = cut_off = unchecked = 0
     divergences: list[Divergence] = []
     for trajectory in reader.trajectories():
@@ -128,14 +136,14 @@ async def replay(
             _require_same(reader.path, started, scenario)
             world = worlds[key] = await pool.host(scenario)
         async with pool.lease(world.scenario, None) as env:
-            played = PlayedAgain(trajectory, world, env, told)
-            difference = await played.compare(trajectory.ended, verified)
+            episode = EpisodeReplay(trajectory, world, env, formats)
+            difference = await episode.compare(trajectory.ended, verifier)
         if difference is not None:
             divergences.append(_divergence(trajectory, difference))
         episodes += 1
         steps += len(trajectory.steps)
-        calls += played.num_calls
-        unchecked += played.fold is None
+        calls += episode.num_calls
+        unchecked += episode.fold is None
         if progress is not None:
             progress(episodes)
     return ReplayReport(episodes, steps, calls, tuple(divergences), cut_off, unchecked)
@@ -149,18 +157,18 @@ async def what_if(
     *,
     progress: Progress | None = None,
 ) -> WhatIfReport:
-    """Which episodes of the scenario a changed package would change, and how.
+    """Find the episodes of the scenario that a changed package would change, and how.
 
-    `judge` judges by the changed package. An episode counts as changed when the text, the failure
-    or the changed rows of a call differ, or its label or reward. State digests are not compared:
-    any change to the seed data changes them all.
+    `judge` judges by the changed package. An episode counts as changed when the text, the error or
+    the changed rows of a call differ, or its label or reward. State digests are not compared: any
+    change to the seed data changes all of them.
 
     Raises LogError when the log has no episode of this scenario, PoolError when the package cannot
     be hosted, and what `judge` raises.
     """
     world = await pool.host(changed)
     tasks = {task.id for task in changed.tasks}
-    told = Told(reader.path)
+    formats = FormatCache(reader.path)
     tally = _Tally(changed)
     for trajectory in reader.trajectories():
         started = trajectory.started
@@ -172,22 +180,22 @@ async def what_if(
             tally.missing[started.task] = tally.missing.get(started.task, 0) + 1
         else:
             async with pool.lease(changed, None) as env:
-                played = PlayedAgain(trajectory, world, env, told)
-                again, difference = await played.again(trajectory.ended)
-            tally.add(trajectory, difference, await judge(again), played.num_calls)
+                episode = EpisodeReplay(trajectory, world, env, formats)
+                replayed, difference = await episode.rerun(trajectory.ended)
+            tally.add(trajectory, difference, await judge(replayed), episode.num_calls)
             if progress is not None:
                 progress(tally.episodes)
     if not (tally.episodes or tally.missing or tally.cut_off):
-        raise LogError(f"{reader.path}: there is no episode of scenario {changed.name!r}")
+        raise LogError(f"{reader.path}: no episode of scenario {changed.name!r} in this log")
     return tally.report()
 
 
 class _Tally:
-    """What changes, collected episode by episode."""
+    """The changes, collected episode by episode."""
 
     def __init__(self, changed: Scenario) -> None:
         self._changed = changed
-        self._packages: dict[str, None] = {}
+        self._digests: dict[str, None] = {}  # of the logged packages, in order
         self._changes: list[EpisodeChange] = []
         self._before: list[float] = []
         self._after: list[float] = []
@@ -199,10 +207,10 @@ class _Tally:
     def add(
         self, trajectory: Trajectory, difference: Difference | None, after: Judged, calls: int
     ) -> None:
-        """Take an episode that was replayed and judged."""
+        """Count an episode that was replayed and judged."""
         self.episodes += 1
         self._calls += calls
-        self._packages[trajectory.started.scenario_digest] = None
+        self._digests[trajectory.started.scenario_digest] = None
         before = _verdict(trajectory, after.judge)
         if before is not None and before.reward is not None:
             self._before.append(before.reward)
@@ -229,11 +237,11 @@ class _Tally:
             )
 
     def report(self) -> WhatIfReport:
-        """What has been collected."""
+        """The report on the episodes so far."""
         return WhatIfReport(
             scenario=self._changed.name,
-            package=self._changed.digest,
-            packages_before=tuple(self._packages),
+            scenario_digest=self._changed.digest,
+            scenario_digests_before=tuple(self._digests),
             episodes=self.episodes,
             calls=self._calls,
             changes=tuple(self._changes),
@@ -250,10 +258,10 @@ class _Tally:
 
 
 def _verdict(trajectory: Trajectory, judge: str) -> Judged | None:
-    """The logged verdict of this judge, else the last one of any; None: there is none.
+    """The logged verdict of this judge, else the last verdict of any judge; None: there is none.
 
-    Where models had the last word, the verdict is another judge's, and nothing is said of what
-    this one would have said before.
+    Also None where models decided the last verdict: it does not show what this judge would have
+    decided.
     """
     for verdict in trajectory.judged:
         if verdict.judge == judge:
@@ -268,9 +276,12 @@ def _mean(rewards: list[float]) -> float | None:
 
 def _require_same(path: Path, started: EpisodeStarted, scenario: Scenario) -> None:
     if scenario.digest != started.scenario_digest:
-        raise LogError(
-            f"{path}: scenario {started.scenario!r} has changed since the run: its package was "
-            f"{started.scenario_digest}, and is {scenario.digest} now"
+        raise changed_package(
+            path.parent,
+            started.scenario,
+            started.scenario_digest,
+            found=scenario.digest,
+            source=scenario.path,
         )
 
 

@@ -1,10 +1,10 @@
-"""The rollout benchmark: episodes run as always, then measured against their bare tool calls.
+"""The rollout benchmark: a usual run, measured against its bare tool calls.
 
-`bare_cpu_s` is the CPU time of the very calls that the run made, in its order, on one warm
-connection a scenario (envpool.inprocess.dedicated_connection): arguments checked, statements run
-in a transaction,
-result written as JSON, and nothing around them. Calls that run in workers are made again there,
-back to back. `overhead_ratio` is the run's CPU time, its workers' included, by that.
+`bare_cpu_s` is the CPU time of the same calls as in the run, in its order, on one warm connection
+per scenario (envpool.inprocess.dedicated_connection): arguments checked, statements run in a
+transaction, the result written as JSON, and nothing else. Calls that ran in workers are repeated
+there, back to back. `overhead_ratio` is the run's CPU time, its workers included, divided by
+`bare_cpu_s`.
 """
 
 import time
@@ -20,14 +20,33 @@ from envpool.store.states import States
 from harness.core.events import Label
 from harness.core.messages import Act
 from harness.log.reader import LogReader, open_reader
-from harness.rollout.meters import Meters, Spread, spread_of
+from harness.rollout.meters import Meters, Quantiles, quantiles_of
 from scenarios.format import Scenario
 
 _REPEATS = 3  # of the bare calls; the median counts
 
 
+class ModelTraffic(msgspec.Struct, frozen=True):
+    """The requests of a run to a model behind HTTP."""
+
+    requests: int  # attempts, failed ones included
+    requests_per_s: float
+    retries: int
+    failed: int  # requests without a reply after their last attempt
+    rate_limited: int  # responses of status 429
+    rate_limited_s: float  # seconds in which rate limits let no request begin
+    latency_ms: Quantiles  # from sending to the last byte, of requests that were answered
+    prompt_tokens: int
+    completion_tokens: int
+    prompt_tokens_per_s: float
+    completion_tokens_per_s: float
+    max_in_flight: int
+    mean_in_flight: float
+
+
 class BenchReport(msgspec.Struct, frozen=True):
-    """What `rehearse bench --json` says. Seconds, microseconds (`_us`) and milliseconds (`_ms`)."""
+    """The result of `rehearse bench`, as `--json` writes it. Times are in seconds (`_s`),
+    microseconds (`_us`) and milliseconds (`_ms`)."""
 
     episodes: int
     steps: int
@@ -38,22 +57,23 @@ class BenchReport(msgspec.Struct, frozen=True):
     tool_calls_per_s: float
     bare_cpu_s: float
     overhead_ratio: float
-    lease_us: Spread
-    call_us: Spread
-    step_us: Spread
-    loop_lag_ms: Spread
+    lease_us: Quantiles
+    call_us: Quantiles
+    step_us: Quantiles
+    loop_lag_ms: Quantiles
     rss_mb: float  # at its peak
     rss_per_live_world_kb: float
-    max_live: int
+    max_live: int  # the most worlds live at once
     pass_rate: float
     endings: dict[str, int]
     labels: dict[str, int]
     unjudged: int
     concurrency: int
-    policy: dict[str, float] = {}  # the policy's own statistics, where it has some
+    policy: dict[str, float] = {}  # the policy's own statistics; empty: it has none
+    model: ModelTraffic | None = None  # None: no model behind HTTP played
 
 
-Calls = list[tuple[str, Any]]  # of one episode: tool and arguments
+Calls = list[tuple[str, Any]]  # the calls of one episode: tool and arguments
 
 
 def measure(
@@ -62,26 +82,25 @@ def measure(
     world_of: Mapping[str, States],
     *,
     concurrency: int,
-    policy: dict[str, float] | None = None,
-    bare_elsewhere_s: float = 0.0,
+    worker_bare_cpu_s: float = 0.0,
 ) -> BenchReport:
     """The report on a finished run, from its log and its meters.
 
-    `world_of` by scenario's name: those whose calls run in this process. `bare_elsewhere_s` is
-    `bare_cpu_s` of the others.
+    `world_of` has by name the scenarios whose calls run in this process. `worker_bare_cpu_s` is
+    `bare_cpu_s` of the other scenarios.
     """
     with open_reader(folder) as reader:
         rows = reader.episodes()
-        played = list(_played(reader))
+        episodes = list(_executed_calls(reader))
     endings: dict[str, int] = {}
     labels: dict[str, int] = {}
     for row in rows:
         endings[str(row.ending)] = endings.get(str(row.ending), 0) + 1
         if row.label is not None:
             labels[str(row.label)] = labels.get(str(row.label), 0) + 1
-    num_calls = sum(len(calls) for _, calls in played)
-    here = [(name, calls) for name, calls in played if name in world_of]
-    bare = bare_elsewhere_s + (bare_cpu_s(here, world_of) if num_calls else 0.0)
+    num_calls = sum(len(calls) for _, calls in episodes)
+    in_process = [(name, calls) for name, calls in episodes if name in world_of]
+    bare = worker_bare_cpu_s + (bare_cpu_s(in_process, world_of) if num_calls else 0.0)
     verdicts = sum(labels.values())
     return BenchReport(
         episodes=len(rows),
@@ -93,10 +112,10 @@ def measure(
         tool_calls_per_s=num_calls / meters.wall_s,
         bare_cpu_s=bare,
         overhead_ratio=meters.cpu_s / bare if bare else 0.0,
-        lease_us=spread_of(meters.leases, scale=1e6),
-        call_us=spread_of(meters.calls, scale=1e6),
-        step_us=spread_of(meters.steps, scale=1e6),
-        loop_lag_ms=spread_of(meters.lags, scale=1e3),
+        lease_us=quantiles_of(meters.leases, scale=1e6),
+        call_us=quantiles_of(meters.calls, scale=1e6),
+        step_us=quantiles_of(meters.steps, scale=1e6),
+        loop_lag_ms=quantiles_of(meters.lags, scale=1e3),
         rss_mb=meters.rss_max / 2**20,
         rss_per_live_world_kb=meters.rss_per_live_world_kb,
         max_live=meters.live_max,
@@ -105,46 +124,73 @@ def measure(
         labels=labels,
         unjudged=sum(row.label is None for row in rows),
         concurrency=concurrency,
-        policy=policy or {},
     )
 
 
-async def bare_outside_s(folder: Path, pool: RoutingPool, scenarios: Sequence[Scenario]) -> float:
-    """`bare_cpu_s` of the calls that ran in workers, made again there. Raises PoolError."""
-    outside = {scenario.name: scenario for scenario in scenarios if pool.isolates(scenario)}
-    if not outside:
+def with_policy(report: BenchReport, statistics: Mapping[str, float]) -> BenchReport:
+    """The report with the statistics of the policy that played."""
+    traffic = _traffic(statistics, report.wall_s) if "latency_p50_s" in statistics else None
+    return msgspec.structs.replace(report, policy=dict(statistics), model=traffic)
+
+
+def _traffic(statistics: Mapping[str, float], wall_s: float) -> ModelTraffic:
+    """The traffic of a chat client (see harness.chat.client.ChatClient.statistics) in a run."""
+    latencies = (statistics[f"latency_{name}_s"] * 1e3 for name in ("p50", "p95", "p99", "max"))
+    return ModelTraffic(
+        requests=int(statistics["requests"]),
+        requests_per_s=statistics["requests"] / wall_s,
+        retries=int(statistics["retries"]),
+        failed=int(statistics["failed"]),
+        rate_limited=int(statistics["rate_limited"]),
+        rate_limited_s=statistics["paused_s"],
+        latency_ms=Quantiles(*latencies),
+        prompt_tokens=int(statistics["prompt_tokens"]),
+        completion_tokens=int(statistics["completion_tokens"]),
+        prompt_tokens_per_s=statistics["prompt_tokens"] / wall_s,
+        completion_tokens_per_s=statistics["completion_tokens"] / wall_s,
+        max_in_flight=int(statistics["max_in_flight"]),
+        mean_in_flight=statistics["in_flight_s"] / wall_s,
+    )
+
+
+async def bare_cpu_s_in_workers(
+    folder: Path, pool: RoutingPool, scenarios: Sequence[Scenario]
+) -> float:
+    """`bare_cpu_s` of the calls that ran in workers, repeated there. Raises PoolError."""
+    isolated = {scenario.name: scenario for scenario in scenarios if pool.isolates(scenario)}
+    if not isolated:
         return 0.0
-    calls: dict[str, list[Calls]] = {name: [] for name in outside}
+    episodes_of: dict[str, list[Calls]] = {name: [] for name in isolated}
     with open_reader(folder) as reader:
-        for name, made in _played(reader):
-            if name in outside and made:
-                calls[name].append(made)
+        for name, calls in _executed_calls(reader):
+            if name in isolated and calls:
+                episodes_of[name].append(calls)
     total = 0.0
-    for name, episodes in calls.items():
+    for name, episodes in episodes_of.items():
         if episodes:
-            total += await pool.bare_cpu_s(outside[name], episodes)
+            total += await pool.bare_cpu_s(isolated[name], episodes)
     return total
 
 
-def bare_cpu_s(played: list[tuple[str, Calls]], world_of: Mapping[str, States]) -> float:
+def bare_cpu_s(episodes: list[tuple[str, Calls]], world_of: Mapping[str, States]) -> float:
     """CPU seconds of the episodes' calls alone: the median of several passes after a warm-up."""
     hosts = {
         name: DedicatedConnection(world.scenario, world.template)
         for name, world in world_of.items()
-        if any(scenario == name for scenario, _ in played)
+        if any(scenario == name for scenario, _ in episodes)
     }
     try:
-        _one_pass(played, hosts)  # warms up
-        passes = sorted(_one_pass(played, hosts) for _ in range(_REPEATS))
+        _one_pass(episodes, hosts)  # the warm-up
+        passes = sorted(_one_pass(episodes, hosts) for _ in range(_REPEATS))
     finally:
         for host in hosts.values():
             host.close()
     return passes[_REPEATS // 2]
 
 
-def _one_pass(played: list[tuple[str, Calls]], hosts: dict[str, DedicatedConnection]) -> float:
+def _one_pass(episodes: list[tuple[str, Calls]], hosts: dict[str, DedicatedConnection]) -> float:
     total = 0.0
-    for scenario, calls in played:
+    for scenario, calls in episodes:
         host = hosts[scenario]
         host.begin()
         began = time.thread_time()
@@ -155,8 +201,8 @@ def _one_pass(played: list[tuple[str, Calls]], hosts: dict[str, DedicatedConnect
     return total
 
 
-def _played(reader: LogReader) -> Iterator[tuple[str, Calls]]:
-    """Each episode's scenario and the calls that its world was asked."""
+def _executed_calls(reader: LogReader) -> Iterator[tuple[str, Calls]]:
+    """Each episode's scenario and the calls that its world executed."""
     for trajectory in reader.trajectories():
         calls = [
             (call.name, call.arguments)

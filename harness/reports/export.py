@@ -1,11 +1,11 @@
-"""Episodes out of a log, for other programs.
+"""Export of episodes from a log, for other programs.
 
-    jsonl     one JSON object a line, one line an episode (fields: `export_lines.Line`)
-    parquet   the same fields as columns; what has no fixed shape is JSON in a text column
-    sft       one chat a line, as OpenAI's fine-tuning and Hugging Face's `messages` format have it:
-              of completed episodes, with the whole history whatever the run's limit was
+    jsonl     one JSON object per line, one line per episode (fields: `export_rows.EpisodeLine`)
+    parquet   the same fields as columns; values without a fixed shape are JSON in a text column
+    sft       one chat per line, in the `messages` format of OpenAI's fine-tuning and Hugging Face:
+              completed episodes, with the whole history whatever the run's limit was
 
-A file appears whole, under its name, or not at all.
+A file appears complete, under its name, or not at all.
 """
 
 import sqlite3
@@ -28,7 +28,7 @@ from harness.history.last_turns import Full
 from harness.history.windows import HistoryFold
 from harness.log.reader import LogReader
 from harness.log.schema import EpisodeRow, ScenarioSnapshot, replacing
-from harness.reports.export_rows import Line, line_of
+from harness.reports.export_rows import EpisodeLine, episode_line
 from scenarios.api import Row
 
 Format = Literal["jsonl", "parquet", "sft"]
@@ -48,11 +48,11 @@ def export(
     endings: Collection[Ending] | None = None,
     render: Render | None = None,
 ) -> int:
-    """Write the episodes with one of these labels and endings; gives their number.
+    """Write the episodes with one of these labels and endings; return their number.
 
-    None lets every label or ending through; `sft` takes completed episodes when nothing is said.
-    `dumps` adds the final state of every table (not to `sft`). `render` writes the chats of `sft`
-    (default: `chat_of`). Raises LogError, and SettingsError when `parquet` is not installed.
+    None selects every label or ending; with `sft` the default is completed episodes. `dumps` adds
+    the final state of every table (not for `sft`). `render` makes the chats of `sft` (default:
+    `chat_of`). Raises LogError, and SettingsError when `parquet` is not installed.
     """
     if to == "sft" and labels is None:
         labels = [Label.COMPLETED]
@@ -75,7 +75,7 @@ def export(
 
 
 def chat_of(trajectory: Trajectory, world: ScenarioSnapshot) -> Chat:
-    """An episode as a chat in its own dialect: `messages`, and `tools` where the request had some.
+    """An episode as a chat in its own dialect: `messages`, and `tools` where the requests had them.
 
     Example: {"messages": [{"role": "system", "content": "You act ..."}, ...]}
     """
@@ -94,20 +94,20 @@ def chat_of(trajectory: Trajectory, world: ScenarioSnapshot) -> Chat:
 
 
 def image_with(image: bytes, state: StoredState) -> bytes:
-    """The database of a stored state: its template's image with the changed pages in place."""
+    """The database of a stored state: its template's image with the changed pages written in."""
     size = int.from_bytes(image[16:18], "big")  # SQLite's file format, 1.3.2
     size = 65_536 if size == 1 else size
-    whole = bytearray(image[: state.num_pages * size].ljust(state.num_pages * size, b"\0"))
+    database = bytearray(image[: state.num_pages * size].ljust(state.num_pages * size, b"\0"))
     for number, page in state.pages.items():
-        if number <= state.num_pages:  # later ones were cut off when the database shrank
-            whole[(number - 1) * size : number * size] = page
-    return bytes(whole)
+        if number <= state.num_pages:  # later pages were cut off when the database shrank
+            database[(number - 1) * size : number * size] = page
+    return bytes(database)
 
 
 def tables_of(image: bytes) -> dict[str, list[Row]]:
     """Every row of every table of a database, ordered by rowid or key.
 
-    Raises sqlite3.DatabaseError when the bytes are no database.
+    Raises sqlite3.DatabaseError when the bytes are not a database.
     """
     with closing(sqlite3.connect(":memory:")) as database:
         database.deserialize(image)
@@ -125,11 +125,11 @@ def _rows(database: sqlite3.Connection, table: str, *, has_rowid: bool) -> list[
     return [dict(zip(columns, row, strict=True)) for row in cursor]
 
 
-def _lines(reader: LogReader, rows: list[EpisodeRow], *, dumps: bool) -> Iterator[Line]:
+def _lines(reader: LogReader, rows: list[EpisodeRow], *, dumps: bool) -> Iterator[EpisodeLine]:
     worlds = reader.scenarios() if dumps else {}
     for row in rows:
         trajectory = reader.trajectory(row.episode)
-        line = line_of(row, trajectory)
+        line = episode_line(row, trajectory)
         if dumps:
             final = _final(reader, trajectory, worlds)
             line = msgspec.structs.replace(line, final=final)
@@ -177,13 +177,13 @@ def _world(
     return world
 
 
-def _write_lines(file: BinaryIO, lines: Iterator[Line] | Iterator[Chat]) -> None:
+def _write_lines(file: BinaryIO, lines: Iterator[EpisodeLine] | Iterator[Chat]) -> None:
     for line in lines:
         file.write(_encode(line))
         file.write(b"\n")
 
 
-def _write_parquet(file: BinaryIO, lines: Iterator[Line]) -> None:
+def _write_parquet(file: BinaryIO, lines: Iterator[EpisodeLine]) -> None:
     try:
         from harness.reports.parquet import write  # optional, and slow to import
     except ImportError as exc:

@@ -1,4 +1,4 @@
-"""An episode as other programs get it."""
+"""The fields of an exported episode."""
 
 from typing import Any
 
@@ -13,14 +13,14 @@ from scenarios.api import Row, RowChange
 
 
 class CallLine(msgspec.Struct, frozen=True):
-    """A call, as exported."""
+    """An exported call."""
 
     name: str
     arguments: Any
 
 
 class ResultLine(msgspec.Struct, frozen=True):
-    """What a call gave."""
+    """The exported result of a call."""
 
     text: str
     is_error: bool
@@ -28,23 +28,23 @@ class ResultLine(msgspec.Struct, frozen=True):
 
 
 class StepLine(msgspec.Struct, frozen=True):
-    """One turn."""
+    """An exported turn."""
 
-    text: str  # what the agent said
+    text: str  # the text of the agent's reply
     calls: list[CallLine]
     results: list[ResultLine]
     format_error: str | None  # how the reply broke the dialect's rules; None: it did not
 
 
 class SummaryLine(msgspec.Struct, frozen=True):
-    """What the agent made of its history."""
+    """An exported summary that the agent made of its history."""
 
-    step: int  # before which it was asked for it, from 0
-    text: str  # what the agent said
+    step: int  # the step (from 0) before which it was requested
+    text: str  # the text of the agent's reply
 
 
-class Line(msgspec.Struct, frozen=True, omit_defaults=True):
-    """An episode, as exported. `state_diff` is the net of all its calls."""
+class EpisodeLine(msgspec.Struct, frozen=True, omit_defaults=True):
+    """An exported episode. `state_diff` is the net change of all its calls."""
 
     episode: str
     attempt: int
@@ -69,16 +69,16 @@ class Line(msgspec.Struct, frozen=True, omit_defaults=True):
     state_diff: tuple[RowChange, ...]
     start_digest: str
     end_digest: str | None
-    summaries: list[SummaryLine]  # those that the history policy asked for
+    summaries: list[SummaryLine]  # requested by the history policy
     final: dict[str, list[Row]] | msgspec.UnsetType | None = msgspec.UNSET  # with `dumps`
 
 
-def line_of(row: EpisodeRow, trajectory: Trajectory) -> Line:
-    """An episode, as exported, without its final tables."""
+def episode_line(row: EpisodeRow, trajectory: Trajectory) -> EpisodeLine:
+    """The exported form of an episode, without its final tables."""
     started, ended = trajectory.started, trajectory.ended
-    verdict = _verdict(row, trajectory)
+    verdict = _latest_verdict(row, trajectory)
     results = (result.changes for step in trajectory.steps for result in step.results)
-    return Line(
+    return EpisodeLine(
         episode=trajectory.episode,
         attempt=trajectory.attempt,
         scenario=started.scenario,
@@ -106,7 +106,7 @@ def line_of(row: EpisodeRow, trajectory: Trajectory) -> Line:
     )
 
 
-def _verdict(row: EpisodeRow, trajectory: Trajectory) -> Judged | None:
+def _latest_verdict(row: EpisodeRow, trajectory: Trajectory) -> Judged | None:
     return next((verdict for verdict in trajectory.judged if verdict.judge == row.judge), None)
 
 

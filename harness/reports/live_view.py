@@ -1,8 +1,8 @@
-"""Following a run on the screen, from its records alone: live, or later and from another process.
+"""A run shown on a terminal from its records alone: live, or later and from another process.
 
 A Tally folds the records into counts; `watch` shows it, or one line for each record. Speed is
-measured by the records' own times, so a watcher that comes late shows how fast the run is, not how
-fast it reads.
+computed from the records' own times, so a watcher that starts late shows the speed of the run and
+not the speed at which it reads.
 """
 
 from collections import Counter, deque
@@ -36,8 +36,8 @@ _LONGEST = 60  # characters of a text in an event's line
 class Tally:
     """Counts over a run's records; `add` is a handler for a LocalBus.
 
-    An episode that is tried again after a crash counts once; its steps count as often as they were
-    taken.
+    An episode that is repeated after a crash counts once; each of its steps counts as often as it
+    was taken.
     """
 
     def __init__(self, *, planned: int = 0) -> None:
@@ -63,12 +63,12 @@ class Tally:
 
     @property
     def num_judged(self) -> int:
-        """Verdicts of the judge that has given the most."""
+        """The number of verdicts of the judge with the most verdicts."""
         return max((labels.total() for labels in self.labels.values()), default=0)
 
     @property
     def pass_rate(self) -> float | None:
-        """The share of `completed` among the labels of the judge that has given the most; None:
+        """The share of `completed` among the labels of the judge with the most verdicts; None:
         there is no label."""
         if not self.labels:
             return None
@@ -78,7 +78,7 @@ class Tally:
 
     @property
     def calls_per_s(self) -> float:
-        """Tool calls a second, over the last whole seconds that the run has had, SPAN at most."""
+        """Tool calls per second, over the last whole seconds of the run, at most SPAN."""
         if len(self._buckets) < 2:
             return 0.0
         first, last = self._buckets[0][0], self._buckets[-1][0]
@@ -114,7 +114,7 @@ class Tally:
                 buckets.popleft()
 
     def line(self, *, state: str = "live") -> str:
-        """The run on one line.
+        """The run as one line of text.
 
         Example: live · 1,240 of 2,000 started, 1,100 ended, 1,090 judged · 8,812 calls/s ·
         pass 71.3 % · answered 1,020, step_limit 80
@@ -135,7 +135,7 @@ class Tally:
         return " · ".join(parts)
 
     def statistics(self) -> dict[str, object]:
-        """All counts, as JSON has them."""
+        """All counts, under the names that JSON results use."""
         return {
             "planned": self.planned,
             "started": self.num_started,
@@ -154,16 +154,16 @@ class Tally:
 
 
 def event_line(record: Record) -> str:
-    """A record on one line, without what could drive a terminal.
+    """A record as one line of text, without characters that a terminal would act on.
 
     Example: shop-0007 #3 step get_order(order_id=1042) -> ok
     """
     attempt = f" (attempt {record.attempt})" if record.attempt else ""
-    line = f"{record.episode}{attempt} #{record.seq} {_happened(record.event)}"
+    line = f"{record.episode}{attempt} #{record.seq} {_event_text(record.event)}"
     return "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in line)
 
 
-def _happened(event: Event) -> str:
+def _event_text(event: Event) -> str:
     if isinstance(event, StepTaken):
         return f"step {_step(event)}"
     if isinstance(event, EpisodeStarted):
@@ -201,7 +201,7 @@ def _arguments(arguments: object) -> str:
 
 
 def _short(text: str) -> str:
-    """The text on one line, cut so that there is room beside it."""
+    """The text on one line, cut after _LONGEST characters."""
     line = " ".join(text.split())
     return line if len(line) <= _LONGEST else line[: _LONGEST - 1] + "…"
 
@@ -214,35 +214,35 @@ async def watch(
     status: Callable[[], Status | None] = lambda: None,
     every_s: float = 1.0,
 ) -> Tally:
-    """Show a run until its bus has ended; gives what was counted.
+    """Show a run until its bus has ended; return the counts.
 
     On a terminal one line changes in place; elsewhere a line is written every `every_s` seconds.
-    With `events` each record gets a line. The last line stays. `status` gives what the run's
-    publisher said last, as `lambda: follower.status` does. Raises BusError when the run cannot be
-    followed further.
+    With `events` each record gets a line. The last line stays. `status` returns the latest status
+    of the run's publisher, as `lambda: follower.status` does. Raises BusError when the run cannot
+    be followed further.
     """
     tally = Tally()
 
     def line() -> str:
-        told = status()
-        if told is not None:
-            tally.planned = told.episodes
-        return tally.line(state="live" if told is None else f"{told.run} {told.state}")
+        latest = status()
+        if latest is not None:
+            tally.planned = latest.episodes
+        return tally.line(state="live" if latest is None else f"{latest.run} {latest.state}")
 
     if events:
-        await _take(subscription, tally, console)
+        await _count(subscription, tally, console)
     elif console.is_terminal:
         with Live(get_renderable=lambda: Text(line()), console=console, transient=True):
-            await _take(subscription, tally)
+            await _count(subscription, tally)
     else:
         async with OwnedTasks() as tasks:
             tasks.start_soon(_repeat, line, console, every_s)
-            await _take(subscription, tally)
+            await _count(subscription, tally)
     console.out(line(), highlight=False)
     return tally
 
 
-async def _take(subscription: Subscription, tally: Tally, console: Console | None = None) -> None:
+async def _count(subscription: Subscription, tally: Tally, console: Console | None = None) -> None:
     """Count all records; with a console, write a line for each."""
     with suppress(anyio.EndOfStream):
         while True:

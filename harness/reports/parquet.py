@@ -1,4 +1,4 @@
-"""Exported episodes as a Parquet file; the one module that knows pyarrow."""
+"""Exported episodes as a Parquet file; the only module that imports pyarrow."""
 
 from collections.abc import Iterable, Iterator
 from itertools import islice
@@ -8,7 +8,7 @@ import msgspec
 import pyarrow as pa  # type: ignore[import-untyped]  # ships no type hints
 import pyarrow.parquet as pq  # type: ignore[import-untyped]  # ships no type hints
 
-from harness.reports.export_rows import Line
+from harness.reports.export_rows import EpisodeLine
 
 _ROWS_PER_GROUP = 500  # episodes in memory at once
 _JSON = pa.string()  # a column of JSON texts
@@ -55,15 +55,15 @@ SCHEMA = pa.schema(
 )
 
 
-def write(file: BinaryIO, lines: Iterable[Line]) -> None:
-    """Write episodes, one row each, to an open file."""
-    remaining: Iterator[Line] = iter(lines)
+def write(file: BinaryIO, lines: Iterable[EpisodeLine]) -> None:
+    """Write episodes to an open file, one row per episode."""
+    remaining: Iterator[EpisodeLine] = iter(lines)
     with pq.ParquetWriter(file, SCHEMA, compression="zstd") as writer:
         while group := [_row(line) for line in islice(remaining, _ROWS_PER_GROUP)]:
             writer.write_table(pa.Table.from_pylist(group, schema=SCHEMA))
 
 
-def _row(line: Line) -> dict[str, Any]:
+def _row(line: EpisodeLine) -> dict[str, Any]:
     row: dict[str, Any] = msgspec.to_builtins(line, builtin_types=(bytes,))
     for step in row["steps"]:
         for call in step["calls"]:

@@ -1,4 +1,4 @@
-"""The result of a run, computed from its log, and how a person reads it."""
+"""The result of a run, computed from its log, and its summary on a terminal."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -6,13 +6,10 @@ from pathlib import Path
 
 import msgspec
 from rich.console import Console
-from rich.table import Table
-from rich.text import Text
 
 from harness.core.events import Label
 from harness.log.schema import NOTHING_SPENT, EpisodeRow, Spending, write_atomically
-from harness.reports.bench import BenchReport
-from harness.rollout.meters import Spread
+from harness.reports.bar_chart import bar_chart, most_first
 
 REPORT_NAME = "report.json"
 
@@ -24,12 +21,12 @@ class TaskReport(msgspec.Struct, frozen=True):
     task: str
     episodes: int
     completed: int
-    mean_reward: float | None  # of the judged; None: none was
+    mean_reward: float | None  # of the judged episodes; None: none was judged
 
 
 class RunReport(msgspec.Struct, frozen=True):
-    """What `rehearse run --json` says and report.json holds. It tells nothing of time, so that a
-    run that went on after a crash reports the same as one that was left alone."""
+    """The result of `rehearse run`, as `--json` and report.json have it. It contains no times, so
+    that a run that was resumed after a crash has the same report as one without a crash."""
 
     episodes: int
     steps: int
@@ -40,13 +37,13 @@ class RunReport(msgspec.Struct, frozen=True):
     unjudged: int
     tasks: tuple[TaskReport, ...]
     judging: Spending = NOTHING_SPENT  # all of the run's verdicts
-    usd_per_1024_episodes: float | None = (
-        None  # that have a label; None: none has, no model was asked, or one had no price
-    )
+    # Judging costs of 1,024 labelled episodes. None: no episode has a label, no model was asked,
+    # or a model had no price.
+    usd_per_1024_episodes: float | None = None
 
 
 def report_of(rows: Sequence[EpisodeRow]) -> RunReport:
-    """The report on a run's episodes; those without an end are left out."""
+    """The report on a run's episodes; episodes without an end are left out."""
     ended = [row for row in rows if row.ending is not None]
     judged = [row for row in ended if row.label is not None]
     completed = sum(row.label is Label.COMPLETED for row in judged)
@@ -88,79 +85,22 @@ def write_report(folder: Path, report: RunReport) -> None:
 
 
 def _mean(rewards: Sequence[float | None]) -> float | None:
-    given = [reward for reward in rewards if reward is not None]
-    return sum(given) / len(given) if given else None
-
-
-def render_bench(report: BenchReport, console: Console) -> None:
-    """The benchmark as tables and bars."""
-    totals = Table(show_header=False, box=None, pad_edge=False)
-    for name, value in (
-        ("episodes", f"{report.episodes:,} ({report.episodes_per_s:,.0f}/s)"),
-        ("tool calls", f"{report.tool_calls:,} ({report.tool_calls_per_s:,.0f}/s)"),
-        ("live at once", f"{report.max_live:,} of {report.concurrency:,} allowed"),
-        ("wall, CPU", f"{report.wall_s:.2f} s, {report.cpu_s:.2f} s"),
-        ("CPU of the bare calls", f"{report.bare_cpu_s:.3f} s"),
-        ("overhead ratio", f"{report.overhead_ratio:.2f}"),
-        (
-            "memory",
-            f"{report.rss_mb:,.0f} MB, {report.rss_per_live_world_kb:.1f} KB a live episode",
-        ),
-        ("pass rate", f"{report.pass_rate:.3f}"),
-    ):
-        totals.add_row(name, value)
-    console.print(totals)
-    times = Table("", "p50", "p95", "p99", "max", box=None, pad_edge=False)
-    for name, spread in (
-        ("lease, µs", report.lease_us),
-        ("call, µs", report.call_us),
-        ("step, µs", report.step_us),
-        ("loop lag, ms", report.loop_lag_ms),
-    ):
-        times.add_row(name, *_quantiles(spread))
-    for column in times.columns[1:]:
-        column.justify = "right"
-    console.print()
-    console.print(times)
-    for title, counts in (("endings", report.endings), ("labels", report.labels)):
-        console.print()
-        console.print(bars(title, counts))
-
-
-def render_sweep(name: str, reports: Sequence[tuple[int, BenchReport]], console: Console) -> None:
-    """One row for each value of the setting: overhead ratio, 99th percentiles of a step and of the
-    loop's lag, and a bar for its speed."""
-    table = Table(box=None, pad_edge=False)
-    for heading in (name, "episodes/s", "calls/s", "ratio", "step µs", "lag ms", "MB"):
-        table.add_column(heading, justify="right")
-    table.add_column("calls/s")
-    fastest = max(report.tool_calls_per_s for _, report in reports) or 1.0
-    for value, report in reports:
-        table.add_row(
-            f"{value:,}",
-            f"{report.episodes_per_s:,.0f}",
-            f"{report.tool_calls_per_s:,.0f}",
-            f"{report.overhead_ratio:.2f}",
-            f"{report.step_us.p99:,.0f}",
-            f"{report.loop_lag_ms.p99:,.1f}",
-            f"{report.rss_mb:,.0f}",
-            "█" * round(12 * report.tool_calls_per_s / fastest),
-        )
-    console.print(table)
+    known = [reward for reward in rewards if reward is not None]
+    return sum(known) / len(known) if known else None
 
 
 def render_run_report(report: RunReport, console: Console) -> None:
-    """The result of a run in a few lines."""
+    """Print the result of a run in a few lines."""
     reward = "none" if report.mean_reward is None else f"{report.mean_reward:.3f}"
     console.print(
         f"{report.episodes} episodes, {report.steps} steps, pass rate {report.pass_rate:.3f}, "
         f"mean reward {reward}" + (f", {report.unjudged} unjudged" if report.unjudged else ""),
         highlight=False,
     )
-    console.print(bars("endings", report.endings))
-    console.print(bars("labels", report.labels))
+    console.print(bar_chart("endings", most_first(report.endings)))
+    console.print(bar_chart("labels", most_first(report.labels)))
     if (spent := report.judging).requests:
-        cost = "the cost is not known (--judge-prices)"
+        cost = "the cost is not known (see --judge-prices)"
         if spent.cost_usd is not None:
             each = report.usd_per_1024_episodes or 0.0
             cost = f"{spent.cost_usd:.4f} USD ({each:.2f} USD per 1,024 episodes)"
@@ -170,22 +110,3 @@ def render_run_report(report: RunReport, console: Console) -> None:
             highlight=False,
             soft_wrap=True,
         )
-
-
-def bars(title: str, counts: dict[str, int]) -> Text:
-    """A small histogram of words.
-
-    Example: {"answered": 3, "step_limit": 1} -> one line a word, longest bar for the greatest
-    """
-    text = Text(f"{title}\n", style="bold")
-    top = max(counts.values(), default=0)
-    for word, count in sorted(counts.items(), key=lambda item: -item[1]):
-        bar = "█" * max(1, round(30 * count / top))
-        text.append(f"  {word:<20} {bar} {count:,}\n", style="not bold")
-    if not counts:
-        text.append("  none\n", style="not bold")
-    return text
-
-
-def _quantiles(spread: Spread) -> list[str]:
-    return [f"{value:,.1f}" for value in (spread.p50, spread.p95, spread.p99, spread.max)]

@@ -1,4 +1,4 @@
-"""A world as a person looks at it before a run: tables, tools, rules and tasks."""
+"""A scenario on a terminal, as `rehearse scenarios show` prints it: tables, tools and tasks."""
 
 import msgspec
 from rich.console import Console
@@ -10,8 +10,8 @@ from envpool.store.states import States
 from scenarios.api import User
 
 
-class TaskAbout(msgspec.Struct, frozen=True):
-    """A task, without the way to solve it."""
+class TaskSummary(msgspec.Struct, frozen=True):
+    """A task, without its solution."""
 
     id: str
     difficulty: str
@@ -20,7 +20,7 @@ class TaskAbout(msgspec.Struct, frozen=True):
 
 
 class WorldReport(msgspec.Struct, frozen=True):
-    """What `rehearse scenarios show --json` says."""
+    """The result of `rehearse scenarios show`, as `--json` writes it."""
 
     name: str
     title: str
@@ -28,14 +28,14 @@ class WorldReport(msgspec.Struct, frozen=True):
     description: str
     clock: str
     user: User
-    policy: str
+    rules: str  # Markdown; empty: no rules
     tables: dict[str, int]  # rows
     tools: tuple[ToolSpec, ...]
-    tasks: tuple[TaskAbout, ...]
+    tasks: tuple[TaskSummary, ...]
 
 
 def world_report(world: States) -> WorldReport:
-    """What there is to know of a hosted world."""
+    """The report on a hosted scenario."""
     scenario = world.scenario
     rows = world.dump(world.template.overlay())
     return WorldReport(
@@ -45,18 +45,18 @@ def world_report(world: States) -> WorldReport:
         description=scenario.description,
         clock=scenario.clock,
         user=scenario.user,
-        policy=scenario.rules,
+        rules=scenario.rules,
         tables={table: len(found) for table, found in rows.items()},
         tools=world.tools,
         tasks=tuple(
-            TaskAbout(task.id, task.difficulty, task.kind, task.instruction)
+            TaskSummary(task.id, task.difficulty, task.kind, task.instruction)
             for task in scenario.tasks
         ),
     )
 
 
 def render_world(report: WorldReport, console: Console) -> None:
-    """The same for a terminal; tools with the first line of their descriptions."""
+    """Print the report; of each tool the first line of its description."""
     console.print(Text(f"{report.title} {report.version} ({report.name})", "bold"))
     console.print(Text(report.description))
     user = report.user

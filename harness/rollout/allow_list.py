@@ -1,9 +1,9 @@
-"""The worlds and tasks that may be run: a file that the gate writes and `--allow` reads.
+"""The scenarios and tasks that may be run: a file that the gate writes and `--allow` reads.
 
     {"format": "rehearsal.allow-list.1", "worlds": [
       {"name": "library", "digest": "4f1c…", "tasks": ["pay-fine", "renew-emma"]}]}
 
-A world counts as long as its package is the one that was checked: by its digest.
+An entry holds for the package with this digest only: the one that was checked.
 """
 
 from collections.abc import Iterable
@@ -18,7 +18,7 @@ from scenarios.format import Scenario, Task
 
 
 class AllowedWorld(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """One world that passed, with its sound tasks."""
+    """One scenario that passed the gate, with its tasks that passed."""
 
     name: str
     digest: str
@@ -31,7 +31,7 @@ class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class AllowList:
-    """What may be run, as a file says."""
+    """The scenarios and tasks that an allow-list file permits."""
 
     def __init__(self, path: Path, worlds: Iterable[AllowedWorld]) -> None:
         self._path = path
@@ -44,46 +44,48 @@ class AllowList:
     def __repr__(self) -> str:
         return f"<AllowList {self._path} [{len(self._tasks)} worlds]>"
 
-    def sound(self, scenario: Scenario, tasks: Iterable[Task], *, named: bool) -> tuple[Task, ...]:
-        """Those of the tasks that may be run.
+    def permitted(
+        self, scenario: Scenario, tasks: Iterable[Task], *, named: bool
+    ) -> tuple[Task, ...]:
+        """The tasks among `tasks` that may be run.
 
-        Raises SettingsError for a world that is not listed, and for a task that is not where it
-        was asked for by name.
+        Raises SettingsError for a scenario that is not listed. With `named` (the user asked for
+        these tasks by name) a task that is not listed is an error, too.
         """
         listed = self._tasks.get(scenario.digest)
         if listed is None:
-            raise SettingsError(f"allow: {self._path} {self._why_not(scenario)}")
+            raise SettingsError(f"allow: {self._path} {self._refusal(scenario)}")
         tasks = tuple(tasks)
-        bad = [task.id for task in tasks if task.id not in listed]
-        if named and bad:
+        unlisted = [task.id for task in tasks if task.id not in listed]
+        if named and unlisted:
             raise SettingsError(
-                f"allow: {self._path} does not list task {bad[0]!r} of scenario "
+                f"allow: {self._path} does not list task {unlisted[0]!r} of scenario "
                 f"{scenario.name!r}: it did not pass the gate"
             )
         return tuple(task for task in tasks if task.id in listed)
 
-    def _why_not(self, scenario: Scenario) -> str:
+    def _refusal(self, scenario: Scenario) -> str:
         if scenario.name in self._digests:
             return (
-                f"lists another package as scenario {scenario.name!r}: "
-                "it has changed since it was checked"
+                f"lists another package for scenario {scenario.name!r}: "
+                "the scenario has changed since it was checked"
             )
         return f"does not list scenario {scenario.name!r}: it did not pass the gate"
 
 
 def read_allow_list(path: Path) -> AllowList:
-    """The list in a file. Raises SettingsError naming file and field."""
+    """Read an allow-list from a file. Raises SettingsError naming file and field."""
     try:
         found = msgspec.json.decode(path.read_bytes(), type=_File)
     except OSError as exc:
         raise SettingsError(f"allow: {path} cannot be read: {exc.strerror}") from exc
     except msgspec.MsgspecError as exc:
-        raise SettingsError(f"allow: {path} is no allow-list: {exc}") from exc
+        raise SettingsError(f"allow: {path} is not an allow-list: {exc}") from exc
     return AllowList(path, found.worlds)
 
 
 def write_allow_list(path: Path, worlds: Iterable[AllowedWorld]) -> None:
-    """Write a list, whole or not at all. Raises SettingsError."""
+    """Write an allow-list, either completely or not at all. Raises SettingsError."""
     data = msgspec.json.encode(_File("rehearsal.allow-list.1", tuple(worlds)))
     try:
         write_atomically(path, msgspec.json.format(data, indent=1) + b"\n")

@@ -1,11 +1,10 @@
-"""One episode, told in order: lease a world, then turn by turn window, reply, decision, calls,
-fact.
+"""The episode loop: lease a world, then for each turn show a window, get a reply, read a decision,
+make its calls, and record the step.
 
 Promises:
-- What was started is ended: an episode that began records exactly one EpisodeEnded, whatever stops
-  it, cancellation included.
-- Failures of the outside world (model, world, limits) end one episode with their word; bugs stop
-  the run with their traceback, and the episode in which one showed is recorded as cancelled.
+- An episode that began records exactly one EpisodeEnded, whatever stops it, cancellation included.
+- A failure of the outside world (model, world, limits) ends one episode with its own ending. A bug
+  stops the run with its traceback, and the episode in which it occurred is recorded as cancelled.
 """
 
 import time
@@ -36,8 +35,8 @@ from scenarios.checks import Finding
 from scenarios.format import Scenario, Task
 
 
-class Notice(Protocol):
-    """Where measurements go (see harness.rollout.meters)."""
+class MeterSink(Protocol):
+    """What takes the measurements (see harness.rollout.meters)."""
 
     def leased(self, seconds: float) -> None:
         """A world was leased."""
@@ -46,11 +45,11 @@ class Notice(Protocol):
         """A call was executed."""
 
     def stepped(self, seconds: float) -> None:
-        """A step was taken, the time waiting for the reply left out."""
+        """A step was taken; the time spent waiting for the reply is not included."""
 
 
 class RunContext(msgspec.Struct, frozen=True):
-    """What all episodes of a run share."""
+    """The objects that all episodes of a run share."""
 
     pool: Pool
     policy: Policy
@@ -61,11 +60,11 @@ class RunContext(msgspec.Struct, frozen=True):
     recorder: Recorder
     windows: HistoryManager
     watchdog: Watchdog
-    meters: Notice
+    meters: MeterSink
 
 
 def user_of(scenario: Scenario) -> str:
-    """The acting user, in words; empty where the scenario does not say.
+    """The acting user as text; empty where the scenario does not name one.
 
     Example: User("u1", "Ada Lindqvist", "clerk") -> "Ada Lindqvist (clerk, id u1)"
     """
@@ -75,50 +74,52 @@ def user_of(scenario: Scenario) -> str:
 
 
 def briefing_of(scenario: Scenario, task: Task, tools: Sequence[ToolSpec]) -> Briefing:
-    """What the agent is told of a task. `tools` is kept as it is where it is a tuple."""
+    """The briefing that the agent gets for a task. A tuple of `tools` is used without a copy."""
     return Briefing(
         task.instruction, scenario.rules, tuple(tools), user_of(scenario), scenario.clock
     )
 
 
-Outcome = tuple[Ending, str | None]  # how an episode ended, and why where that needs words
-_MOST_TOLD = 1_000  # characters of what a broken tool said; a server's page of HTML is longer
+Outcome = tuple[Ending, str | None]  # how an episode ended, and why where that needs a sentence
+_MAX_ERROR_TEXT = 1_000  # characters of a broken tool's text; a server's page of HTML is longer
 
 
 def failure_message(tool: str, result: ToolResult) -> str:
-    """What an episode's end says of a call in which the world failed.
+    """The error of an episode that ended because the world failed in a call.
 
     Example: ToolResult("ship took too long and was stopped.", "timeout") ->
     "the world failed in a call of ship: ship took too long and was stopped."
     """
     text = result.text
-    if len(text) > _MOST_TOLD:
-        text = f"{text[:_MOST_TOLD]}… ({len(text):,} characters)"
+    if len(text) > _MAX_ERROR_TEXT:
+        text = f"{text[:_MAX_ERROR_TEXT]}… ({len(text):,} characters)"
     return f"the world failed in a call of {tool}: {text}"
 
 
-async def run_episode(plan: EpisodePlan, stage: RunContext, play: "Play | None" = None) -> Ending:
-    """Run one episode and record its facts; gives how it ended.
+async def run_episode(
+    plan: EpisodePlan, context: RunContext, driver: "EpisodeDriver | None" = None
+) -> Ending:
+    """Run one episode, record its events, and return how it ended.
 
-    `play` takes the episode's steps; None: the stage's policy takes them turn by turn.
-    Raises PoolError when the world cannot be had at all. Cancellation is recorded, then passes on.
+    `driver` takes the episode's steps; None: the run's policy takes them turn by turn.
+    Raises PoolError when no world can be leased. A cancellation is recorded and then passed on.
     """
     began = time.perf_counter()
-    async with stage.pool.lease(plan.scenario, plan.task) as env:
-        stage.meters.leased(time.perf_counter() - began)
-        run = Episode(plan, stage, env)
+    async with context.pool.lease(plan.scenario, plan.task) as env:
+        context.meters.leased(time.perf_counter() - began)
+        run = Episode(plan, context, env)
         run.start()
         cancelled = anyio.get_cancelled_exc_class()
         ending, error = Ending.CANCELLED, None
         lost = False  # whether the world can no longer be asked for its state
         try:
-            with stage.watchdog.watch(stage.limits.time_limit) as watch:
-                ending, error = await (play or Episode.turns)(run, watch)
+            with context.watchdog.watch(context.limits.time_limit) as watch:
+                ending, error = await (driver or Episode.run_turns)(run, watch)
                 if ending is not Ending.WORLD_ERROR:
                     watch.got_reply()
                     run.checked = await env.check(plan.task, run.answer)
             if watch.scope.cancelled_caught:
-                ending, error = _expired(watch, stage.limits)
+                ending, error = _expiry(watch, context.limits)
         except ContextLengthError as exc:
             ending, error = Ending.TOKEN_LIMIT, str(exc)
         except PolicyError as exc:
@@ -129,41 +130,42 @@ async def run_episode(plan: EpisodePlan, stage: RunContext, play: "Play | None" 
             if anyio.current_effective_deadline() == -inf:
                 run.end(Ending.CANCELLED, "the run was cancelled", time.perf_counter() - began)
                 raise
-            # Nobody cancelled this episode: a task of the policy's own was, and told it here.
+            # The episode was not cancelled: a task inside of the policy was, and its exception
+            # came out here.
             ending, error = Ending.POLICY_ERROR, "the policy's own work was cancelled"
         except Exception as exc:
             why = f"the run was stopped by {type(exc).__name__}: {exc}"
             run.end(Ending.CANCELLED, why, time.perf_counter() - began)
             raise
         ending = run.end(ending, error, time.perf_counter() - began, lost=lost)
-    await stage.recorder.wait_for_room()
+    await context.recorder.wait_for_room()
     return ending
 
 
-def _expired(watch: Watch, limits: Limits) -> tuple[Ending, str]:
+def _expiry(watch: Watch, limits: Limits) -> tuple[Ending, str]:
     if watch.expired == "reply":
         return Ending.POLICY_ERROR, f"no reply within {limits.reply_timeout:g} s"
     return Ending.TIME_LIMIT, f"not done within {limits.time_limit:g} s"
 
 
 class Episode:
-    """One running episode: its world, and the facts so far."""
+    """One running episode: its world, and the steps so far."""
 
     __slots__ = (
         "_call",
         "answer",
         "briefing",
         "checked",
+        "context",
         "env",
         "num_tokens",
         "plan",
-        "stage",
         "steps",
     )
 
-    def __init__(self, plan: EpisodePlan, stage: RunContext, env: Env) -> None:
+    def __init__(self, plan: EpisodePlan, context: RunContext, env: Env) -> None:
         self.plan = plan
-        self.stage = stage
+        self.context = context
         self.env = env
         self.briefing = briefing_of(plan.scenario, plan.task, env.tools)
         self.steps: list[StepTaken] = []
@@ -171,14 +173,14 @@ class Episode:
         self.checked: tuple[Finding, ...] = ()
         self.num_tokens = 0
         self._call = env.call
-        # A call that never awaits cannot be cut off.
-        if env.awaits and stage.limits.call_timeout is not None:
-            self._call = self._call_in_time
+        # A call in this process never awaits, so a timeout could not interrupt it.
+        if env.awaits and context.limits.call_timeout is not None:
+            self._call = self._call_with_timeout
 
     def start(self) -> None:
         """Record that the episode began."""
-        plan, stage = self.plan, self.stage
-        stage.recorder.open(plan.episode)
+        plan, context = self.plan, self.context
+        context.recorder.open(plan.episode)
         started = EpisodeStarted(
             scenario=plan.scenario.name,
             task=plan.task.id,
@@ -187,44 +189,46 @@ class Episode:
             member=plan.member,
             group_size=plan.group_size,
             seed=plan.seed,
-            policy=stage.policy.name,
-            dialect=stage.dialect.name,
-            history=stage.history.spec,
-            fingerprint=stage.history.fingerprint,
+            policy=context.policy.name,
+            dialect=context.dialect.name,
+            history=context.history.spec,
+            fingerprint=context.history.fingerprint,
             scenario_digest=plan.scenario.digest,
             start_digest=self.env.start_digest,
             seeding="" if plan.scenario.awm is None else plan.scenario.awm.seeding,
         )
-        stage.recorder.stamp(plan.episode, plan.attempt, started)
+        context.recorder.stamp(plan.episode, plan.attempt, started)
 
-    async def turns(self, watch: Watch) -> Outcome:
-        """Let the policy take steps until something ends the episode."""
-        plan, stage, limits = self.plan, self.stage, self.stage.limits
-        stage.windows.open(plan.episode, HistoryFold(stage.history, stage.dialect, self.briefing))
-        agent: Agent = stage.policy.agent(
+    async def run_turns(self, watch: Watch) -> Outcome:
+        """Let the policy take steps until something ends the episode; return how it ended."""
+        plan, context, limits = self.plan, self.context, self.context.limits
+        context.windows.open(
+            plan.episode, HistoryFold(context.history, context.dialect, self.briefing)
+        )
+        agent: Agent = context.policy.agent(
             Assignment(
                 plan.episode, plan.scenario, plan.task, plan.seed, self.briefing, plan.member
             )
         )
-        rules = make_rules(stage.format, stage.dialect)
+        rules = make_rules(context.format, context.dialect)
         for turn in range(limits.max_steps):
-            await anyio.lowlevel.checkpoint()  # an instant policy must not keep the loop
-            window = stage.windows.window(plan.episode)
+            await anyio.lowlevel.checkpoint()  # an instant policy must not block the event loop
+            window = context.windows.window(plan.episode)
             if window.asks_for_summary:
                 if (failed := await self._summarise(agent, window, turn, watch)) is not None:
                     return failed
-                if (spent := self._tokens_spent()) is not None:
+                if (spent := self._token_limit_reached()) is not None:
                     return spent
-                window = stage.windows.window(plan.episode)
+                window = context.windows.window(plan.episode)
             asked = time.perf_counter()
             watch.expect_reply(limits.reply_timeout)
             reply = await agent.reply(window)
             watch.got_reply()
             answered = time.perf_counter()
             step, fault = await self._step(rules, reply, turn, window, answered - asked)
-            await self.take(step)
-            stage.meters.stepped(time.perf_counter() - answered)
-            if fault is not None and stage.format.stop:
+            await self.record_step(step)
+            context.meters.stepped(time.perf_counter() - answered)
+            if fault is not None and context.format.stop:
                 return Ending.FORMAT_ERROR, fault
             if fault is None and isinstance(step.decision, Answer):
                 self.answer = step.decision.text
@@ -232,73 +236,73 @@ class Episode:
             if (failure := self.world_failure()) is not None:
                 return Ending.WORLD_ERROR, failure
             self.num_tokens += reply.usage.completion_tokens
-            if (spent := self._tokens_spent()) is not None:
+            if (spent := self._token_limit_reached()) is not None:
                 return spent
         return Ending.STEP_LIMIT, None
 
     async def _summarise(
         self, agent: Agent, window: Window, turn: int, watch: Watch
     ) -> Outcome | None:
-        """Have the agent sum up what falls out of its history, and record what it says.
+        """Ask the agent to summarise the turns that leave its history, and record its reply.
 
-        Gives how the episode ends when that is no summary, whatever the format rules say: there is
-        no window to go on with. It is the agent's own fault, to be judged and learned from as such,
-        and not that of its model or server.
+        Returns how the episode ends when the reply is not a summary, whatever the format rules
+        say: there is no window for the next step then. It counts as the agent's own error, which
+        is judged and learned from, and not as a failure of its model or server.
         """
-        plan, stage = self.plan, self.stage
+        plan, context = self.plan, self.context
         asked = time.perf_counter()
-        watch.expect_reply(stage.limits.reply_timeout)
+        watch.expect_reply(context.limits.reply_timeout)
         reply = await agent.reply(window)
         watch.got_reply()
         summary = HistorySummarized(reply, turn, window.first_turn, time.perf_counter() - asked)
-        stage.recorder.stamp(plan.episode, plan.attempt, summary)
-        await stage.recorder.wait_for_room()
+        context.recorder.stamp(plan.episode, plan.attempt, summary)
+        await context.recorder.wait_for_room()
         self.num_tokens += reply.usage.completion_tokens
-        if summary_of(stage.dialect, summary):
+        if summary_of(context.dialect, summary):
             return None
         return Ending.FORMAT_ERROR, f"asked for a summary before step {turn}, the agent gave none"
 
-    def _tokens_spent(self) -> Outcome | None:
-        """How the episode ends when all tokens are spent; None: there are some left."""
-        limit = self.stage.limits.token_limit
+    def _token_limit_reached(self) -> Outcome | None:
+        """How the episode ends when all tokens are used; None: some are left."""
+        limit = self.context.limits.token_limit
         if limit is None or self.num_tokens < limit:
             return None
         return Ending.TOKEN_LIMIT, f"{self.num_tokens} tokens were generated"
 
-    async def take(self, step: StepTaken) -> None:
-        """Record the next step; waits while the log is full."""
-        self._keep(step)
-        await self.stage.recorder.wait_for_room()
+    async def record_step(self, step: StepTaken) -> None:
+        """Record the next step; wait while the log is full."""
+        self._stamp_step(step)
+        await self.context.recorder.wait_for_room()
 
-    def _keep(self, step: StepTaken) -> None:
+    def _stamp_step(self, step: StepTaken) -> None:
         self.steps.append(step)
-        self.stage.recorder.stamp(self.plan.episode, self.plan.attempt, step)
+        self.context.recorder.stamp(self.plan.episode, self.plan.attempt, step)
 
     async def execute(self, decision: Act, results: list[ToolResult]) -> None:
-        """Make the calls in order and add their results, up to one that ends the episode (see
-        Limits.world_stop). Raises WorldError."""
+        """Make the calls in order and append their results to `results`. Stops after a call that
+        ends the episode (see Limits.world_stop). Raises WorldError."""
         for call in decision.calls:
             began = time.perf_counter()
-            result = self.stage.dialect.local_result(call, self.briefing)
+            result = self.context.dialect.local_result(call, self.briefing)
             if result is None:
                 result = await self._call(call.name, call.arguments, call.id)
-                self.stage.meters.called(time.perf_counter() - began)
+                self.context.meters.called(time.perf_counter() - began)
             results.append(result)
-            if self._ends(result):
+            if self._ends_episode(result):
                 return
 
-    def _ends(self, result: ToolResult) -> bool:
-        return result.error in WORLD_FAULTS and self.stage.limits.stops_with_world
+    def _ends_episode(self, result: ToolResult) -> bool:
+        return result.error in WORLD_FAULTS and self.context.limits.stops_with_world
 
     def world_failure(self) -> str | None:
-        """How the world failed in the last step, a sentence; None: the episode may go on."""
+        """How the world failed in the last step, as a sentence; None: the episode continues."""
         step = self.steps[-1]
-        if not isinstance(step.decision, Act) or not self._ends(step.results[-1]):
+        if not isinstance(step.decision, Act) or not self._ends_episode(step.results[-1]):
             return None
         return failure_message(step.decision.calls[-1].name, step.results[-1])
 
-    async def _call_in_time(self, name: str, arguments: Any, call_id: str) -> ToolResult:
-        seconds = self.stage.limits.call_timeout
+    async def _call_with_timeout(self, name: str, arguments: Any, call_id: str) -> ToolResult:
+        seconds = self.context.limits.call_timeout
         with anyio.move_on_after(seconds):
             return await self.env.call(name, arguments, call_id)
         text = f"{name} took longer than {seconds:g} s and was stopped."
@@ -307,9 +311,9 @@ class Episode:
     async def _step(
         self, rules: FormatRules, reply: Reply, turn: int, window: Window, waited: float
     ) -> tuple[StepTaken, str | None]:
-        """The step that a reply makes, and what is wrong with its form (None: nothing)."""
+        """The step that follows from a reply, and the format rule that it breaks (None: none)."""
         first_turn, recalled = window.first_turn, window.recalled
-        decision: Decision = self.stage.dialect.read(reply, turn=turn)
+        decision: Decision = self.context.dialect.read(reply, turn=turn)
         fault = rules.decision_fault(decision, reply, self.steps)
         results: list[ToolResult] = []
         began = time.perf_counter()
@@ -319,11 +323,13 @@ class Episode:
             try:
                 await self.execute(decision, results)
             except BaseException:
-                if results:  # what was done before stays done, so the log must say it
+                if results:  # the calls before the failure did happen, so the log must have them
                     done = Act(decision.calls[: len(results)])
-                    given = tuple(results)
-                    self._keep(
-                        StepTaken(reply, done, given, first_turn, None, waited, recalled=recalled)
+                    self._stamp_step(
+                        StepTaken(
+                            *(reply, done, tuple(results), first_turn, None, waited),
+                            recalled=recalled,
+                        )
                     )
                 raise
             if len(results) < len(decision.calls):
@@ -333,17 +339,17 @@ class Episode:
         if fault is None:
             fault = rules.results_fault(step)
         if fault is not None:
-            step = msgspec.structs.replace(step, reward=self.stage.format.reward)
+            step = msgspec.structs.replace(step, reward=self.context.format.reward)
         return step, fault
 
     def end(
         self, ending: Ending, error: str | None, seconds: float, *, lost: bool = False
     ) -> Ending:
-        """Record that the episode is over; gives how: a world may break at this last moment.
+        """Record that the episode is over. Return its ending: the world may break at this moment.
 
-        A world that is lost is not asked for its state; one in which only a call failed is.
+        A world that is lost is not asked for its state; one in which only a call failed is asked.
         """
-        plan, stage = self.plan, self.stage
+        plan, context = self.plan, self.context
         state = None
         if not lost:
             try:
@@ -354,9 +360,9 @@ class Episode:
         ended = EpisodeEnded(
             ending, self.answer, len(self.steps), state, error, seconds, self.checked
         )
-        stage.recorder.stamp(plan.episode, plan.attempt, ended)
-        stage.windows.close(plan.episode)
+        context.recorder.stamp(plan.episode, plan.attempt, ended)
+        context.windows.close(plan.episode)
         return ending
 
 
-Play = Callable[[Episode, Watch], Awaitable[Outcome]]
+EpisodeDriver = Callable[[Episode, Watch], Awaitable[Outcome]]  # takes the steps of an episode

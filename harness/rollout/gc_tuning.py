@@ -1,19 +1,20 @@
-"""Settings of the process for runs with many live episodes."""
+"""Garbage collector settings for processes with many live episodes."""
 
 import gc
 
-# How many new objects, collections of them, and collections of these lie between two collections.
-# A full one walks all live episodes and holds the loop for 157 ms at 10,000 of them, so there is
-# hardly ever one; with the default of (700, 10, 10) there are ten while so many start and end.
+# New objects, young collections and middle collections between two collections of the next
+# generation (see gc.set_threshold). A full collection walks all live episodes and blocks the event
+# loop for 157 ms at 10,000 of them, so full ones are made very rare; with the default of
+# (700, 10, 10) there are ten while 10,000 episodes start and end.
 _THRESHOLDS = (2_000, 10, 5_000)
 
 
-def tune_memory() -> None:
-    """Let the garbage collector leave alone what lives long; call it when all is set up.
+def tune_garbage_collector() -> None:
+    """Make the garbage collector skip long-lived objects; call it when everything is set up.
 
-    Facts, windows and overlays hold no cycles, and reference counts free them. What was loaded and
-    built so far is never looked at again; young cycles (exceptions, tasks) still go at once, old
-    ones every hundred million objects.
+    Events, windows and overlays hold no cycles: reference counts free them. Objects that exist now
+    are never scanned again. Young cycles (exceptions, tasks) are still freed at once, old ones
+    every hundred million objects.
     """
     gc.collect()
     gc.freeze()

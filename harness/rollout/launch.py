@@ -32,11 +32,11 @@ from harness.log.reader import open_reader
 from harness.log.schema import LOG_NAME, write_atomically
 from harness.policies.base import OpenPolicy
 from harness.rollout.allow_list import read_allow_list
-from harness.rollout.gc_tuning import tune_memory
+from harness.rollout.gc_tuning import tune_garbage_collector
 from harness.rollout.meters import Meters
-from harness.rollout.plan import EpisodePlan, chosen_tasks, plan_of
+from harness.rollout.plan import EpisodePlan, plan_of, select_tasks
 from harness.rollout.policies import LocalPolicy, open_policy, policy_of, unplayed_lines
-from harness.rollout.process import allow_many_files, run
+from harness.rollout.process import raise_file_limit, run
 from harness.rollout.session import Judge, Link, RunParts, run_session
 from harness.settings.limits import Limits
 from harness.settings.run import Settings, log_id_of, save, stops_with_world
@@ -85,8 +85,8 @@ def launch(
     if settings.bus.url:
         broker_of(settings.bus)  # before any file is written
     is_new = not folder.exists()
-    allow_many_files(settings.concurrency + 256)
-    tune_memory()
+    raise_file_limit(settings.concurrency + 256)
+    tune_garbage_collector()
     launching = _Launching(settings, folder, tasks, plans, client, open_judge, after, resume)
     try:
         launched: Launched = run(launching.launch)
@@ -227,7 +227,7 @@ def planned(settings: Settings) -> tuple[list[tuple[Scenario, Task]], list[Episo
     if not settings.scenarios:
         raise SettingsError("scenarios: name at least one scenario")
     allowed = read_allow_list(Path(settings.allow)) if settings.allow else None
-    tasks = chosen_tasks(settings.scenarios, finder(settings), allowed)
+    tasks = select_tasks(settings.scenarios, finder(settings), allowed)
     if settings.policy.name in ("oracle", "mutant"):
         for scenario, task in tasks:
             if task.kind == "open" and not task.oracle:

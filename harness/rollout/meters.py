@@ -8,32 +8,32 @@ import anyio
 import msgspec
 import psutil
 
-_EVERY = 0.01  # seconds between two looks at the loop's lag
+_INTERVAL = 0.01  # seconds between two samples of the loop's lag
 
 
-class Live(Protocol):
-    """How many worlds are live; a pool, as the meters see it."""
+class LiveWorlds(Protocol):
+    """The number of live worlds; a pool, as the meters use it."""
 
     @property
     def num_live(self) -> int:
-        """Now."""
+        """Worlds that are live now."""
 
     @property
     def max_live(self) -> int:
-        """At once, so far."""
+        """The most worlds that were live at once so far."""
 
 
-class Outside(Protocol):
-    """What a run costs outside of this process: a pool whose worlds live in workers."""
+class WorkerUsage(Protocol):
+    """What a run costs outside of this process: a pool whose worlds are in workers."""
 
     def cpu_s(self) -> float:
         """CPU seconds so far."""
 
     def rss(self) -> int:
-        """Bytes."""
+        """Resident memory, in bytes."""
 
 
-class Spread(msgspec.Struct, frozen=True):
+class Quantiles(msgspec.Struct, frozen=True):
     """Quantiles of many measurements; all 0 where there were none."""
 
     p50: float
@@ -42,33 +42,33 @@ class Spread(msgspec.Struct, frozen=True):
     max: float
 
 
-def spread_of(values: "array[float]", *, scale: float = 1.0) -> Spread:
+def quantiles_of(values: "array[float]", *, scale: float = 1.0) -> Quantiles:
     """The quantiles (nearest rank) of the values times `scale`."""
     if not values:
-        return Spread(0.0, 0.0, 0.0, 0.0)
+        return Quantiles(0.0, 0.0, 0.0, 0.0)
     ordered = sorted(values)
     ranks = (0.5, 0.95, 0.99, 1.0)
     found = [ordered[max(0, round(rank * len(ordered)) - 1)] * scale for rank in ranks]
-    return Spread(*found)
+    return Quantiles(*found)
 
 
 class Meters:
     """Collects one run's measurements. `watch` is its task.
 
-    Loop lag is how much later than asked a sleeping task wakes. Memory is sampled with it. CPU and
-    memory are those of this process and of what is `outside` (None: nothing).
+    Loop lag is how much later than requested a sleeping task wakes. Memory is sampled at the same
+    times. CPU and memory are those of this process and of the `workers` (None: there are none).
     """
 
-    def __init__(self, outside: Outside | None = None) -> None:
-        self._outside = outside
+    def __init__(self, workers: WorkerUsage | None = None) -> None:
+        self._workers = workers
         self.leases = array("d")  # seconds
         self.calls = array("d")
-        self.steps = array("d")  # the wait for the reply left out
+        self.steps = array("d")  # without the wait for the reply
         self.lags = array("d")
         self._process = psutil.Process()
         self.rss_start = self._rss()  # bytes
         self.rss_max = self.rss_start
-        self.live_max = 0  # live worlds at most
+        self.live_max = 0  # the most worlds live at once
         self._began = time.perf_counter()
         self._began_cpu = self._cpu_s()
         self.wall_s = 0.0
@@ -78,30 +78,30 @@ class Meters:
         self.stepped = self.steps.append
 
     def start(self) -> None:
-        """The clocks of `wall_s` and `cpu_s` begin now."""
+        """Start the clocks of `wall_s` and `cpu_s`."""
         self._began = time.perf_counter()
         self._began_cpu = self._cpu_s()
 
     def stop(self) -> None:
-        """The clocks end."""
+        """Stop the clocks and set `wall_s` and `cpu_s`."""
         self.wall_s = time.perf_counter() - self._began
         self.cpu_s = self._cpu_s() - self._began_cpu
 
-    async def watch(self, live: Live) -> None:
+    async def watch(self, live: LiveWorlds) -> None:
         """Sample the loop's lag and the process's memory until cancelled."""
         turn = 0
         try:
             while True:
-                asked = time.perf_counter() + _EVERY  # uvloop's own clock counts milliseconds
-                await anyio.sleep(_EVERY)
+                asked = time.perf_counter() + _INTERVAL  # uvloop's own clock counts milliseconds
+                await anyio.sleep(_INTERVAL)
                 self.lags.append(max(0.0, time.perf_counter() - asked))
                 turn += 1
                 if turn % 10 == 0 or live.num_live > 1.1 * self.live_max:
-                    self.look(live.num_live)
+                    self.sample(live.num_live)
         finally:
-            self.look(live.max_live)  # which a short run reaches between two looks
+            self.sample(live.max_live)  # a short run may reach it between two samples
 
-    def look(self, num_live: int) -> None:
+    def sample(self, num_live: int) -> None:
         """Sample memory now."""
         rss = self._rss()
         if rss >= self.rss_max:
@@ -110,14 +110,14 @@ class Meters:
             self.live_max = num_live
 
     def _cpu_s(self) -> float:
-        return time.process_time() + (0.0 if self._outside is None else self._outside.cpu_s())
+        return time.process_time() + (0.0 if self._workers is None else self._workers.cpu_s())
 
     def _rss(self) -> int:
-        outside = 0 if self._outside is None else self._outside.rss()
-        return int(self._process.memory_info().rss) + outside
+        workers = 0 if self._workers is None else self._workers.rss()
+        return int(self._process.memory_info().rss) + workers
 
     @property
     def rss_per_live_world_kb(self) -> float:
-        """Memory that the run added at its peak, by the worlds that were live at most: the
-        episode's whole state (task, history, log buffers), not only the world's."""
+        """Memory that the run added at its peak, divided by the most worlds live at once: an
+        episode's whole state (task, history, log buffers), not only its world's."""
         return float(self.rss_max - self.rss_start) / 1024 / max(1, self.live_max)

@@ -1,6 +1,6 @@
-"""How a run stands: a plain subscriber of the bus, so it counts only what the log has on disk.
+"""The progress of a run, from a subscription to its bus.
 
-What it shows as finished has survived whatever happens next.
+The bus carries only what the log has on disk: an episode that is shown as finished is never lost.
 """
 
 import time
@@ -16,14 +16,14 @@ from harness.core.events import EpisodeEnded, EpisodeStarted, Judged, Label, Rec
 from harness.log.schema import EpisodeRow
 from harness.rollout.progress_display import ProgressDisplay
 
-_BAR_EVERY = 0.2  # seconds between two drawings of the bar
-_LINE_EVERY = 2.0  # seconds between two plain lines
+_BAR_INTERVAL = 0.2  # seconds between two drawings of the bar
+_LINE_INTERVAL = 2.0  # seconds between two plain lines
 _log = structlog.get_logger(__name__)
 
 
 class Monitor:
-    """Counts the facts of one run. `finished` counts verdicts where there is a judge, and ends
-    where there is none."""
+    """Counts the events of one run. An episode is `finished` when it is judged, in a run without a
+    judge when it has ended."""
 
     def __init__(self, *, total: int, judged: bool) -> None:
         self.total = total
@@ -42,17 +42,17 @@ class Monitor:
 
     @property
     def finished(self) -> int:
-        """Episodes to which nothing more will happen."""
+        """Episodes that get no further events."""
         return self.num_judged if self._judged else self.num_ended
 
     @property
     def pass_rate(self) -> float:
-        """The share of `completed` among the episodes with a verdict; 0 where there is none."""
+        """The share of `completed` among the episodes with a label; 0 where there is none."""
         verdicts = sum(self.labels.values())
         return self.labels[Label.COMPLETED] / verdicts if verdicts else 0.0
 
     def restore(self, rows: Iterable[EpisodeRow], *, judged: bool) -> None:
-        """Count episodes that the log has already."""
+        """Count episodes that are already in the log."""
         for row in rows:
             self.num_started += 1
             self.num_ended += 1
@@ -61,12 +61,12 @@ class Monitor:
             self.endings[str(row.ending)] += 1
             if row.label is not None:
                 self.labels[str(row.label)] += 1
-        self._look()
+        self._check_finished()
 
-    def expect(self, total: int) -> None:
-        """So many episodes there will be, after all."""
+    def set_total(self, total: int) -> None:
+        """Correct the number of episodes: fewer may begin than the plan has."""
         self.total = total
-        self._look()
+        self._check_finished()
 
     async def serve(self, subscription: Subscription) -> None:
         """Count until the bus is closed."""
@@ -77,9 +77,9 @@ class Monitor:
                 return
             for record in records:
                 self._count(record)
-            self._look()
+            self._check_finished()
 
-    async def complete(self) -> None:
+    async def wait_until_finished(self) -> None:
         """Wait until every episode of the plan is finished."""
         await self._done.wait()
 
@@ -101,19 +101,19 @@ class Monitor:
                 self.labels[event.label] += 1
             _log.info("episode_finished", episode=record.episode, label=event.label)
 
-    def _look(self) -> None:
+    def _check_finished(self) -> None:
         if self.finished >= self.total:
             self._done.set()
 
 
 async def show_progress(monitor: Monitor, console: Console) -> None:
-    """Show how the run stands until cancelled: a bar on a terminal, plain lines elsewhere."""
+    """Show the run's progress until cancelled: a bar on a terminal, plain lines elsewhere."""
     began, first = time.monotonic(), monitor.num_calls
     with ProgressDisplay("episodes", total=monitor.total, console=console, every=0.0) as display:
-        wait = 0.0 if display.is_bar else _LINE_EVERY
+        wait = 0.0 if display.is_bar else _LINE_INTERVAL
         while True:
             await anyio.sleep(wait)
             rate = (monitor.num_calls - first) / max(1e-9, time.monotonic() - began)
             note = f"{rate:,.0f} calls/s, pass rate {monitor.pass_rate:.1%}"
             display.show(monitor.finished, monitor.total, note)
-            wait = _BAR_EVERY if display.is_bar else _LINE_EVERY
+            wait = _BAR_INTERVAL if display.is_bar else _LINE_INTERVAL

@@ -1,5 +1,5 @@
-"""Which episodes a run consists of: a pure function of its settings, so that a run that goes on
-after a crash has the same episodes."""
+"""The episodes of a run: a pure function of its settings, so that a run that is resumed after a
+crash has the same episodes."""
 
 from collections.abc import Callable, Iterator, Sequence
 from hashlib import blake2b
@@ -13,7 +13,7 @@ from scenarios.format import Scenario, Task
 
 
 class EpisodePlan(msgspec.Struct, frozen=True):
-    """One episode that shall be run."""
+    """One episode to run."""
 
     episode: str
     scenario: Scenario
@@ -25,27 +25,27 @@ class EpisodePlan(msgspec.Struct, frozen=True):
     attempt: int = 1
 
 
-def chosen_tasks(
+def select_tasks(
     names: Sequence[str],
     find: Callable[[str], Scenario] = find,
     allowed: AllowList | None = None,
 ) -> list[tuple[Scenario, Task]]:
     """The tasks of scenarios given as `name`, `path` or `name:task`, alternating between them.
 
-    `find` finds a scenario by what stands before the colon. Tasks that are not on the list of
-    those allowed (None: all are) are left out of whole scenarios. Raises ScenarioError, and
-    SettingsError where what was named is not allowed.
+    `find` finds a scenario by the text before the colon. Where a whole scenario is named, tasks
+    that `allowed` does not list are left out (None: all tasks are allowed). Raises ScenarioError;
+    SettingsError for a scenario, or a task given by name, that is not allowed.
 
     Example: ["shop", "desk:late"] -> [(shop, first task), (desk, late), (shop, second task), …]
     """
     scenarios: dict[str, Scenario] = {}
     columns: list[list[tuple[Scenario, Task]]] = []
     for name in names:
-        place, _, task_id = name.partition(":")
-        scenario = scenarios.setdefault(place, find(place))
+        source, _, task_id = name.partition(":")
+        scenario = scenarios.setdefault(source, find(source))
         tasks = (scenario.task(task_id),) if task_id else scenario.tasks
         if allowed is not None:
-            tasks = allowed.sound(scenario, tasks, named=bool(task_id))
+            tasks = allowed.permitted(scenario, tasks, named=bool(task_id))
         columns.append([(scenario, task) for task in tasks])
     return [
         column[row]
@@ -58,20 +58,21 @@ def chosen_tasks(
 def plan_of(
     tasks: Sequence[tuple[Scenario, Task]], *, episodes: int | None, group_size: int, seed: int
 ) -> Iterator[EpisodePlan]:
-    """The episodes in order: one group of each task, and round again until there are enough.
+    """The episodes in order: one group of each task, then again from the first task until there
+    are enough.
 
-    `episodes` None: one group a task. Raises SettingsError.
+    `episodes` is the total; None: one group of each task. Raises SettingsError.
     """
     if not tasks:
         raise SettingsError("scenarios: there is no task to run")
     if group_size < 1:
         raise SettingsError(f"group_size: must be at least 1, not {group_size}")
-    wanted = len(tasks) * group_size if episodes is None else episodes
-    if wanted < 1:
-        raise SettingsError(f"episodes: must be at least 1, not {wanted}")
-    if wanted % group_size:
-        raise SettingsError(f"episodes: {wanted} is no multiple of the group size {group_size}")
-    return _plans(tasks, wanted, group_size, seed)
+    total = len(tasks) * group_size if episodes is None else episodes
+    if total < 1:
+        raise SettingsError(f"episodes: must be at least 1, not {total}")
+    if total % group_size:
+        raise SettingsError(f"episodes: {total} is not a multiple of the group size {group_size}")
+    return _plans(tasks, total, group_size, seed)
 
 
 def _plans(

@@ -15,14 +15,14 @@ from harness.core.distribution import missing_package
 from harness.core.errors import SettingsError
 from harness.dialects.base import Dialect
 from harness.policies.base import OpenPolicy, Policy
+from harness.policies.latency import LatencyPolicy
 from harness.policies.mutants import MutantPolicy
 from harness.policies.noop import NoopPolicy
 from harness.policies.openai import OpenAIPolicy, OpenAISettings
 from harness.policies.oracle import OraclePolicy
 from harness.policies.random_calls import RandomPolicy
-from harness.policies.replay import ReplayedPolicy
+from harness.policies.replay import ReplayPolicy
 from harness.policies.scripted import ScriptedPolicy, read_script
-from harness.policies.think_time import ThinkPolicy
 from harness.rollout.plan import EpisodePlan
 from harness.settings.policy import think_range
 from harness.settings.run import Settings
@@ -46,7 +46,7 @@ def open_policy(
         made: OpenPolicy = _with_tokens("policy: 'vllm'").vllm(settings)
         return made
     if settings.policy.name == "replay":
-        replayed = ReplayedPolicy(Path(settings.policy.replay), settings.dialect)
+        replayed = ReplayPolicy(Path(settings.policy.replay), settings.dialect)
         replayed.require([(plan.scenario.name, plan.task.id) for plan in plans])
         return replayed
     return None
@@ -65,7 +65,7 @@ async def policy_of(
     if settings.policy.tokens:
         policy = _with_tokens("tokens").tokenize(policy, Path(settings.policy.tokens))
     if settings.policy.think:
-        policy = ThinkPolicy(policy, *think_range(settings.policy.think), settings.seed)
+        policy = LatencyPolicy(policy, *think_range(settings.policy.think), settings.seed)
     return policy
 
 

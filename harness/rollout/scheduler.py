@@ -1,22 +1,23 @@
 """Running many episodes with bounded concurrency.
 
 N workers take plans from one iterator, so at most N episodes are live and the next begins when one
-ends. Workers start in small lots, a loop turn apart: ten thousand at once would hold the loop for a
-second. Where the caller admits episodes, a worker waits with its plan until it may begin, and goes
-when no more episodes are wanted. An exception in one episode is a bug or a broken world; it cancels
-the others, which record their endings, and is raised as it is.
+ends. Workers start in batches, one turn of the event loop apart: ten thousand at once would block
+the loop for a second. Where an `admit` function is given, a worker waits with its plan until the
+plan is admitted, and ends when it is refused. An exception in one episode is a bug or a broken
+world; it cancels the other episodes, which record their endings, and is raised unchanged.
 """
 
-from collections.abc import Awaitable, Callable, Iterable, Iterator
+from collections.abc import Awaitable, Callable, Iterable
+from itertools import islice
 
 import anyio
 import anyio.lowlevel
 
 from harness.rollout.plan import EpisodePlan
 
-# Waits until the episode may begin; False: no more episodes are wanted, this one neither.
+# Waits until the episode may begin; False: neither this episode nor a later one shall begin.
 Admit = Callable[[EpisodePlan], Awaitable[bool]]
-_LOT = 256  # workers started between two turns of the loop
+_BATCH = 256  # workers started in one turn of the event loop
 
 
 async def run_all(
@@ -26,7 +27,7 @@ async def run_all(
     concurrency: int,
     admit: Admit | None = None,
 ) -> None:
-    """Do the work of every plan (`admit` None: none waits). Raises the first exception of any."""
+    """Do the work of every plan (`admit` None: none waits). Raises the first exception."""
     queue = iter(plans)
     failure: list[BaseException] = []
     async with anyio.create_task_group() as tasks:
@@ -41,17 +42,9 @@ async def run_all(
                 failure.append(exc)
                 tasks.cancel_scope.cancel()
 
-        for number, plan in enumerate(_first(queue, concurrency), 1):
+        for number, plan in enumerate(islice(queue, concurrency), 1):
             tasks.start_soon(worker, plan)
-            if number % _LOT == 0:
+            if number % _BATCH == 0:
                 await anyio.lowlevel.checkpoint()
     if failure:
         raise failure[0]
-
-
-def _first(queue: Iterator[EpisodePlan], count: int) -> Iterator[EpisodePlan]:
-    for _ in range(count):
-        plan = next(queue, None)
-        if plan is None:
-            return
-        yield plan

@@ -1,8 +1,8 @@
-"""One run, end to end: log, bus, windows, judge and episodes put together and taken apart in order.
+"""One run, from start to end: log, bus, windows, judge and episodes, opened and closed in order.
 
-Everything that must be closed is entered here and left in reverse. The order at the end matters:
-the episodes end, the log commits what they left, the judge gives the last verdicts, the log commits
-those, the listeners from within let go, and only then the bus closes and its subscribers end.
+Everything that must be closed is entered here and left in reverse order. The order at the end
+matters: the episodes end, the log commits their last events, the judge gives the last verdicts, the
+log commits those, the listeners finish, and only then the bus closes and its subscribers end.
 """
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Sequence
@@ -45,7 +45,7 @@ from harness.log.schema import LOG_NAME, EpisodeRow, ScenarioSnapshot
 from harness.log.writer import LogWriter, open_log
 from harness.policies.base import Policy
 from harness.rollout.deadlines import Watchdog
-from harness.rollout.episode import Play, RunContext, run_episode, user_of
+from harness.rollout.episode import EpisodeDriver, RunContext, run_episode, user_of
 from harness.rollout.meters import Meters
 from harness.rollout.monitor import Monitor, show_progress
 from harness.rollout.plan import EpisodePlan
@@ -53,27 +53,27 @@ from harness.rollout.scheduler import Admit, run_all
 from harness.settings.limits import Limits
 from scenarios.format import Scenario
 
-Ended = tuple[EpisodeRow, int]  # an episode that ended, and its next record's sequence number
-Verdict = Callable[[str, int, Event], Awaitable[None]]
-Tell = Callable[[WeightsPublished], None]  # keeps a fact of the run itself in its log
-_LEFT_AT_ONCE = 64  # episodes of an earlier sitting that are judged at once
-_LAST_FLUSH = 10.0  # seconds for the last facts to reach the log and the link
+EndedEpisode = tuple[EpisodeRow, int]  # its row, and the sequence number of its next record
+RecordVerdict = Callable[[str, int, Event], Awaitable[None]]  # episode, attempt, verdict
+RecordRunEvent = Callable[[WeightsPublished], None]  # records an event of the run itself in its log
+_MAX_CONCURRENT_VERDICTS = 64  # on episodes that ended before the run was resumed
+_LAST_FLUSH = 10.0  # seconds for the last events to reach the log and the link
 _log = structlog.get_logger(__name__)
 
 
-class _Left(NamedTuple):
-    """What an earlier sitting left of the plan."""
+class _Remaining(NamedTuple):
+    """The plan's episodes by what is left to do for them when a run starts or resumes."""
 
     done: list[EpisodeRow]
-    missing: list[EpisodePlan]  # to be run
-    unjudged: list[Ended]  # only to be judged
-    num_told: int  # versions of weights that the log tells of
+    missing: list[EpisodePlan]  # to run
+    unjudged: list[EndedEpisode]  # only to judge
+    num_weights: int  # versions of weights in the log
 
 
 class Judge(Protocol):
-    """The judge of a run, as the session sees it; the roof hands it in."""
+    """The judge of a run, as the session uses it. The composition root passes it in."""
 
-    async def serve(self, subscription: Subscription, record: Verdict) -> None:
+    async def serve(self, subscription: Subscription, record: RecordVerdict) -> None:
         """Judge every episode that ends, until the bus is closed."""
 
     async def verdict(self, trajectory: Trajectory) -> Judged:
@@ -81,34 +81,34 @@ class Judge(Protocol):
 
 
 class Listener(Protocol):
-    """Somebody else who hears the run from within, as the learner does."""
+    """A subscriber of the run's events inside of this process, as the learner is."""
 
     @property
     def kinds(self) -> Collection[Kind]:
-        """What it hears."""
+        """The kinds of events that it gets."""
 
-    async def serve(self, subscription: Subscription, tell: Tell) -> None:
-        """Hear the facts until the bus is closed."""
+    async def serve(self, subscription: Subscription, record: RecordRunEvent) -> None:
+        """Handle the events until the bus is closed. `record` writes an event to the run's log."""
 
-    async def over(self) -> None:
-        """Return when the run may end. Asked when every episode is finished and no more begin."""
+    async def wait_until_done(self) -> None:
+        """Return when the run may end. Called when every episode is finished and none begins."""
 
 
 class Publisher(Protocol):
-    """A link that carries the run's facts to other processes."""
+    """A link that sends the run's events to other processes."""
 
     def put(self, batch: Sequence[tuple[int, Record]]) -> None:
-        """Take what the log has committed."""
+        """Queue what the log has committed."""
 
     async def wait_for_room(self) -> None:
-        """Return when more may be handed over."""
+        """Return when more may be queued."""
 
 
-Link = Callable[[int], AbstractAsyncContextManager[Publisher]]  # given the log's position
+Link = Callable[[int], AbstractAsyncContextManager[Publisher]]  # opened at this log position
 
 
 class RunParts(msgspec.Struct, frozen=True):
-    """What a run is made of, chosen by the roof."""
+    """The parts of a run, as the composition root chose them."""
 
     pool: Pool
     policy: Policy
@@ -117,9 +117,9 @@ class RunParts(msgspec.Struct, frozen=True):
     format: FormatSettings
     limits: Limits
     judge: Judge | None = None  # None: the episodes stay unjudged
-    link: Link | None = None  # None: nobody else is told
-    play: Play | None = None  # takes the steps of an episode; None: the policy does, turn by turn
-    admit: Admit | None = None  # when an episode may begin; None: when a place is free
+    link: Link | None = None  # None: no other process follows the run
+    driver: EpisodeDriver | None = None  # takes an episode's steps; None: the policy, turn by turn
+    admit: Admit | None = None  # when an episode may begin; None: when a slot is free
     listeners: tuple[Listener, ...] = ()
 
 
@@ -133,10 +133,10 @@ async def run_session(
     resume: bool = False,
     console: Console | None = None,
 ) -> Monitor:
-    """Run, log and judge the episodes of a plan; with `resume` only those that are missing. Where
-    `parts.admit` says that no more are wanted, those that are live come to their end.
+    """Run, log and judge the episodes of a plan; with `resume` only those that are missing. When
+    `parts.admit` refuses further episodes, the live ones still run to their end.
 
-    Raises LogError, PoolError and BusError; a bug in an episode is raised as it is.
+    Raises LogError, PoolError and BusError; a bug in an episode is raised unchanged.
     """
     try:
         return await _run(folder, list(plans), parts, concurrency, meters, resume, console)
@@ -149,7 +149,7 @@ async def run_session(
 
 async def _run(
     folder: Path,
-    wanted: list[EpisodePlan],
+    plans: list[EpisodePlan],
     parts: RunParts,
     concurrency: int,
     meters: Meters,
@@ -157,33 +157,34 @@ async def _run(
     console: Console | None,
 ) -> Monitor:
     left = await anyio.to_thread.run_sync(
-        _what_is_left, folder, wanted, resume, parts.judge is not None
+        _read_remaining, folder, plans, resume, parts.judge is not None
     )
-    monitor = Monitor(total=len(wanted), judged=parts.judge is not None)
+    monitor = Monitor(total=len(plans), judged=parts.judge is not None)
     monitor.restore(left.done, judged=True)
     monitor.restore([row for row, _ in left.unjudged], judged=False)
-    worlds = [await _mounted(parts.pool, scenario) for scenario in _scenarios(wanted)]
+    worlds = [await _snapshot_of(parts.pool, scenario) for scenario in _scenarios(plans)]
     meters.start()
-    async with _opened(folder, worlds, parts.link, resume=resume) as (log, bus):
+    async with _open_log_and_bus(folder, worlds, parts.link, resume=resume) as (log, bus):
         windows = HistoryManager()
         recorder = Recorder(log, folds=(windows.handle,))
-        recorder.open(WEIGHTS_EPISODE, seq=left.num_told)
-        stage = _stage_of(parts, recorder, windows, meters)
-        async with anyio.create_task_group() as listeners:
-            await _listen(listeners, bus, monitor, parts, recorder)
+        recorder.open(WEIGHTS_EPISODE, seq=left.num_weights)
+        context = _make_context(parts, recorder, windows, meters)
+        async with anyio.create_task_group() as subscribers:
+            await _start_subscribers(subscribers, bus, monitor, parts, recorder)
             async with anyio.create_task_group() as helpers:
-                helpers.start_soon(stage.watchdog.run)
+                helpers.start_soon(context.watchdog.run)
                 helpers.start_soon(meters.watch, parts.pool)
                 if console is not None:
                     helpers.start_soon(show_progress, monitor, console)
                 if left.unjudged and parts.judge is not None:
-                    helpers.start_soon(_judge_left, folder, left.unjudged, parts.judge, recorder)
-                num_run = await _play(left.missing, stage, parts, concurrency)
-                monitor.expect(len(left.done) + len(left.unjudged) + num_run)
+                    judging = (folder, left.unjudged, parts.judge, recorder)
+                    helpers.start_soon(_judge_unjudged, *judging)
+                num_run = await _run_episodes(left.missing, context, parts, concurrency)
+                monitor.set_total(len(left.done) + len(left.unjudged) + num_run)
                 await log.flush()
-                await monitor.complete()
+                await monitor.wait_until_finished()
                 for listener in parts.listeners:
-                    await listener.over()
+                    await listener.wait_until_done()
                 helpers.cancel_scope.cancel()
             bus.close()
     meters.stop()
@@ -192,25 +193,25 @@ async def _run(
 
 
 @asynccontextmanager
-async def _opened(
+async def _open_log_and_bus(
     folder: Path, worlds: Sequence[ScenarioSnapshot], link: Link | None, *, resume: bool
 ) -> AsyncIterator[tuple[LogWriter, LocalBus]]:
-    """The log, and the bus that hears what it has committed. Others are linked before the bus: they
-    hear it first, and all of it."""
+    """The log, and the bus that carries what the log has committed. The link comes before the bus:
+    it gets every event, and gets it first."""
     async with AsyncExitStack() as stack:
         log = await stack.enter_async_context(open_log(folder, resume=resume))
         for world in worlds:
             log.add_scenario(world)
         if link is not None:
-            linked = await stack.enter_async_context(link(int(log.statistics()["position"])))
-            log.on_commit(_to_link(linked))
-            stack.push_async_callback(_flush, log)  # the link closes with everything in it
+            publisher = await stack.enter_async_context(link(int(log.statistics()["position"])))
+            log.on_commit(_send_to_link(publisher))
+            stack.push_async_callback(_flush, log)  # so that the link has everything when it closes
         bus = LocalBus()
-        log.on_commit(_to_bus(bus))
+        log.on_commit(_send_to_bus(bus))
         yield log, bus
 
 
-def _stage_of(
+def _make_context(
     parts: RunParts, recorder: Recorder, windows: HistoryManager, meters: Meters
 ) -> RunContext:
     return RunContext(
@@ -227,18 +228,18 @@ def _stage_of(
     )
 
 
-async def _play(
-    missing: Sequence[EpisodePlan], stage: RunContext, parts: RunParts, concurrency: int
+async def _run_episodes(
+    missing: Sequence[EpisodePlan], context: RunContext, parts: RunParts, concurrency: int
 ) -> int:
-    """Run the episodes that are missing; gives how many began."""
+    """Run the missing episodes; return how many began."""
     num_run = 0
 
     async def work(plan: EpisodePlan) -> None:
         nonlocal num_run
         num_run += 1
-        await run_episode(plan, stage, parts.play)
+        await run_episode(plan, context, parts.driver)
         if parts.judge is None:
-            stage.recorder.close(plan.episode)
+            context.recorder.close(plan.episode)
 
     await run_all(missing, work, concurrency=concurrency, admit=parts.admit)
     return num_run
@@ -249,21 +250,21 @@ async def _flush(log: LogWriter) -> None:
         await log.flush()
 
 
-async def _listen(
+async def _start_subscribers(
     tasks: anyio.abc.TaskGroup,
     bus: LocalBus,
     monitor: Monitor,
     parts: RunParts,
     recorder: Recorder,
 ) -> None:
-    """Start the subscribers; they hear everything that is published after this returns."""
+    """Start the subscribers; they get everything that is published after this returns."""
 
-    async def verdict(episode: str, attempt: int, event: Event) -> None:
-        # Without waiting for room: the log's room may wait for this very subscriber.
+    async def record_verdict(episode: str, attempt: int, event: Event) -> None:
+        # Does not wait for room in the log: the log may be waiting for this very subscriber.
         recorder.stamp(episode, attempt, event)
         recorder.close(episode)
 
-    def tell(event: WeightsPublished) -> None:
+    def record_run_event(event: WeightsPublished) -> None:
         recorder.stamp(WEIGHTS_EPISODE, 1, event)
 
     async def count(*, task_status: anyio.abc.TaskStatus[None]) -> None:
@@ -275,25 +276,26 @@ async def _listen(
         assert parts.judge is not None
         async with bus.subscribe(kinds=("started", "step", "ended")) as subscription:
             task_status.started()
-            await parts.judge.serve(subscription, verdict)
+            await parts.judge.serve(subscription, record_verdict)
 
-    async def hear(
+    async def serve_listener(
         listener: Listener, *, task_status: anyio.abc.TaskStatus[None] = anyio.TASK_STATUS_IGNORED
     ) -> None:
         async with bus.subscribe(kinds=listener.kinds) as subscription:
             task_status.started()
-            await listener.serve(subscription, tell)
+            await listener.serve(subscription, record_run_event)
 
     await tasks.start(count)
     for listener in parts.listeners:
-        await tasks.start(hear, listener)
+        await tasks.start(serve_listener, listener)
     if parts.judge is not None:
         await tasks.start(judge)
 
 
 def sole_exception(exc: BaseException) -> BaseException:
-    """The one exception inside of groups: our task groups wrap what passes through them. Several
-    that say the same, as a bug met by several tasks does, are one."""
+    """The one exception inside of exception groups, which our task groups wrap around it. Several
+    of the same type and text count as one: several tasks may run into one bug. Where the exceptions
+    differ, their group is returned."""
     while isinstance(exc, BaseExceptionGroup):
         first, *others = exc.exceptions
         if any((type(one), str(one)) != (type(first), str(first)) for one in others):
@@ -302,77 +304,79 @@ def sole_exception(exc: BaseException) -> BaseException:
     return exc
 
 
-def _to_bus(bus: LocalBus) -> Callable[[list[tuple[int, Record]]], Awaitable[None]]:
-    async def tell(batch: list[tuple[int, Record]]) -> None:
+def _send_to_bus(bus: LocalBus) -> Callable[[list[tuple[int, Record]]], Awaitable[None]]:
+    async def publish(batch: list[tuple[int, Record]]) -> None:
         for _, record in batch:
-            # What a listener tells at its very end only the log has.
+            # An event that a listener records after the bus has closed is in the log only.
             with suppress(anyio.ClosedResourceError):
                 await bus.publish(record)
 
-    return tell
+    return publish
 
 
-def _to_link(link: Publisher) -> Callable[[list[tuple[int, Record]]], Awaitable[None]]:
-    async def tell(batch: list[tuple[int, Record]]) -> None:
-        link.put(batch)
-        await link.wait_for_room()
+def _send_to_link(publisher: Publisher) -> Callable[[list[tuple[int, Record]]], Awaitable[None]]:
+    async def publish(batch: list[tuple[int, Record]]) -> None:
+        publisher.put(batch)
+        await publisher.wait_for_room()
 
-    return tell
+    return publish
 
 
-async def _judge_left(
-    folder: Path, unjudged: Sequence[Ended], judge: Judge, recorder: Recorder
+async def _judge_unjudged(
+    folder: Path, unjudged: Sequence[EndedEpisode], judge: Judge, recorder: Recorder
 ) -> None:
-    """Judge from the log what ended before a crash and was not judged."""
-    room = anyio.CapacityLimiter(_LEFT_AT_ONCE)
+    """Judge from the log the episodes that ended before a crash and were not judged."""
+    limiter = anyio.CapacityLimiter(_MAX_CONCURRENT_VERDICTS)
 
-    async def give(row: EpisodeRow, trajectory: Trajectory) -> None:
+    async def judge_one(row: EpisodeRow, trajectory: Trajectory) -> None:
         try:
             recorder.stamp(row.episode, row.attempt, await judge.verdict(trajectory))
         finally:
             recorder.close(row.episode)
-            room.release_on_behalf_of(row.episode)
+            limiter.release_on_behalf_of(row.episode)
 
     with open_reader(folder) as reader:
         async with anyio.create_task_group() as tasks:
             for row, seq in unjudged:
-                await room.acquire_on_behalf_of(row.episode)
+                await limiter.acquire_on_behalf_of(row.episode)
                 recorder.open(row.episode, seq=seq)
-                tasks.start_soon(give, row, reader.trajectory(row.episode))
+                tasks.start_soon(judge_one, row, reader.trajectory(row.episode))
 
 
-def _what_is_left(folder: Path, wanted: Sequence[EpisodePlan], resume: bool, judged: bool) -> _Left:
-    """A cancelled episode is run again; so is one that was cut off."""
+def _read_remaining(
+    folder: Path, plans: Sequence[EpisodePlan], resume: bool, judged: bool
+) -> _Remaining:
+    """What is left of the plan. A cancelled episode is run again; so is one that was cut off."""
     if not resume or not (folder / LOG_NAME).exists():
-        return _Left([], list(wanted), [], 0)
+        return _Remaining([], list(plans), [], 0)
     with open_reader(folder) as reader:
-        return _left(reader, wanted, judged)
+        return _remaining_of(reader, plans, judged)
 
 
-def _left(reader: LogReader, wanted: Sequence[EpisodePlan], judged: bool) -> _Left:
-    progress = reader.progress()
+def _remaining_of(reader: LogReader, plans: Sequence[EpisodePlan], judged: bool) -> _Remaining:
+    progress_by_episode = reader.progress()
     rows = {row.episode: row for row in reader.episodes()}
     done: list[EpisodeRow] = []
     missing: list[EpisodePlan] = []
-    unjudged: list[Ended] = []
-    for plan in wanted:
-        got = progress.get(plan.episode)
-        if got is None:
+    unjudged: list[EndedEpisode] = []
+    for plan in plans:
+        progress = progress_by_episode.get(plan.episode)
+        if progress is None:
             missing.append(plan)
-        elif not got.ended or rows[plan.episode].ending is Ending.CANCELLED:
-            missing.append(msgspec.structs.replace(plan, attempt=got.next_attempt))
-        elif judged and not got.judged:
-            unjudged.append((rows[plan.episode], got.next_seq))
+        elif not progress.ended or rows[plan.episode].ending is Ending.CANCELLED:
+            missing.append(msgspec.structs.replace(plan, attempt=progress.next_attempt))
+        elif judged and not progress.judged:
+            unjudged.append((rows[plan.episode], progress.next_seq))
         else:
             done.append(rows[plan.episode])
-    return _Left(done, missing, unjudged, reader.counts().get("weights", 0))
+    return _Remaining(done, missing, unjudged, reader.counts().get("weights", 0))
 
 
 def _scenarios(plans: Iterable[EpisodePlan]) -> list[Scenario]:
     return list({plan.scenario.digest: plan.scenario for plan in plans}.values())
 
 
-async def _mounted(pool: Pool, scenario: Scenario) -> ScenarioSnapshot:
+async def _snapshot_of(pool: Pool, scenario: Scenario) -> ScenarioSnapshot:
     world = await pool.host(scenario)
     return ScenarioSnapshot(
         scenario_digest=scenario.digest,

@@ -5,7 +5,7 @@ from typing import Literal
 
 from harness.policies.base import Policy
 from harness.policies.token_agent import Sampling
-from harness.policies.tokenized import TokenisedPolicy
+from harness.policies.tokenized import TokenizedPolicy
 from harness.settings.run import Settings
 from harness.tokenization.chat_tokenizer import ChatTokenizer
 from harness.vllm.client import VLLM_URL, VllmSettings
@@ -37,4 +37,4 @@ def vllm(settings: Settings, *, switch: Literal["episode", "step"] = "step") -> 
 
 def tokenize(policy: Policy, folder: Path) -> Policy:
     """The policy, with its replies encoded in the tokens of a model. Raises SettingsError."""
-    return TokenisedPolicy(policy, ChatTokenizer.open(folder))
+    return TokenizedPolicy(policy, ChatTokenizer.open(folder))

@@ -35,7 +35,7 @@ from harness.dialects.native import Native
 from harness.history.base import HistoryPolicy
 from harness.history.summary import Summary
 from harness.history.windows import Windows, summary_of
-from harness.policies.token_agent import parted
+from harness.policies.token_agent import split_tool_calls
 from harness.serving.reply_memory import RememberedReply, ReplyMemory, identity_of, next_key
 from harness.tokenization.chat_tokenizer import reply_key
 
@@ -113,7 +113,7 @@ class Conversation:
         """Remember the model's reply and return it in the client's form. `calling` off: calls in it
         stay text."""
         splits = self._offers_tools and calling
-        plain, calls = parted(text, self.num_replies) if splits else (text, ())
+        plain, calls = split_tool_calls(text, self.num_replies) if splits else (text, ())
         exact = (plain, calls) if self._dialect.name == Native.name else (text, ())
         client_calls = tuple([with_id(call, f"{call.id}-{token_hex(6)}") for call in calls])
         key = next_key(self._key, identity_of(plain, client_calls))

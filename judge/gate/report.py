@@ -8,7 +8,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from harness.reports.episode_view import plain
+from harness.core.terminal_text import printable
 
 _MANY = 20  # worlds; of more, only those with failures have a row
 _SHOWN = 100  # rows, failures, survivors
@@ -90,7 +90,7 @@ def render(reports: Sequence[Report], total: Report, console: Console) -> None:
         if len(reports) > _MANY and tools:
             lines.append(Text(f"{word} tools: {len(tools)}"))
         else:
-            lines += [Text.assemble((f"{word} ", "yellow"), plain(tool)) for tool in tools]
+            lines += [Text.assemble((f"{word} ", "yellow"), printable(tool)) for tool in tools]
     for line in lines:
         console.print(line, soft_wrap=True)
 
@@ -102,7 +102,7 @@ def _render_table(reports: Sequence[Report], total: Report, console: Console) ->
     few = len(reports) <= _MANY
     rows = [report for report in reports if few or not report.ok][:_SHOWN]
     for report in rows:
-        table.add_row(Text(plain(" ".join(report.names))), *_cells(report))
+        table.add_row(Text(printable(" ".join(report.names))), *_cells(report))
     if len(reports) > 1:
         table.add_row(f"all {total.worlds} worlds", *_cells(total))
     console.print(table)
@@ -119,7 +119,7 @@ def _place(failure: Failure) -> str:
 
 
 def _line(word: str, style: str, place: str, why: str) -> Text:
-    return Text.assemble((f"{word} ", style), plain(f"{place}: {why}"))
+    return Text.assemble((f"{word} ", style), printable(f"{place}: {why}"))
 
 
 def _more(found: Sequence[object], what: str) -> list[Text]:

@@ -18,8 +18,9 @@ from rich.text import Text
 from envpool.core.types import ToolResult
 from harness.core.events import Judged, Label
 from harness.core.messages import Act
+from harness.core.terminal_text import printable
 from harness.core.trajectory import Trajectory
-from harness.reports.episode_view import changes_table, findings_table, plain, render_episode
+from harness.reports.episode_view import changes_table, findings_table, render_episode
 from judge.core.evidence import ScenarioInfo, changes_of, episode_digest
 from judge.reliability.annotations import HumanLabel, LabelBook
 
@@ -161,7 +162,7 @@ class Labelling:
         self._console.rule(f"{place + 1} of {len(self._episodes)}")
         scene = self._scene_of(trajectory)
         if scene.rules:
-            rules = Text(plain(scene.rules.strip()))
+            rules = Text(printable(scene.rules.strip()))
             self._console.print(Panel(rules, title="the world's rules"))
         if scene.user or scene.now:
             self._say(f"user {scene.user}, clock {scene.now}")
@@ -200,7 +201,7 @@ class Labelling:
             texts.append(("answer", trajectory.ended.answer))
         for title, text in texts:
             if text.strip():
-                self._console.print(Panel(Text(plain(text)), title=title, title_align="left"))
+                self._console.print(Panel(Text(printable(text)), title=title, title_align="left"))
 
     def _show_verdicts(self, episode: str, verdicts: Sequence[Judged]) -> None:
         self._say(f"{episode}:" if verdicts else f"{episode} has no verdict.")
@@ -209,7 +210,7 @@ class Labelling:
             self._say(f"  {judged.judge}: {said}")
 
     def _say(self, text: str) -> None:
-        self._console.print(Text(plain(text)))
+        self._console.print(Text(printable(text)))
 
 
 def _told(result: ToolResult) -> str:

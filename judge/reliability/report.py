@@ -8,7 +8,7 @@ from rich.table import Table
 from rich.text import Text
 
 from harness.core.events import Label
-from harness.reports.episode_view import plain, short
+from harness.core.terminal_text import printable, shorten
 from judge.reliability.statistics import Estimate
 from judge.reliability.types import Cost, StudyReport
 
@@ -19,7 +19,7 @@ def render(report: StudyReport, console: Console) -> None:
     """The report for a terminal, 80 columns or more."""
     console.print(Text(_headline(report), "bold"))
     if report.stopped:
-        console.print(Text(plain(report.stopped), "yellow"))
+        console.print(Text(printable(report.stopped), "yellow"))
     console.print()
     console.print(_figures(report))
     console.print(
@@ -44,7 +44,7 @@ def render(report: StudyReport, console: Console) -> None:
 
 def _headline(report: StudyReport) -> str:
     """The study in a sentence."""
-    judge = plain(report.judge) or "no judge"
+    judge = printable(report.judge) or "no judge"
     said = f"{judge}: {_episodes(report.episodes)}, each judged {report.repeats}x."
     agreement = report.pairwise_agreement.binary.value
     if agreement is None:
@@ -148,12 +148,12 @@ def _flips(report: StudyReport) -> RenderableType:
         value, interval = _told(flips.flipped, share=True)
         moved, _ = _told(flips.to_completed, share=True)
         others = f"{flips.not_completed:,}"
-        table.add_row(Text(plain(name)), f"{flips.episodes:,}", value, interval, moved, others)
+        table.add_row(Text(printable(name)), f"{flips.episodes:,}", value, interval, moved, others)
     return Group(title, table)
 
 
 def _listed(title: str, episodes: Iterable[str], console: Console) -> None:
-    names = [plain(episode) for episode in episodes]
+    names = [printable(episode) for episode in episodes]
     if not names:
         return
     more = f" and {len(names) - _MOST_LISTED:,} more" if len(names) > _MOST_LISTED else ""
@@ -174,7 +174,7 @@ def _reasons(head: str, reasons: Mapping[str, int], console: Console) -> None:
         return
     console.print(Text(f"\n{head}", "bold yellow"))
     for why, count in list(reasons.items())[:_MOST_LISTED]:
-        console.print(Padding(Text(f"{count:,}  {short(why, 200)}"), (0, 0, 0, 2)))
+        console.print(Padding(Text(f"{count:,}  {shorten(why, 200)}"), (0, 0, 0, 2)))
 
 
 def _cost(cost: Cost) -> str:

@@ -4,8 +4,8 @@ import msgspec
 from rich.console import Console
 
 from harness.core.events import Judged, Label
+from harness.core.terminal_text import printable
 from harness.core.trajectory import Trajectory
-from harness.reports.episode_view import plain
 from judge.code.code_judge import NAME
 from judge.verdicts.disagreements import is_disagreement
 
@@ -139,7 +139,7 @@ def render(summary: Summary, console: Console) -> None:
     if summary.model_calls or summary.cached_opinions:
         say(_spending(summary))
     for left in summary.unjudged_episodes[:_SHOWN]:
-        say(f"  unjudged {left.episode}: {plain(' '.join(left.why.split()))}")
+        say(f"  unjudged {left.episode}: {printable(' '.join(left.why.split()))}")
     if (more := len(summary.unjudged_episodes) - _SHOWN) > 0:
         say(f"  and {more:,} more")
 

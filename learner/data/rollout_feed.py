@@ -17,7 +17,7 @@ from harness.core.trajectory import Trajectory
 from harness.log.reader import open_reader
 from harness.log.schema import LOG_NAME, ScenarioSnapshot
 from harness.rollout.plan import EpisodePlan
-from harness.rollout.session import Tell
+from harness.rollout.session import RecordRunEvent
 from learner.core.samples import Group
 from learner.data.admission import Admission
 from learner.data.batch_queue import Lineup, Taken
@@ -88,12 +88,12 @@ class RolloutFeed:
         """Wait until the episode may begin. False: it is not wanted any more."""
         return await self._admission.admit(self._numbers[plan.group])
 
-    async def serve(self, subscription: Subscription, tell: Tell) -> None:
+    async def serve(self, subscription: Subscription, tell: RecordRunEvent) -> None:
         """Hear the session. Raises SampleError."""
         with self._publisher.told_to(tell):
             await self._live.serve(_Overheard(subscription, self))
 
-    async def over(self) -> None:
+    async def wait_until_done(self) -> None:
         """Keep the session open until the last weights are told of."""
         self._is_over = True
         self._settle()

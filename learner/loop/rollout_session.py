@@ -9,11 +9,11 @@ import msgspec
 
 from envpool.router import RoutingPool
 from harness.policies.base import OpenPolicy
-from harness.rollout.gc_tuning import tune_memory
+from harness.rollout.gc_tuning import tune_garbage_collector
 from harness.rollout.launch import OpenJudge, open_run_parts, planned, pool_of
 from harness.rollout.meters import Meters
 from harness.rollout.plan import EpisodePlan
-from harness.rollout.process import allow_many_files
+from harness.rollout.process import raise_file_limit
 from harness.rollout.session import RunParts, run_session
 from harness.settings.run import Settings
 from learner.config.settings import TrainSettings
@@ -88,8 +88,8 @@ async def open_rollouts(
         publisher=publisher,
         staleness=loop.staleness,
     )
-    allow_many_files(settings.concurrency + 256)
-    tune_memory()
+    raise_file_limit(settings.concurrency + 256)
+    tune_garbage_collector()
     async with pool_of(settings) as pool:
         opened = open_run_parts(
             settings,

@@ -1,4 +1,4 @@
-"""A user's own agent: alone on virtual time, and through whole runs."""
+"""A user's own agent in single episodes, on virtual time."""
 
 import json
 from pathlib import Path
@@ -16,13 +16,19 @@ from envpool.store.pool_protocol import Pool
 from harness.core.errors import LogError
 from harness.core.events import Ending, EpisodeEnded, Record, StepTaken
 from harness.core.messages import Act, Answer
-from harness.library import AgentEnv, OwnAgent, StepLimit, TaskView, WorldFailed, play_of
+from harness.library import AgentEnv, AgentFunction, StepLimit, TaskView, WorldFailed, driver_of
 from harness.rollout.episode import run_episode
 from harness.settings.limits import Limits
 from scenarios.format import Scenario, read
 from tests.harness.rollout.test_episode import BreakingEnv, PoolOf, SlowEnv
 from tests.support.paths import LIBRARY
-from tests.support.run_context import MemorySink, MovesPolicy, plans, stage_of, watched
+from tests.support.run_context import (
+    MemorySink,
+    MovesPolicy,
+    make_run_context,
+    plans,
+    watchdog_running,
+)
 from tests.support.virtual_time import BACKENDS
 
 PAY = {"member_id": 2, "amount_cents": 10, "method": "card"}
@@ -34,29 +40,29 @@ def anyio_backend(request: pytest.FixtureRequest) -> Any:
 
 
 async def play(
-    agent: OwnAgent,
+    agent: AgentFunction,
     *,
     limits: Limits | None = None,
     pool: Pool | None = None,
     sink: MemorySink | None = None,
     scenario: Scenario | None = None,
 ) -> tuple[EpisodeEnded, list[StepTaken]]:
-    """One episode of an agent: its end and its steps."""
+    """Run one episode of an agent; return its end and its steps."""
     sink = sink or MemorySink()
-    stage = stage_of(MovesPolicy(), sink, limits=limits, pool=pool)
+    context = make_run_context(MovesPolicy(), sink, limits=limits, pool=pool)
     (plan,) = plans()
     if scenario is not None:
         plan = msgspec.structs.replace(plan, scenario=scenario)
-    async with watched(stage):
-        ending = await run_episode(plan, stage, play_of(agent))
+    async with watchdog_running(context):
+        ending = await run_episode(plan, context, driver_of(agent))
     ended = sink.ended(plan.episode)
     assert ended.ending is ending
-    assert stage.pool.statistics()["live"] == 0
+    assert context.pool.statistics()["live"] == 0
     return ended, [event for event in sink.events(plan.episode) if isinstance(event, StepTaken)]
 
 
 async def test_calls_and_the_answer_are_steps() -> None:
-    """Each call is a step with its result, the returned text is the last one."""
+    """Each call is a step with its result; the returned text is the last step."""
     texts: list[str] = []
 
     async def agent(task: TaskView, env: AgentEnv) -> str:
@@ -79,7 +85,7 @@ async def test_calls_and_the_answer_are_steps() -> None:
 
 
 async def test_what_an_agent_knows() -> None:
-    """An agent sees the task and the tools, not how the task is solved nor what a call changed."""
+    """An agent sees the task and the tools, but neither the solution nor what a call changed."""
     seen: list[Any] = []
 
     async def agent(task: TaskView, env: AgentEnv) -> str:
@@ -101,7 +107,7 @@ async def test_what_an_agent_knows() -> None:
     assert (seen[2].changes, seen[2].digest) == ((), "")
 
 
-async def test_what_a_tool_says_is_a_result() -> None:
+async def test_errors_of_tools_are_results() -> None:
     """A refusal, an unknown tool and arguments that do not fit are results, not exceptions."""
     errors: list[str | None] = []
 
@@ -133,8 +139,8 @@ def _deep() -> Any:
     ids=["list", "text", "number", "large", "surrogate", "deep", "small"],
 )
 async def test_arguments_that_a_model_made_up(arguments: Any) -> None:
-    """Whatever JSON a model gave as arguments, the agent gets a result and the episode goes on; the
-    world is not asked."""
+    """Whatever JSON a model made as arguments, the agent gets a result and the episode continues;
+    the world is not called."""
     results: list[ToolResult] = []
 
     async def agent(task: TaskView, env: AgentEnv) -> str:
@@ -148,8 +154,9 @@ async def test_arguments_that_a_model_made_up(arguments: Any) -> None:
     assert ended.ending is Ending.ANSWERED
 
 
-async def test_arguments_are_logged_as_they_were() -> None:
-    """An agent may go on using the dict that it gave; the log has what it was at the call."""
+async def test_arguments_are_logged_as_they_were_at_the_call() -> None:
+    """An agent may change its dict of arguments after a call; the log has the values of the
+    call."""
 
     async def agent(task: TaskView, env: AgentEnv) -> str:
         arguments = {"name": "Anna"}
@@ -164,7 +171,7 @@ async def test_arguments_are_logged_as_they_were() -> None:
 
 
 class Faulty(Exception):
-    """What the user's code raises."""
+    """An exception of the user's code."""
 
 
 async def _raises(task: TaskView, env: AgentEnv) -> str:
@@ -202,9 +209,9 @@ async def _nothing(task: TaskView, env: AgentEnv) -> str:
         (_nothing, "TypeError: the agent returned NoneType, not its answer", 0),
     ],
 )
-async def test_an_agent_that_fails(agent: OwnAgent, error: str, num_steps: int) -> None:
-    """What the user's code raises, or a return that is no text, ends its episode as the policy's
-    error and says where it was raised."""
+async def test_an_agent_that_fails(agent: AgentFunction, error: str, num_steps: int) -> None:
+    """An exception of the user's code, or a returned value that is not a text, ends the episode
+    with `policy_error`; the error has the file and line."""
     ended, steps = await play(agent)
     assert ended.ending is Ending.POLICY_ERROR
     assert ended.error is not None and ended.error.startswith(error)
@@ -250,9 +257,9 @@ async def test_several_calls_at_once() -> None:
     assert ids == [f"c{number}-0" for number in range(10)]
 
 
-async def test_a_call_that_the_agent_gives_up() -> None:
-    """A call that the agent itself cuts off changes nothing, is no step, and leaves the next one
-    free to go."""
+async def test_a_call_that_the_agent_cancels() -> None:
+    """A call that the agent itself cancels changes nothing, is not a step, and does not block the
+    next one."""
 
     async def agent(task: TaskView, env: AgentEnv) -> str:
         with anyio.move_on_after(1):
@@ -275,7 +282,7 @@ async def _asks(num: int, env: AgentEnv) -> None:
     [(3, Ending.ANSWERED), (4, Ending.STEP_LIMIT), (5, Ending.STEP_LIMIT)],
 )
 async def test_the_step_limit(num_calls: int, ending: Ending) -> None:
-    """Calls and answer together are as many as the limit allows, as for every policy."""
+    """The step limit counts calls and answer together, as for every policy."""
 
     async def agent(task: TaskView, env: AgentEnv) -> str:
         await _asks(num_calls, env)
@@ -286,8 +293,8 @@ async def test_the_step_limit(num_calls: int, ending: Ending) -> None:
 
 
 async def test_an_agent_whose_world_fails(tmp_path: Path) -> None:
-    """The call that broke raises WorldFailed, which can be caught to clean up; who goes on asking
-    is cancelled, and whatever the agent says, the episode ends with what the world said."""
+    """The call that broke raises WorldFailed, which can be caught to clean up. An agent that makes
+    further calls is cancelled; whatever it returns, the episode ends with the world's error."""
     caught: list[str] = []
 
     async def tidy(task: TaskView, env: AgentEnv) -> str:
@@ -312,7 +319,7 @@ async def test_an_agent_whose_world_fails(tmp_path: Path) -> None:
         async with anyio.create_task_group() as group:
             for _ in range(3):
                 group.start_soon(env.call, "pay_fine", PAY)
-        return "never said"
+        return "never returned"
 
     broken = read(copy_with_fault(LIBRARY, tmp_path, "raises", "pay_fine"))
     failure = (
@@ -327,8 +334,8 @@ async def test_an_agent_whose_world_fails(tmp_path: Path) -> None:
     assert caught == [failure]
 
 
-async def test_an_agent_that_goes_on_in_a_broken_world(tmp_path: Path) -> None:
-    """Without world_stop a call that broke is a result like another."""
+async def test_an_agent_that_continues_in_a_broken_world(tmp_path: Path) -> None:
+    """Without `world_stop` a call that broke has an error result."""
     errors: list[str | None] = []
 
     async def agent(task: TaskView, env: AgentEnv) -> str:
@@ -342,7 +349,7 @@ async def test_an_agent_that_goes_on_in_a_broken_world(tmp_path: Path) -> None:
 
 
 async def test_an_agent_that_ignores_the_step_limit() -> None:
-    """StepLimit can be caught to clean up; who goes on asking is cancelled."""
+    """StepLimit can be caught to clean up; an agent that makes further calls is cancelled."""
     cleaned = []
 
     async def tidy(task: TaskView, env: AgentEnv) -> str:
@@ -374,7 +381,8 @@ async def test_an_agent_that_ignores_the_step_limit() -> None:
     ],
 )
 async def test_an_agent_that_hangs(limits: Limits, ending: Ending, error: str) -> None:
-    """An agent that hangs is cut off, by the episode's time or by that between two calls."""
+    """An agent that hangs is cut off, by the time limit of the episode or that between two
+    calls."""
 
     async def agent(task: TaskView, env: AgentEnv) -> str:
         await anyio.sleep(20)
@@ -387,7 +395,7 @@ async def test_an_agent_that_hangs(limits: Limits, ending: Ending, error: str) -
 
 
 async def test_a_slow_world_is_not_the_agents_fault() -> None:
-    """The time that a call takes does not count against the time between two calls."""
+    """The time that a call takes does not count as time between two calls."""
 
     async def agent(task: TaskView, env: AgentEnv) -> str:
         async with anyio.create_task_group() as tasks:
@@ -404,7 +412,7 @@ async def test_a_slow_world_is_not_the_agents_fault() -> None:
 
 
 async def test_a_world_that_breaks() -> None:
-    """A broken world ends the episode as the world's failure, whatever the agent makes of it."""
+    """A broken world ends the episode with `world_error`, whatever the agent does then."""
 
     async def swallows(task: TaskView, env: AgentEnv) -> str:
         for _ in range(3):
@@ -427,7 +435,8 @@ async def test_a_world_that_breaks() -> None:
 
 
 async def test_a_log_that_fails_stops_the_run() -> None:
-    """When the log cannot be written the run stops with that, though the agent swallows it."""
+    """When the log cannot be written, the run stops with its error, also where the agent catches
+    the exception."""
 
     class FullDisk(MemorySink):
         def append(self, record: Record) -> None:
@@ -442,16 +451,16 @@ async def test_a_log_that_fails_stops_the_run() -> None:
             return "all is well"
         return "unreachable"
 
-    stage = stage_of(MovesPolicy(), FullDisk())
+    context = make_run_context(MovesPolicy(), FullDisk())
     (plan,) = plans()
     with pytest.raises(LogError, match="the disk is full"):
-        await run_episode(plan, stage, play_of(agent))
+        await run_episode(plan, context, driver_of(agent))
 
 
 async def test_cancelled_with_its_run() -> None:
-    """Cancelled with the run, an agent's episode is recorded as cancelled."""
+    """When the run is cancelled, the agent's episode is recorded as cancelled."""
     sink = MemorySink()
-    stage = stage_of(MovesPolicy(), sink)
+    context = make_run_context(MovesPolicy(), sink)
     (plan,) = plans()
 
     async def agent(task: TaskView, env: AgentEnv) -> str:
@@ -461,23 +470,23 @@ async def test_cancelled_with_its_run() -> None:
         return "unreachable"
 
     with anyio.move_on_after(5) as scope:
-        await run_episode(plan, stage, play_of(agent))
+        await run_episode(plan, context, driver_of(agent))
     assert scope.cancelled_caught
     ended = sink.ended(plan.episode)
     assert (ended.ending, ended.num_steps) == (Ending.CANCELLED, 1)
 
 
-async def test_a_task_left_behind_can_call_no_more() -> None:
-    """After the agent has returned its world is gone, also for a task that it left behind."""
-    kept: list[AgentEnv] = []
+async def test_a_task_left_behind_cannot_call() -> None:
+    """After the agent has returned its world is closed, also for tasks that it left running."""
+    envs: list[AgentEnv] = []
 
     async def agent(task: TaskView, env: AgentEnv) -> str:
-        kept.append(env)
+        envs.append(env)
         return "done"
 
     sink = MemorySink()
     await play(agent, sink=sink)
     before = list(sink.records)
     with pytest.raises(RuntimeError, match="the agent has returned"):
-        await kept[0].call("list_overdue")
+        await envs[0].call("list_overdue")
     assert sink.records == before

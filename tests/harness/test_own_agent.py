@@ -1,4 +1,4 @@
-"""Whole runs of a user's own agent: a real log, the real judge, real time."""
+"""Whole runs of a user's own agent with a real log, the real judge and real time."""
 
 import asyncio
 import json
@@ -11,7 +11,7 @@ import anyio
 import pytest
 
 from harness.core.events import Ending
-from harness.library import AgentEnv, OwnAgent, Rehearsal, TaskView, rehearse
+from harness.library import AgentEnv, AgentFunction, Rehearsal, TaskView, rehearse
 from harness.log.reader import open_reader
 from harness.log.schema import EpisodeRow
 from judge.verdicts.code_judges import ScenarioJudges
@@ -26,7 +26,7 @@ def anyio_backend() -> str:
 
 
 async def oracle(task: TaskView, env: AgentEnv) -> str:
-    """Knows one task."""
+    """An agent that knows one task."""
     if "Anna Soll pays" not in task.instruction:
         raise LookupError("that one is too hard")
     await env.call("pay_fine", {"member_id": 2, "amount_cents": 350, "method": "card"})
@@ -39,8 +39,8 @@ def rows_of(folder: Path) -> dict[str, EpisodeRow]:
 
 
 async def test_a_rehearsal(tmp_path: Path) -> None:
-    """Episodes of an agent of one's own are logged, judged and counted; one that fails does not
-    stop the others."""
+    """Episodes of a user's own agent are logged, judged and counted; one that fails does not stop
+    the others."""
     report = await rehearse(
         oracle,
         [f"{LIBRARY}:pay-fine", f"{LIBRARY}:overdue"],
@@ -67,8 +67,8 @@ def _line_of(text: str) -> int:
     return next(number for number, line in enumerate(lines, 1) if text in line)
 
 
-async def test_a_rehearsal_goes_on(tmp_path: Path) -> None:
-    """A cancelled rehearsal that is resumed does what is missing, and only that."""
+async def test_a_rehearsal_is_resumed(tmp_path: Path) -> None:
+    """A cancelled rehearsal that is resumed runs the missing episodes, and only those."""
     begun: list[str] = []
     is_stuck = anyio.Event()
 
@@ -80,7 +80,7 @@ async def test_a_rehearsal_goes_on(tmp_path: Path) -> None:
             await anyio.sleep_forever()
         return await oracle(task, env)
 
-    async def go(agent: OwnAgent, resume: bool) -> Rehearsal:
+    async def run(agent: AgentFunction, resume: bool) -> Rehearsal:
         return await rehearse(
             agent,
             [f"{LIBRARY}:pay-fine"],
@@ -92,20 +92,20 @@ async def test_a_rehearsal_goes_on(tmp_path: Path) -> None:
         )
 
     async with anyio.create_task_group() as tasks:
-        tasks.start_soon(go, stuck, False)
+        tasks.start_soon(run, stuck, False)
         await is_stuck.wait()
         tasks.cancel_scope.cancel()
     endings = [row.ending for row in rows_of(tmp_path / "run").values()]
     assert endings == [Ending.ANSWERED] * 4 + [Ending.CANCELLED] * 2
-    report = await go(oracle, True)
+    report = await run(oracle, True)
     assert (report.endings, report.labels) == ({"answered": 8}, {"completed": 8})
     attempts = [row.attempt for row in rows_of(tmp_path / "run").values()]
     assert attempts == [1] * 4 + [2] * 2 + [1] * 2
 
 
 async def test_a_task_that_is_cancelled_inside_of_an_agent(tmp_path: Path) -> None:
-    """When a task of the agent's own is cancelled and the agent trips over it, that is the agent's
-    failure: the run comes to its end."""
+    """When the agent awaits a cancelled task of its own, that is the agent's failure: its episode
+    ends with `policy_error` and the run continues."""
 
     async def agent(task: TaskView, env: AgentEnv) -> str:
         helper = asyncio.ensure_future(asyncio.sleep(60))
@@ -120,7 +120,7 @@ async def test_a_task_that_is_cancelled_inside_of_an_agent(tmp_path: Path) -> No
 
 
 def test_the_example(tmp_path: Path) -> None:
-    """The README's example runs as it stands, and its agent completes what it is made for."""
+    """The README's example runs without a change, and its agent completes its task."""
     done = subprocess.run(
         [sys.executable, str(EXAMPLE)],
         capture_output=True,
@@ -137,6 +137,6 @@ def test_the_example(tmp_path: Path) -> None:
 
 
 def test_the_readme_shows_the_example() -> None:
-    """What the README shows is the very example, from its imports on."""
+    """The README has the example's code, from its imports on."""
     code = EXAMPLE.read_text(encoding="utf-8").partition('"""\n\n')[2].strip()
     assert code in (EXAMPLE.parent.parent / "README.md").read_text(encoding="utf-8")

@@ -1,4 +1,4 @@
-"""The mini world of the tests, its broken variants, and episodes played in it."""
+"""The mini world of the tests, changed copies of it, and episodes in it."""
 
 import shutil
 from collections.abc import Sequence
@@ -20,7 +20,7 @@ def library() -> HostedScenario:
 
 
 def variant(folder: Path, **edits: tuple[str, str]) -> Path:
-    """A copy of the mini world with one text replaced in a file, as
+    """A copy of the mini world with one text replaced in a file, as in
     `variant(tmp_path, verify=("fine_cents=0", "fine_cents=1"))`. Keys are file names without
     their ending."""
     copy = folder / LIBRARY.name
@@ -46,14 +46,14 @@ def episode(
     error: str | None = None,
     name: str = "e1",
 ) -> Trajectory:
-    """An episode of these calls, one a step. `results` stand in for those of the last calls, which
-    are then not executed; `step_rewards` are those of the format rules."""
+    """An episode of these calls, one per step. `results` replace those of the last calls, which are
+    then not executed; `step_rewards` are those of the format rules."""
     lease = world.lease()
     steps = []
     for index, call in enumerate(calls):
         tool, arguments = (call.name, call.arguments) if isinstance(call, Call) else call
-        given = index - len(calls) + len(results)
-        result = results[given] if given >= 0 else lease.call(tool, arguments)
+        replaced = index - len(calls) + len(results)
+        result = results[replaced] if replaced >= 0 else lease.call(tool, arguments)
         act = Act((AgentCall(tool, arguments, f"c{index}-0"),))
         reward = (step_rewards or {}).get(index)
         steps.append(StepTaken(Reply(f"Step {index}"), act, (result,), reward=reward))
@@ -79,14 +79,14 @@ def episode(
 
 
 def oracle(world: HostedScenario, task_id: str, **changed: Any) -> Trajectory:
-    """The oracle's episode, with some of `episode`'s arguments changed."""
+    """The oracle's episode, with some arguments of `episode` changed."""
     task = world.scenario.task(task_id)
     arguments = {"calls": task.oracle, "answer": task.answer, **changed}
     return episode(world, task_id, **arguments)
 
 
 def records(trajectory: Trajectory) -> list[Record]:
-    """The facts of an episode as its run recorded them."""
+    """The records of an episode, as a run makes them."""
     assert trajectory.ended is not None
     events: list[Event] = [trajectory.started, *trajectory.steps, trajectory.ended]
     return [

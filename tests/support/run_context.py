@@ -1,8 +1,9 @@
-"""A stage for episodes without a log: the mini world, a sink in memory, agents told what to do."""
+"""The context of episodes without a log: the mini world, a sink in memory, agents with fixed
+moves."""
 
 from collections import defaultdict
-from collections.abc import Awaitable, Callable, Sequence
-from contextlib import AbstractAsyncContextManager
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
 from typing import Any
 
 import anyio
@@ -27,8 +28,8 @@ from tests.support.paths import LIBRARY
 
 
 class MemorySink:
-    """Keeps records in a list. `capacity` None: there is always room; otherwise so many may be
-    appended before `take` has taken them."""
+    """Keeps records in a list. `capacity` is the number of records that it holds until `take` makes
+    room; None: there is always room."""
 
     def __init__(self, capacity: int | None = None) -> None:
         self.records: list[Record] = []
@@ -62,7 +63,7 @@ class MemorySink:
         return [record.event for record in self.records if record.episode == episode]
 
     def ended(self, episode: str) -> EpisodeEnded:
-        """The one end of an episode, whose records are in order and whole."""
+        """The end of an episode, whose records are checked to be in order and whole."""
         facts = self.events(episode)
         assert isinstance(facts[0], EpisodeStarted)
         assert all(isinstance(fact, StepTaken) for fact in facts[1:-1])
@@ -73,7 +74,7 @@ class MemorySink:
         return facts[-1]
 
     def endings(self) -> dict[str, Ending]:
-        """How each episode ended; each has one end."""
+        """The ending of each episode; each is checked to have one end."""
         return {name: self.ended(name).ending for name in {r.episode for r in self.records}}
 
 
@@ -81,7 +82,7 @@ Move = Reply | Exception | Callable[[], Awaitable[Reply]]
 
 
 class MovesAgent:
-    """Makes its moves in order and the last one for ever: gives a reply, raises an exception, or
+    """Makes its moves in order and repeats the last one: returns a reply, raises an exception, or
     awaits a function."""
 
     def __init__(self, moves: Sequence[Move]) -> None:
@@ -99,7 +100,8 @@ class MovesAgent:
 
 
 class MovesPolicy:
-    """Every episode's agent makes the same moves; `by_episode` has those of some."""
+    """A policy whose agents all make the same moves; `by_episode` has other moves for some
+    episodes."""
 
     name = "moves"
 
@@ -123,7 +125,7 @@ def calls(*names: str, tokens: int = 0, **arguments: Any) -> Reply:
 
 
 def pay(cents: int) -> Reply:
-    """A reply that books a part of Anna Soll's fine; it changes the world."""
+    """A reply that pays a part of Anna Soll's fine; it changes the world."""
     return calls("pay_fine", member_id=2, amount_cents=cents, method="card")
 
 
@@ -133,13 +135,13 @@ MALFORMED = Reply("", (AgentCall("", {}, "x"),), "tool_calls")
 
 
 async def never() -> Reply:
-    """A model that does not answer."""
+    """A model that never replies."""
     await anyio.sleep_forever()
     raise AssertionError("unreachable")
 
 
 def after(seconds: float, reply: Reply) -> Callable[[], Awaitable[Reply]]:
-    """A model that takes its time."""
+    """A model that replies after so many seconds."""
 
     async def answer() -> Reply:
         await anyio.sleep(seconds)
@@ -148,7 +150,7 @@ def after(seconds: float, reply: Reply) -> Callable[[], Awaitable[Reply]]:
     return answer
 
 
-def stage_of(
+def make_run_context(
     policy: Policy,
     sink: Sink,
     *,
@@ -184,20 +186,16 @@ def plans(episodes: int = 1, *, group_size: int = 1, task: str = "pay-fine") -> 
     return list(plan_of(tasks, episodes=episodes, group_size=group_size, seed=7))
 
 
-def watched(stage: RunContext) -> AbstractAsyncContextManager[None]:
-    """A block in which the stage's watchdog runs."""
-    return _Watched(stage)
-
-
-class _Watched:
-    def __init__(self, stage: RunContext) -> None:
-        self._stage = stage
-        self._group = anyio.create_task_group()
-
-    async def __aenter__(self) -> None:
-        await self._group.__aenter__()
-        self._group.start_soon(self._stage.watchdog.run)
-
-    async def __aexit__(self, *exc: Any) -> None:
-        self._group.cancel_scope.cancel()
-        await self._group.__aexit__(None, None, None)
+@asynccontextmanager
+async def watchdog_running(context: RunContext) -> AsyncIterator[None]:
+    """A block in which the context's watchdog runs; exceptions are raised without a group."""
+    failure: Exception | None = None
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(context.watchdog.run)
+        try:
+            yield
+        except Exception as exc:
+            failure = exc
+        tasks.cancel_scope.cancel()
+    if failure is not None:
+        raise failure

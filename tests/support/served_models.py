@@ -20,7 +20,7 @@ from harness.serving.compatibility import ServingFormats
 from harness.serving.http_server import PolicyApp
 from harness.serving.service import PolicyService, sampling_of
 from harness.tokenization.chat_tokenizer import ChatTokenizer
-from tests.support.run_context import MemorySink, plans, stage_of, watched
+from tests.support.run_context import MemorySink, make_run_context, plans, watchdog_running
 from tests.support.scripted_tokens import CONTEXT, ScriptedTokenPolicy, ScriptedTokens
 
 HISTORIES = (
@@ -94,11 +94,11 @@ async def play_episode(
 ) -> list[StepTaken]:
     """The steps of one episode."""
     sink = MemorySink()
-    stage = stage_of(policy, sink, history=parse_history(history, chat))
-    stage = msgspec.structs.replace(stage, dialect=dialect_of(dialect))
+    context = make_run_context(policy, sink, history=parse_history(history, chat))
+    context = msgspec.structs.replace(context, dialect=dialect_of(dialect))
     (plan,) = plans(task="pay-fine")
-    async with watched(stage):
-        assert await run_episode(plan, stage) is Ending.ANSWERED
+    async with watchdog_running(context):
+        assert await run_episode(plan, context) is Ending.ANSWERED
     return [event for event in sink.events(plan.episode) if isinstance(event, StepTaken)]
 
 

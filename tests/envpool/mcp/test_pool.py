@@ -28,7 +28,15 @@ from scenarios.checks import Finding
 from scenarios.format import Scenario
 from scenarios.mcp_tasks import read_mcp_tasks
 from tests.support.paths import MCP_SERVERS
-from tests.support.run_context import DONE, LOOK, MemorySink, MovesPolicy, calls, stage_of, watched
+from tests.support.run_context import (
+    DONE,
+    LOOK,
+    MemorySink,
+    MovesPolicy,
+    calls,
+    make_run_context,
+    watchdog_running,
+)
 
 NOTES = f"{sys.executable} {MCP_SERVERS / 'notes.py'}"
 PLAIN = f"{sys.executable} {MCP_SERVERS / 'plain.py'}"
@@ -382,9 +390,9 @@ async def test_episodes_are_played_on_it(scenario: Scenario) -> None:
     plans = plan_of([(scenario, scenario.task("milk"))], episodes=2, group_size=1, seed=1)
     for name, plan, timeout_s in zip(("e1", "e2"), plans, (30.0, 0.3), strict=True):
         limits = Limits(call_timeout=timeout_s, world_stop=False)
-        stage = stage_of(policy, sink, pool=pool_of(PLAIN), limits=limits)
-        async with watched(stage):
-            await run_episode(msgspec.structs.replace(plan, episode=name), stage)
+        context = make_run_context(policy, sink, pool=pool_of(PLAIN), limits=limits)
+        async with watchdog_running(context):
+            await run_episode(msgspec.structs.replace(plan, episode=name), context)
     steps = [event for event in sink.events("e1") if isinstance(event, StepTaken)]
     assert [(result.text, result.error) for result in steps[0].results] == [
         ("1", None),
@@ -411,9 +419,9 @@ async def test_a_failure_of_the_server_ends_the_episode(scenario: Scenario) -> N
     plans = plan_of([(scenario, scenario.task("milk"))], episodes=2, group_size=1, seed=1)
     for name, plan, timeout_s in zip(("e1", "e2"), plans, (30.0, 0.3), strict=True):
         limits = Limits(call_timeout=timeout_s)
-        stage = stage_of(policy, sink, pool=pool_of(PLAIN), limits=limits)
-        async with watched(stage):
-            await run_episode(msgspec.structs.replace(plan, episode=name), stage)
+        context = make_run_context(policy, sink, pool=pool_of(PLAIN), limits=limits)
+        async with watchdog_running(context):
+            await run_episode(msgspec.structs.replace(plan, episode=name), context)
     found = [
         (end.ending, end.error, end.state, end.checked, end.num_steps)
         for end in map(sink.ended, ("e1", "e2"))

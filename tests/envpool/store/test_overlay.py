@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from envpool.inprocess.world import HostedScenario, Lease
 from envpool.store.changes import net_changes
 from envpool.store.overlay import PAGE, Overlay, OverlayFile
-from harness.policies.random_calls import harvest, random_arguments
+from harness.policies.random_calls import collect_values, random_arguments
 from scenarios.api import RowChange
 from scenarios.catalogue import bundled_names
 from scenarios.format import BUNDLED, read
@@ -247,10 +247,10 @@ def test_bundled_worlds_equal_plain_databases(name: str) -> None:
             plans[index] = list(rng.choice(tasks).oracle)
         elif move < 0.5 and plans[index]:
             call = plans[index].pop(0)
-            harvest(comparison.call(pair, call.name, call.arguments), known)
+            collect_values(comparison.call(pair, call.name, call.arguments), known)
         else:
             tool = rng.choice(comparison.world.tools)
-            harvest(
+            collect_values(
                 comparison.call(pair, tool.name, random_arguments(tool.schema, rng, known)), known
             )
     for pair in pairs:

@@ -128,3 +128,14 @@ def test_a_pause_is_never_shortened() -> None:
     pause.extend(100.0, 10.0)
     pause.extend(101.0, 1.0)
     assert pause.remaining(103.0, rng) >= 7.0
+
+
+def test_the_length_of_pauses_is_summed() -> None:
+    """Overlapping pauses count once, a pause after a gap counts in full."""
+    pause = Pause()
+    assert pause.extend(100.0, 4.0)
+    assert pause.extend(102.0, 4.0)
+    assert not pause.extend(103.0, 1.0)
+    assert pause.total_s == 6.0
+    assert pause.extend(200.0, 1.5)
+    assert pause.total_s == 7.5

@@ -244,7 +244,7 @@ BAD_INPUT = [
     (("run", "nope"), "scenario 'nope' not found"),
     (("run", "shop_support:nope"), "no task 'nope'"),
     (("run",), "scenarios"),
-    (("run", "shop_support", "-n", "3", "-g", "2"), "no multiple of the group size 2"),
+    (("run", "shop_support", "-n", "3", "-g", "2"), "not a multiple of the group size 2"),
     (("run", "shop_support", "-n", "0"), "episodes"),
     (("run", "shop_support", "-c", "0"), "concurrency"),
     (

@@ -53,10 +53,10 @@ from tests.support.run_context import (
     Move,
     MovesPolicy,
     calls,
+    make_run_context,
     never,
     plans,
-    stage_of,
-    watched,
+    watchdog_running,
 )
 
 NOTE = Reply(
@@ -75,11 +75,11 @@ def anyio_backend() -> str:
 async def _episode(*moves: Move, limits: Limits | None = None) -> tuple[list[Event], list[Window]]:
     """The facts and the windows of an episode in which every turn is followed by a summary."""
     sink, policy = MemorySink(), MovesPolicy(*moves)
-    stage = stage_of(policy, sink, history=parse_history("summary:1"), limits=limits)
+    context = make_run_context(policy, sink, history=parse_history("summary:1"), limits=limits)
     (plan,) = plans()
-    async with watched(stage):
-        await run_episode(plan, stage)
-    assert stage.windows.statistics() == {"live": 0}
+    async with watchdog_running(context):
+        await run_episode(plan, context)
+    assert context.windows.statistics() == {"live": 0}
     return sink.events(plan.episode), policy.agents[plan.episode].windows
 
 
@@ -303,7 +303,7 @@ async def test_summaries_are_shown_and_exported(tmp_path: Path) -> None:
     with closing(console.file):
         render_episode(max(episodes, key=lambda one: len(one.summaries)), console)
         shown = console.export_text()
-    before, _, after = shown.partition("summary of what falls out of the history  0.00 s")
+    before, _, after = shown.partition("summary of earlier turns  0.00 s")
     assert "turn 2" in before and "turn 3" not in before
     assert after.lstrip().startswith("I did what came first, and go on with what comes next.")
 

@@ -1,4 +1,4 @@
-"""Policy `replay`: logged replies, said again."""
+"""Policy `replay`: logged replies, repeated."""
 
 from pathlib import Path
 
@@ -15,13 +15,13 @@ def _episodes(folder: Path) -> list[Trajectory]:
 
 
 def test_a_run_repeats_itself(rehearse: Rehearse, tmp_path: Path) -> None:
-    """Replies said again in the same worlds lead to the same states and verdicts, member by
+    """Replies that are repeated in the same worlds lead to the same states and verdicts, member by
     member."""
     first, again = tmp_path / "first", tmp_path / "again"
     common = ["run", "shop_support", "-g", "2", "-n", "12", "--dialect", "hermes"]
     assert rehearse(*common, "-p", "mutant", "-o", first)[0] == 0
     assert rehearse(*common, "-p", "replay", "--replay", first, "-o", again)[0] == 0
-    told = [
+    outcomes = [
         [
             (
                 [step.reply.text for step in one.steps],
@@ -32,13 +32,14 @@ def test_a_run_repeats_itself(rehearse: Rehearse, tmp_path: Path) -> None:
         ]
         for folder in (first, again)
     ]
-    assert told[0] == told[1]
-    assert len(told[0]) == 12
+    assert outcomes[0] == outcomes[1]
+    assert len(outcomes[0]) == 12
     assert {one.started.policy for one in _episodes(again)} == {"replay"}
 
 
 def test_a_log_that_ends_early_ends_the_episode(rehearse: Rehearse, tmp_path: Path) -> None:
-    """Where an episode was cut off, its replies run out: the episode ends with policy_error."""
+    """Where the logged episode was cut off, there is no further reply: the episode ends with
+    `policy_error`."""
     first, again = tmp_path / "first", tmp_path / "again"
     common = ["run", "shop_support", "-n", "1"]
     rehearse(*common, "-p", "random", "--max-steps", "2", "-o", first)
@@ -62,7 +63,7 @@ def test_a_log_that_ends_early_ends_the_episode(rehearse: Rehearse, tmp_path: Pa
 def test_a_log_that_does_not_fit_is_refused(
     rehearse: Rehearse, tmp_path: Path, arguments: list[str], fault: str
 ) -> None:
-    """Another dialect, or a task that was not played: one sentence, status 2, and no run folder."""
+    """Another dialect or a task that is not in the log: one sentence, status 2, no run folder."""
     first, again = tmp_path / "first", tmp_path / "again"
     rehearse("run", "shop_support", "-n", "1", "-p", "oracle", "-o", first)
     status, _, err = rehearse(
@@ -73,7 +74,7 @@ def test_a_log_that_does_not_fit_is_refused(
     assert not again.exists()
 
 
-def test_it_says_which_run_it_needs(rehearse: Rehearse) -> None:
+def test_it_needs_a_run(rehearse: Rehearse) -> None:
     """Without a run to replay the settings are refused."""
     status, _, err = rehearse("run", "shop_support", "-p", "replay")
     assert (status, err) == (2, "error: replay: policy 'replay' needs the folder of a run\n")

@@ -1,4 +1,4 @@
-"""The agent that policies share which speak to their model in tokens."""
+"""The agent of the policies that exchange tokens with their model."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -21,9 +21,9 @@ from harness.policies.token_agent import (
     Generated,
     Sampling,
     TokenAgent,
-    parted,
+    count_shared_ids,
     reply_seed,
-    shared_ids,
+    split_tool_calls,
 )
 from harness.tokenization.chat_template import ChatTemplate
 from harness.tokenization.chat_tokenizer import ChatTokenizer
@@ -36,7 +36,7 @@ CALL = '<tool_call>\n{"name": "get_order", "arguments": {"order_id": 7}}\n</tool
 
 
 class Scripted:
-    """A model that says given texts, and notes what it was asked."""
+    """A model with fixed texts, which records its requests."""
 
     def __init__(self, *texts: str, finish: str = "stop") -> None:
         self._texts = list(texts)
@@ -65,9 +65,10 @@ def agent_of(
     return TokenAgent(backend, CHAT, sampling or Sampling(), context=context, episode_seed=11)
 
 
-async def test_a_reply_bears_its_tokens() -> None:
-    """A reply has the text without the end token, all ids and their log-probabilities, and what the
-    backend says of weights, cache and attempts; a later prompt is told from where it differs."""
+async def test_a_reply_has_its_tokens() -> None:
+    """A reply has the text without the end token, all ids with their log-probabilities, and the
+    backend's weights, cached tokens and attempts; of a later prompt it has only the ids after the
+    part that is shared with the first."""
     backend = Scripted("One.", "Two.")
     agent = agent_of(backend)
     first = await agent.reply(Window(HEAD))
@@ -103,8 +104,8 @@ async def test_a_reply_bears_its_tokens() -> None:
     )
 
 
-async def test_a_reply_that_was_cut_off_says_so() -> None:
-    """Without an end token the finish is `length`, and the next prompt ends the turn."""
+async def test_a_reply_that_was_cut_off() -> None:
+    """Without an end token the finish reason is `length`, and the next prompt ends the turn."""
     backend = Scripted("One", "Two", finish="length")
     agent = agent_of(backend)
     reply = await agent.reply(Window(HEAD))
@@ -118,36 +119,36 @@ async def test_a_reply_that_was_cut_off_says_so() -> None:
     assert backend.asked[1][0] == CHAT.prompt(window, {})
 
 
-async def test_sampling_is_asked_for_as_set() -> None:
-    """Temperature and top_p pass on; every reply has a seed of its own, the same in every run; the
-    tokens asked for are what the settings allow and the context has room for."""
+async def test_sampling_follows_the_settings() -> None:
+    """Temperature and top_p are passed on; every reply has its own seed, the same in every run; the
+    requested tokens are limited by the settings and by the room in the context."""
     window = Window(HEAD)
     num_prompt = len(CHAT.prompt(window, {}))
     asked = []
-    for most, context in ((7, 1000), (None, num_prompt + 5), (9, num_prompt + 1)):
+    for limit, context in ((7, 1000), (None, num_prompt + 5), (9, num_prompt + 1)):
         backend = Scripted("a", "b")
-        agent = agent_of(backend, Sampling(0.7, 0.9, most, 5), context)
+        agent = agent_of(backend, Sampling(0.7, 0.9, limit, 5), context)
         await agent.reply(window)
         await agent.reply(window)
         asked += [rest for _, *rest in backend.asked]
     seeds = [reply_seed(5, 11, 0), reply_seed(5, 11, 1)]
-    assert asked == [[most, 0.7, 0.9, seed] for most in (7, 5, 1) for seed in seeds]
+    assert asked == [[limit, 0.7, 0.9, seed] for limit in (7, 5, 1) for seed in seeds]
     others = {reply_seed(5, 11, 0), reply_seed(6, 11, 0), reply_seed(5, 12, 0), *seeds}
     assert len(others) == 4 and max(others) < 2**48
 
 
 async def test_a_window_that_leaves_no_room_ends_the_episode() -> None:
-    """A prompt as long as the context is a ContextLengthError that says both numbers."""
+    """A prompt as long as the context raises a ContextLengthError with both numbers."""
     num_prompt = len(CHAT.prompt(Window(HEAD), {}))
     agent = agent_of(Scripted("a"), context=num_prompt)
-    told = f"the window has {num_prompt} tokens; prompt and reply together fit {num_prompt}"
-    with pytest.raises(ContextLengthError, match=told):
+    message = f"the window has {num_prompt} tokens; prompt and reply together fit {num_prompt}"
+    with pytest.raises(ContextLengthError, match=message):
         await agent.reply(Window(HEAD))
 
 
 async def test_native_calls_are_read() -> None:
-    """Where the request has tools, calls are parted from the text as servers do it, and the next
-    prompt still holds the sampled ids; asked for a summary, the text is left whole."""
+    """Where the request has tools, calls are split from the text as servers do it, and the next
+    prompt still has the sampled ids; the text of a summary is not split."""
     backend = Scripted(f"I look.\n{CALL}", "Done.", CALL)
     agent = agent_of(backend)
     dialect = Native()
@@ -179,23 +180,24 @@ async def test_native_calls_are_read() -> None:
         ("<think>cut off <tool_call>", ("<think>cut off <tool_call>", ())),
     ],
 )
-def test_a_native_reply_is_parted(text: str, expected: tuple[str, tuple[AgentCall, ...]]) -> None:
-    """Calls in thoughts are none; what cannot be read stays text."""
-    assert parted(text, 5) == expected
+def test_a_native_reply_is_split(text: str, expected: tuple[str, tuple[AgentCall, ...]]) -> None:
+    """Tags inside of thoughts are not calls; a call that cannot be read stays text."""
+    assert split_tool_calls(text, 5) == expected
 
 
 @given(st.lists(st.integers(0, 3), max_size=9), st.lists(st.integers(0, 3), max_size=9))
 def test_shared_ids_are_counted(one: list[int], other: list[int]) -> None:
-    """The count of shared ids is that of the longest common beginning."""
+    """The count of shared ids is the length of the longest common beginning."""
     count = 0
     while count < min(len(one), len(other)) and one[count] == other[count]:
         count += 1
-    assert shared_ids(encode_ids(one), encode_ids(other)) == count
+    assert count_shared_ids(encode_ids(one), encode_ids(other)) == count
 
 
 @pytest.mark.parametrize("history", [Full(), LastTurns(2)])
-async def test_the_log_tells_every_prompt(history: Full | LastTurns) -> None:
-    """What was shown at each step can be read off the trajectory, also where turns fell out."""
+async def test_the_log_has_every_prompt(history: Full | LastTurns) -> None:
+    """The prompt of each step can be computed from the trajectory, also where turns left the
+    history."""
     backend = Scripted(CALL, f"Again.\n{CALL}", CALL, "<tool_call>", "Done.")
     agent, dialect = agent_of(backend, context=9999), Hermes()
     fold = HistoryFold(history, dialect, BRIEFING)

@@ -1,4 +1,4 @@
-"""Policies whose texts are logged with tokens."""
+"""Policies whose replies get tokens from their texts."""
 
 from pathlib import Path
 
@@ -11,13 +11,12 @@ from harness.core.token_bytes import decode_ids, decode_logprobs
 from harness.dialects.registry import dialect_of
 from harness.history.last_turns import LastTurns
 from harness.history.windows import HistoryFold
-from harness.policies.base import Assignment
-from harness.policies.known_calls import SUMMARY, Player, replies_of
-from harness.policies.tokenized import TokenisedPolicy
+from harness.policies.fixed_replies import FIXED_SUMMARY, FixedRepliesAgent, replies_of
+from harness.policies.tokenized import TokenizedPolicy
 from harness.tokenization.chat_template import ChatTemplate
 from harness.tokenization.chat_tokenizer import ChatTokenizer
-from scenarios.api import User
-from scenarios.format import Call, Scenario, Task
+from scenarios.format import Call
+from tests.support.assignments import assignment
 from tests.support.prompts import BRIEFING
 from tests.support.tiny_model import TEMPLATE, tiny_tokenizer
 
@@ -25,50 +24,43 @@ CHAT = ChatTokenizer(tiny_tokenizer(), ChatTemplate(TEMPLATE, {}, path=Path("her
 
 
 class Inner:
-    """Plays given replies."""
+    """A policy with fixed replies."""
 
     name = "inner"
 
     def __init__(self, replies: tuple[Reply, ...]) -> None:
         self._replies = replies
 
-    def agent(self, assignment: object) -> Player:
-        return Player(self._replies)
+    def agent(self, assignment: object) -> FixedRepliesAgent:
+        return FixedRepliesAgent(self._replies)
 
 
 CALLS = [Call("get_order", {"order_id": number}) for number in (7, 8, 9)]
-TASK = Task("t", "Do it.", "simple", "change", "Done.")
-SCENARIO = Scenario(
-    "s", "S", "1", "A world.", "2026-01-01T00:00:00Z", User("u", "U", "clerk"), "", "", "",
-    (TASK,), Path("s"), "0" * 32,
-)  # fmt: skip
-ASSIGNMENT = Assignment("e", SCENARIO, TASK, 0, BRIEFING)
 
 
 @pytest.mark.parametrize("name", ["hermes", "native", "awm"])
-async def test_replies_bear_the_tokens_of_their_texts(name: str) -> None:
-    """Each reply says what it said before, and beside it the window's ids, those of its text with
-    the end token (of its calls as the template lays them out), and log-probabilities of 0."""
+async def test_replies_have_the_tokens_of_their_texts(name: str) -> None:
+    """Each reply keeps its text and calls, and gets the window's ids, the ids of its text with the
+    end token (of its calls as the template renders them), and log-probabilities of 0."""
     dialect = dialect_of(name, lenient=True)
     replies = replies_of(dialect, CALLS, "Done.")
-    policy = TokenisedPolicy(Inner(replies), CHAT)
-    agent = policy.agent(ASSIGNMENT)
-    assert policy.name == "inner"
+    policy = TokenizedPolicy(Inner(replies), CHAT)
+    agent = policy.agent(assignment())
     fold, first = HistoryFold(LastTurns(2), dialect, BRIEFING), b""
     for turn, expected in enumerate(replies):
         window = fold.window()
         reply = await agent.reply(window)
-        said = CHAT.encode_reply(expected.text, expected.calls)
+        ids = CHAT.encode_reply(expected.text, expected.calls)
         shown = first[: 4 * reply.prompt_shared] + reply.prompt_ids
         first = first or shown
         assert list(decode_ids(shown)) == CHAT.prompt(window, {})
-        assert list(decode_ids(reply.token_ids)) == said
-        assert list(decode_logprobs(reply.logprobs)) == [0.0] * len(said)
+        assert list(decode_ids(reply.token_ids)) == ids
+        assert list(decode_logprobs(reply.logprobs)) == [0.0] * len(ids)
         assert reply == Reply(
             expected.text,
             expected.calls,
             expected.finish,
-            Usage(len(shown) // 4, len(said)),
+            Usage(len(shown) // 4, len(ids)),
             reply.prompt_ids,
             reply.prompt_shared,
             reply.token_ids,
@@ -79,11 +71,11 @@ async def test_replies_bear_the_tokens_of_their_texts(name: str) -> None:
         fold.apply(StepTaken(reply, decision, results))
 
 
-async def test_a_summary_is_tokenised_too() -> None:
-    """Asked for a summary, the inner agent's is what bears tokens."""
-    agent = TokenisedPolicy(Inner((Reply("Done."),)), CHAT).agent(ASSIGNMENT)
+async def test_a_summary_is_tokenized_too() -> None:
+    """The inner agent's summary gets tokens, too."""
+    agent = TokenizedPolicy(Inner((Reply("Done."),)), CHAT).agent(assignment())
     reply = await agent.reply(Window((), asks_for_summary=True))
     assert (reply.text, list(decode_ids(reply.token_ids))) == (
-        SUMMARY.text,
-        CHAT.encode_reply(SUMMARY.text),
+        FIXED_SUMMARY.text,
+        CHAT.encode_reply(FIXED_SUMMARY.text),
     )

@@ -1,4 +1,4 @@
-"""What a replay proves of a log, and what it says of a log that does not hold."""
+"""A replay proves that a log holds, and reports where it does not."""
 
 import io
 from collections.abc import Callable, Sequence
@@ -29,9 +29,10 @@ from harness.history.windows import parse_history
 from harness.log.reader import open_reader
 from harness.log.writer import open_log
 from harness.policies.base import Agent, Assignment, Policy
-from harness.policies.known_calls import Player, replies_of
+from harness.policies.fixed_replies import FixedRepliesAgent, replies_of
 from harness.policies.oracle import OraclePolicy
-from harness.replay.episode import Called, Difference
+from harness.replay.episode import Difference, LoggedCall
+from harness.replay.packages import missing_package
 from harness.replay.report import render_replay, render_what_if
 from harness.replay.run import (
     Divergence,
@@ -63,7 +64,7 @@ def anyio_backend() -> str:
 
 
 class Says:
-    """A policy whose every episode gives these replies."""
+    """A policy whose episodes all have these replies."""
 
     name = "says"
 
@@ -71,7 +72,7 @@ class Says:
         self._replies = tuple(replies)
 
     def agent(self, assignment: Assignment) -> Agent:
-        return Player(self._replies)
+        return FixedRepliesAgent(self._replies)
 
 
 async def _run(
@@ -84,7 +85,7 @@ async def _run(
     replies: Sequence[Reply] = (),
     episodes: int | None = None,
 ) -> Scenario:
-    """A run of the library's tasks (all, unless named), by the oracle unless replies are given."""
+    """A run of the library's tasks (default: all), with these replies (default: the oracle's)."""
     scenario = read(world)
     chosen = [(scenario, task) for task in scenario.tasks if not tasks or task.id in tasks]
     spoken = dialect_of(dialect)
@@ -131,7 +132,7 @@ async def _rewritten(folder: Path, copy: Path, change: Change) -> Path:
 
 
 def _with(record: Record, **fields: Any) -> Record:
-    """The record with other fields in its event."""
+    """The record with changed fields in its event."""
     return msgspec.structs.replace(record, event=msgspec.structs.replace(record.event, **fields))
 
 
@@ -161,7 +162,7 @@ def _on_end(edit: Callable[[EpisodeEnded], dict[str, Any]]) -> Change:
 
 
 def _result(step: StepTaken, **fields: Any) -> dict[str, Any]:
-    """Other fields in the step's first result."""
+    """Changed fields in the step's first result."""
     first = msgspec.structs.replace(step.results[0], **fields)
     return {"results": (first, *step.results[1:])}
 
@@ -184,15 +185,15 @@ def _divergence(
 
 
 def _broken(dialect: Dialect) -> Reply:
-    """What the dialect cannot read."""
+    """A reply that the dialect cannot read."""
     if dialect.name == "native":
         return Reply("Hm.", (AgentCall("get_member", "no json", "x"),), "tool_calls")
     return Reply("<tool_call>\nno json\n</tool_call>")
 
 
 def _mixed_replies(dialect: Dialect) -> list[Reply]:
-    """An episode of everything: calls that succeed, are refused, do not fit and do not exist, a
-    format error, and calls in parallel where the dialect has them."""
+    """An episode with every kind of call (successful, refused, with wrong arguments, unknown), a
+    format error, and parallel calls where the dialect has them."""
     calls = [
         Call("get_member", {"member_id": 99}),
         Call("get_member", {"member": "Ben"}),
@@ -212,7 +213,7 @@ def _mixed_replies(dialect: Dialect) -> list[Reply]:
 @pytest.mark.parametrize("dialect", NAMES)
 async def test_a_run_replays_in_every_dialect(tmp_path: Path, dialect: str, history: str) -> None:
     """Refused, unknown, malformed and parallel calls replay with equal windows and states; calls
-    that the dialect answers itself are not the world's."""
+    that the dialect answers itself are not counted."""
     replies = _mixed_replies(dialect_of(dialect))
     scenario = await _run(
         tmp_path, tasks=["lend-two"], dialect=dialect, history=history, replies=replies, episodes=3
@@ -227,7 +228,7 @@ async def test_a_run_replays_in_every_dialect(tmp_path: Path, dialect: str, hist
 
 
 async def test_oracles_of_every_task_replay(tmp_path: Path) -> None:
-    """A run of all tasks, round and round, replays; progress counts its episodes."""
+    """A run of all tasks, several times each, replays; progress counts its episodes."""
     scenario = await _run(tmp_path, episodes=30)
     calls = 5 * sum(len(task.oracle) for task in scenario.tasks)
     done: list[int] = []
@@ -239,9 +240,9 @@ async def test_oracles_of_every_task_replay(tmp_path: Path) -> None:
 
 
 async def test_a_tampered_result_is_named(tmp_path: Path) -> None:
-    """Another text, failure, digest or changed row in a logged result is found at its call."""
+    """Another text, error, digest or changed row in a logged result is found at its call."""
     scenario = await _run(tmp_path / "run", tasks=["lend-two"])
-    call = Called("lend_book", LEND_EMMA.arguments)
+    call = LoggedCall("lend_book", LEND_EMMA.arguments)
     text = '{"loan_id":305,"due_on":"2026-04-04"}'
     book = "books 21: on_shelf 2 -> 1; loans 305: new id 305, member_id 3, book_id 21, lent_on"
     with open_reader(tmp_path / "run") as reader:
@@ -257,13 +258,13 @@ async def test_a_tampered_result_is_named(tmp_path: Path) -> None:
         return divergence
 
     other = text.replace("04-04", "04-05")
-    place = {"call_index": 0, "call": call}
-    assert await found("text", text=other) == _divergence("text", 4, other, text, **place)
+    at_call = {"call_index": 0, "call": call}
+    assert await found("text", text=other) == _divergence("text", 4, other, text, **at_call)
     assert await found("error", error="refused") == _divergence(
-        "error", 4, f"refused: {text}", f"success: {text}", **place
+        "error", 4, f"refused: {text}", f"success: {text}", **at_call
     )
     assert await found("digest", digest="0" * 32) == _divergence(
-        "digest", 4, "0" * 32, logged.digest, **place
+        "digest", 4, "0" * 32, logged.digest, **at_call
     )
     changes = await found("changes", changes=())
     assert (changes.what, changes.step, changes.expected) == ("changes", 4, "no row")
@@ -271,7 +272,7 @@ async def test_a_tampered_result_is_named(tmp_path: Path) -> None:
 
 
 async def test_a_tampered_call_is_named(tmp_path: Path) -> None:
-    """Other arguments in a logged call give another result there."""
+    """Other arguments in a logged call lead to another result there."""
     scenario = await _run(tmp_path / "run", tasks=["lend-two"])
     act = Act((AgentCall("lend_book", {"member_id": 3, "book_id": 21, "days": 2}, "c4-0"),))
     change = _on_step(4, lambda step: {"decision": act})
@@ -279,12 +280,12 @@ async def test_a_tampered_call_is_named(tmp_path: Path) -> None:
 
     (divergence,) = report.divergences
     assert (divergence.what, divergence.step, divergence.call_index) == ("text", 4, 0)
-    assert divergence.call == Called("lend_book", {"member_id": 3, "book_id": 21, "days": 2})
+    assert divergence.call == LoggedCall("lend_book", {"member_id": 3, "book_id": 21, "days": 2})
     assert divergence.found == '{"loan_id":305,"due_on":"2026-03-16"}'
 
 
 async def test_a_tampered_window_is_named(tmp_path: Path) -> None:
-    """The oldest turn that was shown is computed anew at each step."""
+    """The oldest turn that was shown is computed again at each step."""
     scenario = await _run(tmp_path / "run", tasks=["lend-two"], history="last:2")
     change = _on_step(5, lambda step: {"first_turn": 0})
     report = _replayed(await _rewritten(tmp_path / "run", tmp_path / "copy", change), scenario)
@@ -293,7 +294,7 @@ async def test_a_tampered_window_is_named(tmp_path: Path) -> None:
 
 
 async def test_another_history_policy_is_counted(tmp_path: Path) -> None:
-    """Windows under a fingerprint that this program does not have are not compared."""
+    """Windows of a history policy with another fingerprint are not compared."""
     scenario = await _run(tmp_path / "run", tasks=["lend-two"])
 
     def change(record: Record) -> Record:
@@ -308,7 +309,7 @@ async def test_another_history_policy_is_counted(tmp_path: Path) -> None:
 @pytest.mark.parametrize("history", ["full", "last:2"])
 @pytest.mark.parametrize("step", range(6))
 async def test_a_missing_step_is_named(tmp_path: Path, step: int, history: str) -> None:
-    """A call that was taken out of the log is missed in its place, a look-up too."""
+    """A call that was removed from the log is reported at its position, also a look-up."""
     scenario = await _run(tmp_path / "run", tasks=["lend-two"], history=history)
 
     def change(record: Record) -> Record | None:
@@ -320,14 +321,14 @@ async def test_a_missing_step_is_named(tmp_path: Path, step: int, history: str) 
         later = f"call c{step + 1}-0", f"call c{step}-0"
         assert (divergence.what, divergence.expected, divergence.found) == ("step", *later)
         assert divergence.step == step
-    elif history == "full":  # the answer took the place of the last call
+    elif history == "full":  # the answer is now at the position of the last call
         assert divergence == _divergence("step", 6, "7 steps", "6 steps")
     else:
         assert divergence == _divergence("window", 5, "from turn 4", "from turn 3")
 
 
 async def test_a_result_too_few_is_named(tmp_path: Path) -> None:
-    """Every call has its result."""
+    """A missing result of a call is reported."""
     scenario = await _run(tmp_path / "run", tasks=["lend-two"])
     change = _on_step(2, lambda step: {"results": ()})
     report = _replayed(await _rewritten(tmp_path / "run", tmp_path / "copy", change), scenario)
@@ -336,7 +337,7 @@ async def test_a_result_too_few_is_named(tmp_path: Path) -> None:
 
 
 async def test_another_start_is_named(tmp_path: Path) -> None:
-    """An episode that began in another state is found before its first step."""
+    """An episode that began in another state is reported before its first step."""
     scenario = await _run(tmp_path / "run", tasks=["lend-two"])
 
     def change(record: Record) -> Record:
@@ -357,8 +358,8 @@ async def test_every_damaged_page_of_a_final_state_is_found(tmp_path: Path) -> N
     state = ended.state
     damaged: list[dict[str, Any]] = []
     for number, page in state.pages.items():
-        for place in (0, 10, len(page) // 2, len(page) - 1):
-            other = page[:place] + bytes([page[place] ^ 1]) + page[place + 1 :]
+        for offset in (0, 10, len(page) // 2, len(page) - 1):
+            other = page[:offset] + bytes([page[offset] ^ 1]) + page[offset + 1 :]
             damaged.append({"pages": {**state.pages, number: other}})
         damaged.append({"pages": {n: p for n, p in state.pages.items() if n != number}})
         damaged.append({"pages": {**state.pages, number: page[:100]}})
@@ -375,12 +376,12 @@ async def test_every_damaged_page_of_a_final_state_is_found(tmp_path: Path) -> N
         change = _on_end(lambda _, changed=other_state: {"state": changed})  # type: ignore[misc]
         copy = await _rewritten(tmp_path / "run", tmp_path / str(number), change)
         report = _replayed(copy, scenario)
-        places = [(d.episode, d.what, d.step) for d in report.divergences]
-        assert places == [("e000000", "state", None)], fields
+        found = [(d.episode, d.what, d.step) for d in report.divergences]
+        assert found == [("e000000", "state", None)], fields
 
 
-async def test_a_final_state_of_other_rows_is_told_by_its_rows(tmp_path: Path) -> None:
-    """Where a whole other state is stored, the rows that differ are named."""
+async def test_the_rows_of_another_final_state_are_reported(tmp_path: Path) -> None:
+    """Where another state is stored, the rows that differ are reported."""
     scenario = await _run(tmp_path / "run", tasks=["lend-two"])
     with closing(LocalPool()) as pool:
         lease = pool.world(scenario).lease()
@@ -395,7 +396,7 @@ async def test_a_final_state_of_other_rows_is_told_by_its_rows(tmp_path: Path) -
 
 
 async def test_episodes_without_an_end_are_left_out(tmp_path: Path) -> None:
-    """A cut-off episode is counted, and neither replayed nor held against the log."""
+    """A cut-off episode is counted; it is not replayed and is not a divergence."""
     scenario = await _run(tmp_path / "run", tasks=["lend-two", "overdue"])
 
     def change(record: Record) -> Record | None:
@@ -414,8 +415,8 @@ COUNTING = (
 
 
 async def test_a_tool_that_is_not_a_function_of_its_world_diverges(tmp_path: Path) -> None:
-    """A tool that counts its calls outside of the database gives the second episode a text that a
-    replay from elsewhere does not."""
+    """A tool that counts its calls outside of the database returns another text in the second
+    episode than in a replay."""
     folder = variant(tmp_path, tools=COUNTING)
     scenario = await _run(tmp_path / "run", world=folder, tasks=["renew-emma"], episodes=2)
 
@@ -432,23 +433,38 @@ async def test_a_tool_that_is_not_a_function_of_its_world_diverges(tmp_path: Pat
         "text",
         2,
         0,
-        Called("renew_loan", {"loan_id": 303, "days": 10}),
+        LoggedCall("renew_loan", {"loan_id": 303, "days": 10}),
         '{"loan_id":303,"call":2}',
         '{"loan_id":303,"call":1}',
     )
 
 
 async def test_a_changed_package_is_one_sentence(tmp_path: Path) -> None:
-    """A replay against another package is refused, naming the scenario."""
+    """A replay with another package is refused; the error has the scenario, both digests
+    and the command to compare with the changed package."""
     scenario = await _run(tmp_path / "run", tasks=["overdue"])
     changed = read(variant(tmp_path, tools=("There is no member", "Nobody is member")))
-    with pytest.raises(LogError, match="scenario 'library' has changed since the run"):
+    with pytest.raises(LogError) as caught:
         _replayed(tmp_path / "run", changed)
-    assert changed.digest != scenario.digest
+    assert str(caught.value) == (
+        f"{tmp_path / 'run'}: scenario 'library' has changed since the run: its digest was "
+        f"{scenario.digest} and is {changed.digest} now in {changed.path}. To see what the change "
+        f"makes different: rehearse replay {tmp_path / 'run'} --world {changed.path}"
+    )
+
+
+def test_a_missing_package_is_one_sentence(tmp_path: Path) -> None:
+    """The error for a package that was not found names folder and digest and offers --world."""
+    error = missing_package(tmp_path, "library", "4f1c", ["/worlds/library", "library"])
+    assert str(error) == (
+        f"{tmp_path}: the package of scenario 'library' (digest 4f1c) was not found; searched "
+        "/worlds/library and library. Put it back there, or name another version of it: "
+        f"rehearse replay {tmp_path} --world FOLDER"
+    )
 
 
 async def test_an_unknown_dialect_is_one_sentence(tmp_path: Path) -> None:
-    """A log in a dialect that this program does not have names it, and the episode."""
+    """The error for an unknown dialect in a log names the dialect and the episode."""
     scenario = await _run(tmp_path / "run", tasks=["overdue"])
 
     def change(record: Record) -> Record:
@@ -460,18 +476,18 @@ async def test_an_unknown_dialect_is_one_sentence(tmp_path: Path) -> None:
 
 
 async def test_what_if_nothing_changed(tmp_path: Path) -> None:
-    """The package of the run itself changes nothing."""
+    """With the run's own package nothing changes."""
     scenario = await _run(tmp_path, episodes=12)
     report = _asked(tmp_path, scenario)
 
     assert (report.episodes, report.changes, report.missing_tasks) == (12, (), ())
-    assert report.packages_before == (scenario.digest,) == (report.package,)
+    assert report.scenario_digests_before == (scenario.digest,) == (report.scenario_digest,)
     assert report.mean_reward_before == report.mean_reward_after == 1.0
 
 
 async def test_what_if_a_tool_had_another_rule(tmp_path: Path) -> None:
-    """A rule that refuses what was allowed lists the episodes that it stops, with their rewards,
-    and no other."""
+    """Where a tool refuses what it allowed before, exactly the episodes that it stops are listed,
+    with their rewards."""
     await _run(tmp_path / "run")
     rule = ("    if amount_cents > fine:\n", '    if method == "card" or amount_cents > fine:\n')
     report = _asked(tmp_path / "run", read(variant(tmp_path, tools=rule)))
@@ -480,7 +496,7 @@ async def test_what_if_a_tool_had_another_rule(tmp_path: Path) -> None:
         "error",
         1,
         0,
-        Called("pay_fine", {"member_id": 2, "amount_cents": 350, "method": "card"}),
+        LoggedCall("pay_fine", {"member_id": 2, "amount_cents": 350, "method": "card"}),
         'success: {"fine_cents":0}',
         "refused: Member 2 owes 350 cents only.",
     )
@@ -494,7 +510,7 @@ async def test_what_if_a_tool_had_another_rule(tmp_path: Path) -> None:
 
 
 async def test_what_if_a_verifier_had_asked_for_more(tmp_path: Path) -> None:
-    """A stricter verifier changes rewards where no result changes."""
+    """A stricter verifier changes rewards, but no results."""
     await _run(tmp_path / "run", episodes=12)
     stricter = ('check.answer_has("301")', 'check.answer_has("the third shelf")')
     report = _asked(tmp_path / "run", read(variant(tmp_path, verify=stricter)))
@@ -508,8 +524,8 @@ async def test_what_if_a_verifier_had_asked_for_more(tmp_path: Path) -> None:
 
 
 async def test_what_if_the_seed_data_were_others(tmp_path: Path) -> None:
-    """Another row changes the episodes that read or write it; every state has another digest,
-    which alone is no change."""
+    """A changed row in the seed data changes the episodes that read or write it. Every state has
+    another digest; that alone does not count as a change."""
     await _run(tmp_path / "run")
     report = _asked(tmp_path / "run", read(variant(tmp_path, data=("'Ben Roth'", "'Ben  Roth'"))))
 
@@ -522,7 +538,7 @@ async def test_what_if_the_seed_data_were_others(tmp_path: Path) -> None:
 
 
 async def test_what_if_a_task_were_gone(tmp_path: Path) -> None:
-    """Tasks that the changed package lacks are listed, with how many episodes they had."""
+    """Tasks that the changed package does not have are listed with the number of their episodes."""
     await _run(tmp_path / "run", episodes=12)
     gone = ('id = "renew-emma"', 'id = "renew-her"\nverify = "renew_emma"')
     report = _asked(tmp_path / "run", read(variant(tmp_path, tasks=gone)))
@@ -532,7 +548,7 @@ async def test_what_if_a_task_were_gone(tmp_path: Path) -> None:
 
 
 async def test_what_if_without_verdicts(tmp_path: Path) -> None:
-    """Where the log has no verdict, results alone are compared, and that is counted."""
+    """Where the log has no verdict only results are compared, and these episodes are counted."""
     await _run(tmp_path / "run")
 
     def unjudged(record: Record) -> Record | None:
@@ -545,14 +561,14 @@ async def test_what_if_without_verdicts(tmp_path: Path) -> None:
 
 
 async def test_what_if_of_another_scenario_is_one_sentence(tmp_path: Path) -> None:
-    """A log without an episode of the changed scenario says so."""
+    """A log without an episode of the changed scenario is an error."""
     await _run(tmp_path / "run", tasks=["overdue"])
 
     def other(record: Record) -> Record:
         return _with(record, scenario="shop") if record.seq == 0 else record
 
     copy = await _rewritten(tmp_path / "run", tmp_path / "copy", other)
-    with pytest.raises(LogError, match="there is no episode of scenario 'library'"):
+    with pytest.raises(LogError, match="no episode of scenario 'library' in this log"):
         _asked(copy, read(LIBRARY))
 
 
@@ -564,8 +580,8 @@ def _shown(render: Callable[[Any, Console], None], report: object) -> str:
 
 
 async def test_a_divergence_is_shown_with_both_sides(tmp_path: Path) -> None:
-    """Place, call, expected and found are told as text: markup is not obeyed, control characters
-    are made visible, and a long text is cut around the difference."""
+    """Position, call, expected and found are shown as plain text: markup has no effect, control
+    characters are shown by escapes, and a long text is cut around the difference."""
     scenario = await _run(tmp_path / "run", tasks=["lend-two"])
     long = "[red]" + "x" * 1_000 + "\x1b[31m"
     change = _on_step(0, lambda step: _result(step, text=long))
@@ -580,7 +596,7 @@ async def test_a_divergence_is_shown_with_both_sides(tmp_path: Path) -> None:
 
 
 async def test_a_clean_replay_is_one_line(tmp_path: Path) -> None:
-    """What holds is told in a line."""
+    """A log that holds is reported in one line."""
     scenario = await _run(tmp_path, episodes=6)
     shown = _shown(render_replay, _replayed(tmp_path, scenario))
     assert shown == "6 episodes, 16 calls: equal results and states at every step\n"
@@ -610,7 +626,7 @@ async def test_what_if_is_shown_episode_by_episode(tmp_path: Path) -> None:
 
 
 async def test_what_if_only_models_had_judged(tmp_path: Path) -> None:
-    """A label that a model gave against the code is no verdict of the code: an unchanged package
+    """A label that a model gave against the code is not a verdict of the code: an unchanged package
     changes nothing."""
     scenario = await _run(tmp_path / "run")
 
@@ -618,11 +634,11 @@ async def test_what_if_only_models_had_judged(tmp_path: Path) -> None:
         event = record.event
         if not isinstance(event, Judged):
             return record
-        said = (ModelJudgement("m", Label.AGENT_ERROR),)
+        judgements = (ModelJudgement("m", Label.AGENT_ERROR),)
         code = Label.PARTIALLY_COMPLETED if record.episode == "e000001" else Label.COMPLETED
         other = Label.COMPLETED if code is event.label else Label.AGENT_ERROR
         judged = msgspec.structs.replace(
-            event, judge="hybrid:m", opinions=said, code=code, label=other
+            event, judge="hybrid:m", opinions=judgements, code=code, label=other
         )
         return msgspec.structs.replace(record, event=judged)
 

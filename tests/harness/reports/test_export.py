@@ -47,7 +47,7 @@ def _exported(folder: Path, **options: Any) -> list[dict[str, Any]]:
 
 
 def _difference(before: Tables, after: Tables) -> list[dict[str, Any]]:
-    """What a plain comparison of all rows gives; every key of the library is `id`."""
+    """The changes by a plain comparison of all rows; every key of the library is `id`."""
     found = []
     for table in sorted(before):
         old, new = ({row["id"]: row for row in tables[table]} for tables in (before, after))
@@ -60,7 +60,7 @@ def _difference(before: Tables, after: Tables) -> list[dict[str, Any]]:
 
 
 def test_lines_agree_with_the_world(shelf: Shelf) -> None:
-    """Final tables and net changes of a line are those of the world in which it was played."""
+    """Final tables and net changes of an exported episode are those of its world."""
     folder, dumps = shelf
     scenario = read(LIBRARY)
     world = HostedScenario(scenario)
@@ -81,7 +81,7 @@ def test_lines_agree_with_the_world(shelf: Shelf) -> None:
 
 
 def test_every_line_has_the_promised_fields(shelf: Shelf) -> None:
-    """The fields of the contract are in every line, with the cause of a failed call."""
+    """Every line has the fields of the contract, and the cause of a failed call."""
     folder, _ = shelf
     promised = {
         *("episode", "scenario", "task", "ending", "label", "reward", "answer", "steps"),
@@ -97,7 +97,7 @@ def test_every_line_has_the_promised_fields(shelf: Shelf) -> None:
 
 
 async def test_changes_there_and_back_are_no_difference(tmp_path: Path) -> None:
-    """What one step did and the next undid is not in `state_diff`."""
+    """A change that a later step undoes is not in `state_diff`."""
     events: list[Event] = [
         started(),
         step(0, "open", "void"),
@@ -121,7 +121,7 @@ async def test_changes_there_and_back_are_no_difference(tmp_path: Path) -> None:
 
 
 async def test_the_latest_verdict_is_exported(tmp_path: Path) -> None:
-    """When one judge judged again after another, its second verdict is the one that counts."""
+    """When a judge judges again after another one, its second verdict is exported."""
     verdicts = [
         judged(Label.AGENT_ERROR),
         judged(Label.PARTIALLY_COMPLETED, judge="hybrid"),
@@ -136,22 +136,22 @@ async def test_the_latest_verdict_is_exported(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("options", "wanted"),
+    ("options", "selects"),
     [
         ({"labels": [Label.AGENT_ERROR]}, lambda line: line["label"] == "agent_error"),
         ({"endings": [Ending.ANSWERED]}, lambda line: line["ending"] == "answered"),
         ({"labels": [], "endings": None}, lambda line: False),
     ],
 )
-def test_filters_choose_lines(shelf: Shelf, options: dict[str, Any], wanted: Any) -> None:
-    """A filter leaves exactly the lines that fit it."""
+def test_filters_choose_lines(shelf: Shelf, options: dict[str, Any], selects: Any) -> None:
+    """A filter selects exactly the matching episodes."""
     folder, _ = shelf
     everything = _exported(folder)
-    assert _exported(folder, **options) == [line for line in everything if wanted(line)]
+    assert _exported(folder, **options) == [line for line in everything if selects(line)]
 
 
-def test_parquet_says_what_jsonl_says(shelf: Shelf) -> None:
-    """The table has the same episodes and values; what has no fixed shape is JSON text."""
+def test_parquet_has_the_values_of_jsonl(shelf: Shelf) -> None:
+    """The table has the same episodes and values; values without a fixed shape are JSON texts."""
     folder, _ = shelf
     lines = _exported(folder, dumps=True)
     with open_reader(folder) as reader:
@@ -195,7 +195,7 @@ def test_sft_has_the_completed_chats(shelf: Shelf) -> None:
 
 
 def test_sft_takes_another_renderer(shelf: Shelf) -> None:
-    """The one who exports can hand in his own way to write a chat."""
+    """A caller can pass a function that makes the chats."""
     folder, _ = shelf
     chats = _exported(
         folder,
@@ -203,12 +203,12 @@ def test_sft_takes_another_renderer(shelf: Shelf) -> None:
         labels=[Label.AGENT_ERROR],
         render=lambda trajectory, world: {"messages": [world.scenario, trajectory.started.task]},
     )
-    wanted = [line for line in _exported(folder) if line["label"] == "agent_error"]
-    assert [chat["messages"] for chat in chats] == [["library", line["task"]] for line in wanted]
+    failed = [line for line in _exported(folder) if line["label"] == "agent_error"]
+    assert [chat["messages"] for chat in chats] == [["library", line["task"]] for line in failed]
 
 
 def test_chats_of_text_dialects_need_no_tools_field(shelf: Shelf) -> None:
-    """A dialect that tells its tools in the prompt gives a chat of plain texts."""
+    """A dialect with its tools in the prompt makes a chat of plain texts."""
     folder, _ = shelf
     with open_reader(folder) as reader:
         trajectory = reader.trajectory("overdue")
@@ -222,7 +222,7 @@ def test_chats_of_text_dialects_need_no_tools_field(shelf: Shelf) -> None:
 
 
 def test_final_states_are_rebuilt_exactly(tmp_path: Path) -> None:
-    """Template and changed pages give the world's tables and its digest: blobs, reals, tables
+    """Template and changed pages rebuild the world's tables and its digest: blobs, reals, tables
     without rowid, deletions, and a database that grew."""
     world = HostedScenario(read(write_package(tmp_path / "ledger")))
     lease = world.lease()
@@ -246,7 +246,7 @@ def test_final_states_are_rebuilt_exactly(tmp_path: Path) -> None:
 
 
 def test_an_export_that_fails_leaves_nothing(shelf: Shelf) -> None:
-    """A fault in the middle is one sentence, and the old file stays as it was."""
+    """An error during the export is one sentence, and the old file stays unchanged."""
     folder, _ = shelf
     path = folder / "out.jsonl"
     path.write_text("old\n")
@@ -277,7 +277,7 @@ def test_an_export_that_fails_leaves_nothing(shelf: Shelf) -> None:
 async def test_a_state_that_cannot_be_rebuilt_is_named(
     tmp_path: Path, template: str, sentence: str
 ) -> None:
-    """Pages that make no database, or belong to another template, give one sentence."""
+    """Pages that are not a database, or belong to another template, are one sentence."""
     async with open_log(tmp_path) as log:
         log.add_scenario(msgspec.structs.replace(WORLD, template=template))
         for record in story("e", [started(), ended(0)]):
@@ -286,8 +286,8 @@ async def test_a_state_that_cannot_be_rebuilt_is_named(
         export(reader, tmp_path / "out", dumps=True)
 
 
-def test_a_place_that_cannot_be_written_is_named(shelf: Shelf) -> None:
-    """An export into a folder that is not there gives one sentence."""
+def test_a_folder_that_does_not_exist_is_named(shelf: Shelf) -> None:
+    """An export into a folder that does not exist is one sentence."""
     folder, _ = shelf
     with (
         open_reader(folder) as reader,

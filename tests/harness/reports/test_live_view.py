@@ -74,20 +74,20 @@ def test_a_run_is_counted() -> None:
 
 
 def test_an_empty_run_has_a_line() -> None:
-    """Before the first record there is a line, without a pass rate."""
+    """Before the first record the line has no pass rate."""
     assert Tally().line() == "live · 0 started, 0 ended, 0 judged · 0 calls/s"
 
 
 def test_an_episode_that_is_tried_again_counts_once() -> None:
-    """A second attempt after a crash is the same episode."""
+    """A second attempt after a crash counts as the same episode."""
     again = [Record("a", 1, r.seq, r.at, r.event) for r in episode("a", 1)]
     tally = tally_of(*episode("a", 3)[:2], *again)
     assert (tally.num_started, tally.num_ended, tally.num_live) == (1, 1, 0)
 
 
 def test_speed_is_measured_by_the_times_of_the_records() -> None:
-    """Calls a second are counted over the run's last ten whole seconds, however fast they are
-    read, and a pause of the run counts as time."""
+    """Calls per second are those of the run's last ten whole seconds, however fast the records are
+    read; a pause of the run counts as time."""
     one, two = (ToolResult("a"),), (ToolResult("a"), ToolResult("b"))
     assert tally_of(step(5.0, results=two)).calls_per_s == 0
     assert tally_of(step(5.0, results=two), step(6.5, results=one)).calls_per_s == 2
@@ -133,12 +133,12 @@ def test_speed_is_measured_by_the_times_of_the_records() -> None:
     ],
 )
 def test_an_event_has_a_line(event: Event, expected: str) -> None:
-    """Each kind of event is told on one line, in which nothing drives the terminal."""
+    """Each kind of event is one line, without characters that a terminal would act on."""
     assert event_line(Record("e7", 0, 4, 0.0, event)) == f"e7 #4 {expected}"
 
 
-def test_the_attempt_is_told_from_the_second_on() -> None:
-    """A later attempt is named in the line."""
+def test_the_attempt_is_shown_from_the_second_on() -> None:
+    """The line has the number of a later attempt."""
     line = event_line(Record("e7", 1, 0, 0.0, WeightsPublished("v", "p")))
     assert line == "e7 (attempt 1) #0 weights v"
 
@@ -163,7 +163,7 @@ async def watch_it(console: Console, *, events: bool = False) -> Tally:
 
 
 async def test_away_from_a_terminal_plain_lines_are_written() -> None:
-    """Without a terminal the last line stands alone and plain."""
+    """Without a terminal the last line is plain text."""
     console, text = screen(terminal=False)
     tally = await watch_it(console)
     assert tally.num_ended == 2
@@ -171,7 +171,7 @@ async def test_away_from_a_terminal_plain_lines_are_written() -> None:
 
 
 async def test_lines_are_written_while_the_run_goes_on() -> None:
-    """Without a terminal a line comes again and again, also before anything has happened."""
+    """Without a terminal a line is printed at intervals, also before the first record."""
     console, text = screen(terminal=False)
     bus = LocalBus()
     async with bus.subscribe() as subscription, anyio.create_task_group() as tasks:
@@ -194,7 +194,7 @@ async def test_on_a_terminal_the_last_line_stays() -> None:
 
 
 async def test_each_event_has_its_line() -> None:
-    """With events, every record is one line, and the counts stand at the end."""
+    """With `events` every record is one line, and the counts are the last line."""
     console, text = screen(terminal=False)
     await watch_it(console, events=True)
     lines = text.getvalue().splitlines()
@@ -203,7 +203,7 @@ async def test_each_event_has_its_line() -> None:
 
 
 class BrokenSubscription:
-    """Gives one record, then fails."""
+    """A subscription that yields one record and then fails."""
 
     def __init__(self) -> None:
         self._records = episode("a", 0)[:1]
@@ -217,7 +217,7 @@ class BrokenSubscription:
 
 @pytest.mark.parametrize("terminal", [False, True])
 async def test_a_failure_comes_out_as_it_is(terminal: bool) -> None:
-    """What the subscription raises reaches the caller, unwrapped."""
+    """An exception of the subscription is raised unchanged."""
     console, _ = screen(terminal=terminal)
     with pytest.raises(KeyError, match="on fire"):
         await watch(BrokenSubscription(), console)
@@ -225,7 +225,7 @@ async def test_a_failure_comes_out_as_it_is(terminal: bool) -> None:
 
 @pytest.mark.parametrize("anyio_backend", ["asyncio"])
 async def test_a_run_is_watched_over_mqtt_by_a_late_comer(tmp_path: Path) -> None:
-    """A watcher on another connection, who comes when all is published, shows all of it."""
+    """A watcher that connects after everything was published shows the whole run."""
     console, text = screen(terminal=False)
     with running_broker(tmp_path) as broker:
         settings = MqttSettings(url=broker.url, status_s=0.1)

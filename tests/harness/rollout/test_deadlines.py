@@ -14,16 +14,16 @@ def anyio_backend(request: pytest.FixtureRequest) -> Any:
     return request.param
 
 
-async def spent(watch: Watch, *, reply: float | None, think: float) -> None:
-    """Ask for replies for ever; each takes `think` seconds and may take `reply`."""
+async def ask_forever(watch: Watch, *, reply: float | None, latency: float) -> None:
+    """Ask for replies for ever; each takes `latency` seconds and may take `reply` seconds."""
     while True:
         watch.expect_reply(reply)
-        await anyio.sleep(think)
+        await anyio.sleep(latency)
         watch.got_reply()
 
 
 @pytest.mark.parametrize(
-    ("episode", "reply", "think", "why", "seconds"),
+    ("episode", "reply", "latency", "expired", "seconds"),
     [
         (10, None, 3, "episode", 10),
         (10, 5, 3, "episode", 10),
@@ -34,50 +34,50 @@ async def spent(watch: Watch, *, reply: float | None, think: float) -> None:
     ],
 )
 async def test_deadlines(
-    episode: float | None, reply: float | None, think: float, why: str | None, seconds: float
+    episode: float | None, reply: float | None, latency: float, expired: str | None, seconds: float
 ) -> None:
-    """A block is cancelled within a twentieth of a second of its deadline, and says which it was;
-    without one it is left alone."""
-    dog = Watchdog()
+    """A block is cancelled within a twentieth of a second of its deadline, and the watch has which
+    deadline it was; a block without a deadline is not cancelled."""
+    watchdog = Watchdog()
     async with anyio.create_task_group() as tasks:
-        tasks.start_soon(dog.run)
+        tasks.start_soon(watchdog.run)
         began = anyio.current_time()
-        with anyio.move_on_after(1000), dog.watch(episode) as watch:
-            await spent(watch, reply=reply, think=think)
+        with anyio.move_on_after(1000), watchdog.watch(episode) as watch:
+            await ask_forever(watch, reply=reply, latency=latency)
         took = anyio.current_time() - began
         tasks.cancel_scope.cancel()
-    assert watch.expired == why
-    assert watch.scope.cancelled_caught is (why is not None)
+    assert watch.expired == expired
+    assert watch.scope.cancelled_caught is (expired is not None)
     assert seconds - 0.05 <= took <= seconds + 0.11
 
 
 async def test_each_has_its_own() -> None:
-    """Of many watches only those are cut off whose time is up, and none is kept."""
-    dog = Watchdog()
+    """Of many watches only those whose time is up are cancelled, and none is kept afterwards."""
+    watchdog = Watchdog()
     cut = []
 
     async def work(seconds: int) -> None:
-        with dog.watch(10) as watch:
+        with watchdog.watch(10) as watch:
             await anyio.sleep(seconds)
         if watch.expired:
             cut.append(seconds)
 
     async with anyio.create_task_group() as tasks:
-        tasks.start_soon(dog.run)
+        tasks.start_soon(watchdog.run)
         async with anyio.create_task_group() as workers:
             for seconds in range(1, 20):
                 workers.start_soon(work, seconds)
         tasks.cancel_scope.cancel()
     assert sorted(cut) == list(range(10, 20)) or sorted(cut) == list(range(11, 20))
-    assert dog._watches == set()
+    assert watchdog._watches == set()
 
 
 async def test_a_block_that_could_not_be_stopped_keeps_its_result() -> None:
-    """A deadline that passes when the block has no await left to stop at does not undo it."""
-    dog = Watchdog()
+    """A deadline that passes when the block has no await left does not undo its result."""
+    watchdog = Watchdog()
     async with anyio.create_task_group() as tasks:
-        tasks.start_soon(dog.run)
-        with dog.watch(1) as watch:
+        tasks.start_soon(watchdog.run)
+        with watchdog.watch(1) as watch:
             with anyio.CancelScope(shield=True):
                 await anyio.sleep(2)
             result = "done"
@@ -86,9 +86,9 @@ async def test_a_block_that_could_not_be_stopped_keeps_its_result() -> None:
 
 
 async def test_cancellation_from_outside_passes() -> None:
-    """A watch swallows its own cancellation and no other."""
-    dog = Watchdog()
+    """A watch catches its own cancellation and no other."""
+    watchdog = Watchdog()
     with anyio.move_on_after(5) as scope:
-        with dog.watch(100):
+        with watchdog.watch(100):
             await anyio.sleep_forever()
     assert scope.cancelled_caught

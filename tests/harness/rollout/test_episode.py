@@ -33,11 +33,11 @@ from tests.support.run_context import (
     after,
     calls,
     library,
+    make_run_context,
     never,
     pay,
     plans,
-    stage_of,
-    watched,
+    watchdog_running,
 )
 from tests.support.virtual_time import BACKENDS
 
@@ -53,23 +53,23 @@ async def play(
     scenario: Scenario | None = None,
     **settings: Any,
 ) -> EpisodeEnded:
-    """One episode of these moves; gives its end."""
+    """Run one episode of these moves; return its end."""
     sink = sink or MemorySink()
-    stage = stage_of(MovesPolicy(*moves), sink, **settings)
+    context = make_run_context(MovesPolicy(*moves), sink, **settings)
     (plan,) = plans()
     if scenario is not None:
         plan = msgspec.structs.replace(plan, scenario=scenario)
-    async with watched(stage):
-        ending = await run_episode(plan, stage)
+    async with watchdog_running(context):
+        ending = await run_episode(plan, context)
     ended = sink.ended(plan.episode)
     assert ended.ending is ending
-    assert stage.windows.statistics() == {"live": 0}
-    assert stage.pool.statistics()["live"] == 0
+    assert context.windows.statistics() == {"live": 0}
+    assert context.pool.statistics()["live"] == 0
     return ended
 
 
-async def test_the_facts_of_an_episode() -> None:
-    """An episode is its start, a step for each turn with what the world said, and its end."""
+async def test_the_events_of_an_episode() -> None:
+    """An episode is its start, a step for each turn with the world's results, and its end."""
     sink = MemorySink()
     await play(pay(350), DONE, sink=sink)
     start, first, last, end = sink.events("e000000")
@@ -87,7 +87,7 @@ async def test_the_facts_of_an_episode() -> None:
 
 
 async def test_several_calls_of_one_turn_are_made_in_order() -> None:
-    """A turn's calls have one result each, and each sees what the one before has done."""
+    """A turn's calls have one result each, and each sees the changes of the one before."""
     sink = MemorySink()
     await play(
         calls("pay_fine", "pay_fine", member_id=2, amount_cents=350, method="card"), DONE, sink=sink
@@ -134,7 +134,7 @@ async def test_several_calls_of_one_turn_are_made_in_order() -> None:
 async def test_endings(
     moves: list[Move], limits: Limits, ending: Ending, error: str | None, num_steps: int
 ) -> None:
-    """Whatever stops an episode, it ends once, with its word, why, and the state it reached."""
+    """Whatever stops an episode, it ends once, with its ending, the reason, and its last state."""
     ended = await play(*moves, limits=limits)
     assert (ended.ending, ended.error, ended.num_steps, ended.answer) == (
         ending,
@@ -145,14 +145,14 @@ async def test_endings(
     assert ended.state is not None
 
 
-async def test_a_reply_in_time_sets_the_clock_back() -> None:
-    """The time for a reply is each reply's own."""
+async def test_each_reply_has_its_own_deadline() -> None:
+    """The time limit of a reply begins again with each reply."""
     ended = await play(*[after(20, LOOK)] * 5, DONE, limits=Limits(reply_timeout=30))
     assert ended.ending is Ending.ANSWERED
 
 
 async def test_the_world_may_be_slower_than_the_model() -> None:
-    """The time that calls take does not count against the next reply."""
+    """The time that calls take does not count as time of the next reply."""
     ended = await play(
         LOOK,
         LOOK,
@@ -164,7 +164,7 @@ async def test_the_world_may_be_slower_than_the_model() -> None:
 
 
 async def test_an_answer_that_was_logged_counts() -> None:
-    """A deadline that could not stop the answer any more does not turn it into a time-out."""
+    """A deadline that passed too late to stop the answer does not turn it into a time-out."""
 
     async def deaf() -> Reply:
         with anyio.CancelScope(shield=True):
@@ -176,18 +176,19 @@ async def test_an_answer_that_was_logged_counts() -> None:
 
 
 async def test_an_episode_that_ended_waits_for_room() -> None:
-    """A full log keeps the worker from its next episode; the end is recorded all the same."""
+    """A full log keeps the worker from its next episode; the end of this one is recorded."""
     sink = MemorySink(capacity=3)
-    stage = stage_of(MovesPolicy(DONE), sink)
+    context = make_run_context(MovesPolicy(DONE), sink)
     (plan,) = plans()
     with anyio.move_on_after(5) as scope:
-        await run_episode(plan, stage)
+        await run_episode(plan, context)
     assert scope.cancelled_caught
     assert sink.ended(plan.episode).ending is Ending.ANSWERED
 
 
-async def test_a_malformed_step_costs_its_reward_and_the_episode_goes_on() -> None:
-    """Without `stop`, a malformed step is told to the agent, bears its reward, executes nothing."""
+async def test_a_malformed_step_has_a_negative_reward_and_the_episode_continues() -> None:
+    """Without `stop`, a malformed step is reported to the agent, has the reward of the format rules
+    and executes nothing."""
     sink = MemorySink()
     ended = await play(MALFORMED, DONE, sink=sink, format=FormatSettings(stop=False))
     step = sink.events("e000000")[1]
@@ -201,12 +202,12 @@ async def test_a_malformed_step_costs_its_reward_and_the_episode_goes_on() -> No
 
 
 async def test_the_agent_sees_the_window() -> None:
-    """The history policy decides what the agent sees, and each step says from where on."""
+    """The history policy decides what the agent sees, and each step has the first turn shown."""
     sink = MemorySink()
     policy = MovesPolicy(*[LOOK] * 4, DONE)
-    stage = stage_of(policy, sink, history=parse_history("last:1"))
+    context = make_run_context(policy, sink, history=parse_history("last:1"))
     (plan,) = plans()
-    await run_episode(plan, stage)
+    await run_episode(plan, context)
     steps = [fact for fact in sink.events(plan.episode) if isinstance(fact, StepTaken)]
     assert [step.first_turn for step in steps] == [0, 0, 1, 2, 3]
     shown = [len(window.messages) for window in policy.agents[plan.episode].windows]
@@ -215,11 +216,11 @@ async def test_the_agent_sees_the_window() -> None:
 
 @pytest.mark.parametrize("number", range(9))
 async def test_cancelled_at_any_moment(number: int) -> None:
-    """An episode that is cancelled at whichever await is recorded as cancelled, with the steps that
-    it took, and the cancellation passes on."""
+    """An episode that is cancelled at any await is recorded as cancelled, with the steps that it
+    took, and the cancellation is passed on."""
     sink = MemorySink(capacity=1)
     moves = [after(1, pay(10)), after(1, pay(20)), after(1, DONE)]
-    stage = stage_of(MovesPolicy(*moves), sink)
+    context = make_run_context(MovesPolicy(*moves), sink)
     (plan,) = plans()
     finished = False
     with anyio.CancelScope() as scope:
@@ -233,17 +234,17 @@ async def test_cancelled_at_any_moment(number: int) -> None:
                 scope.cancel()
 
             tasks.start_soon(stop)
-            await run_episode(plan, stage)
+            await run_episode(plan, context)
             finished = True
     assert finished or scope.cancelled_caught
     ended = sink.ended(plan.episode)
     paid = [f for f in sink.events(plan.episode)[1:-1] if isinstance(f, StepTaken) and f.results]
     assert ended.state is not None
     assert ended.state.digest == (paid[-1].results[0].digest if paid else _start_of(sink))
-    assert stage.pool.statistics()["live"] == 0
+    assert context.pool.statistics()["live"] == 0
     if ended.ending is Ending.CANCELLED:
         assert ended.error == "the run was cancelled"
-    else:  # it had ended, and at most waited for room
+    else:  # it had ended, and was at most waiting for room in the log
         assert ended.ending is Ending.ANSWERED
 
 
@@ -256,30 +257,31 @@ def _start_of(sink: MemorySink) -> str:
 async def test_cancelled_while_the_log_is_full() -> None:
     """A full log does not keep a cancelled episode from recording its end."""
     sink = MemorySink(capacity=1)
-    stage = stage_of(MovesPolicy(LOOK), sink)
+    context = make_run_context(MovesPolicy(LOOK), sink)
     (plan,) = plans()
     with anyio.move_on_after(5) as scope:
-        await run_episode(plan, stage)
+        await run_episode(plan, context)
     assert scope.cancelled_caught
     ended = sink.ended(plan.episode)
     assert (ended.ending, ended.num_steps) == (Ending.CANCELLED, 1)
 
 
 async def test_a_limit_while_the_log_is_full() -> None:
-    """Time that an episode waits for the log counts, and the step it waits with is counted."""
+    """The time limit includes the wait for a full log, and the step that waits is counted."""
     sink = MemorySink(capacity=1)
-    stage = stage_of(MovesPolicy(LOOK), sink, limits=Limits(time_limit=10))
+    context = make_run_context(MovesPolicy(LOOK), sink, limits=Limits(time_limit=10))
     (plan,) = plans()
-    async with watched(stage), anyio.create_task_group() as tasks:
-        tasks.start_soon(run_episode, plan, stage)
+    async with watchdog_running(context), anyio.create_task_group() as tasks:
+        tasks.start_soon(run_episode, plan, context)
         await anyio.sleep(20)
         sink.take(10)
     ended = sink.ended(plan.episode)
     assert (ended.ending, ended.num_steps) == (Ending.TIME_LIMIT, 1)
 
 
-async def test_a_bug_is_recorded_and_raised_as_it_is() -> None:
-    """A bug in a policy comes out as it is; the episode is recorded as cancelled, to be redone."""
+async def test_a_bug_is_recorded_and_raised_unchanged() -> None:
+    """A bug in a policy is raised unchanged; the episode is recorded as cancelled, so that it is
+    repeated when the run is resumed."""
     sink = MemorySink()
     bug = ZeroDivisionError("a bug")
     with pytest.raises(ZeroDivisionError) as caught:
@@ -290,11 +292,11 @@ async def test_a_bug_is_recorded_and_raised_as_it_is() -> None:
     assert ended.error == "the run was stopped by ZeroDivisionError: a bug"
 
 
-async def test_a_policy_whose_own_work_is_cancelled(anyio_backend_name: str) -> None:
-    """A cancellation that a policy lets escape, though nobody cancelled the episode, is the
-    policy's failure and no reason to stop."""
+async def test_a_policy_whose_own_task_is_cancelled(anyio_backend_name: str) -> None:
+    """A cancellation that escapes from a policy, while the episode itself was not cancelled, is the
+    policy's failure and does not stop the run."""
     if anyio_backend_name == "trio":
-        pytest.skip("trio lets no cancellation escape its scope")
+        pytest.skip("in trio a cancellation cannot escape its scope")
 
     async def stray() -> Any:
         raise anyio.get_cancelled_exc_class()
@@ -307,7 +309,7 @@ async def test_a_policy_whose_own_work_is_cancelled(anyio_backend_name: str) -> 
 
 
 class SlowEnv:
-    """A world on which calls await: `seconds` each, and a call that is cut off is undone."""
+    """A world whose calls await `seconds` each; a call that is cut off is undone."""
 
     awaits = True
 
@@ -348,7 +350,7 @@ class SlowEnv:
 
 
 class BreakingEnv(SlowEnv):
-    """A world that breaks at its first call, and cannot tell its state any more."""
+    """A world that breaks at its first call and has no state afterwards."""
 
     async def call(self, name: str, arguments: Any, call_id: str) -> ToolResult:
         await checkpoint()
@@ -391,8 +393,8 @@ class _Leasing:
 
 
 async def test_a_call_that_takes_too_long_is_cut_off() -> None:
-    """In a pool whose calls await, a call past its limit is a result, the world is as before, and
-    an episode that need not stop there goes on."""
+    """In a pool whose calls await, a call past its limit gives an error result, the world is as
+    before, and the episode continues where `world_stop` is off."""
     sink = MemorySink()
     ended = await play(
         pay(10),
@@ -418,7 +420,7 @@ BROKEN = {
 
 @pytest.mark.parametrize("fault", FAULTS)
 async def test_a_broken_tool_ends_the_episode(fault: Fault, tmp_path: Path) -> None:
-    """A call in which the world fails ends the episode with a sentence; the failure is the last
+    """A call in which the world fails ends the episode with a sentence; the failed call is the last
     step, the turn's other calls are not made, and the state is known."""
     sink = MemorySink()
     broken = read(copy_with_fault(LIBRARY, tmp_path, fault, "pay_fine"))
@@ -443,9 +445,9 @@ async def test_a_broken_tool_ends_the_episode(fault: Fault, tmp_path: Path) -> N
     assert (len(step.reply.calls), step.reward) == (2, None)
 
 
-async def test_an_episode_that_need_not_stop_at_a_broken_tool(tmp_path: Path) -> None:
-    """Without world_stop the agent reads what the world said, every call is made, and the episode
-    goes on to its own end."""
+async def test_an_episode_that_does_not_stop_at_a_broken_tool(tmp_path: Path) -> None:
+    """Without `world_stop` the agent gets the world's error, every call is made, and the episode
+    continues to its own end."""
     sink = MemorySink()
     broken = read(copy_with_fault(LIBRARY, tmp_path, "raises", "pay_fine"))
     ended = await play(
@@ -462,7 +464,8 @@ async def test_an_episode_that_need_not_stop_at_a_broken_tool(tmp_path: Path) ->
 
 
 async def test_only_the_world_stops_an_episode() -> None:
-    """A refusal, a tool that is not there and arguments that do not fit are the agent's to mend."""
+    """A refusal, an unknown tool and arguments that do not fit are errors that the agent can
+    correct; they do not stop the episode."""
     sink = MemorySink()
     moves = [
         calls("get_member", member_id=999),
@@ -478,15 +481,15 @@ async def test_only_the_world_stops_an_episode() -> None:
 
 
 class DyingEnv(SlowEnv):
-    """A call that takes too long leaves a world that cannot tell its state."""
+    """A world without a state after a call that took too long."""
 
     def state(self) -> StoredState:
         raise WorldError("the worker died")
 
 
 async def test_a_world_that_dies_of_a_call() -> None:
-    """Where the world cannot be asked after the call that failed, the end has no state and still
-    says which call it was."""
+    """Where the world is lost after a failed call, the end has no state and still names the
+    call."""
     ended = await play(
         pay(10), limits=Limits(call_timeout=60), pool=PoolOf(lambda env: DyingEnv(env, 90))
     )
@@ -497,15 +500,15 @@ async def test_a_world_that_dies_of_a_call() -> None:
     )
 
 
-def test_a_long_failure_is_told_in_short() -> None:
-    """What a broken server said is cut, with its length."""
-    told = failure_message("ship", ToolResult("x" * 5_000, "internal"))
-    assert told == f"the world failed in a call of ship: {'x' * 1_000}… (5,000 characters)"
+def test_a_long_failure_is_shortened() -> None:
+    """A long text of a broken server is cut, and its length is given."""
+    message = failure_message("ship", ToolResult("x" * 5_000, "internal"))
+    assert message == f"the world failed in a call of ship: {'x' * 1_000}… (5,000 characters)"
 
 
 @pytest.mark.parametrize("call_timeout", [60, None])
 async def test_a_slow_call_within_its_limit(call_timeout: float | None) -> None:
-    """A call that is in time, or has no limit, counts."""
+    """A call within its limit, or without a limit, has its usual result."""
     sink = MemorySink()
     await play(
         pay(10),
@@ -533,8 +536,8 @@ async def test_the_time_limit_cuts_off_a_call() -> None:
     assert ended.state is not None and ended.state.digest == steps[-1].results[0].digest
 
 
-async def test_what_was_done_before_the_cut_is_logged() -> None:
-    """When a turn of several calls is cut off, those that were made are a step of the log."""
+async def test_calls_before_a_cut_are_logged() -> None:
+    """When a turn of several calls is cut off, the calls that were made are a step of the log."""
     sink = MemorySink()
     reply = calls("pay_fine", "pay_fine", member_id=2, amount_cents=10, method="card")
     ended = await play(
@@ -551,12 +554,12 @@ async def test_what_was_done_before_the_cut_is_logged() -> None:
 
 
 async def test_a_call_in_process_has_no_timer() -> None:
-    """Where calls never await, nothing stands between the loop and the call."""
-    stage = stage_of(MovesPolicy(DONE), MemorySink())
+    """Where calls never await, the loop calls the world directly."""
+    context = make_run_context(MovesPolicy(DONE), MemorySink())
     (plan,) = plans()
     async with LocalPool().lease(library()) as env:
         assert isinstance(env, LocalEnv)
-        run = Episode(plan, stage, env)
+        run = Episode(plan, context, env)
         assert run._call == env.call
 
 
@@ -568,7 +571,7 @@ async def test_a_call_in_process_has_no_timer() -> None:
     ],
 )
 async def test_a_world_that_breaks(make: Callable[[Env], Env], num_steps: int, error: str) -> None:
-    """A world that broke ends its episode as the world's failure, without a state."""
+    """A broken world ends its episode with `world_error`, without a state."""
     ended = await play(LOOK, DONE, pool=PoolOf(make))
     assert (ended.ending, ended.error, ended.state, ended.num_steps) == (
         Ending.WORLD_ERROR,
@@ -579,12 +582,12 @@ async def test_a_world_that_breaks(make: Callable[[Env], Env], num_steps: int, e
 
 
 async def test_a_group_shares_its_start() -> None:
-    """Members of a group begin in the same state and differ in their seeds."""
+    """Members of a group begin in the same state and have different seeds."""
     sink = MemorySink()
     policy = MovesPolicy(pay(10), DONE)
-    stage = stage_of(policy, sink)
+    context = make_run_context(policy, sink)
     for plan in plans(8, group_size=4):
-        await run_episode(plan, stage)
+        await run_episode(plan, context)
     starts = [r.event for r in sink.records if isinstance(r.event, EpisodeStarted)]
     assert {start.start_digest for start in starts} == {starts[0].start_digest}
     assert [(start.group, start.member) for start in starts] == [

@@ -1,4 +1,4 @@
-"""How a run stands."""
+"""The progress of a run."""
 
 import io
 from collections.abc import Sequence
@@ -21,8 +21,8 @@ def anyio_backend(request: pytest.FixtureRequest) -> Any:
     return request.param
 
 
-async def tell(monitor: Monitor, records: Sequence[Record]) -> None:
-    """Publish records on a bus that the monitor hears."""
+async def publish(monitor: Monitor, records: Sequence[Record]) -> None:
+    """Publish records on a bus to which the monitor is subscribed."""
     bus = LocalBus()
     async with bus.subscribe() as subscription, anyio.create_task_group() as tasks:
         tasks.start_soon(monitor.serve, subscription)
@@ -31,20 +31,20 @@ async def tell(monitor: Monitor, records: Sequence[Record]) -> None:
         bus.close()
 
 
-async def is_complete(monitor: Monitor) -> bool:
+async def is_finished(monitor: Monitor) -> bool:
     with anyio.move_on_after(1):
-        await monitor.complete()
+        await monitor.wait_until_finished()
         return True
     return False
 
 
 async def test_counts() -> None:
-    """Every fact is counted once; the pass rate is of the episodes with a verdict."""
+    """Every event is counted once; the pass rate is that of the episodes with a label."""
     monitor = Monitor(total=4, judged=True)
     assert monitor.pass_rate == 0.0
     third = episode("e3", 1, ending=Ending.POLICY_ERROR)
     third[-1] = Record("e3", 0, 3, 0.0, Judged("code", None, None, unjudged="it was cut off"))
-    await tell(
+    await publish(
         monitor,
         [
             *episode("e1", 3),
@@ -62,15 +62,15 @@ async def test_counts() -> None:
 
 
 @pytest.mark.parametrize(("judged", "num_facts"), [(True, 5), (False, 4)])
-async def test_complete(judged: bool, num_facts: int) -> None:
-    """With a judge a run is complete with the last verdict, without with the last end."""
+async def test_the_last_event_finishes_a_run(judged: bool, num_facts: int) -> None:
+    """With a judge a run is finished with the last verdict, without a judge with the last end."""
     monitor = Monitor(total=2, judged=judged)
-    await tell(monitor, episode("e1", 2))
+    await publish(monitor, episode("e1", 2))
     facts = episode("e2", 2)
-    await tell(monitor, facts[: num_facts - 1])
-    assert not await is_complete(monitor)
-    await tell(monitor, facts[num_facts - 1 : num_facts])
-    assert await is_complete(monitor)
+    await publish(monitor, facts[: num_facts - 1])
+    assert not await is_finished(monitor)
+    await publish(monitor, facts[num_facts - 1 : num_facts])
+    assert await is_finished(monitor)
 
 
 def row(name: str, label: Label | None) -> EpisodeRow:
@@ -79,36 +79,36 @@ def row(name: str, label: Label | None) -> EpisodeRow:
     )
 
 
-async def test_a_run_that_goes_on() -> None:
-    """What the log has already counts; what it has no verdict on is not finished."""
+async def test_a_resumed_run() -> None:
+    """Episodes that are already in the log are counted; without a verdict they are not finished."""
     monitor = Monitor(total=3, judged=True)
     monitor.restore([row("e1", Label.COMPLETED)], judged=True)
     monitor.restore([row("e2", None)], judged=False)
     assert (monitor.num_ended, monitor.finished, monitor.num_steps) == (2, 1, 6)
-    assert not await is_complete(monitor)
+    assert not await is_finished(monitor)
     monitor.restore([row("e3", None)], judged=True)  # judged, without a label
     assert monitor.finished == 2
-    await tell(monitor, episode("e2", 3)[-1:])
-    assert await is_complete(monitor)
+    await publish(monitor, episode("e2", 3)[-1:])
+    assert await is_finished(monitor)
     assert monitor.labels == {"completed": 2}
 
 
-async def test_nothing_to_do_is_complete() -> None:
-    """A run that is finished before it begins is complete."""
+async def test_a_run_without_missing_episodes() -> None:
+    """A run whose episodes are all in the log is finished at once."""
     monitor = Monitor(total=1, judged=True)
     monitor.restore([row("e1", Label.COMPLETED)], judged=True)
-    assert await is_complete(monitor)
+    assert await is_finished(monitor)
 
 
 async def test_plain_lines() -> None:
-    """Away from a terminal progress is plain lines, one for each change, and no more."""
+    """Without a terminal the progress is plain lines, one for each change and no others."""
     out = io.StringIO()
     monitor = Monitor(total=2, judged=True)
     console = Console(file=out, width=200)
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(show_progress, monitor, console)
         await anyio.sleep(11)
-        await tell(monitor, episode("e1", 3))
+        await publish(monitor, episode("e1", 3))
         await anyio.sleep(11)
         tasks.cancel_scope.cancel()
     assert out.getvalue().splitlines() == [
@@ -118,13 +118,13 @@ async def test_plain_lines() -> None:
 
 
 async def test_a_bar_on_a_terminal() -> None:
-    """On a terminal progress is one bar that is taken away at the end."""
+    """On a terminal the progress is one bar, which is removed at the end."""
     out = io.StringIO()
     monitor = Monitor(total=4, judged=True)
     console = Console(file=out, width=100, force_terminal=True)
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(show_progress, monitor, console)
-        await tell(monitor, episode("e1", 3))
+        await publish(monitor, episode("e1", 3))
         await anyio.sleep(1)
         tasks.cancel_scope.cancel()
     assert "1/4" in out.getvalue() and "pass rate 100.0%" in out.getvalue()

@@ -1,4 +1,4 @@
-"""What a run consists of."""
+"""The episodes of a run."""
 
 from typing import Any
 
@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.core.errors import SettingsError
-from harness.rollout.plan import chosen_tasks, plan_of
+from harness.rollout.plan import plan_of, select_tasks
 from scenarios.errors import ScenarioError
 from scenarios.format import Scenario, Task
 from tests.support.paths import LIBRARY
@@ -25,8 +25,8 @@ TASKS: list[tuple[Scenario, Task]] = [(library(), task) for task in library().ta
 def test_a_plan_is_a_function_of_its_settings(
     num_tasks: int, groups: int, group_size: int, seed: int
 ) -> None:
-    """The same settings give the same episodes; a group is one task, its members numbered, all
-    seeds differ and fit 48 bits."""
+    """The same settings give the same episodes; a group has one task and numbered members; all
+    seeds differ and fit into 48 bits."""
     settings: dict[str, Any] = {
         "episodes": groups * group_size,
         "group_size": group_size,
@@ -71,12 +71,12 @@ def test_one_group_of_each_task() -> None:
         ({"group_size": 0}, "group_size: must be at least 1, not 0"),
         ({"episodes": 0}, "episodes: must be at least 1, not 0"),
         ({"episodes": -2, "group_size": 2}, "episodes: must be at least 1, not -2"),
-        ({"episodes": 7, "group_size": 2}, "episodes: 7 is no multiple of the group size 2"),
+        ({"episodes": 7, "group_size": 2}, "episodes: 7 is not a multiple of the group size 2"),
     ],
 )
 def test_what_cannot_be_planned(settings: dict[str, Any], message: str) -> None:
-    """Bad settings are refused at once, by the field's name."""
-    given: dict[str, Any] = {
+    """Invalid settings are refused at once, with the field's name."""
+    arguments: dict[str, Any] = {
         "tasks": TASKS,
         "episodes": None,
         "group_size": 1,
@@ -84,20 +84,20 @@ def test_what_cannot_be_planned(settings: dict[str, Any], message: str) -> None:
         **settings,
     }
     with pytest.raises(SettingsError, match=f"^{message}$"):
-        plan_of(given.pop("tasks"), **given)
+        plan_of(arguments.pop("tasks"), **arguments)
 
 
-def test_chosen_tasks_alternate() -> None:
-    """Scenarios take turns, so that a short run sees all of them."""
+def test_selected_tasks_alternate() -> None:
+    """Tasks alternate between scenarios, so that a short run has all scenarios."""
     names = [str(LIBRARY), f"{LIBRARY}:overdue"]
-    chosen = chosen_tasks(names)
+    selected = select_tasks(names)
     ids = [task.id for _, task in TASKS]
-    assert [task.id for _, task in chosen] == [ids[0], "overdue", *ids[1:]]
-    assert len({id(scenario) for scenario, _ in chosen}) == 1
+    assert [task.id for _, task in selected] == [ids[0], "overdue", *ids[1:]]
+    assert len({id(scenario) for scenario, _ in selected}) == 1
 
 
 @pytest.mark.parametrize("name", ["no-such-world", f"{LIBRARY}:no-such-task"])
 def test_unknown_names(name: str) -> None:
-    """What is not there is named."""
+    """The error names a scenario or task that does not exist."""
     with pytest.raises(ScenarioError, match="no-such"):
-        chosen_tasks([name])
+        select_tasks([name])

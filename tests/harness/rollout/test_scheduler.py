@@ -15,9 +15,9 @@ from tests.support.run_context import (
     MemorySink,
     MovesPolicy,
     after,
+    make_run_context,
     never,
     plans,
-    stage_of,
 )
 from tests.support.virtual_time import BACKENDS
 
@@ -30,8 +30,8 @@ def anyio_backend(request: pytest.FixtureRequest) -> Any:
 @pytest.mark.parametrize(
     ("episodes", "concurrency", "most"), [(20, 3, 3), (20, 1, 1), (5, 64, 5), (700, 600, 600)]
 )
-async def test_the_bound_is_held_and_used(episodes: int, concurrency: int, most: int) -> None:
-    """So many episodes are live at once, never more, and each plan is worked on once."""
+async def test_the_bound_is_kept_and_reached(episodes: int, concurrency: int, most: int) -> None:
+    """As many episodes as allowed are live at once, never more, and each plan is run once."""
     begun: list[str] = []
     live = set()
     seen = 0
@@ -44,14 +44,14 @@ async def test_the_bound_is_held_and_used(episodes: int, concurrency: int, most:
         await anyio.sleep(1 + len(begun) % 5)
         live.remove(plan.episode)
 
-    wanted = plans(episodes)
-    await run_all(iter(wanted), work, concurrency=concurrency)
-    assert sorted(begun) == [plan.episode for plan in wanted]
+    planned = plans(episodes)
+    await run_all(iter(planned), work, concurrency=concurrency)
+    assert sorted(begun) == [plan.episode for plan in planned]
     assert seen == most
     assert not live
 
 
-async def test_plans_are_taken_when_there_is_room() -> None:
+async def test_plans_are_drawn_one_by_one() -> None:
     """The plans may be endless: the next one is drawn when an episode ends."""
     drawn = 0
 
@@ -70,7 +70,7 @@ async def test_plans_are_taken_when_there_is_room() -> None:
 
 
 async def test_no_plans() -> None:
-    """Nothing to do is done at once."""
+    """Without plans it returns at once."""
 
     async def work(plan: EpisodePlan) -> None:
         raise AssertionError("there is no plan")
@@ -79,8 +79,8 @@ async def test_no_plans() -> None:
 
 
 async def test_a_bug_stops_the_run() -> None:
-    """A bug comes out of the run as it is; the episodes next to it are recorded as cancelled, and
-    no further one begins."""
+    """A bug is raised unchanged; the other live episodes are recorded as cancelled, and no further
+    one begins."""
     sink = MemorySink()
     bug = KeyError("a bug")
     policy = MovesPolicy(
@@ -88,9 +88,9 @@ async def test_a_bug_stops_the_run() -> None:
         never,
         by_episode={"e000000": [after(1, DONE)], "e000003": [after(2, LOOK), bug]},
     )
-    stage = stage_of(policy, sink)
+    context = make_run_context(policy, sink)
     with pytest.raises(KeyError) as caught:
-        await run_all(plans(9), lambda plan: run_episode(plan, stage), concurrency=4)
+        await run_all(plans(9), lambda plan: run_episode(plan, context), concurrency=4)
     assert caught.value is bug
     assert sink.endings() == {
         "e000000": Ending.ANSWERED,
@@ -101,23 +101,24 @@ async def test_a_bug_stops_the_run() -> None:
     }
     assert sink.ended("e000001").error == "the run was cancelled"
     assert sink.ended("e000003").error == "the run was stopped by KeyError: 'a bug'"
-    assert stage.pool.statistics()["live"] == 0
+    assert context.pool.statistics()["live"] == 0
 
 
 async def test_a_cancelled_run() -> None:
-    """Cancelled, a run records the end of every episode that began."""
+    """A cancelled run records the end of every episode that began."""
     sink = MemorySink()
-    stage = stage_of(MovesPolicy(LOOK, never), sink)
+    context = make_run_context(MovesPolicy(LOOK, never), sink)
     with anyio.move_on_after(10) as scope:
-        await run_all(plans(300), lambda plan: run_episode(plan, stage), concurrency=280)
+        await run_all(plans(300), lambda plan: run_episode(plan, context), concurrency=280)
     assert scope.cancelled_caught
     assert sink.endings() == {f"e{number:06d}": Ending.CANCELLED for number in range(280)}
 
 
 async def test_a_slow_log_slows_the_episodes_and_loses_nothing() -> None:
-    """While the log has no room the episodes wait: what is in memory stays bounded."""
+    """While the log has no room the episodes wait, so the number of records in memory is
+    bounded."""
     sink = MemorySink(capacity=10)
-    stage = stage_of(MovesPolicy(LOOK, LOOK, LOOK, DONE), sink)
+    context = make_run_context(MovesPolicy(LOOK, LOOK, LOOK, DONE), sink)
     async with anyio.create_task_group() as tasks:
 
         async def drain() -> None:
@@ -126,9 +127,9 @@ async def test_a_slow_log_slows_the_episodes_and_loses_nothing() -> None:
                 sink.take()
 
         tasks.start_soon(drain)
-        await run_all(plans(40), lambda plan: run_episode(plan, stage), concurrency=5)
+        await run_all(plans(40), lambda plan: run_episode(plan, context), concurrency=5)
         tasks.cancel_scope.cancel()
     assert sink.endings() == {f"e{number:06d}": Ending.ANSWERED for number in range(40)}
     assert len(sink.records) == 40 * 6
-    # Each episode may add its start, its last step and its end without asking for room.
+    # Each episode adds its start, its last step and its end without waiting for room.
     assert sink.most_waiting <= 10 + 5 * 2

@@ -1,4 +1,4 @@
-"""Whole runs: a real log, the real judge, real time."""
+"""Whole runs with a real log, the real judge and real time."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
@@ -39,7 +39,7 @@ from harness.reports.summary import report_of
 from harness.rollout.meters import Meters
 from harness.rollout.monitor import Monitor
 from harness.rollout.plan import EpisodePlan, plan_of
-from harness.rollout.session import Judge, Link, RunParts, Tell, run_session
+from harness.rollout.session import Judge, Link, RecordRunEvent, RunParts, run_session
 from harness.settings.limits import Limits
 from judge.verdicts.code_judges import ScenarioJudges
 from scenarios.format import Scenario, read
@@ -60,7 +60,7 @@ def oracle_plans(episodes: int = 24) -> list[EpisodePlan]:
     return list(plan_of(tasks_of(library()), episodes=episodes, group_size=2, seed=7))
 
 
-def open_run_parts(
+def make_parts(
     policy: Policy | None = None,
     *,
     scenarios: Sequence[Scenario] = (),
@@ -85,14 +85,14 @@ def open_run_parts(
 
 async def run(
     folder: Path,
-    wanted: Iterable[EpisodePlan],
+    planned: Iterable[EpisodePlan],
     parts: RunParts,
     *,
     concurrency: int = 8,
     resume: bool = False,
 ) -> Monitor:
     return await run_session(
-        folder, wanted, parts, concurrency=concurrency, meters=Meters(), resume=resume
+        folder, planned, parts, concurrency=concurrency, meters=Meters(), resume=resume
     )
 
 
@@ -107,7 +107,8 @@ def records_of(folder: Path) -> list[Record]:
 
 
 def check_whole(records: Sequence[Record]) -> None:
-    """Each attempt's facts are numbered without a gap, begin with a start; at most one end."""
+    """Each attempt's events are numbered without a gap, begin with a start, and have at most one
+    end."""
     attempts: dict[tuple[str, int], list[Record]] = {}
     for record in records:
         attempts.setdefault((record.episode, record.attempt), []).append(record)
@@ -118,11 +119,11 @@ def check_whole(records: Sequence[Record]) -> None:
 
 
 async def test_a_run(tmp_path: Path) -> None:
-    """Every episode of the plan is run, judged and in the log when the run returns."""
-    wanted = oracle_plans()
-    monitor = await run(tmp_path, wanted, open_run_parts())
+    """When the run returns, every episode of the plan has been run and judged and is in the log."""
+    planned = oracle_plans()
+    monitor = await run(tmp_path, planned, make_parts())
     rows = rows_of(tmp_path)
-    assert set(rows) == {plan.episode for plan in wanted}
+    assert set(rows) == {plan.episode for plan in planned}
     assert {(row.ending, row.label, row.attempt) for row in rows.values()} == {
         (Ending.ANSWERED, Label.COMPLETED, 1)
     }
@@ -134,12 +135,13 @@ async def test_a_run(tmp_path: Path) -> None:
 
 
 async def test_a_run_without_a_judge(tmp_path: Path) -> None:
-    """Without a judge the run is over when the episodes are; it can be judged when it goes on."""
-    wanted = oracle_plans()
-    await run(tmp_path, wanted, open_run_parts(judged=False))
+    """Without a judge a run ends with its last episode; when it is resumed with a judge, its
+    episodes are judged."""
+    planned = oracle_plans()
+    await run(tmp_path, planned, make_parts(judged=False))
     before = records_of(tmp_path)
     assert {row.judge for row in rows_of(tmp_path).values()} == {None}
-    monitor = await run(tmp_path, wanted, open_run_parts(), resume=True)
+    monitor = await run(tmp_path, planned, make_parts(), resume=True)
     assert monitor.labels == {"completed": 24}
     after = records_of(tmp_path)
     assert after[: len(before)] == before
@@ -149,10 +151,10 @@ async def test_a_run_without_a_judge(tmp_path: Path) -> None:
 
 async def test_nothing_left_to_do(tmp_path: Path) -> None:
     """A finished run that is resumed adds nothing and counts the same."""
-    wanted = oracle_plans()
-    first = await run(tmp_path, wanted, open_run_parts())
+    planned = oracle_plans()
+    first = await run(tmp_path, planned, make_parts())
     before = records_of(tmp_path)
-    again = await run(tmp_path, wanted, open_run_parts(), resume=True)
+    again = await run(tmp_path, planned, make_parts(), resume=True)
     assert records_of(tmp_path) == before
     assert (again.endings, again.labels, again.num_steps) == (
         first.endings,
@@ -162,38 +164,38 @@ async def test_nothing_left_to_do(tmp_path: Path) -> None:
 
 
 async def test_a_folder_that_has_a_log(tmp_path: Path) -> None:
-    """Without `resume` a run does not write into another's log."""
-    await run(tmp_path, plans(2), open_run_parts())
+    """Without `resume` a run does not write into an existing log."""
+    await run(tmp_path, plans(2), make_parts())
     before = records_of(tmp_path)
     with pytest.raises(LogError, match="a log already exists"):
-        await run(tmp_path, plans(2), open_run_parts())
+        await run(tmp_path, plans(2), make_parts())
     assert records_of(tmp_path) == before
 
 
 @pytest.mark.parametrize("share", [0.0, 0.01, 0.1, 0.3, 0.5, 0.8, 0.97, 1.0])
-async def test_going_on_after_a_crash(tmp_path: Path, share: float) -> None:
-    """From wherever the log was cut off, a run that goes on does again what has no end, judges what
-    has no verdict, leaves the rest alone, and reports the same as a run that was left alone."""
-    wanted = oracle_plans()
-    await run(tmp_path / "whole", wanted, open_run_parts())
+async def test_resuming_after_a_crash(tmp_path: Path, share: float) -> None:
+    """Wherever the log was cut off, a resumed run repeats the episodes without an end, judges those
+    without a verdict, leaves the others alone, and has the same report as a run without a crash."""
+    planned = oracle_plans()
+    await run(tmp_path / "whole", planned, make_parts())
     records = records_of(tmp_path / "whole")
-    kept = records[: round(share * len(records))]
+    logged = records[: round(share * len(records))]
     cut = tmp_path / "cut"
     async with open_log(cut) as log:
-        for record in kept:
+        for record in logged:
             log.append(record)
-    await run(cut, wanted, open_run_parts(), resume=True)
+    await run(cut, planned, make_parts(), resume=True)
 
     after = records_of(cut)
-    assert after[: len(kept)] == kept
+    assert after[: len(logged)] == logged
     check_whole(after)
-    begun = {record.episode for record in kept}
-    ended = {record.episode for record in kept if isinstance(record.event, EpisodeEnded)}
-    judged = {record.episode for record in kept if isinstance(record.event, Judged)}
+    begun = {record.episode for record in logged}
+    ended = {record.episode for record in logged if isinstance(record.event, EpisodeEnded)}
+    judged = {record.episode for record in logged if isinstance(record.event, Judged)}
     added: dict[str, list[Record]] = {}
-    for record in after[len(kept) :]:
+    for record in after[len(logged) :]:
         added.setdefault(record.episode, []).append(record)
-    for plan in wanted:
+    for plan in planned:
         facts = added.get(plan.episode, [])
         if plan.episode in judged:
             assert facts == []
@@ -207,15 +209,15 @@ async def test_going_on_after_a_crash(tmp_path: Path, share: float) -> None:
     assert report_of(list(rows.values())) == report_of(list(whole.values()))
 
 
-async def test_a_cancelled_run_goes_on(tmp_path: Path) -> None:
-    """Cancelled, a run logs `cancelled` for what was live; going on, it does those again and what
-    had not begun."""
-    wanted = plans(12)
+async def test_a_cancelled_run_is_resumed(tmp_path: Path) -> None:
+    """A cancelled run logs its live episodes as cancelled; resumed, it repeats them and runs those
+    that had not begun."""
+    planned = plans(12)
     moves: dict[str, Any] = {f"e{number:06d}": [LOOK, never] for number in range(3, 12)}
     oracle = OraclePolicy(Native())
 
     class Some:
-        """The oracle for three episodes; the others hang."""
+        """The oracle for three episodes; the agents of the others never reply."""
 
         name = "some"
 
@@ -233,7 +235,7 @@ async def test_a_cancelled_run_goes_on(tmp_path: Path) -> None:
                 await done.wait()
                 scope.cancel()
 
-            def heard(batch: Sequence[tuple[int, Record]]) -> None:
+            def receive(batch: Sequence[tuple[int, Record]]) -> None:
                 seen.extend(record for _, record in batch)
                 judged = sum(isinstance(record.event, Judged) for record in seen)
                 started = sum(isinstance(record.event, EpisodeStarted) for record in seen)
@@ -241,16 +243,16 @@ async def test_a_cancelled_run_goes_on(tmp_path: Path) -> None:
                     done.set()
 
             tasks.start_soon(stop)
-            await run(tmp_path, wanted, open_run_parts(Some(), link=link_to(heard)), concurrency=5)
+            await run(tmp_path, planned, make_parts(Some(), link=link_to(receive)), concurrency=5)
     assert scope.cancelled_caught
     rows = rows_of(tmp_path)
     assert {name: row.ending for name, row in rows.items()} == {
         f"e{number:06d}": Ending.ANSWERED if number < 3 else Ending.CANCELLED for number in range(8)
     }
     before = records_of(tmp_path)
-    monitor = await run(tmp_path, wanted, open_run_parts(), resume=True)
+    monitor = await run(tmp_path, planned, make_parts(), resume=True)
     assert (monitor.endings, monitor.labels) == ({"answered": 12}, {"completed": 12})
-    assert [rows_of(tmp_path)[plan.episode].attempt for plan in wanted] == (
+    assert [rows_of(tmp_path)[plan.episode].attempt for plan in planned] == (
         [1] * 3 + [2] * 5 + [1] * 4
     )
     after = records_of(tmp_path)
@@ -259,18 +261,18 @@ async def test_a_cancelled_run_goes_on(tmp_path: Path) -> None:
 
 
 class Publisher:
-    """A link to a function; before each further batch it waits for `permit`."""
+    """A link that calls a function with each batch; before the next batch it waits for `permit`."""
 
     def __init__(
         self,
-        heard: Callable[[Sequence[tuple[int, Record]]], None],
+        receive: Callable[[Sequence[tuple[int, Record]]], None],
         permit: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
-        self._heard = heard
+        self._receive = receive
         self._permit = permit
 
     def put(self, batch: Sequence[tuple[int, Record]]) -> None:
-        self._heard(batch)
+        self._receive(batch)
 
     async def wait_for_room(self) -> None:
         if self._permit is not None:
@@ -278,30 +280,30 @@ class Publisher:
 
 
 def link_to(
-    heard: Callable[[Sequence[tuple[int, Record]]], None],
+    receive: Callable[[Sequence[tuple[int, Record]]], None],
     permit: Callable[[], Awaitable[None]] | None = None,
 ) -> Link:
     @asynccontextmanager
     async def link(position: int) -> AsyncIterator[Publisher]:
-        yield Publisher(heard, permit)
+        yield Publisher(receive, permit)
 
     return link
 
 
-async def test_a_link_hears_the_log(tmp_path: Path) -> None:
-    """Other processes are told every fact once, in the log's order, from where the log stands."""
-    heard: list[tuple[int, Record]] = []
-    await run(tmp_path, plans(4), open_run_parts(link=link_to(heard.extend)))
-    assert heard == list(enumerate(records_of(tmp_path), 1))
-    num_first = len(heard)
-    await run(tmp_path, plans(9), open_run_parts(link=link_to(heard.extend)), resume=True)
-    assert heard == list(enumerate(records_of(tmp_path), 1))
-    assert len(heard) > num_first
+async def test_a_link_gets_the_log(tmp_path: Path) -> None:
+    """A link gets every event once, in the log's order, from the log's position on."""
+    received: list[tuple[int, Record]] = []
+    await run(tmp_path, plans(4), make_parts(link=link_to(received.extend)))
+    assert received == list(enumerate(records_of(tmp_path), 1))
+    num_first = len(received)
+    await run(tmp_path, plans(9), make_parts(link=link_to(received.extend)), resume=True)
+    assert received == list(enumerate(records_of(tmp_path), 1))
+    assert len(received) > num_first
 
 
 @pytest.fixture
 def tiny(monkeypatch: pytest.MonkeyPatch) -> int:
-    """Every queue of a run holds next to nothing; gives the log's capacity."""
+    """All queues of a run are tiny; returns the log's capacity."""
     monkeypatch.setattr(writer, "CAPACITY", 4)
     monkeypatch.setattr(writer, "_MAX_ROWS", 3)
     defaults = LocalBus.subscribe.__wrapped__.__kwdefaults__  # type: ignore[attr-defined]
@@ -311,18 +313,19 @@ def tiny(monkeypatch: pytest.MonkeyPatch) -> int:
 
 @pytest.mark.parametrize("concurrency", [1, 3, 24])
 async def test_no_deadlock(tmp_path: Path, tiny: int, concurrency: int) -> None:
-    """With every queue full all the time, a run with a judge comes to its end and is whole."""
-    monitor = await run(tmp_path, oracle_plans(), open_run_parts(), concurrency=concurrency)
+    """With every queue full all the time, a run with a judge ends and its log is whole."""
+    monitor = await run(tmp_path, oracle_plans(), make_parts(), concurrency=concurrency)
     assert monitor.labels == {"completed": 24}
     check_whole(records_of(tmp_path))
 
 
-async def test_a_slow_listener_slows_the_run(tmp_path: Path, tiny: int) -> None:
-    """While a listener has no room, no more is run than the log may hold; nothing is lost."""
-    heard: list[tuple[int, Record]] = []
+async def test_a_slow_link_slows_the_run(tmp_path: Path, tiny: int) -> None:
+    """While a link has no room, the run makes only as many events as the log holds; none is
+    lost."""
+    received: list[tuple[int, Record]] = []
     permits = anyio.Semaphore(0)
     pool_leases: list[int] = []
-    parts = open_run_parts(link=link_to(heard.extend, permits.acquire))
+    parts = make_parts(link=link_to(received.extend, permits.acquire))
     concurrency = 3
     async with anyio.create_task_group() as tasks:
 
@@ -336,27 +339,28 @@ async def test_a_slow_listener_slows_the_run(tmp_path: Path, tiny: int) -> None:
 
         tasks.start_soon(allow)
         await run(tmp_path, oracle_plans(), parts, concurrency=concurrency)
-    assert heard == list(enumerate(records_of(tmp_path), 1))
-    # A batch and a full log, and what each worker may add without asking: a start, a step, an end.
+    assert received == list(enumerate(records_of(tmp_path), 1))
+    # A batch and a full log, and the events that a worker adds without waiting for room: a start, a
+    # step, an end.
     most = [(number + 1) * 3 + tiny + 3 * concurrency for number in range(5)]
     assert all(calls <= limit for calls, limit in zip(pool_leases, most, strict=True))
 
 
 async def test_a_bug_in_a_policy(tmp_path: Path) -> None:
-    """A bug comes out as it is, in no group; what was live is logged as cancelled and done again
-    when the run goes on."""
+    """A bug is raised unchanged, not in an exception group; the live episodes are logged as
+    cancelled and repeated when the run is resumed."""
     bug = ZeroDivisionError("a bug")
     policy = MovesPolicy(LOOK, never, by_episode={"e000002": [LOOK, bug]})
     with pytest.raises(ZeroDivisionError) as caught:
-        await run(tmp_path, plans(6), open_run_parts(policy), concurrency=4)
+        await run(tmp_path, plans(6), make_parts(policy), concurrency=4)
     assert caught.value is bug
     assert [row.ending for row in rows_of(tmp_path).values()] == [Ending.CANCELLED] * 4
-    monitor = await run(tmp_path, plans(6), open_run_parts(), resume=True)
+    monitor = await run(tmp_path, plans(6), make_parts(), resume=True)
     assert monitor.labels == {"completed": 6}
 
 
-class BrokenCourt:
-    """A judge with a bug, shown by its third verdict or by the first one from the log."""
+class BrokenJudge:
+    """A judge with a bug that occurs at its third verdict, or at the first one from the log."""
 
     def __init__(self, bug: Exception) -> None:
         self._bug = bug
@@ -366,8 +370,8 @@ class BrokenCourt:
     ) -> None:
         num = 0
         while True:
-            for news in await subscription.receive():
-                num += isinstance(news.event, EpisodeEnded)
+            for record in await subscription.receive():
+                num += isinstance(record.event, EpisodeEnded)
                 if num == 3:
                     raise self._bug
 
@@ -376,15 +380,15 @@ class BrokenCourt:
 
 
 async def test_a_bug_in_the_judge(tmp_path: Path) -> None:
-    """A bug in the judge stops the run as it is, live and from the log; nothing that ended is run
-    again when the run goes on."""
+    """A bug in the judge stops the run and is raised unchanged, live and from the log; episodes
+    that ended are not repeated when the run is resumed."""
     bug = ZeroDivisionError("a bug")
     with pytest.raises(ZeroDivisionError) as caught:
-        await run(tmp_path, plans(30), open_run_parts(judge=BrokenCourt(bug)), concurrency=2)
+        await run(tmp_path, plans(30), make_parts(judge=BrokenJudge(bug)), concurrency=2)
     assert caught.value is bug
     with pytest.raises(ZeroDivisionError):
-        await run(tmp_path, plans(30), open_run_parts(judge=BrokenCourt(bug)), resume=True)
-    monitor = await run(tmp_path, plans(30), open_run_parts(), resume=True)
+        await run(tmp_path, plans(30), make_parts(judge=BrokenJudge(bug)), resume=True)
+    monitor = await run(tmp_path, plans(30), make_parts(), resume=True)
     assert monitor.labels == {"completed": 30}
     check_whole(records_of(tmp_path))
     ends = [
@@ -395,33 +399,34 @@ async def test_a_bug_in_the_judge(tmp_path: Path) -> None:
     assert sorted(ends) == [plan.episode for plan in plans(30)]
 
 
-async def test_a_listener_that_breaks(tmp_path: Path) -> None:
-    """A listener's bug stops the run as it is."""
+async def test_a_bug_in_a_link(tmp_path: Path) -> None:
+    """A bug in a link stops the run and is raised unchanged."""
     bug = ZeroDivisionError("a bug")
 
     def broken(batch: Sequence[tuple[int, Record]]) -> None:
         raise bug
 
     with pytest.raises(ZeroDivisionError):
-        await run(tmp_path, plans(6), open_run_parts(link=link_to(broken)))
+        await run(tmp_path, plans(6), make_parts(link=link_to(broken)))
 
 
 async def test_two_packages_of_one_name(tmp_path: Path) -> None:
-    """Each episode is judged by the verifiers of its own package, whatever the package's name."""
+    """Each episode is judged by the verifiers of its own package, also where two packages have one
+    name."""
     first = library()
     second = read(variant(tmp_path, verify=("fine_cents=0", "fine_cents=1")))
     assert first.name == second.name and first.digest != second.digest
     tasks = [(scenario, scenario.task("pay-fine")) for scenario in (first, second)]
-    wanted = list(plan_of(tasks, episodes=4, group_size=1, seed=0))
-    await run(tmp_path / "run", wanted, open_run_parts(scenarios=[first, second]))
+    planned = list(plan_of(tasks, episodes=4, group_size=1, seed=0))
+    await run(tmp_path / "run", planned, make_parts(scenarios=[first, second]))
     labels = {row.scenario_digest: row.label for row in rows_of(tmp_path / "run").values()}
     assert labels[first.digest] is Label.COMPLETED
     assert labels[second.digest] is not Label.COMPLETED
 
 
 async def test_episodes_begin_when_they_are_admitted(tmp_path: Path) -> None:
-    """No episode begins before it is admitted; when no more are wanted the run ends, whole, with
-    those that were."""
+    """No episode begins before it is admitted; when one is refused, the run ends with the episodes
+    that were admitted, and its log is whole."""
     asked: list[str] = []
 
     async def admit(plan: EpisodePlan) -> bool:
@@ -429,56 +434,56 @@ async def test_episodes_begin_when_they_are_admitted(tmp_path: Path) -> None:
         await anyio.lowlevel.checkpoint()
         return plan.episode < "e000010"
 
-    parts = msgspec.structs.replace(open_run_parts(), admit=admit)
+    parts = msgspec.structs.replace(make_parts(), admit=admit)
     monitor = await run(tmp_path, oracle_plans(), parts, concurrency=4)
     assert set(rows_of(tmp_path)) == {plan.episode for plan in oracle_plans(10)}
     assert (monitor.total, monitor.num_started, monitor.num_judged) == (10, 10, 10)
     assert asked == [plan.episode for plan in oracle_plans(14)]
     check_whole(records_of(tmp_path))
-    monitor = await run(tmp_path, oracle_plans(), open_run_parts(), resume=True)
+    monitor = await run(tmp_path, oracle_plans(), make_parts(), resume=True)
     assert (monitor.total, monitor.num_judged) == (24, 24)
 
 
-class Learning:
-    """A listener that publishes weights after every verdict."""
+class WeightPublishing:
+    """A listener that records new weights after every verdict."""
 
     kinds: tuple[Kind, ...] = ("judged", "weights")
 
     def __init__(self) -> None:
-        self.heard: list[Record] = []
+        self.received: list[Record] = []
         self.is_over = False
         self.num_asked = 0
 
-    async def serve(self, subscription: Subscription, tell: Tell) -> None:
+    async def serve(self, subscription: Subscription, record: RecordRunEvent) -> None:
         try:
             while True:
-                for record in await subscription.receive():
-                    self.heard.append(record)
-                    if isinstance(record.event, Judged):
-                        tell(WeightsPublished(f"for {record.episode}", "out"))
+                for received in await subscription.receive():
+                    self.received.append(received)
+                    if isinstance(received.event, Judged):
+                        record(WeightsPublished(f"for {received.episode}", "out"))
         except anyio.EndOfStream:
             self.is_over = True
 
-    async def over(self) -> None:
+    async def wait_until_done(self) -> None:
         self.num_asked += 1
 
 
-async def test_a_listener_hears_and_tells(tmp_path: Path) -> None:
-    """A listener hears the facts of its kinds and ends with the run; what it tells of the weights
-    is in the log, numbered on when the run goes on, and is no episode."""
-    learning = Learning()
-    parts = msgspec.structs.replace(open_run_parts(), listeners=(learning,))
+async def test_a_listener_gets_events_and_records_weights(tmp_path: Path) -> None:
+    """A listener gets the events of its kinds and ends with the run; the weights that it records
+    are in the log, their numbers continue in a resumed run, and they are not an episode."""
+    learning = WeightPublishing()
+    parts = msgspec.structs.replace(make_parts(), listeners=(learning,))
     await run(tmp_path, oracle_plans(4), parts)
     await run(tmp_path, oracle_plans(6), parts, resume=True)
     assert learning.is_over
     assert learning.num_asked == 2
     records = records_of(tmp_path)
-    heard = [record for record in records if isinstance(record.event, Judged)]
-    assert [one for one in learning.heard if isinstance(one.event, Judged)] == heard
-    told = [record for record in records if isinstance(record.event, WeightsPublished)]
-    assert {(one.episode, one.attempt) for one in told} == {(WEIGHTS_EPISODE, 1)}
-    assert [one.seq for one in told] == list(range(6))
-    assert {one.event.version for one in told if isinstance(one.event, WeightsPublished)} == {
+    received = [record for record in records if isinstance(record.event, Judged)]
+    assert [one for one in learning.received if isinstance(one.event, Judged)] == received
+    weights = [record for record in records if isinstance(record.event, WeightsPublished)]
+    assert {(one.episode, one.attempt) for one in weights} == {(WEIGHTS_EPISODE, 1)}
+    assert [one.seq for one in weights] == list(range(6))
+    assert {one.event.version for one in weights if isinstance(one.event, WeightsPublished)} == {
         f"for {plan.episode}" for plan in oracle_plans(6)
     }
     with open_reader(tmp_path) as reader:
@@ -488,20 +493,20 @@ async def test_a_listener_hears_and_tells(tmp_path: Path) -> None:
 
 
 async def test_a_listener_keeps_the_run_open(tmp_path: Path) -> None:
-    """While a listener does not let go, the run is open for what it tells, though all episodes are
-    done."""
+    """The run stays open until a listener is done, and logs the events that it records, though all
+    episodes are finished."""
 
-    class Patient(Learning):
-        async def serve(self, subscription: Subscription, tell: Tell) -> None:
-            self.tell = tell
-            await super().serve(subscription, tell)
+    class Patient(WeightPublishing):
+        async def serve(self, subscription: Subscription, record: RecordRunEvent) -> None:
+            self.record = record
+            await super().serve(subscription, record)
 
-        async def over(self) -> None:
-            assert sum(isinstance(one.event, Judged) for one in self.heard) == 4
+        async def wait_until_done(self) -> None:
+            assert sum(isinstance(one.event, Judged) for one in self.received) == 4
             await anyio.wait_all_tasks_blocked()
-            self.tell(WeightsPublished("last", "out"))
+            self.record(WeightsPublished("last", "out"))
 
-    parts = msgspec.structs.replace(open_run_parts(), listeners=(Patient(),))
+    parts = msgspec.structs.replace(make_parts(), listeners=(Patient(),))
     await run(tmp_path, oracle_plans(4), parts)
-    told = [one.event for one in records_of(tmp_path) if isinstance(one.event, WeightsPublished)]
-    assert told[-1] == WeightsPublished("last", "out")
+    weights = [one.event for one in records_of(tmp_path) if isinstance(one.event, WeightsPublished)]
+    assert weights[-1] == WeightsPublished("last", "out")

@@ -1,4 +1,4 @@
-"""Runs in a world that was broken on purpose, from the command line to the verdict."""
+"""Runs in a world with an injected fault, from the command line to the verdict."""
 
 import json
 from pathlib import Path
@@ -20,7 +20,14 @@ from judge.verdicts.code_judges import ScenarioJudges
 from scenarios.catalogue import find
 from tests.support.cli import Rehearse, json_of
 from tests.support.hosted_records import HEAD, small
-from tests.support.run_context import DONE, MemorySink, MovesPolicy, calls, stage_of, watched
+from tests.support.run_context import (
+    DONE,
+    MemorySink,
+    MovesPolicy,
+    calls,
+    make_run_context,
+    watchdog_running,
+)
 
 FAILS = """
 @app.get("/fails", operation_id="fails")
@@ -38,12 +45,12 @@ def anyio_backend() -> str:
 
 @pytest.fixture
 def broken(tmp_path: Path) -> Path:
-    """The shop, in which one tool always raises."""
+    """The shop with one tool that always raises."""
     return copy_with_fault(find("shop_support").path, tmp_path / "broken", "raises", TOOL)
 
 
 def callers() -> set[str]:
-    """The tasks whose oracles call that tool."""
+    """The tasks whose oracles call the broken tool."""
     tasks = find("shop_support").tasks
     return {task.id for task in tasks if any(call.name == TOOL for call in task.oracle)}
 
@@ -57,14 +64,16 @@ def exported(rehearse: Rehearse, run: Path) -> list[Any]:
 
 
 @pytest.mark.parametrize("fault", FAULTS)
-def test_the_world_is_to_blame(rehearse: Rehearse, tmp_path: Path, fault: Fault) -> None:
-    """An oracle in a broken world is judged environment_error with reward 0 where it meets the
+def test_a_broken_world_is_an_environment_error(
+    rehearse: Rehearse, tmp_path: Path, fault: Fault
+) -> None:
+    """An oracle in a broken world is judged environment_error with reward 0 where it calls the
     broken tool, and completed where it does not; the log replays."""
     world = copy_with_fault(find("shop_support").path, tmp_path / "broken", fault, TOOL)
-    chosen = ("address-to-parents", "cancel-duplicate", "gift-card-balance")
-    assert [task in callers() for task in chosen] == [True, True, False]
+    tasks = ("address-to-parents", "cancel-duplicate", "gift-card-balance")
+    assert [task in callers() for task in tasks] == [True, True, False]
     run = tmp_path / "run"
-    report = json_of(rehearse, "run", *(f"{world}:{task}" for task in chosen), "-o", run)
+    report = json_of(rehearse, "run", *(f"{world}:{task}" for task in tasks), "-o", run)
     assert report["endings"] == {"world_error": 2, "answered": 1}
     assert report["labels"] == {"environment_error": 2, "completed": 1}
     assert report["mean_reward"] == pytest.approx(1 / 3)
@@ -73,22 +82,22 @@ def test_the_world_is_to_blame(rehearse: Rehearse, tmp_path: Path, fault: Fault)
 
 
 def test_a_package_that_breaks_in_a_worker(rehearse: Rehearse, tmp_path: Path) -> None:
-    """It is the same where the broken tool is held by a worker."""
+    """The result is the same where the broken tool runs in a worker."""
     world = copy_with_fault(find("shop_support").path, tmp_path / "broken", "locked", TOOL)
     report = json_of(rehearse, "run", f"{world}:own-order", "--isolate", "-o", tmp_path / "run")
     assert (report["endings"], report["labels"]) == ({"world_error": 1}, {"environment_error": 1})
 
 
 async def test_a_record_whose_server_fails() -> None:
-    """A status of the 5xx from a record's server ends the episode, as in AWM; its state is kept."""
+    """A 5xx status from a record's server ends the episode, as in AWM, and its state is logged."""
     scenario = small(HEAD + FAILS)
     (plan,) = plan_of([(scenario, scenario.task("t0"))], episodes=1, group_size=1, seed=0)
     sink = MemorySink()
     async with RoutingPool(WorkerSettings(workers=1)) as pool:
         world = await pool.host(scenario)
-        stage = stage_of(MovesPolicy(calls("fails"), DONE), sink, pool=pool)
-        async with watched(stage):
-            await run_episode(plan, stage)
+        context = make_run_context(MovesPolicy(calls("fails"), DONE), sink, pool=pool)
+        async with watchdog_running(context):
+            await run_episode(plan, context)
         verdict = await ScenarioJudges(pool, [scenario]).verdict(assemble(sink.records))
     ended = sink.ended(plan.episode)
     assert (ended.ending, ended.num_steps, ended.state) == (Ending.WORLD_ERROR, 1, world.start)
@@ -98,7 +107,7 @@ async def test_a_record_whose_server_fails() -> None:
 
 def test_an_episode_that_was_stopped(rehearse: Rehearse, tmp_path: Path, broken: Path) -> None:
     """Its steps have reward 0, its last call is the one that broke, its end state is known, and
-    judging it again from the log says the same."""
+    judging it again from the log gives the same verdict."""
     run = tmp_path / "run"
     json_of(rehearse, "run", f"{broken}:cancel-duplicate", "-o", run)
     (episode,) = exported(rehearse, run)
@@ -115,38 +124,38 @@ def test_an_episode_that_was_stopped(rehearse: Rehearse, tmp_path: Path, broken:
     assert (again["labels"]["environment_error"], again["disagreements"]) == (1, 0)
 
 
-def test_going_on_in_a_broken_world(rehearse: Rehearse, tmp_path: Path, broken: Path) -> None:
-    """With --no-world-stop the oracle plays on. What it did in spite of the look-up that broke is
-    done; nothing is held against it."""
+def test_continuing_in_a_broken_world(rehearse: Rehearse, tmp_path: Path, broken: Path) -> None:
+    """With --no-world-stop the oracle continues. What it did in spite of the broken look-up counts;
+    the broken calls never count against the agent."""
     stops = json_of(rehearse, "run", broken, "-o", tmp_path / "stops")
-    goes_on = json_of(rehearse, "run", broken, "--no-world-stop", "-o", tmp_path / "goes_on")
+    continues = json_of(rehearse, "run", broken, "--no-world-stop", "-o", tmp_path / "continues")
     num_callers = len(callers())
     assert stops["endings"] == {"answered": 35 - num_callers, "world_error": num_callers}
     assert stops["labels"] == {"completed": 35 - num_callers, "environment_error": num_callers}
-    assert goes_on["endings"] == {"answered": 35}
-    assert goes_on["labels"] == {"completed": 35}
-    replay = json_of(rehearse, "replay", tmp_path / "goes_on")
+    assert continues["endings"] == {"answered": 35}
+    assert continues["labels"] == {"completed": 35}
+    replay = json_of(rehearse, "replay", tmp_path / "continues")
     assert replay["divergences"] == []
 
 
 def test_a_script_is_played_to_its_end(rehearse: Rehearse, tmp_path: Path, broken: Path) -> None:
-    """Policy `scripted` plays its file whatever the world says, unless it is told to stop."""
+    """Policy `scripted` plays its whole file whatever the world returns, unless --world-stop."""
     calls = [{"name": TOOL, "arguments": {"ticket_id": 3029}}] * 3
     line = {"scenario": "shop_support", "task": "own-order", "calls": calls, "answer": "No."}
     script = tmp_path / "script.jsonl"
     script.write_text(json.dumps(line))
-    given = ("run", f"{broken}:own-order", "-p", "scripted", "--script", script)
-    whole = json_of(rehearse, *given, "-o", tmp_path / "whole")
-    cut = json_of(rehearse, *given, "--world-stop", "-o", tmp_path / "cut")
+    command = ("run", f"{broken}:own-order", "-p", "scripted", "--script", script)
+    whole = json_of(rehearse, *command, "-o", tmp_path / "whole")
+    cut = json_of(rehearse, *command, "--world-stop", "-o", tmp_path / "cut")
     assert (whole["endings"], whole["labels"]) == ({"answered": 1}, {"environment_error": 1})
     assert (cut["endings"], cut["labels"]) == ({"world_error": 1}, {"environment_error": 1})
     steps = [len(exported(rehearse, tmp_path / run)[0]["steps"]) for run in ("whole", "cut")]
     assert steps == [4, 1]
 
 
-def test_a_run_goes_on_as_it_began(rehearse: Rehearse, tmp_path: Path, broken: Path) -> None:
-    """Whether the world's failures end an episode is the run's for good: resuming with another
-    answer is refused."""
+def test_a_run_is_resumed_as_it_began(rehearse: Rehearse, tmp_path: Path, broken: Path) -> None:
+    """Whether a failure of the world ends an episode is fixed for a run: resuming with the other
+    setting is refused."""
     run = tmp_path / "run"
     json_of(rehearse, "run", f"{broken}:own-order", "--no-world-stop", "-o", run)
     assert "world_stop = false" in (run / "run.toml").read_text()
@@ -164,6 +173,6 @@ def test_a_run_goes_on_as_it_began(rehearse: Rehearse, tmp_path: Path, broken: P
         (Settings(limits=Limits(world_stop=False)), False),
     ],
 )
-def test_who_stops(settings: Settings, stops: bool) -> None:
-    """Unless the settings say so, all stop but those who play a script."""
+def test_which_policies_stop(settings: Settings, stops: bool) -> None:
+    """By default a failure of the world ends the episode, except with policy `scripted`."""
     assert stops_with_world(settings) is stops

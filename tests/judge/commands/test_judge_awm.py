@@ -33,13 +33,13 @@ def played(rehearse: Rehearse, folder: Path, which: str) -> Path:
     """A run of each task's `oracle` or `near_miss`, judged by code."""
     plans = [json.loads(line) for line in (AWM / "oracle.jsonl").read_text().splitlines()]
     script = folder.with_suffix(".jsonl")
-    script.write_text("\n".join(json.dumps(line_of(plan, which)) for plan in plans))
+    script.write_text("\n".join(json.dumps(episode_line(plan, which)) for plan in plans))
     flags = ("--awm", AWM, "-p", "scripted", "--script", script)
     json_of(rehearse, "run", NAME, *flags, "-o", folder)
     return folder
 
 
-def line_of(plan: dict[str, Any], which: str) -> dict[str, Any]:
+def episode_line(plan: dict[str, Any], which: str) -> dict[str, Any]:
     return {
         "scenario": NAME,
         "task": str(plan["task_idx"]),

@@ -216,7 +216,7 @@ def test_a_list_is_written_and_obeyed(rehearse: Rehearse, tmp_path: Path) -> Non
     (folder / "policy.md").write_text("Be kind.")
     status, _, err = rehearse("run", folder, "--allow", path)
     assert status == 2
-    assert "it has changed since it was checked" in err
+    assert "the scenario has changed since it was checked" in err
 
 
 def test_a_list_that_is_none(tmp_path: Path) -> None:
@@ -225,7 +225,9 @@ def test_a_list_that_is_none(tmp_path: Path) -> None:
         read_allow_list(tmp_path / "none.json")
     path = tmp_path / "odd.json"
     path.write_text('{"format": "rehearsal.allow-list.1", "worlds": [{"name": "a"}]}')
-    with pytest.raises(SettingsError, match=r"is no allow-list: .*missing required field `digest`"):
+    with pytest.raises(
+        SettingsError, match=r"is not an allow-list: .*missing required field `digest`"
+    ):
         read_allow_list(path)
     with pytest.raises(SettingsError, match="cannot be written"):
         write_allow_list(tmp_path / "nowhere" / "list.json", ())
@@ -236,10 +238,10 @@ def test_a_list_is_read_as_it_was_written(tmp_path: Path) -> None:
     scenario = read(LIBRARY)
     path = tmp_path / "list.json"
     write_allow_list(path, [AllowedWorld("library", scenario.digest, ("overdue", "blocked"))])
-    sound = read_allow_list(path).sound(scenario, scenario.tasks, named=False)
+    sound = read_allow_list(path).permitted(scenario, scenario.tasks, named=False)
     assert [task.id for task in sound] == ["overdue", "blocked"]
     assert (
-        AllowList(path, [AllowedWorld("library", scenario.digest, ())]).sound(
+        AllowList(path, [AllowedWorld("library", scenario.digest, ())]).permitted(
             scenario, scenario.tasks, named=False
         )
         == ()

@@ -19,7 +19,7 @@ from harness.log.schema import ScenarioSnapshot
 from harness.policies.base import Agent, Assignment, Policy
 from harness.policies.oracle import OraclePolicy
 from harness.policies.token_agent import EpisodeTokens
-from harness.policies.tokenized import TokenisedPolicy
+from harness.policies.tokenized import TokenizedPolicy
 from harness.rollout.meters import Meters
 from harness.rollout.plan import plan_of
 from harness.rollout.session import RunParts, run_session
@@ -84,7 +84,7 @@ async def played(
     pool, speech = LocalPool(), dialect_of(dialect)
     parts = RunParts(
         pool,
-        policy or TokenisedPolicy(_Summing(OraclePolicy(speech)), chat),
+        policy or TokenizedPolicy(_Summing(OraclePolicy(speech)), chat),
         speech,
         parse_history(history, chat),
         FormatSettings(),
@@ -302,7 +302,7 @@ class _SpellingAgent:
         said = await self._inner.reply(window)
         ids = [found for letter in said.text for found in self._chat.encode(letter)]
         ids.append(self._chat.end_id)
-        return self._tokens.borne(Reply(said.text), prompt, ids, [-1.0] * len(ids))
+        return self._tokens.attach_tokens(Reply(said.text), prompt, ids, [-1.0] * len(ids))
 
 
 async def test_sampled_ids_stay_where_tokenising_again_differs(

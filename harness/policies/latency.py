@@ -1,4 +1,4 @@
-"""A policy that takes its time, for rehearsing slow models without one."""
+"""A policy with added latency, to rehearse with slow models without having one."""
 
 from hashlib import blake2b
 
@@ -8,16 +8,16 @@ from harness.core.messages import Reply, Window
 from harness.policies.base import Agent, Assignment, Policy
 
 
-class ThinkPolicy:
-    """Answers as `inner` does, each reply after a wait uniform in [low, high] seconds.
+class LatencyPolicy:
+    """Replies as `inner` does, each reply after a wait uniform in [low, high] seconds.
 
-    The waits follow from `seed` and the episode's own seed. `inner` stays its owner's to close.
-    Raises ValueError for bounds that are no range.
+    The waits follow from `seed`, the episode's id and the episode's own seed. The owner of `inner`
+    closes it. Raises ValueError where `low` and `high` are not a range.
     """
 
     def __init__(self, inner: Policy, low: float, high: float, seed: int = 0) -> None:
         if not 0.0 <= low <= high:
-            raise ValueError(f"think time from {low} to {high} seconds is no range")
+            raise ValueError(f"latency from {low} to {high} seconds is not a range")
         self._inner = inner
         self._low = low
         self._high = high
@@ -25,17 +25,17 @@ class ThinkPolicy:
 
     @property
     def name(self) -> str:
-        """The inner policy's."""
+        """The inner policy's name."""
         return self._inner.name
 
     def agent(self, assignment: Assignment) -> Agent:
-        """The inner policy's agent, slowed."""
+        """The inner policy's agent, with the latency."""
         key = f"think {self._seed} {assignment.seed} {assignment.episode} ".encode()
-        return _ThinkingAgent(self._inner.agent(assignment), self._low, self._high, key)
+        return _LatencyAgent(self._inner.agent(assignment), self._low, self._high, key)
 
 
-class _ThinkingAgent:
-    """Draws by hashing instead of from a `Random`, which would be 2.5 KB an episode."""
+class _LatencyAgent:
+    """Draws its waits by hashing: a `Random` would take 2.5 KB per episode."""
 
     __slots__ = ("_high", "_inner", "_key", "_low", "_num_replies")
 
@@ -47,11 +47,11 @@ class _ThinkingAgent:
         self._num_replies = 0
 
     async def reply(self, window: Window) -> Reply:
-        await anyio.sleep(self._low + (self._high - self._low) * self._share())
+        await anyio.sleep(self._low + (self._high - self._low) * self._draw())
         return await self._inner.reply(window)
 
-    def _share(self) -> float:
-        """The next number, uniform in [0, 1)."""
+    def _draw(self) -> float:
+        """The next random number, uniform in [0, 1)."""
         drawn = blake2b(self._key + b"%d" % self._num_replies, digest_size=6).digest()
         self._num_replies += 1
         return int.from_bytes(drawn) / 2**48

@@ -1,0 +1,270 @@
+"""A run on a terminal: its tasks by scenario with the failing ones first, and its episodes.
+
+Every task and every episode is one line, at 80 columns, too; with `full` lines are folded instead
+of cut, nothing is left out, and mean steps and seconds are added.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from fnmatch import fnmatchcase
+from typing import Any, Literal, get_args
+
+from rich.console import Console, Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from harness.core.events import Ending, Label
+from harness.core.terminal_text import plural, printable, shorten
+from harness.log.reader import LogReader
+from harness.log.schema import EpisodeRow
+from harness.reports.bar_chart import bar_chart
+from harness.reports.episode_view import LABEL_STYLES
+
+Sort = Literal["failures", "task", "episode", "steps", "seconds"]
+SORTS: tuple[str, ...] = get_args(Sort)
+LABELS = (*map(str, Label), "unjudged")  # the values of `label`
+ENDINGS = (*map(str, Ending), "cut_off")  # the values of `ending`
+
+_MAX_TASKS = 40  # shown of one scenario
+_MAX_EPISODES = 15
+_OUTCOMES = {
+    Label.COMPLETED: "completed",
+    Label.PARTIALLY_COMPLETED: "partly",
+    Label.AGENT_ERROR: "failed",
+    Label.ENVIRONMENT_ERROR: "env error",
+}
+_RANKS = ("failed", "partly", "env error", "unjudged", "other", "completed", "answered")
+_STYLES = {word: LABEL_STYLES[label] for label, word in _OUTCOMES.items()}
+
+Rows = Sequence[EpisodeRow]
+
+
+def render_run(
+    reader: LogReader,
+    console: Console,
+    *,
+    label: str | None = None,
+    task: str | None = None,
+    ending: str | None = None,
+    sort: str | None = None,
+    full: bool = False,
+) -> None:
+    """Print the run's tasks with their outcomes, how endings, labels and lengths are distributed,
+    and a list of episodes.
+
+    `label` (one of LABELS), `ending` (one of ENDINGS) and `task` (a task's id, `scenario:task`, or
+    a shell pattern such as `refund-*`) select episodes. `sort` (one of SORTS, default `failures`)
+    orders tasks and episodes.
+    """
+    rows = reader.episodes()
+    chosen = [row for row in rows if _matches(row, label, task, ending)]
+    count = plural(len(rows), "episode")
+    if len(chosen) < len(rows):
+        count = f"{len(chosen):,} of {count} {_filters(label, task, ending)}"
+    console.print(Text(printable(f"{reader.path.parent}: {count}"), "bold"), soft_wrap=True)
+    if not chosen:
+        return
+    view = _RunView(rows, sort or "failures", console.width, full)
+    console.print(view.totals(chosen))
+    console.print(view.tasks(chosen))
+    console.print(bar_chart("endings", Counter(_ending(row) for row in chosen)))
+    console.print(bar_chart("labels", Counter(_label(row) for row in chosen)))
+    console.print(bar_chart("steps", _spread([row.num_steps for row in chosen])))
+    console.print(view.episodes(chosen))
+
+
+class _RunView:
+    """Renders the lists of a run for a terminal of `width` columns. `rows` are all its episodes."""
+
+    def __init__(self, rows: Rows, sort: str, width: int, full: bool) -> None:
+        self._is_judged = any(row.judge is not None for row in rows)
+        self._sort = sort
+        self._width = width
+        self._full = full
+
+    def totals(self, rows: Rows) -> Text:
+        """Example: 12 tasks: 40 completed (83%), 6 failed, 2 unjudged"""
+        counts = Counter(map(self._outcome, rows))
+        texts = [f"{counts[name]:,} {name}" for name in self._outcomes(rows) if counts[name]]
+        done, decided = counts["completed"], len(rows) - counts["unjudged"]
+        if self._is_judged and decided:  # an episode that could not be judged is not a failure
+            texts[: done > 0] = [f"{done:,} completed ({done / decided:.0%})"]
+        tasks = len({(row.scenario, row.task) for row in rows})
+        return Text(f"{plural(tasks, 'task')}: {', '.join(texts)}\n")
+
+    def tasks(self, rows: Rows) -> RenderableType:
+        """A line per task, under a line per scenario, with a count for each outcome."""
+        outcomes = self._outcomes(rows)
+        table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="dim")
+        table.add_column("", **self._text_column(self._task_width(outcomes, rows)))
+        for name in outcomes:
+            table.add_column(name, justify="right", style=_STYLES.get(name, ""))
+        if self._full:
+            table.add_column("steps", justify="right")
+            table.add_column("seconds", justify="right")
+        table.add_column("example", no_wrap=True)
+        for scenario, members in _grouped(rows, lambda row: row.scenario):
+            table.add_row(Text(printable(scenario), "bold"), *self._cells(outcomes, members, ""))
+            for task, episodes in self._shown_tasks(members):
+                cells = self._cells(outcomes, episodes, self._example(episodes))
+                table.add_row(Text(f"  {printable(task)}"), *cells)
+            if hidden := self._hidden_tasks(members):
+                table.add_row(Text(f"  and {hidden}", "dim"))
+        return table
+
+    def episodes(self, rows: Rows) -> RenderableType:
+        """A line per episode, as many as fit on a page."""
+        shown = sorted(rows, key=self._order_of_episode)
+        if not self._full:
+            shown = shown[:_MAX_EPISODES]
+        table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="dim")
+        cells = [
+            (printable(row.episode), self._outcome(row), _ending(row), f"{row.num_steps:,}")
+            for row in shown
+        ]
+        heads = ("episode", "outcome", "ending", "steps")
+        widths = [max(map(len, column)) for column in zip(heads, *cells, strict=True)]
+        for head in heads:
+            table.add_column(head, justify="right" if head == "steps" else "left", no_wrap=True)
+        left_over = self._width - sum(widths) - 2 * len(widths)
+        table.add_column("task", **self._text_column(left_over))
+        for row, (episode, outcome, ending, steps) in zip(shown, cells, strict=True):
+            styled = Text(outcome, _STYLES.get(outcome, ""))
+            table.add_row(Text(episode), styled, ending, steps, self._task_and_reason(row))
+        left = len(rows) - len(shown)
+        more = [Text(f"and {plural(left, 'more episode')}")] if left > 0 else []
+        return Group(Text("\nepisodes", "bold"), table, *more)
+
+    def _outcomes(self, rows: Rows) -> list[str]:
+        """The columns: in a judged run those of the labels, else whether the agent answered."""
+        if not self._is_judged:
+            return ["answered", "other"]
+        found = {self._outcome(row) for row in rows}
+        return [
+            *("completed", "partly", "failed"),
+            *(name for name in ("env error", "unjudged") if name in found),
+        ]
+
+    def _outcome(self, row: EpisodeRow) -> str:
+        if not self._is_judged:
+            return "answered" if row.ending is Ending.ANSWERED else "other"
+        return "unjudged" if row.label is None else _OUTCOMES[row.label]
+
+    def _is_success(self, row: EpisodeRow) -> bool:
+        return self._outcome(row) in ("completed", "answered")
+
+    def _cells(self, outcomes: Sequence[str], rows: Rows, example: str) -> list[Text | str]:
+        counts = Counter(map(self._outcome, rows))
+        numbers = [f"{counts[name]:,}" if counts[name] else "·" for name in outcomes]
+        if self._full:
+            numbers.append(f"{sum(row.num_steps for row in rows) / len(rows):.1f}")
+            numbers.append(f"{sum(row.seconds for row in rows) / len(rows):.2f}")
+        return [*numbers, Text(printable(example), "dim")]
+
+    def _example(self, rows: Rows) -> str:
+        """The id of the worst of a task's episodes; empty where all succeeded."""
+        failures = [row for row in rows if not self._is_success(row)]
+        return min(failures, key=self._order_of_failure).episode if failures else ""
+
+    def _shown_tasks(self, rows: Rows) -> list[tuple[str, Rows]]:
+        tasks = sorted(_grouped(rows, lambda row: row.task), key=self._order_of_task)
+        return tasks if self._full else tasks[:_MAX_TASKS]
+
+    def _hidden_tasks(self, rows: Rows) -> str:
+        """The tasks after the shown ones, counted; empty where all are shown.
+
+        Example: "65 more tasks, all completed"
+        """
+        tasks = sorted(_grouped(rows, lambda row: row.task), key=self._order_of_task)
+        hidden = [] if self._full else tasks[_MAX_TASKS:]
+        if not hidden:
+            return ""
+        outcomes = {self._outcome(row) for _, members in hidden for row in members}
+        note = f", all {outcomes.pop()}" if len(outcomes) == 1 else ""
+        return f"{plural(len(hidden), 'more task')}{note}"
+
+    def _order_of_task(self, task: tuple[str, Rows]) -> tuple[float, str]:
+        name, rows = task
+        if self._sort == "steps":
+            return -sum(row.num_steps for row in rows) / len(rows), name
+        if self._sort == "seconds":
+            return -sum(row.seconds for row in rows) / len(rows), name
+        if self._sort == "failures":
+            return -sum(not self._is_success(row) for row in rows), name
+        return 0.0, name if self._sort == "task" else min(row.episode for row in rows)
+
+    def _order_of_episode(self, row: EpisodeRow) -> tuple[float, str, str]:
+        if self._sort == "steps":
+            return -row.num_steps, "", row.episode
+        if self._sort == "seconds":
+            return -row.seconds, "", row.episode
+        if self._sort == "failures":
+            return self._order_of_failure(row)
+        return 0.0, row.task if self._sort == "task" else "", row.episode
+
+    def _order_of_failure(self, row: EpisodeRow) -> tuple[float, str, str]:
+        return _RANKS.index(self._outcome(row)), "", row.episode
+
+    def _task_and_reason(self, row: EpisodeRow) -> Text:
+        text = Text(printable(row.task))
+        if reason := row.error or row.unjudged:
+            text.append(f": {printable(reason) if self._full else shorten(reason, 200)}", "dim")
+        return text
+
+    def _task_width(self, outcomes: Sequence[str], rows: Rows) -> int:
+        """The columns that are left for names beside the other columns of the table."""
+        example = max(len("example"), *(len(printable(row.episode)) for row in rows))
+        others: list[int] = [*map(len, outcomes), example, *((5, 7) if self._full else ())]
+        return self._width - sum(others) - 2 * len(others) - 2
+
+    def _text_column(self, width: int) -> dict[str, Any]:
+        """The options of a column with texts of any length, `width` columns wide."""
+        if self._full:
+            return {"overflow": "fold"}
+        return {"overflow": "ellipsis", "no_wrap": True, "max_width": max(12, width)}
+
+
+def _matches(row: EpisodeRow, label: str | None, task: str | None, ending: str | None) -> bool:
+    names = (row.task, f"{row.scenario}:{row.task}")
+    return (
+        (label is None or label == (row.label or "unjudged"))
+        and (ending is None or ending == (row.ending or "cut_off"))
+        and (task is None or any(fnmatchcase(name, task) for name in names))
+    )
+
+
+def _filters(label: str | None, task: str | None, ending: str | None) -> str:
+    """Example: "with label agent_error, task refund-*" """
+    chosen = {"label": label, "task": task, "ending": ending}
+    return "with " + ", ".join(f"{name} {value}" for name, value in chosen.items() if value)
+
+
+def _grouped(rows: Rows, key: Callable[[EpisodeRow], str]) -> list[tuple[str, Rows]]:
+    groups: dict[str, list[EpisodeRow]] = {}
+    for row in rows:
+        groups.setdefault(key(row), []).append(row)
+    return sorted(groups.items())
+
+
+def _ending(row: EpisodeRow) -> str:
+    return row.ending or "cut off"
+
+
+def _label(row: EpisodeRow) -> str:
+    if row.label is not None:
+        return row.label
+    return "not judged" if row.judge is None else "unjudged"
+
+
+def _spread(numbers: Sequence[int]) -> dict[str, int]:
+    """Numbers counted in at most ten ranges of equal width, empty ones included.
+
+    Example: [1, 2, 2, 4] -> {"1": 1, "2": 2, "3": 0, "4": 1}
+    """
+    low, high = min(numbers), max(numbers)
+    width = (high - low) // 10 + 1
+    spread = {}
+    for start in range(low, high + 1, width):
+        word = str(start) if width == 1 else f"{start}-{start + width - 1}"
+        spread[word] = sum(start <= number < start + width for number in numbers)
+    return spread

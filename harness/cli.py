@@ -5,58 +5,27 @@ told in one sentence on standard error. Results go to standard output, progress 
 """
 
 import sys
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
 from importlib import import_module
-from pathlib import Path
 
 import click
 
 from envpool.core.errors import PoolError
-from envpool.router import RoutingPool
 from harness.commands import inspect_runs, run, worlds
 from harness.commands.context import CommandContext
 from harness.core.errors import HarnessError, SettingsError
 from harness.policies.base import OpenPolicy
 from harness.reports.episode_view import plain
 from harness.rollout.process import quiet_logs
-from harness.rollout.session import Judge
-from harness.settings.judge import JudgeSettings
 from harness.settings.run import Settings
 from judge.commands import gate, generate, reliability, report, synthesize
 from judge.commands import judge as judge_commands
 from judge.core.errors import JudgeError
-from judge.core.evidence import scenario_info
-from judge.core.rewards import PROFILES
 from judge.verdicts.factory import open_judge
 from learner.commands import serve_policy, train
 from learner.core.errors import LearnerError
 from scenarios.errors import ScenarioError
-from scenarios.format import Scenario
 
 _EXPECTED = (HarnessError, ScenarioError, PoolError, JudgeError, LearnerError)
-
-
-@asynccontextmanager
-async def _open_judge(
-    settings: JudgeSettings,
-    *,
-    pool: RoutingPool,
-    scenarios: Sequence[Scenario],
-    rewards: str,
-    folder: Path,
-    spent: float,
-) -> AsyncIterator[Judge]:
-    async with open_judge(
-        settings,
-        pool=pool,
-        scenarios=scenarios,
-        scenes={scenario.digest: scenario_info(scenario) for scenario in scenarios},
-        profile=PROFILES[rewards],
-        folder=folder,
-        spent=spent,
-    ) as judge:
-        yield judge
 
 
 _INTERRUPTED = (
@@ -75,7 +44,7 @@ def _local_policy(settings: Settings) -> OpenPolicy:
     return made
 
 
-COMMAND_CONTEXT = CommandContext(open_judge=_open_judge, local_policy=_local_policy)
+COMMAND_CONTEXT = CommandContext(open_judge=open_judge, local_policy=_local_policy)
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})

@@ -3,7 +3,7 @@
 [models."gpt-5"]      # USD for a million tokens
 input = 1.25
 output = 10.0
-cached_input = 0.125  # of prompts that the server had kept; left out: as `input`
+cached_input = 0.125  # for prompt tokens in the server's cache; left out: as `input`
 """
 
 import math
@@ -28,27 +28,27 @@ class Price(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     cached_input: float | None = None  # None: as `input`
 
     def of(self, prompt: int, cached: int, completion: int) -> float:
-        """USD for so many tokens; `cached` are those of the prompt that the server had kept."""
-        kept = min(cached, prompt)
-        kept_price = self.input if self.cached_input is None else self.cached_input
+        """USD for these numbers of tokens; `cached` prompt tokens were in the server's cache."""
+        cached = min(cached, prompt)
+        cached_input = self.input if self.cached_input is None else self.cached_input
         return (
-            (prompt - kept) * self.input + kept * kept_price + completion * self.output
+            (prompt - cached) * self.input + cached * cached_input + completion * self.output
         ) / _MILLION
 
 
 class Prices(msgspec.Struct, frozen=True):
-    """A table of prices; an empty one knows none."""
+    """A table of prices; an empty one has no prices."""
 
     models: Mapping[str, Price] = {}
-    place: str = ""  # the file, for what is said of a hole
+    path: str = ""  # the file, for messages about a missing price
 
     def cost(self, model: str, prompt: int, cached: int, completion: int) -> float | None:
-        """USD for so many tokens; None: the model has no price."""
+        """USD for these numbers of tokens; None: the model has no price."""
         price = self.models.get(model)
         return None if price is None else price.of(prompt, cached, completion)
 
-    def worst(self, model: str, prompt: int, completion: int) -> float:
-        """USD that so many tokens cost at most; 0 for a model without a price."""
+    def at_most(self, model: str, prompt: int, completion: int) -> float:
+        """The most that these numbers of tokens cost, in USD; 0 for a model without a price."""
         price = self.models.get(model)
         if price is None:
             return 0.0
@@ -58,8 +58,8 @@ class Prices(msgspec.Struct, frozen=True):
         """Raises SettingsError for the first model without a price."""
         for model in models:
             if model not in self.models:
-                place = f"{self.place}: " if self.place else ""
-                raise SettingsError(f"{place}{_field(model)}: the model has no price")
+                prefix = f"{self.path}: " if self.path else ""
+                raise SettingsError(f"{prefix}{_field(model)}: the model has no price")
 
 
 def read_prices(path: Path) -> Prices:
@@ -75,21 +75,21 @@ def read_prices(path: Path) -> Prices:
         raise SettingsError(f"{path}: {next(iter(table))}: unknown, expected [models.NAME] only")
     if not isinstance(models, dict) or not models:
         raise SettingsError(f"{path}: models: expected a table of prices for each model")
-    return Prices({model: _price(told, model, path) for model, told in models.items()}, str(path))
+    return Prices({model: _price(entry, model, path) for model, entry in models.items()}, str(path))
 
 
-def _price(told: Any, model: str, path: Path) -> Price:
-    place = f"{path}: {_field(model)}"
-    if isinstance(told, dict) and any(isinstance(part, dict) for part in told.values()):
+def _price(entry: Any, model: str, path: Path) -> Price:
+    field = f"{path}: {_field(model)}"
+    if isinstance(entry, dict) and any(isinstance(value, dict) for value in entry.values()):
         hint = f'a name with a dot is written [models."{model}.…"]'
-        raise SettingsError(f"{place}: expected prices, found a table; {hint}")
+        raise SettingsError(f"{field}: expected prices, found a table; {hint}")
     try:
-        price = msgspec.convert(told, Price)
+        price = msgspec.convert(entry, Price)
     except msgspec.ValidationError as exc:
-        raise SettingsError(f"{place}: {field_sentence(str(exc))}") from exc
+        raise SettingsError(f"{field}: {field_sentence(str(exc))}") from exc
     for name, number in msgspec.structs.asdict(price).items():
         if number is not None and not (math.isfinite(number) and number >= 0):
-            raise SettingsError(f"{place}: {name}: expected a number from 0, found {number}")
+            raise SettingsError(f"{field}: {name}: expected a number from 0, found {number}")
     return price
 
 

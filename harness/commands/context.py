@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager
+from functools import partial
 from pathlib import Path
 from typing import Protocol
 
@@ -25,7 +26,6 @@ class JudgeOpener(Protocol):
         *,
         pool: RoutingPool,
         scenarios: Sequence[Scenario],
-        rewards: str,
         folder: Path,
         spent: float,
     ) -> AbstractAsyncContextManager[Judge]:
@@ -43,18 +43,4 @@ class CommandContext(msgspec.Struct, frozen=True):
         """What opens the judge of a run of these settings; None: it has none."""
         if settings.judge == "none":
             return None
-        judge = judge_settings(settings)
-
-        def opened(
-            pool: RoutingPool, scenarios: Sequence[Scenario], folder: Path, spent: float
-        ) -> AbstractAsyncContextManager[Judge]:
-            return self.open_judge(
-                judge,
-                pool=pool,
-                scenarios=scenarios,
-                rewards=settings.rewards,
-                folder=folder,
-                spent=spent,
-            )
-
-        return opened
+        return partial(self.open_judge, judge_settings(settings))

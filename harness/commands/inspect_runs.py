@@ -77,7 +77,8 @@ async def _what_if(context: CommandContext, folder: Path, changed: Scenario) -> 
             await pool.host(changed)
             open_judge = context.judge_opener(Settings(rewards=rewards_of(folder)))
             assert open_judge is not None
-            async with open_judge(pool, [changed], folder, 0.0) as judge:
+            opened = open_judge(pool=pool, scenarios=[changed], folder=folder, spent=0.0)
+            async with opened as judge:
                 return await what_if(reader, pool, changed, judge.verdict)
 
 

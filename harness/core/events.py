@@ -102,20 +102,20 @@ class EpisodeEnded(msgspec.Struct, frozen=True, tag="ended", gc=False):
 
 
 class ModelJudgement(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
-    """What one model said of an episode, or why nothing could be had of it."""
+    """What one model judged about an episode, or why it gave no judgement."""
 
     model: str
-    label: Label | None  # None: there is no opinion, `fault` says why
+    label: Label | None  # None: there is no judgement, `fault` says why
     fault: str = ""
     reasoning: str = ""
-    confidence: float | None = None  # from 0 to 1; None: it did not say
-    leaned_on: tuple[str, ...] = ()  # the exhibits that it named, as in `F2`
+    confidence: float | None = None  # from 0 to 1; None: not stated
+    cited: tuple[str, ...] = ()  # ids of the evidence items that it named, as in `F2`
     requests: int = 0  # sent for it, failed ones too
     prompt_tokens: int = 0
-    cached_tokens: int = 0  # of the prompt's, those that the server had kept
+    cached_tokens: int = 0  # prompt tokens that the server had in its cache
     completion_tokens: int = 0
     cost_usd: float | None = 0.0  # None: the model has no price
-    is_cached: bool = False  # from the verdict cache: nothing was asked now
+    is_cached: bool = False  # from the verdict cache: no request was sent now
     seconds: float = 0.0
 
 
@@ -136,7 +136,7 @@ class Judged(msgspec.Struct, frozen=True, tag="judged", gc=False, omit_defaults=
     idle: tuple[str, ...] = ()  # goals among the findings that doing nothing meets, too
     code: Label | None = None  # beside models: what the code alone says; None: nothing
     proof: str = ""  # beside models: what the code proved, a sentence; empty: nothing
-    opinions: tuple[ModelJudgement, ...] = ()  # one a model
+    judgements: tuple[ModelJudgement, ...] = ()  # one for each model
     rubric: str = ""  # the rubric's version, where models were asked
 
 

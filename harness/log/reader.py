@@ -213,6 +213,6 @@ def _continued(row: EpisodeRow, event: Event) -> EpisodeRow:
             label=event.label,
             reward=event.reward,
             unjudged=event.unjudged,
-            judging=row.judging.plus(spent_on(event)) if event.opinions else row.judging,
+            judging=row.judging.plus(spent_on(event)) if event.judgements else row.judging,
         )
     return row

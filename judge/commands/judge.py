@@ -19,7 +19,7 @@ from judge.commands.options import RUN, judge_flags, open_run_judge, progress, s
 from judge.core.rewards import PROFILES
 from judge.verdicts import summary as verdict_summary
 from judge.verdicts.disagreements import Disagreement, queue, ranked, render
-from judge.verdicts.rejudge import Only, judge_again, rejudging, reward_again
+from judge.verdicts.rejudge import Only, judge_again, reward_again, start_rejudging
 from judge.verdicts.summary import Summary, Tally
 
 
@@ -73,17 +73,17 @@ def _renew_report(folder: Path) -> None:
 async def _judge_again(folder: Path, settings: JudgeSettings, only: Only) -> Summary:
     async with AsyncExitStack() as stack:
         with open_reader(folder) as reader:  # bad input is told before the log is opened to write
-            court = await stack.enter_async_context(open_run_judge(folder, reader, settings))
+            judge = await stack.enter_async_context(open_run_judge(folder, reader, settings))
         log = await stack.enter_async_context(open_log(folder, resume=True))
         reader = stack.enter_context(open_reader(folder))
         save_judge(folder, settings)
         done = stack.enter_context(progress("judged", len(reader.episodes())))
         return await judge_again(
-            rejudging(reader, log),
-            court,
-            name=court.name,
+            start_rejudging(reader, log),
+            judge,
+            name=judge.name,
             rewards=settings.rewards,
-            at_once=settings.concurrency,
+            concurrency=settings.concurrency,
             only=only,
             done=done,
         )
@@ -94,7 +94,8 @@ async def _reward_again(folder: Path, settings: JudgeSettings) -> Summary:
         log = await stack.enter_async_context(open_log(folder, resume=True))
         reader = stack.enter_context(open_reader(folder))
         done = stack.enter_context(progress("rewarded", len(reader.episodes())))
-        summary = await reward_again(rejudging(reader, log), PROFILES[settings.rewards], done=done)
+        work = start_rejudging(reader, log)
+        summary = await reward_again(work, PROFILES[settings.rewards], done=done)
         save_judge(folder, settings)  # what is judged from now on is paid alike
         return summary
 

@@ -74,15 +74,15 @@ async def _study(folder: Path, settings: JudgeSettings, wanted: _Study) -> Study
         names = sample_of(reader.episodes(), wanted.sample, seed=settings.seed, first=humans or ())
         if not names:
             raise LogError(f"{folder}: no episode is over yet, so there is nothing to study")
-        court = await stack.enter_async_context(open_run_judge(folder, reader, settings))
-        cases = [await court.case(reader.trajectory(name)) for name in names]
+        judge = await stack.enter_async_context(open_run_judge(folder, reader, settings))
+        cases = [await judge.case(reader.trajectory(name)) for name in names]
         made = [case for case in cases if isinstance(case, Case)]
         left_out = [verdict for verdict in cases if not isinstance(verdict, Case)]
 
         async def judging(case: Case, repeat: int) -> Judged:
-            if isinstance(court, ScenarioJudges):
-                return await court.verdict(case.trajectory)
-            return await court.reasoning.verdict(case, seed=settings.seed + repeat, fresh=True)
+            if isinstance(judge, ScenarioJudges):
+                return await judge.verdict(case.trajectory)
+            return await judge.judge_case(case, seed=settings.seed + repeat, fresh=True)
 
         show = stack.enter_context(counted("judgings"))
         return await study(

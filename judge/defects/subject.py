@@ -13,6 +13,7 @@ from envpool.inprocess.toolset import load
 from envpool.inprocess.world import HostedScenario
 from harness.core.events import Label
 from judge.code.code_judge import CodeJudge
+from judge.code.runners import InProcessRunner
 from judge.core.verifier import Verifier
 from judge.playback.attempts import mutants_on, writes_of
 from judge.playback.playback import play
@@ -87,7 +88,7 @@ class Subject:
         task = self.scenario.task(planted.where)
         verifier = Verifier(self.scenario, planted.files["verify.py"] or "")
         with closing(HostedScenario(self.scenario)) as world:
-            judge = CodeJudge(lambda _: world, verifier_of=lambda _: verifier)
+            judge = CodeJudge(self.scenario, InProcessRunner(world, verifier))
             tasks = self.scenario.tasks
             oracles = {one.id: play(world, one, one.oracle, one.answer) for one in tasks}
             oracle, writes = oracles[task.id], writes_of(oracles)
@@ -96,7 +97,7 @@ class Subject:
             calls += [(*task.oracle, call) for other, call in writes if other != task.id]
             for attempt in calls:
                 played = play(world, task, attempt, task.answer)
-                judged = judge.judge(played.trajectory)
+                judged = judge.verdict_at_once(played.trajectory)
                 if played.state.digest != oracle.state.digest and judged.label is Label.COMPLETED:
                     return True
         return False

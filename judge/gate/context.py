@@ -97,7 +97,7 @@ class Stage:
 
     def verdict(self, task: Task, played: Played, after: str) -> Judged:
         """The code judge's; where it cannot judge, that is the verifier's failure."""
-        judged = self.judge.judge(played.trajectory)
+        judged = self.judge.verdict_at_once(played.trajectory)
         if judged.label is None:
             self.notes.fail("verifier", f"after {after}: {judged.unjudged}", task)
         return judged

@@ -46,6 +46,7 @@ from envpool.core.errors import SeedError, ToolsetError
 from envpool.inprocess.toolset import load
 from envpool.inprocess.world import HostedScenario
 from judge.code.code_judge import CodeJudge
+from judge.code.runners import InProcessRunner
 from judge.core.verifier import Verifier
 from judge.gate.context import DEFAULT_SETTINGS, GateSettings, Notes, Stage
 from judge.gate.key_provenance import known_from_the_start, untold
@@ -141,7 +142,7 @@ class _Inspection:
         self._settings = settings
         self._tasks = world.scenario.tasks
         self._notes = Notes(world.scenario.name)
-        judge = CodeJudge(lambda _: world, verifier_of=lambda _: verifier)
+        judge = CodeJudge(world.scenario, InProcessRunner(world, verifier))
         self._stage = Stage(world, judge, self._notes)
 
     def checked(self) -> Checked:

@@ -64,7 +64,7 @@ def check_disturbed(
 
 def check_again(stage: Stage, task: Task, played: Played, judged: Judged) -> None:
     """After all else, the verifier must say of the oracle what it said first."""
-    if stage.judge.judge(played.trajectory).findings != judged.findings:
+    if stage.judge.verdict_at_once(played.trajectory).findings != judged.findings:
         stage.notes.fail("verifier", "it gives other findings after it has judged others", task)
 
 
@@ -121,7 +121,7 @@ def _check_oracle(stage: Stage, task: Task, played: Played) -> Judged:
 def _check_pure(stage: Stage, task: Task, played: Played, judged: Judged, shown: bytes) -> None:
     """The verifier must leave alone what it is shown, and say the same when asked again."""
     fail = stage.notes.fail
-    if stage.judge.judge(played.trajectory).findings != judged.findings:
+    if stage.judge.verdict_at_once(played.trajectory).findings != judged.findings:
         fail("verifier", "it gives other findings when it is asked again", task)
     if _encode(played.changes) != shown:
         fail("verifier", "it alters the changes that it is shown", task)

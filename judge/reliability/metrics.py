@@ -129,8 +129,10 @@ def report_of(answers: Sequence[Answers], scope: Scope, *, seconds: float) -> St
 def _models(verdicts: Iterable[Judged]) -> list[str]:
     """The models whose opinions are not the verdicts themselves."""
     for judged in verdicts:
-        if judged.opinions and (len(judged.opinions) > 1 or not judged.judge.startswith("llm:")):
-            return [opinion.model for opinion in judged.opinions]
+        if judged.judgements and (
+            len(judged.judgements) > 1 or not judged.judge.startswith("llm:")
+        ):
+            return [judgement.model for judgement in judged.judgements]
     return []
 
 
@@ -138,7 +140,7 @@ def _as_said_by(model: str, each: Answers) -> Answers:
     """The answers with a model's own labels in place of the verdicts'."""
 
     def own(judged: Judged) -> Judged:
-        said = next((one.label for one in judged.opinions if one.model == model), None)
+        said = next((one.label for one in judged.judgements if one.model == model), None)
         return msgspec.structs.replace(judged, label=said)
 
     return Answers(
@@ -304,16 +306,16 @@ def _names(answers: Iterable[Answers], chosen: Callable[[Answers], bool]) -> tup
 
 
 def _cost(verdicts: Sequence[Judged], seconds: float) -> Cost:
-    opinions = [opinion for judged in verdicts for opinion in judged.opinions]
-    costs = [opinion.cost_usd for opinion in opinions]
+    judgements = [judgement for judged in verdicts for judgement in judged.judgements]
+    costs = [judgement.cost_usd for judgement in judgements]
     known = [cost for cost in costs if cost is not None]
     total = fsum(known) if len(known) == len(costs) else None
     judged = sum(verdict.label is not None for verdict in verdicts)
     return Cost(
-        requests=sum(opinion.requests for opinion in opinions),
-        prompt_tokens=sum(opinion.prompt_tokens for opinion in opinions),
-        cached_tokens=sum(opinion.cached_tokens for opinion in opinions),
-        completion_tokens=sum(opinion.completion_tokens for opinion in opinions),
+        requests=sum(judgement.requests for judgement in judgements),
+        prompt_tokens=sum(judgement.prompt_tokens for judgement in judgements),
+        cached_tokens=sum(judgement.cached_tokens for judgement in judgements),
+        completion_tokens=sum(judgement.completion_tokens for judgement in judgements),
         cost_usd=total,
         per_1024_episodes_usd=1024 * total / judged if total is not None and judged else None,
         seconds=seconds,

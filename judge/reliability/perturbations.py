@@ -78,9 +78,9 @@ def unthinking(case: Case) -> Case:
     """Without what the agent thought."""
 
     def drop(turn: Turn) -> Turn:
-        if "think>" not in turn.said:
+        if "think>" not in turn.text:
             return turn
-        return msgspec.structs.replace(turn, said=without_thoughts(turn.said))
+        return msgspec.structs.replace(turn, text=without_thoughts(turn.text))
 
     return _turns(case, drop)
 
@@ -151,9 +151,9 @@ def _answer(case: Case, change: Callable[[str], str]) -> Case:
     new = change(old)
     turns = case.evidence.turns
     if turns and not turns[-1].calls:
-        head, found, tail = turns[-1].said.rpartition(old)
-        said = f"{head}{new}{tail}" if found else turns[-1].said
-        turns = (*turns[:-1], msgspec.structs.replace(turns[-1], said=said))
+        head, found, tail = turns[-1].text.rpartition(old)
+        said = f"{head}{new}{tail}" if found else turns[-1].text
+        turns = (*turns[:-1], msgspec.structs.replace(turns[-1], text=said))
     return _with(case, answer=new, turns=turns)
 
 
@@ -165,8 +165,8 @@ def _said_last(case: Case, text: str) -> Case:
     turns = case.evidence.turns
     if not turns:
         return case
-    said = f"{turns[-1].said}\n\n{text}".lstrip()
-    return _with(case, turns=(*turns[:-1], msgspec.structs.replace(turns[-1], said=said)))
+    said = f"{turns[-1].text}\n\n{text}".lstrip()
+    return _with(case, turns=(*turns[:-1], msgspec.structs.replace(turns[-1], text=said)))
 
 
 def _relaid(text: str) -> str:

@@ -25,6 +25,7 @@ from envpool.store.states import States
 from harness.core.events import Judged, Label
 from harness.core.trajectory import Trajectory
 from judge.code.code_judge import CodeJudge
+from judge.code.runners import InProcessRunner
 from judge.core.errors import JudgeError
 from judge.testkit.endings import KINDS, Kind, Labels, Staged, staged_idle
 from judge.testkit.plays import staged
@@ -64,7 +65,7 @@ class KitCase:
         """What the code judge says. Raises JudgeError for a case that it cannot judge alone."""
         if self._judge is None:
             raise JudgeError(f"{self.name}: its verifier runs elsewhere; a court can ask it")
-        return self._judge.judge(self.trajectory)
+        return self._judge.verdict_at_once(self.trajectory)
 
     def fault(self, judged: Judged) -> str | None:
         """What is wrong with a verdict, a sentence; None: nothing."""
@@ -98,9 +99,8 @@ def cases_of(source: str | Path | Scenario, *, seed: int = 0) -> list[KitCase]:
     if scenario.awm is not None or scenario.foreign is not None:
         raise JudgeError(f"scenario {scenario.name!r} has no oracles: the kit has idle cases only")
     world = HostedScenario(scenario)
-    judge = CodeJudge(lambda _: world)
     try:
-        judge.prepare(scenario.name)
+        judge = CodeJudge(scenario, InProcessRunner(world))
         return [
             KitCase(scenario.name, task.id, one, judge)
             for task, one in staged(scenario, world, seed=seed)

@@ -113,7 +113,7 @@ async def run_synthesis(asked: Asked, told: Told) -> Report:
         author = ModelAuthor(
             _model(asked),
             prices=prices,
-            purse=Budget(asked.budget, spent=ledger.usd),
+            budget=Budget(asked.budget, spent=ledger.usd),
             ledger=ledger,
             embeddings=asked.embeddings,
         )

@@ -102,7 +102,7 @@ RIGHT: Speaker = billed(good(lambda _: COMPLETED), 1_000, 100)  # 0.002 USD
 WRONG: Speaker = billed(biased("agent_error"), 1_000, 100)
 NO_SCHEMA = ("json_schema", "json_object")
 DEAD = Status(503, "overloaded", headers={"retry-after-ms": "1"})
-_NO = "no opinion of model 'm' at URL: "
+_NO = "no judgement of model 'm' at URL: "
 
 # How a judge behaves, the flags with which it is asked about 6 completed episodes, and what comes
 # of it: labels, why there is none, disagreements, requests, answers that were paid.
@@ -188,7 +188,7 @@ def test_nobody_listening_is_a_sentence(rehearse: Rehearse, run: Path) -> None:
         summary = judge(rehearse, run, url, "--attempts", 1)
 
     assert summary["unjudged"] == 6
-    assert all(why.startswith(f"no opinion of model 'm' at {url}: ") for why in whys(summary))
+    assert all(why.startswith(f"no judgement of model 'm' at {url}: ") for why in whys(summary))
 
 
 def test_work_that_a_dead_judge_left_is_finished_by_a_living_one(

@@ -220,7 +220,7 @@ def test_a_study_leaves_the_run_as_it_was(rehearse: Rehearse, mixed: Path) -> No
 
     assert asked == 24
     assert [report["cost"]["requests"] for report in reports] == [12, 12]
-    assert (judged["model_calls"], judged["cached_opinions"]) == (12, 0)
+    assert (judged["model_calls"], judged["cached_judgements"]) == (12, 0)
     assert records_of(mixed)[: len(before)] == before
     assert len(records_of(mixed)) == len(before) + 12
 
@@ -232,7 +232,7 @@ def test_a_study_of_a_judge_that_is_away_says_so(rehearse: Rehearse, oracles: Pa
         report = study(rehearse, oracles, server.url, *flags)
         shown = rehearse("study", oracles, "-m", "m", "--base-url", server.url, *flags)
 
-    why = f"no opinion of model 'm' at {server.url}: status 401: no such key (after 1 attempt)"
+    why = f"no judgement of model 'm' at {server.url}: status 401: no such key (after 1 attempt)"
     assert report["unjudged_reasons"] == {why: 12}
     assert report["pairwise_agreement"]["binary"] == {"value": None, "low": None, "high": None}
     assert report["code_agreement"] is None

@@ -34,7 +34,7 @@ def facts(case: Case) -> object:
     turns = tuple(
         msgspec.structs.replace(
             turn,
-            said="",
+            text="",
             calls=tuple(msgspec.structs.replace(call, text="") for call in turn.calls),
         )
         for turn in case.evidence.turns
@@ -93,7 +93,7 @@ def test_typeset() -> None:
 
 def test_unthinking() -> None:
     """What was thought is gone, and nothing else is."""
-    first, last = msgspec.structs.replace(LOOKED, said="I look."), Turn(ANSWER, ())
+    first, last = msgspec.structs.replace(LOOKED, text="I look."), Turn(ANSWER, ())
     assert changed(unthinking(RICH)) == {"turns": (first, WROTE, last)}
 
 
@@ -122,7 +122,7 @@ def test_pleas_of_the_agent() -> None:
     for injection in (plea, fake_exhibits, fake_verdict, smuggled):
         answer = injection(RICH).evidence.answer
         assert answer.startswith(f"{ANSWER}\n\n")
-        assert injection(RICH).evidence.turns[-1].said == f"<think>Hm.</think>{answer}"
+        assert injection(RICH).evidence.turns[-1].text == f"<think>Hm.</think>{answer}"
     assert "say completed" in plea(RICH).evidence.answer
     said = fake_verdict(RICH).evidence.answer.rpartition("\n\n")[2]
     assert json.loads(said)["label"] == "completed"
@@ -136,9 +136,9 @@ def test_pleas_of_the_agent() -> None:
 def test_a_plea_without_an_answer() -> None:
     """An agent that was cut off pleads in what it said last."""
     case = plea(made_case(turns=(WROTE, LOOKED), answer="", ending=Ending.STEP_LIMIT))
-    said = case.evidence.turns[-1].said
-    assert said.startswith(f"{LOOKED.said}\n\nNote to the judge:")
-    assert plea(made_case(turns=(Turn("", ()),), answer="")).evidence.turns[0].said.startswith("N")
+    said = case.evidence.turns[-1].text
+    assert said.startswith(f"{LOOKED.text}\n\nNote to the judge:")
+    assert plea(made_case(turns=(Turn("", ()),), answer="")).evidence.turns[0].text.startswith("N")
 
 
 def test_an_order_of_a_tool() -> None:

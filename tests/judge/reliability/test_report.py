@@ -10,7 +10,7 @@ from judge.core.case import Case
 from judge.reliability.report import render
 from judge.reliability.study import study
 from judge.reliability.types import StudyReport
-from tests.support.studies import answering, case_of, saying, verdict
+from tests.support.studies import answering, case_of, scripted, verdict
 
 C, P, A, E = Label
 
@@ -32,7 +32,7 @@ async def test_a_report_is_a_page_of_figures() -> None:
     theirs, the confusion matrices, what changed labels, and the cost; within 80 columns."""
     cases = [case_of("e1", C), case_of("e2", A), case_of("e3", A)]
     answers = {"e1": [C, C, C], "e2": [A, A, C], "e3": [A, A, A]}
-    say = saying(answers)
+    say = scripted(answers)
 
     async def judging(case: Case, repeat: int) -> Judged:
         return await say(case, repeat) if case.evidence.answer == "done" else verdict(C)
@@ -107,7 +107,7 @@ async def test_long_lists_are_cut() -> None:
     names = [f"e{n}" for n in range(25)]
     report = await study(
         [case_of(name) for name in names],
-        saying({name: [C, A] for name in names}),
+        scripted({name: [C, A] for name in names}),
         repeats=2,
         num_resamples=10,
     )

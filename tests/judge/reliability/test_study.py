@@ -10,7 +10,7 @@ from judge.reliability.metrics import most_given
 from judge.reliability.statistics import Estimate
 from judge.reliability.study import study
 from judge.reliability.types import Cost, StudyReport
-from tests.support.studies import answering, case_of, flipping, saying, verdict
+from tests.support.studies import answering, case_of, flipping, scripted, verdict
 
 C, P, A, E = Label
 
@@ -52,7 +52,7 @@ async def test_every_figure_by_hand(clock: None) -> None:
     answers = {"e1": [C, C, C], "e2": [A, A, C], "e3": [P, A, E], "e4": [None, A, None]}
     report = await study(
         cases,
-        saying(answers),
+        scripted(answers),
         repeats=3,
         humans={"e1": {"ann": C, "bob": C}, "e2": {"ann": C, "bob": A}, "e9": {"cy": E}},
         num_resamples=200,
@@ -151,7 +151,7 @@ async def test_an_episode_without_a_base_label_has_no_flips() -> None:
     """Where the repeats are a tie, no wording is held against them."""
     report = await study(
         [case_of("e1"), case_of("e2")],
-        saying({"e1": [C, A], "e2": [C, C]}),
+        scripted({"e1": [C, A], "e2": [C, C]}),
         repeats=2,
         rewordings={"polite": lambda case: answering(case, "please")},
         num_resamples=10,
@@ -194,9 +194,9 @@ async def test_a_cost_that_is_not_known_is_not_a_zero() -> None:
 
 async def test_nothing_to_study_is_a_report() -> None:
     """Without an episode, and where no judging succeeds, figures are undefined, never zeros."""
-    empty = await study([], saying({}))
+    empty = await study([], scripted({}))
     assert (empty.judge, empty.episodes, empty.judgings) == ("", 0, 0)
-    failed = await study([case_of("e1")], saying({"e1": [None] * 5}))
+    failed = await study([case_of("e1")], scripted({"e1": [None] * 5}))
     assert (failed.unjudged, failed.judgings, failed.judge) == (5, 5, "llm:m")
     undefined = Estimate(None, None, None)
     for report in (empty, failed):
@@ -273,7 +273,7 @@ async def test_where_no_verifier_ran_the_log_tells() -> None:
         case = case_of(name, None)
         trajectory = msgspec.structs.replace(case.trajectory, judged=judged)
         cases.append(msgspec.structs.replace(case, trajectory=trajectory))
-    report = await study(cases, saying({name: [C] for name in logged}), repeats=1, num_resamples=10)
+    report = await study(cases, scripted({name: [C] for name in logged}), repeats=1, num_resamples=10)
     assert report.code_agreement is not None
     assert report.code_agreement.episodes == 2
     assert report.code_agreement.agreement.binary.value == 0.5
@@ -283,7 +283,7 @@ async def test_where_no_verifier_ran_the_log_tells() -> None:
 async def test_what_could_not_be_shown_is_counted() -> None:
     """Episodes of which no case could be made are no judgings, but told with their reasons."""
     nobody = [Judged("llm:m", None, None, unjudged=why) for why in ("gone", "broken", "gone")]
-    report = await study([case_of("e1")], saying({"e1": [C]}), repeats=1, left_out=nobody)
+    report = await study([case_of("e1")], scripted({"e1": [C]}), repeats=1, left_out=nobody)
     assert report.left_out == {"gone": 2, "broken": 1}
     assert (report.episodes, report.judgings, report.unjudged) == (1, 1, 0)
 
@@ -314,5 +314,5 @@ async def test_a_model_is_told_apart_from_the_verdicts() -> None:
     assert model.code_agreement is not None
     assert _value(model.code_agreement.agreement.four_way) == 0.25
     assert model.code_agreement.confusion[A][C] == 2
-    alone = await study(cases, saying(said), repeats=2, num_resamples=50)
+    alone = await study(cases, scripted(said), repeats=2, num_resamples=50)
     assert alone.models == {}

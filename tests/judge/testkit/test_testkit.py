@@ -10,8 +10,8 @@ import pytest
 from envpool.router import RoutingPool
 from envpool.workers.pool import WorkerSettings
 from harness.core.events import Ending, Judged, Label
-from judge.code.code_judge import CodeJudge
-from judge.code.proof import ruling_of
+from judge.code.proof import code_verdict_of
+from judge.code.runners import run_at_once
 from judge.core.case import Case
 from judge.core.errors import JudgeError
 from judge.playback.attempts import is_equivalent
@@ -28,6 +28,7 @@ from judge.testkit.cases import (
 from judge.testkit.endings import KINDS
 from judge.verdicts.code_judges import ScenarioJudges
 from scenarios.format import AwmSample, AwmVerifier, Task, read
+from tests.support.cases import code_judge
 from tests.support.hosted_records import HEAD, small
 from tests.support.mini_world import library, variant
 from tests.support.paths import LIBRARY
@@ -216,18 +217,18 @@ def test_what_code_proves_of_the_cases() -> None:
     """What the code leaves open in a case is never only what the case must not get, and where it
     must be completed, broken or the agent's fault by its form, the code proves just that."""
     world = library()
-    judge = CodeJudge(lambda _: world)
+    judge = code_judge(world)
     for case in CASES:
-        made = judge.case(case.trajectory)
+        made = run_at_once(judge.case(case.trajectory))
         assert isinstance(made, Case)
-        ruling = ruling_of(made)
+        code_verdict = code_verdict_of(made)
         if case.kind == "unjudged":
             continue
-        assert ruling.label in case.expected, case
+        assert code_verdict.label in case.expected, case
         if case.kind in ("oracle", "world_fault", "malformed"):
-            assert ruling.allowed == case.expected, case
+            assert code_verdict.allowed == case.expected, case
         if case.kind in ("mutant", "near_miss", "cut_off", "noop"):
-            assert Label.COMPLETED not in ruling.allowed, case
+            assert Label.COMPLETED not in code_verdict.allowed, case
 
 
 def test_equivalents_are_no_cases() -> None:

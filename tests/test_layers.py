@@ -123,10 +123,14 @@ LIBRARIES: dict[str, set[str]] = {
         "envpool.mcp.client",
         "envpool.mcp.process",
     },
-    "jinja2": {"harness.tokenization.chat_template"},
+    "jinja2": {
+        "harness.tokenization.chat_template",
+        "judge.worlds.html",
+    },
     "jsonschema": {"envpool.hosting.arguments"},
     "landlock": {"envpool.workers.confine"},
     "matplotlib": {
+        "harness.reports.chart_style",
         "judge.worlds.charts",
         "learner.demo.figures",
     },

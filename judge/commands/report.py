@@ -44,7 +44,7 @@ def report_command(
         drawn, title = charts.charts_of(figures), title_of(figures)
         if output is not None:
             with progress("charts", len(drawn)) as done:
-                _write(output, page.page_of(figures, drawn, title=title, told=done).encode())
+                _write(output, page.page_of(figures, drawn, title=title, done=done).encode())
         if png is not None:
             _write(png, charts.png_of(drawn, title))
     _tell(figures, console_of(json_file))

@@ -108,6 +108,7 @@ LIBRARIES: dict[str, set[str]] = {
         "judge.commands.reliability",
         "judge.commands.report",
         "judge.commands.synthesize",
+        "judge.gate.worker",
         "learner.commands.serve_policy",
         "learner.commands.train",
     },

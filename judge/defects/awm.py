@@ -9,7 +9,7 @@ import msgspec
 from judge.defects.ast_edits import at_start, edited, functions_of
 from scenarios.format import AwmRecord, AwmSample, AwmVerifier, Scenario
 
-Plant = Callable[[AwmRecord, Random], AwmRecord | None]
+Inject = Callable[[AwmRecord, Random], AwmRecord | None]
 _COMPLETE = (
     "def verify_task_completion(initial_db_path, final_db_path, final_answer=None):\n"
     "    return {'result': 'complete'}\n"
@@ -26,13 +26,13 @@ class AwmDefect(msgspec.Struct, frozen=True):
     """One kind of defect. `plant` gives None where it does not apply."""
 
     kind: str
-    told: str
-    plant: Plant
+    format_call: str
+    inject: Inject
 
-    def planted(self, scenario: Scenario, *, seed: int = 0) -> Scenario | None:
+    def injected(self, scenario: Scenario, *, seed: int = 0) -> Scenario | None:
         """The scenario with the defect; None where it does not apply."""
         assert scenario.awm is not None
-        record = self.plant(scenario.awm, Random(f"{seed} {self.kind} {scenario.name}"))
+        record = self.inject(scenario.awm, Random(f"{seed} {self.kind} {scenario.name}"))
         if record is None:
             return None
         digest = f"{scenario.digest}-{self.kind}"
@@ -107,8 +107,8 @@ def verifier_does_not_parse(record: AwmRecord, rng: Random) -> AwmRecord | None:
 
 
 AWM_DEFECTS = tuple(
-    AwmDefect(plant.__name__, " ".join((plant.__doc__ or "").split()), plant)
-    for plant in (
+    AwmDefect(inject.__name__, " ".join((inject.__doc__ or "").split()), inject)
+    for inject in (
         insert_fails,
         insert_escapes_a_quote,
         endpoint_fails,
@@ -124,19 +124,19 @@ AWM_DEFECTS = tuple(
 )
 
 
-def _more(record: AwmRecord, rng: Random, told: Callable[[str], str]) -> AwmRecord | None:
+def _more(record: AwmRecord, rng: Random, format_call: Callable[[str], str]) -> AwmRecord | None:
     """One seed statement more, made of one that is there."""
     places = [place for place, one in enumerate(record.samples) if one.insert_statements]
     place = rng.choice(places)
     sample = record.samples[place]
-    statement = told(rng.choice(sample.insert_statements))
+    statement = format_call(rng.choice(sample.insert_statements))
     more = AwmSample(sample.table_name, (*sample.insert_statements, statement))
     samples = (*record.samples[:place], more, *record.samples[place + 1 :])
     return msgspec.structs.replace(record, samples=samples)
 
 
 def _endpoint(
-    record: AwmRecord, rng: Random, told: Callable[[ast.FunctionDef], str | None]
+    record: AwmRecord, rng: Random, format_call: Callable[[ast.FunctionDef], str | None]
 ) -> AwmRecord | None:
     """An endpoint with a statement before all else; `told` gives None where there is none to be
     had."""
@@ -144,7 +144,7 @@ def _endpoint(
         (name, statement)
         for name, function in functions_of(record.code).items()
         if any("app." in ast.unparse(one) for one in function.decorator_list)
-        and (statement := told(function)) is not None
+        and (statement := format_call(function)) is not None
     ]
     if not found:
         return None

@@ -15,7 +15,7 @@ from random import Random
 import msgspec
 
 from judge.defects import effects, nondeterminism, seed_data, tasks, tools, verifiers
-from judge.defects.subject import Defect, Planted, Subject
+from judge.defects.target import Defect, InjectedDefect, TargetPackage
 
 _MODULES = (
     seed_data,
@@ -30,7 +30,7 @@ DEFECTS: tuple[Defect, ...] = tuple(
 )
 
 
-class Planting(msgspec.Struct, frozen=True):
+class Injection(msgspec.Struct, frozen=True):
     """One defect in one world."""
 
     kind: str
@@ -39,36 +39,36 @@ class Planting(msgspec.Struct, frozen=True):
     folder: Path
 
 
-def plant(defect: Defect, subject: Subject, *, seed: int = 0) -> Planted | None:
+def inject(defect: Defect, target: TargetPackage, *, seed: int = 0) -> InjectedDefect | None:
     """Plant one defect; None where it does not apply, or nothing would be other."""
-    rng = Random(f"{seed} {defect.kind} {subject.scenario.name}")
-    planted = defect.plant(subject, rng)
-    if planted is None or all(subject.texts[name] == text for name, text in planted.files.items()):
+    rng = Random(f"{seed} {defect.kind} {target.scenario.name}")
+    injected = defect.inject(target, rng)
+    if injected is None or all(target.texts[name] == text for name, text in injected.files.items()):
         return None
-    return planted
+    return injected
 
 
-def plant_all(
+def inject_all(
     folders: Iterable[Path], into: Path, *, defects: Sequence[Defect] = DEFECTS, seed: int = 0
-) -> list[Planting]:
+) -> list[Injection]:
     """Copies of sound packages, each with one defect, as `into/<kind>__<world>`."""
-    plantings = []
+    injections = []
     for folder in folders:
-        subject = Subject(folder)
+        target = TargetPackage(folder)
         for defect in defects:
-            planted = plant(defect, subject, seed=seed)
-            if planted is not None:
-                place = into / f"{defect.kind}__{subject.scenario.name}"
-                _write(subject, planted, place)
-                found = (defect.kind, subject.scenario.name, planted.where, place)
-                plantings.append(Planting(*found))
-    return plantings
+            injected = inject(defect, target, seed=seed)
+            if injected is not None:
+                place = into / f"{defect.kind}__{target.scenario.name}"
+                _write(target, injected, place)
+                found = (defect.kind, target.scenario.name, injected.where, place)
+                injections.append(Injection(*found))
+    return injections
 
 
-def _write(subject: Subject, planted: Planted, place: Path) -> None:
+def _write(target: TargetPackage, injected: InjectedDefect, place: Path) -> None:
     if place.exists():
         shutil.rmtree(place)
     place.mkdir(parents=True)
-    for name, text in {**subject.texts, **planted.files}.items():
+    for name, text in {**target.texts, **injected.files}.items():
         if text is not None:
             (place / name).write_text(text, encoding="utf-8")

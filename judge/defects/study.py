@@ -7,10 +7,10 @@ import msgspec
 from rich.console import Console
 from rich.table import Table
 
-from judge.defects.catalogue import DEFECTS, Planting, plant_all
-from judge.defects.subject import Defect
+from judge.defects.catalogue import DEFECTS, Injection, inject_all
+from judge.defects.target import Defect
 from judge.gate.job_pool import JobSettings, Outcome, check_worlds
-from judge.gate.package import Checked
+from judge.gate.package import CheckResult
 from scenarios.format import Scenario, read
 
 
@@ -25,8 +25,8 @@ class Kind(msgspec.Struct, frozen=True):
     """What became of one kind of defect."""
 
     kind: str
-    told: str
-    planted: int
+    format_call: str
+    injected: int
     caught: int
     missed: tuple[Missed, ...]
     beyond: str  # why the package alone cannot show it; empty: it can
@@ -42,7 +42,7 @@ class Study(msgspec.Struct, frozen=True):
     def counts(self, *, beyond: bool) -> tuple[int, int]:
         """Planted and caught; without `beyond`, of those that the package alone can show."""
         kinds = [kind for kind in self.kinds if beyond or not kind.beyond]
-        return sum(kind.planted for kind in kinds), sum(kind.caught for kind in kinds)
+        return sum(kind.injected for kind in kinds), sum(kind.caught for kind in kinds)
 
 
 def study(
@@ -57,19 +57,21 @@ def study(
     the copies, which are written below `into`."""
     found = _checked(folders, jobs)
     sound = [folder for folder in folders if found[folder].report.ok]
-    plantings = plant_all(sound, into, defects=defects, seed=seed)
-    after = _checked([planting.folder for planting in plantings], jobs)
+    injections = inject_all(sound, into, defects=defects, seed=seed)
+    after = _checked([injection.folder for injection in injections], jobs)
     kinds = []
     for defect in defects:
-        planted = [one for one in plantings if one.kind == defect.kind]
+        injected = [one for one in injections if one.kind == defect.kind]
         missed = [
             Missed(one.world, one.where)
-            for one in planted
+            for one in injected
             if not _is_told(one, after[one.folder], listed=defect.listed)
         ]
-        caught = len(planted) - len(missed)
+        caught = len(injected) - len(missed)
         kinds.append(
-            Kind(defect.kind, defect.told, len(planted), caught, tuple(missed), defect.beyond)
+            Kind(
+                defect.kind, defect.format_call, len(injected), caught, tuple(missed), defect.beyond
+            )
         )
     alarms = [folder.name for folder in folders if not found[folder].report.ok]
     return Study(len(folders), tuple(alarms), tuple(kinds))
@@ -79,13 +81,13 @@ def render(study: Study, console: Console) -> None:
     """A row for each kind, the sums, and what was missed."""
     table = Table("defect", "what is wrong", "planted", "caught", box=None, pad_edge=False)
     for kind in sorted(study.kinds, key=lambda kind: bool(kind.beyond)):
-        style = "dim" if not kind.planted else "yellow" if kind.caught < kind.planted else ""
+        style = "dim" if not kind.injected else "yellow" if kind.caught < kind.injected else ""
         name = f"{kind.kind} *" if kind.beyond else kind.kind
-        table.add_row(name, kind.told, str(kind.planted), str(kind.caught), style=style)
+        table.add_row(name, kind.format_call, str(kind.injected), str(kind.caught), style=style)
     console.print(table)
     for beyond, what in ((True, "all"), (False, "without *, which a package alone cannot show")):
-        planted, caught = study.counts(beyond=beyond)
-        console.print(f"{what}: {caught} of {planted}, {_share(caught, planted)}")
+        injected, caught = study.counts(beyond=beyond)
+        console.print(f"{what}: {caught} of {injected}, {_share(caught, injected)}")
     false = len(study.false_alarms)
     console.print(f"false alarms: {false} of {study.worlds}, {_share(false, study.worlds)}")
     for kind in study.kinds:
@@ -97,9 +99,9 @@ def _share(part: int, whole: int) -> str:
     return f"{part / whole:.1%}" if whole else "none"
 
 
-def _is_told(planting: Planting, after: Outcome, *, listed: bool) -> bool:
+def _is_told(injection: Injection, after: Outcome, *, listed: bool) -> bool:
     """Whether the gate fails the world, or lists the tool where that is all that it shall do."""
-    unreached = f"{after.name}.{planting.where}" in after.report.unreached
+    unreached = f"{after.name}.{injection.where}" in after.report.unreached
     return not after.report.ok or (listed and unreached)
 
 
@@ -116,5 +118,5 @@ def _found(place: str) -> Scenario:
     return msgspec.structs.replace(read(Path(place)), name=Path(place).name)
 
 
-def _record(scenario: Scenario) -> Checked:
+def _record(scenario: Scenario) -> CheckResult:
     raise AssertionError(f"{scenario.name} is no package")

@@ -46,11 +46,11 @@ def play(world: HostedScenario, task: Task, calls: Sequence[Call], answer: str) 
     )
     ended = EpisodeEnded(Ending.ANSWERED, answer, len(steps), state)
     changes = net_changes(result.changes for result in results)
-    trajectory = Trajectory("played", 1, begun(world, task), steps, ended)
+    trajectory = Trajectory("played", 1, started_event(world, task), steps, ended)
     return Played(lease, trajectory, tuple(calls), answer, results, changes, state)
 
 
-def begun(world: States, task: Task) -> EpisodeStarted:
+def started_event(world: States, task: Task) -> EpisodeStarted:
     """How a played episode begins."""
     awm = world.scenario.awm
     return EpisodeStarted(
@@ -71,7 +71,7 @@ def begun(world: States, task: Task) -> EpisodeStarted:
     )
 
 
-def told(call: Call) -> str:
+def format_call(call: Call) -> str:
     """A call in one line.
 
     Example: told(Call("pay_fine", {"member_id": 2})) -> "pay_fine(member_id=2)"
@@ -101,7 +101,7 @@ def divergence(first: Played, again: Sequence[Fact]) -> str | None:
     for index, (one, two) in enumerate(zip(first.facts, again, strict=True)):
         if one != two:
             what = f"{one[0]!r} and {two[0]!r}" if one[0] != two[0] else "two different states"
-            return f"call {index + 1}, {told(first.calls[index])}, gives {what}"
+            return f"call {index + 1}, {format_call(first.calls[index])}, gives {what}"
     return None
 
 

@@ -121,7 +121,7 @@ def bad_arguments(tool: ToolSpec, base: Call) -> Iterator[tuple[Any, str]]:
     for name in tool.schema.get("required", ()):
         yield {key: value for key, value in base.arguments.items() if key != name}, f"no {name}"
     for name, schema in _properties(tool).items():
-        for value, what in _misfits(schema):
+        for value, what in _invalid_values(schema):
             yield {**base.arguments, name: value}, f"{what} in {name}"
 
 
@@ -186,7 +186,7 @@ def _is_difference(name: str) -> bool:
     return any(word in name for word in _DIFFERENCES)
 
 
-def _misfits(schema: Any) -> Iterator[tuple[Any, str]]:
+def _invalid_values(schema: Any) -> Iterator[tuple[Any, str]]:
     """Values that a schema does not allow, and what is wrong with them."""
     branches = _branches(schema)
     kinds = {branch.get("type") for branch in branches}

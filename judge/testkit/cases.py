@@ -27,15 +27,15 @@ from harness.core.trajectory import Trajectory
 from judge.code.code_judge import CodeJudge
 from judge.code.runners import InProcessRunner
 from judge.core.errors import JudgeError
-from judge.testkit.endings import KINDS, Kind, Labels, Staged, staged_idle
-from judge.testkit.plays import staged
+from judge.testkit.endings import KINDS, Kind, Labels, StagedEpisode, idle_episodes
+from judge.testkit.plays import stage_episodes
 from scenarios.catalogue import find
 from scenarios.checks import failed
 from scenarios.errors import ScenarioError
 from scenarios.format import Scenario, Task
 
 
-class KitCase:
+class VerifierCase:
     """An episode that is over, and the labels that a judge may give it.
 
     `str(case)` is its name, as in `library/pay-fine/mutant/3-changed`.
@@ -44,7 +44,7 @@ class KitCase:
     __slots__ = ("_judge", "expected", "kind", "name", "scenario", "task", "trajectory", "why")
 
     def __init__(
-        self, scenario: str, task: str, case: Staged, judge: CodeJudge | None = None
+        self, scenario: str, task: str, case: StagedEpisode, judge: CodeJudge | None = None
     ) -> None:
         self.scenario = scenario
         self.task = task
@@ -89,7 +89,7 @@ class KitCase:
             raise AssertionError(fault)
 
 
-def cases_of(source: str | Path | Scenario, *, seed: int = 0) -> list[KitCase]:
+def cases_of(source: str | Path | Scenario, *, seed: int = 0) -> list[VerifierCase]:
     """The cases of every task of a package, given by name, by folder or as read.
 
     They keep the package's world open for as long as they are held. Raises ScenarioError and
@@ -102,15 +102,15 @@ def cases_of(source: str | Path | Scenario, *, seed: int = 0) -> list[KitCase]:
     try:
         judge = CodeJudge(scenario, InProcessRunner(world))
         return [
-            KitCase(scenario.name, task.id, one, judge)
-            for task, one in staged(scenario, world, seed=seed)
+            VerifierCase(scenario.name, task.id, one, judge)
+            for task, one in stage_episodes(scenario, world, seed=seed)
         ]
     except BaseException:
         world.close()
         raise
 
 
-def idle_cases(world: States) -> list[KitCase]:
+def idle_cases(world: States) -> list[VerifierCase]:
     """The cases that need no oracle, for a scenario that is hosted anywhere, AWM records included.
 
     To be judged by a court: `case.check(await court.verdict(case.trajectory))`. A task without a
@@ -118,13 +118,13 @@ def idle_cases(world: States) -> list[KitCase]:
     """
     scenario = world.scenario
     return [
-        KitCase(scenario.name, task.id, _leniently(one, scenario, task))
+        VerifierCase(scenario.name, task.id, _leniently(one, scenario, task))
         for task in scenario.tasks
-        for one in staged_idle(world, task)
+        for one in idle_episodes(world, task)
     ]
 
 
-def _leniently(one: Staged, scenario: Scenario, task: Task) -> Staged:
+def _leniently(one: StagedEpisode, scenario: Scenario, task: Task) -> StagedEpisode:
     if scenario.awm is None:
         return one
     verifier = scenario.awm.verifiers.get(task.id)
@@ -141,7 +141,7 @@ class KindCount(msgspec.Struct, frozen=True):
     labels: dict[str, int]  # label -> cases; unjudged ones under `unjudged`
 
 
-class Surprise(msgspec.Struct, frozen=True):
+class UnexpectedVerdict(msgspec.Struct, frozen=True):
     """A case that got a label that it may not get."""
 
     case: str
@@ -149,33 +149,33 @@ class Surprise(msgspec.Struct, frozen=True):
     fault: str  # a sentence
 
 
-class KitReport(msgspec.Struct, frozen=True):
+class CasesReport(msgspec.Struct, frozen=True):
     """What came of the kit's cases."""
 
     scenarios: tuple[str, ...]
     tasks: int
     cases: int
     kinds: dict[Kind, KindCount]
-    surprises: tuple[Surprise, ...]
+    unexpected: tuple[UnexpectedVerdict, ...]
 
     @property
     def ok(self) -> bool:
         """Whether every case got a label that it may get."""
-        return not self.surprises
+        return not self.unexpected
 
 
-def kit_report(cases: Iterable[KitCase]) -> KitReport:
+def check_cases(cases: Iterable[VerifierCase]) -> CasesReport:
     """Judge the cases by code and count."""
     return report_of((case, case.verdict()) for case in cases)
 
 
-def report_of(verdicts: Iterable[tuple[KitCase, Judged]]) -> KitReport:
+def report_of(verdicts: Iterable[tuple[VerifierCase, Judged]]) -> CasesReport:
     """Count the cases with a judge's verdicts."""
     scenarios: dict[str, None] = {}
     tasks: set[tuple[str, str]] = set()
     labels: dict[Kind, dict[str, int]] = {}
     wrong: dict[Kind, int] = {}
-    surprises: list[Surprise] = []
+    unexpected: list[UnexpectedVerdict] = []
     for case, judged in verdicts:
         scenarios[case.scenario] = None
         tasks.add((case.scenario, case.task))
@@ -184,17 +184,17 @@ def report_of(verdicts: Iterable[tuple[KitCase, Judged]]) -> KitReport:
         counts[word] = counts.get(word, 0) + 1
         if (fault := case.fault(judged)) is not None:
             wrong[case.kind] = wrong.get(case.kind, 0) + 1
-            surprises.append(Surprise(case.name, judged.label, fault))
+            unexpected.append(UnexpectedVerdict(case.name, judged.label, fault))
     kinds: dict[Kind, KindCount] = {}
     for kind in (kind for kind in KINDS if kind in labels):
         total = sum(labels[kind].values())
         kinds[kind] = KindCount(total, total - wrong.get(kind, 0), labels[kind])
-    return KitReport(
+    return CasesReport(
         scenarios=tuple(scenarios),
         tasks=len(tasks),
         cases=sum(count.cases for count in kinds.values()),
         kinds=kinds,
-        surprises=tuple(surprises),
+        unexpected=tuple(unexpected),
     )
 
 
@@ -207,7 +207,7 @@ def main(names: Sequence[str]) -> int:
     """Judge the kit's cases of the named packages and write the report as JSON; gives the exit
     status."""
     try:
-        report = kit_report(case for name in names for case in cases_of(name))
+        report = check_cases(case for name in names for case in cases_of(name))
     except (ScenarioError, PoolError, JudgeError) as exc:
         sys.stderr.write(f"{exc}\n")
         return 2

@@ -22,7 +22,7 @@ from harness.core.events import Ending, EpisodeEnded, Label, StepTaken
 from harness.core.messages import FormatError, Reply
 from harness.core.trajectory import Trajectory
 from harness.policies.mutations import DONE
-from judge.playback.playback import begun
+from judge.playback.playback import started_event
 from scenarios.format import Task
 
 Kind = Literal[
@@ -45,14 +45,14 @@ NOT_COMPLETED: Labels = frozenset({Label.PARTIALLY_COMPLETED, Label.AGENT_ERROR}
 WORK_DONE: Labels = frozenset({Label.COMPLETED, Label.PARTIALLY_COMPLETED})
 AGENT: Labels = frozenset({Label.AGENT_ERROR})
 WORLD: Labels = frozenset({Label.ENVIRONMENT_ERROR})
-NOBODY: Labels = frozenset({None})
+UNJUDGED: Labels = frozenset({None})
 
 _UNREADABLE = "A tool call has no name."
 _WHY_MALFORMED = "a reply that cannot be read is the agent's fault, whatever went before"
 _WHY_CUT = "an episode that was cut off has no answer, and the world did not fail"
 
 
-class Staged(msgspec.Struct, frozen=True):
+class StagedEpisode(msgspec.Struct, frozen=True):
     """One episode, and the labels that a judge may give it."""
 
     kind: Kind
@@ -62,33 +62,41 @@ class Staged(msgspec.Struct, frozen=True):
     why: str  # a sentence
 
 
-def staged_idle(world: States, task: Task) -> Iterator[Staged]:
+def idle_episodes(world: States, task: Task) -> Iterator[StagedEpisode]:
     """The episodes of a task that need no call, and so no oracle."""
     empty = _empty(world, task)
     noop = "doing nothing completes no task"
-    yield Staged("noop", "silent", ended_as(empty, answer=""), AGENT, noop)
+    yield StagedEpisode("noop", "silent", ended_as(empty, answer=""), AGENT, noop)
     boast = "claiming success is not doing it"
-    yield Staged("noop", "boast", ended_as(empty, answer=DONE), NOT_COMPLETED, boast)
+    yield StagedEpisode("noop", "boast", ended_as(empty, answer=DONE), NOT_COMPLETED, boast)
     died = ended_as(empty, Ending.WORLD_ERROR, "the worker died", stateless=True)
-    yield Staged("world_fault", "died", died, WORLD, "a world that died is not the agent's fault")
-    yield Staged("malformed", "at once", _malformed(empty), AGENT, _WHY_MALFORMED)
-    yield Staged("cut_off", "at once", ended_as(empty, Ending.STEP_LIMIT), NOT_COMPLETED, _WHY_CUT)
+    yield StagedEpisode(
+        "world_fault", "died", died, WORLD, "a world that died is not the agent's fault"
+    )
+    yield StagedEpisode("malformed", "at once", _malformed(empty), AGENT, _WHY_MALFORMED)
+    yield StagedEpisode(
+        "cut_off", "at once", ended_as(empty, Ending.STEP_LIMIT), NOT_COMPLETED, _WHY_CUT
+    )
     yield from _unjudged(empty)
 
 
-def _unjudged(played: Trajectory) -> Iterator[Staged]:
+def _unjudged(played: Trajectory) -> Iterator[StagedEpisode]:
     cancelled = ended_as(played, Ending.CANCELLED, "the run was cancelled")
-    yield Staged("unjudged", "cancelled", cancelled, NOBODY, "cancelling a run is nobody's fault")
+    yield StagedEpisode(
+        "unjudged", "cancelled", cancelled, UNJUDGED, "cancelling a run is nobody's fault"
+    )
     died = ended_as(played, Ending.POLICY_ERROR, "no answer after 8 attempts: status 503")
-    yield Staged("unjudged", "no model", died, NOBODY, "a dead model server is nobody's fault")
+    yield StagedEpisode(
+        "unjudged", "no model", died, UNJUDGED, "a dead model server is nobody's fault"
+    )
 
 
-def stops_of(oracle: Trajectory) -> Iterator[Staged]:
+def interrupted_episodes(oracle: Trajectory) -> Iterator[StagedEpisode]:
     """What can end an episode in which everything was done, before it is answered."""
-    yield Staged("malformed", "at the end", _malformed(oracle), AGENT, _WHY_MALFORMED)
+    yield StagedEpisode("malformed", "at the end", _malformed(oracle), AGENT, _WHY_MALFORMED)
     for ending in (Ending.STEP_LIMIT, Ending.TOKEN_LIMIT, Ending.TIME_LIMIT):
         cut = ended_as(oracle, ending)
-        yield Staged("cut_off", f"{ending} unanswered", cut, NOT_COMPLETED, _WHY_CUT)
+        yield StagedEpisode("cut_off", f"{ending} unanswered", cut, NOT_COMPLETED, _WHY_CUT)
     for one in _unjudged(oracle):
         yield msgspec.structs.replace(one, what=f"{one.what} at the end")
 
@@ -96,7 +104,7 @@ def stops_of(oracle: Trajectory) -> Iterator[Staged]:
 def _empty(world: States, task: Task) -> Trajectory:
     """An episode in which no call was made."""
     ended = EpisodeEnded(Ending.ANSWERED, "", 0, world.start)
-    return Trajectory("played", 1, begun(world, task), (), ended)
+    return Trajectory("played", 1, started_event(world, task), (), ended)
 
 
 def ended_as(

@@ -11,17 +11,17 @@ from harness.core.trajectory import Trajectory
 from harness.policies.mutations import DONE
 from harness.rollout.episode import failure_message
 from judge.playback.attempts import Writes, is_equivalent, mutants_on, unwanted_on, writes_of
-from judge.playback.playback import Played, play, told
+from judge.playback.playback import Played, format_call, play
 from judge.testkit.endings import (
     AGENT,
     COMPLETED,
     NOT_COMPLETED,
     WORK_DONE,
     WORLD,
-    Staged,
+    StagedEpisode,
     ended_as,
-    staged_idle,
-    stops_of,
+    idle_episodes,
+    interrupted_episodes,
 )
 from scenarios.format import Call, Scenario, Task
 
@@ -30,9 +30,9 @@ from scenarios.format import Call, Scenario, Task
 _FAULTY_STEPS = 1_000_000
 
 
-def staged(
+def stage_episodes(
     scenario: Scenario, world: HostedScenario, *, seed: int
-) -> Iterator[tuple[Task, Staged]]:
+) -> Iterator[tuple[Task, StagedEpisode]]:
     """Every episode of every task of a package of ours. `world` hosts it."""
     injector = FaultInjector(load(scenario))
     broken = HostedScenario(
@@ -63,33 +63,33 @@ class _Stage:
         self._writes: Writes = writes_of(self._oracles)
         self._refused = _refused_call(world, self._oracles.values(), seed)
 
-    def episodes(self, task: Task) -> Iterator[Staged]:
+    def episodes(self, task: Task) -> Iterator[StagedEpisode]:
         """Those of one task. Where its author did not solve it, those without a call."""
-        yield from staged_idle(self._world, task)
+        yield from idle_episodes(self._world, task)
         if task.kind == "open" and not task.oracle:
             return
         oracle = self._oracles[task.id]
         why = "its author does it so"
-        yield Staged("oracle", "as written", oracle.trajectory, COMPLETED, why)
+        yield StagedEpisode("oracle", "as written", oracle.trajectory, COMPLETED, why)
         yield from self._mutants(task, oracle)
         yield from self._near_misses(task, oracle)
         yield from self._refusals(task)
         yield from self._faults(task, oracle)
-        yield from stops_of(oracle.trajectory)
+        yield from interrupted_episodes(oracle.trajectory)
 
     def _play(self, task: Task, calls: Sequence[Call], answer: str) -> Played:
         return play(self._world, task, calls, answer)
 
-    def _mutants(self, task: Task, oracle: Played) -> Iterator[Staged]:
+    def _mutants(self, task: Task, oracle: Played) -> Iterator[StagedEpisode]:
         mutants, _ = mutants_on(self._world, task, oracle, self._writes, seed=self._seed)
         for number, mutant in enumerate(mutants):
             played = self._play(task, mutant.calls, mutant.answer)
             if not is_equivalent(played, oracle):
                 why = f"it is the oracle with a mistake: {mutant.note}"
                 what = f"{number} {mutant.kind}"
-                yield Staged("mutant", what, played.trajectory, NOT_COMPLETED, why)
+                yield StagedEpisode("mutant", what, played.trajectory, NOT_COMPLETED, why)
 
-    def _near_misses(self, task: Task, oracle: Played) -> Iterator[Staged]:
+    def _near_misses(self, task: Task, oracle: Played) -> Iterator[StagedEpisode]:
         wrote = [index for index, result in enumerate(oracle.results) if result.changes]
         rng = Random(f"{self._seed} {task.id} near")
         if wrote:
@@ -97,63 +97,67 @@ class _Stage:
         elif task.kind != "decline":
             silent = self._play(task, task.oracle, "")
             why = "a question wants an answer"
-            yield Staged("near_miss", "unanswered", silent.trajectory, NOT_COMPLETED, why)
+            yield StagedEpisode("near_miss", "unanswered", silent.trajectory, NOT_COMPLETED, why)
         for call in unwanted_on(task, oracle, self._writes, rng)[:1]:
             more = self._play(task, (*task.oracle, call), task.answer)
-            why = f"nobody asked for {told(call)}"
-            yield Staged("near_miss", "one write more", more.trajectory, NOT_COMPLETED, why)
+            why = f"nobody asked for {format_call(call)}"
+            yield StagedEpisode("near_miss", "one write more", more.trajectory, NOT_COMPLETED, why)
 
     def _left_out(
         self, task: Task, oracle: Played, wrote: list[int], rng: Random
-    ) -> Iterator[Staged]:
+    ) -> Iterator[StagedEpisode]:
         calls, last = task.oracle, wrote[-1]
         without = self._play(task, (*calls[:last], *calls[last + 1 :]), task.answer)
-        why = f"{told(calls[last])} is missing, and the answer says that all is done"
+        why = f"{format_call(calls[last])} is missing, and the answer says that all is done"
         if not is_equivalent(without, oracle):
-            yield Staged("near_miss", "last write", without.trajectory, NOT_COMPLETED, why)
+            yield StagedEpisode("near_miss", "last write", without.trajectory, NOT_COMPLETED, why)
         reads = [call for index, call in enumerate(calls) if index not in wrote]
         looked = self._play(task, reads, task.answer)
         why = "it was looked up and told, not done"
-        yield Staged("near_miss", "only looked", looked.trajectory, NOT_COMPLETED, why)
+        yield StagedEpisode("near_miss", "only looked", looked.trajectory, NOT_COMPLETED, why)
         for call in unwanted_on(task, without, self._writes, rng)[:1]:
             other = self._play(task, (*calls[:last], call, *calls[last + 1 :]), task.answer)
-            why = f"{told(call)} is another task's, in place of {told(calls[last])}"
+            why = f"{format_call(call)} is another task's, in place of {format_call(calls[last])}"
             if not is_equivalent(other, oracle):
-                yield Staged("near_miss", "other write", other.trajectory, NOT_COMPLETED, why)
+                yield StagedEpisode(
+                    "near_miss", "other write", other.trajectory, NOT_COMPLETED, why
+                )
         for what, answer in (("silent", ""), ("vague", DONE)):
             done = self._play(task, calls, answer)
             why = "all is done; whether it must be told, too, is the verifier's to say"
-            yield Staged("untold", what, done.trajectory, WORK_DONE, why)
+            yield StagedEpisode("untold", what, done.trajectory, WORK_DONE, why)
 
-    def _refusals(self, task: Task) -> Iterator[Staged]:
+    def _refusals(self, task: Task) -> Iterator[StagedEpisode]:
         if self._refused is None:
             return
         call = self._refused
         mended = self._play(task, (call, *task.oracle), task.answer)
-        why = f"{told(call)} was refused, which changed nothing, and the task was done"
-        yield Staged("refused", "went on", mended.trajectory, COMPLETED, why)
+        why = f"{format_call(call)} was refused, which changed nothing, and the task was done"
+        yield StagedEpisode("refused", "went on", mended.trajectory, COMPLETED, why)
         gave_up = self._play(task, (call,), "")
-        why = f"{told(call)} was refused by a rule of the world, which works"
-        yield Staged("refused", "gave up", gave_up.trajectory, AGENT, why)
+        why = f"{format_call(call)} was refused by a rule of the world, which works"
+        yield StagedEpisode("refused", "gave up", gave_up.trajectory, AGENT, why)
 
-    def _faults(self, task: Task, oracle: Played) -> Iterator[Staged]:
+    def _faults(self, task: Task, oracle: Played) -> Iterator[StagedEpisode]:
         """Each fault in one of the oracle's calls: the episode stops there; and in its last write,
         where the agent goes on and says that all is done."""
         wrote = [index for index, result in enumerate(oracle.results) if result.changes]
         rng = Random(f"{self._seed} {task.id} fault")
         for fault in FAULTS if task.oracle else ():
             place = rng.randrange(len(task.oracle))
-            why = f"{told(task.oracle[place])} broke the world ({fault})"
+            why = f"{format_call(task.oracle[place])} broke the world ({fault})"
             stopped = self._stopped(task, fault, place)
-            yield Staged("world_fault", f"{fault} stopped", stopped, WORLD, why)
+            yield StagedEpisode("world_fault", f"{fault} stopped", stopped, WORLD, why)
             if wrote:
                 played = self._broke(task, task.oracle, fault, wrote[-1])
                 if not is_equivalent(played, oracle):
-                    why = f"{told(task.oracle[wrote[-1]])} broke the world ({fault})"
-                    yield Staged("world_fault", f"{fault} ignored", played.trajectory, WORLD, why)
+                    why = f"{format_call(task.oracle[wrote[-1]])} broke the world ({fault})"
+                    yield StagedEpisode(
+                        "world_fault", f"{fault} ignored", played.trajectory, WORLD, why
+                    )
 
     def _broke(self, task: Task, calls: Sequence[Call], fault: Fault, place: int) -> Played:
-        self._saboteur.plant(fault, call=place)
+        self._saboteur.inject(fault, call=place)
         return play(self._broken, task, calls, task.answer)
 
     def _stopped(self, task: Task, fault: Fault, place: int) -> Trajectory:

@@ -18,7 +18,7 @@ from harness.core.messages import Answer as FinalAnswer
 from harness.dialects.native import Native
 from harness.policies.mutants import Mutant, mutants_of
 from harness.rollout.episode import briefing_of
-from judge.playback.playback import told
+from judge.playback.playback import format_call
 from judge.playback.tool_fuzzing import Prober, absent_calls, bad_arguments, edge_calls
 from judge.worlds.author import Unanswerable
 from scenarios.api import Row
@@ -226,10 +226,12 @@ class HostedPackage:
             async with self._pool.lease(self._scenario, None) as env:
                 result = await env.call(call.name, call.arguments, "c0-0")
         except WorldError as exc:
-            found.broken = f"{told(call)} breaks the world: {exc}"
+            found.broken = f"{format_call(call)} breaks the world: {exc}"
             return
         if result.error in ("internal", "timeout"):
-            found.broken = f"{told(call)} breaks it: {_without_folder(result.text, self._scenario)}"
+            found.broken = (
+                f"{format_call(call)} breaks it: {_without_folder(result.text, self._scenario)}"
+            )
         elif result.error is None:
             found.good = found.good or call
         else:

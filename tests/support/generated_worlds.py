@@ -6,7 +6,7 @@ from pathlib import Path
 
 from judge.gate.context import GateSettings
 from judge.gate.package import check_scenario
-from judge.gate.report import Report, merged
+from judge.gate.report import Report, merge_reports
 from judge.worlds.trial import hosted
 from scenarios.generate.compose import Made, generate
 from scenarios.generate.plan.business_modules import module
@@ -32,7 +32,7 @@ def made_with(
 
 def gated(worlds: Sequence[Made], folder: Path, settings: GateSettings = QUICK) -> Report:
     """What the gate says of worlds, which are written below the folder."""
-    return merged(check_scenario(folder_of(made, folder), settings) for made in worlds)
+    return merge_reports(check_scenario(folder_of(made, folder), settings) for made in worlds)
 
 
 def folder_of(made: Made, folder: Path) -> Path:

@@ -72,7 +72,8 @@ def proved(label: Label, proof: str) -> CodeVerdict:
 
 
 def test_success_is_proved(world: HostedScenario) -> None:
-    """All findings pass, and doing nothing does not pass them all: only `completed` is left open."""
+    """All findings pass, and doing nothing does not pass them all: only `completed` is left
+    open."""
     assert code_verdict_of(case_of(world, oracle(world, "pay-fine"))) == proved(
         Label.COMPLETED,
         "the verifier's findings all passed: "
@@ -310,7 +311,8 @@ def test_the_code_verdict_has_the_code_judges_label(
 
 
 def test_a_verdict_that_could_not_be_made_has_no_label(world: HostedScenario) -> None:
-    """Where doing nothing could not be verified, code has no label, but still proves undone work."""
+    """Where doing nothing could not be verified, code has no label, but still proves undone
+    work."""
     case = case_of(world, episode(world, "overdue"))
     silent = msgspec.structs.replace(case, code=unjudged(case.trajectory, "it broke", ()))
     found = code_verdict_of(silent)

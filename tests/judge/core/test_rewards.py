@@ -201,9 +201,7 @@ def test_a_graded_reward_is_not_guessed() -> None:
     """A verdict that may not hold the goals that doing nothing meets must be made again, where
     they matter."""
     judged = Judged("code", Label.PARTIALLY_COMPLETED, 0.1, findings=tuple(MISSED))
-    with pytest.raises(
-        JudgeError, match="of judge 'code' on episode 'e1' does not list the goals"
-    ):
+    with pytest.raises(JudgeError, match="of judge 'code' on episode 'e1' does not list the goals"):
         recompute_rewards(NO_STEPS, judged, GRADED)
     assert recompute_rewards(NO_STEPS, judged, SPARSE).reward == 0.0
     completed = msgspec.structs.replace(judged, label=Label.COMPLETED)

@@ -12,15 +12,15 @@ from envpool.router import RoutingPool
 from envpool.workers.pool import WorkerSettings
 from judge.defects.ast_edits import at_start, edited, functions_of, reached, without
 from judge.defects.awm import AWM_DEFECTS
-from judge.defects.catalogue import DEFECTS, plant, plant_all
+from judge.defects.catalogue import DEFECTS, inject, inject_all
 from judge.defects.study import Kind, Missed, Study, render, study
-from judge.defects.subject import Defect, Planted, Subject
+from judge.defects.target import Defect, InjectedDefect, TargetPackage
 from judge.gate.awm_record import check_record
 from judge.gate.context import GateSettings
 from judge.gate.job_pool import Outcome
 from judge.gate.package import check_scenario
 from judge.gate.policy_limits import contradictions
-from judge.gate.static_checks import memories
+from judge.gate.static_checks import module_state
 from judge.gate.tasks import asks
 from scenarios.catalogue import find
 from scenarios.format import AwmSample, AwmVerifier, Scenario
@@ -40,18 +40,18 @@ ELSEWHERE = {
 KINDS = {defect.kind: defect for defect in DEFECTS}
 
 
-def placed(subject: Subject, planted: Planted, folder: Path) -> Path:
+def placed(target: TargetPackage, injected: InjectedDefect, folder: Path) -> Path:
     """A copy of the package with the defect."""
-    for name, text in {**subject.texts, **planted.files}.items():
+    for name, text in {**target.texts, **injected.files}.items():
         if text is not None:
             (folder / name).write_text(text, encoding="utf-8")
     return folder
 
 
 @pytest.fixture(scope="module")
-def library() -> Subject:
+def library() -> TargetPackage:
     """The mini world, read and played."""
-    return Subject(LIBRARY)
+    return TargetPackage(LIBRARY)
 
 
 def test_there_are_many_kinds() -> None:
@@ -59,7 +59,7 @@ def test_there_are_many_kinds() -> None:
     names = [defect.kind for defect in DEFECTS]
     assert len(names) >= 75
     assert len(set(names)) == len(names)
-    assert [defect.kind for defect in DEFECTS if not defect.told.endswith(".")] == []
+    assert [defect.kind for defect in DEFECTS if not defect.format_call.endswith(".")] == []
     assert len({defect.kind for defect in AWM_DEFECTS}) >= 10
 
 
@@ -69,20 +69,20 @@ SEEN = [kind for kind, defect in KINDS.items() if not defect.beyond and kind not
 
 
 @pytest.mark.parametrize("kind", SEEN)
-def test_the_gate_sees_a_planted_defect(kind: str, library: Subject, tmp_path: Path) -> None:
+def test_the_gate_sees_a_planted_defect(kind: str, library: TargetPackage, tmp_path: Path) -> None:
     """A defect in the mini world (or, where it does not apply there, in a bundled one) makes the
     gate fail it, or list what is out of reach."""
-    defect, subject = KINDS[kind], library
-    planted = plant(defect, subject)
+    defect, target = KINDS[kind], library
+    injected = inject(defect, target)
     for name in WORLDS:
-        if planted is None:
-            subject = Subject(find(name).path)
-            planted = plant(defect, subject)
-    assert planted is not None, "it applies to none of the worlds here"
-    report = check_scenario(placed(subject, planted, tmp_path), FAST)
+        if injected is None:
+            target = TargetPackage(find(name).path)
+            injected = inject(defect, target)
+    assert injected is not None, "it applies to none of the worlds here"
+    report = check_scenario(placed(target, injected, tmp_path), FAST)
     listed = (*report.unreached, *(f"{note.world}.{note.task}" for note in report.survivors))
-    told = f"{subject.scenario.name}.{planted.where}" in listed
-    assert report.failures or (told and (defect.listed or kind.startswith("verifier_")))
+    format_call = f"{target.scenario.name}.{injected.where}" in listed
+    assert report.failures or (format_call and (defect.listed or kind.startswith("verifier_")))
 
 
 def test_a_tool_that_breaks_on_an_empty_list(tmp_path: Path) -> None:
@@ -92,27 +92,27 @@ def test_a_tool_that_breaks_on_an_empty_list(tmp_path: Path) -> None:
         '    """Members by id."""\n'
         "    return [_member(db, member_id) for member_id in member_ids]\n\n\n"
     )
-    subject = Subject(variant(tmp_path, tools=("def search_books", f"{tool}def search_books")))
-    planted = plant(KINDS["tool_breaks_on_an_empty_list"], subject)
-    assert planted is not None
+    target = TargetPackage(variant(tmp_path, tools=("def search_books", f"{tool}def search_books")))
+    injected = inject(KINDS["tool_breaks_on_an_empty_list"], target)
+    assert injected is not None
     (tmp_path / "planted").mkdir()
-    report = check_scenario(placed(subject, planted, tmp_path / "planted"), FAST)
+    report = check_scenario(placed(target, injected, tmp_path / "planted"), FAST)
     assert [(one.check, one.why.partition(" breaks")[0]) for one in report.failures] == [
         ("tool", "get_members(member_ids=[])")
     ]
 
 
-def test_plantings_repeat_themselves(library: Subject) -> None:
+def test_plantings_repeat_themselves(library: TargetPackage) -> None:
     """Equal seeds plant the same; the package itself stays as it was."""
     before = dict(library.texts)
     for defect in DEFECTS:
-        assert plant(defect, library, seed=3) == plant(defect, library, seed=3)
+        assert inject(defect, library, seed=3) == inject(defect, library, seed=3)
     assert library.texts == before
 
 
 def test_every_planting_is_a_whole_package_with_one_defect(tmp_path: Path) -> None:
     """Files that the defect does not touch are those of the sound package, byte by byte."""
-    found = plant_all([LIBRARY], tmp_path, defects=[KINDS["verifier_accepts_all"]])
+    found = inject_all([LIBRARY], tmp_path, defects=[KINDS["verifier_accepts_all"]])
     assert [(one.kind, one.world, one.folder.name) for one in found] == [
         ("verifier_accepts_all", "library", "verifier_accepts_all__library")
     ]
@@ -134,21 +134,21 @@ def in_this_process(
 
 
 def test_a_study_counts_by_kind(
-    library: Subject, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    library: TargetPackage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Caught and missed defects are counted, sound worlds that fail are named and not planted."""
     kinds = ("seed_row_twice", "tool_refuses_always", "oracle_is_refused")
     bad = tmp_path / "bad"
     bad.mkdir()
-    planted = plant(KINDS["oracle_is_refused"], library)
-    assert planted is not None
-    placed(library, planted, bad)
-    none = Defect("nothing_wrong", "It is as it was.", lambda subject, rng: _same(subject))
+    injected = inject(KINDS["oracle_is_refused"], library)
+    assert injected is not None
+    placed(library, injected, bad)
+    none = Defect("nothing_wrong", "It is as it was.", lambda target, rng: _same(target))
     chosen = (*(KINDS[kind] for kind in kinds), none)
     monkeypatch.setattr("judge.defects.study.check_worlds", in_this_process)
     found = study([LIBRARY, bad], tmp_path / "planted", defects=chosen)
     assert (found.worlds, found.false_alarms) == (2, ("bad",))
-    assert [(kind.kind, kind.planted, kind.caught) for kind in found.kinds] == [
+    assert [(kind.kind, kind.injected, kind.caught) for kind in found.kinds] == [
         *((kind, 1, 1) for kind in kinds),
         ("nothing_wrong", 1, 0),
     ]
@@ -156,9 +156,9 @@ def test_a_study_counts_by_kind(
     assert found.counts(beyond=True) == (4, 3)
 
 
-def _same(subject: Subject) -> Planted:
-    text = subject.texts["policy.md"]
-    return Planted({"policy.md": f"{text}\n"}, "here")
+def _same(target: TargetPackage) -> InjectedDefect:
+    text = target.texts["policy.md"]
+    return InjectedDefect({"policy.md": f"{text}\n"}, "here")
 
 
 def test_a_study_is_told_as_a_table() -> None:
@@ -233,7 +233,7 @@ def test_code_is_edited_by_its_tree() -> None:
 )
 def test_memories_are_variables_that_functions_alter(text: str, names: list[str]) -> None:
     """What a function alters in its module is kept from one episode to the next; its own is not."""
-    found = [fault.split(": ")[1].split()[0] for fault in memories("tools.py", text)]
+    found = [fault.split(": ")[1].split()[0] for fault in module_state("tools.py", text)]
     assert found == names
 
 
@@ -249,8 +249,8 @@ def test_memories_are_variables_that_functions_alter(text: str, names: list[str]
 def test_a_policy_that_contradicts_the_tools(policy: str, found: list[str]) -> None:
     """A limit that is told nowhere, where another number of its unit is told, is a contradiction;
     a rule that the policy alone has is none."""
-    told = contradictions(policy, "MOST_ABSENT_DAYS = 10\n")
-    assert [fault.split(" that ")[1].split()[0] for fault in told] == found
+    format_call = contradictions(policy, "MOST_ABSENT_DAYS = 10\n")
+    assert [fault.split(" that ")[1].split()[0] for fault in format_call] == found
 
 
 @pytest.mark.parametrize(
@@ -296,7 +296,7 @@ async def test_the_gate_sees_the_defects_of_awm_records(pool: RoutingPool) -> No
     assert (await check_record(record(), pool, settings)).report.failures == ()
     found = {}
     for defect in AWM_DEFECTS:
-        scenario = defect.planted(record())
+        scenario = defect.injected(record())
         if scenario is not None:
             report = (await check_record(scenario, pool, settings)).report
             found[defect.kind] = sorted({failure.check for failure in report.failures})

@@ -273,7 +273,9 @@ async def test_where_no_verifier_ran_the_log_tells() -> None:
         case = case_of(name, None)
         trajectory = msgspec.structs.replace(case.trajectory, judged=judged)
         cases.append(msgspec.structs.replace(case, trajectory=trajectory))
-    report = await study(cases, scripted({name: [C] for name in logged}), repeats=1, num_resamples=10)
+    report = await study(
+        cases, scripted({name: [C] for name in logged}), repeats=1, num_resamples=10
+    )
     assert report.code_agreement is not None
     assert report.code_agreement.episodes == 2
     assert report.code_agreement.agreement.binary.value == 0.5

@@ -17,11 +17,11 @@ from judge.core.errors import JudgeError
 from judge.playback.attempts import is_equivalent
 from judge.playback.playback import play
 from judge.testkit.cases import (
-    KitCase,
-    KitReport,
+    CasesReport,
+    VerifierCase,
     cases_of,
+    check_cases,
     idle_cases,
-    kit_report,
     main,
     report_of,
 )
@@ -60,19 +60,19 @@ def anyio_backend() -> str:
     return "asyncio"
 
 
-def named(name: str, cases: list[KitCase] = CASES) -> KitCase:
+def named(name: str, cases: list[VerifierCase] = CASES) -> VerifierCase:
     """The case of this name."""
     (case,) = [case for case in cases if case.name == name]
     return case
 
 
-def labels(report: KitReport) -> dict[str, dict[str, int]]:
+def labels(report: CasesReport) -> dict[str, dict[str, int]]:
     """The labels of each kind."""
     return {kind: count.labels for kind, count in report.kinds.items()}
 
 
 @pytest.mark.parametrize("case", CASES, ids=str)
-def test_the_kit_as_it_is_used(case: KitCase) -> None:
+def test_the_kit_as_it_is_used(case: VerifierCase) -> None:
     """Each case of the mini world gets a label that it may get."""
     case.check()
 
@@ -80,7 +80,7 @@ def test_the_kit_as_it_is_used(case: KitCase) -> None:
 def test_what_the_kit_holds() -> None:
     """There are cases of every kind, their names tell them apart, their episodes bear these names,
     and the report counts them."""
-    report = kit_report(CASES)
+    report = check_cases(CASES)
     assert (report.ok, report.scenarios, report.tasks, report.cases) == (True, ("library",), 6, 217)
     assert tuple(report.kinds) == KINDS
     assert len({case.name for case in CASES}) == len(CASES)
@@ -96,9 +96,9 @@ def test_what_the_kit_holds() -> None:
 def test_the_bundled_worlds(name: str, tasks: int, mutants: int) -> None:
     """Every oracle is completed, nothing that is wrong is, a world that broke is never the agent's
     fault, and what is nobody's doing stays unjudged."""
-    report = kit_report(cases_of(name))
+    report = check_cases(cases_of(name))
     found = labels(report)
-    assert report.surprises == ()
+    assert report.unexpected == ()
     assert found["oracle"] == {"completed": tasks}
     assert found["noop"] == {"agent_error": 2 * tasks}
     assert report.kinds["mutant"].cases == mutants
@@ -113,22 +113,22 @@ def test_the_bundled_worlds(name: str, tasks: int, mutants: int) -> None:
 def test_the_cases_are_the_same_again() -> None:
     """Equal seeds give equal cases, another seed gives other ones of the same kinds."""
 
-    def facts(cases: list[KitCase]) -> list[Any]:
+    def facts(cases: list[VerifierCase]) -> list[Any]:
         return [(case.name, case.expected, case.why, case.trajectory) for case in cases]
 
     other = cases_of(LIBRARY, seed=1)
     assert facts(cases_of(read(LIBRARY))) == facts(CASES)
     assert facts(other) != facts(CASES)
-    assert kit_report(other).ok
+    assert check_cases(other).ok
 
 
 def test_a_verifier_that_looks_away(tmp_path: Path) -> None:
     """A verifier that accepts too much is found out, with the case, the mistake and the label."""
     lax = variant(tmp_path, verify=LAX)
-    report = kit_report(cases_of(lax))
+    report = check_cases(cases_of(lax))
     assert not report.ok
-    assert {surprise.found for surprise in report.surprises} == {Label.COMPLETED}
-    first = report.surprises[0]
+    assert {one.found for one in report.unexpected} == {Label.COMPLETED}
+    first = report.unexpected[0]
     assert first.fault.startswith(
         f"{first.case}: expected agent_error or partially_completed, found completed: it is the "
         "oracle with a mistake: call "
@@ -235,7 +235,7 @@ def test_equivalents_are_no_cases() -> None:
     """An attempt that ends in the oracle's state with its answer is not among the wrong ones."""
     world = library()
 
-    def played(case: KitCase, task: Task) -> Any:
+    def played(case: VerifierCase, task: Task) -> Any:
         assert case.trajectory.ended is not None
         return play(world, task, _calls(case), case.trajectory.ended.answer)
 
@@ -246,7 +246,7 @@ def test_equivalents_are_no_cases() -> None:
             assert not is_equivalent(played(case, task), oracle), case
 
 
-def _calls(case: KitCase) -> list[Any]:
+def _calls(case: VerifierCase) -> list[Any]:
     return [call for step in case.trajectory.steps for call in step.decision.calls]  # type: ignore[union-attr]
 
 
@@ -259,7 +259,7 @@ def _calls(case: KitCase) -> list[Any]:
     ],
     ids=["sound", "unlabelled", "lax"],
 )
-async def test_the_cases_of_an_awm_record(verifier: AwmVerifier, surprises: list[str]) -> None:
+async def test_the_cases_of_an_awm_record(verifier: AwmVerifier, unexpected: list[str]) -> None:
     """Of a record there are the cases without a call. A court judges them; a task without a
     verifier that gives labels may be left unjudged, one that is done from the start is told."""
     scenario = small(HEAD + LIST_NOTES)
@@ -272,7 +272,7 @@ async def test_the_cases_of_an_awm_record(verifier: AwmVerifier, surprises: list
         court = ScenarioJudges(pool, [scenario])
         report = report_of([(case, await court.verdict(case.trajectory)) for case in cases])
     assert report.cases == 7
-    assert [surprise.case for surprise in report.surprises] == surprises
+    assert [one.case for one in report.unexpected] == unexpected
     with pytest.raises(JudgeError, match="its verifier runs elsewhere"):
         cases[0].verdict()
     with pytest.raises(JudgeError, match="has no oracles"):
@@ -283,7 +283,7 @@ def test_the_kit_in_a_terminal(tmp_path: Path, capfdbinary: pytest.CaptureFixtur
     """`python -m judge.testkit.cases` writes a report; its status shows surprises and bad input."""
     assert main([str(LIBRARY)]) == 0
     written = capfdbinary.readouterr().out
-    assert msgspec.json.decode(written, type=KitReport) == kit_report(CASES)
+    assert msgspec.json.decode(written, type=CasesReport) == check_cases(CASES)
     lax = variant(tmp_path, verify=LAX)
     assert main([str(lax)]) == 1
     assert json.loads(capfdbinary.readouterr().out)["surprises"] != []

@@ -23,7 +23,7 @@ from scenarios.format import FILES, Call, Scenario, Task, read
 _ATTEMPTS = 300  # that are tried on a planted verifier
 
 
-class Told(msgspec.Struct, frozen=True):
+class PlayedOracle(msgspec.Struct, frozen=True):
     """What a sound package's oracle did."""
 
     task: Task
@@ -36,7 +36,7 @@ class Told(msgspec.Struct, frozen=True):
         return list(zip(self.task.oracle, self.results, strict=True))
 
 
-class Subject:
+class TargetPackage:
     """A sound package: its texts, its rows at the start, its tools, and its oracles as played."""
 
     def __init__(self, folder: Path) -> None:
@@ -49,26 +49,28 @@ class Subject:
                 for name, table in world.template.tables.items()
             }
             self.tools: dict[str, ToolSpec] = {tool.name: tool for tool in world.tools}
-            self.told = [_told(world, task) for task in self.scenario.tasks]
+            self.format_call = [_told(world, task) for task in self.scenario.tasks]
 
     def writers(self) -> list[str]:
         """The tools with which an oracle changes rows, in a fixed order."""
-        names = {call.name for one in self.told for call, result in one.steps if result.changes}
+        names = {
+            call.name for one in self.format_call for call, result in one.steps if result.changes
+        }
         return sorted(names)
 
     def used(self) -> list[str]:
         """The tools that an oracle calls, in a fixed order."""
-        return sorted({call.name for one in self.told for call in one.task.oracle})
+        return sorted({call.name for one in self.format_call for call in one.task.oracle})
 
     def properties(self, tool: str) -> dict[str, Any]:
         """The schemas of a tool's arguments, by name."""
         found: dict[str, Any] = self.tools[tool].schema.get("properties", {})
         return found
 
-    def with_task(self, task: Task) -> "Planted":
+    def with_task(self, task: Task) -> "InjectedDefect":
         """The package with one task replaced by one of the same id."""
         tasks = [task if one.id == task.id else one for one in self.scenario.tasks]
-        return Planted({"tasks.toml": toml_of(tasks)}, task.id)
+        return InjectedDefect({"tasks.toml": toml_of(tasks)}, task.id)
 
     def answers(self, files: Mapping[str, str | None], calls: Sequence[Call]) -> list[ToolResult]:
         """What calls give, one after the other, in the package with other texts. Raises SeedError
@@ -81,12 +83,12 @@ class Subject:
             lease = world.lease()
             return [lease.call(call.name, call.arguments) for call in calls]
 
-    def is_fooled(self, planted: "Planted") -> bool:
+    def is_fooled(self, injected: "InjectedDefect") -> bool:
         """Whether the verifier of the planted task completes an attempt that goes wrong: the oracle
         with one mistake, or with another task's change on top. One that cannot be fooled by
         anything that an agent can do is no worse than it was."""
-        task = self.scenario.task(planted.where)
-        verifier = Verifier(self.scenario, planted.files["verify.py"] or "")
+        task = self.scenario.task(injected.where)
+        verifier = Verifier(self.scenario, injected.files["verify.py"] or "")
         with closing(HostedScenario(self.scenario)) as world:
             judge = CodeJudge(self.scenario, InProcessRunner(world, verifier))
             tasks = self.scenario.tasks
@@ -103,33 +105,33 @@ class Subject:
         return False
 
 
-class Planted(msgspec.Struct, frozen=True):
+class InjectedDefect(msgspec.Struct, frozen=True):
     """A defect that was planted: the files that are other now, and where it is."""
 
     files: dict[str, str | None]  # None: the file is gone
     where: str = ""  # a task, a tool, a table; empty: the package
 
 
-Plant = Callable[[Subject, Random], Planted | None]
+Inject = Callable[[TargetPackage, Random], InjectedDefect | None]
 
 
 class Defect(msgspec.Struct, frozen=True):
     """One kind of defect. `plant` gives None where it does not apply."""
 
     kind: str
-    told: str  # what is wrong, in one sentence
-    plant: Plant
+    format_call: str  # what is wrong, in one sentence
+    inject: Inject
     beyond: str = ""  # why no check can see it from the package alone; empty: one can
     listed: bool = False  # the gate lists such tools as unreached; it does not fail the world
 
 
-def defect(*, beyond: str = "", listed: bool = False) -> Callable[[Plant], Defect]:
+def defect(*, beyond: str = "", listed: bool = False) -> Callable[[Inject], Defect]:
     """Make a kind of defect of a function that plants it: its name is the kind, the first sentence
     of its docstring tells it."""
 
-    def made(plant: Plant) -> Defect:
-        told = " ".join((plant.__doc__ or "").split("\n\n")[0].split())
-        return Defect(plant.__name__, told, plant, beyond, listed)
+    def made(inject: Inject) -> Defect:
+        format_call = " ".join((inject.__doc__ or "").split("\n\n")[0].split())
+        return Defect(inject.__name__, format_call, inject, beyond, listed)
 
     return made
 
@@ -143,6 +145,6 @@ def toml_of(tasks: Iterable[Task]) -> str:
     return msgspec.toml.encode({"task": found}).decode()
 
 
-def _told(world: HostedScenario, task: Task) -> Told:
+def _told(world: HostedScenario, task: Task) -> PlayedOracle:
     played = play(world, task, task.oracle, task.answer)
-    return Told(task, played.results, played.changes)
+    return PlayedOracle(task, played.results, played.changes)

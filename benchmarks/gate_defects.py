@@ -55,7 +55,7 @@ def main() -> None:
         options.details.write_bytes(msgspec.json.format(msgspec.json.encode(found)))
     planted, caught = found.counts(beyond=True)
     within, within_caught = found.counts(beyond=False)
-    kinds = sum(bool(kind.planted) for kind in found.kinds)
+    kinds = sum(bool(kind.injected) for kind in found.kinds)
     missed = 100 * (1 - caught / planted)
     refused = 100 * len(found.false_alarms) / found.worlds
     tell(

@@ -1,10 +1,11 @@
-"""Known defects, planted into sound worlds to measure the gate: which kinds does it catch?
+"""Known defects, injected into sound worlds to measure which kinds the gate catches.
 
-The kinds are those that AWM's users and authors report of synthesised worlds (seed statements that
-fail, tools that break on edge inputs or on constraints, targets that are there already, verifiers
-that accept everything), and those that break an episode's repeatability. Each is a function of a
-module of judge.defects, which plants it into a copy of a package by editing code as a syntax tree,
-rows by SQL and tasks as data, or says that it does not apply. Equal seeds plant the same.
+The kinds are those that AWM's users and authors report about synthesised worlds (seed statements
+that fail, tools that break on edge inputs or on constraints, target states that hold from the
+start, verifiers that accept everything), and those that make episodes irreproducible. Each is a
+function of a module of judge.defects, which injects it into a copy of a package by editing code as
+a syntax tree, rows by SQL and tasks as data, or returns None where it does not apply. Equal seeds
+inject the same defect.
 """
 
 import shutil
@@ -40,7 +41,7 @@ class Injection(msgspec.Struct, frozen=True):
 
 
 def inject(defect: Defect, target: TargetPackage, *, seed: int = 0) -> InjectedDefect | None:
-    """Plant one defect; None where it does not apply, or nothing would be other."""
+    """Inject one defect; None where it does not apply, or would change nothing."""
     rng = Random(f"{seed} {defect.kind} {target.scenario.name}")
     injected = defect.inject(target, rng)
     if injected is None or all(target.texts[name] == text for name, text in injected.files.items()):
@@ -58,17 +59,17 @@ def inject_all(
         for defect in defects:
             injected = inject(defect, target, seed=seed)
             if injected is not None:
-                place = into / f"{defect.kind}__{target.scenario.name}"
-                _write(target, injected, place)
-                found = (defect.kind, target.scenario.name, injected.where, place)
+                folder = into / f"{defect.kind}__{target.scenario.name}"
+                _write(target, injected, folder)
+                found = (defect.kind, target.scenario.name, injected.where, folder)
                 injections.append(Injection(*found))
     return injections
 
 
-def _write(target: TargetPackage, injected: InjectedDefect, place: Path) -> None:
-    if place.exists():
-        shutil.rmtree(place)
-    place.mkdir(parents=True)
+def _write(target: TargetPackage, injected: InjectedDefect, folder: Path) -> None:
+    if folder.exists():
+        shutil.rmtree(folder)
+    folder.mkdir(parents=True)
     for name, text in {**target.texts, **injected.files}.items():
         if text is not None:
-            (place / name).write_text(text, encoding="utf-8")
+            (folder / name).write_text(text, encoding="utf-8")

@@ -1,4 +1,4 @@
-"""Defects of what a package's tools do: too little, too much, or something else."""
+"""Defects in the effects of a package's tools: too little, too much, or something else."""
 
 import ast
 import re
@@ -10,12 +10,12 @@ from judge.defects.ast_edits import (
     Function,
     at_end,
     at_start,
+    call_of_statement,
     functions_of,
-    reached,
-    retold,
-    stated,
+    reachable_functions,
+    remove_statements,
+    replace_text,
     texts_in,
-    without,
 )
 from judge.defects.target import InjectedDefect, TargetPackage, defect
 from judge.defects.tool_edits import code_of, ids_of, in_tools, tools_of
@@ -26,7 +26,7 @@ _UPDATE = re.compile(r"UPDATE (\w+) SET .* WHERE (id) = (\?\d*)$", re.DOTALL)
 
 @defect()
 def tool_ignores_an_argument(target: TargetPackage, rng: Random) -> InjectedDefect | None:
-    """A tool puts a value of its own in an argument's place."""
+    """A tool replaces an argument by a fixed value."""
     if (found := _ignorable(target, rng)) is None:
         return None
     tool, name, value = found
@@ -34,8 +34,8 @@ def tool_ignores_an_argument(target: TargetPackage, rng: Random) -> InjectedDefe
 
 
 @defect()
-def tool_looks_at_an_argument_in_vain(target: TargetPackage, rng: Random) -> InjectedDefect | None:
-    """A tool reads an argument, and then goes on without it."""
+def tool_reads_an_argument_in_vain(target: TargetPackage, rng: Random) -> InjectedDefect | None:
+    """A tool reads an argument, but does not use its value."""
     if (found := _ignorable(target, rng)) is None:
         return None
     tool, name, value = found
@@ -44,20 +44,20 @@ def tool_looks_at_an_argument_in_vain(target: TargetPackage, rng: Random) -> Inj
 
 @defect()
 def tool_writes_another_row(target: TargetPackage, rng: Random) -> InjectedDefect | None:
-    """A tool changes another row than the one it was told."""
+    """A tool changes another row than its argument names."""
     other = "(SELECT id FROM {0} WHERE id <> {2} ORDER BY id LIMIT 1)"
     return _updating(target, rng, "{1} = " + other)
 
 
 @defect()
 def tool_writes_every_row(target: TargetPackage, rng: Random) -> InjectedDefect | None:
-    """A tool's UPDATE has a condition that every row fulfils."""
+    """A tool's UPDATE has a condition that is true for every row."""
     return _updating(target, rng, "{2} IS NOT NULL")
 
 
 @defect()
 def tool_has_no_effect(target: TargetPackage, rng: Random) -> InjectedDefect | None:
-    """A tool says that it has done what it has not."""
+    """A tool reports success without doing anything."""
     found = [
         name
         for name, function in tools_of(target, target.tools).items()
@@ -65,12 +65,12 @@ def tool_has_no_effect(target: TargetPackage, rng: Random) -> InjectedDefect | N
     ]
     if not found:
         return None
-    return in_tools(target, rng.choice(sorted(found)), without(_is_write))
+    return in_tools(target, rng.choice(sorted(found)), remove_statements(_is_write))
 
 
 @defect()
 def tool_forgets_a_write(target: TargetPackage, rng: Random) -> InjectedDefect | None:
-    """A tool does the one thing and not the other: it ships the order, and leaves the stock."""
+    """A tool makes only one of two writes: it ships the order, but leaves the stock unchanged."""
     found = [
         (name, ast.dump(statement))
         for name, function in tools_of(target, target.writers()).items()
@@ -80,15 +80,13 @@ def tool_forgets_a_write(target: TargetPackage, rng: Random) -> InjectedDefect |
     if not found:
         return None
     name, write = rng.choice(sorted(found))
-    return in_tools(target, name, without(lambda statement: ast.dump(statement) == write))
+    return in_tools(target, name, remove_statements(lambda statement: ast.dump(statement) == write))
 
 
 @defect()
 def tool_question_writes(target: TargetPackage, rng: Random) -> InjectedDefect | None:
-    """A tool that only asks leaves a trace in the rows."""
-    writers = {
-        call.name for one in target.format_call for call, result in one.steps if result.changes
-    }
+    """A tool that only reads changes a row."""
+    writers = {call.name for one in target.oracles for call, result in one.steps if result.changes}
     found = sorted(set(target.used()) - writers)
     tables = [
         (table, column)
@@ -104,13 +102,13 @@ def tool_question_writes(target: TargetPackage, rng: Random) -> InjectedDefect |
 
 
 @defect()
-def tool_takes_a_key_of_nobody(target: TargetPackage, rng: Random) -> InjectedDefect | None:
-    """A tool that writes does not look whether the row is there that it is told of."""
+def tool_accepts_an_unknown_key(target: TargetPackage, rng: Random) -> InjectedDefect | None:
+    """A tool that writes does not check that the row of its key exists."""
     found = [
         (name, ast.dump(statement))
         for name, function in tools_of(target, target.writers()).items()
         for statement in function.body
-        if (call := stated(statement)) is not None
+        if (call := call_of_statement(statement)) is not None
         and isinstance(call.func, ast.Name)
         and call.func.id.startswith("_")
         and len(call.args) == 2
@@ -118,14 +116,16 @@ def tool_takes_a_key_of_nobody(target: TargetPackage, rng: Random) -> InjectedDe
     ]
     if not found:
         return None
-    name, look = rng.choice(found)
-    injected = in_tools(target, name, without(lambda statement: ast.dump(statement) == look))
+    name, check = rng.choice(found)
+    injected = in_tools(
+        target, name, remove_statements(lambda statement: ast.dump(statement) == check)
+    )
     return injected if _takes(target, injected, name) else None
 
 
-@defect(beyond="which states a tool must refuse stands in prose only, where no oracle runs into it")
+@defect(beyond="only prose says which states a tool must refuse, where no oracle meets one")
 def tool_allows_a_wrong_status(target: TargetPackage, rng: Random) -> InjectedDefect | None:
-    """A tool that must refuse rows in some states takes them."""
+    """A tool that must refuse rows in some states accepts them."""
     found = [
         (name, ast.dump(node))
         for name, function in tools_of(target, target.writers()).items()
@@ -137,14 +137,14 @@ def tool_allows_a_wrong_status(target: TargetPackage, rng: Random) -> InjectedDe
     if not found:
         return None
     name, rule = rng.choice(sorted(found))
-    return in_tools(target, name, without(lambda statement: ast.dump(statement) == rule))
+    return in_tools(target, name, remove_statements(lambda statement: ast.dump(statement) == rule))
 
 
 def _takes(target: TargetPackage, injected: InjectedDefect, tool: str) -> bool:
-    """Whether a tool does not refuse a key that no row has any more."""
+    """Whether a tool no longer refuses a key that no row has."""
     calls = [
         Call(call.name, {**call.arguments, name: 999_999_937})
-        for one in target.format_call
+        for one in target.oracles
         for call, result in one.steps
         if call.name == tool and result.changes
         for name in ids_of(target, tool)
@@ -153,7 +153,7 @@ def _takes(target: TargetPackage, injected: InjectedDefect, tool: str) -> bool:
 
 
 def _is_write(statement: ast.stmt) -> bool:
-    call = stated(statement)
+    call = call_of_statement(statement)
     return call is not None and ast.unparse(call.func) in ("db.run", "db.insert")
 
 
@@ -164,16 +164,15 @@ def _writes(function: Function) -> Iterator[ast.stmt]:
 
 
 def _ignorable(target: TargetPackage, rng: Random) -> tuple[str, str, Any] | None:
-    """A tool, an argument that an oracle gives it, and another value that is given elsewhere or
-    that is the default."""
+    """A tool, an argument that an oracle passes, and another value that another call passes."""
     found = []
-    for one in target.format_call:
+    for one in target.oracles:
         for call, result in one.steps:
             for name, value in call.arguments.items():
                 others = [
                     other.arguments[name]
-                    for format_call in target.format_call
-                    for other, _ in format_call.steps
+                    for played in target.oracles
+                    for other, _ in played.steps
                     if other.name == call.name and name in other.arguments
                 ]
                 found += [
@@ -188,17 +187,17 @@ def _updating(target: TargetPackage, rng: Random, condition: str) -> InjectedDef
     """An UPDATE by key that an oracle makes, with another condition."""
     functions = functions_of(code_of(target))
     found = []
-    for one in target.format_call:
+    for one in target.oracles:
         moved = {change.table for change in one.changes if change.before and change.after}
         names = {call.name for call, result in one.steps if result.changes}
-        for name in reached(functions, names):
+        for name in reachable_functions(functions, names):
             for text in texts_in(functions[name]):
-                place = _UPDATE.match(text)
-                if place and place[1] in moved and len(target.rows[place[1]]) > 1:
-                    found.append((name, text, place))
+                update = _UPDATE.match(text)
+                if update and update[1] in moved and len(target.rows[update[1]]) > 1:
+                    found.append((name, text, update))
     if not found:
         return None
-    name, sql, place = rng.choice(found)
-    start = place.start(2)
-    format_call = sql[:start] + condition.format(place[1], place[2], place[3])
-    return in_tools(target, name, retold(sql, format_call))
+    name, sql, update = rng.choice(found)
+    start = update.start(2)
+    changed = sql[:start] + condition.format(update[1], update[2], update[3])
+    return in_tools(target, name, replace_text(sql, changed))

@@ -1,16 +1,22 @@
-"""Defects by which a package's tools do not repeat themselves: clocks, chance, memory."""
+"""Defects that make a package's tools nondeterministic: clocks, randomness, state."""
 
 import ast
 from random import Random
 
-from judge.defects.ast_edits import Function, at_start, functions_of, reached, replaced
+from judge.defects.ast_edits import (
+    Function,
+    at_start,
+    functions_of,
+    reachable_functions,
+    replace_node,
+)
 from judge.defects.target import InjectedDefect, TargetPackage, defect
 from judge.defects.tool_edits import code_of, in_tools, returning, tools_of
 
 
 @defect()
 def tool_reads_the_wall_clock(target: TargetPackage, rng: Random) -> InjectedDefect | None:
-    """A tool asks the computer's clock instead of the world's."""
+    """A tool reads the computer's clock instead of the world's."""
     text = "from datetime import datetime as _clock\n"
     now = ast.parse("_clock.now().isoformat(timespec='microseconds')", mode="eval").body
     old = ast.parse("db.now", mode="eval").body
@@ -21,19 +27,19 @@ def tool_reads_the_wall_clock(target: TargetPackage, rng: Random) -> InjectedDef
     ]
     if not found:
         return None
-    return in_tools(target, rng.choice(sorted(found)), replaced(old, lambda _: now), head=text)
+    return in_tools(target, rng.choice(sorted(found)), replace_node(old, lambda _: now), head=text)
 
 
 @defect()
 def tool_hides_the_wall_clock(target: TargetPackage, rng: Random) -> InjectedDefect | None:
-    """A tool's result has a moment of the computer's clock, asked for in a roundabout way."""
+    """A tool's result has a time of the computer's clock, which is read in a hidden way."""
     stamp = "{{'result': {0}, 'asked_at': __import__('time').perf_counter_ns()}}"
     tool = rng.choice(sorted(target.tools))
     return in_tools(target, tool, returning(stamp.format))
 
 
 @defect()
-def tool_draws_lots(target: TargetPackage, rng: Random) -> InjectedDefect | None:
+def tool_is_random(target: TargetPackage, rng: Random) -> InjectedDefect | None:
     """A tool gives its new rows random codes."""
     tool = rng.choice(sorted(target.tools))
     drawn = returning("{{'result': {0}, 'code': random.randint(1000, 9999)}}".format)
@@ -41,7 +47,7 @@ def tool_draws_lots(target: TargetPackage, rng: Random) -> InjectedDefect | None
 
 
 @defect()
-def tool_goes_by_the_order_of_a_set(target: TargetPackage, rng: Random) -> InjectedDefect | None:
+def tool_depends_on_set_order(target: TargetPackage, rng: Random) -> InjectedDefect | None:
     """A tool lists texts in the order of a set, which differs from process to process."""
     tool = rng.choice(target.used())
     words = "list({'north', 'south', 'east', 'west'})"
@@ -51,8 +57,8 @@ def tool_goes_by_the_order_of_a_set(target: TargetPackage, rng: Random) -> Injec
 
 
 @defect()
-def tool_goes_by_hashes(target: TargetPackage, rng: Random) -> InjectedDefect | None:
-    """A tool picks the greatest of some texts by their hashes, out of sight of who reads it."""
+def tool_depends_on_hashes(target: TargetPackage, rng: Random) -> InjectedDefect | None:
+    """A tool chooses the text with the greatest hash, in a way that its code hides."""
     tool = rng.choice(target.used())
     word = "max('north south east west centre'.split(), key=str.__hash__)"
     return in_tools(target, tool, returning(lambda value: f"{{'result': {value}, 'area': {word}}}"))
@@ -60,7 +66,7 @@ def tool_goes_by_hashes(target: TargetPackage, rng: Random) -> InjectedDefect | 
 
 @defect()
 def tool_counts_its_calls(target: TargetPackage, rng: Random) -> InjectedDefect | None:
-    """A tool numbers its results by all calls that were ever made, in whatever episode."""
+    """A tool numbers its results by the calls of all episodes."""
     tool = rng.choice(sorted(target.tools))
     numbered = returning("{{'result': {0}, 'number': _NUMBERS.append(1) or len(_NUMBERS)}}".format)
     return in_tools(target, tool, numbered, head="_NUMBERS: list[int] = []")
@@ -68,7 +74,7 @@ def tool_counts_its_calls(target: TargetPackage, rng: Random) -> InjectedDefect 
 
 @defect()
 def tool_remembers_rows(target: TargetPackage, rng: Random) -> InjectedDefect | None:
-    """A helper keeps the rows that it has read, and gives them to other episodes, too."""
+    """A helper caches the rows that it has read, also for other episodes."""
     found = [
         (name, function.args.args[1].arg)
         for name, function in functions_of(code_of(target)).items()
@@ -77,7 +83,7 @@ def tool_remembers_rows(target: TargetPackage, rng: Random) -> InjectedDefect | 
         and function.args.args[0].arg == "db"
         and isinstance(function.body[-1], ast.Return)
         and "db.one" in ast.unparse(function)
-        and name in reached(functions_of(code_of(target)), target.writers())
+        and name in reachable_functions(functions_of(code_of(target)), target.writers())
     ]
     if not found:
         return None

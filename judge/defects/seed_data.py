@@ -5,12 +5,12 @@ from collections.abc import Iterator
 from random import Random
 from typing import Any
 
-from judge.defects.ast_edits import edited, instead
+from judge.defects.ast_edits import edit_function, instead
 from judge.defects.target import InjectedDefect, TargetPackage, defect
 from scenarios.api import SqlValue
 from scenarios.format import Task
 
-_NOBODY = 987_654_321  # the key of no row
+_NO_ROW = 987_654_321  # the key of no row
 _REFERENCE = re.compile(r"^\s*(\w+)\s[^,\n]*?\bREFERENCES\s", re.MULTILINE | re.IGNORECASE)
 _TABLE = re.compile(r"CREATE TABLE (\w+) \((.*?)\n\)", re.DOTALL | re.IGNORECASE)
 _WORDS = re.compile(r"\b(\w+) IN \(\s*('[^()]*')\s*\)", re.IGNORECASE)
@@ -20,7 +20,7 @@ _LIMIT = re.compile(r"\b(\d+) ?(days|hours|people|%)")
 
 @defect()
 def file_is_missing(target: TargetPackage, rng: Random) -> InjectedDefect | None:
-    """A file of the package is not there."""
+    """A file of the package is missing."""
     return InjectedDefect({rng.choice(("policy.md", "verify.py", "data.sql")): None})
 
 
@@ -34,7 +34,7 @@ def code_does_not_parse(target: TargetPackage, rng: Random) -> InjectedDefect | 
 
 @defect()
 def code_imports_what_is_not_there(target: TargetPackage, rng: Random) -> InjectedDefect | None:
-    """The tools import a library that nobody has."""
+    """The tools import a library that does not exist."""
     old = "from scenarios.api import"
     text = target.texts["tools.py"].replace(old, f"import orders_toolkit\n{old}", 1)
     return InjectedDefect({"tools.py": text})
@@ -50,22 +50,22 @@ def clock_is_no_moment(target: TargetPackage, rng: Random) -> InjectedDefect | N
 
 @defect()
 def seed_row_twice(target: TargetPackage, rng: Random) -> InjectedDefect | None:
-    """A seed statement inserts a row whose key is there already."""
+    """A seed statement inserts a row whose key exists already."""
     table = rng.choice(_filled(target))
-    return _more(target, table, _inserted(table, rng.choice(target.rows[table])))
+    return _with_seed_statement(target, table, _inserted(table, rng.choice(target.rows[table])))
 
 
 @defect()
 def seed_quote_escaped(target: TargetPackage, rng: Random) -> InjectedDefect | None:
-    """A seed statement escapes a quote with a backslash, which SQL does not know (AWM's data)."""
-    table, column, key = _place(target, rng, str)
+    """A seed statement escapes a quote with a backslash, which SQL does not have (AWM's data)."""
+    table, column, key = _random_cell(target, rng, str)
     statement = f"UPDATE {table} SET {column} = 'the owner\\'s' WHERE {key};"
-    return _more(target, table, statement)
+    return _with_seed_statement(target, table, statement)
 
 
 @defect()
 def seed_refers_to_no_row(target: TargetPackage, rng: Random) -> InjectedDefect | None:
-    """A seed row refers to a row that is not there."""
+    """A seed row refers to a row that does not exist."""
     found = [
         (table, column)
         for table, body in _TABLE.findall(target.texts["schema.sql"])
@@ -76,12 +76,14 @@ def seed_refers_to_no_row(target: TargetPackage, rng: Random) -> InjectedDefect 
         return None
     table, column = rng.choice(found)
     where = _where(target, table, rng.choice(target.rows[table]))
-    return _more(target, table, f"UPDATE {table} SET {column} = {_NOBODY} WHERE {where};")
+    return _with_seed_statement(
+        target, table, f"UPDATE {table} SET {column} = {_NO_ROW} WHERE {where};"
+    )
 
 
 @defect()
 def seed_lacks_a_value(target: TargetPackage, rng: Random) -> InjectedDefect | None:
-    """A seed row leaves out a value that its table asks for."""
+    """A seed row lacks a value that its table requires."""
     found = [
         (table, column)
         for table, body in _TABLE.findall(target.texts["schema.sql"])
@@ -90,22 +92,24 @@ def seed_lacks_a_value(target: TargetPackage, rng: Random) -> InjectedDefect | N
     ]
     table, column = rng.choice(found)
     row = {name: value for name, value in target.rows[table][-1].items() if name != column}
-    row |= {name: _NOBODY for name in target.keys[table] if name in row}
-    return _more(target, table, _inserted(table, row))
+    row |= {name: _NO_ROW for name in target.keys[table] if name in row}
+    return _with_seed_statement(target, table, _inserted(table, row))
 
 
 @defect()
 def seed_names_no_column(target: TargetPackage, rng: Random) -> InjectedDefect | None:
-    """A seed statement names a column that the schema has not."""
+    """A seed statement names a column that the schema does not have."""
     table = rng.choice(_filled(target))
-    return _more(target, table, f"INSERT INTO {table} (no_such_column) VALUES (1);")
+    return _with_seed_statement(target, table, f"INSERT INTO {table} (no_such_column) VALUES (1);")
 
 
 @defect()
 def seed_is_random(target: TargetPackage, rng: Random) -> InjectedDefect | None:
-    """A seed value is drawn anew whenever the world is made."""
-    table, column, key = _place(target, rng, str)
-    return _more(target, table, f"UPDATE {table} SET {column} = hex(randomblob(4)) WHERE {key};")
+    """A seed value is random in each new world."""
+    table, column, key = _random_cell(target, rng, str)
+    return _with_seed_statement(
+        target, table, f"UPDATE {table} SET {column} = hex(randomblob(4)) WHERE {key};"
+    )
 
 
 @defect()
@@ -114,7 +118,7 @@ def schema_forbids_what_a_tool_writes(target: TargetPackage, rng: Random) -> Inj
     seeded = _values(target)
     written = {
         (change.table, column, value)
-        for one in target.format_call
+        for one in target.oracles
         for change in one.changes
         for column, value in (change.after or {}).items()
         if isinstance(value, str) and value not in seeded.get((change.table, column), ())
@@ -138,7 +142,7 @@ def schema_allows_one_only(target: TargetPackage, rng: Random) -> InjectedDefect
     """A unique index forbids the second row that a tool adds."""
     found = [
         (change.table, column, value)
-        for one in target.format_call
+        for one in target.oracles
         for change in one.changes
         if change.before is None and change.after is not None
         for column, value in change.after.items()
@@ -155,7 +159,7 @@ def schema_allows_one_only(target: TargetPackage, rng: Random) -> InjectedDefect
 
 @defect()
 def policy_names_no_tool(target: TargetPackage, rng: Random) -> InjectedDefect | None:
-    """The policy demands a call of a tool that is not there."""
+    """The policy demands a call of a tool that does not exist."""
     mark = rng.choice(("`", ""))
     rule = f"- Call {mark}verify_caller_identity{mark} before anything is changed.\n"
     return InjectedDefect({"policy.md": f"{target.texts['policy.md'].rstrip()}\n{rule}"})
@@ -163,7 +167,7 @@ def policy_names_no_tool(target: TargetPackage, rng: Random) -> InjectedDefect |
 
 @defect()
 def policy_contradicts_the_tools(target: TargetPackage, rng: Random) -> InjectedDefect | None:
-    """The policy tells another limit than the tools enforce."""
+    """The policy states another limit than the tools enforce."""
     policy, code = target.texts["policy.md"], target.texts["tools.py"]
     found = [
         found
@@ -186,12 +190,12 @@ def _filled(target: TargetPackage) -> list[str]:
     return [table for table, rows in target.rows.items() if rows and target.keys[table]]
 
 
-def _more(target: TargetPackage, table: str, statement: str) -> InjectedDefect:
+def _with_seed_statement(target: TargetPackage, table: str, statement: str) -> InjectedDefect:
     return InjectedDefect({"data.sql": f"{target.texts['data.sql']}\n{statement}\n"}, table)
 
 
-def _place(target: TargetPackage, rng: Random, kind: type) -> tuple[str, str, str]:
-    """A table, a column of it that holds such values, and which row (a condition)."""
+def _random_cell(target: TargetPackage, rng: Random, kind: type) -> tuple[str, str, str]:
+    """A table, a column with values of this type, and a condition for one row."""
     found = [
         (table, column, row)
         for table in _filled(target)
@@ -233,14 +237,14 @@ def _cells(target: TargetPackage) -> Iterator[tuple[str, str, Any]]:
 
 
 def _less(clause: re.Match[str], word: str) -> str:
-    kept = [text for text in re.findall(r"'[^']*'", clause[2]) if text != f"'{word}'"]
-    return f"{clause[1]} IN ({', '.join(kept)})"
+    others = [text for text in re.findall(r"'[^']*'", clause[2]) if text != f"'{word}'"]
+    return f"{clause[1]} IN ({', '.join(others)})"
 
 
-def placed(
+def satisfy_from_start(
     target: TargetPackage, task: Task, table: str, row: dict[str, Any], values: dict[str, Any]
 ) -> InjectedDefect:
-    """A row that has these values from the start, and a verifier that asks for no more."""
+    """A row that has these values from the start, and a verifier that checks only them."""
     moved = ", ".join(f"{name} = {_literal(value)}" for name, value in values.items())
     where = _where(target, table, row)
     held = " AND ".join(f"{name} IS {_literal(value)}" for name, value in values.items())
@@ -251,6 +255,6 @@ def placed(
         "return check.findings"
     )
     statement = f"UPDATE {table} SET {moved} WHERE {where};"
-    files = _more(target, table, statement).files
-    verify = edited(target.texts["verify.py"], task.verifier, instead(body))
+    files = _with_seed_statement(target, table, statement).files
+    verify = edit_function(target.texts["verify.py"], task.verifier, instead(body))
     return InjectedDefect({**files, "verify.py": verify}, task.id)

@@ -1,4 +1,4 @@
-"""What a defect is planted into, and what a planted defect is."""
+"""The package into which a defect is injected, and the injected defect."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import closing
@@ -20,11 +20,11 @@ from judge.playback.playback import play
 from scenarios.api import Row, RowChange
 from scenarios.format import FILES, Call, Scenario, Task, read
 
-_ATTEMPTS = 300  # that are tried on a planted verifier
+_ATTEMPTS = 300  # that are tried on a verifier with a defect
 
 
 class PlayedOracle(msgspec.Struct, frozen=True):
-    """What a sound package's oracle did."""
+    """The results of a sound package's oracle."""
 
     task: Task
     results: tuple[ToolResult, ...]
@@ -45,22 +45,20 @@ class TargetPackage:
         with closing(HostedScenario(self.scenario)) as world:
             self.rows: dict[str, list[Row]] = world.dump(world.template.overlay())
             self.keys = {
-                name: tuple(table.columns[place] for place in table.key)
+                name: tuple(table.columns[index] for index in table.key)
                 for name, table in world.template.tables.items()
             }
             self.tools: dict[str, ToolSpec] = {tool.name: tool for tool in world.tools}
-            self.format_call = [_told(world, task) for task in self.scenario.tasks]
+            self.oracles = [_play(world, task) for task in self.scenario.tasks]
 
     def writers(self) -> list[str]:
         """The tools with which an oracle changes rows, in a fixed order."""
-        names = {
-            call.name for one in self.format_call for call, result in one.steps if result.changes
-        }
+        names = {call.name for one in self.oracles for call, result in one.steps if result.changes}
         return sorted(names)
 
     def used(self) -> list[str]:
         """The tools that an oracle calls, in a fixed order."""
-        return sorted({call.name for one in self.format_call for call in one.task.oracle})
+        return sorted({call.name for one in self.oracles for call in one.task.oracle})
 
     def properties(self, tool: str) -> dict[str, Any]:
         """The schemas of a tool's arguments, by name."""
@@ -73,7 +71,7 @@ class TargetPackage:
         return InjectedDefect({"tasks.toml": toml_of(tasks)}, task.id)
 
     def answers(self, files: Mapping[str, str | None], calls: Sequence[Call]) -> list[ToolResult]:
-        """What calls give, one after the other, in the package with other texts. Raises SeedError
+        """The results of calls, in a row, in the package with other texts. Raises SeedError
         and ToolsetError when that cannot be hosted."""
         texts = {**self.texts, **{name: text or "" for name, text in files.items()}}
         scenario = msgspec.structs.replace(
@@ -84,9 +82,9 @@ class TargetPackage:
             return [lease.call(call.name, call.arguments) for call in calls]
 
     def is_fooled(self, injected: "InjectedDefect") -> bool:
-        """Whether the verifier of the planted task completes an attempt that goes wrong: the oracle
-        with one mistake, or with another task's change on top. One that cannot be fooled by
-        anything that an agent can do is no worse than it was."""
+        """Whether the changed verifier completes a wrong attempt: the oracle with one mistake, or
+        followed by another task's write. A verifier that no attempt of an agent can fool is not
+        worse than before."""
         task = self.scenario.task(injected.where)
         verifier = Verifier(self.scenario, injected.files["verify.py"] or "")
         with closing(HostedScenario(self.scenario)) as world:
@@ -106,9 +104,9 @@ class TargetPackage:
 
 
 class InjectedDefect(msgspec.Struct, frozen=True):
-    """A defect that was planted: the files that are other now, and where it is."""
+    """An injected defect: the changed files, and where it is."""
 
-    files: dict[str, str | None]  # None: the file is gone
+    files: dict[str, str | None]  # None: the file is removed
     where: str = ""  # a task, a tool, a table; empty: the package
 
 
@@ -116,22 +114,22 @@ Inject = Callable[[TargetPackage, Random], InjectedDefect | None]
 
 
 class Defect(msgspec.Struct, frozen=True):
-    """One kind of defect. `plant` gives None where it does not apply."""
+    """One kind of defect. `inject` returns None where it does not apply."""
 
     kind: str
-    format_call: str  # what is wrong, in one sentence
+    summary: str  # what is wrong, in one sentence
     inject: Inject
     beyond: str = ""  # why no check can see it from the package alone; empty: one can
     listed: bool = False  # the gate lists such tools as unreached; it does not fail the world
 
 
 def defect(*, beyond: str = "", listed: bool = False) -> Callable[[Inject], Defect]:
-    """Make a kind of defect of a function that plants it: its name is the kind, the first sentence
-    of its docstring tells it."""
+    """Make a kind of defect from a function that injects it: the function's name is the kind, the
+    first paragraph of its docstring the summary."""
 
     def made(inject: Inject) -> Defect:
-        format_call = " ".join((inject.__doc__ or "").split("\n\n")[0].split())
-        return Defect(inject.__name__, format_call, inject, beyond, listed)
+        summary = " ".join((inject.__doc__ or "").split("\n\n")[0].split())
+        return Defect(inject.__name__, summary, inject, beyond, listed)
 
     return made
 
@@ -145,6 +143,6 @@ def toml_of(tasks: Iterable[Task]) -> str:
     return msgspec.toml.encode({"task": found}).decode()
 
 
-def _told(world: HostedScenario, task: Task) -> PlayedOracle:
+def _play(world: HostedScenario, task: Task) -> PlayedOracle:
     played = play(world, task, task.oracle, task.answer)
     return PlayedOracle(task, played.results, played.changes)

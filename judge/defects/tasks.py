@@ -1,5 +1,5 @@
-"""Defects of a package's tasks: texts that name what is not there, oracles that do not solve, words
-that are wrong; and worlds that are there already."""
+"""Defects of a package's tasks: texts that name things that do not exist, oracles that do not solve
+their task, wrong declarations, and target states that hold from the start."""
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from judge.defects.seed_data import placed
+from judge.defects.seed_data import satisfy_from_start
 from judge.defects.target import InjectedDefect, PlayedOracle, TargetPackage, defect, toml_of
 from scenarios.format import Call, Task
 
@@ -22,19 +22,19 @@ _AMOUNT = re.compile(r"(?<= )\d{1,3}\b(?= (?:days|people|persons?|pieces|units|h
 
 @defect()
 def task_names_no_email(target: TargetPackage, rng: Random) -> InjectedDefect | None:
-    """An instruction names an e-mail address that nobody has."""
+    """An instruction names an e-mail address that no row has."""
     return _named(target, rng, _EMAIL, lambda found: f"{found[1]}.jr@{found[2]}")
 
 
 @defect()
 def task_names_no_code(target: TargetPackage, rng: Random) -> InjectedDefect | None:
-    """An instruction names a reference that nothing has."""
+    """An instruction names a reference that no row has."""
     return _named(target, rng, _CODE, lambda found: f"{found[0]}7")
 
 
 @defect()
 def task_names_no_number(target: TargetPackage, rng: Random) -> InjectedDefect | None:
-    """An instruction names the number of a row that is not there."""
+    """An instruction names the number of a row that does not exist."""
     keys = {
         value
         for task in target.scenario.tasks
@@ -50,8 +50,8 @@ def task_names_no_number(target: TargetPackage, rng: Random) -> InjectedDefect |
 
 
 @defect()
-def task_names_nobody(target: TargetPackage, rng: Random) -> InjectedDefect | None:
-    """An instruction names a person whom the data does not know."""
+def task_names_no_person(target: TargetPackage, rng: Random) -> InjectedDefect | None:
+    """An instruction names a person who is not in the data."""
     names = {
         value
         for rows in target.rows.values()
@@ -66,7 +66,7 @@ def task_names_nobody(target: TargetPackage, rng: Random) -> InjectedDefect | No
     return _named(target, rng, _NAME, other)
 
 
-@defect(beyond="whether 12 or 14 days are wanted is known to nobody but the author")
+@defect(beyond="only the author knows whether 12 or 14 days are meant")
 def task_asks_for_another_amount(target: TargetPackage, rng: Random) -> InjectedDefect | None:
     """An instruction asks for another amount than the oracle and the verifier mean."""
     return _named(target, rng, _AMOUNT, lambda found: str(int(found[0]) + 2))
@@ -74,10 +74,10 @@ def task_asks_for_another_amount(target: TargetPackage, rng: Random) -> Injected
 
 @defect()
 def task_is_there_twice(target: TargetPackage, rng: Random) -> InjectedDefect | None:
-    """Two tasks are the same but for their ids."""
+    """Two tasks differ only in their ids."""
     task = rng.choice(target.scenario.tasks)
-    again = msgspec.structs.replace(task, id=f"{task.id}-again", verify=task.verifier)
-    return InjectedDefect({"tasks.toml": toml_of([*target.scenario.tasks, again])}, again.id)
+    copy = msgspec.structs.replace(task, id=f"{task.id}-again", verify=task.verifier)
+    return InjectedDefect({"tasks.toml": toml_of([*target.scenario.tasks, copy])}, copy.id)
 
 
 @defect()
@@ -96,10 +96,10 @@ def task_asks_for_nothing(target: TargetPackage, rng: Random) -> InjectedDefect 
 
 @defect()
 def task_is_done_from_the_start(target: TargetPackage, rng: Random) -> InjectedDefect | None:
-    """The rows are at the start as the task wants them, and the verifier looks at the end only."""
+    """The target state holds from the start, and the verifier checks only the end."""
     found = [
         (one.task, change)
-        for one in target.format_call
+        for one in target.oracles
         for change in one.changes
         if change.before and change.after and target.keys[change.table]
     ]
@@ -108,94 +108,94 @@ def task_is_done_from_the_start(target: TargetPackage, rng: Random) -> InjectedD
     task, change = rng.choice(found)
     assert change.after is not None and change.before is not None
     moved = {name: new for name, new in change.after.items() if change.before[name] != new}
-    return placed(target, task, change.table, change.before, moved)
+    return satisfy_from_start(target, task, change.table, change.before, moved)
 
 
 @defect()
 def oracle_lacks_a_write(target: TargetPackage, rng: Random) -> InjectedDefect | None:
-    """An oracle leaves out one of the changes that its task asks for."""
+    """An oracle lacks one of the changes that its task asks for."""
     found = [
-        (one, place)
-        for one in target.format_call
-        for place, (_, result) in enumerate(one.steps)
+        (one, index)
+        for one in target.oracles
+        for index, (_, result) in enumerate(one.steps)
         if result.changes
     ]
-    one, place = rng.choice(found)
+    one, index = rng.choice(found)
     calls = one.task.oracle
-    return _oracle(target, one.task, (*calls[:place], *calls[place + 1 :]))
+    return _oracle(target, one.task, (*calls[:index], *calls[index + 1 :]))
 
 
 @defect()
 def oracle_lacks_a_lookup(target: TargetPackage, rng: Random) -> InjectedDefect | None:
-    """An oracle passes a key that it was never told: the call that finds it is left out."""
+    """An oracle passes a key that no earlier text contains: the call that finds it is missing."""
     found = [
-        (one, place)
-        for one in target.format_call
+        (one, index)
+        for one in target.oracles
         if one.changes
-        for place, (call, result) in enumerate(one.steps)
-        if not result.changes and _needed(target, one, place)
+        for index, (call, result) in enumerate(one.steps)
+        if not result.changes and _needed(target, one, index)
     ]
     if not found:
         return None
-    one, place = rng.choice(found)
+    one, index = rng.choice(found)
     calls = one.task.oracle
-    return _oracle(target, one.task, (*calls[:place], *calls[place + 1 :]))
+    return _oracle(target, one.task, (*calls[:index], *calls[index + 1 :]))
 
 
 @defect()
 def oracle_passes_a_wrong_value(target: TargetPackage, rng: Random) -> InjectedDefect | None:
     """An oracle makes a change with a number that is one too high."""
     found = [
-        (one, place, name, value)
-        for one in target.format_call
-        for place, (call, result) in enumerate(one.steps)
+        (one, index, name, value)
+        for one in target.oracles
+        for index, (call, result) in enumerate(one.steps)
         if result.changes
         for name, value in call.arguments.items()
         if type(value) is int
     ]
     if not found:
         return None
-    one, place, name, value = rng.choice(found)
-    return _oracle(target, one.task, _altered(one.task, place, {name: value + 1}))
+    one, index, name, value = rng.choice(found)
+    return _oracle(target, one.task, _altered(one.task, index, {name: value + 1}))
 
 
 @defect()
 def oracle_is_refused(target: TargetPackage, rng: Random) -> InjectedDefect | None:
-    """A call of an oracle asks for a row that is not there."""
+    """A call of an oracle names a row that does not exist."""
     found = [
-        (one, place, name)
-        for one in target.format_call
-        for place, (call, _) in enumerate(one.steps)
+        (one, index, name)
+        for one in target.oracles
+        for index, (call, _) in enumerate(one.steps)
         for name, value in call.arguments.items()
         if name.endswith("_id") and type(value) is int
     ]
-    one, place, name = rng.choice(found)
-    return _oracle(target, one.task, _altered(one.task, place, {name: 987_654}))
+    one, index, name = rng.choice(found)
+    return _oracle(target, one.task, _altered(one.task, index, {name: 987_654}))
 
 
 @defect()
 def oracle_calls_no_tool(target: TargetPackage, rng: Random) -> InjectedDefect | None:
-    """An oracle calls a tool that was renamed since."""
-    one = rng.choice([one for one in target.format_call if one.task.oracle])
-    place = rng.randrange(len(one.task.oracle))
-    call = one.task.oracle[place]
+    """An oracle calls a tool that has been renamed."""
+    one = rng.choice([one for one in target.oracles if one.task.oracle])
+    index = rng.randrange(len(one.task.oracle))
+    call = one.task.oracle[index]
     renamed = Call(f"{call.name}_v1", call.arguments)
     calls = one.task.oracle
-    return _oracle(target, one.task, (*calls[:place], renamed, *calls[place + 1 :]))
+    return _oracle(target, one.task, (*calls[:index], renamed, *calls[index + 1 :]))
 
 
 @defect()
-def oracle_passes_a_misfit(target: TargetPackage, rng: Random) -> InjectedDefect | None:
-    """An oracle passes a value of another type than the tool takes."""
+def oracle_passes_an_invalid_value(target: TargetPackage, rng: Random) -> InjectedDefect | None:
+    """An oracle passes a value of another type than the tool accepts."""
     found = [
-        (one, place, name)
-        for one in target.format_call
-        for place, (call, _) in enumerate(one.steps)
+        (one, index, name)
+        for one in target.oracles
+        for index, (call, _) in enumerate(one.steps)
         for name, value in call.arguments.items()
         if type(value) is int
     ]
-    one, place, name = rng.choice(found)
-    return _oracle(target, one.task, _altered(one.task, place, {name: "the first one"}))
+    one, index, name = rng.choice(found)
+    return _oracle(target, one.task, _altered(one.task, index, {name: "the first one"}))
 
 
 @defect()
@@ -203,8 +203,8 @@ def oracle_does_more(target: TargetPackage, rng: Random) -> InjectedDefect | Non
     """An oracle makes a change that belongs to another task."""
     found = [
         (one, call)
-        for one in target.format_call
-        for other in target.format_call
+        for one in target.oracles
+        for other in target.oracles
         if one is not other
         for call, result in other.steps
         if result.changes and call not in one.task.oracle
@@ -218,8 +218,8 @@ def oracle_does_more(target: TargetPackage, rng: Random) -> InjectedDefect | Non
 
 @defect()
 def answer_contradicts_the_verifier(target: TargetPackage, rng: Random) -> InjectedDefect | None:
-    """The answer of a question says another number than its verifier demands."""
-    found = [one.task for one in target.format_call if one.task.kind == "question"]
+    """The answer of a question has another number than its verifier demands."""
+    found = [one.task for one in target.oracles if one.task.kind == "question"]
     found = [task for task in found if re.search(r"\d", task.answer)]
     if not found:
         return None
@@ -234,9 +234,9 @@ def answer_names_what_is_not_there(target: TargetPackage, rng: Random) -> Inject
     return _misled(target, rng, (_NAME, _CODE, _EMAIL))
 
 
-@defect(beyond="numbers and days may be worked out, so one that no call shows may still be right")
+@defect(beyond="numbers and days may be computed, so one that no call shows may still be right")
 def answer_contradicts_the_data(target: TargetPackage, rng: Random) -> InjectedDefect | None:
-    """The answer of a question and its verifier have a number or a day that is not the rows'."""
+    """The answer of a question and its verifier have a number or a day that the rows contradict."""
     return _misled(target, rng, (_DAY, re.compile(r"\b\d{2,}\b")))
 
 
@@ -244,10 +244,10 @@ def _misled(
     target: TargetPackage, rng: Random, patterns: Sequence[re.Pattern[str]]
 ) -> InjectedDefect | None:
     found = []
-    for one in target.format_call:
-        said = [fact for fact in _facts(one.task.answer, patterns) if _shown(one, fact)]
-        if one.task.kind == "question" and said:
-            found.append((one.task, rng.choice(said)))
+    for one in target.oracles:
+        facts = [fact for fact in _facts(one.task.answer, patterns) if _shown(one, fact)]
+        if one.task.kind == "question" and facts:
+            found.append((one.task, rng.choice(facts)))
     if not found:
         return None
     task, fact = rng.choice(found)
@@ -267,16 +267,16 @@ def _misled(
 
 @defect()
 def kind_is_wrong(target: TargetPackage, rng: Random) -> InjectedDefect | None:
-    """A task that changes rows is called a question, or the other way round."""
-    one = rng.choice(target.format_call)
+    """A task that changes rows is declared a question, or vice versa."""
+    one = rng.choice(target.oracles)
     kind = "question" if one.changes else "change"
     return target.with_task(msgspec.structs.replace(one.task, kind=kind))
 
 
 @defect()
 def kind_question_called_decline(target: TargetPackage, rng: Random) -> InjectedDefect | None:
-    """A task that is to be answered is called one to be declined, or the other way round."""
-    found = [one.task for one in target.format_call if not one.changes]
+    """A task that should be answered is declared one to decline, or vice versa."""
+    found = [one.task for one in target.oracles if not one.changes]
     if not found:
         return None
     task = rng.choice(found)
@@ -286,7 +286,7 @@ def kind_question_called_decline(target: TargetPackage, rng: Random) -> Injected
 
 @defect()
 def difficulty_is_wrong(target: TargetPackage, rng: Random) -> InjectedDefect | None:
-    """A task is called easier or harder than it measures."""
+    """A task is declared easier or harder than it is measured."""
     task = rng.choice(target.scenario.tasks)
     words = [word for word in ("simple", "medium", "hard") if word != task.difficulty]
     return target.with_task(msgspec.structs.replace(task, difficulty=rng.choice(words)))
@@ -295,52 +295,52 @@ def difficulty_is_wrong(target: TargetPackage, rng: Random) -> InjectedDefect | 
 def _named(
     target: TargetPackage, rng: Random, pattern: re.Pattern[str], other: Any
 ) -> InjectedDefect | None:
-    """An instruction in which something that is named is replaced; `other` gives None for what
-    must stay."""
+    """An instruction in which one name is replaced; `other` returns the new one, or None for a name
+    that must stay."""
     found = [
-        (task, place, new)
+        (task, match, new)
         for task in target.scenario.tasks
-        for place in pattern.finditer(task.instruction)
-        if (new := other(place)) is not None
+        for match in pattern.finditer(task.instruction)
+        if (new := other(match)) is not None
     ]
     if not found:
         return None
-    task, place, new = rng.choice(found)
+    task, match, new = rng.choice(found)
     text = task.instruction
-    format_call = f"{text[: place.start()]}{new}{text[place.end() :]}"
-    return target.with_task(msgspec.structs.replace(task, instruction=format_call))
+    changed = f"{text[: match.start()]}{new}{text[match.end() :]}"
+    return target.with_task(msgspec.structs.replace(task, instruction=changed))
 
 
 def _oracle(target: TargetPackage, task: Task, calls: tuple[Call, ...]) -> InjectedDefect:
     return target.with_task(msgspec.structs.replace(task, oracle=calls))
 
 
-def _altered(task: Task, place: int, values: dict[str, Any]) -> tuple[Call, ...]:
-    call = task.oracle[place]
+def _altered(task: Task, index: int, values: dict[str, Any]) -> tuple[Call, ...]:
+    call = task.oracle[index]
     other = Call(call.name, {**call.arguments, **values})
-    return (*task.oracle[:place], other, *task.oracle[place + 1 :])
+    return (*task.oracle[:index], other, *task.oracle[index + 1 :])
 
 
-def _needed(target: TargetPackage, one: PlayedOracle, place: int) -> bool:
-    """Whether a call alone told a key that a later one passes."""
-    format_call = [one.task.instruction, target.scenario.rules]
-    format_call += [result.text for index, result in enumerate(one.results) if index != place]
-    read = " ".join(format_call)
+def _needed(target: TargetPackage, one: PlayedOracle, index: int) -> bool:
+    """Whether only this call's result contains a key that a later call passes."""
+    texts = [one.task.instruction, target.scenario.rules]
+    texts += [result.text for other, result in enumerate(one.results) if other != index]
+    read = " ".join(texts)
     return any(
         name.endswith("_id")
-        and re.search(rf"\b{re.escape(str(value))}\b", one.results[place].text) is not None
+        and re.search(rf"\b{re.escape(str(value))}\b", one.results[index].text) is not None
         and re.search(rf"\b{re.escape(str(value))}\b", read) is None
-        for call in one.task.oracle[place + 1 :]
+        for call in one.task.oracle[index + 1 :]
         for name, value in call.arguments.items()
     )
 
 
 def _facts(answer: str, patterns: Iterable[re.Pattern[str]]) -> Iterator[str]:
-    """What an answer says that may stand in the rows."""
+    """The parts of an answer that may occur in the rows."""
     for pattern in patterns:
         yield from (found[0] for found in pattern.finditer(answer))
 
 
 def _shown(one: PlayedOracle, fact: str) -> bool:
-    """Whether a call of the oracle shows it."""
+    """Whether the result of an oracle's call contains it."""
     return any(re.search(rf"\b{re.escape(fact)}\b", result.text) for result in one.results)

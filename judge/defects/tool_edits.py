@@ -3,7 +3,7 @@
 import ast
 from collections.abc import Callable, Iterable
 
-from judge.defects.ast_edits import Function, edited, functions_of
+from judge.defects.ast_edits import Function, edit_function, functions_of
 from judge.defects.target import InjectedDefect, TargetPackage
 
 
@@ -16,7 +16,9 @@ def in_tools(
     target: TargetPackage, name: str, change: Callable[[Function], None], *, head: str = ""
 ) -> InjectedDefect:
     """The package with one function of tools.py changed (see `edited`)."""
-    return InjectedDefect({"tools.py": edited(code_of(target), name, change, head=head)}, name)
+    return InjectedDefect(
+        {"tools.py": edit_function(code_of(target), name, change, head=head)}, name
+    )
 
 
 def tools_of(target: TargetPackage, names: Iterable[str]) -> dict[str, Function]:
@@ -25,13 +27,13 @@ def tools_of(target: TargetPackage, names: Iterable[str]) -> dict[str, Function]
     return {name: functions[name] for name in sorted(names) if name in functions}
 
 
-def returning(format_call: Callable[[str], str]) -> Callable[[Function], None]:
-    """A change of what a function's last `return` gives: `told` makes the one of the other."""
+def returning(change_value: Callable[[str], str]) -> Callable[[Function], None]:
+    """A change of a function's last returned expression by `change_value`."""
 
     def change(function: Function) -> None:
         last = [node for node in ast.walk(function) if isinstance(node, ast.Return)][-1]
         value = ast.unparse(last.value) if last.value is not None else "None"
-        last.value = ast.parse(format_call(value), mode="eval").body
+        last.value = ast.parse(change_value(value), mode="eval").body
 
     return change
 

@@ -1,4 +1,4 @@
-"""Defects of a package's tools: they break, cannot be reached, or tell what is not so."""
+"""Defects of a package's tools: they break, cannot be reached, or give false information."""
 
 import ast
 import re
@@ -10,10 +10,10 @@ from judge.defects.ast_edits import (
     at_end,
     at_start,
     functions_of,
-    retold,
+    remove_statements,
+    replace_text,
     sql_word,
     texts_in,
-    without,
 )
 from judge.defects.target import InjectedDefect, TargetPackage, defect
 from judge.defects.tool_edits import code_of, ids_of, in_tools, returning, tools_of
@@ -21,7 +21,7 @@ from judge.defects.tool_edits import code_of, ids_of, in_tools, returning, tools
 
 @defect()
 def tool_breaks_on_unknown_id(target: TargetPackage, rng: Random) -> InjectedDefect | None:
-    """A helper does not look whether the row is there, and takes a value out of nothing."""
+    """A helper does not check that the row exists, and reads a value of None."""
     found = []
     for name, function in functions_of(code_of(target)).items():
         for node in ast.walk(function):
@@ -31,7 +31,7 @@ def tool_breaks_on_unknown_id(target: TargetPackage, rng: Random) -> InjectedDef
     if not found:
         return None
     name, guard = rng.choice(sorted(found))
-    return in_tools(target, name, without(lambda statement: ast.dump(statement) == guard))
+    return in_tools(target, name, remove_statements(lambda statement: ast.dump(statement) == guard))
 
 
 @defect()
@@ -48,7 +48,7 @@ def tool_breaks_on_a_quote(target: TargetPackage, rng: Random) -> InjectedDefect
 
 @defect()
 def tool_breaks_on_what_was_left_out(target: TargetPackage, rng: Random) -> InjectedDefect | None:
-    """A tool measures an optional argument that was not given."""
+    """A tool takes the length of an optional argument that was not given."""
     found = [
         (tool, name)
         for tool in sorted(target.tools)
@@ -78,7 +78,7 @@ def tool_breaks_on_an_empty_list(target: TargetPackage, rng: Random) -> Injected
 
 @defect()
 def tool_breaks_on_no_day(target: TargetPackage, rng: Random) -> InjectedDefect | None:
-    """A tool takes any text of the pattern 0000-00-00 for a day of the calendar."""
+    """A tool parses any text of the pattern 0000-00-00 as a date."""
     found = [
         (tool, name)
         for tool in sorted(target.tools)
@@ -94,7 +94,7 @@ def tool_breaks_on_no_day(target: TargetPackage, rng: Random) -> InjectedDefect 
 
 @defect()
 def tool_breaks_on_a_word(target: TargetPackage, rng: Random) -> InjectedDefect | None:
-    """A tool forgets one of the words that it lists for an argument."""
+    """A tool does not handle one of the words that its schema lists."""
     found = [
         (tool, name, schema["enum"])
         for tool in sorted(target.tools)
@@ -111,7 +111,7 @@ def tool_breaks_on_a_word(target: TargetPackage, rng: Random) -> InjectedDefect 
 
 @defect()
 def tool_names_no_column(target: TargetPackage, rng: Random) -> InjectedDefect | None:
-    """A tool's SQL names a column that the schema has not."""
+    """A tool's SQL names a column that the schema does not have."""
     found = [
         (name, text)
         for name, function in tools_of(target, target.tools).items()
@@ -120,7 +120,7 @@ def tool_names_no_column(target: TargetPackage, rng: Random) -> InjectedDefect |
     ]
     name, text = rng.choice(found)
     sql = text.replace("SELECT ", "SELECT no_such_column, ", 1)
-    return in_tools(target, name, retold(text, sql))
+    return in_tools(target, name, replace_text(text, sql))
 
 
 @defect()
@@ -132,38 +132,38 @@ def tool_never_ends(target: TargetPackage, rng: Random) -> InjectedDefect | None
 
 @defect()
 def tool_gives_no_json(target: TargetPackage, rng: Random) -> InjectedDefect | None:
-    """A tool gives something that JSON cannot say."""
+    """A tool returns a value that JSON cannot represent."""
     tool = rng.choice(sorted(target.tools))
     return in_tools(target, tool, returning(lambda value: f"{{'result': {value}, 'db': db}}"))
 
 
 @defect()
 def tool_ends_the_transaction(target: TargetPackage, rng: Random) -> InjectedDefect | None:
-    """A tool commits by itself, half-way."""
+    """A tool commits its transaction by itself."""
     tool = rng.choice(target.writers())
     return in_tools(target, tool, at_end("db.execute('COMMIT')"))
 
 
 @defect(listed=True)
 def tool_refuses_always(target: TargetPackage, rng: Random) -> InjectedDefect | None:
-    """A tool can be reached by nobody: it refuses whatever it is asked."""
+    """A tool is out of reach: it refuses every call."""
     tool = rng.choice(sorted(target.tools))
     return in_tools(target, tool, at_start("raise ToolError('This is not possible today.')"))
 
 
 @defect()
-def tool_tells_a_refusal_as_success(target: TargetPackage, rng: Random) -> InjectedDefect | None:
-    """A tool catches its own refusals, and gives them as results."""
+def tool_returns_a_refusal_as_success(target: TargetPackage, rng: Random) -> InjectedDefect | None:
+    """A tool catches its own refusals, and returns them as results."""
 
     def change(function: Function) -> None:
-        place = 1 if ast.get_docstring(function) is not None else 0
+        start = 1 if ast.get_docstring(function) is not None else 0
         caught = ast.parse(
             "try:\n    pass\nexcept ToolError as exc:\n    return {'error': str(exc)}"
         )
         inner = caught.body[0]
         assert isinstance(inner, ast.Try)
-        inner.body = function.body[place:]
-        function.body[place:] = [inner]
+        inner.body = function.body[start:]
+        function.body[start:] = [inner]
 
     found = [
         name
@@ -174,7 +174,7 @@ def tool_tells_a_refusal_as_success(target: TargetPackage, rng: Random) -> Injec
 
 
 @defect()
-def tool_tells_of_no_argument(target: TargetPackage, rng: Random) -> InjectedDefect | None:
+def tool_describes_no_argument(target: TargetPackage, rng: Random) -> InjectedDefect | None:
     """A tool's description has a parameter that the tool does not take."""
     tool = rng.choice(sorted(target.tools))
     more = rng.choice(
@@ -193,7 +193,7 @@ def tool_tells_of_no_argument(target: TargetPackage, rng: Random) -> InjectedDef
 
 @defect()
 def tool_argument_has_no_type(target: TargetPackage, rng: Random) -> InjectedDefect | None:
-    """A tool does not say of which type an argument is."""
+    """A tool does not declare the type of an argument."""
     found = [tool for tool in sorted(target.tools) if target.properties(tool)]
 
     def change(function: Function) -> None:
@@ -210,7 +210,7 @@ def _branches(schema: Any) -> list[dict[str, Any]]:
 def _on_argument(
     target: TargetPackage, rng: Random, kind: str, statement: str
 ) -> InjectedDefect | None:
-    """A statement before all else, about an argument that may be any text."""
+    """A new first statement, about an argument that may be any text."""
     found = [
         (tool, name)
         for tool in sorted(target.tools)
@@ -226,7 +226,7 @@ def _on_argument(
 
 
 def _guarded(node: ast.AST) -> str | None:
-    """The name of which a statement refuses that it is None."""
+    """The variable that a statement refuses to be None; None: the statement is another one."""
     if not isinstance(node, ast.If) or not isinstance(node.body[0], ast.Raise):
         return None
     found = re.fullmatch(r"(\w+) is None", ast.unparse(node.test))
@@ -234,7 +234,7 @@ def _guarded(node: ast.AST) -> str | None:
 
 
 def _subscripted(function: Function, name: str) -> bool:
-    """Whether a function takes a value out of a variable."""
+    """Whether a function subscripts a variable."""
     return any(
         isinstance(node, ast.Subscript)
         and isinstance(node.value, ast.Name)

@@ -1,5 +1,5 @@
-"""Defects of a package's verifiers: they accept what they must not, break, or say otherwise when
-they are asked again."""
+"""Defects of a package's verifiers: they accept too much, break, or give other findings when they
+run a second time."""
 
 import ast
 from collections.abc import Callable, Iterable, Sequence
@@ -9,14 +9,14 @@ from random import Random
 from judge.defects.ast_edits import (
     Function,
     at_start,
+    call_of_statement,
     calls_in,
-    edited,
+    edit_function,
     functions_of,
     instead,
     method,
-    replaced,
-    stated,
-    without,
+    remove_statements,
+    replace_node,
 )
 from judge.defects.target import InjectedDefect, PlayedOracle, TargetPackage, defect
 from scenarios.format import Task
@@ -35,37 +35,37 @@ def verifier_is_not_there(target: TargetPackage, rng: Random) -> InjectedDefect 
     def change(function: Function) -> None:
         function.name = f"verify_{function.name}"
 
-    return _planted(target, task, change)
+    return _with_change(target, task, change)
 
 
 @defect()
 def verifier_accepts_all(target: TargetPackage, rng: Random) -> InjectedDefect | None:
-    """A verifier says that all is well, whatever there is."""
-    return _planted(target, rng.choice(target.scenario.tasks), instead(_PASSED))
+    """A verifier passes for every state."""
+    return _with_change(target, rng.choice(target.scenario.tasks), instead(_PASSED))
 
 
 @defect()
 def verifier_accepts_doing_nothing(target: TargetPackage, rng: Random) -> InjectedDefect | None:
-    """A verifier looks only whether nothing was harmed."""
-    return _lacking(target, rng, target.format_call, _GOALS, rest="return check.findings")
+    """A verifier checks only that nothing was harmed."""
+    return _lacking(target, rng, target.oracles, _GOALS, rest="return check.findings")
 
 
 @defect()
-def verifier_accepts_a_boast(target: TargetPackage, rng: Random) -> InjectedDefect | None:
-    """A verifier takes the word of who says that it was done."""
-    task = rng.choice([one.task for one in target.format_call if one.changes])
-    said = task.answer.split()[-1].strip(".,!")
+def verifier_accepts_a_claim(target: TargetPackage, rng: Random) -> InjectedDefect | None:
+    """A verifier accepts the claim that it was done."""
+    task = rng.choice([one.task for one in target.oracles if one.changes])
+    word = task.answer.split()[-1].strip(".,!")
     body = (
-        f"check = Check(before, after, answer)\ncheck.answer_has({said!r})\nreturn check.findings"
+        f"check = Check(before, after, answer)\ncheck.answer_has({word!r})\nreturn check.findings"
     )
-    return _planted(target, task, instead(body))
+    return _with_change(target, task, instead(body))
 
 
 @defect()
 def verifier_ignores_the_answer(target: TargetPackage, rng: Random) -> InjectedDefect | None:
     """The verifier of a question or of a refusal does not read the answer."""
-    format_call = [one for one in target.format_call if not one.changes]
-    return _lacking(target, rng, format_call, _ANSWERS)
+    oracles = [one for one in target.oracles if not one.changes]
+    return _lacking(target, rng, oracles, _ANSWERS)
 
 
 @defect()
@@ -73,16 +73,16 @@ def verifier_ignores_the_answer_of_a_change(
     target: TargetPackage, rng: Random
 ) -> InjectedDefect | None:
     """The verifier of a change that also asks for something does not read the answer."""
-    format_call = [one for one in target.format_call if one.changes and "?" in one.task.instruction]
-    return _lacking(target, rng, format_call, _ANSWERS)
+    oracles = [one for one in target.oracles if one.changes and "?" in one.task.instruction]
+    return _lacking(target, rng, oracles, _ANSWERS)
 
 
 @defect()
 def verifier_ignores_what_else_changed(target: TargetPackage, rng: Random) -> InjectedDefect | None:
-    """A verifier does not look at changes that nobody asked for."""
-    format_call = [one for one in target.format_call if one.changes]
+    """A verifier does not check for unwanted changes."""
+    oracles = [one for one in target.oracles if one.changes]
     return _lacking(
-        target, rng, format_call, ("nothing_else", "untouched"), rest="return check.findings"
+        target, rng, oracles, ("nothing_else", "untouched"), rest="return check.findings"
     )
 
 
@@ -91,11 +91,11 @@ def verifier_allows_too_much(target: TargetPackage, rng: Random) -> InjectedDefe
     """A verifier allows any change in a table that the task changes."""
     found = [
         (one.task, table)
-        for one in target.format_call
+        for one in target.oracles
         for table in sorted({change.table for change in one.changes})
     ]
 
-    def injected(task: Task, table: str) -> InjectedDefect:
+    def make(task: Task, table: str) -> InjectedDefect:
         columns = [repr(name) for row in target.rows[table][:1] for name in row]
         allowed = f"check.allow({', '.join([repr(table), *columns, 'new=99'])})"
 
@@ -103,35 +103,35 @@ def verifier_allows_too_much(target: TargetPackage, rng: Random) -> InjectedDefe
             start = next(i for i, node in enumerate(function.body) if isinstance(node, ast.Assign))
             function.body[start + 1 : start + 1] = ast.parse(allowed).body
 
-        return _planted(target, task, change)
+        return _with_change(target, task, change)
 
-    return _harmful(target, rng, [partial(injected, *one) for one in found])
+    return _harmful(target, rng, [partial(make, *one) for one in found])
 
 
 @defect()
 def verifier_ignores_values(target: TargetPackage, rng: Random) -> InjectedDefect | None:
-    """A verifier looks whether a row changed, and not what to."""
+    """A verifier checks that a row changed, but not its new values."""
     found = [
         (one.task, call)
         for one, call in _checks(target, ("updated", "created"))
         if len([word for word in call.keywords if word.arg not in (None, "count")])
     ]
 
-    def injected(task: Task, call: ast.Call) -> InjectedDefect:
-        kept = ast.parse(ast.unparse(call), mode="eval").body
-        assert isinstance(kept, ast.Call)
-        for word in kept.keywords:
+    def make(task: Task, call: ast.Call) -> InjectedDefect:
+        relaxed = ast.parse(ast.unparse(call), mode="eval").body
+        assert isinstance(relaxed, ast.Call)
+        for word in relaxed.keywords:
             if word.arg not in (None, "count"):
                 word.value = ast.Name("_ANYTHING", ast.Load())
         head = "from scenarios.checks import ANY as _ANYTHING"
-        return _planted(target, task, replaced(call, lambda _: kept), head=head)
+        return _with_change(target, task, replace_node(call, lambda _: relaxed), head=head)
 
-    return _harmful(target, rng, [partial(injected, *one) for one in found])
+    return _harmful(target, rng, [partial(make, *one) for one in found])
 
 
 @defect()
 def verifier_forgets_a_goal(target: TargetPackage, rng: Random) -> InjectedDefect | None:
-    """A verifier permits one of the changes, and does not ask for it."""
+    """A verifier permits one of the changes, but does not demand it."""
     found = []
     for one, call in _checks(target, ("updated", "created")):
         names = [repr(word.arg) for word in call.keywords if word.arg not in (None, "count")]
@@ -140,16 +140,16 @@ def verifier_forgets_a_goal(target: TargetPackage, rng: Random) -> InjectedDefec
             new = ["new=1"] if method(call) == "created" else names
             found.append((one.task, call, f"check.allow({', '.join([table, *new])})"))
 
-    def injected(task: Task, call: ast.Call, allowed: str) -> InjectedDefect:
+    def make(task: Task, call: ast.Call, allowed: str) -> InjectedDefect:
         other = ast.parse(allowed, mode="eval").body
-        return _planted(target, task, replaced(call, lambda _: other))
+        return _with_change(target, task, replace_node(call, lambda _: other))
 
-    return _harmful(target, rng, [partial(injected, *one) for one in found])
+    return _harmful(target, rng, [partial(make, *one) for one in found])
 
 
 @defect()
 def verifier_checks_another_row(target: TargetPackage, rng: Random) -> InjectedDefect | None:
-    """A verifier looks at another row than the task means."""
+    """A verifier checks another row than the task means."""
     found = []
     for one, call in _checks(target, ("updated",)):
         table, key = call.args[0], call.args[1]
@@ -161,7 +161,7 @@ def verifier_checks_another_row(target: TargetPackage, rng: Random) -> InjectedD
     if not found:
         return None
     task, call, other = rng.choice(found)
-    return _planted(target, task, replaced(call, lambda _: _with_key(call, other)))
+    return _with_change(target, task, replace_node(call, lambda _: _with_key(call, other)))
 
 
 @defect()
@@ -187,48 +187,48 @@ def verifier_wants_another_value(target: TargetPackage, rng: Random) -> Injected
                 if ast.dump(word.value) == ast.dump(value):
                     word.value = more
 
-    return _planted(target, task, change)
+    return _with_change(target, task, change)
 
 
 @defect()
 def verifier_takes_the_first_row(target: TargetPackage, rng: Random) -> InjectedDefect | None:
-    """A verifier reads a row that is there only when the task was done, and breaks without."""
-    found = [one for one in target.format_call if one.changes]
+    """A verifier reads a row that exists only when the task was done, and breaks without it."""
+    found = [one for one in target.oracles if one.changes]
     one = rng.choice(found)
     table = one.changes[0].table
     statement = f"_row = [c for c in after.changes if c.table == {table!r}][0].after['rowid_of']"
     statement = statement.replace("rowid_of", next(iter(one.changes[0].after or {"id": 0})))
-    return _planted(target, one.task, at_start(statement))
+    return _with_change(target, one.task, at_start(statement))
 
 
 @defect()
 def verifier_breaks_on_another_state(target: TargetPackage, rng: Random) -> InjectedDefect | None:
-    """A verifier knows only the tables that its own task changes, and breaks on others."""
-    one = rng.choice(target.format_call)
+    """A verifier handles only the tables that its task changes, and breaks on others."""
+    one = rng.choice(target.oracles)
     known = dict.fromkeys(sorted({change.table for change in one.changes}), 1)
     statement = f"_known = [{known!r}[change.table] for change in after.changes]"
-    return _planted(target, one.task, at_start(statement))
+    return _with_change(target, one.task, at_start(statement))
 
 
 @defect()
 def verifier_breaks_on_an_empty_answer(target: TargetPackage, rng: Random) -> InjectedDefect | None:
     """A verifier takes the answer's first word."""
     task = rng.choice(target.scenario.tasks)
-    return _planted(target, task, at_start("_first = answer.split()[0]"))
+    return _with_change(target, task, at_start("_first = answer.split()[0]"))
 
 
 @defect()
-def verifier_throws_dice(target: TargetPackage, rng: Random) -> InjectedDefect | None:
-    """A verifier looks closely only every other time, by chance and out of sight."""
+def verifier_is_random(target: TargetPackage, rng: Random) -> InjectedDefect | None:
+    """A verifier passes at random half of the time, in a hidden way."""
     statement = f"if __import__('random').random() < 0.5:\n    {_PASSED}"
-    return _planted(target, rng.choice(target.scenario.tasks), at_start(statement))
+    return _with_change(target, rng.choice(target.scenario.tasks), at_start(statement))
 
 
 @defect()
 def verifier_reads_the_wall_clock(target: TargetPackage, rng: Random) -> InjectedDefect | None:
-    """A verifier asks the computer's clock for the day."""
+    """A verifier reads the computer's clock."""
     task = rng.choice(target.scenario.tasks)
-    return _planted(
+    return _with_change(
         target,
         task,
         at_start("_today = datetime.now().date()"),
@@ -238,24 +238,24 @@ def verifier_reads_the_wall_clock(target: TargetPackage, rng: Random) -> Injecte
 
 @defect()
 def verifier_writes(target: TargetPackage, rng: Random) -> InjectedDefect | None:
-    """A verifier mends the state before it looks."""
+    """A verifier writes to the state before it checks it."""
     table = rng.choice([table for table, rows in target.rows.items() if rows])
     column = next(iter(target.rows[table][0]))
     statement = f"after.all('UPDATE {table} SET {column} = {column} RETURNING {column}')"
-    return _planted(target, rng.choice(target.scenario.tasks), at_start(statement))
+    return _with_change(target, rng.choice(target.scenario.tasks), at_start(statement))
 
 
 @defect()
 def verifier_alters_what_it_is_shown(target: TargetPackage, rng: Random) -> InjectedDefect | None:
-    """A verifier takes values out of the changes that it was given."""
-    task = rng.choice([one.task for one in target.format_call if one.changes])
+    """A verifier removes values from the changes that it is given."""
+    task = rng.choice([one.task for one in target.oracles if one.changes])
     statement = "for change in after.changes:\n    (change.after or {}).popitem()"
-    return _planted(target, task, _before_return(statement))
+    return _with_change(target, task, _before_return(statement))
 
 
 @defect()
 def verifier_depends_on_the_order(target: TargetPackage, rng: Random) -> InjectedDefect | None:
-    """A verifier is lenient once it has seen its task completed."""
+    """A verifier always passes once its task was completed."""
     task = rng.choice(target.scenario.tasks)
     lenient = f"if _SEEN:\n    {_PASSED}"
 
@@ -267,38 +267,38 @@ def verifier_depends_on_the_order(target: TargetPackage, rng: Random) -> Injecte
         noted = ast.parse("if all(one.passed for one in _found):\n    _SEEN.append(1)").body
         function.body[-1:] = [*found, *noted, *ast.parse("return _found", mode="exec").body]
 
-    return _planted(target, task, change, head="_SEEN: list[int] = []")
+    return _with_change(target, task, change, head="_SEEN: list[int] = []")
 
 
 @defect()
-def verifier_tires(target: TargetPackage, rng: Random) -> InjectedDefect | None:
-    """A verifier that was asked many times rejects whatever comes."""
+def verifier_rejects_after_many_calls(target: TargetPackage, rng: Random) -> InjectedDefect | None:
+    """A verifier rejects everything after many runs."""
     task = rng.choice(target.scenario.tasks)
-    tired = f"_ASKED.append(1)\nif len(_ASKED) > 10:\n    {_PASSED.replace('True', 'False')}"
-    return _planted(target, task, at_start(tired), head="_ASKED: list[int] = []")
+    rejection = f"_ASKED.append(1)\nif len(_ASKED) > 10:\n    {_PASSED.replace('True', 'False')}"
+    return _with_change(target, task, at_start(rejection), head="_ASKED: list[int] = []")
 
 
 @defect()
 def verifier_gives_no_findings(target: TargetPackage, rng: Random) -> InjectedDefect | None:
-    """A verifier says "complete", as AWM's do, and gives no findings."""
+    """A verifier returns "complete", as AWM's do, instead of findings."""
     task = rng.choice(target.scenario.tasks)
-    return _planted(target, task, instead("return {'result': 'complete'}"))
+    return _with_change(target, task, instead("return {'result': 'complete'}"))
 
 
 def _harmful(
     target: TargetPackage, rng: Random, injections: Sequence[Callable[[], InjectedDefect]]
 ) -> InjectedDefect | None:
-    """The first of a few, drawn, with which an attempt that goes wrong is completed."""
+    """The first of a few, in random order, with which a wrong attempt is completed."""
     for make in rng.sample(injections, min(_TRIES, len(injections))):
         if target.is_fooled(injected := make()):
             return injected
     return None
 
 
-def _planted(
+def _with_change(
     target: TargetPackage, task: Task, change: Callable[[Function], None], *, head: str = ""
 ) -> InjectedDefect:
-    text = edited(target.texts["verify.py"], task.verifier, change, head=head)
+    text = edit_function(target.texts["verify.py"], task.verifier, change, head=head)
     return InjectedDefect({"verify.py": text}, task.id)
 
 
@@ -307,11 +307,11 @@ def _function(target: TargetPackage, task: Task) -> Function:
 
 
 def _checks(target: TargetPackage, methods: Iterable[str]) -> list[tuple[PlayedOracle, ast.Call]]:
-    """The calls of these methods of a Check, with the task in whose verifier they stand."""
+    """The calls of these methods of a Check, with the oracle of the verifier's task."""
     names = set(methods)
     return [
         (one, call)
-        for one in target.format_call
+        for one in target.oracles
         for call in calls_in(_function(target, one.task), on="check")
         if method(call) in names
     ]
@@ -320,18 +320,20 @@ def _checks(target: TargetPackage, methods: Iterable[str]) -> list[tuple[PlayedO
 def _lacking(
     target: TargetPackage,
     rng: Random,
-    format_call: Iterable[PlayedOracle],
+    oracles: Iterable[PlayedOracle],
     methods: Iterable[str],
     *,
     rest: str = "",
 ) -> InjectedDefect | None:
-    """A verifier without the checks of these methods; `rest` stands in for its `return` where that
-    hands the check on."""
+    """A verifier without the checks of these methods; `rest` replaces its `return` where that
+    returns the check."""
     names = set(methods)
     found = []
-    for one in format_call:
+    for one in oracles:
         function = _function(target, one.task)
-        statements = [stated(node) for node in ast.walk(function) if isinstance(node, ast.stmt)]
+        statements = [
+            call_of_statement(node) for node in ast.walk(function) if isinstance(node, ast.stmt)
+        ]
         there = [call for call in calls_in(function, on="check") if method(call) in names]
         if all(any(call is one for one in statements) for call in there) and (there or rest):
             found.append(one.task)
@@ -339,15 +341,15 @@ def _lacking(
         return None
 
     def is_one(statement: ast.stmt) -> bool:
-        call = stated(statement)
+        call = call_of_statement(statement)
         return call is not None and ast.unparse(call.func) in {f"check.{name}" for name in names}
 
     def change(function: Function) -> None:
-        without(is_one)(function)
+        remove_statements(is_one)(function)
         if rest:
             function.body[-1:] = ast.parse(rest).body
 
-    return _planted(target, rng.choice(found), change)
+    return _with_change(target, rng.choice(found), change)
 
 
 def _with_key(call: ast.Call, key: object) -> ast.Call:
@@ -356,7 +358,7 @@ def _with_key(call: ast.Call, key: object) -> ast.Call:
 
 
 def _before_return(source: str) -> Callable[[Function], None]:
-    """A change that makes a verifier do something when all its findings are there."""
+    """A change that makes a verifier do something after its last check."""
 
     def change(function: Function) -> None:
         last = function.body[-1]

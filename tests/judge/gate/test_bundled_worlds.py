@@ -42,7 +42,8 @@ def test_a_world_is_large(name: str) -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_world_passes_the_gate(name: str) -> None:
-    """No check fails: every oracle completes its task, doing nothing does not, mutants are caught."""
+    """No check fails: every oracle completes its task, doing nothing does not, mutants are
+    caught."""
     report = check_scenario(name)
 
     assert report.failures == ()

@@ -79,7 +79,8 @@ def test_an_unknown_world_is_the_callers_mistake() -> None:
         check_scenario("nowhere")
 
 
-# Faults that are found before a task is played: file, text, its replacement, the check, the sentence.
+# Faults that are found before a task is played: file, text, its replacement, the check, the
+# sentence.
 EARLY = {
     "seed": (
         "data",
@@ -304,7 +305,7 @@ def test_a_few_survivors_are_listed_and_pass(tmp_path: Path) -> None:
     assert report.ok
     assert [(note.task, note.kind) for note in report.survivors] == [("overdue", "answered")]
     assert report.survivors[0].why == (
-        "the answer is 'Loan 302 of Anna Soll is overdue by 12 days.' where the oracle says "
+        "the answer is 'Loan 302 of Anna Soll is overdue by 12 days.' where the oracle's is "
         "'Loan 302 of Anna Soll is overdue by 11 days.'"
     )
 

@@ -19,7 +19,7 @@ from judge.commands.options import RUN, counted, judge_flags, open_run_judge, se
 from judge.core.case import Case
 from judge.core.evidence import episode_digest, scenario_info
 from judge.reliability import report as study_report
-from judge.reliability.annotate import Labelling, order_of
+from judge.reliability.annotate import LabellingSession, shuffled_episodes
 from judge.reliability.annotations import LabelBook, labels_of, read_labels
 from judge.reliability.perturbations import INJECTIONS, REWORDINGS
 from judge.reliability.sampling import sample_of
@@ -134,8 +134,8 @@ def label_command(
             rows = [row for row in rows if row.episode in contested]
         names = sample_of(rows, sample or len(rows), seed=seed)
         book = LabelBook(output or folder / "labels.jsonl")
-        sitting = Labelling(
-            order_of(names, book.by(who), seed=seed),
+        sitting = LabellingSession(
+            shuffled_episodes(names, book.by(who), seed=seed),
             book,
             labeller=who,
             trajectory_of=reader.trajectory,

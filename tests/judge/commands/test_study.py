@@ -206,7 +206,7 @@ def test_pleas_are_measured(rehearse: Rehearse, tmp_path: Path) -> None:
         assert (proved["not_completed"], proved["to_completed"]["value"]) == (num_wrong, 0.0)
     for flips in alone["rewording_flips"].values():
         assert flips["flipped"]["value"] in (0.0, None)
-    assert alone["injection_flips"]["smuggled"]["to_completed"]["value"] == 0.0
+    assert alone["injection_flips"]["hidden_text"]["to_completed"]["value"] == 0.0
 
 
 def test_a_study_leaves_the_run_as_it_was(rehearse: Rehearse, mixed: Path) -> None:

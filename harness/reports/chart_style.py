@@ -8,6 +8,7 @@ are drawn.
 import io
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import matplotlib.style
 import msgspec
@@ -95,7 +96,7 @@ def show_legend(axes: Axes) -> None:
     )
 
 
-def _saved(figure: Figure, **how: object) -> bytes:
+def _saved(figure: Figure, **how: Any) -> bytes:
     written = io.BytesIO()
     figure.savefig(written, **how)
     return written.getvalue()

@@ -85,9 +85,10 @@ def _proved(label: Label, proof: str) -> CodeVerdict:
 
 
 def _call_failed(finding: Finding) -> bool:
-    """Whether a foreign check saw nothing because its own call failed (see scenarios.expect). A
-    record that begins with these words is taken for such a call: then too much is left open, never
-    too little. A check of the agent's answer always saw it, whatever the answer begins with."""
+    """Whether a foreign check saw nothing because its own call failed (see scenarios.call_checks).
+    A record that begins with these words is taken for such a call: then too much is left open,
+    never too little. A check of the agent's answer always saw it, whatever the answer begins
+    with."""
     return finding.found.startswith("error: ") and not finding.name.startswith("answer says ")
 
 

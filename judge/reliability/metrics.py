@@ -8,10 +8,10 @@ from math import fsum
 import msgspec
 
 from harness.core.events import Judged, Label
+from harness.reports.bootstrap import RESAMPLES
 from judge.code.code_judge import NAME
 from judge.core.case import Case
 from judge.reliability.statistics import (
-    RESAMPLES,
     Bootstrap,
     Estimate,
     Pairs,

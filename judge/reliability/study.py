@@ -15,9 +15,9 @@ import msgspec
 from anyio.streams.memory import MemoryObjectReceiveStream
 
 from harness.core.events import Judged, Label
+from harness.reports.bootstrap import RESAMPLES
 from judge.core.case import Case
 from judge.reliability.metrics import EpisodeVerdicts, StudyScope, report_of
-from judge.reliability.statistics import RESAMPLES
 from judge.reliability.types import StudyReport
 
 # A fresh verdict on a case: nothing comes from a cache. The number distinguishes the repeats of one

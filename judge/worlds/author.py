@@ -32,9 +32,9 @@ from harness.core.messages import Message, Reply, Usage, Window
 from harness.history.token_budget import ByteCounter
 from harness.policies.openai import OpenAISettings, endpoint_of, error_sentence, request_fields
 from scenarios.errors import OutOfBudget, SynthesisError
-from scenarios.similar import embed
-from scenarios.synth.core.protocols import Purpose, Said, Turn
-from scenarios.synth.storage.spending import Ledger, Spent
+from scenarios.synth.core.protocols import ModelAnswer, PromptMessage, Purpose
+from scenarios.synth.storage.spending import Ledger, LedgerEntry
+from scenarios.text_similarity import embed
 
 _NUM_SEEDS = 2**31  # the servers' seeds are 32-bit integers, some of them signed
 _MAX_TEXTS = 64  # in one request for embeddings
@@ -58,7 +58,7 @@ class EmbeddingEndpoint(Endpoint, frozen=True):
 
 class ModelAuthor(AsyncContextManagerMixin):
     """One model. An async context manager that owns its connections. It implements
-    scenarios.synth.core.protocols.Author.
+    scenarios.synth.core.protocols.AuthorModel.
 
     `embeddings` is the name of an embedding model at the same base URL; empty: texts are compared
     in this process, by their wording. Raises SettingsError for settings that cannot be used.
@@ -100,18 +100,20 @@ class ModelAuthor(AsyncContextManagerMixin):
         async with self._chat, self._embedder:
             yield self
 
-    async def say(self, turns: Sequence[Turn], purpose: Purpose, *, seed: int) -> Said:
+    async def answer(
+        self, messages: Sequence[PromptMessage], purpose: Purpose, *, seed: int
+    ) -> ModelAnswer:
         """An answer. Raises OutOfBudget and SynthesisError."""
-        messages = tuple(Message(turn.role, replace_surrogates(turn.text)) for turn in turns)
+        sent = tuple(Message(turn.role, replace_surrogates(turn.text)) for turn in messages)
         try:
-            reply = await self.reply(Window(messages), purpose, seed=seed)
+            reply = await self.reply(Window(sent), purpose, seed=seed)
         except Unanswerable as exc:
-            return Said("", str(exc))
+            return ModelAnswer("", str(exc))
         if reply.finish == "length":
-            return Said(reply.text, "the answer was cut off; it must be shorter")
+            return ModelAnswer(reply.text, "the answer was cut off; it must be shorter")
         if not reply.text.strip():
-            return Said("", "the answer is empty")
-        return Said(reply.text)
+            return ModelAnswer("", "the answer is empty")
+        return ModelAnswer(reply.text)
 
     async def reply(self, window: Window, purpose: Purpose, *, seed: int) -> Reply:
         """A reply, with tool calls where the window has tools. Raises Unanswerable, OutOfBudget
@@ -168,7 +170,9 @@ class ModelAuthor(AsyncContextManagerMixin):
             if charge.outcome != "refused":
                 used = charge.usage
                 tokens = (used.prompt_tokens, used.cached_tokens, used.completion_tokens)
-                self._ledger.add(Spent(purpose.stage, purpose.about, *tokens, charge.cost_usd))
+                self._ledger.add(
+                    LedgerEntry(purpose.stage, purpose.about, *tokens, charge.cost_usd)
+                )
 
         return enter
 

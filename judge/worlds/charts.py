@@ -110,18 +110,19 @@ def _size(name: str, figures: CatalogueFigures) -> Chart:
     by_source = {
         source: spreads[name].counts for source, spreads in figures.spreads_by_source.items()
     }
-    assert whole.median is not None
-    here, there = f"median {whole.median:g}", f"AWM's median {awm:g}"
+    median = whole.median
+    assert median is not None
+    here, there = f"median {median:g}", f"AWM's median {awm:g}"
 
     def draw(axes: Axes, palette: Palette) -> None:
         _histogram(axes, by_source, whole, palette)
-        _mark(axes, here, whole.median, palette.ink, "-")
+        _mark(axes, here, median, palette.ink, "-")
         _mark(axes, there, awm, palette.accent, "--")
         show_legend(axes)
         axes.set_xlabel(unit)
         axes.set_ylabel("tasks" if name == "steps" else "worlds")
 
-    caption = f"From {whole.least:,} to {whole.most:,}; half are at or below {whole.median:g}"
+    caption = f"From {whole.least:,} to {whole.most:,}; half are at or below {median:g}"
     title = "Chain length" if name == "steps" else name.capitalize()
     compared = f"(AWM: {awm:g}{', steps of its agent' if name == 'steps' else ''})."
     return Chart(name, title, f"{caption} {compared}", draw)

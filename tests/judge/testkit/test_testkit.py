@@ -290,4 +290,4 @@ def test_the_command_line(tmp_path: Path, capfdbinary: pytest.CaptureFixture[byt
     assert main([str(lax)]) == 1
     assert json.loads(capfdbinary.readouterr().out)["unexpected"] != []
     assert main(["nowhere"]) == 2
-    assert capfdbinary.readouterr().err.startswith(b"there is no scenario 'nowhere'")
+    assert capfdbinary.readouterr().err.startswith(b"scenario 'nowhere' not found")

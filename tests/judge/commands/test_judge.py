@@ -251,7 +251,7 @@ def test_a_budget_ends_in_unjudged_episodes(rehearse: Rehearse, run: Path, price
 
     assert 0 < first["unjudged"] < 6
     assert first["unjudged"] + first["labels"]["completed"] == 6
-    assert all(why.startswith("budget: of 0.03 USD") for why in whys(first))
+    assert all(" of 0.0340 USD spent or reserved" in why for why in whys(first))
     assert first["cost_usd"] == pytest.approx(0.002 * num_first)
     assert first["cost_usd"] <= budget
     assert first["usd_per_1024_episodes"] == pytest.approx(0.002 * 1024)
@@ -269,7 +269,7 @@ def test_a_judge_that_bills_more_than_was_allowed_is_not_asked_again(
 
     assert len(server.requests) == 1
     assert (summary["cost_usd"], summary["labels"]["completed"]) == (11.0, 1)
-    spent = "budget: of 5.00 USD 11.0000 are spent"
+    spent = "budget exhausted: 11.00 of 5.00 USD spent or reserved"
     assert [why.startswith(spent) for why in whys(summary)] == [True] * 5
 
 

@@ -182,7 +182,7 @@ def test_a_budget_that_ends_leaves_a_study_of_what_there_is(
     num_given = len(server.requests)
     assert 6 <= num_given < 30
     assert (report["judgings"], report["unjudged"]) == (30, 30 - num_given)
-    assert report["stopped"] == f"the budget ended: {30 - num_given} of 30 judgings were not made"
+    assert report["stopped"] == f"budget exhausted: {30 - num_given} of 30 judgings were not made"
     assert report["cost"]["cost_usd"] == pytest.approx(0.002 * num_given)
     assert report["code_agreement"]["episodes"] == 6
 

@@ -1,4 +1,4 @@
-"""Wiring a synthesis: the model behind its endpoint, the workers, the purse, the folder."""
+"""Wiring a synthesis: the model behind its endpoint, the workers, the budget, the folder."""
 
 from contextlib import AsyncExitStack
 from hashlib import blake2b
@@ -14,7 +14,7 @@ from harness.chat.prices import Prices, read_prices
 from harness.core.errors import SettingsError
 from harness.policies.openai import OpenAISettings
 from judge.worlds.author import ModelAuthor
-from judge.worlds.bench import MAX_STEPS, WorkerBench
+from judge.worlds.draft_host import MAX_STEPS, SandboxedDraftHost
 from scenarios.synth.awm_export.files import write_awm
 from scenarios.synth.core.prompt_files import NAMES, Prompts
 from scenarios.synth.core.seeds import read_seeds
@@ -128,7 +128,7 @@ async def run_synthesis(asked: Asked, told: ReportProgress) -> Report:
             folder,
             ledger,
             author=author,
-            host=WorkerBench(pool, author, max_steps=asked.max_steps),
+            host=SandboxedDraftHost(pool, author, max_steps=asked.max_steps),
             prompts=prompts,
             settings=settings,
             again=asked.again,

@@ -7,7 +7,7 @@ from pathlib import Path
 from judge.gate.context import GateSettings
 from judge.gate.package import check_scenario
 from judge.gate.report import Report, merge_reports
-from judge.worlds.trial import hosted
+from judge.worlds.world_host import host_in_process
 from scenarios.generate.compose import GeneratedWorld, generate
 from scenarios.generate.plan.business_modules import module
 from scenarios.generate.plan.knobs import Knobs
@@ -27,7 +27,7 @@ def made_with(
 ) -> list[GeneratedWorld]:
     """Make worlds with all of these modules, and with modules of `among` as there is room."""
     plans = plan_worlds(count, seed, knobs, trades=trades, modules=modules, among=among)
-    return [generate(plan, hosted) for plan in plans]
+    return [generate(plan, host_in_process) for plan in plans]
 
 
 def gated(worlds: Sequence[GeneratedWorld], folder: Path, settings: GateSettings = QUICK) -> Report:

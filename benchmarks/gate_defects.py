@@ -43,7 +43,7 @@ def figures(found: Study) -> list[Figure]:
     """The figures of a study."""
     injected, caught = found.counts(beyond=True)
     within, within_caught = found.counts(beyond=False)
-    kinds = sum(bool(kind.planted) for kind in found.kinds)
+    kinds = sum(bool(kind.injected) for kind in found.kinds)
     missed = 100 * (1 - caught / injected)
     missed_within = 100 * (1 - within_caught / within)
     refused = 100 * len(found.false_alarms) / found.worlds

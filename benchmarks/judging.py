@@ -43,15 +43,16 @@ from harness.policies.base import Agent, Assignment, Policy
 from harness.policies.oracle import OraclePolicy
 from harness.rollout.plan import plan_of
 from harness.settings.judge import JudgeSettings
-from judge.code.proof import ruling_of
+from judge.code.proof import code_verdict_of
+from judge.code.runners import run_at_once
 from judge.core.case import Case
 from judge.core.evidence import Verification, gather
-from judge.core.rewards import AWM, GRADED
+from judge.core.rewards import GRADED
 from judge.llm.prompt import prompt_of
 from judge.llm.rubric import read_rubric
 from judge.verdicts.code_judges import ScenarioJudges
 from judge.verdicts.factory import open_judge
-from judge.verdicts.rejudge import Rejudging, judge_again, rejudging, reward_again
+from judge.verdicts.rejudge import Rejudging, judge_again, reward_again, start_rejudging
 from judge.verdicts.summary import Summary
 
 EVIDENCE_TOKENS = 12_000
@@ -169,11 +170,9 @@ def evidence(bench: RolloutBench, trajectories: list[Trajectory], runs: int) -> 
 def build_prompt(case: Case, trajectory: Trajectory) -> None:
     """Do all the work between an episode's findings and the request's text."""
     found = Verification(case.evidence.findings)
-    gathered = msgspec.structs.replace(
-        case, evidence=gather(trajectory, found, case.evidence.scene)
-    )
-    ruling_of(gathered)
-    prompt_of(gathered, _RUBRIC, mode="hybrid", max_tokens=EVIDENCE_TOKENS)
+    fresh = msgspec.structs.replace(case, evidence=gather(trajectory, found, case.evidence.info))
+    code_verdict_of(fresh)
+    prompt_of(fresh, _RUBRIC, mode="hybrid", max_tokens=EVIDENCE_TOKENS)
 
 
 _RUBRIC = read_rubric()
@@ -234,13 +233,12 @@ def _judging(bench: RolloutBench, folder: Path, settings: JudgeSettings) -> Work
             settings,
             pool=bench.pool,
             scenarios=[world.scenario for world in bench.worlds.values()],
-            scenes={},
-            profile=AWM,
             folder=folder,
         )
         async with opened as judge:
-            at_once = settings.concurrency
-            return await judge_again(log, judge, name=judge.name, rewards="awm", at_once=at_once)
+            return await judge_again(
+                log, judge, name=judge.name, rewards="awm", concurrency=settings.concurrency
+            )
 
     return work
 
@@ -252,7 +250,7 @@ def _work(folder: Path, work: Work) -> Spent:
         async with open_log(folder, resume=True) as log:
             with open_reader(folder) as reader:
                 cpu, wall = time.process_time(), time.perf_counter()
-                summary = await work(rejudging(reader, log))
+                summary = await work(start_rejudging(reader, log))
                 return Spent(time.process_time() - cpu, time.perf_counter() - wall), summary
 
     gc.collect()
@@ -271,12 +269,9 @@ def _timed(work: Callable[..., T], *arguments: object) -> tuple[T, float]:
 
 def _case(judges: ScenarioJudges, trajectory: Trajectory) -> Case:
     """The case of an episode whose world is in this process, so that nothing has to be awaited."""
-    try:
-        judges.case(trajectory).send(None)
-    except StopIteration as end:
-        assert isinstance(end.value, Case)
-        return end.value
-    raise AssertionError("the judge waits")
+    case = run_at_once(judges.case(trajectory))
+    assert isinstance(case, Case)
+    return case
 
 
 @contextmanager

@@ -6,15 +6,11 @@ standard error.
 """
 
 import sys
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
 from importlib import import_module
-from pathlib import Path
 
 import click
 
 from envpool.core.errors import PoolError
-from envpool.router import RoutingPool
 from harness.chat.prices import PriceFile
 from harness.commands import completion, inspect_runs, run, schema, worlds
 from harness.commands.context import CommandContext
@@ -24,46 +20,21 @@ from harness.core.errors import HarnessError, SettingsError
 from harness.core.terminal_text import printable
 from harness.policies.base import OpenPolicy
 from harness.rollout.process import configure_logging
-from harness.rollout.session import Judge
 from harness.settings.judge import JudgeSettings
 from harness.settings.run import Settings
 from harness.settings.schema import Schema, run_schema, schema_of
 from judge.commands import gate, generate, reliability, report, synthesize
 from judge.commands import judge as judge_commands
 from judge.core.errors import JudgeError
-from judge.core.evidence import scenario_info
-from judge.core.rewards import PROFILES
 from judge.llm.rubric import Rubric
 from judge.verdicts.factory import open_judge
 from learner.commands import serve_policy, train
 from learner.config.schema import train_schema
 from learner.core.errors import LearnerError
 from scenarios.errors import ScenarioError
-from scenarios.format import PackageHead, PackageTasks, Scenario
+from scenarios.format import PackageHead, PackageTasks
 
 _EXPECTED = (HarnessError, ScenarioError, PoolError, JudgeError, LearnerError)
-
-
-@asynccontextmanager
-async def _open_judge(
-    settings: JudgeSettings,
-    *,
-    pool: RoutingPool,
-    scenarios: Sequence[Scenario],
-    rewards: str,
-    folder: Path,
-    spent: float,
-) -> AsyncIterator[Judge]:
-    async with open_judge(
-        settings,
-        pool=pool,
-        scenarios=scenarios,
-        scenes={scenario.digest: scenario_info(scenario) for scenario in scenarios},
-        profile=PROFILES[rewards],
-        folder=folder,
-        spent=spent,
-    ) as judge:
-        yield judge
 
 
 def _local_policy(settings: Settings) -> OpenPolicy:
@@ -83,7 +54,7 @@ def _recipe_schema() -> Schema:
 
 
 COMMAND_CONTEXT = CommandContext(
-    open_judge=_open_judge,
+    open_judge=open_judge,
     local_policy=_local_policy,
     schemas={
         "run": run_schema,

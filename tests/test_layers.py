@@ -112,6 +112,7 @@ LIBRARIES: dict[str, set[str]] = {
         "judge.commands.reliability",
         "judge.commands.report",
         "judge.commands.synthesize",
+        "judge.gate.worker",
         "learner.commands.serve_policy",
         "learner.commands.train",
     },
@@ -128,10 +129,14 @@ LIBRARIES: dict[str, set[str]] = {
         "envpool.mcp.process",
     },
     "httptools": {"harness.chat.http1"},
-    "jinja2": {"harness.tokenization.chat_template"},
+    "jinja2": {
+        "harness.tokenization.chat_template",
+        "judge.worlds.html",
+    },
     "jsonschema": {"envpool.hosting.arguments"},
     "landlock": {"envpool.workers.confine"},
     "matplotlib": {
+        "harness.reports.chart_style",
         "judge.worlds.charts",
         "learner.demo.figures",
     },

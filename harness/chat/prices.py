@@ -3,7 +3,7 @@
 [models."gpt-5"]      # USD for a million tokens
 input = 1.25
 output = 10.0
-cached_input = 0.125  # of prompts that the server had kept; left out: as `input`
+cached_input = 0.125  # for prompt tokens in the server's cache; left out: as `input`
 """
 
 from collections.abc import Iterable, Mapping
@@ -32,27 +32,27 @@ class Price(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     ] = None
 
     def of(self, prompt: int, cached: int, completion: int) -> float:
-        """USD for so many tokens; `cached` are those of the prompt that the server had kept."""
-        kept = min(cached, prompt)
-        kept_price = self.input if self.cached_input is None else self.cached_input
+        """USD for these numbers of tokens; `cached` prompt tokens were in the server's cache."""
+        cached = min(cached, prompt)
+        cached_input = self.input if self.cached_input is None else self.cached_input
         return (
-            (prompt - kept) * self.input + kept * kept_price + completion * self.output
+            (prompt - cached) * self.input + cached * cached_input + completion * self.output
         ) / _MILLION
 
 
 class Prices(msgspec.Struct, frozen=True):
-    """A table of prices; an empty one knows none."""
+    """A table of prices; an empty one has no prices."""
 
     models: Mapping[str, Price] = {}
-    place: str = ""  # the file, for what is said of a hole
+    path: str = ""  # the file, for messages about a missing price
 
     def cost(self, model: str, prompt: int, cached: int, completion: int) -> float | None:
-        """USD for so many tokens; None: the model has no price."""
+        """USD for these numbers of tokens; None: the model has no price."""
         price = self.models.get(model)
         return None if price is None else price.of(prompt, cached, completion)
 
-    def worst(self, model: str, prompt: int, completion: int) -> float:
-        """USD that so many tokens cost at most; 0 for a model without a price."""
+    def at_most(self, model: str, prompt: int, completion: int) -> float:
+        """The most that these numbers of tokens cost, in USD; 0 for a model without a price."""
         price = self.models.get(model)
         if price is None:
             return 0.0
@@ -62,8 +62,8 @@ class Prices(msgspec.Struct, frozen=True):
         """Raises SettingsError for the first model without a price."""
         for model in models:
             if model not in self.models:
-                place = f"{self.place}: " if self.place else ""
-                raise SettingsError(f"{place}{_field(model)}: the model has no price")
+                prefix = f"{self.path}: " if self.path else ""
+                raise SettingsError(f"{prefix}{_field(model)}: the model has no price")
 
 
 class PriceFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -1,4 +1,5 @@
-"""What a model server lets be asked, found out by asking: the best first, less where it refuses."""
+"""The request features that a model server accepts, found out by trying: all of them first, and one
+fewer after each refusal."""
 
 import re
 from typing import Any, Literal
@@ -15,39 +16,39 @@ _FORMAT = re.compile(
 
 
 class ServerFeatures(msgspec.Struct, frozen=True):
-    """What may be sent to a server. ServerFeatures only sink: each refusal takes one thing away."""
+    """What may be sent to a server. Each refusal takes one feature away; none comes back."""
 
     format: Literal["json_schema", "json_object", "text"] = "json_schema"
     temperature: bool = True  # OpenAI's reasoning models allow their default only
     seed: bool = True  # some gateways refuse fields that they do not know
-    max_tokens: bool = True  # False: they call it `max_completion_tokens`
+    max_tokens: bool = True  # False: the server calls it `max_completion_tokens`
 
-    def lowered(self, failure: Failure) -> "ServerFeatures | None":
-        """The terms that a refusal leaves; None: it is not about them.
+    def after_refusal(self, failure: Failure) -> "ServerFeatures | None":
+        """The features that a refusal leaves; None: the refusal is not about a feature.
 
         Example: 400 "response_format of type json_schema is not supported" -> json_object
         """
         if failure.status not in _REFUSALS or is_context_overflow(failure):
             return None
-        told = f"{failure.code} {failure.message}"
+        refusal = f"{failure.code} {failure.message}"
         changes: dict[str, Any] = {}
-        if self.max_tokens and "max_completion_tokens" in told:
+        if self.max_tokens and "max_completion_tokens" in refusal:
             changes["max_tokens"] = False
-        elif self.temperature and "temperature" in told:
+        elif self.temperature and "temperature" in refusal:
             changes["temperature"] = False
-        elif self.format != "text" and _FORMAT.search(told):
+        elif self.format != "text" and _FORMAT.search(refusal):
             changes["format"] = "json_object" if self.format == "json_schema" else "text"
-        elif self.seed and re.search(r"\bseed\b", told):
+        elif self.seed and re.search(r"\bseed\b", refusal):
             changes["seed"] = False
         return msgspec.structs.replace(self, **changes) if changes else None
 
-    def applied(
+    def apply(
         self, fields: dict[str, Any], answer_schema: dict[str, Any] | None = None
     ) -> dict[str, Any]:
-        """A request's fields under these terms, with the format that the answer must have.
+        """A request's fields with what the server accepts, and the format of the answer.
 
-        `answer_schema` is `{"name", "schema"}`, the answer's JSON Schema under a name; it is
-        needed where the format is "json_schema".
+        `answer_schema` is `{"name", "schema"}`, the answer's JSON Schema and its name; it is needed
+        where the format is "json_schema".
         """
         sent = dict(fields)
         if not self.temperature:

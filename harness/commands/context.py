@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
+from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -25,7 +26,6 @@ class JudgeOpener(Protocol):
         *,
         pool: RoutingPool,
         scenarios: Sequence[Scenario],
-        rewards: str,
         folder: Path,
         spent: float,
     ) -> AbstractAsyncContextManager[Judge]:
@@ -44,18 +44,4 @@ class CommandContext(msgspec.Struct, frozen=True):
         """A function that opens the judge of a run of these settings; None: it has no judge."""
         if settings.judge.mode == "none":
             return None
-        judge = judge_settings(settings)
-
-        def open_judge(
-            pool: RoutingPool, scenarios: Sequence[Scenario], folder: Path, spent: float
-        ) -> AbstractAsyncContextManager[Judge]:
-            return self.open_judge(
-                judge,
-                pool=pool,
-                scenarios=scenarios,
-                rewards=settings.judge.rewards,
-                folder=folder,
-                spent=spent,
-            )
-
-        return open_judge
+        return partial(self.open_judge, judge_settings(settings))

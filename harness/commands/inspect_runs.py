@@ -97,7 +97,9 @@ async def _what_if(context: CommandContext, folder: Path, changed: Scenario) -> 
             judging = Settings(judge=JudgeSettings(rewards=rewards_of(folder)))
             open_judge = context.judge_opener(judging)
             assert open_judge is not None
-            async with open_judge(pool, [changed], folder, 0.0) as judge:
+            async with open_judge(
+                pool=pool, scenarios=[changed], folder=folder, spent=0.0
+            ) as judge:
                 with ProgressDisplay("episodes", total=len(reader.episodes())) as display:
                     return await what_if(
                         reader, pool, changed, judge.verdict, progress=display.show

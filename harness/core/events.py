@@ -110,7 +110,7 @@ class ModelJudgement(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     fault: str = ""
     reasoning: str = ""
     confidence: float | None = None  # from 0 to 1; None: the model gave none
-    leaned_on: tuple[str, ...] = ()  # the evidence items that the model cited, as in `F2`
+    cited: tuple[str, ...] = ()  # ids of the evidence items that the model named, as in `F2`
     requests: int = 0  # sent for this judgement, failed ones included
     prompt_tokens: int = 0
     cached_tokens: int = 0  # the part of prompt_tokens that came from the server's prefix cache
@@ -134,11 +134,11 @@ class Judged(msgspec.Struct, frozen=True, tag="judged", gc=False, omit_defaults=
     episode_digest: str = ""  # of the facts that were judged
     cost_usd: float = 0.0  # of this judging, as far as prices are known
     rewards: str = ""  # the reward profile; empty: not known
-    idle: tuple[str, ...] = ()  # goals among the findings that doing nothing also meets
-    code: Label | None = None  # where models judged too: the label by code alone; None: undecided
-    proof: str = ""  # where models judged too: one sentence on what code proved; empty: nothing
-    opinions: tuple[ModelJudgement, ...] = ()  # one for each model
-    rubric: str = ""  # the rubric's version, where models judged
+    idle: tuple[str, ...] = ()  # goals among the findings that doing nothing meets, too
+    code: Label | None = None  # beside models: what the code alone says; None: nothing
+    proof: str = ""  # beside models: what the code proved, a sentence; empty: nothing
+    judgements: tuple[ModelJudgement, ...] = ()  # one for each model
+    rubric: str = ""  # the rubric's version, where models were asked
 
 
 class WeightsPublished(msgspec.Struct, frozen=True, tag="weights", gc=False):

@@ -211,6 +211,6 @@ def _row_after(row: EpisodeRow, event: Event) -> EpisodeRow:
             label=event.label,
             reward=event.reward,
             unjudged=event.unjudged,
-            judging=row.judging.plus(spent_on(event)) if event.opinions else row.judging,
+            judging=row.judging.plus(spent_on(event)) if event.judgements else row.judging,
         )
     return row

@@ -102,7 +102,7 @@ NOTHING_SPENT = Spending()
 def spent_on(judged: Judged) -> Spending:
     """Return the spending on one verdict."""
     total = NOTHING_SPENT
-    for one in judged.opinions:
+    for one in judged.judgements:
         total = total.plus(
             Spending(
                 one.requests,

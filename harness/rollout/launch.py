@@ -12,7 +12,7 @@ from importlib import import_module
 from pathlib import Path
 from secrets import token_hex
 from shutil import rmtree
-from typing import Any
+from typing import Any, Protocol
 
 import anyio.to_thread
 import msgspec
@@ -46,11 +46,17 @@ from scenarios.catalogue import find
 from scenarios.format import Scenario, Task
 from scenarios.mcp_tasks import read_mcp_tasks
 
-# Opens the judge of a run: pool, scenarios, the run's folder, USD that its judge has cost already.
-OpenJudge = Callable[
-    [RoutingPool, Sequence[Scenario], Path, float], AbstractAsyncContextManager[Judge]
-]
 After = Callable[[RoutingPool, Meters], Awaitable[Any]]  # called while the pool is still open
+
+
+class OpenJudge(Protocol):
+    """Opens the judge of a run."""
+
+    def __call__(
+        self, *, pool: RoutingPool, scenarios: Sequence[Scenario], folder: Path, spent: float
+    ) -> AbstractAsyncContextManager[Judge]:
+        """The judge, which is closed when the block is left. `folder` is the run's, `spent` what
+        its judge has cost already, in USD."""
 
 
 class Launched(msgspec.Struct, frozen=True):
@@ -170,7 +176,7 @@ async def open_run_parts(
         if open_judge is not None:
             scenarios = [scenario for scenario, _ in tasks]
             spent = _spent(folder) if resume else 0.0
-            opened = open_judge(pool, scenarios, folder, spent)
+            opened = open_judge(pool=pool, scenarios=scenarios, folder=folder, spent=spent)
             judge = await stack.enter_async_context(opened)
         parts = await _parts(settings, pool, tasks, policy, judge)
         if settings.bus.url:

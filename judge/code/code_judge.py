@@ -1,17 +1,17 @@
-"""The code judge: labels as far as code can tell them apart.
+"""The code judge: labels as far as code can decide them.
 
-A verdict is a function of the trajectory, the world's template and verify.py, so judging live and
-judging the log give the same. What is not the agent's fault is never held against him: a world
-that failed is `environment_error`; a model server that died, a run that was cancelled and a
-verifier that broke leave the episode unjudged, with the reason.
+A verdict is a function of the trajectory, the world's template and the scenario's verifiers, so
+judging live and judging from the log give the same. What is not the agent's fault never counts
+against the agent: a world that failed is `environment_error`; a model server that died, a run that
+was cancelled and a verifier that failed leave the episode unjudged, with the reason.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 
-from envpool.store.states import States
 from harness.core.events import Ending, Judged, Label
 from harness.core.trajectory import Trajectory
+from judge.code.runners import VerifierRunner, run_at_once
 from judge.core.case import Case
 from judge.core.errors import VerifierError
 from judge.core.evidence import (
@@ -21,119 +21,99 @@ from judge.core.evidence import (
     episode_digest,
     gather,
     scenario_info,
-    verify_here,
 )
 from judge.core.rewards import AWM, RewardProfile, rewards_of
-from judge.core.verifier import Verifier
 from scenarios.checks import Finding
 from scenarios.format import Scenario, Task
 
 NAME = "code"
 
 
-class _Court:
-    """What the judge holds of one scenario: its world, its verifiers, what doing nothing gives."""
+class CodeJudge:
+    """Judges the episodes of one scenario that are over. `runner` runs its verifiers."""
 
-    __slots__ = ("_idle", "scene", "tasks", "verifier", "world")
+    name = NAME
 
-    def __init__(self, world: States, verifier: Verifier) -> None:
-        self.world = world
-        self.scene = scenario_info(world.scenario)
-        self.verifier = verifier
-        self.tasks = {task.id: task for task in world.scenario.tasks}
+    def __init__(
+        self, scenario: Scenario, runner: VerifierRunner, profile: RewardProfile = AWM
+    ) -> None:
+        self._runner = runner
+        self._profile = profile
+        self._info = scenario_info(scenario)
+        self._tasks = {task.id: task for task in scenario.tasks}
+        self._scenario = scenario.name
         self._idle: dict[str, Counter[str]] = {}  # task id -> goals met by doing nothing
 
-    def idle_goals(self, task: Task) -> Counter[str]:
+    def suspends(self, trajectory: Trajectory) -> bool:
+        """Whether the verdict may have to wait for a worker."""
+        return self._runner.suspends
+
+    async def verdict(self, trajectory: Trajectory) -> Judged:
+        """The verdict on an episode that is over; ValueError when it is not."""
+        return (await self._judge(trajectory, observe=False))[0]
+
+    def verdict_at_once(self, trajectory: Trajectory) -> Judged:
+        """The same without an event loop, where the runner does not suspend."""
+        return run_at_once(self.verdict(trajectory))
+
+    async def verdict_with_evidence(self, trajectory: Trajectory) -> tuple[Judged, Evidence | None]:
+        """The verdict and what it is based on, with what a `sql` verifier observed. The evidence is
+        None where the scenario has no such task."""
+        return await self._judge(trajectory, observe=True)
+
+    async def case(self, trajectory: Trajectory) -> Case | Judged:
+        """The episode for a judge that asks models; the verdict where there is nothing to judge."""
+        judged, evidence = await self._judge(trajectory, observe=True)
+        if evidence is None:
+            return judged
+        idle = Counter[str]()
+        if met_goals(evidence.findings):
+            try:
+                idle = await self._idle_goals(self._tasks[trajectory.started.task])
+            except VerifierError:  # it is not known what doing nothing meets: nothing, we assume
+                idle = Counter()
+        return Case(trajectory, evidence, idle_among(evidence, idle), judged, self._runner.kind)
+
+    async def _judge(
+        self, trajectory: Trajectory, *, observe: bool
+    ) -> tuple[Judged, Evidence | None]:
+        ended = ended_of(trajectory)
+        task = self._tasks.get(trajectory.started.task)
+        if task is None:
+            why = f"scenario {self._scenario!r} has no task {trajectory.started.task!r}"
+            return unjudged(trajectory, why, ()), None
+        changes = changes_of(trajectory)
+        verification = await self._runner.verify(task, ended, changes, observe=observe)
+        evidence = gather(trajectory, verification, self._info, changes)
+        try:
+            idle = await self._idle_goals(task) if needs_idle(evidence) else Counter[str]()
+        except VerifierError as exc:
+            return unjudged(trajectory, str(exc), evidence.findings), evidence
+        return judge_evidence(trajectory, evidence, idle, self._profile), evidence
+
+    async def _idle_goals(self, task: Task) -> Counter[str]:
         """How often each goal of the task, by name, is met by doing and saying nothing.
 
         Raises VerifierError.
         """
         goals = self._idle.get(task.id)
         if goals is None:
-            before, after = self.world.states(self.world.start, ())
-            goals = met_goals(self.verifier.run(task, before, after, ""))
-            self._idle[task.id] = goals
+            verification = await self._runner.verify_idle(task)
+            if verification.unverified is not None:
+                raise VerifierError(verification.unverified)
+            goals = self._idle[task.id] = met_goals(verification.findings)
         return goals
 
 
-class CodeJudge:
-    """Judges episodes that are over. `world_of` gives the hosted world of a scenario's name, and
-    `verifier_of` its verifiers."""
-
-    name = NAME
-
-    def __init__(
-        self,
-        world_of: Callable[[str], States],
-        profile: RewardProfile = AWM,
-        *,
-        verifier_of: Callable[[Scenario], Verifier] = Verifier,
-    ) -> None:
-        self._world_of = world_of
-        self._profile = profile
-        self._verifier_of = verifier_of
-        self._courts: dict[str, _Court] = {}
-
-    def prepare(self, scenario: str) -> None:
-        """Load a scenario's verifiers now. Raises PackageError when verify.py is broken."""
-        self._court(scenario)
-
-    def judge(self, trajectory: Trajectory) -> Judged:
-        """The verdict on an episode that is over; ValueError when it is not.
-
-        Raises PackageError when the scenario's verify.py is broken, and whatever `world_of` does.
-        """
-        return self.judge_with_evidence(trajectory)[0]
-
-    def judge_with_evidence(self, trajectory: Trajectory) -> tuple[Judged, Evidence | None]:
-        """The verdict and what it is based on (None: the scenario has no such task)."""
-        court = self._court(trajectory.started.scenario)
-        task = court.tasks.get(trajectory.started.task)
-        if task is None:
-            return no_such_task(trajectory), None
-        verification = verify_here(
-            ended_of(trajectory),
-            changes_of(trajectory),
-            task=task,
-            world=court.world,
-            verifier=court.verifier,
-        )
-        evidence = gather(trajectory, verification, court.scene)
-        try:
-            idle = court.idle_goals(task) if needs_idle(evidence) else Counter[str]()
-        except VerifierError as exc:
-            return unjudged(trajectory, str(exc), evidence.findings), evidence
-        return verdict(trajectory, evidence, idle, self._profile), evidence
-
-    def case(self, trajectory: Trajectory) -> Case | Judged:
-        """The episode for a judge that reasons; the verdict where there is nothing to judge."""
-        judged, evidence = self.judge_with_evidence(trajectory)
-        if evidence is None:
-            return judged
-        court = self._court(trajectory.started.scenario)
-        try:
-            idle = court.idle_goals(court.tasks[trajectory.started.task])
-        except VerifierError:  # then nothing was met for nothing, as far as anybody knows
-            idle = Counter()
-        return Case(trajectory, evidence, idle_among(evidence, idle), judged, "ours")
-
-    def _court(self, scenario: str) -> _Court:
-        court = self._courts.get(scenario)
-        if court is None:
-            world = self._world_of(scenario)
-            court = self._courts[scenario] = _Court(world, self._verifier_of(world.scenario))
-        return court
-
-
-def verdict(
+def judge_evidence(
     trajectory: Trajectory, evidence: Evidence, idle: Counter[str], profile: RewardProfile
 ) -> Judged:
     """The code judge's verdict. `idle` are the goals met by doing nothing (see `needs_idle`)."""
     label, why = _label(evidence, idle)
     if label is None:
         return unjudged(trajectory, why, evidence.findings)
-    by_nothing = idle_among(evidence, idle)
-    reward, step_rewards = rewards_of(label, trajectory, profile, evidence.findings, by_nothing)
+    met_by_idling = idle_among(evidence, idle)
+    reward, step_rewards = rewards_of(label, trajectory, profile, evidence.findings, met_by_idling)
     return Judged(
         judge=NAME,
         label=label,
@@ -142,7 +122,7 @@ def verdict(
         findings=evidence.findings,
         episode_digest=episode_digest(trajectory),
         rewards=profile.name,
-        idle=by_nothing,
+        idle=met_by_idling,
     )
 
 
@@ -151,14 +131,8 @@ def needs_idle(evidence: Evidence) -> bool:
     return not _decided(evidence) and bool(met_goals(evidence.findings))
 
 
-def no_such_task(trajectory: Trajectory) -> Judged:
-    """The verdict on an episode whose task the scenario does not have (any more)."""
-    started = trajectory.started
-    return unjudged(trajectory, f"scenario {started.scenario!r} has no task {started.task!r}", ())
-
-
 def unjudged(trajectory: Trajectory, why: str, findings: tuple[Finding, ...]) -> Judged:
-    """No verdict, and why."""
+    """A verdict without a label, and the reason."""
     return Judged(
         judge=NAME,
         label=None,
@@ -170,7 +144,8 @@ def unjudged(trajectory: Trajectory, why: str, findings: tuple[Finding, ...]) ->
 
 
 def _decided(evidence: Evidence) -> tuple[Label | None, str] | None:
-    """The label, or None and why there is none, as far as goals met in part do not matter."""
+    """The label, or None with the reason, as far as goals met in part do not matter; None where
+    they do."""
     findings = evidence.findings
     ending = evidence.ending
     if ending is Ending.ANSWERED and findings and all(finding.passed for finding in findings):
@@ -203,7 +178,7 @@ def met_goals(findings: Iterable[Finding]) -> Counter[str]:
 
 
 def idle_among(evidence: Evidence, idle: Counter[str]) -> tuple[str, ...]:
-    """The goals met in the end that doing nothing meets, too; sorted, a name for each time."""
+    """The goals met at the end that doing nothing meets too; sorted, one name for each time."""
     return tuple(sorted((met_goals(evidence.findings) & idle).elements()))
 
 

@@ -23,8 +23,8 @@ from harness.settings.run import Settings, resolve
 from judge.gate.awm_record import check_record
 from judge.gate.inputs import is_record, worlds_in
 from judge.gate.job_pool import JobSettings, Outcome, check_worlds
-from judge.gate.package import Checked
-from judge.gate.summary import allowed, gathered, tell
+from judge.gate.package import CheckResult
+from judge.gate.summary import allowed_worlds, gate_report_of, print_report
 from scenarios.format import Scenario
 
 
@@ -53,10 +53,10 @@ def check_command(
         raise SettingsError(f"--allow-list: {allow_list}: its folder does not exist")
     settings, began = resolve(None, flags), time.monotonic()
     outcomes: list[Outcome] = run(_check, settings, paths, jobs)
-    total = gathered(outcomes, time.monotonic() - began)
-    tell(outcomes, total, console_of(json_file))
+    total = gate_report_of(outcomes, time.monotonic() - began)
+    print_report(outcomes, total, console_of(json_file))
     if allow_list is not None:
-        write_allow_list(Path(allow_list), allowed(outcomes))
+        write_allow_list(Path(allow_list), allowed_worlds(outcomes))
     write_json(total, json_file)
     if not total.ok:
         sys.exit(1)
@@ -89,7 +89,7 @@ async def _check(settings: Settings, paths: Sequence[str], jobs: int) -> list[Ou
     return outcomes
 
 
-async def _record(pool: RoutingPool, scenario: Scenario) -> Checked:
+async def _record(pool: RoutingPool, scenario: Scenario) -> CheckResult:
     try:
         return await check_record(scenario, pool)
     finally:

@@ -122,7 +122,7 @@ def generate_command(
         split=split,
     )
     with continued_by(same_command), ProgressDisplay("worlds", total=count) as display:
-        made = generate_worlds(order, count, output, jobs=jobs, told=display.show)
+        made = generate_worlds(order, count, output, jobs=jobs, report_progress=display.show)
     report = report_of(made, time.monotonic() - began)
     _render(report, output, console_of(json_file))
     write_json(report, json_file)

@@ -22,7 +22,7 @@ from judge.commands.options import RUN, judge_flags, open_run_judge, settings_of
 from judge.core.rewards import PROFILES
 from judge.verdicts import summary as verdict_summary
 from judge.verdicts.disagreements import Disagreement, queue, ranked, render
-from judge.verdicts.rejudge import Only, judge_again, rejudging, reward_again
+from judge.verdicts.rejudge import Only, judge_again, reward_again, start_rejudging
 from judge.verdicts.summary import Summary, Tally
 
 
@@ -94,9 +94,7 @@ def _renew_report(folder: Path) -> None:
 
 async def _judge_again(folder: Path, settings: JudgeSettings, only: Only) -> Summary:
     async with AsyncExitStack() as stack:
-        with open_reader(
-            folder
-        ) as reader:  # bad input is reported before the log is opened to write
+        with open_reader(folder) as reader:  # report bad input before the log is opened to write
             judge = await stack.enter_async_context(open_run_judge(folder, reader, settings))
         log = await stack.enter_async_context(open_log(folder, resume=True))
         reader = stack.enter_context(open_reader(folder))
@@ -104,11 +102,11 @@ async def _judge_again(folder: Path, settings: JudgeSettings, only: Only) -> Sum
         display = ProgressDisplay("episodes judged", total=len(reader.episodes()))
         stack.enter_context(display)
         return await judge_again(
-            rejudging(reader, log),
+            start_rejudging(reader, log),
             judge,
             name=judge.name,
             rewards=settings.rewards,
-            at_once=settings.concurrency,
+            concurrency=settings.concurrency,
             only=only,
             done=display.advance,
         )
@@ -120,9 +118,9 @@ async def _reward_again(folder: Path, settings: JudgeSettings) -> Summary:
         reader = stack.enter_context(open_reader(folder))
         display = ProgressDisplay("episodes rewarded", total=len(reader.episodes()))
         stack.enter_context(display)
-        profile = PROFILES[settings.rewards]
-        summary = await reward_again(rejudging(reader, log), profile, done=display.advance)
-        save_judge(folder, settings)  # later judgings have the same rewards
+        work = start_rejudging(reader, log)
+        summary = await reward_again(work, PROFILES[settings.rewards], done=display.advance)
+        save_judge(folder, settings)  # later verdicts have the same rewards
         return summary
 
 

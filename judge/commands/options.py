@@ -23,9 +23,9 @@ from harness.settings.judge import (
 )
 from harness.settings.run import judge_settings
 from judge.core.evidence import scenario_info
-from judge.core.rewards import PROFILES
+from judge.llm.llm_judge import LLMJudge
 from judge.verdicts.code_judges import ScenarioJudges
-from judge.verdicts.factory import ReasoningCourt, open_judge
+from judge.verdicts.factory import open_judge
 
 RUN = click.argument("folder", metavar="RUN", type=click.Path(path_type=Path))
 _MODES = ("code", "llm", "hybrid")
@@ -89,7 +89,7 @@ def _about_models(flags: Mapping[str, Any]) -> list[str]:
 @asynccontextmanager
 async def open_run_judge(
     folder: Path, reader: LogReader, settings: JudgeSettings
-) -> AsyncIterator[ScenarioJudges | ReasoningCourt]:
+) -> AsyncIterator[ScenarioJudges | LLMJudge]:
     """The judge of a logged run. Raises what `open_judge`, the pool and the finder raise."""
     worlds = reader.scenarios().values()
     async with AsyncExitStack() as stack:
@@ -100,12 +100,11 @@ async def open_run_judge(
             pool = await stack.enter_async_context(pool_of(run_settings(folder)))
             # The findings of foreign scenarios are in the log.
             await pool.host_all(scenario for scenario in scenarios if scenario.foreign is None)
-        court = open_judge(
+        judge = open_judge(
             settings,
             pool=pool,
             scenarios=scenarios,
-            scenes={world.scenario_digest: scenario_info(world) for world in worlds},
-            profile=PROFILES[settings.rewards],
             folder=folder,
+            infos={world.scenario_digest: scenario_info(world) for world in worlds},
         )
-        yield await stack.enter_async_context(court)
+        yield await stack.enter_async_context(judge)

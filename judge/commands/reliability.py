@@ -21,7 +21,7 @@ from judge.commands.options import RUN, judge_flags, open_run_judge, settings_of
 from judge.core.case import Case
 from judge.core.evidence import episode_digest, scenario_info
 from judge.reliability import report as study_report
-from judge.reliability.annotate import Labelling, order_of
+from judge.reliability.annotate import LabellingSession, shuffled_episodes
 from judge.reliability.annotations import LabelBook, labels_of, read_labels
 from judge.reliability.perturbations import INJECTIONS, REWORDINGS
 from judge.reliability.sampling import sample_of
@@ -100,15 +100,15 @@ async def _study(folder: Path, settings: JudgeSettings, request: _Request) -> St
         names = sample_of(reader.episodes(), request.sample, seed=seed, first=humans or ())
         if not names:
             raise LogError(f"{folder}: no episode is over yet, so there is nothing to study")
-        court = await stack.enter_async_context(open_run_judge(folder, reader, settings))
-        cases = [await court.case(reader.trajectory(name)) for name in names]
+        judge = await stack.enter_async_context(open_run_judge(folder, reader, settings))
+        cases = [await judge.case(reader.trajectory(name)) for name in names]
         made = [case for case in cases if isinstance(case, Case)]
         left_out = [verdict for verdict in cases if not isinstance(verdict, Case)]
 
         async def judging(case: Case, repeat: int) -> Judged:
-            if isinstance(court, ScenarioJudges):
-                return await court.verdict(case.trajectory)
-            return await court.reasoning.verdict(case, seed=seed + repeat, fresh=True)
+            if isinstance(judge, ScenarioJudges):
+                return await judge.verdict(case.trajectory)
+            return await judge.judge_case(case, seed=seed + repeat, fresh=True)
 
         display = stack.enter_context(ProgressDisplay("judgements"))
         return await study(
@@ -189,8 +189,8 @@ def label_command(
             rows = [row for row in rows if row.episode in contested]
         names = sample_of(rows, sample or len(rows), seed=seed)
         book = LabelBook(output or folder / "labels.jsonl")
-        sitting = Labelling(
-            order_of(names, book.by(who), seed=seed),
+        sitting = LabellingSession(
+            shuffled_episodes(names, book.by(who), seed=seed),
             book,
             labeller=who,
             trajectory_of=reader.trajectory,

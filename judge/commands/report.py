@@ -57,7 +57,7 @@ def report_command(
         drawn, title = charts.charts_of(figures), title_of(figures)
         if output is not None:
             with ProgressDisplay("charts", total=len(drawn)) as display:
-                html = page.page_of(figures, drawn, title=title, told=display.advance)
+                html = page.page_of(figures, drawn, title=title, done=display.advance)
                 _write(output, html.encode())
         if png is not None:
             _write(png, charts.png_of(drawn, title))

@@ -11,13 +11,13 @@ from harness.commands.interruption import continued_by, same_command
 from harness.commands.options import JSON, console_of, write_json
 from harness.rollout.process import run
 from harness.rollout.progress_display import ProgressDisplay
-from judge.worlds.synthesize import Asked, checked, run_synthesis
+from judge.worlds.synthesize import SynthesisOptions, require_consistent, run_synthesis
 from scenarios.synth.report import Report, render
 
 
 @click.command("synthesise")
 @click.argument("seeds", metavar="SEEDS.jsonl")
-@flags_of(Asked, words={"sandbox": ("best", "required")}, required=("model", "output"))
+@flags_of(SynthesisOptions, words={"sandbox": ("best", "required")}, required=("model", "output"))
 @click.option(
     "--format",
     "format_name",
@@ -33,12 +33,16 @@ def synthesise_command(json_file: str | None, format_name: str, **flags: Any) ->
     when the same command is given again. The exit status is 1 when a scenario did not become a
     world, or when the budget is exhausted.
     """
-    asked = checked(settings_from(Asked, flags | {"awm": format_name == "awm"}))
+    options = require_consistent(
+        settings_from(SynthesisOptions, flags | {"awm": format_name == "awm"})
+    )
     console = console_of(json_file)
     with continued_by(same_command), ProgressDisplay("stages") as display:
-        report: Report = run(run_synthesis, asked, lambda _, done, total: display.show(done, total))
+        report: Report = run(
+            run_synthesis, options, lambda _, done, total: display.show(done, total)
+        )
     render(report, console)
-    console.print(f"{Path(asked.output) / 'worlds'}", highlight=False)
+    console.print(f"{Path(options.output) / 'worlds'}", highlight=False)
     write_json(report, json_file)
     if not report.ok:
         sys.exit(1)

@@ -1,8 +1,8 @@
-"""What the parts of a reasoning judge hand to each other.
+"""What the parts of a judge that asks models hand to each other.
 
-A Case is what is known of an episode before anybody gives an opinion. Of a case a Prompt is made,
-a Reasoner answers it with an ModelJudgement, and the panel makes a verdict of the opinions and the
-Ruling, which is what the code has to say.
+A Case is what is known of an episode before any model is asked. A Prompt is made from it, a
+JudgeModel answers the prompt with a ModelJudgement, and voting (judge.llm.voting) makes one verdict
+of the judgements and the CodeVerdict, which holds what code proves and what it leaves open.
 """
 
 from typing import Literal, Protocol
@@ -14,39 +14,43 @@ from harness.core.messages import Message
 from harness.core.trajectory import Trajectory
 from judge.core.evidence import Evidence
 
+# Whose verifiers they are: a package's verify.py, a model's (an AWM record's), or a list of tool
+# calls that are made at the episode's end.
+VerifierKind = Literal["package", "awm", "tool_calls"]
+
 
 class Case(msgspec.Struct, frozen=True):
-    """An episode that is over, with all that the code knows of it."""
+    """An episode that is over, with all that code knows about it."""
 
     trajectory: Trajectory
     evidence: Evidence
-    idle: tuple[str, ...]  # goals that doing nothing meets, a name for each time; sorted
-    code: Judged  # what the code judge says by itself
-    # Who wrote the verifier: we did, a model (an AWM record's), or it is a list of tool calls.
-    author: Literal["ours", "awm", "foreign"]
+    idle: tuple[str, ...]  # goals that doing nothing meets, one name for each time; sorted
+    code: Judged  # the verdict of the code judge alone
+    verifier: VerifierKind
 
 
-class Ruling(msgspec.Struct, frozen=True):
-    """What the code has to say in a case."""
+class CodeVerdict(msgspec.Struct, frozen=True):
+    """What code proves about a case, and what it leaves open."""
 
-    label: Label | None  # its own opinion; None: it has none
-    allowed: frozenset[Label]  # the labels that it leaves open; never empty
-    proof: str  # what it proved, a sentence; empty: nothing, and every label is open
+    label: Label | None  # the code judge's own label; None: it has none
+    allowed: frozenset[Label]  # the labels that are left open; never empty
+    proof: str  # what is proved, one sentence; empty: nothing, and every label is open
 
 
 class Prompt(msgspec.Struct, frozen=True):
     """A question to a model."""
 
     messages: tuple[Message, ...]
-    exhibits: tuple[str, ...]  # the ids on which an answer may lean, as in `F2`
+    evidence_ids: tuple[str, ...]  # the ids that an answer may cite, as in `F2`
     num_tokens: int  # estimated
-    cut: tuple[str, ...] = ()  # what was left out, in sentences that the prompt says, too
+    omissions: tuple[str, ...] = ()  # what was left out, as the sentences that the prompt contains
 
 
-def had_again(opinion: ModelJudgement) -> ModelJudgement:
-    """The opinion in a verdict for which nobody was asked: it took nothing."""
+def without_cost(judgement: ModelJudgement) -> ModelJudgement:
+    """The judgement as it counts in a verdict that reuses it: nothing was sent, so the cost is
+    zero."""
     return msgspec.structs.replace(
-        opinion,
+        judgement,
         requests=0,
         prompt_tokens=0,
         cached_tokens=0,
@@ -56,12 +60,12 @@ def had_again(opinion: ModelJudgement) -> ModelJudgement:
     )
 
 
-class Reasoner(Protocol):
-    """A model that can be asked for an opinion."""
+class JudgeModel(Protocol):
+    """A model that judges."""
 
     @property
     def name(self) -> str:
         """The model's name."""
 
-    async def opinion(self, prompt: Prompt, *, seed: int) -> ModelJudgement:
-        """What the model says, or in `fault` why nothing could be had; never an exception."""
+    async def judge(self, prompt: Prompt, *, seed: int) -> ModelJudgement:
+        """The model's judgement, with the reason in `fault` where there is none. Never raises."""

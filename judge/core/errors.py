@@ -1,8 +1,8 @@
-"""What can go wrong in judging.
+"""The errors of judging.
 
 JudgeError          also for bad input: a rubric, labels or a cache that cannot be used
-└── VerifierError   a task's verifier raised, or gave no list of findings: nothing can be said of
-                    the episode, which is left unjudged with the reason (it is not a zero)
+└── VerifierError   a task's verifier raised, or returned no list of findings: the episode cannot
+                    be judged and is left unjudged with the reason (it is not a zero)
 
 A verify.py that cannot be loaded is a broken package: scenarios.errors.PackageError.
 """
@@ -13,4 +13,4 @@ class JudgeError(Exception):
 
 
 class VerifierError(JudgeError):
-    """A verifier failed; the message names the scenario, the function and the fault."""
+    """A verifier failed. The message names the scenario, the function and the fault."""

@@ -1,49 +1,45 @@
-"""What a verdict is based on: facts of one episode, from its trajectory and its world alone."""
+"""The evidence of a verdict: facts about one episode, from its trajectory and its world alone."""
 
 from hashlib import blake2b
 from typing import Any
 
 import msgspec
 
-from envpool.core.errors import StateError
 from envpool.store.changes import net_changes
-from envpool.store.states import States
 from harness.core.events import Ending, EpisodeEnded, StepTaken
 from harness.core.messages import Act, FormatError
 from harness.core.trajectory import Trajectory
 from harness.log.schema import ScenarioSnapshot, make_storable
 from harness.rollout.episode import user_of
-from judge.core.errors import VerifierError
-from judge.core.verifier import Verifier
 from scenarios.api import RowChange
 from scenarios.checks import Finding
-from scenarios.format import Scenario, Task
+from scenarios.format import Scenario
 
 _encode = msgspec.msgpack.Encoder().encode
 
 
 class ScenarioInfo(msgspec.Struct, frozen=True):
-    """What the agent was told of its world before it began."""
+    """What the agent knew of its world before it began."""
 
     rules: str  # the world's rules, Markdown; empty: no rules
-    user: str  # who acts, in words
+    user: str  # for whom the agent acts, in words
     now: str  # the scenario's clock
 
 
 class CallFact(msgspec.Struct, frozen=True, gc=False):
-    """One tool call and what came of it."""
+    """One tool call and its result."""
 
     name: str
     arguments: Any
-    text: str  # what the tool answered
-    error: str | None  # the cause (see envpool.core.types); None: it succeeded
+    text: str  # the tool's answer
+    error: str | None  # the cause (see envpool.core.types); None: the call succeeded
     changes: tuple[RowChange, ...]
 
 
 class Turn(msgspec.Struct, frozen=True, gc=False):
-    """One step as a judge sees it. Format faults stand apart (see Evidence)."""
+    """One step as a judge sees it. Format faults are listed separately (see Evidence)."""
 
-    said: str  # the agent's text, thoughts included
+    text: str  # the agent's, thoughts included
     calls: tuple[CallFact, ...]
 
 
@@ -55,40 +51,46 @@ class FormatFault(msgspec.Struct, frozen=True, gc=False):
 
 
 class Verification(msgspec.Struct, frozen=True):
-    """What a task's verifier said of an end."""
+    """The result of a task's verifier on the end of an episode."""
 
     findings: tuple[Finding, ...] = ()
     unverified: str | None = None  # why there are no findings; None: the verifier ran
-    observed: str = ""  # JSON that an AWM verifier of kind `sql` returned: evidence, no verdict
+    observed: str = ""  # JSON that an AWM verifier of kind `sql` returned: evidence, not a verdict
 
 
 class Evidence(msgspec.Struct, frozen=True):
-    """What is known of an episode that is over."""
+    """All that is known about an episode that is over."""
 
     instruction: str
-    scene: ScenarioInfo
+    info: ScenarioInfo
     turns: tuple[Turn, ...]
     ending: Ending
-    error: str | None  # what the ending says of itself
+    error: str | None  # the logged reason of the ending
     answer: str
     changes: tuple[RowChange, ...]  # the world's rows, end against start
     findings: tuple[Finding, ...]
     unverified: str | None  # why there are no findings; None: the verifier ran
-    tool_errors: dict[str, int]  # cause (see envpool.core.types) -> calls that failed of it
+    tool_errors: dict[str, int]  # cause (see envpool.core.types) -> failed calls
     format_faults: tuple[FormatFault, ...]
-    world_failed: bool  # the world broke, one of its tools did, or its state cannot be had
+    world_failed: bool  # the world or one of its tools failed, or its final state is not known
     observed: str = ""  # see Verification
 
 
 def scenario_info(world: Scenario | ScenarioSnapshot) -> ScenarioInfo:
-    """What agents are told of a scenario, or were told of a logged one."""
+    """What agents know of a scenario's world, or knew of a logged one's."""
     if isinstance(world, Scenario):
         return ScenarioInfo(world.rules, user_of(world), world.clock)
     return ScenarioInfo(world.rules, world.user, world.now)
 
 
-def gather(trajectory: Trajectory, verification: Verification, scene: ScenarioInfo) -> Evidence:
-    """The evidence of an episode that is over. Raises ValueError when it is not."""
+def gather(
+    trajectory: Trajectory,
+    verification: Verification,
+    info: ScenarioInfo,
+    changes: tuple[RowChange, ...] | None = None,
+) -> Evidence:
+    """The evidence of an episode that is over. `changes` are those of `changes_of`; None: they are
+    computed here. Raises ValueError for an episode that is not over."""
     ended = ended_of(trajectory)
     errors: dict[str, int] = {}
     faults: list[FormatFault] = []
@@ -105,12 +107,12 @@ def gather(trajectory: Trajectory, verification: Verification, scene: ScenarioIn
             faults.append(FormatFault(index, (ended.error or "") if last else ""))
     return Evidence(
         instruction=trajectory.started.instruction,
-        scene=scene,
+        info=info,
         turns=tuple(turns),
         ending=ended.ending,
         error=ended.error,
         answer=ended.answer,
-        changes=changes_of(trajectory),
+        changes=changes_of(trajectory) if changes is None else changes,
         findings=verification.findings,
         unverified=verification.unverified,
         tool_errors=errors,
@@ -139,44 +141,26 @@ def _turn(step: StepTaken) -> Turn:
 
 
 def ended_of(trajectory: Trajectory) -> EpisodeEnded:
-    """How the episode ended. Raises ValueError when it is not over."""
+    """The end of the episode. Raises ValueError for an episode that is not over."""
     if trajectory.ended is None:
         raise ValueError(f"episode {trajectory.episode} is not over")
     return trajectory.ended
 
 
 def changes_of(trajectory: Trajectory) -> tuple[RowChange, ...]:
-    """The world's rows, end against start. Calls that failed count: where the tools commit for
-    themselves, a call may change rows and fail after."""
+    """The world's rows, end against start. Failed calls count: where tools commit by themselves, a
+    call may change rows and then fail."""
     moves = [
         result.changes for step in trajectory.steps for result in step.results if result.changes
     ]
     return net_changes(moves) if moves else ()
 
 
-def verify_here(
-    ended: EpisodeEnded,
-    changes: tuple[RowChange, ...],
-    *,
-    task: Task,
-    world: States,
-    verifier: Verifier,
-) -> Verification:
-    """What the verifier of a package of ours says, run in this process."""
-    if ended.state is None:
-        return Verification((), "the world could not tell its state")
-    try:
-        before, after = world.states(ended.state, changes)
-        return Verification(verifier.run(task, before, after, ended.answer))
-    except (StateError, VerifierError) as exc:
-        return Verification((), str(exc))
-
-
 def episode_digest(trajectory: Trajectory) -> str:
     """The digest of the facts that are judged, 32 hexadecimal digits.
 
-    Equal for an episode judged live and from its log, and for two episodes in which the same was
-    said and done: names, times, token counts and earlier verdicts are left out.
+    Equal for an episode judged live and from its log, and for two episodes with the same messages
+    and calls: names, times, token counts and earlier verdicts are left out.
     """
     started, ended = trajectory.started, trajectory.ended
     facts = (
@@ -206,6 +190,6 @@ def episode_digest(trajectory: Trajectory) -> str:
     )
     try:
         data = _encode(facts)
-    except (OverflowError, UnicodeEncodeError):  # what no log can hold, as the log holds it
+    except (OverflowError, UnicodeEncodeError):  # values that no log can hold, as the log has them
         data = _encode(make_storable(msgspec.to_builtins(facts)))
     return blake2b(data, digest_size=16).hexdigest()

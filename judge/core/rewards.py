@@ -1,7 +1,7 @@
 """From a label to rewards.
 
-A verdict holds all that its rewards are made of, so another profile's are made without asking a
-verifier or a model again (see `rewarded_again`).
+A verdict holds all that its rewards are computed from, so the rewards of another profile need no
+verifier and no model (see `recompute_rewards`).
 """
 
 from collections import Counter
@@ -11,18 +11,18 @@ import msgspec
 
 from harness.core.events import Ending, Judged, Label
 from harness.core.trajectory import Trajectory
-from judge.core.case import had_again
+from judge.core.case import without_cost
 from judge.core.errors import JudgeError
 from scenarios.checks import Finding
 
 
 class RewardProfile(msgspec.Struct, frozen=True):
-    """What each label is worth, and how the worth is spread over the steps.
+    """What each label is worth, and how this reward is spread over the steps.
 
     Every step of an episode that ended normally (`answered`) gets the reward of the task, and
-    every step of another episode 0. With `step_rewards`, a step to which the format rules gave
-    a reward of its own (-1 for a format error) has that one. With `graded`, partial completion is
-    worth the share of the task's goals that were met (see `share_met`).
+    every step of another episode 0. With `step_rewards`, a step to which the format rules gave a
+    reward of its own (-1 for a format error) keeps it. With `graded`, partial completion is worth
+    the share of the task's goals that were met (see `share_met`).
     """
 
     name: str
@@ -52,10 +52,10 @@ def rewards_of(
     findings: Sequence[Finding] = (),
     idle: Iterable[str] = (),
 ) -> tuple[float, tuple[float, ...]]:
-    """The reward of the task and those of the steps, one a step.
+    """The reward of the task and those of the steps, one for each step.
 
-    `idle` names the goals that doing nothing meets, a name for each time. Only a graded profile
-    looks at it and at the findings.
+    `idle` names the goals that doing nothing meets, one name for each time. Only a graded profile
+    uses it and the findings.
 
     Example (awm): partially_completed, three steps, answered -> (0.1, (0.1, 0.1, 0.1))
     Example (awm): agent_error, the third step a format error -> (0.0, (0.0, 0.0, -1.0))
@@ -74,11 +74,11 @@ def rewards_of(
 
 
 def share_met(findings: Iterable[Finding], idle: Iterable[str]) -> float | None:
-    """Which part of the task's goals was met, those aside that doing nothing would have met, too.
+    """The share of the task's goals that were met, without those that doing nothing meets too.
 
     More than 0 and less than 1, as a partial completion is. Where all goals were met (a limit cut
-    the episode off, or there was harm), what is missing counts as one goal more: 3 of 3 -> 3/4.
-    None: no finding sees a part, as where a verifier knows all or nothing.
+    the episode off, or something was harmed), what is missing counts as one more goal: 3 of 3 ->
+    3/4. None: no goal was met by the agent's work, as where a verifier finds all or nothing.
 
     Example: goals a, b and c met, d not; a is met by doing nothing -> 2/3
     """
@@ -91,21 +91,22 @@ def share_met(findings: Iterable[Finding], idle: Iterable[str]) -> float | None:
     return earned / (asked if earned < asked else asked + 1)
 
 
-def rewarded_again(trajectory: Trajectory, judged: Judged, profile: RewardProfile) -> Judged:
+def recompute_rewards(trajectory: Trajectory, judged: Judged, profile: RewardProfile) -> Judged:
     """The same verdict with the rewards of another profile, from what the verdict holds.
 
-    Nothing is spent on it. What has no label has no reward under any profile and stays as it is.
+    It costs nothing. A verdict without a label has no reward under any profile and is unchanged.
 
-    Raises JudgeError where a graded reward depends on goals met by doing nothing and the verdict,
-    which names no profile of its own, may not hold them.
+    Raises JudgeError where a graded reward depends on goals met by doing nothing, and the verdict
+    may not hold them because it names no profile.
     """
     if judged.label is None:
         return msgspec.structs.replace(judged, cost_usd=0.0)
     by_goals = profile.graded and judged.label is Label.PARTIALLY_COMPLETED and judged.findings
     if by_goals and not judged.rewards:
         raise JudgeError(
-            f"the verdict of judge {judged.judge!r} on episode {trajectory.episode!r} does not say "
-            "which goals doing nothing meets: judge the run again by its verifiers (--mode code)"
+            f"the verdict of judge {judged.judge!r} on episode {trajectory.episode!r} does not list"
+            " the goals that doing nothing meets: judge the run again by its verifiers (--mode"
+            " code)"
         )
     reward, step_rewards = rewards_of(
         judged.label, trajectory, profile, judged.findings, judged.idle
@@ -116,5 +117,5 @@ def rewarded_again(trajectory: Trajectory, judged: Judged, profile: RewardProfil
         step_rewards=step_rewards,
         rewards=profile.name,
         cost_usd=0.0,
-        opinions=tuple(map(had_again, judged.opinions)),
+        judgements=tuple(map(without_cost, judged.judgements)),
     )

@@ -8,8 +8,7 @@ from scenarios.format import Scenario, Task
 
 
 class Verifier:
-    """The loaded verify.py of one scenario, loaded once; `source` is its text where the file is not
-    to be read.
+    """The loaded verify.py of one scenario. `source` is its text; None: the file is read.
 
     Raises PackageError, naming file and task, when verify.py cannot be loaded or a task has no
     function there.
@@ -21,7 +20,7 @@ class Verifier:
     def run(self, task: Task, before: State, after: State, answer: str) -> tuple[Finding, ...]:
         """The task's findings on a state and an answer.
 
-        Raises VerifierError when the function raises or gives no list of findings. The states
+        Raises VerifierError when the function raises or returns no list of findings. The states
         are read-only, so a verifier that writes fails.
         """
         try:

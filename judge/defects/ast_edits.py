@@ -1,6 +1,6 @@
-"""Python that is edited by its syntax tree, so that a defect is planted where it is meant to be.
+"""Edits of Python code by its syntax tree, so that a defect is injected exactly where it should be.
 
-An edited text has the tree's own layout, and no comments.
+The edited text has the layout of `ast.unparse`, and no comments.
 """
 
 import ast
@@ -15,30 +15,32 @@ def functions_of(text: str) -> dict[str, Function]:
     return {node.name: node for node in ast.parse(text).body if isinstance(node, Function)}
 
 
-def edited(text: str, name: str, change: Callable[[Function], None], *, head: str = "") -> str:
+def edit_function(
+    text: str, name: str, change: Callable[[Function], None], *, head: str = ""
+) -> str:
     """A module with one function changed in place; `head` goes before the first function."""
     tree = ast.parse(text)
-    place = next(i for i, node in enumerate(tree.body) if isinstance(node, Function))
+    first = next(i for i, node in enumerate(tree.body) if isinstance(node, Function))
     for node in tree.body:
         if isinstance(node, Function) and node.name == name:
             change(node)
             node.body = node.body or [ast.Pass()]
-    tree.body[place:place] = ast.parse(head).body
+    tree.body[first:first] = ast.parse(head).body
     return ast.unparse(ast.fix_missing_locations(tree)) + "\n"
 
 
 def at_start(source: str) -> Callable[[Function], None]:
-    """A change that puts statements before a function's first one, after its docstring."""
+    """A change that inserts statements after a function's docstring."""
 
     def change(function: Function) -> None:
-        place = 1 if ast.get_docstring(function) is not None else 0
-        function.body[place:place] = ast.parse(source).body
+        start = 1 if ast.get_docstring(function) is not None else 0
+        function.body[start:start] = ast.parse(source).body
 
     return change
 
 
 def at_end(source: str) -> Callable[[Function], None]:
-    """A change that puts statements before a function's last one, its `return`."""
+    """A change that inserts statements before a function's last one, its `return`."""
 
     def change(function: Function) -> None:
         function.body[-1:-1] = ast.parse(source).body
@@ -47,17 +49,17 @@ def at_end(source: str) -> Callable[[Function], None]:
 
 
 def instead(source: str) -> Callable[[Function], None]:
-    """A change that leaves of a function only its docstring and these statements."""
+    """A change that replaces a function's body, except its docstring."""
 
     def change(function: Function) -> None:
-        place = 1 if ast.get_docstring(function) is not None else 0
-        function.body[place:] = ast.parse(source).body
+        start = 1 if ast.get_docstring(function) is not None else 0
+        function.body[start:] = ast.parse(source).body
 
     return change
 
 
-def without(is_it: Callable[[ast.stmt], bool]) -> Callable[[Function], None]:
-    """A change that takes statements out, wherever they stand."""
+def remove_statements(is_it: Callable[[ast.stmt], bool]) -> Callable[[Function], None]:
+    """A change that removes statements at any depth."""
 
     class Dropped(ast.NodeTransformer):
         def generic_visit(self, node: ast.AST) -> ast.AST:
@@ -75,15 +77,15 @@ def without(is_it: Callable[[ast.stmt], bool]) -> Callable[[Function], None]:
     return change
 
 
-def replaced(old: ast.AST, new: Callable[[ast.AST], ast.AST]) -> Callable[[Function], None]:
-    """A change that replaces the node that is written like `old`, the first of them."""
-    wanted = ast.dump(old)
+def replace_node(old: ast.AST, new: Callable[[ast.AST], ast.AST]) -> Callable[[Function], None]:
+    """A change that replaces the first node that is equal to `old`."""
+    pattern = ast.dump(old)
 
     class Replaced(ast.NodeTransformer):
         done = False
 
         def visit(self, node: ast.AST) -> ast.AST:
-            if not self.done and ast.dump(node) == wanted:
+            if not self.done and ast.dump(node) == pattern:
                 self.done = True
                 return new(node)
             return self.generic_visit(node)
@@ -116,8 +118,8 @@ def method(call: ast.Call) -> str:
     return call.func.attr if isinstance(call.func, ast.Attribute) else ""
 
 
-def stated(statement: ast.stmt) -> ast.Call | None:
-    """The call that a statement is nothing but."""
+def call_of_statement(statement: ast.stmt) -> ast.Call | None:
+    """The call that a statement consists of; None: it is not only a call."""
     if isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Call):
         return statement.value
     return None
@@ -133,13 +135,13 @@ def texts_in(node: ast.AST) -> Iterator[str]:
         yield from texts_in(inner)
 
 
-def retold(old: str, text: str) -> Callable[[Function], None]:
-    """A change that puts another text in a text's place."""
-    return replaced(ast.Constant(old), lambda _: ast.Constant(text))
+def replace_text(old: str, text: str) -> Callable[[Function], None]:
+    """A change that replaces a constant text."""
+    return replace_node(ast.Constant(old), lambda _: ast.Constant(text))
 
 
-def reached(functions: dict[str, Function], names: Collection[str]) -> list[str]:
-    """The functions that these call, themselves included, by name and in a fixed order."""
+def reachable_functions(functions: dict[str, Function], names: Collection[str]) -> list[str]:
+    """The functions that these call, directly or not, and themselves; sorted by name."""
     found, left = set(names) & functions.keys(), list(names)
     while left:
         if (function := functions.get(left.pop())) is None:

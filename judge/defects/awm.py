@@ -1,4 +1,4 @@
-"""Defects of AWM records: those that were counted in the released ones, for a sound one."""
+"""Defects of AWM records: those that occur in the released records, injected into a sound one."""
 
 import ast
 from collections.abc import Callable
@@ -6,10 +6,10 @@ from random import Random
 
 import msgspec
 
-from judge.defects.ast_edits import at_start, edited, functions_of
+from judge.defects.ast_edits import at_start, edit_function, functions_of
 from scenarios.format import AwmRecord, AwmSample, AwmVerifier, Scenario
 
-Plant = Callable[[AwmRecord, Random], AwmRecord | None]
+Inject = Callable[[AwmRecord, Random], AwmRecord | None]
 _COMPLETE = (
     "def verify_task_completion(initial_db_path, final_db_path, final_answer=None):\n"
     "    return {'result': 'complete'}\n"
@@ -23,16 +23,16 @@ _THERE = (
 
 
 class AwmDefect(msgspec.Struct, frozen=True):
-    """One kind of defect. `plant` gives None where it does not apply."""
+    """One kind of defect. `inject` returns None where it does not apply."""
 
     kind: str
-    told: str
-    plant: Plant
+    summary: str
+    inject: Inject
 
-    def planted(self, scenario: Scenario, *, seed: int = 0) -> Scenario | None:
+    def inject_into(self, scenario: Scenario, *, seed: int = 0) -> Scenario | None:
         """The scenario with the defect; None where it does not apply."""
         assert scenario.awm is not None
-        record = self.plant(scenario.awm, Random(f"{seed} {self.kind} {scenario.name}"))
+        record = self.inject(scenario.awm, Random(f"{seed} {self.kind} {scenario.name}"))
         if record is None:
             return None
         digest = f"{scenario.digest}-{self.kind}"
@@ -40,13 +40,13 @@ class AwmDefect(msgspec.Struct, frozen=True):
 
 
 def insert_fails(record: AwmRecord, rng: Random) -> AwmRecord | None:
-    """A seed statement is run a second time, and fails on its key."""
-    return _more(record, rng, lambda statement: statement)
+    """A seed statement runs a second time, and fails on its key."""
+    return _with_statement(record, rng, lambda statement: statement)
 
 
 def insert_escapes_a_quote(record: AwmRecord, rng: Random) -> AwmRecord | None:
     """A seed statement escapes a quote with a backslash."""
-    return _more(record, rng, lambda statement: f"{statement.rstrip('; ')} -- it\\'s\n'")
+    return _with_statement(record, rng, lambda statement: f"{statement.rstrip('; ')} -- it\\'s\n'")
 
 
 def endpoint_fails(record: AwmRecord, rng: Random) -> AwmRecord | None:
@@ -65,7 +65,7 @@ def endpoint_fails_on_some_texts(record: AwmRecord, rng: Random) -> AwmRecord | 
 
 
 def endpoint_fails_on_unknown_rows(record: AwmRecord, rng: Random) -> AwmRecord | None:
-    """An endpoint looks a number up in a list that has only a few."""
+    """An endpoint uses a number as an index of a short list."""
 
     def statement(function: ast.FunctionDef) -> str | None:
         found = [arg.arg for arg in function.args.args if _type(arg) == "int"]
@@ -75,24 +75,24 @@ def endpoint_fails_on_unknown_rows(record: AwmRecord, rng: Random) -> AwmRecord 
 
 
 def code_cannot_be_hosted(record: AwmRecord, rng: Random) -> AwmRecord | None:
-    """The code imports what is not there."""
+    """The code imports a library that does not exist."""
     return msgspec.structs.replace(record, code=f"import orders_toolkit\n{record.code}")
 
 
 def verifier_always_completes(record: AwmRecord, rng: Random) -> AwmRecord | None:
-    """A verifier says "complete" whatever there is."""
+    """A verifier returns "complete" for every state."""
     return _verifier(record, rng, AwmVerifier(code=_COMPLETE))
 
 
 def target_is_there_already(record: AwmRecord, rng: Random) -> AwmRecord | None:
-    """A verifier looks for rows that are there at the start."""
+    """A verifier checks for rows that exist at the start."""
     tables = sorted(sample.table_name for sample in record.samples if sample.insert_statements)
     code = _THERE.format(table=rng.choice(tables))
     return _verifier(record, rng, AwmVerifier(code=code))
 
 
 def verifier_raises(record: AwmRecord, rng: Random) -> AwmRecord | None:
-    """A verifier asks a table that is not there."""
+    """A verifier reads a table that does not exist."""
     return _verifier(record, rng, AwmVerifier(code=_THERE.format(table="no_such_table")))
 
 
@@ -107,8 +107,8 @@ def verifier_does_not_parse(record: AwmRecord, rng: Random) -> AwmRecord | None:
 
 
 AWM_DEFECTS = tuple(
-    AwmDefect(plant.__name__, " ".join((plant.__doc__ or "").split()), plant)
-    for plant in (
+    AwmDefect(inject.__name__, " ".join((inject.__doc__ or "").split()), inject)
+    for inject in (
         insert_fails,
         insert_escapes_a_quote,
         endpoint_fails,
@@ -124,32 +124,36 @@ AWM_DEFECTS = tuple(
 )
 
 
-def _more(record: AwmRecord, rng: Random, told: Callable[[str], str]) -> AwmRecord | None:
-    """One seed statement more, made of one that is there."""
-    places = [place for place, one in enumerate(record.samples) if one.insert_statements]
-    place = rng.choice(places)
-    sample = record.samples[place]
-    statement = told(rng.choice(sample.insert_statements))
+def _with_statement(
+    record: AwmRecord, rng: Random, change: Callable[[str], str]
+) -> AwmRecord | None:
+    """One more seed statement, made from an existing one by `change`."""
+    indices = [index for index, one in enumerate(record.samples) if one.insert_statements]
+    index = rng.choice(indices)
+    sample = record.samples[index]
+    statement = change(rng.choice(sample.insert_statements))
     more = AwmSample(sample.table_name, (*sample.insert_statements, statement))
-    samples = (*record.samples[:place], more, *record.samples[place + 1 :])
+    samples = (*record.samples[:index], more, *record.samples[index + 1 :])
     return msgspec.structs.replace(record, samples=samples)
 
 
 def _endpoint(
-    record: AwmRecord, rng: Random, told: Callable[[ast.FunctionDef], str | None]
+    record: AwmRecord, rng: Random, statement_for: Callable[[ast.FunctionDef], str | None]
 ) -> AwmRecord | None:
-    """An endpoint with a statement before all else; `told` gives None where there is none to be
-    had."""
+    """An endpoint with a new first statement; `statement_for` returns None for an endpoint to which
+    the defect does not apply."""
     found = [
         (name, statement)
         for name, function in functions_of(record.code).items()
         if any("app." in ast.unparse(one) for one in function.decorator_list)
-        and (statement := told(function)) is not None
+        and (statement := statement_for(function)) is not None
     ]
     if not found:
         return None
     name, statement = rng.choice(found)
-    return msgspec.structs.replace(record, code=edited(record.code, name, at_start(statement)))
+    return msgspec.structs.replace(
+        record, code=edit_function(record.code, name, at_start(statement))
+    )
 
 
 def _verifier(record: AwmRecord, rng: Random, verifier: AwmVerifier) -> AwmRecord:

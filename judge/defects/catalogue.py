@@ -1,10 +1,11 @@
-"""Known defects, planted into sound worlds to measure the gate: which kinds does it catch?
+"""Known defects, injected into sound worlds to measure which kinds the gate catches.
 
-The kinds are those that AWM's users and authors report of synthesised worlds (seed statements that
-fail, tools that break on edge inputs or on constraints, targets that are there already, verifiers
-that accept everything), and those that break an episode's repeatability. Each is a function of a
-module of judge.defects, which plants it into a copy of a package by editing code as a syntax tree,
-rows by SQL and tasks as data, or says that it does not apply. Equal seeds plant the same.
+The kinds are those that AWM's users and authors report about synthesised worlds (seed statements
+that fail, tools that break on edge inputs or on constraints, target states that hold from the
+start, verifiers that accept everything), and those that make episodes irreproducible. Each is a
+function of a module of judge.defects, which injects it into a copy of a package by editing code as
+a syntax tree, rows by SQL and tasks as data, or returns None where it does not apply. Equal seeds
+inject the same defect.
 """
 
 import shutil
@@ -15,7 +16,7 @@ from random import Random
 import msgspec
 
 from judge.defects import effects, nondeterminism, seed_data, tasks, tools, verifiers
-from judge.defects.subject import Defect, Planted, Subject
+from judge.defects.target import Defect, InjectedDefect, TargetPackage
 
 _MODULES = (
     seed_data,
@@ -30,7 +31,7 @@ DEFECTS: tuple[Defect, ...] = tuple(
 )
 
 
-class Planting(msgspec.Struct, frozen=True):
+class Injection(msgspec.Struct, frozen=True):
     """One defect in one world."""
 
     kind: str
@@ -39,36 +40,36 @@ class Planting(msgspec.Struct, frozen=True):
     folder: Path
 
 
-def plant(defect: Defect, subject: Subject, *, seed: int = 0) -> Planted | None:
-    """Plant one defect; None where it does not apply, or nothing would be other."""
-    rng = Random(f"{seed} {defect.kind} {subject.scenario.name}")
-    planted = defect.plant(subject, rng)
-    if planted is None or all(subject.texts[name] == text for name, text in planted.files.items()):
+def inject(defect: Defect, target: TargetPackage, *, seed: int = 0) -> InjectedDefect | None:
+    """Inject one defect; None where it does not apply, or would change nothing."""
+    rng = Random(f"{seed} {defect.kind} {target.scenario.name}")
+    injected = defect.inject(target, rng)
+    if injected is None or all(target.texts[name] == text for name, text in injected.files.items()):
         return None
-    return planted
+    return injected
 
 
-def plant_all(
+def inject_all(
     folders: Iterable[Path], into: Path, *, defects: Sequence[Defect] = DEFECTS, seed: int = 0
-) -> list[Planting]:
+) -> list[Injection]:
     """Copies of sound packages, each with one defect, as `into/<kind>__<world>`."""
-    plantings = []
+    injections = []
     for folder in folders:
-        subject = Subject(folder)
+        target = TargetPackage(folder)
         for defect in defects:
-            planted = plant(defect, subject, seed=seed)
-            if planted is not None:
-                place = into / f"{defect.kind}__{subject.scenario.name}"
-                _write(subject, planted, place)
-                found = (defect.kind, subject.scenario.name, planted.where, place)
-                plantings.append(Planting(*found))
-    return plantings
+            injected = inject(defect, target, seed=seed)
+            if injected is not None:
+                folder = into / f"{defect.kind}__{target.scenario.name}"
+                _write(target, injected, folder)
+                found = (defect.kind, target.scenario.name, injected.where, folder)
+                injections.append(Injection(*found))
+    return injections
 
 
-def _write(subject: Subject, planted: Planted, place: Path) -> None:
-    if place.exists():
-        shutil.rmtree(place)
-    place.mkdir(parents=True)
-    for name, text in {**subject.texts, **planted.files}.items():
+def _write(target: TargetPackage, injected: InjectedDefect, folder: Path) -> None:
+    if folder.exists():
+        shutil.rmtree(folder)
+    folder.mkdir(parents=True)
+    for name, text in {**target.texts, **injected.files}.items():
         if text is not None:
-            (place / name).write_text(text, encoding="utf-8")
+            (folder / name).write_text(text, encoding="utf-8")

@@ -1,85 +1,89 @@
-"""Defects by which a package's tools do not repeat themselves: clocks, chance, memory."""
+"""Defects that make a package's tools nondeterministic: clocks, randomness, state."""
 
 import ast
 from random import Random
 
-from judge.defects.ast_edits import Function, at_start, functions_of, reached, replaced
-from judge.defects.subject import Planted, Subject, defect
+from judge.defects.ast_edits import (
+    Function,
+    at_start,
+    functions_of,
+    reachable_functions,
+    replace_node,
+)
+from judge.defects.target import InjectedDefect, TargetPackage, defect
 from judge.defects.tool_edits import code_of, in_tools, returning, tools_of
 
 
 @defect()
-def tool_reads_the_wall_clock(subject: Subject, rng: Random) -> Planted | None:
-    """A tool asks the computer's clock instead of the world's."""
+def tool_reads_the_wall_clock(target: TargetPackage, rng: Random) -> InjectedDefect | None:
+    """A tool reads the computer's clock instead of the world's."""
     text = "from datetime import datetime as _clock\n"
     now = ast.parse("_clock.now().isoformat(timespec='microseconds')", mode="eval").body
     old = ast.parse("db.now", mode="eval").body
     found = [
         name
-        for name, function in tools_of(subject, subject.tools).items()
+        for name, function in tools_of(target, target.tools).items()
         if "db.now" in ast.unparse(function)
     ]
     if not found:
         return None
-    return in_tools(subject, rng.choice(sorted(found)), replaced(old, lambda _: now), head=text)
+    return in_tools(target, rng.choice(sorted(found)), replace_node(old, lambda _: now), head=text)
 
 
 @defect()
-def tool_hides_the_wall_clock(subject: Subject, rng: Random) -> Planted | None:
-    """A tool's result has a moment of the computer's clock, asked for in a roundabout way."""
+def tool_hides_the_wall_clock(target: TargetPackage, rng: Random) -> InjectedDefect | None:
+    """A tool's result has a time of the computer's clock, which is read in a hidden way."""
     stamp = "{{'result': {0}, 'asked_at': __import__('time').perf_counter_ns()}}"
-    tool = rng.choice(sorted(subject.tools))
-    return in_tools(subject, tool, returning(stamp.format))
+    tool = rng.choice(sorted(target.tools))
+    return in_tools(target, tool, returning(stamp.format))
 
 
 @defect()
-def tool_draws_lots(subject: Subject, rng: Random) -> Planted | None:
+def tool_is_random(target: TargetPackage, rng: Random) -> InjectedDefect | None:
     """A tool gives its new rows random codes."""
-    tool = rng.choice(sorted(subject.tools))
+    tool = rng.choice(sorted(target.tools))
     drawn = returning("{{'result': {0}, 'code': random.randint(1000, 9999)}}".format)
-    return in_tools(subject, tool, drawn, head="import random")
+    return in_tools(target, tool, drawn, head="import random")
 
 
 @defect()
-def tool_goes_by_the_order_of_a_set(subject: Subject, rng: Random) -> Planted | None:
+def tool_depends_on_set_order(target: TargetPackage, rng: Random) -> InjectedDefect | None:
     """A tool lists texts in the order of a set, which differs from process to process."""
-    tool = rng.choice(subject.used())
+    tool = rng.choice(target.used())
     words = "list({'north', 'south', 'east', 'west'})"
     return in_tools(
-        subject, tool, returning(lambda value: f"{{'result': {value}, 'areas': {words}}}")
+        target, tool, returning(lambda value: f"{{'result': {value}, 'areas': {words}}}")
     )
 
 
 @defect()
-def tool_goes_by_hashes(subject: Subject, rng: Random) -> Planted | None:
-    """A tool picks the greatest of some texts by their hashes, out of sight of who reads it."""
-    tool = rng.choice(subject.used())
+def tool_depends_on_hashes(target: TargetPackage, rng: Random) -> InjectedDefect | None:
+    """A tool chooses the text with the greatest hash, in a way that its code hides."""
+    tool = rng.choice(target.used())
     word = "max('north south east west centre'.split(), key=str.__hash__)"
-    return in_tools(
-        subject, tool, returning(lambda value: f"{{'result': {value}, 'area': {word}}}")
-    )
+    return in_tools(target, tool, returning(lambda value: f"{{'result': {value}, 'area': {word}}}"))
 
 
 @defect()
-def tool_counts_its_calls(subject: Subject, rng: Random) -> Planted | None:
-    """A tool numbers its results by all calls that were ever made, in whatever episode."""
-    tool = rng.choice(sorted(subject.tools))
+def tool_counts_its_calls(target: TargetPackage, rng: Random) -> InjectedDefect | None:
+    """A tool numbers its results by the calls of all episodes."""
+    tool = rng.choice(sorted(target.tools))
     numbered = returning("{{'result': {0}, 'number': _NUMBERS.append(1) or len(_NUMBERS)}}".format)
-    return in_tools(subject, tool, numbered, head="_NUMBERS: list[int] = []")
+    return in_tools(target, tool, numbered, head="_NUMBERS: list[int] = []")
 
 
 @defect()
-def tool_remembers_rows(subject: Subject, rng: Random) -> Planted | None:
-    """A helper keeps the rows that it has read, and gives them to other episodes, too."""
+def tool_remembers_rows(target: TargetPackage, rng: Random) -> InjectedDefect | None:
+    """A helper caches the rows that it has read, also for other episodes."""
     found = [
         (name, function.args.args[1].arg)
-        for name, function in functions_of(code_of(subject)).items()
+        for name, function in functions_of(code_of(target)).items()
         if name.startswith("_")
         and len(function.args.args) == 2
         and function.args.args[0].arg == "db"
         and isinstance(function.body[-1], ast.Return)
         and "db.one" in ast.unparse(function)
-        and name in reached(functions_of(code_of(subject)), subject.writers())
+        and name in reachable_functions(functions_of(code_of(target)), target.writers())
     ]
     if not found:
         return None
@@ -89,4 +93,4 @@ def tool_remembers_rows(subject: Subject, rng: Random) -> Planted | None:
         at_start(f"if {key} in _ROWS_OF{name}:\n    return dict(_ROWS_OF{name}[{key}])")(function)
         returning(lambda value: f"_ROWS_OF{name}.setdefault({key}, {value})")(function)
 
-    return in_tools(subject, name, change, head=f"_ROWS_OF{name}: dict[object, Row] = {{}}")
+    return in_tools(target, name, change, head=f"_ROWS_OF{name}: dict[object, Row] = {{}}")

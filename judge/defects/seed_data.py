@@ -5,12 +5,12 @@ from collections.abc import Iterator
 from random import Random
 from typing import Any
 
-from judge.defects.ast_edits import edited, instead
-from judge.defects.subject import Planted, Subject, defect
+from judge.defects.ast_edits import edit_function, instead
+from judge.defects.target import InjectedDefect, TargetPackage, defect
 from scenarios.api import SqlValue
 from scenarios.format import Task
 
-_NOBODY = 987_654_321  # the key of no row
+_NO_ROW = 987_654_321  # the key of no row
 _REFERENCE = re.compile(r"^\s*(\w+)\s[^,\n]*?\bREFERENCES\s", re.MULTILINE | re.IGNORECASE)
 _TABLE = re.compile(r"CREATE TABLE (\w+) \((.*?)\n\)", re.DOTALL | re.IGNORECASE)
 _WORDS = re.compile(r"\b(\w+) IN \(\s*('[^()]*')\s*\)", re.IGNORECASE)
@@ -19,107 +19,111 @@ _LIMIT = re.compile(r"\b(\d+) ?(days|hours|people|%)")
 
 
 @defect()
-def file_is_missing(subject: Subject, rng: Random) -> Planted | None:
-    """A file of the package is not there."""
-    return Planted({rng.choice(("policy.md", "verify.py", "data.sql")): None})
+def file_is_missing(target: TargetPackage, rng: Random) -> InjectedDefect | None:
+    """A file of the package is missing."""
+    return InjectedDefect({rng.choice(("policy.md", "verify.py", "data.sql")): None})
 
 
 @defect()
-def code_does_not_parse(subject: Subject, rng: Random) -> Planted | None:
+def code_does_not_parse(target: TargetPackage, rng: Random) -> InjectedDefect | None:
     """The code is cut off in the middle, as a model's answer at its length limit is."""
     name = rng.choice(("tools.py", "verify.py"))
-    text = subject.texts[name]
-    return Planted({name: text[: text.rindex("(") + 1]})
+    text = target.texts[name]
+    return InjectedDefect({name: text[: text.rindex("(") + 1]})
 
 
 @defect()
-def code_imports_what_is_not_there(subject: Subject, rng: Random) -> Planted | None:
-    """The tools import a library that nobody has."""
+def code_imports_what_is_not_there(target: TargetPackage, rng: Random) -> InjectedDefect | None:
+    """The tools import a library that does not exist."""
     old = "from scenarios.api import"
-    text = subject.texts["tools.py"].replace(old, f"import orders_toolkit\n{old}", 1)
-    return Planted({"tools.py": text})
+    text = target.texts["tools.py"].replace(old, f"import orders_toolkit\n{old}", 1)
+    return InjectedDefect({"tools.py": text})
 
 
 @defect()
-def clock_is_no_moment(subject: Subject, rng: Random) -> Planted | None:
+def clock_is_no_moment(target: TargetPackage, rng: Random) -> InjectedDefect | None:
     """The clock is written as a local time without a zone."""
-    text = subject.texts["scenario.toml"]
-    clock = subject.scenario.clock
-    return Planted({"scenario.toml": text.replace(clock, clock.removesuffix("Z"))})
+    text = target.texts["scenario.toml"]
+    clock = target.scenario.clock
+    return InjectedDefect({"scenario.toml": text.replace(clock, clock.removesuffix("Z"))})
 
 
 @defect()
-def seed_row_twice(subject: Subject, rng: Random) -> Planted | None:
-    """A seed statement inserts a row whose key is there already."""
-    table = rng.choice(_filled(subject))
-    return _more(subject, table, _inserted(table, rng.choice(subject.rows[table])))
+def seed_row_twice(target: TargetPackage, rng: Random) -> InjectedDefect | None:
+    """A seed statement inserts a row whose key exists already."""
+    table = rng.choice(_filled(target))
+    return _with_seed_statement(target, table, _inserted(table, rng.choice(target.rows[table])))
 
 
 @defect()
-def seed_quote_escaped(subject: Subject, rng: Random) -> Planted | None:
-    """A seed statement escapes a quote with a backslash, which SQL does not know (AWM's data)."""
-    table, column, key = _place(subject, rng, str)
+def seed_quote_escaped(target: TargetPackage, rng: Random) -> InjectedDefect | None:
+    """A seed statement escapes a quote with a backslash, which SQL does not have (AWM's data)."""
+    table, column, key = _random_cell(target, rng, str)
     statement = f"UPDATE {table} SET {column} = 'the owner\\'s' WHERE {key};"
-    return _more(subject, table, statement)
+    return _with_seed_statement(target, table, statement)
 
 
 @defect()
-def seed_refers_to_no_row(subject: Subject, rng: Random) -> Planted | None:
-    """A seed row refers to a row that is not there."""
+def seed_refers_to_no_row(target: TargetPackage, rng: Random) -> InjectedDefect | None:
+    """A seed row refers to a row that does not exist."""
     found = [
         (table, column)
-        for table, body in _TABLE.findall(subject.texts["schema.sql"])
+        for table, body in _TABLE.findall(target.texts["schema.sql"])
         for column in _REFERENCE.findall(body)
-        if subject.rows.get(table) and isinstance(subject.rows[table][0].get(column), int)
+        if target.rows.get(table) and isinstance(target.rows[table][0].get(column), int)
     ]
     if not found:
         return None
     table, column = rng.choice(found)
-    where = _where(subject, table, rng.choice(subject.rows[table]))
-    return _more(subject, table, f"UPDATE {table} SET {column} = {_NOBODY} WHERE {where};")
+    where = _where(target, table, rng.choice(target.rows[table]))
+    return _with_seed_statement(
+        target, table, f"UPDATE {table} SET {column} = {_NO_ROW} WHERE {where};"
+    )
 
 
 @defect()
-def seed_lacks_a_value(subject: Subject, rng: Random) -> Planted | None:
-    """A seed row leaves out a value that its table asks for."""
+def seed_lacks_a_value(target: TargetPackage, rng: Random) -> InjectedDefect | None:
+    """A seed row lacks a value that its table requires."""
     found = [
         (table, column)
-        for table, body in _TABLE.findall(subject.texts["schema.sql"])
+        for table, body in _TABLE.findall(target.texts["schema.sql"])
         for column in _REQUIRED.findall(body)
-        if subject.rows.get(table)
+        if target.rows.get(table)
     ]
     table, column = rng.choice(found)
-    row = {name: value for name, value in subject.rows[table][-1].items() if name != column}
-    row |= {name: _NOBODY for name in subject.keys[table] if name in row}
-    return _more(subject, table, _inserted(table, row))
+    row = {name: value for name, value in target.rows[table][-1].items() if name != column}
+    row |= {name: _NO_ROW for name in target.keys[table] if name in row}
+    return _with_seed_statement(target, table, _inserted(table, row))
 
 
 @defect()
-def seed_names_no_column(subject: Subject, rng: Random) -> Planted | None:
-    """A seed statement names a column that the schema has not."""
-    table = rng.choice(_filled(subject))
-    return _more(subject, table, f"INSERT INTO {table} (no_such_column) VALUES (1);")
+def seed_names_no_column(target: TargetPackage, rng: Random) -> InjectedDefect | None:
+    """A seed statement names a column that the schema does not have."""
+    table = rng.choice(_filled(target))
+    return _with_seed_statement(target, table, f"INSERT INTO {table} (no_such_column) VALUES (1);")
 
 
 @defect()
-def seed_is_random(subject: Subject, rng: Random) -> Planted | None:
-    """A seed value is drawn anew whenever the world is made."""
-    table, column, key = _place(subject, rng, str)
-    return _more(subject, table, f"UPDATE {table} SET {column} = hex(randomblob(4)) WHERE {key};")
+def seed_is_random(target: TargetPackage, rng: Random) -> InjectedDefect | None:
+    """A seed value is random in each new world."""
+    table, column, key = _random_cell(target, rng, str)
+    return _with_seed_statement(
+        target, table, f"UPDATE {table} SET {column} = hex(randomblob(4)) WHERE {key};"
+    )
 
 
 @defect()
-def schema_forbids_what_a_tool_writes(subject: Subject, rng: Random) -> Planted | None:
+def schema_forbids_what_a_tool_writes(target: TargetPackage, rng: Random) -> InjectedDefect | None:
     """A CHECK lacks a word that a tool writes, so the tool breaks on the constraint."""
-    seeded = _values(subject)
+    seeded = _values(target)
     written = {
         (change.table, column, value)
-        for one in subject.told
+        for one in target.oracles
         for change in one.changes
         for column, value in (change.after or {}).items()
         if isinstance(value, str) and value not in seeded.get((change.table, column), ())
     }
-    schema = subject.texts["schema.sql"]
+    schema = target.texts["schema.sql"]
     found = [
         (table, body, body.replace(clause[0], _less(clause, word)))
         for table, body in _TABLE.findall(schema)
@@ -130,41 +134,41 @@ def schema_forbids_what_a_tool_writes(subject: Subject, rng: Random) -> Planted 
     if not found:
         return None
     table, old, new = rng.choice(found)
-    return Planted({"schema.sql": schema.replace(old, new)}, table)
+    return InjectedDefect({"schema.sql": schema.replace(old, new)}, table)
 
 
 @defect()
-def schema_allows_one_only(subject: Subject, rng: Random) -> Planted | None:
+def schema_allows_one_only(target: TargetPackage, rng: Random) -> InjectedDefect | None:
     """A unique index forbids the second row that a tool adds."""
     found = [
         (change.table, column, value)
-        for one in subject.told
+        for one in target.oracles
         for change in one.changes
         if change.before is None and change.after is not None
         for column, value in change.after.items()
-        if [row[column] for row in subject.rows[change.table]].count(value) == 1
+        if [row[column] for row in target.rows[change.table]].count(value) == 1
         and value is not None
     ]
     if not found:
         return None
     table, column, value = rng.choice(found)
     index = f"\nCREATE UNIQUE INDEX one_{table} ON {table}({column})"
-    text = f"{subject.texts['schema.sql']}{index} WHERE {column} = {_literal(value)};\n"
-    return Planted({"schema.sql": text}, table)
+    text = f"{target.texts['schema.sql']}{index} WHERE {column} = {_literal(value)};\n"
+    return InjectedDefect({"schema.sql": text}, table)
 
 
 @defect()
-def policy_names_no_tool(subject: Subject, rng: Random) -> Planted | None:
-    """The policy demands a call of a tool that is not there."""
+def policy_names_no_tool(target: TargetPackage, rng: Random) -> InjectedDefect | None:
+    """The policy demands a call of a tool that does not exist."""
     mark = rng.choice(("`", ""))
     rule = f"- Call {mark}verify_caller_identity{mark} before anything is changed.\n"
-    return Planted({"policy.md": f"{subject.texts['policy.md'].rstrip()}\n{rule}"})
+    return InjectedDefect({"policy.md": f"{target.texts['policy.md'].rstrip()}\n{rule}"})
 
 
 @defect()
-def policy_contradicts_the_tools(subject: Subject, rng: Random) -> Planted | None:
-    """The policy tells another limit than the tools enforce."""
-    policy, code = subject.texts["policy.md"], subject.texts["tools.py"]
+def policy_contradicts_the_tools(target: TargetPackage, rng: Random) -> InjectedDefect | None:
+    """The policy states another limit than the tools enforce."""
+    policy, code = target.texts["policy.md"], target.texts["tools.py"]
     found = [
         found
         for found in _LIMIT.finditer(policy)
@@ -174,7 +178,7 @@ def policy_contradicts_the_tools(subject: Subject, rng: Random) -> Planted | Non
         return None
     limit = rng.choice(found)
     text = f"{policy[: limit.start(1)]}{int(limit[1]) * 3 + 1}{policy[limit.end(1) :]}"
-    return Planted({"policy.md": text})
+    return InjectedDefect({"policy.md": text})
 
 
 def _unit(word: str) -> str:
@@ -182,29 +186,29 @@ def _unit(word: str) -> str:
     return "PERCENT" if word == "%" else word.upper()
 
 
-def _filled(subject: Subject) -> list[str]:
-    return [table for table, rows in subject.rows.items() if rows and subject.keys[table]]
+def _filled(target: TargetPackage) -> list[str]:
+    return [table for table, rows in target.rows.items() if rows and target.keys[table]]
 
 
-def _more(subject: Subject, table: str, statement: str) -> Planted:
-    return Planted({"data.sql": f"{subject.texts['data.sql']}\n{statement}\n"}, table)
+def _with_seed_statement(target: TargetPackage, table: str, statement: str) -> InjectedDefect:
+    return InjectedDefect({"data.sql": f"{target.texts['data.sql']}\n{statement}\n"}, table)
 
 
-def _place(subject: Subject, rng: Random, kind: type) -> tuple[str, str, str]:
-    """A table, a column of it that holds such values, and which row (a condition)."""
+def _random_cell(target: TargetPackage, rng: Random, kind: type) -> tuple[str, str, str]:
+    """A table, a column with values of this type, and a condition for one row."""
     found = [
         (table, column, row)
-        for table in _filled(subject)
-        for row in subject.rows[table]
+        for table in _filled(target)
+        for row in target.rows[table]
         for column, value in row.items()
         if isinstance(value, kind) and column in ("name", "title", "body", "note", "description")
     ]
     table, column, row = rng.choice(found)
-    return table, column, _where(subject, table, row)
+    return table, column, _where(target, table, row)
 
 
-def _where(subject: Subject, table: str, row: dict[str, Any]) -> str:
-    return " AND ".join(f"{name} = {_literal(row[name])}" for name in subject.keys[table])
+def _where(target: TargetPackage, table: str, row: dict[str, Any]) -> str:
+    return " AND ".join(f"{name} = {_literal(row[name])}" for name in target.keys[table])
 
 
 def _inserted(table: str, row: dict[str, Any]) -> str:
@@ -218,31 +222,31 @@ def _literal(value: SqlValue) -> str:
     return "'" + value.replace("'", "''") + "'" if isinstance(value, str) else str(value)
 
 
-def _values(subject: Subject) -> dict[tuple[str, str], set[Any]]:
+def _values(target: TargetPackage) -> dict[tuple[str, str], set[Any]]:
     found: dict[tuple[str, str], set[Any]] = {}
-    for table, column, value in _cells(subject):
+    for table, column, value in _cells(target):
         found.setdefault((table, column), set()).add(value)
     return found
 
 
-def _cells(subject: Subject) -> Iterator[tuple[str, str, Any]]:
-    for table, rows in subject.rows.items():
+def _cells(target: TargetPackage) -> Iterator[tuple[str, str, Any]]:
+    for table, rows in target.rows.items():
         for row in rows:
             for column, value in row.items():
                 yield table, column, value
 
 
 def _less(clause: re.Match[str], word: str) -> str:
-    kept = [text for text in re.findall(r"'[^']*'", clause[2]) if text != f"'{word}'"]
-    return f"{clause[1]} IN ({', '.join(kept)})"
+    others = [text for text in re.findall(r"'[^']*'", clause[2]) if text != f"'{word}'"]
+    return f"{clause[1]} IN ({', '.join(others)})"
 
 
-def placed(
-    subject: Subject, task: Task, table: str, row: dict[str, Any], values: dict[str, Any]
-) -> Planted:
-    """A row that has these values from the start, and a verifier that asks for no more."""
+def satisfy_from_start(
+    target: TargetPackage, task: Task, table: str, row: dict[str, Any], values: dict[str, Any]
+) -> InjectedDefect:
+    """A row that has these values from the start, and a verifier that checks only them."""
     moved = ", ".join(f"{name} = {_literal(value)}" for name, value in values.items())
-    where = _where(subject, table, row)
+    where = _where(target, table, row)
     held = " AND ".join(f"{name} IS {_literal(value)}" for name, value in values.items())
     sql = f"SELECT 1 FROM {table} WHERE {where} AND {held}"
     body = (
@@ -251,6 +255,6 @@ def placed(
         "return check.findings"
     )
     statement = f"UPDATE {table} SET {moved} WHERE {where};"
-    files = _more(subject, table, statement).files
-    verify = edited(subject.texts["verify.py"], task.verifier, instead(body))
-    return Planted({**files, "verify.py": verify}, task.id)
+    files = _with_seed_statement(target, table, statement).files
+    verify = edit_function(target.texts["verify.py"], task.verifier, instead(body))
+    return InjectedDefect({**files, "verify.py": verify}, task.id)

@@ -1,4 +1,4 @@
-"""How many planted defects the gate catches, by kind, and what it says of sound worlds."""
+"""How many injected defects the gate catches, by kind, and its false alarms on sound worlds."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -7,42 +7,42 @@ import msgspec
 from rich.console import Console
 from rich.table import Table
 
-from judge.defects.catalogue import DEFECTS, Planting, plant_all
-from judge.defects.subject import Defect
+from judge.defects.catalogue import DEFECTS, Injection, inject_all
+from judge.defects.target import Defect
 from judge.gate.job_pool import JobSettings, Outcome, check_worlds
-from judge.gate.package import Checked
+from judge.gate.package import CheckResult
 from scenarios.format import Scenario, read
 
 
 class Missed(msgspec.Struct, frozen=True):
-    """A planted defect of which the gate said nothing."""
+    """An injected defect that the gate did not report."""
 
     world: str
     where: str
 
 
 class Kind(msgspec.Struct, frozen=True):
-    """What became of one kind of defect."""
+    """The results for one kind of defect."""
 
     kind: str
-    told: str
-    planted: int
+    summary: str
+    injected: int
     caught: int
     missed: tuple[Missed, ...]
     beyond: str  # why the package alone cannot show it; empty: it can
 
 
 class Study(msgspec.Struct, frozen=True):
-    """The gate, measured."""
+    """The measured gate."""
 
     worlds: int  # sound ones
     false_alarms: tuple[str, ...]  # of those, the ones that failed
     kinds: tuple[Kind, ...]
 
     def counts(self, *, beyond: bool) -> tuple[int, int]:
-        """Planted and caught; without `beyond`, of those that the package alone can show."""
+        """Injected and caught defects; without `beyond`, those that the package alone can show."""
         kinds = [kind for kind in self.kinds if beyond or not kind.beyond]
-        return sum(kind.planted for kind in kinds), sum(kind.caught for kind in kinds)
+        return sum(kind.injected for kind in kinds), sum(kind.caught for kind in kinds)
 
 
 def study(
@@ -53,39 +53,39 @@ def study(
     seed: int = 0,
     jobs: int = 1,
 ) -> Study:
-    """Check sound packages, plant every kind of defect into each of them that passes, and check
+    """Check sound packages, inject every kind of defect into each of them that passes, and check
     the copies, which are written below `into`."""
     found = _checked(folders, jobs)
     sound = [folder for folder in folders if found[folder].report.ok]
-    plantings = plant_all(sound, into, defects=defects, seed=seed)
-    after = _checked([planting.folder for planting in plantings], jobs)
+    injections = inject_all(sound, into, defects=defects, seed=seed)
+    after = _checked([injection.folder for injection in injections], jobs)
     kinds = []
     for defect in defects:
-        planted = [one for one in plantings if one.kind == defect.kind]
+        injected = [one for one in injections if one.kind == defect.kind]
         missed = [
             Missed(one.world, one.where)
-            for one in planted
-            if not _is_told(one, after[one.folder], listed=defect.listed)
+            for one in injected
+            if not _is_reported(one, after[one.folder], listed=defect.listed)
         ]
-        caught = len(planted) - len(missed)
+        caught = len(injected) - len(missed)
         kinds.append(
-            Kind(defect.kind, defect.told, len(planted), caught, tuple(missed), defect.beyond)
+            Kind(defect.kind, defect.summary, len(injected), caught, tuple(missed), defect.beyond)
         )
     alarms = [folder.name for folder in folders if not found[folder].report.ok]
     return Study(len(folders), tuple(alarms), tuple(kinds))
 
 
 def render(study: Study, console: Console) -> None:
-    """A row for each kind, the sums, and what was missed."""
-    table = Table("defect", "what is wrong", "planted", "caught", box=None, pad_edge=False)
+    """Print a row for each kind, the totals, and the missed defects."""
+    table = Table("defect", "what is wrong", "injected", "caught", box=None, pad_edge=False)
     for kind in sorted(study.kinds, key=lambda kind: bool(kind.beyond)):
-        style = "dim" if not kind.planted else "yellow" if kind.caught < kind.planted else ""
+        style = "dim" if not kind.injected else "yellow" if kind.caught < kind.injected else ""
         name = f"{kind.kind} *" if kind.beyond else kind.kind
-        table.add_row(name, kind.told, str(kind.planted), str(kind.caught), style=style)
+        table.add_row(name, kind.summary, str(kind.injected), str(kind.caught), style=style)
     console.print(table)
     for beyond, what in ((True, "all"), (False, "without *, which a package alone cannot show")):
-        planted, caught = study.counts(beyond=beyond)
-        console.print(f"{what}: {caught} of {planted}, {_share(caught, planted)}")
+        injected, caught = study.counts(beyond=beyond)
+        console.print(f"{what}: {caught} of {injected}, {_share(caught, injected)}")
     false = len(study.false_alarms)
     console.print(f"false alarms: {false} of {study.worlds}, {_share(false, study.worlds)}")
     for kind in study.kinds:
@@ -97,24 +97,24 @@ def _share(part: int, whole: int) -> str:
     return f"{part / whole:.1%}" if whole else "none"
 
 
-def _is_told(planting: Planting, after: Outcome, *, listed: bool) -> bool:
-    """Whether the gate fails the world, or lists the tool where that is all that it shall do."""
-    unreached = f"{after.name}.{planting.where}" in after.report.unreached
+def _is_reported(injection: Injection, after: Outcome, *, listed: bool) -> bool:
+    """Whether the gate fails the world, or lists the tool where it should do no more."""
+    unreached = f"{after.name}.{injection.where}" in after.report.unreached
     return not after.report.ok or (listed and unreached)
 
 
 def _checked(folders: Sequence[Path], jobs: int) -> dict[Path, Outcome]:
     """The outcomes by folder."""
-    places = {folder.name: folder for folder in folders}
-    assert len(places) == len(folders), "an outcome is known by the name of its folder"
+    by_name = {folder.name: folder for folder in folders}
+    assert len(by_name) == len(folders), "an outcome is found by the name of its folder"
     outcomes = check_worlds(list(map(str, folders)), _found, JobSettings(jobs=jobs), _record)
-    return {places[outcome.name]: outcome for outcome in outcomes}
+    return {by_name[outcome.name]: outcome for outcome in outcomes}
 
 
-def _found(place: str) -> Scenario:
-    """A package, called as its folder is: there are many of one world."""
-    return msgspec.structs.replace(read(Path(place)), name=Path(place).name)
+def _found(path: str) -> Scenario:
+    """A package under the name of its folder: there are many copies of one world."""
+    return msgspec.structs.replace(read(Path(path)), name=Path(path).name)
 
 
-def _record(scenario: Scenario) -> Checked:
-    raise AssertionError(f"{scenario.name} is no package")
+def _record(scenario: Scenario) -> CheckResult:
+    raise AssertionError(f"{scenario.name} is not a package")

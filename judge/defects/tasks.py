@@ -1,5 +1,5 @@
-"""Defects of a package's tasks: texts that name what is not there, oracles that do not solve, words
-that are wrong; and worlds that are there already."""
+"""Defects of a package's tasks: texts that name things that do not exist, oracles that do not solve
+their task, wrong declarations, and target states that hold from the start."""
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
@@ -8,8 +8,8 @@ from typing import Any
 
 import msgspec
 
-from judge.defects.seed_data import placed
-from judge.defects.subject import Planted, Subject, Told, defect, toml_of
+from judge.defects.seed_data import satisfy_from_start
+from judge.defects.target import InjectedDefect, PlayedOracle, TargetPackage, defect, toml_of
 from scenarios.format import Call, Task
 
 _EMAIL = re.compile(r"\b([\w.+-]+)@([\w-]+(?:\.[\w-]+)+)\b")
@@ -21,23 +21,23 @@ _AMOUNT = re.compile(r"(?<= )\d{1,3}\b(?= (?:days|people|persons?|pieces|units|h
 
 
 @defect()
-def task_names_no_email(subject: Subject, rng: Random) -> Planted | None:
-    """An instruction names an e-mail address that nobody has."""
-    return _named(subject, rng, _EMAIL, lambda found: f"{found[1]}.jr@{found[2]}")
+def task_names_no_email(target: TargetPackage, rng: Random) -> InjectedDefect | None:
+    """An instruction names an e-mail address that no row has."""
+    return _named(target, rng, _EMAIL, lambda found: f"{found[1]}.jr@{found[2]}")
 
 
 @defect()
-def task_names_no_code(subject: Subject, rng: Random) -> Planted | None:
-    """An instruction names a reference that nothing has."""
-    return _named(subject, rng, _CODE, lambda found: f"{found[0]}7")
+def task_names_no_code(target: TargetPackage, rng: Random) -> InjectedDefect | None:
+    """An instruction names a reference that no row has."""
+    return _named(target, rng, _CODE, lambda found: f"{found[0]}7")
 
 
 @defect()
-def task_names_no_number(subject: Subject, rng: Random) -> Planted | None:
-    """An instruction names the number of a row that is not there."""
+def task_names_no_number(target: TargetPackage, rng: Random) -> InjectedDefect | None:
+    """An instruction names the number of a row that does not exist."""
     keys = {
         value
-        for task in subject.scenario.tasks
+        for task in target.scenario.tasks
         for call in task.oracle
         for name, value in call.arguments.items()
         if name.endswith("_id")
@@ -46,15 +46,15 @@ def task_names_no_number(subject: Subject, rng: Random) -> Planted | None:
     def other(found: re.Match[str]) -> str | None:
         return f"{found[0]}93" if int(found[0]) in keys else None
 
-    return _named(subject, rng, _NUMBER, other)
+    return _named(target, rng, _NUMBER, other)
 
 
 @defect()
-def task_names_nobody(subject: Subject, rng: Random) -> Planted | None:
-    """An instruction names a person whom the data does not know."""
+def task_names_no_person(target: TargetPackage, rng: Random) -> InjectedDefect | None:
+    """An instruction names a person who is not in the data."""
     names = {
         value
-        for rows in subject.rows.values()
+        for rows in target.rows.values()
         for row in rows
         for value in row.values()
         if isinstance(value, str)
@@ -63,189 +63,191 @@ def task_names_nobody(subject: Subject, rng: Random) -> Planted | None:
     def other(found: re.Match[str]) -> str | None:
         return "Balthasar Quillfeather" if found[0] in names else None
 
-    return _named(subject, rng, _NAME, other)
+    return _named(target, rng, _NAME, other)
 
 
-@defect(beyond="whether 12 or 14 days are wanted is known to nobody but the author")
-def task_asks_for_another_amount(subject: Subject, rng: Random) -> Planted | None:
+@defect(beyond="only the author knows whether 12 or 14 days are meant")
+def task_asks_for_another_amount(target: TargetPackage, rng: Random) -> InjectedDefect | None:
     """An instruction asks for another amount than the oracle and the verifier mean."""
-    return _named(subject, rng, _AMOUNT, lambda found: str(int(found[0]) + 2))
+    return _named(target, rng, _AMOUNT, lambda found: str(int(found[0]) + 2))
 
 
 @defect()
-def task_is_there_twice(subject: Subject, rng: Random) -> Planted | None:
-    """Two tasks are the same but for their ids."""
-    task = rng.choice(subject.scenario.tasks)
-    again = msgspec.structs.replace(task, id=f"{task.id}-again", verify=task.verifier)
-    return Planted({"tasks.toml": toml_of([*subject.scenario.tasks, again])}, again.id)
+def task_is_there_twice(target: TargetPackage, rng: Random) -> InjectedDefect | None:
+    """Two tasks differ only in their ids."""
+    task = rng.choice(target.scenario.tasks)
+    copy = msgspec.structs.replace(task, id=f"{task.id}-again", verify=task.verifier)
+    return InjectedDefect({"tasks.toml": toml_of([*target.scenario.tasks, copy])}, copy.id)
 
 
 @defect()
-def task_id_twice(subject: Subject, rng: Random) -> Planted | None:
+def task_id_twice(target: TargetPackage, rng: Random) -> InjectedDefect | None:
     """Two tasks have the same id."""
-    task = rng.choice(subject.scenario.tasks)
-    return Planted({"tasks.toml": toml_of([*subject.scenario.tasks, task])}, task.id)
+    task = rng.choice(target.scenario.tasks)
+    return InjectedDefect({"tasks.toml": toml_of([*target.scenario.tasks, task])}, task.id)
 
 
 @defect()
-def task_asks_for_nothing(subject: Subject, rng: Random) -> Planted | None:
+def task_asks_for_nothing(target: TargetPackage, rng: Random) -> InjectedDefect | None:
     """A task's instruction is empty."""
-    task = rng.choice(subject.scenario.tasks)
-    return subject.with_task(msgspec.structs.replace(task, instruction=" "))
+    task = rng.choice(target.scenario.tasks)
+    return target.with_task(msgspec.structs.replace(task, instruction=" "))
 
 
 @defect()
-def task_is_done_from_the_start(subject: Subject, rng: Random) -> Planted | None:
-    """The rows are at the start as the task wants them, and the verifier looks at the end only."""
+def task_is_done_from_the_start(target: TargetPackage, rng: Random) -> InjectedDefect | None:
+    """The target state holds from the start, and the verifier checks only the end."""
     found = [
         (one.task, change)
-        for one in subject.told
+        for one in target.oracles
         for change in one.changes
-        if change.before and change.after and subject.keys[change.table]
+        if change.before and change.after and target.keys[change.table]
     ]
     if not found:
         return None
     task, change = rng.choice(found)
     assert change.after is not None and change.before is not None
     moved = {name: new for name, new in change.after.items() if change.before[name] != new}
-    return placed(subject, task, change.table, change.before, moved)
+    return satisfy_from_start(target, task, change.table, change.before, moved)
 
 
 @defect()
-def oracle_lacks_a_write(subject: Subject, rng: Random) -> Planted | None:
-    """An oracle leaves out one of the changes that its task asks for."""
+def oracle_lacks_a_write(target: TargetPackage, rng: Random) -> InjectedDefect | None:
+    """An oracle lacks one of the changes that its task asks for."""
     found = [
-        (one, place)
-        for one in subject.told
-        for place, (_, result) in enumerate(one.steps)
+        (one, index)
+        for one in target.oracles
+        for index, (_, result) in enumerate(one.steps)
         if result.changes
     ]
-    one, place = rng.choice(found)
+    one, index = rng.choice(found)
     calls = one.task.oracle
-    return _oracle(subject, one.task, (*calls[:place], *calls[place + 1 :]))
+    return _oracle(target, one.task, (*calls[:index], *calls[index + 1 :]))
 
 
 @defect()
-def oracle_lacks_a_lookup(subject: Subject, rng: Random) -> Planted | None:
-    """An oracle passes a key that it was never told: the call that finds it is left out."""
+def oracle_lacks_a_lookup(target: TargetPackage, rng: Random) -> InjectedDefect | None:
+    """An oracle passes a key that no earlier text contains: the call that finds it is missing."""
     found = [
-        (one, place)
-        for one in subject.told
+        (one, index)
+        for one in target.oracles
         if one.changes
-        for place, (call, result) in enumerate(one.steps)
-        if not result.changes and _needed(subject, one, place)
+        for index, (call, result) in enumerate(one.steps)
+        if not result.changes and _needed(target, one, index)
     ]
     if not found:
         return None
-    one, place = rng.choice(found)
+    one, index = rng.choice(found)
     calls = one.task.oracle
-    return _oracle(subject, one.task, (*calls[:place], *calls[place + 1 :]))
+    return _oracle(target, one.task, (*calls[:index], *calls[index + 1 :]))
 
 
 @defect()
-def oracle_passes_a_wrong_value(subject: Subject, rng: Random) -> Planted | None:
+def oracle_passes_a_wrong_value(target: TargetPackage, rng: Random) -> InjectedDefect | None:
     """An oracle makes a change with a number that is one too high."""
     found = [
-        (one, place, name, value)
-        for one in subject.told
-        for place, (call, result) in enumerate(one.steps)
+        (one, index, name, value)
+        for one in target.oracles
+        for index, (call, result) in enumerate(one.steps)
         if result.changes
         for name, value in call.arguments.items()
         if type(value) is int
     ]
     if not found:
         return None
-    one, place, name, value = rng.choice(found)
-    return _oracle(subject, one.task, _altered(one.task, place, {name: value + 1}))
+    one, index, name, value = rng.choice(found)
+    return _oracle(target, one.task, _altered(one.task, index, {name: value + 1}))
 
 
 @defect()
-def oracle_is_refused(subject: Subject, rng: Random) -> Planted | None:
-    """A call of an oracle asks for a row that is not there."""
+def oracle_is_refused(target: TargetPackage, rng: Random) -> InjectedDefect | None:
+    """A call of an oracle names a row that does not exist."""
     found = [
-        (one, place, name)
-        for one in subject.told
-        for place, (call, _) in enumerate(one.steps)
+        (one, index, name)
+        for one in target.oracles
+        for index, (call, _) in enumerate(one.steps)
         for name, value in call.arguments.items()
         if name.endswith("_id") and type(value) is int
     ]
-    one, place, name = rng.choice(found)
-    return _oracle(subject, one.task, _altered(one.task, place, {name: 987_654}))
+    one, index, name = rng.choice(found)
+    return _oracle(target, one.task, _altered(one.task, index, {name: 987_654}))
 
 
 @defect()
-def oracle_calls_no_tool(subject: Subject, rng: Random) -> Planted | None:
-    """An oracle calls a tool that was renamed since."""
-    one = rng.choice([one for one in subject.told if one.task.oracle])
-    place = rng.randrange(len(one.task.oracle))
-    call = one.task.oracle[place]
+def oracle_calls_no_tool(target: TargetPackage, rng: Random) -> InjectedDefect | None:
+    """An oracle calls a tool that has been renamed."""
+    one = rng.choice([one for one in target.oracles if one.task.oracle])
+    index = rng.randrange(len(one.task.oracle))
+    call = one.task.oracle[index]
     renamed = Call(f"{call.name}_v1", call.arguments)
     calls = one.task.oracle
-    return _oracle(subject, one.task, (*calls[:place], renamed, *calls[place + 1 :]))
+    return _oracle(target, one.task, (*calls[:index], renamed, *calls[index + 1 :]))
 
 
 @defect()
-def oracle_passes_a_misfit(subject: Subject, rng: Random) -> Planted | None:
-    """An oracle passes a value of another type than the tool takes."""
+def oracle_passes_an_invalid_value(target: TargetPackage, rng: Random) -> InjectedDefect | None:
+    """An oracle passes a value of another type than the tool accepts."""
     found = [
-        (one, place, name)
-        for one in subject.told
-        for place, (call, _) in enumerate(one.steps)
+        (one, index, name)
+        for one in target.oracles
+        for index, (call, _) in enumerate(one.steps)
         for name, value in call.arguments.items()
         if type(value) is int
     ]
-    one, place, name = rng.choice(found)
-    return _oracle(subject, one.task, _altered(one.task, place, {name: "the first one"}))
+    one, index, name = rng.choice(found)
+    return _oracle(target, one.task, _altered(one.task, index, {name: "the first one"}))
 
 
 @defect()
-def oracle_does_more(subject: Subject, rng: Random) -> Planted | None:
+def oracle_does_more(target: TargetPackage, rng: Random) -> InjectedDefect | None:
     """An oracle makes a change that belongs to another task."""
     found = [
         (one, call)
-        for one in subject.told
-        for other in subject.told
+        for one in target.oracles
+        for other in target.oracles
         if one is not other
         for call, result in other.steps
         if result.changes and call not in one.task.oracle
     ]
     one, call = rng.choice(found)
     calls = (*one.task.oracle, call)
-    if subject.answers({}, calls)[-1].error is not None:
+    if target.answers({}, calls)[-1].error is not None:
         return None
-    return _oracle(subject, one.task, calls)
+    return _oracle(target, one.task, calls)
 
 
 @defect()
-def answer_contradicts_the_verifier(subject: Subject, rng: Random) -> Planted | None:
-    """The answer of a question says another number than its verifier demands."""
-    found = [one.task for one in subject.told if one.task.kind == "question"]
+def answer_contradicts_the_verifier(target: TargetPackage, rng: Random) -> InjectedDefect | None:
+    """The answer of a question has another number than its verifier demands."""
+    found = [one.task for one in target.oracles if one.task.kind == "question"]
     found = [task for task in found if re.search(r"\d", task.answer)]
     if not found:
         return None
     task = rng.choice(found)
     answer = re.sub(r"\d+", lambda number: str(int(number[0]) + 1), task.answer)
-    return subject.with_task(msgspec.structs.replace(task, answer=answer))
+    return target.with_task(msgspec.structs.replace(task, answer=answer))
 
 
 @defect()
-def answer_names_what_is_not_there(subject: Subject, rng: Random) -> Planted | None:
+def answer_names_what_is_not_there(target: TargetPackage, rng: Random) -> InjectedDefect | None:
     """The answer of a question and its verifier have a name or a code that no row has."""
-    return _misled(subject, rng, (_NAME, _CODE, _EMAIL))
+    return _misled(target, rng, (_NAME, _CODE, _EMAIL))
 
 
-@defect(beyond="numbers and days may be worked out, so one that no call shows may still be right")
-def answer_contradicts_the_data(subject: Subject, rng: Random) -> Planted | None:
-    """The answer of a question and its verifier have a number or a day that is not the rows'."""
-    return _misled(subject, rng, (_DAY, re.compile(r"\b\d{2,}\b")))
+@defect(beyond="numbers and days may be computed, so one that no call shows may still be right")
+def answer_contradicts_the_data(target: TargetPackage, rng: Random) -> InjectedDefect | None:
+    """The answer of a question and its verifier have a number or a day that the rows contradict."""
+    return _misled(target, rng, (_DAY, re.compile(r"\b\d{2,}\b")))
 
 
-def _misled(subject: Subject, rng: Random, patterns: Sequence[re.Pattern[str]]) -> Planted | None:
+def _misled(
+    target: TargetPackage, rng: Random, patterns: Sequence[re.Pattern[str]]
+) -> InjectedDefect | None:
     found = []
-    for one in subject.told:
-        said = [fact for fact in _facts(one.task.answer, patterns) if _shown(one, fact)]
-        if one.task.kind == "question" and said:
-            found.append((one.task, rng.choice(said)))
+    for one in target.oracles:
+        facts = [fact for fact in _facts(one.task.answer, patterns) if _shown(one, fact)]
+        if one.task.kind == "question" and facts:
+            found.append((one.task, rng.choice(facts)))
     if not found:
         return None
     task, fact = rng.choice(found)
@@ -253,90 +255,92 @@ def _misled(subject: Subject, rng: Random, patterns: Sequence[re.Pattern[str]]) 
     if other == fact:
         other = " ".join(f"{word}ov" for word in fact.split())
     answer = task.answer.replace(fact, other)
-    changed = subject.with_task(msgspec.structs.replace(task, answer=answer)).files
+    changed = target.with_task(msgspec.structs.replace(task, answer=answer)).files
     verify = re.sub(
         rf"(def {task.verifier}\(.*?)(?=\ndef |\Z)",
         lambda body: body[0].replace(fact, other),
-        subject.texts["verify.py"],
+        target.texts["verify.py"],
         flags=re.DOTALL,
     )
-    return Planted({**changed, "verify.py": verify}, task.id)
+    return InjectedDefect({**changed, "verify.py": verify}, task.id)
 
 
 @defect()
-def kind_is_wrong(subject: Subject, rng: Random) -> Planted | None:
-    """A task that changes rows is called a question, or the other way round."""
-    one = rng.choice(subject.told)
+def kind_is_wrong(target: TargetPackage, rng: Random) -> InjectedDefect | None:
+    """A task that changes rows is declared a question, or vice versa."""
+    one = rng.choice(target.oracles)
     kind = "question" if one.changes else "change"
-    return subject.with_task(msgspec.structs.replace(one.task, kind=kind))
+    return target.with_task(msgspec.structs.replace(one.task, kind=kind))
 
 
 @defect()
-def kind_question_called_decline(subject: Subject, rng: Random) -> Planted | None:
-    """A task that is to be answered is called one to be declined, or the other way round."""
-    found = [one.task for one in subject.told if not one.changes]
+def kind_question_called_decline(target: TargetPackage, rng: Random) -> InjectedDefect | None:
+    """A task that should be answered is declared one to decline, or vice versa."""
+    found = [one.task for one in target.oracles if not one.changes]
     if not found:
         return None
     task = rng.choice(found)
     kind = "question" if task.kind == "decline" else "decline"
-    return subject.with_task(msgspec.structs.replace(task, kind=kind))
+    return target.with_task(msgspec.structs.replace(task, kind=kind))
 
 
 @defect()
-def difficulty_is_wrong(subject: Subject, rng: Random) -> Planted | None:
-    """A task is called easier or harder than it measures."""
-    task = rng.choice(subject.scenario.tasks)
+def difficulty_is_wrong(target: TargetPackage, rng: Random) -> InjectedDefect | None:
+    """A task is declared easier or harder than it is measured."""
+    task = rng.choice(target.scenario.tasks)
     words = [word for word in ("simple", "medium", "hard") if word != task.difficulty]
-    return subject.with_task(msgspec.structs.replace(task, difficulty=rng.choice(words)))
+    return target.with_task(msgspec.structs.replace(task, difficulty=rng.choice(words)))
 
 
-def _named(subject: Subject, rng: Random, pattern: re.Pattern[str], other: Any) -> Planted | None:
-    """An instruction in which something that is named is replaced; `other` gives None for what
-    must stay."""
+def _named(
+    target: TargetPackage, rng: Random, pattern: re.Pattern[str], other: Any
+) -> InjectedDefect | None:
+    """An instruction in which one name is replaced; `other` returns the new one, or None for a name
+    that must stay."""
     found = [
-        (task, place, new)
-        for task in subject.scenario.tasks
-        for place in pattern.finditer(task.instruction)
-        if (new := other(place)) is not None
+        (task, match, new)
+        for task in target.scenario.tasks
+        for match in pattern.finditer(task.instruction)
+        if (new := other(match)) is not None
     ]
     if not found:
         return None
-    task, place, new = rng.choice(found)
+    task, match, new = rng.choice(found)
     text = task.instruction
-    told = f"{text[: place.start()]}{new}{text[place.end() :]}"
-    return subject.with_task(msgspec.structs.replace(task, instruction=told))
+    changed = f"{text[: match.start()]}{new}{text[match.end() :]}"
+    return target.with_task(msgspec.structs.replace(task, instruction=changed))
 
 
-def _oracle(subject: Subject, task: Task, calls: tuple[Call, ...]) -> Planted:
-    return subject.with_task(msgspec.structs.replace(task, oracle=calls))
+def _oracle(target: TargetPackage, task: Task, calls: tuple[Call, ...]) -> InjectedDefect:
+    return target.with_task(msgspec.structs.replace(task, oracle=calls))
 
 
-def _altered(task: Task, place: int, values: dict[str, Any]) -> tuple[Call, ...]:
-    call = task.oracle[place]
+def _altered(task: Task, index: int, values: dict[str, Any]) -> tuple[Call, ...]:
+    call = task.oracle[index]
     other = Call(call.name, {**call.arguments, **values})
-    return (*task.oracle[:place], other, *task.oracle[place + 1 :])
+    return (*task.oracle[:index], other, *task.oracle[index + 1 :])
 
 
-def _needed(subject: Subject, one: Told, place: int) -> bool:
-    """Whether a call alone told a key that a later one passes."""
-    told = [one.task.instruction, subject.scenario.rules]
-    told += [result.text for index, result in enumerate(one.results) if index != place]
-    read = " ".join(told)
+def _needed(target: TargetPackage, one: PlayedOracle, index: int) -> bool:
+    """Whether only this call's result contains a key that a later call passes."""
+    texts = [one.task.instruction, target.scenario.rules]
+    texts += [result.text for other, result in enumerate(one.results) if other != index]
+    read = " ".join(texts)
     return any(
         name.endswith("_id")
-        and re.search(rf"\b{re.escape(str(value))}\b", one.results[place].text) is not None
+        and re.search(rf"\b{re.escape(str(value))}\b", one.results[index].text) is not None
         and re.search(rf"\b{re.escape(str(value))}\b", read) is None
-        for call in one.task.oracle[place + 1 :]
+        for call in one.task.oracle[index + 1 :]
         for name, value in call.arguments.items()
     )
 
 
 def _facts(answer: str, patterns: Iterable[re.Pattern[str]]) -> Iterator[str]:
-    """What an answer says that may stand in the rows."""
+    """The parts of an answer that may occur in the rows."""
     for pattern in patterns:
         yield from (found[0] for found in pattern.finditer(answer))
 
 
-def _shown(one: Told, fact: str) -> bool:
-    """Whether a call of the oracle shows it."""
+def _shown(one: PlayedOracle, fact: str) -> bool:
+    """Whether the result of an oracle's call contains it."""
     return any(re.search(rf"\b{re.escape(fact)}\b", result.text) for result in one.results)

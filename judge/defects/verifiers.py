@@ -1,5 +1,5 @@
-"""Defects of a package's verifiers: they accept what they must not, break, or say otherwise when
-they are asked again."""
+"""Defects of a package's verifiers: they accept too much, break, or give other findings when they
+run a second time."""
 
 import ast
 from collections.abc import Callable, Iterable, Sequence
@@ -9,16 +9,16 @@ from random import Random
 from judge.defects.ast_edits import (
     Function,
     at_start,
+    call_of_statement,
     calls_in,
-    edited,
+    edit_function,
     functions_of,
     instead,
     method,
-    replaced,
-    stated,
-    without,
+    remove_statements,
+    replace_node,
 )
-from judge.defects.subject import Planted, Subject, Told, defect
+from judge.defects.target import InjectedDefect, PlayedOracle, TargetPackage, defect
 from scenarios.format import Task
 
 _GOALS = ("updated", "created", "deleted", "answer_has", "declined")
@@ -28,144 +28,148 @@ _PASSED = "return [Finding('all well', True, 'all well', 'all well', 'goal')]"
 
 
 @defect()
-def verifier_is_not_there(subject: Subject, rng: Random) -> Planted | None:
+def verifier_is_not_there(target: TargetPackage, rng: Random) -> InjectedDefect | None:
     """A task's verifier has another name than the task."""
-    task = rng.choice(subject.scenario.tasks)
+    task = rng.choice(target.scenario.tasks)
 
     def change(function: Function) -> None:
         function.name = f"verify_{function.name}"
 
-    return _planted(subject, task, change)
+    return _with_change(target, task, change)
 
 
 @defect()
-def verifier_accepts_all(subject: Subject, rng: Random) -> Planted | None:
-    """A verifier says that all is well, whatever there is."""
-    return _planted(subject, rng.choice(subject.scenario.tasks), instead(_PASSED))
+def verifier_accepts_all(target: TargetPackage, rng: Random) -> InjectedDefect | None:
+    """A verifier passes for every state."""
+    return _with_change(target, rng.choice(target.scenario.tasks), instead(_PASSED))
 
 
 @defect()
-def verifier_accepts_doing_nothing(subject: Subject, rng: Random) -> Planted | None:
-    """A verifier looks only whether nothing was harmed."""
-    return _lacking(subject, rng, subject.told, _GOALS, rest="return check.findings")
+def verifier_accepts_doing_nothing(target: TargetPackage, rng: Random) -> InjectedDefect | None:
+    """A verifier checks only that nothing was harmed."""
+    return _lacking(target, rng, target.oracles, _GOALS, rest="return check.findings")
 
 
 @defect()
-def verifier_accepts_a_boast(subject: Subject, rng: Random) -> Planted | None:
-    """A verifier takes the word of who says that it was done."""
-    task = rng.choice([one.task for one in subject.told if one.changes])
-    said = task.answer.split()[-1].strip(".,!")
+def verifier_accepts_a_claim(target: TargetPackage, rng: Random) -> InjectedDefect | None:
+    """A verifier accepts the claim that it was done."""
+    task = rng.choice([one.task for one in target.oracles if one.changes])
+    word = task.answer.split()[-1].strip(".,!")
     body = (
-        f"check = Check(before, after, answer)\ncheck.answer_has({said!r})\nreturn check.findings"
+        f"check = Check(before, after, answer)\ncheck.answer_has({word!r})\nreturn check.findings"
     )
-    return _planted(subject, task, instead(body))
+    return _with_change(target, task, instead(body))
 
 
 @defect()
-def verifier_ignores_the_answer(subject: Subject, rng: Random) -> Planted | None:
+def verifier_ignores_the_answer(target: TargetPackage, rng: Random) -> InjectedDefect | None:
     """The verifier of a question or of a refusal does not read the answer."""
-    told = [one for one in subject.told if not one.changes]
-    return _lacking(subject, rng, told, _ANSWERS)
+    oracles = [one for one in target.oracles if not one.changes]
+    return _lacking(target, rng, oracles, _ANSWERS)
 
 
 @defect()
-def verifier_ignores_the_answer_of_a_change(subject: Subject, rng: Random) -> Planted | None:
+def verifier_ignores_the_answer_of_a_change(
+    target: TargetPackage, rng: Random
+) -> InjectedDefect | None:
     """The verifier of a change that also asks for something does not read the answer."""
-    told = [one for one in subject.told if one.changes and "?" in one.task.instruction]
-    return _lacking(subject, rng, told, _ANSWERS)
+    oracles = [one for one in target.oracles if one.changes and "?" in one.task.instruction]
+    return _lacking(target, rng, oracles, _ANSWERS)
 
 
 @defect()
-def verifier_ignores_what_else_changed(subject: Subject, rng: Random) -> Planted | None:
-    """A verifier does not look at changes that nobody asked for."""
-    told = [one for one in subject.told if one.changes]
-    return _lacking(subject, rng, told, ("nothing_else", "untouched"), rest="return check.findings")
+def verifier_ignores_what_else_changed(target: TargetPackage, rng: Random) -> InjectedDefect | None:
+    """A verifier does not check for unwanted changes."""
+    oracles = [one for one in target.oracles if one.changes]
+    return _lacking(
+        target, rng, oracles, ("nothing_else", "untouched"), rest="return check.findings"
+    )
 
 
 @defect()
-def verifier_allows_too_much(subject: Subject, rng: Random) -> Planted | None:
+def verifier_allows_too_much(target: TargetPackage, rng: Random) -> InjectedDefect | None:
     """A verifier allows any change in a table that the task changes."""
     found = [
         (one.task, table)
-        for one in subject.told
+        for one in target.oracles
         for table in sorted({change.table for change in one.changes})
     ]
 
-    def planted(task: Task, table: str) -> Planted:
-        columns = [repr(name) for row in subject.rows[table][:1] for name in row]
+    def make(task: Task, table: str) -> InjectedDefect:
+        columns = [repr(name) for row in target.rows[table][:1] for name in row]
         allowed = f"check.allow({', '.join([repr(table), *columns, 'new=99'])})"
 
         def change(function: Function) -> None:
             start = next(i for i, node in enumerate(function.body) if isinstance(node, ast.Assign))
             function.body[start + 1 : start + 1] = ast.parse(allowed).body
 
-        return _planted(subject, task, change)
+        return _with_change(target, task, change)
 
-    return _harmful(subject, rng, [partial(planted, *one) for one in found])
+    return _harmful(target, rng, [partial(make, *one) for one in found])
 
 
 @defect()
-def verifier_ignores_values(subject: Subject, rng: Random) -> Planted | None:
-    """A verifier looks whether a row changed, and not what to."""
+def verifier_ignores_values(target: TargetPackage, rng: Random) -> InjectedDefect | None:
+    """A verifier checks that a row changed, but not its new values."""
     found = [
         (one.task, call)
-        for one, call in _checks(subject, ("updated", "created"))
+        for one, call in _checks(target, ("updated", "created"))
         if len([word for word in call.keywords if word.arg not in (None, "count")])
     ]
 
-    def planted(task: Task, call: ast.Call) -> Planted:
-        kept = ast.parse(ast.unparse(call), mode="eval").body
-        assert isinstance(kept, ast.Call)
-        for word in kept.keywords:
+    def make(task: Task, call: ast.Call) -> InjectedDefect:
+        relaxed = ast.parse(ast.unparse(call), mode="eval").body
+        assert isinstance(relaxed, ast.Call)
+        for word in relaxed.keywords:
             if word.arg not in (None, "count"):
                 word.value = ast.Name("_ANYTHING", ast.Load())
         head = "from scenarios.checks import ANY as _ANYTHING"
-        return _planted(subject, task, replaced(call, lambda _: kept), head=head)
+        return _with_change(target, task, replace_node(call, lambda _: relaxed), head=head)
 
-    return _harmful(subject, rng, [partial(planted, *one) for one in found])
+    return _harmful(target, rng, [partial(make, *one) for one in found])
 
 
 @defect()
-def verifier_forgets_a_goal(subject: Subject, rng: Random) -> Planted | None:
-    """A verifier permits one of the changes, and does not ask for it."""
+def verifier_forgets_a_goal(target: TargetPackage, rng: Random) -> InjectedDefect | None:
+    """A verifier permits one of the changes, but does not demand it."""
     found = []
-    for one, call in _checks(subject, ("updated", "created")):
+    for one, call in _checks(target, ("updated", "created")):
         names = [repr(word.arg) for word in call.keywords if word.arg not in (None, "count")]
         if isinstance(call.args[0], ast.Constant) and names:
             table = ast.unparse(call.args[0])
             new = ["new=1"] if method(call) == "created" else names
             found.append((one.task, call, f"check.allow({', '.join([table, *new])})"))
 
-    def planted(task: Task, call: ast.Call, allowed: str) -> Planted:
+    def make(task: Task, call: ast.Call, allowed: str) -> InjectedDefect:
         other = ast.parse(allowed, mode="eval").body
-        return _planted(subject, task, replaced(call, lambda _: other))
+        return _with_change(target, task, replace_node(call, lambda _: other))
 
-    return _harmful(subject, rng, [partial(planted, *one) for one in found])
+    return _harmful(target, rng, [partial(make, *one) for one in found])
 
 
 @defect()
-def verifier_checks_another_row(subject: Subject, rng: Random) -> Planted | None:
-    """A verifier looks at another row than the task means."""
+def verifier_checks_another_row(target: TargetPackage, rng: Random) -> InjectedDefect | None:
+    """A verifier checks another row than the task means."""
     found = []
-    for one, call in _checks(subject, ("updated",)):
+    for one, call in _checks(target, ("updated",)):
         table, key = call.args[0], call.args[1]
         if isinstance(table, ast.Constant) and isinstance(key, ast.Constant):
             name = str(table.value)
-            keys = [row[subject.keys[name][0]] for row in subject.rows[name]]
+            keys = [row[target.keys[name][0]] for row in target.rows[name]]
             others = [other for other in keys if other != key.value]
             found += [(one.task, call, rng.choice(others))] if others else []
     if not found:
         return None
     task, call, other = rng.choice(found)
-    return _planted(subject, task, replaced(call, lambda _: _with_key(call, other)))
+    return _with_change(target, task, replace_node(call, lambda _: _with_key(call, other)))
 
 
 @defect()
-def verifier_wants_another_value(subject: Subject, rng: Random) -> Planted | None:
+def verifier_wants_another_value(target: TargetPackage, rng: Random) -> InjectedDefect | None:
     """A verifier demands a value that the task does not ask for."""
     found = [
         (one.task, word.value)
-        for one, call in _checks(subject, ("updated", "created"))
+        for one, call in _checks(target, ("updated", "created"))
         for word in call.keywords
         if isinstance(word.value, ast.Constant)
         and type(word.value.value) is int
@@ -183,49 +187,49 @@ def verifier_wants_another_value(subject: Subject, rng: Random) -> Planted | Non
                 if ast.dump(word.value) == ast.dump(value):
                     word.value = more
 
-    return _planted(subject, task, change)
+    return _with_change(target, task, change)
 
 
 @defect()
-def verifier_takes_the_first_row(subject: Subject, rng: Random) -> Planted | None:
-    """A verifier reads a row that is there only when the task was done, and breaks without."""
-    found = [one for one in subject.told if one.changes]
+def verifier_takes_the_first_row(target: TargetPackage, rng: Random) -> InjectedDefect | None:
+    """A verifier reads a row that exists only when the task was done, and breaks without it."""
+    found = [one for one in target.oracles if one.changes]
     one = rng.choice(found)
     table = one.changes[0].table
     statement = f"_row = [c for c in after.changes if c.table == {table!r}][0].after['rowid_of']"
     statement = statement.replace("rowid_of", next(iter(one.changes[0].after or {"id": 0})))
-    return _planted(subject, one.task, at_start(statement))
+    return _with_change(target, one.task, at_start(statement))
 
 
 @defect()
-def verifier_breaks_on_another_state(subject: Subject, rng: Random) -> Planted | None:
-    """A verifier knows only the tables that its own task changes, and breaks on others."""
-    one = rng.choice(subject.told)
+def verifier_breaks_on_another_state(target: TargetPackage, rng: Random) -> InjectedDefect | None:
+    """A verifier handles only the tables that its task changes, and breaks on others."""
+    one = rng.choice(target.oracles)
     known = dict.fromkeys(sorted({change.table for change in one.changes}), 1)
     statement = f"_known = [{known!r}[change.table] for change in after.changes]"
-    return _planted(subject, one.task, at_start(statement))
+    return _with_change(target, one.task, at_start(statement))
 
 
 @defect()
-def verifier_breaks_on_an_empty_answer(subject: Subject, rng: Random) -> Planted | None:
+def verifier_breaks_on_an_empty_answer(target: TargetPackage, rng: Random) -> InjectedDefect | None:
     """A verifier takes the answer's first word."""
-    task = rng.choice(subject.scenario.tasks)
-    return _planted(subject, task, at_start("_first = answer.split()[0]"))
+    task = rng.choice(target.scenario.tasks)
+    return _with_change(target, task, at_start("_first = answer.split()[0]"))
 
 
 @defect()
-def verifier_throws_dice(subject: Subject, rng: Random) -> Planted | None:
-    """A verifier looks closely only every other time, by chance and out of sight."""
+def verifier_is_random(target: TargetPackage, rng: Random) -> InjectedDefect | None:
+    """A verifier passes at random half of the time, in a hidden way."""
     statement = f"if __import__('random').random() < 0.5:\n    {_PASSED}"
-    return _planted(subject, rng.choice(subject.scenario.tasks), at_start(statement))
+    return _with_change(target, rng.choice(target.scenario.tasks), at_start(statement))
 
 
 @defect()
-def verifier_reads_the_wall_clock(subject: Subject, rng: Random) -> Planted | None:
-    """A verifier asks the computer's clock for the day."""
-    task = rng.choice(subject.scenario.tasks)
-    return _planted(
-        subject,
+def verifier_reads_the_wall_clock(target: TargetPackage, rng: Random) -> InjectedDefect | None:
+    """A verifier reads the computer's clock."""
+    task = rng.choice(target.scenario.tasks)
+    return _with_change(
+        target,
         task,
         at_start("_today = datetime.now().date()"),
         head="from datetime import datetime",
@@ -233,26 +237,26 @@ def verifier_reads_the_wall_clock(subject: Subject, rng: Random) -> Planted | No
 
 
 @defect()
-def verifier_writes(subject: Subject, rng: Random) -> Planted | None:
-    """A verifier mends the state before it looks."""
-    table = rng.choice([table for table, rows in subject.rows.items() if rows])
-    column = next(iter(subject.rows[table][0]))
+def verifier_writes(target: TargetPackage, rng: Random) -> InjectedDefect | None:
+    """A verifier writes to the state before it checks it."""
+    table = rng.choice([table for table, rows in target.rows.items() if rows])
+    column = next(iter(target.rows[table][0]))
     statement = f"after.all('UPDATE {table} SET {column} = {column} RETURNING {column}')"
-    return _planted(subject, rng.choice(subject.scenario.tasks), at_start(statement))
+    return _with_change(target, rng.choice(target.scenario.tasks), at_start(statement))
 
 
 @defect()
-def verifier_alters_what_it_is_shown(subject: Subject, rng: Random) -> Planted | None:
-    """A verifier takes values out of the changes that it was given."""
-    task = rng.choice([one.task for one in subject.told if one.changes])
+def verifier_alters_what_it_is_shown(target: TargetPackage, rng: Random) -> InjectedDefect | None:
+    """A verifier removes values from the changes that it is given."""
+    task = rng.choice([one.task for one in target.oracles if one.changes])
     statement = "for change in after.changes:\n    (change.after or {}).popitem()"
-    return _planted(subject, task, _before_return(statement))
+    return _with_change(target, task, _before_return(statement))
 
 
 @defect()
-def verifier_depends_on_the_order(subject: Subject, rng: Random) -> Planted | None:
-    """A verifier is lenient once it has seen its task completed."""
-    task = rng.choice(subject.scenario.tasks)
+def verifier_depends_on_the_order(target: TargetPackage, rng: Random) -> InjectedDefect | None:
+    """A verifier always passes once its task was completed."""
+    task = rng.choice(target.scenario.tasks)
     lenient = f"if _SEEN:\n    {_PASSED}"
 
     def change(function: Function) -> None:
@@ -263,71 +267,73 @@ def verifier_depends_on_the_order(subject: Subject, rng: Random) -> Planted | No
         noted = ast.parse("if all(one.passed for one in _found):\n    _SEEN.append(1)").body
         function.body[-1:] = [*found, *noted, *ast.parse("return _found", mode="exec").body]
 
-    return _planted(subject, task, change, head="_SEEN: list[int] = []")
+    return _with_change(target, task, change, head="_SEEN: list[int] = []")
 
 
 @defect()
-def verifier_tires(subject: Subject, rng: Random) -> Planted | None:
-    """A verifier that was asked many times rejects whatever comes."""
-    task = rng.choice(subject.scenario.tasks)
-    tired = f"_ASKED.append(1)\nif len(_ASKED) > 10:\n    {_PASSED.replace('True', 'False')}"
-    return _planted(subject, task, at_start(tired), head="_ASKED: list[int] = []")
+def verifier_rejects_after_many_calls(target: TargetPackage, rng: Random) -> InjectedDefect | None:
+    """A verifier rejects everything after many runs."""
+    task = rng.choice(target.scenario.tasks)
+    rejection = f"_ASKED.append(1)\nif len(_ASKED) > 10:\n    {_PASSED.replace('True', 'False')}"
+    return _with_change(target, task, at_start(rejection), head="_ASKED: list[int] = []")
 
 
 @defect()
-def verifier_gives_no_findings(subject: Subject, rng: Random) -> Planted | None:
-    """A verifier says "complete", as AWM's do, and gives no findings."""
-    task = rng.choice(subject.scenario.tasks)
-    return _planted(subject, task, instead("return {'result': 'complete'}"))
+def verifier_gives_no_findings(target: TargetPackage, rng: Random) -> InjectedDefect | None:
+    """A verifier returns "complete", as AWM's do, instead of findings."""
+    task = rng.choice(target.scenario.tasks)
+    return _with_change(target, task, instead("return {'result': 'complete'}"))
 
 
 def _harmful(
-    subject: Subject, rng: Random, plantings: Sequence[Callable[[], Planted]]
-) -> Planted | None:
-    """The first of a few, drawn, with which an attempt that goes wrong is completed."""
-    for make in rng.sample(plantings, min(_TRIES, len(plantings))):
-        if subject.is_fooled(planted := make()):
-            return planted
+    target: TargetPackage, rng: Random, injections: Sequence[Callable[[], InjectedDefect]]
+) -> InjectedDefect | None:
+    """The first of a few, in random order, with which a wrong attempt is completed."""
+    for make in rng.sample(injections, min(_TRIES, len(injections))):
+        if target.is_fooled(injected := make()):
+            return injected
     return None
 
 
-def _planted(
-    subject: Subject, task: Task, change: Callable[[Function], None], *, head: str = ""
-) -> Planted:
-    text = edited(subject.texts["verify.py"], task.verifier, change, head=head)
-    return Planted({"verify.py": text}, task.id)
+def _with_change(
+    target: TargetPackage, task: Task, change: Callable[[Function], None], *, head: str = ""
+) -> InjectedDefect:
+    text = edit_function(target.texts["verify.py"], task.verifier, change, head=head)
+    return InjectedDefect({"verify.py": text}, task.id)
 
 
-def _function(subject: Subject, task: Task) -> Function:
-    return functions_of(subject.texts["verify.py"])[task.verifier]
+def _function(target: TargetPackage, task: Task) -> Function:
+    return functions_of(target.texts["verify.py"])[task.verifier]
 
 
-def _checks(subject: Subject, methods: Iterable[str]) -> list[tuple[Told, ast.Call]]:
-    """The calls of these methods of a Check, with the task in whose verifier they stand."""
+def _checks(target: TargetPackage, methods: Iterable[str]) -> list[tuple[PlayedOracle, ast.Call]]:
+    """The calls of these methods of a Check, with the oracle of the verifier's task."""
     names = set(methods)
     return [
         (one, call)
-        for one in subject.told
-        for call in calls_in(_function(subject, one.task), on="check")
+        for one in target.oracles
+        for call in calls_in(_function(target, one.task), on="check")
         if method(call) in names
     ]
 
 
 def _lacking(
-    subject: Subject,
+    target: TargetPackage,
     rng: Random,
-    told: Iterable[Told],
+    oracles: Iterable[PlayedOracle],
     methods: Iterable[str],
     *,
     rest: str = "",
-) -> Planted | None:
-    """A verifier without the checks of these methods; `rest` stands in for its `return` where that
-    hands the check on."""
+) -> InjectedDefect | None:
+    """A verifier without the checks of these methods; `rest` replaces its `return` where that
+    returns the check."""
     names = set(methods)
     found = []
-    for one in told:
-        function = _function(subject, one.task)
-        statements = [stated(node) for node in ast.walk(function) if isinstance(node, ast.stmt)]
+    for one in oracles:
+        function = _function(target, one.task)
+        statements = [
+            call_of_statement(node) for node in ast.walk(function) if isinstance(node, ast.stmt)
+        ]
         there = [call for call in calls_in(function, on="check") if method(call) in names]
         if all(any(call is one for one in statements) for call in there) and (there or rest):
             found.append(one.task)
@@ -335,15 +341,15 @@ def _lacking(
         return None
 
     def is_one(statement: ast.stmt) -> bool:
-        call = stated(statement)
+        call = call_of_statement(statement)
         return call is not None and ast.unparse(call.func) in {f"check.{name}" for name in names}
 
     def change(function: Function) -> None:
-        without(is_one)(function)
+        remove_statements(is_one)(function)
         if rest:
             function.body[-1:] = ast.parse(rest).body
 
-    return _planted(subject, rng.choice(found), change)
+    return _with_change(target, rng.choice(found), change)
 
 
 def _with_key(call: ast.Call, key: object) -> ast.Call:
@@ -352,7 +358,7 @@ def _with_key(call: ast.Call, key: object) -> ast.Call:
 
 
 def _before_return(source: str) -> Callable[[Function], None]:
-    """A change that makes a verifier do something when all its findings are there."""
+    """A change that makes a verifier do something after its last check."""
 
     def change(function: Function) -> None:
         last = function.body[-1]

@@ -1,19 +1,19 @@
-"""The quality gate for AWM records: what can be proved of a world that nobody wrote an oracle for.
+"""The quality gate for AWM records: what can be proved of a world without oracles.
 
-    package      the record is whole, and its code can be hosted
-    seed         no seed statement failed: lost rows make tasks unsolvable
-    verifier     each task has one that runs: on the untouched world and on states that random
-                 calls left it does not raise, and it says the same when it is asked again
-    noop         doing nothing does not complete a task (the target state is not there already)
-    texts        the numbers of rows that an instruction names are there
-    tool         no tool fails inside whatever it is given (one whose calls are all refused, for
-                 want of the right row, is listed as unreached)
-    constraint   no tool that works fails inside on some calls, valid or not, nor changes rows with
-                 a key that no row has
+    package      the record is complete, and its code can be hosted
+    seed         no seed statement fails: lost rows make tasks unsolvable
+    verifier     each task has one that runs: it does not raise on the start state or on states that
+                 random calls left, and gives the same result when it is repeated
+    noop         doing nothing does not complete a task (the target state does not hold already)
+    texts        the numbers of rows that an instruction names exist
+    tool         no tool fails inside on every call (one whose calls are all refused, because the
+                 right row is missing, is listed as unreached)
+    constraint   no working tool fails inside on some calls, valid or not, or changes rows with a
+                 key that no row has
     determinism  equal calls on two worlds give equal results and states
 
-The code runs in workers. Not covered, for want of oracles: whether a task can be solved, whether
-its verifier accepts a solution and refuses a near miss.
+The code runs in workers. Not covered, because there are no oracles: whether a task can be solved,
+and whether its verifier accepts a solution and rejects a near miss.
 """
 
 from collections.abc import Awaitable, Callable, Sequence
@@ -29,37 +29,37 @@ from envpool.router import RoutingPool
 from envpool.store.states import States
 from judge.gate.context import DEFAULT_SETTINGS, GateSettings
 from judge.gate.near_duplicates import features_of
-from judge.gate.package import Checked
-from judge.gate.report import Failure, Report, refused
+from judge.gate.package import CheckResult
+from judge.gate.report import Failure, Report, failed_report
 from judge.gate.texts import known_of, missing_in
-from judge.playback.playback import told
+from judge.playback.playback import format_call
 from judge.playback.tool_fuzzing import Prober, absent_calls, bad_arguments, edge_calls
 from scenarios.format import AwmRecord, AwmVerifier, Call, Scenario, Task
 
 T = TypeVar("T")
 Which = Literal["code", "sql"]
-_STATES = 5  # states left by probes on which every verifier is tried
-_AT_ONCE = 8  # tools probed and tasks verified side by side
-_MOST = 40  # calls at the edge of a tool's schema, and beyond
+_STATES = 5  # states left by probes in which every verifier is tried
+_CONCURRENCY = 8  # tools probed and tasks verified at once
+_MAX_EDGE_CALLS = 40  # at the edge of a tool's schema, and as many beyond it
 
 
 async def check_record(
     scenario: Scenario, pool: RoutingPool, settings: GateSettings = DEFAULT_SETTINGS
-) -> Checked:
-    """Every check on one record."""
+) -> CheckResult:
+    """Make every check of one record."""
     assert scenario.awm is not None
     try:
         world = await pool.host(scenario)
     except PoolError as exc:
         check = "seed" if isinstance(exc, SeedError) else "package"
-        return Checked(refused(scenario.name, check, str(exc)))
+        return CheckResult(failed_report(scenario.name, check, str(exc)))
     report = await _Inspection(world, scenario.awm, pool, settings).report()
     tables = {name: table.columns for name, table in world.template.tables.items()}
-    return Checked(report, features=features_of(scenario, tables, world.tools))
+    return CheckResult(report, features=features_of(scenario, tables, world.tools))
 
 
 class _Inspection:
-    """One gate's work on one hosted record."""
+    """The checks of one hosted record."""
 
     def __init__(
         self, world: States, record: AwmRecord, pool: RoutingPool, settings: GateSettings
@@ -92,7 +92,7 @@ class _Inspection:
         await self._each(check, self._scenario.tasks)
         self._check_texts()
         await self._check_determinism()
-        order = {task.id: place for place, task in enumerate(self._scenario.tasks)}
+        order = {task.id: index for index, task in enumerate(self._scenario.tasks)}
         failures = sorted(self._failures, key=lambda failure: order.get(failure.task, -1))
         return Report(
             worlds=1,
@@ -108,19 +108,19 @@ class _Inspection:
         self._failures.append(Failure(self._scenario.name, task.id if task else "", check, why))
 
     async def _each(self, check: Callable[[T], Awaitable[None]], subjects: Sequence[T]) -> None:
-        """Check all, a few side by side."""
-        room = anyio.CapacityLimiter(_AT_ONCE)
+        """Check all subjects, several at once."""
+        slots = anyio.CapacityLimiter(_CONCURRENCY)
 
-        async def one(subject: T) -> None:
-            async with room:
-                await check(subject)
+        async def one(target: T) -> None:
+            async with slots:
+                await check(target)
 
         async with anyio.create_task_group() as group:
-            for subject in subjects:
-                group.start_soon(one, subject)
+            for target in subjects:
+                group.start_soon(one, target)
 
     async def _check_tool(self, tool: ToolSpec) -> None:
-        """Probe it; the states that its calls leave are kept for the verifiers."""
+        """Probe a tool, and store the states that its calls leave for the verifiers."""
         prober = Prober(self._world, self._settings.seed)
         tried: list[tuple[Call, ToolResult]] = []
         try:
@@ -128,9 +128,9 @@ class _Inspection:
                 await self._try(prober.call(tool), tried)
             base = _base(tried)
             if base is not None:
-                for call, _ in islice(edge_calls(tool, base), _MOST):
+                for call, _ in islice(edge_calls(tool, base), _MAX_EDGE_CALLS):
                     await self._try(call, tried)
-                for arguments, _ in islice(bad_arguments(tool, base), _MOST):
+                for arguments, _ in islice(bad_arguments(tool, base), _MAX_EDGE_CALLS):
                     await self._try(Call(tool.name, arguments), tried)
                 await self._check_keys(tool, base)
         except WorldError as exc:
@@ -152,23 +152,23 @@ class _Inspection:
         for call, name in absent_calls(tool, base):
             if (await self._try(call, [])).changes:
                 value = call.arguments[name]
-                why = f"{tool.name} takes {name}={value}, which no row has, and writes"
-                self._fail("constraint", f"{why}: {told(call)}")
+                why = f"{tool.name} accepts {name}={value}, which no row has, and writes"
+                self._fail("constraint", f"{why}: {format_call(call)}")
                 return
 
     def _judge_tool(self, tool: ToolSpec, tried: Sequence[tuple[Call, ToolResult]]) -> None:
-        """What its calls say of a tool, taken together."""
+        """Report what the calls of a tool prove together."""
         broken = [(call, result) for call, result in tried if result.error == "internal"]
         causes = {result.error for _, result in tried}
         if broken:
             call, result = broken[0]
-            as_this = f"{told(call)} gives: {result.text}"
+            example = f"{format_call(call)} gives: {result.text}"
             if None in causes:
                 why = f"{len(broken)} of {len(tried)} calls of {tool.name} fail inside"
-                self._fail("constraint", f"{why}; {as_this}")
+                self._fail("constraint", f"{why}; {example}")
             elif not causes - {"internal", "arguments"}:
                 why = f"every call of {tool.name} fails, {len(tried)} were tried"
-                self._fail("tool", f"{why}; {as_this}")
+                self._fail("tool", f"{why}; {example}")
                 return
         if None not in causes:
             self._unreached.append(f"{self._scenario.name}.{tool.name}")
@@ -194,9 +194,11 @@ class _Inspection:
         if idle is None:
             return
         if which == "code" and idle[0] == "complete":
-            self._fail("noop", "doing nothing completes it: the target state is there", task)
+            why = "doing nothing completes it: the target state holds from the start"
+            self._fail("noop", why, task)
         if await self._verified(task, which, self._world.start, "doing nothing") != idle:
-            self._fail("verifier", f"the {which} one says something else when asked again", task)
+            why = f"the {which} verifier gives another result when it is repeated"
+            self._fail("verifier", why, task)
         for state in states:
             if await self._verified(task, which, state, "a random call") is None:
                 return
@@ -204,7 +206,7 @@ class _Inspection:
     async def _verified(
         self, task: Task, which: Which, state: StoredState, after: str
     ) -> tuple[str, Any] | None:
-        """Label and detail; None where the verifier failed, which is noted."""
+        """Label and detail; None where the verifier failed, which is recorded."""
         try:
             verified = await self._pool.verify(self._scenario, task, state, "", which)
         except PoolError as exc:
@@ -212,12 +214,12 @@ class _Inspection:
         else:
             fault = verified.violation or verified.fault
         if fault:
-            self._fail("verifier", f"the {which} one, after {after}: {fault}", task)
+            self._fail("verifier", f"the {which} verifier, after {after}: {fault}", task)
             return None
         return verified.label, verified.detail
 
     async def _check_determinism(self) -> None:
-        """The same calls on two worlds, in turn."""
+        """Make the same calls on two worlds, in turn."""
         prober = Prober(self._world, self._settings.seed + 1)
         calls = [prober.call(tool) for tool in self._world.tools]
         try:
@@ -226,14 +228,14 @@ class _Inspection:
                 self._pool.lease(self._scenario, None) as other,
             ):
                 for index, call in enumerate(calls):
-                    first, again = await _made(one, call, index), await _made(other, call, index)
-                    if first != again:
-                        shown = f"{first[0]!r} and {again[0]!r}"
-                        what = shown if first[0] != again[0] else "two different states"
-                        self._fail("determinism", f"{told(call)} gives {what} on two worlds")
+                    first, second = await _made(one, call, index), await _made(other, call, index)
+                    if first != second:
+                        texts = f"{first[0]!r} and {second[0]!r}"
+                        what = texts if first[0] != second[0] else "two different states"
+                        self._fail("determinism", f"{format_call(call)} gives {what} on two worlds")
                         return
         except WorldError:
-            return  # the tool was named already
+            return  # the tool is reported already
 
 
 async def _made(env: Env, call: Call, index: int) -> tuple[str, str]:
@@ -242,14 +244,14 @@ async def _made(env: Env, call: Call, index: int) -> tuple[str, str]:
 
 
 def _base(tried: Sequence[tuple[Call, ToolResult]]) -> Call | None:
-    """A call that succeeded, if possible one that changed rows."""
+    """A call that succeeded, if possible one that changed rows; None: none did."""
     succeeded = [(call, result) for call, result in tried if result.error is None]
     wrote = [call for call, result in succeeded if result.changes]
     return next(iter(wrote or [call for call, _ in succeeded]), None)
 
 
 def _kinds(verifier: AwmVerifier | None) -> list[Which]:
-    """Which verifiers a task has."""
+    """The kinds of verifiers that a task has."""
     if verifier is None:
         return []
     found: list[Which] = []

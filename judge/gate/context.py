@@ -1,4 +1,4 @@
-"""What the gate's checks share: its settings, what they found of one world, and playing in it."""
+"""What the gate's checks share: settings, the log of what they found, and playing in the world."""
 
 import re
 from collections import Counter
@@ -21,7 +21,7 @@ PROBES = 40  # random calls a tool
 
 
 class GateSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """How far the gate goes."""
+    """How many mutants and probes the gate tries."""
 
     seed: int = 0
     max_mutants: int = MAX_MUTANTS
@@ -31,28 +31,35 @@ class GateSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 DEFAULT_SETTINGS = GateSettings()
 
 
-class Notes:
-    """What was found of one world so far."""
+class GateLog:
+    """What was found in one world so far."""
 
     def __init__(self, world: str) -> None:
         self.world = world
-        self.failures: dict[Failure, None] = {}  # in order, none twice
+        self.failures: dict[Failure, None] = {}  # in order, without repetition
         self.succeeded: set[str] = set()  # tools
         self.wrote: set[str] = set()  # tools that changed rows
-        self.broken: dict[str, tuple[Call, ToolResult]] = {}  # tool -> its first breakdown
+        self.broken: dict[str, tuple[Call, ToolResult]] = {}  # tool -> the first call that broke it
         self.probes = 0
         self.mutants = self.caught = self.left_out = 0
         self.tried: Counter[tuple[str, str]] = Counter()  # task, kind -> mutants
         self.survivors: list[MutantNote] = []
-        self.named: set[MutantNote] = set()  # survivors that change what the instruction names
+        self.named: set[MutantNote] = (
+            set()
+        )  # survivors that change a value that the instruction names
         self.equivalents: list[MutantNote] = []
 
     def fail(self, check: str, why: str, task: Task | None = None) -> None:
-        """Note a defect: the task's, or the world's."""
+        """Record a defect of a task, or of the world."""
         self.failures[Failure(self.world, task.id if task else "", check, why)] = None
 
-    def called(self, call: Call, result: ToolResult) -> None:
-        """Note what became of a call that was asked for in earnest."""
+    def fail_all(self, check: str, why: str, tasks: Sequence[Task]) -> None:
+        """Record one defect that several tasks share."""
+        first, *others = (task.id for task in tasks)
+        self.failures[Failure(self.world, first, check, why, tuple(others))] = None
+
+    def record_call(self, call: Call, result: ToolResult) -> None:
+        """Record the result of a call that fits its tool's schema."""
         if result.error is None:
             self.succeeded.add(call.name)
             if result.changes:
@@ -61,7 +68,7 @@ class Notes:
             self.broken.setdefault(call.name, (call, result))
 
     def report(self, *, tasks: int, tools: Sequence[str], unused: Sequence[str]) -> Report:
-        """All of it. `unused` are the tools that no oracle calls."""
+        """The report. `unused` are the tools that no oracle calls."""
         return Report(
             worlds=1,
             tasks=tasks,
@@ -80,53 +87,54 @@ class Notes:
         )
 
 
-class Stage:
-    """Where attempts at the tasks of one world are played and judged."""
+class TaskRunner:
+    """Plays attempts at the tasks of one world, and judges them."""
 
-    def __init__(self, world: HostedScenario, judge: CodeJudge, notes: Notes) -> None:
+    def __init__(self, world: HostedScenario, judge: CodeJudge, log: GateLog) -> None:
         self.world = world
         self.judge = judge
-        self.notes = notes
+        self.log = log
 
     def play(self, task: Task, calls: Sequence[Call], answer: str) -> Played:
-        """The calls on a fresh lease, then the answer."""
+        """The calls on a fresh lease, then the answer. All results are recorded."""
         played = play(self.world, task, calls, answer)
         for call, result in zip(calls, played.results, strict=True):
-            self.notes.called(call, result)
+            self.log.record_call(call, result)
         return played
 
     def verdict(self, task: Task, played: Played, after: str) -> Judged:
-        """The code judge's; where it cannot judge, that is the verifier's failure."""
-        judged = self.judge.judge(played.trajectory)
+        """The code judge's verdict. Where it has no label, that is recorded as the verifier's
+        defect."""
+        judged = self.judge.verdict_at_once(played.trajectory)
         if judged.label is None:
-            self.notes.fail("verifier", f"after {after}: {judged.unjudged}", task)
+            self.log.fail("verifier", f"after {after}: {judged.unjudged}", task)
         return judged
 
     def try_mutant(self, task: Task, oracle: Played, mutant: Mutant) -> None:
-        """Play one mistake, and note whether the verifier saw it."""
-        notes = self.notes
+        """Play one mistake, and record whether the verifier noticed it."""
+        log = self.log
         played = self.play(task, mutant.calls, mutant.answer)
         label = self.verdict(task, played, f"a mutant ({mutant.note})").label
         if is_equivalent(played, oracle):
             why = why_equivalent(played, oracle)
-            note = MutantNote(notes.world, task.id, mutant.kind, mutant.note, why)
-            notes.equivalents.append(note)
+            note = MutantNote(log.world, task.id, mutant.kind, mutant.note, why)
+            log.equivalents.append(note)
             return
-        notes.mutants += 1
-        notes.tried[task.id, mutant.kind] += 1
+        log.mutants += 1
+        log.tried[task.id, mutant.kind] += 1
         if label is Label.COMPLETED:
             why = difference(played, oracle)
-            note = MutantNote(notes.world, task.id, mutant.kind, mutant.note, why)
-            notes.survivors.append(note)
+            note = MutantNote(log.world, task.id, mutant.kind, mutant.note, why)
+            log.survivors.append(note)
             if mutant.kind == "changed" and changes_what_is_named(task, mutant):
-                notes.named.add(note)
+                log.named.add(note)
         else:
-            notes.caught += 1
+            log.caught += 1
 
 
 def changes_what_is_named(task: Task, mutant: Mutant) -> bool:
-    """Whether a mutant passes another value where the oracle passes one that the instruction names,
-    a number or a word: then the choice was not left to the agent."""
+    """Whether a mutant replaces a value of the oracle (a number or a word) that the instruction
+    names: then the agent had no choice."""
     changed = [
         value
         for one, other in zip(task.oracle, mutant.calls, strict=True)

@@ -1,4 +1,4 @@
-"""From what a user names to the worlds that are checked: packages, folders of them, records."""
+"""From the names that a user gives to the worlds that are checked: packages, folders, records."""
 
 import tomllib
 from collections.abc import Iterable, Iterator
@@ -9,15 +9,15 @@ from scenarios.awm.join import ENVS
 from scenarios.errors import UnknownScenario
 from scenarios.format import FILES
 
-_SIGNS = (*FILES, "server.py")  # a folder with one of these is a package, or was to be one
+_SIGNS = (*FILES, "server.py")  # a folder with one of these is a package, perhaps unfinished
 
 
 def worlds_in(names: Iterable[str]) -> list[str]:
-    """What the catalogue finds the worlds by; each once, in order.
+    """The names by which the catalogue finds the worlds; each once, in order.
 
-    A folder without a scenario.toml is a folder of packages, half-written ones included (hidden
-    ones, which nobody has finished, are not), or of AWM's jsonl files. Raises UnknownScenario for
-    a folder that holds none, and PackageError for a folder of records that lacks a file.
+    A folder without a scenario.toml is a folder of packages, unfinished ones included (hidden
+    folders, which are drafts, are not), or of AWM's jsonl files. Raises UnknownScenario for a
+    folder without packages, and PackageError for a folder of records that lacks a file.
     """
     return list(dict.fromkeys(world for name in names for world in _worlds_of(name)))
 
@@ -39,7 +39,7 @@ def _worlds_of(name: str) -> Iterator[str]:
 def _is_folder(path: Path) -> bool:
     try:
         return path.is_dir()
-    except OSError:  # too long a name
+    except OSError:  # the name is too long
         return False
 
 
@@ -48,7 +48,7 @@ def _is_package(folder: Path) -> bool:
 
 
 def is_record(name: str) -> bool:
-    """Whether the catalogue would find an AWM record by this; False where it would find nothing."""
+    """Whether the catalogue finds an AWM record by this name; False where it finds nothing."""
     folder = Path(name)
     if _is_folder(folder):
         try:

@@ -1,12 +1,12 @@
-"""The gate on many worlds: a few processes side by side, each outcome told as soon as it is there.
+"""The gate on many worlds: several processes in parallel, each outcome reported when it is ready.
 
-Each job has two processes whose hashes are seeded otherwise: one checks a world, the other plays
-its oracles again, which shows what differs only between processes (the order of a set of texts). A
-process that dies or takes too long costs its world only, which is reported as `crash`; after a
-number of worlds it is replaced, so that memory stays bounded.
+Each job has two processes with different hash seeds: one checks a world, the other plays its
+oracles a second time, which shows what differs only between processes (the order of a set of
+texts). A process that dies or takes too long costs only its world, which is reported as `crash`;
+after a number of worlds it is replaced, so that memory stays bounded.
 
-Packages whose code a model wrote, and all where that is asked for, are checked in confined
-processes of their own: such a package can lie about itself, at most.
+Packages whose code a model wrote, and all packages under `isolate`, are checked in confined
+processes of their own: the worst that such a package can do is to report false results on itself.
 """
 
 import os
@@ -26,35 +26,35 @@ import msgspec
 
 from envpool.workers.sandbox import environment, import_root
 from judge.gate.context import DEFAULT_SETTINGS, GateSettings
-from judge.gate.package import Checked
-from judge.gate.report import Failure, Report, refused
+from judge.gate.package import CheckResult
+from judge.gate.report import Failure, Report, failed_report
 from judge.gate.static_checks import sources_of
-from judge.gate.wire import Answer, Order
-from judge.playback.playback import Fact, told
+from judge.gate.wire import CheckReply, CheckRequest
+from judge.playback.playback import Fact, format_call
 from scenarios.catalogue import is_trusted
 from scenarios.errors import PackageError
 from scenarios.format import Scenario
 
-_WORLDS = 100  # that a process checks until it is replaced
-_NOTES = 3  # equivalent mutants of a world that are kept where there are many worlds
+_WORLDS = 100  # that a process checks before it is replaced
+_MAX_EQUIVALENTS = 3  # of a world in the report, where there are many worlds
 _MANY = 20
 _HASH_SEEDS = ("1", "2")
-_answer = msgspec.msgpack.Decoder(Answer).decode
+_decode = msgspec.msgpack.Decoder(CheckReply).decode
 
 
 class JobSettings(msgspec.Struct, frozen=True):
-    """How worlds are checked side by side."""
+    """How worlds are checked in parallel."""
 
     jobs: int = 1
     gate: GateSettings = DEFAULT_SETTINGS
-    isolate: bool = False  # confine the code that people wrote, too
+    isolate: bool = False  # confine trusted code too
     sandbox: str = "best"
-    memory_mb: int = 2048  # of one process, beyond what the libraries map
+    memory_mb: int = 2048  # of one process, beyond the libraries
     deadline: float = 120.0  # seconds for one world, which takes about half a second
 
 
 class Outcome(msgspec.Struct, frozen=True):
-    """What is known of one world after its check."""
+    """The result of one world's check."""
 
     name: str
     report: Report
@@ -64,19 +64,20 @@ class Outcome(msgspec.Struct, frozen=True):
 
 
 class Crash(Exception):
-    """The process of a check ended before its answer; the sentence says how."""
+    """The process of a check ended before its reply; the message says how."""
 
 
 def check_worlds(
     sources: Sequence[str],
     find: Callable[[str], Scenario],
     settings: JobSettings,
-    check_record: Callable[[Scenario], Checked],
+    check_record: Callable[[Scenario], CheckResult],
 ) -> Iterator[Outcome]:
-    """Check worlds, given by what `find` finds them by; outcomes in the order in which they come.
-    Leaving it early ends the processes. AWM records are handed to `check_record`, in a thread.
+    """Check worlds, given by the names that `find` understands; yields outcomes as they come.
+    Closing the iterator early ends the processes. AWM records are checked by `check_record`, in a
+    thread.
 
-    Raises what `find` raises, PackageError aside: that is a failure of the package.
+    Raises what `find` raises, except PackageError, which is a failure of the package.
     """
     waiting: queue.SimpleQueue[str] = queue.SimpleQueue()
     for source in sources:
@@ -93,12 +94,12 @@ def check_worlds(
             outcome = done.get()
             if isinstance(outcome, BaseException):
                 raise outcome
-            yield _trimmed(outcome) if many else outcome
+            yield _trim(outcome) if many else outcome
 
 
-def _trimmed(outcome: Outcome) -> Outcome:
+def _trim(outcome: Outcome) -> Outcome:
     report = outcome.report
-    few = msgspec.structs.replace(report, equivalents=report.equivalents[:_NOTES])
+    few = msgspec.structs.replace(report, equivalents=report.equivalents[:_MAX_EQUIVALENTS])
     return msgspec.structs.replace(outcome, report=few)
 
 
@@ -111,7 +112,7 @@ class _Job(threading.Thread):
         done: "queue.SimpleQueue[Outcome | BaseException]",
         find: Callable[[str], Scenario],
         settings: JobSettings,
-        check_record: Callable[[Scenario], Checked],
+        check_record: Callable[[Scenario], CheckResult],
     ) -> None:
         super().__init__(daemon=True)
         self._check_record = check_record
@@ -119,7 +120,7 @@ class _Job(threading.Thread):
         self._done = done
         self._find = find
         self._settings = settings
-        self._pair = _Pair(settings, confined=False)
+        self._pair = _ProcessPair(settings, confined=False)
         self._stopped = threading.Event()
 
     def stop(self) -> None:
@@ -149,64 +150,66 @@ class _Job(threading.Thread):
                 return _outcome(scenario, checked, checked.report)
             sources = sources_of(scenario.path)
         except (PackageError, OSError) as exc:
-            return Outcome(name, refused(name, "package", str(exc)))
+            return Outcome(name, failed_report(name, "package", str(exc)))
         if is_trusted(scenario) and not self._settings.isolate:
             return self._checked(scenario, sources, self._pair)
-        with closing(_Pair(self._settings, confined=True)) as own:
+        with closing(_ProcessPair(self._settings, confined=True)) as own:
             return self._checked(scenario, sources, own)
 
-    def _checked(self, scenario: Scenario, sources: dict[str, str], pair: "_Pair") -> Outcome:
+    def _checked(
+        self, scenario: Scenario, sources: dict[str, str], pair: "_ProcessPair"
+    ) -> Outcome:
         try:
-            first, again = pair.ask(scenario, sources)
+            first, second = pair.ask(scenario, sources)
         except Crash as exc:
-            report = refused(scenario.name, "crash", f"its check did not end well: {exc}")
-            return _outcome(scenario, Checked(report), report)
+            report = failed_report(scenario.name, "crash", f"its check ended early: {exc}")
+            return _outcome(scenario, CheckResult(report), report)
         assert first.checked is not None
         checked, report = first.checked, first.checked.report
-        failures = _unlike(scenario, checked.facts, again.facts)
+        failures = _differences(scenario, checked.facts, second.facts)
         report = msgspec.structs.replace(report, failures=(*report.failures, *failures))
         return _outcome(scenario, checked, report)
 
 
-def _outcome(scenario: Scenario, checked: Checked, report: Report) -> Outcome:
+def _outcome(scenario: Scenario, checked: CheckResult, report: Report) -> Outcome:
     tasks = tuple(task.id for task in scenario.tasks)
     features = array("I", checked.features)
     return Outcome(scenario.name, report, scenario.digest, tasks, features)
 
 
-def _unlike(
-    scenario: Scenario, first: Mapping[str, list[Fact]], again: Mapping[str, list[Fact]]
+def _differences(
+    scenario: Scenario, first: Mapping[str, list[Fact]], second: Mapping[str, list[Fact]]
 ) -> Iterator[Failure]:
-    """Where the oracles' calls gave something else in another process."""
+    """Where the oracles' calls gave other results in another process."""
     for task in scenario.tasks:
-        pairs = zip(first.get(task.id, ()), again.get(task.id, ()), strict=False)
+        pairs = zip(first.get(task.id, ()), second.get(task.id, ()), strict=False)
         for call, (one, two) in zip(task.oracle, pairs, strict=False):
             if one != two:
                 what = f"{one[0]!r} and {two[0]!r}" if one[0] != two[0] else "two different states"
-                why = f"in another process {told(call)} gives {what}"
+                why = f"in another process {format_call(call)} gives {what}"
                 yield Failure(scenario.name, task.id, "determinism", why)
                 break
 
 
-class _Pair:
-    """The process that checks and the one that plays again."""
+class _ProcessPair:
+    """The process that checks and the one that plays the oracles a second time."""
 
     def __init__(self, settings: JobSettings, *, confined: bool) -> None:
         self._settings = settings
         self._processes = [_Process(settings, seed, confined) for seed in _HASH_SEEDS]
         self._asked = 0
 
-    def ask(self, scenario: Scenario, sources: dict[str, str]) -> tuple[Answer, Answer]:
-        """What both say of a world. Raises Crash."""
+    def ask(self, scenario: Scenario, sources: dict[str, str]) -> tuple[CheckReply, CheckReply]:
+        """The replies of both about a world. Raises Crash."""
         self._asked += 1
         if self._asked % _WORLDS == 0:
             self.close()
         checker, player = self._processes
-        first = checker.ask(Order(scenario, sources, self._settings.gate))
-        return first, player.ask(Order(scenario, sources, None))
+        first = checker.ask(CheckRequest(scenario, sources, self._settings.gate))
+        return first, player.ask(CheckRequest(scenario, sources, None))
 
     def kill(self) -> None:
-        """End both at once; what waits for them gets a Crash."""
+        """End both at once; a caller that waits for them gets a Crash."""
         for process in self._processes:
             process.kill()
 
@@ -217,7 +220,7 @@ class _Pair:
 
 
 class _Process:
-    """One process, started when it is asked, and again when it is gone."""
+    """One process, started at the first request, and after it has ended."""
 
     def __init__(self, settings: JobSettings, hash_seed: str, confined: bool) -> None:
         self._settings = settings
@@ -227,29 +230,29 @@ class _Process:
         self._scratch: tempfile.TemporaryDirectory[str] | None = None
         self._late = False
 
-    def ask(self, order: Order) -> Answer:
-        """Its answer. Raises Crash."""
-        process = self._process or self._started()
+    def ask(self, request: CheckRequest) -> CheckReply:
+        """Its reply to a request. Raises Crash."""
+        process = self._process or self._start()
         assert process.stdin is not None
         assert process.stdout is not None
         self._late = False
         timer = threading.Timer(self._settings.deadline, self._too_late)
         timer.start()
         try:
-            pickle.dump(order, process.stdin)
+            pickle.dump(request, process.stdin)
             process.stdin.flush()
             length = int.from_bytes(process.stdout.read(8), "big")
             body = process.stdout.read(length)
-        except OSError:  # it is gone
+        except OSError:  # it has ended
             length, body = 0, b""
         finally:
             timer.cancel()
         if not length or len(body) < length:
-            raise Crash(self._ended())
-        answer = _answer(body)
-        if answer.fault:
-            raise Crash(f"the gate broke: {answer.fault}")
-        return answer
+            raise Crash(self._reason())
+        reply = _decode(body)
+        if reply.fault:
+            raise Crash(f"the gate failed: {reply.fault}")
+        return reply
 
     def kill(self) -> None:
         """End it at once."""
@@ -274,22 +277,22 @@ class _Process:
         self._late = True
         self.kill()
 
-    def _started(self) -> "subprocess.Popen[bytes]":
+    def _start(self) -> "subprocess.Popen[bytes]":
         command = [sys.executable, "-m", "judge.gate.worker"]
         command += ["--memory-mb", str(self._settings.memory_mb)]
-        known = {**os.environ, "PYTHONPATH": import_root(), "PYTHONSAFEPATH": "1"}
+        variables = {**os.environ, "PYTHONPATH": import_root(), "PYTHONSAFEPATH": "1"}
         if self._confined:
             self._scratch = tempfile.TemporaryDirectory(prefix="rehearsal-gate-")
-            known = environment(self._scratch.name)
+            variables = environment(self._scratch.name)
             command += ["--confine", self._scratch.name, "--sandbox", self._settings.sandbox]
-        known["PYTHONHASHSEED"] = self._hash_seed
+        variables["PYTHONHASHSEED"] = self._hash_seed
         self._process = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=known
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=variables
         )
         return self._process
 
-    def _ended(self) -> str:
-        """How the process ended, which is then forgotten."""
+    def _reason(self) -> str:
+        """How the process ended. The next request starts another one."""
         assert self._process is not None
         status = self._process.wait()
         self.close()

@@ -1,9 +1,9 @@
-"""The gate's check that an oracle knows what it passes: keys and codes must have been told before.
+"""The gate's check of where an oracle's keys come from: an agent must be able to know each of them.
 
-An agent has the instruction, the policy, the tools' descriptions and what earlier calls gave. An
-oracle that passes a key which none of them names has left out the call that finds it. Amounts,
-dates and other words may be worked out, and are not checked; nor are the look-ups before a refusal,
-which no verifier asks for.
+An agent knows the instruction, the policy, the tools' descriptions and the results of its earlier
+calls. An oracle that passes a key which none of them contains lacks the call that finds it.
+Amounts, dates and other words may be derived, and are not checked; nor are the look-ups before a
+refusal, which no verifier demands.
 """
 
 import re
@@ -12,14 +12,14 @@ from typing import Any
 
 from envpool.inprocess.world import HostedScenario
 from harness.policies.mutations import is_id
-from judge.playback.playback import Played, told
+from judge.playback.playback import Played, format_call
 from scenarios.format import Task
 
-_SMALL = 10  # keys below are in so many texts that nothing is learned of them
+_SMALL = 10  # smaller keys occur in so many texts that the check would prove nothing
 
 
 def known_from_the_start(world: HostedScenario) -> str:
-    """What an agent has read before it knows its task."""
+    """All texts that an agent sees before its task."""
     scenario = world.scenario
     tools = "\n".join(
         f"{tool.description}\n{' '.join(_words(tool.schema))}" for tool in world.tools
@@ -28,23 +28,26 @@ def known_from_the_start(world: HostedScenario) -> str:
     return "\n".join((scenario.rules, user, scenario.clock, tools))
 
 
-def untold(task: Task, oracle: Played, start: str) -> Iterator[str]:
-    """A sentence for each key that the oracle passes and that nothing has told before."""
+def unknown_keys(task: Task, oracle: Played, start: str) -> Iterator[str]:
+    """A sentence for each key that the oracle passes and that the agent cannot know then. What
+    comes after a failing call is not checked: that call might have found the key."""
     if task.kind == "decline":
         return
     read = f"{start}\n{task.instruction}".casefold()
     for index, (call, result) in enumerate(zip(oracle.calls, oracle.results, strict=True)):
         for name, value in _leaves("", call.arguments):
-            if _is_key(name, value) and not _says(read, value):
+            if _is_key(name, value) and not _contains(read, value):
                 yield (
-                    f"call {index + 1}, {told(call)}, passes {name}={value!r}, which neither the "
-                    "instruction nor an earlier call has told"
+                    f"call {index + 1}, {format_call(call)}, passes {name}={value!r}, which is "
+                    "neither in the instruction nor in the result of an earlier call"
                 )
+        if result.error is not None:
+            return
         read += "\n" + result.text.casefold()
 
 
 def _words(schema: Any) -> Iterator[str]:
-    """The words and values that a schema lists or describes; its bounds are no news of a row."""
+    """The words and values that a schema lists or describes; its bounds are not keys of rows."""
     if isinstance(schema, dict):
         for key, value in schema.items():
             if key in ("enum", "description", "const", "default"):
@@ -64,9 +67,9 @@ def _is_key(name: str, value: Any) -> bool:
     return is_id(name) or is_id(name.removesuffix("s"))
 
 
-def _says(text: str, value: Any) -> bool:
-    wanted = re.escape(str(value).casefold())
-    return re.search(rf"(?<![\w.]){wanted}(?!\w)", text) is not None
+def _contains(text: str, value: Any) -> bool:
+    word = re.escape(str(value).casefold())
+    return re.search(rf"(?<![\w.]){word}(?!\w)", text) is not None
 
 
 def _leaves(name: str, value: Any) -> Iterator[tuple[str, Any]]:

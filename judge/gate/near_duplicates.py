@@ -1,8 +1,8 @@
-"""Worlds that are nearly the same, told by what they are made of.
+"""Worlds that are nearly the same, by their features.
 
 A world's features are its tables, columns, tools and arguments, and the pairs of neighbouring words
-in its tools' descriptions and its policy. Two worlds are compared by the Jaccard index: features in
-common over features in all. Rows and tasks do not count: the same shop with other customers is the
+in its tools' descriptions and its policy. Two worlds are compared by the Jaccard index: common
+features over all features. Rows and tasks do not count: the same shop with other customers is the
 same world. The index is exact; with each world as one long integer of bits, a thousand worlds (half
 a million pairs) take about two seconds.
 """
@@ -35,7 +35,7 @@ class Pair(msgspec.Struct, frozen=True):
 def features_of(
     scenario: Scenario, tables: Mapping[str, Sequence[str]], tools: Iterable[ToolSpec]
 ) -> tuple[int, ...]:
-    """A world's features as numbers of 32 bits, sorted. `tables` are columns by table."""
+    """A world's features as 32-bit hashes, sorted. `tables` are columns by table."""
     texts = {crc32(text.encode()) for text in _features(scenario, tables, tools)}
     return tuple(sorted(texts))
 
@@ -46,12 +46,12 @@ def _features(
     for table, columns in tables.items():
         yield f"table {table}"
         yield from (f"column {table}.{column}" for column in columns)
-    said = [scenario.rules]
+    prose = [scenario.rules]
     for tool in tools:
         yield f"tool {tool.name}"
         yield from (f"argument {tool.name}.{name}" for name in tool.schema.get("properties", ()))
-        said.append(tool.description)
-    for text in said:
+        prose.append(tool.description)
+    for text in prose:
         for left, right in pairwise(_WORD.findall(text.casefold())):
             yield f"words {left} {right}"
 
@@ -59,36 +59,36 @@ def _features(
 def near_duplicates(
     worlds: Sequence[tuple[str, Sequence[int]]], threshold: float = THRESHOLD
 ) -> list[Pair]:
-    """The pairs of worlds, given by name and features, that are at least so much alike; the most
-    alike first."""
+    """The pairs of worlds, given by name and features, whose index is at least `threshold`; the
+    most similar first."""
     bits = _all_bits(features for _, features in worlds)
     sizes = [number.bit_count() for number in bits]
     found = []
-    for place, (name, _) in enumerate(worlds):
-        for before in range(place):
-            small, large = sorted((sizes[before], sizes[place]))
+    for index, (name, _) in enumerate(worlds):
+        for before in range(index):
+            small, large = sorted((sizes[before], sizes[index]))
             if small < threshold * large or not small:
-                continue  # so few features cannot be so many of so many
-            alike = _alike((bits[before] & bits[place]).bit_count(), small, large)
+                continue  # the smaller one has too few features to reach the threshold
+            alike = _alike((bits[before] & bits[index]).bit_count(), small, large)
             if alike >= threshold:
                 found.append(Pair(worlds[before][0], name, round(alike, 4)))
     return sorted(found, key=lambda pair: (-pair.alike, pair.one, pair.other))
 
 
 def nearest(worlds: Iterable[Sequence[int]]) -> list[float]:
-    """How much each world, given by its features, is like the one that is most like it; 0 for a
-    world that is alone."""
+    """The index of each world, given by its features, with the most similar other one; 0 for a
+    single world."""
     bits = _all_bits(worlds)
     sizes = [number.bit_count() for number in bits]
     found = [0.0] * len(bits)
-    for place in range(len(bits)):
-        for before in range(place):
-            small, large = sorted((sizes[before], sizes[place]))
-            least = min(found[before], found[place])
+    for index in range(len(bits)):
+        for before in range(index):
+            small, large = sorted((sizes[before], sizes[index]))
+            least = min(found[before], found[index])
             if small <= least * large:
-                continue  # it cannot be more than what is known
-            alike = _alike((bits[before] & bits[place]).bit_count(), small, large)
-            found[before], found[place] = max(found[before], alike), max(found[place], alike)
+                continue  # it cannot exceed what is found already
+            alike = _alike((bits[before] & bits[index]).bit_count(), small, large)
+            found[before], found[index] = max(found[before], alike), max(found[index], alike)
     return found
 
 
@@ -98,16 +98,16 @@ def _alike(common: int, one: int, other: int) -> float:
 
 
 def _all_bits(worlds: Iterable[Iterable[int]]) -> list[int]:
-    places: dict[int, int] = {}  # feature -> its bit
-    return [_bits(features, places) for features in worlds]
+    positions: dict[int, int] = {}  # feature -> its bit
+    return [_bits(features, positions) for features in worlds]
 
 
-def _bits(features: Iterable[int], places: dict[int, int]) -> int:
-    """The features as a number whose bits say which are there."""
-    number = bytearray(len(places) // 8 + 1)
+def _bits(features: Iterable[int], positions: dict[int, int]) -> int:
+    """The features as an integer with a bit for each."""
+    number = bytearray(len(positions) // 8 + 1)
     for feature in features:
-        place = places.setdefault(feature, len(places))
-        if place // 8 >= len(number):
-            number.extend(bytes(place // 8 + 1 - len(number)))
-        number[place // 8] |= 1 << place % 8
+        bit = positions.setdefault(feature, len(positions))
+        if bit // 8 >= len(number):
+            number.extend(bytes(bit // 8 + 1 - len(number)))
+        number[bit // 8] |= 1 << bit % 8
     return int.from_bytes(number, "little")

@@ -1,11 +1,11 @@
-"""The gate's check that a policy does not tell other limits than the tools enforce.
+"""The gate's check that a policy states the limits that the tools enforce.
 
-Tools keep their limits in constants named with their unit, as `MOST_ABSENT_DAYS = 10`; the policy
-says "10 days at most". Where a constant is told nowhere in the policy, and the policy tells a
-number of that unit which nothing else in the world has, the two contradict each other.
+Tools have their limits in constants named with their unit, as `MOST_ABSENT_DAYS = 10`; the policy
+says "10 days at most". Where the policy does not contain a constant's number, but contains a number
+of that unit which nothing else in the world has, the two contradict each other.
 
-Covers whole numbers before their unit. Rules that only the policy has are none of this; limits
-that stand in the middle of the code, or in another unit, are not seen.
+Covers integers before their unit. Rules that only the policy has are not checked; limits inside
+expressions, or in another unit, are not found.
 """
 
 import ast
@@ -16,11 +16,11 @@ from collections.abc import Iterator
 from judge.playback.tool_fuzzing import singular
 
 _CONSTANT = re.compile(r"[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+")
-_TOLD = re.compile(r"(?<![\w.,:-])(\d{1,9})(?![\w:]|[.,-]\d) ?(%|[a-z]+(?: [a-z]+)?|)")
+_NUMBER = re.compile(r"(?<![\w.,:-])(\d{1,9})(?![\w:]|[.,-]\d) ?(%|[a-z]+(?: [a-z]+)?|)")
 
 
 def contradictions(policy: str, code: str) -> Iterator[str]:
-    """A sentence for each limit of the code of which the policy says something else."""
+    """A sentence for each limit of the code that the policy contradicts."""
     tree = ast.parse(code)
     limits = dict(_limits(tree))
     numbers = Counter(
@@ -28,26 +28,26 @@ def contradictions(policy: str, code: str) -> Iterator[str]:
         for node in ast.walk(tree)
         if isinstance(node, ast.Constant) and type(node.value) is int
     )
-    said = list(_said(policy))
+    stated = list(_stated(policy))
     units = {"%", "day", "hour", *map(_unit, limits)}
     for name, limit in limits.items():
         unit = _unit(name)
-        strange = [number for number, words in said if unit in words and not numbers[number]]
+        strange = [number for number, words in stated if unit in words and not numbers[number]]
         equal = sum(_unit(other) == unit and value == limit for other, value in limits.items())
-        told = [  # "at least 5 and at most 60 days": the 5 has no unit beside it
+        format_call = [  # "at least 5 and at most 60 days": the 5 has no unit beside it
             number
-            for number, words in said
+            for number, words in stated
             if number == limit and (unit in words or not words & units)
         ]
-        if len(told) < equal and strange:
+        if len(format_call) < equal and strange:
             yield (
-                f"the policy does not tell that {name} is {limit}, "
-                f"and says {' and '.join(map(str, strange))} instead, which is no limit of a tool"
+                f"the policy does not state that {name} is {limit}, but says "
+                f"{' and '.join(map(str, strange))}, which is not a limit of any tool"
             )
 
 
 def _limits(tree: ast.Module) -> Iterator[tuple[str, int]]:
-    """The named whole numbers of a module."""
+    """The integer constants of a module, with their names."""
     for node in tree.body:
         if isinstance(node, ast.Assign) and isinstance(node.value, ast.Constant):
             value = node.value.value
@@ -62,7 +62,7 @@ def _unit(name: str) -> str:
     return "%" if last == "percent" else singular(last)
 
 
-def _said(policy: str) -> Iterator[tuple[int, set[str]]]:
-    """Each number of a policy with the words behind it, one of which may be its unit."""
-    for number, words in _TOLD.findall(policy):
+def _stated(policy: str) -> Iterator[tuple[int, set[str]]]:
+    """Each number of a policy with the words after it, one of which may be its unit."""
+    for number, words in _NUMBER.findall(policy):
         yield int(number), {singular(word) for word in words.split()}

@@ -1,4 +1,4 @@
-"""What the gate found, as data and as a table."""
+"""The gate's report, as data and as a table."""
 
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -10,21 +10,27 @@ from rich.text import Text
 
 from harness.core.terminal_text import printable
 
-_MANY = 20  # worlds; of more, only those with failures have a row
-_SHOWN = 100  # rows, failures, survivors
+_MANY = 20  # worlds; beyond that, only those with failures have a row
+_MAX_SHOWN = 100  # rows, failures, survivors
 
 
-class Failure(msgspec.Struct, frozen=True):
+class Failure(msgspec.Struct, frozen=True, omit_defaults=True):
     """One defect. `task` is empty where it is the world's."""
 
     world: str
     task: str
     check: str
     why: str
+    other_tasks: tuple[str, ...] = ()  # that have the very same defect
+
+    @property
+    def tasks(self) -> tuple[str, ...]:
+        """All tasks that have it; empty: it is the world's."""
+        return (self.task, *self.other_tasks) if self.task else ()
 
 
 class MutantNote(msgspec.Struct, frozen=True):
-    """A mutant worth a look."""
+    """A mutant that a reader should see."""
 
     world: str
     task: str
@@ -34,7 +40,7 @@ class MutantNote(msgspec.Struct, frozen=True):
 
 
 class Report(msgspec.Struct, frozen=True):
-    """What the gate says of one world, or of several (see `merged`)."""
+    """The gate's report on one world, or on several (see `merge_reports`)."""
 
     worlds: int
     tasks: int = 0
@@ -45,11 +51,13 @@ class Report(msgspec.Struct, frozen=True):
     mutants_left_out: int = 0  # beyond the cap of a task
     probes: int = 0
     names: tuple[str, ...] = ()  # of the worlds
-    unreached: tuple[str, ...] = ()  # world.tool: no oracle and no probe had a success with it
+    unreached: tuple[str, ...] = ()  # world.tool: no call of an oracle or a probe succeeded
     unused: tuple[str, ...] = ()  # world.tool: no oracle calls it
-    survivors: tuple[MutantNote, ...] = ()  # completed, though mistaken
-    equivalents: tuple[MutantNote, ...] = ()  # they end as the oracle does; of many worlds, a few
-    equivalent: int = 0  # how many there were
+    survivors: tuple[MutantNote, ...] = ()  # judged completed, despite the mistake
+    equivalents: tuple[
+        MutantNote, ...
+    ] = ()  # they end as the oracle does; of many worlds, a few each
+    equivalent: int = 0  # their number
 
     @property
     def ok(self) -> bool:
@@ -57,8 +65,8 @@ class Report(msgspec.Struct, frozen=True):
         return not self.failures
 
 
-def merged(reports: Iterable[Report]) -> Report:
-    """Several reports as one: numbers added up, lists one after the other."""
+def merge_reports(reports: Iterable[Report]) -> Report:
+    """Several reports as one: numbers are summed, lists concatenated."""
     totals: dict[str, Any] = {"worlds": 0}  # numbers, and lists that become tuples
     for report in reports:
         for field in Report.__struct_fields__:
@@ -71,18 +79,18 @@ def merged(reports: Iterable[Report]) -> Report:
 
 
 def render(reports: Sequence[Report], total: Report, console: Console) -> None:
-    """A row for each world, then what failed and which mutants survived. Of many worlds, rows for
-    those with failures only, and not more of anything than a person reads."""
+    """Print a row for each world, then the failures and the surviving mutants. With many worlds,
+    only those with failures have a row, and lists are cut to what a person reads."""
     _render_table(reports, total, console)
     lines = [
         *(
-            _line(failure.check, "bold red", _place(failure), failure.why)
-            for failure in total.failures[:_SHOWN]
+            _line(failure.check, "bold red", _location(failure), failure.why)
+            for failure in total.failures[:_MAX_SHOWN]
         ),
         *_more(total.failures, "failures"),
         *(
             _line("survivor", "yellow", f"{note.world}/{note.task}", f"{note.mutation}; {note.why}")
-            for note in total.survivors[:_SHOWN]
+            for note in total.survivors[:_MAX_SHOWN]
         ),
         *_more(total.survivors, "survivors"),
     ]
@@ -100,7 +108,7 @@ def _render_table(reports: Sequence[Report], total: Report, console: Console) ->
     for heading in ("tasks", "tools", "mutants", "caught", "equivalent", "failures"):
         table.add_column(heading, justify="right")
     few = len(reports) <= _MANY
-    rows = [report for report in reports if few or not report.ok][:_SHOWN]
+    rows = [report for report in reports if few or not report.ok][:_MAX_SHOWN]
     for report in rows:
         table.add_row(Text(printable(" ".join(report.names))), *_cells(report))
     if len(reports) > 1:
@@ -114,19 +122,24 @@ def _cells(report: Report) -> list[str]:
     return [*map(str, numbers), share, str(report.equivalent), str(len(report.failures))]
 
 
-def _place(failure: Failure) -> str:
-    return f"{failure.world}/{failure.task}" if failure.task else failure.world
+def _location(failure: Failure) -> str:
+    """Example: "library/pay-fine and 3 other tasks" """
+    if not failure.task:
+        return failure.world
+    others = len(failure.other_tasks)
+    more = f" and {others} other task{'' if others == 1 else 's'}" if others else ""
+    return f"{failure.world}/{failure.task}{more}"
 
 
-def _line(word: str, style: str, place: str, why: str) -> Text:
-    return Text.assemble((f"{word} ", style), printable(f"{place}: {why}"))
+def _line(word: str, style: str, location: str, why: str) -> Text:
+    return Text.assemble((f"{word} ", style), printable(f"{location}: {why}"))
 
 
 def _more(found: Sequence[object], what: str) -> list[Text]:
-    left = len(found) - _SHOWN
+    left = len(found) - _MAX_SHOWN
     return [Text(f"and {left} more {what}; --json has them all")] if left > 0 else []
 
 
-def refused(world: str, check: str, why: str) -> Report:
-    """The report on a world of which nothing else can be said."""
+def failed_report(world: str, check: str, why: str) -> Report:
+    """The report on a world that no other check can examine."""
     return Report(worlds=1, names=(world,), failures=(Failure(world, "", check, why),))

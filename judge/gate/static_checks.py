@@ -1,4 +1,4 @@
-"""The gate's look at a package's code and texts without running them."""
+"""The gate's checks of a package's code and texts that do not run them."""
 
 import ast
 import re
@@ -7,7 +7,7 @@ from pathlib import Path
 
 from envpool.core.types import ToolSpec
 from judge.gate.policy_limits import contradictions
-from judge.gate.tools import DEEDS
+from judge.gate.tools import EFFECT_VERBS
 from judge.playback.nondeterminism import uses_of_chance
 from scenarios.format import Scenario
 
@@ -29,38 +29,39 @@ def sources_of(folder: Path) -> dict[str, str]:
 def code_faults(
     scenario: Scenario, sources: Mapping[str, str], tools: Collection[str]
 ) -> Iterator[tuple[str, str]]:
-    """Check and sentence for each fault that reading the code tells."""
+    """The check and a sentence for each fault that the source code shows."""
     for name, text in sources.items():
         for fault in uses_of_chance(scenario.path / name, text):
             yield "determinism", fault
     for fault in contradictions(scenario.rules, sources["tools.py"]):
         yield "texts", fault
     for name, text in sources.items():
-        for fault in memories(name, text):
+        for fault in module_state(name, text):
             yield "determinism", fault
     for fault in (
-        *_idle_arguments(sources["tools.py"], tools),
-        *_idle_deeds(sources["tools.py"], tools),
+        *_unused_arguments(sources["tools.py"], tools),
+        *_tools_without_effect(sources["tools.py"], tools),
     ):
         yield "tool", fault
 
 
-def memories(name: str, text: str) -> Iterator[str]:
-    """A sentence for each variable of a module that its functions alter: what one episode leaves
-    there, the next one finds."""
+def module_state(name: str, text: str) -> Iterator[str]:
+    """A sentence for each module variable that a function modifies: it carries state from one
+    episode to the next."""
     tree = ast.parse(text)
-    kept = {target for node in tree.body for target in _assigned(node)}
+    variables = {target for node in tree.body for target in _assigned(node)}
     for function in tree.body:
         if isinstance(function, ast.FunctionDef):
             own = _own(function)
             for node in ast.walk(function):
-                for variable in sorted(_altered(node) & kept - own):
+                for variable in sorted(_altered(node) & variables - own):
                     line = getattr(node, "lineno", 0)
-                    yield f"{name} line {line}: {variable} is kept from one episode to the next"
+                    why = "keeps its value from one episode to the next"
+                    yield f"{name} line {line}: {variable} {why}"
 
 
 def _own(function: ast.FunctionDef) -> set[str]:
-    """The names that a function gives values of its own."""
+    """The names of a function's local variables."""
     nodes = list(ast.walk(function))
     shared = {name for node in nodes if isinstance(node, ast.Global) for name in node.names}
     stored = {
@@ -76,7 +77,7 @@ def _assigned(node: ast.stmt) -> set[str]:
 
 
 def _altered(node: ast.AST) -> set[str]:
-    """The variables that a node alters without giving them a new value here."""
+    """The variables that a node modifies without assigning to them."""
     if isinstance(node, ast.Global):
         return set(node.names)
     found: list[ast.expr] = []
@@ -87,41 +88,45 @@ def _altered(node: ast.AST) -> set[str]:
     return {one.id for one in found if isinstance(one, ast.Name)}
 
 
-def _idle_deeds(text: str, tools: Collection[str]) -> Iterator[str]:
-    """Tools that are called like deeds, and in whose code nothing is written."""
+def _tools_without_effect(text: str, tools: Collection[str]) -> Iterator[str]:
+    """Tools that are named like effects, but whose code writes nothing."""
     functions = {
         node.name: node for node in ast.parse(text).body if isinstance(node, ast.FunctionDef)
     }
     for name in functions:
-        if name in tools and name.split("_")[0] in DEEDS and not _writes(name, functions, set()):
-            yield f"{name} is named like a deed, and nothing in its code writes"
+        if (
+            name in tools
+            and name.split("_")[0] in EFFECT_VERBS
+            and not _writes(name, functions, set())
+        ):
+            yield f"{name} is named like an effect, but nothing in its code writes"
 
 
 def _writes(name: str, functions: Mapping[str, ast.FunctionDef], seen: set[str]) -> bool:
-    """Whether a function, or one that it speaks of, may change rows."""
+    """Whether a function, or one that it refers to, may change rows."""
     seen.add(name)
     for node in ast.walk(functions[name]):
         if isinstance(node, ast.Attribute) and node.attr in ("run", "insert"):
             return True
         if isinstance(node, ast.Constant) and _CHANGES.match(str(node.value)):
             return True
-    spoken = {node.id for node in ast.walk(functions[name]) if isinstance(node, ast.Name)}
-    inner = sorted(spoken & functions.keys())
+    named = {node.id for node in ast.walk(functions[name]) if isinstance(node, ast.Name)}
+    inner = sorted(named & functions.keys())
     return any(_writes(one, functions, seen) for one in inner if one not in seen)
 
 
-def _idle_arguments(text: str, tools: Collection[str]) -> Iterator[str]:
-    """Arguments that a tool takes and never looks at."""
+def _unused_arguments(text: str, tools: Collection[str]) -> Iterator[str]:
+    """Arguments that a tool takes and never reads."""
     for node in ast.parse(text).body:
         if isinstance(node, ast.FunctionDef) and node.name in tools:
             arguments = [*node.args.posonlyargs, *node.args.args][1:] + node.args.kwonlyargs
             for argument in arguments:
                 if not _is_read(node, argument.arg):
-                    yield f"{node.name} never looks at its argument {argument.arg!r}"
+                    yield f"{node.name} never reads its argument {argument.arg!r}"
 
 
 def _is_read(function: ast.FunctionDef, name: str) -> bool:
-    """Whether a function's body reads an argument before it puts something else there."""
+    """Whether a function's body reads an argument before it assigns to it."""
     for statement in function.body:
         uses = [
             node for node in ast.walk(statement) if isinstance(node, ast.Name) and node.id == name
@@ -134,8 +139,8 @@ def _is_read(function: ast.FunctionDef, name: str) -> bool:
 
 
 def unknown_names(policy: str, tools: Sequence[ToolSpec], words: Collection[str]) -> Iterator[str]:
-    """Names of tools, arguments, tables or columns in the texts that agents read, which nothing
-    has. Only names that are written like code, with underscores, count.
+    """A sentence for each name in the texts that agents read that no tool, argument, table or
+    column has. Only names that are written like code, with underscores, count.
 
     `words` are those of the database: its tables, columns, constraints and values.
     """
@@ -143,14 +148,14 @@ def unknown_names(policy: str, tools: Sequence[ToolSpec], words: Collection[str]
     for tool in tools:
         known.update(_words(tool.schema))
     texts = [("the policy", policy), *((tool.name, tool.description) for tool in tools)]
-    for place, text in texts:
+    for source, text in texts:
         for name in dict.fromkeys(_NAMED.findall(text)):
             if name not in known and name not in words:
-                yield f"{place} names `{name}`, and there is no such tool, argument or column"
+                yield f"{source} names `{name}`, but there is no such tool, argument or column"
 
 
 def _words(schema: object) -> Iterator[str]:
-    """Every key and text of a schema."""
+    """All keys and texts of a schema."""
     if isinstance(schema, dict):
         for key, value in schema.items():
             yield key

@@ -1,15 +1,15 @@
-"""The gate's check that a task speaks of what is there: names, codes, addresses and numbers.
+"""The gate's check that a task names things that exist: names, codes, addresses and numbers.
 
-Looked for in a task's instruction:
+The parts of an instruction, and where they must occur:
 
     e-mail    ann@example.com                     somewhere in the data
     code      ORD-1042, QF2071X                   somewhere in the data
     number    order 1042, member no. 7, #1042     a value of the data
     name      Anna Soll, "The Waves"              the words of one row
 
-What the oracle passes to a tool or looks for, what the policy and the tools say, and the moment
-and the user of the world are there, too. Names are two or more capitalised words in a row, or a
-short text in quotes. Single names, and what stands in lower case, are not checked.
+The oracle's arguments, the policy, the tools' descriptions, and the world's time and user count as
+data too. Names are two or more capitalised words in a row, or a short text in quotes. Single names
+and words in lower case are not checked.
 """
 
 import re
@@ -36,7 +36,7 @@ _NAME = re.compile(
 _WORD = re.compile(r"[^\W_]+")
 _SENTENCE = re.compile(r"(?:^|[.!?:;]['\"”’)]*\s+|\n\s*)$")
 _SHORT, _FEW = 3, 6  # letters of a word that needs no capital, words of a name
-_SMALL = 10  # numbers below are mostly counts: "order 2 lamps"
+_SMALL = 10  # smaller numbers are mostly counts: "order 2 lamps"
 _CALENDAR = frozenset(
     {
         *("january", "february", "march", "april", "may", "june", "july", "august"),
@@ -47,7 +47,7 @@ _CALENDAR = frozenset(
 
 
 class Known:
-    """What a world knows: the words of its rows and texts, and their values."""
+    """The words and values in a world's rows and texts."""
 
     def __init__(self, tables: Mapping[str, Iterable[Row]], texts: Iterable[str]) -> None:
         self._rows_of: dict[str, set[int]] = {}  # word -> numbers of the rows that have it
@@ -74,11 +74,11 @@ class Known:
             self._rows_of.setdefault(word, set()).add(self._num_rows)
 
     def has_text(self, text: str) -> bool:
-        """Whether a text stands anywhere in the data."""
+        """Whether a text occurs anywhere in the data."""
         return text.casefold() in self._text
 
     def has_number(self, number: int) -> bool:
-        """Whether a whole number is a value, or stands in a text as a word."""
+        """Whether an integer is a value, or occurs in a text as a word."""
         return number in self._numbers or str(number) in self._rows_of
 
     def has_name(self, words: Collection[str]) -> bool:
@@ -87,28 +87,28 @@ class Known:
         return bool(set.intersection(*found)) if found else True
 
     def has_names(self, words: Sequence[str]) -> bool:
-        """The same, or two names one after the other: "leave Ben Roth Emma"."""
+        """The same for one name, or for two in a row, as in "leave Ben Roth Emma"."""
         cuts = range(1, len(words) if len(words) > 2 else 1)
         return self.has_name(words) or any(
             self.has_name(words[:cut]) and self.has_name(words[cut:]) for cut in cuts
         )
 
     def is_entity(self, word: str) -> bool:
-        """Whether the rows of some table are called so."""
+        """Whether a table's rows have this name."""
         return word.casefold() in self._entities
 
 
-def known_of(scenario: Scenario, tables: Mapping[str, Iterable[Row]], said: Iterable[str]) -> Known:
-    """What a scenario knows. `said` are the texts of its tools."""
+def known_of(scenario: Scenario, tables: Mapping[str, Iterable[Row]], more: Iterable[str]) -> Known:
+    """The words and values of a scenario. `more` are the texts of its tools."""
     user = f"{scenario.user.name} {scenario.user.role} {scenario.user.id}"
     head = (scenario.title, scenario.description, scenario.rules, user, scenario.clock)
-    return Known(tables, (*head, *said))
+    return Known(tables, (*head, *more))
 
 
 def missing_in(task: Task, known: Known) -> Iterator[str]:
-    """A sentence for each thing that the instruction names and that is not there.
+    """A sentence for each thing that the instruction names and that does not exist.
 
-    Of a task without an oracle nobody knows what it wants made: only its numbers are looked for.
+    A task without an oracle may want new things, which are not known: only its numbers are checked.
     """
     own = Known({}, _own_texts(task))
     for kind, text in dict.fromkeys(_mentions(task.instruction, known)):
@@ -116,33 +116,33 @@ def missing_in(task: Task, known: Known) -> Iterator[str]:
             continue
         words = _words(text)
         if task.kind == "decline" and kind == "quoted name":
-            continue  # what shall not be made
-        if task.kind == "decline" and kind == "name":  # it may name who shall not be let in
+            continue  # a new thing that must not be made
+        if task.kind == "decline" and kind == "name":  # it may name a person who must be refused
             words = [word for word in words if known.has_name([word])] or words
-        there = (
+        exists = (
             known.has_names(words) or own.has_name(words)
             if kind.endswith("name")
             else known.has_text(text) or own.has_text(text)
             if kind in ("e-mail", "code")
             else known.has_number(int(text)) or own.has_number(int(text))
         )
-        if not there:
-            yield f"it names the {kind} {text!r}, which is nowhere in the world's data"
+        if not exists:
+            yield f"it names the {kind} {text!r}, which is not in the world's data"
 
 
 def unfounded_in(task: Task, results: Iterable[ToolResult], known: Known) -> Iterator[str]:
-    """A sentence for each name and code in a question's answer that no call of its oracle shows,
-    and nothing else does. Numbers may be worked out, and are not looked for."""
+    """A sentence for each name and code in a question's answer that neither the results of its
+    oracle nor the data contain. Numbers may be computed, and are not checked."""
     shown = Known({}, [task.instruction, *(result.text for result in results)])
     for kind, text in dict.fromkeys(_mentions(task.answer, known)):
         if kind in ("e-mail", "code") and not (shown.has_text(text) or known.has_text(text)):
             yield f"its answer has the {kind} {text!r}, which no call of its oracle shows"
         if kind == "name" and not any(one.has_name(_words(text)) for one in (shown, known)):
-            yield f"its answer names {text!r}, who is nowhere in the world's data"
+            yield f"its answer names {text!r}, who is not in the world's data"
 
 
-def asked_twice(tasks: Sequence[Task]) -> Iterator[tuple[Task, Task]]:
-    """Tasks that are another one again, with that one: the same words, calls and answer."""
+def duplicate_tasks(tasks: Sequence[Task]) -> Iterator[tuple[Task, Task]]:
+    """Tasks with the same words, calls and answer as an earlier one, each with that one."""
     seen: dict[str, Task] = {}
     for task in tasks:
         first = seen.setdefault(" ".join(_words(task.instruction)), task)
@@ -151,7 +151,7 @@ def asked_twice(tasks: Sequence[Task]) -> Iterator[tuple[Task, Task]]:
 
 
 def _mentions(text: str, known: Known) -> Iterator[tuple[str, str]]:
-    """Kind and text of what an instruction names."""
+    """The kind and text of each thing that an instruction names."""
     emails = _EMAIL.findall(text)
     yield from (("e-mail", email.rstrip(".")) for email in emails)
     rest = _EMAIL.sub(" ", text)
@@ -173,7 +173,7 @@ def _mentions(text: str, known: Known) -> Iterator[tuple[str, str]]:
 
 
 def _is_count(text: str, found: re.Match[str]) -> bool:
-    """Whether a number tells how many, and the word before it what to do: "Order 83 of them"."""
+    """Whether a number is a count and the word before it a verb: "Order 83 of them"."""
     begins = _SENTENCE.search(text[: found.start()]) is not None
     return begins and text[found.end() :].startswith(" of ")
 
@@ -205,7 +205,8 @@ def _words(text: str) -> list[str]:
 
 
 def _own_texts(task: Task) -> Iterator[str]:
-    """What the task itself brings: its oracle's arguments, each alone, and what it should say."""
+    """The texts of the task itself: its oracle's arguments, each alone, and the answer of a
+    refusal."""
     for call in task.oracle:
         for value in call.arguments.values():
             yield from _leaves(value)

@@ -1,34 +1,34 @@
-"""What a process that checks worlds is asked, and what it answers (see judge.gate.worker)."""
+"""The requests to a process that checks worlds, and its replies (see judge.gate.worker)."""
 
 import msgspec
 
 from judge.gate.context import GateSettings
-from judge.gate.package import Checked, facts_of, inspect
+from judge.gate.package import CheckResult, facts_of, inspect
 from judge.playback.playback import Fact
 from scenarios.format import Scenario
 
 
-class Order(msgspec.Struct, frozen=True):
-    """A world to be checked, or (without `settings`) to be played only."""
+class CheckRequest(msgspec.Struct, frozen=True):
+    """A world to be checked, or whose oracles are to be played only (`settings` None)."""
 
     scenario: Scenario
     sources: dict[str, str]
     settings: GateSettings | None
 
 
-class Answer(msgspec.Struct, frozen=True):
-    """What came of an order."""
+class CheckReply(msgspec.Struct, frozen=True):
+    """The result of a request."""
 
-    checked: Checked | None = None
+    checked: CheckResult | None = None
     facts: dict[str, list[Fact]] = {}
-    fault: str = ""  # why there is nothing; empty: there is
+    fault: str = ""  # why there is no result; empty: there is one
 
 
-def answer(order: Order) -> Answer:
-    """Obey one order. What the gate itself does wrong is a fault, too."""
+def handle(request: CheckRequest) -> CheckReply:
+    """Handle one request. An error of the gate itself is a fault too."""
     try:
-        if order.settings is None:
-            return Answer(facts=facts_of(order.scenario, order.sources))
-        return Answer(inspect(order.scenario, order.settings, order.sources))
+        if request.settings is None:
+            return CheckReply(facts=facts_of(request.scenario, request.sources))
+        return CheckReply(inspect(request.scenario, request.settings, request.sources))
     except Exception as exc:
-        return Answer(fault=f"{type(exc).__name__}: {exc}")
+        return CheckReply(fault=f"{type(exc).__name__}: {exc}")

@@ -1,12 +1,12 @@
 """A process in which worlds are checked (see judge.gate.job_pool): `python -m judge.gate.worker`.
 
-Orders come on standard input, pickled, for they are our own; replies go out as MessagePack with
-their length in front, so that what a world says is decoded as data and never executed. What the
-worlds' code prints goes to standard error. A confined process (`--confine SCRATCH`) raises the
-walls of envpool.workers.confine once it has imported all it needs, before the first order.
+Requests come on standard input, pickled, because they come from this program itself; replies go out
+as MessagePack with their length in front, so that what a world's code returns is decoded as data
+and never executed. What that code prints goes to standard error. A confined process (`--confine
+SCRATCH`) enters the sandbox of envpool.workers.confine when it has imported everything that it
+needs, before the first request.
 """
 
-import argparse
 import os
 import pickle
 import resource
@@ -14,43 +14,43 @@ import signal
 import sys
 from typing import BinaryIO
 
+import click
 import msgspec
 
 from envpool.workers.confine import available_layers, confine
 from envpool.workers.sandbox import LIBRARIES_MB, LOWEST, Limits, require
-from judge.gate.wire import answer
+from judge.gate.wire import handle
 
 
-def serve(orders: BinaryIO, replies: BinaryIO) -> None:
-    """Answer until the orders end."""
+def serve(requests: BinaryIO, replies: BinaryIO) -> None:
+    """Handle requests until they end."""
     encode = msgspec.msgpack.Encoder().encode
     while True:
         try:
-            order = pickle.load(orders)
+            request = pickle.load(requests)
         except EOFError:
             return
-        body = encode(answer(order))
+        body = encode(handle(request))
         replies.write(len(body).to_bytes(8, "big") + body)
         replies.flush()
 
 
-def main() -> None:
+@click.command()
+@click.option("--memory-mb", type=int, required=True, help="Memory limit, beyond the libraries.")
+@click.option("--confine", "scratch", metavar="SCRATCH", help="Folder of a confined process.")
+@click.option("--sandbox", default="best", help="Sandbox level of a confined process.")
+def main(memory_mb: int, scratch: str | None, sandbox: str) -> None:
     """Serve the process that started this one."""
-    flags = argparse.ArgumentParser()
-    flags.add_argument("--memory-mb", type=int, required=True)
-    flags.add_argument("--confine", metavar="SCRATCH")
-    flags.add_argument("--sandbox", default="best")
-    given = flags.parse_args()
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # who started this process decides
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the process that started this one decides
     replies = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
-    if given.confine:
-        walls, missing = available_layers(given.sandbox)
-        require(given.sandbox, walls or LOWEST, missing)
-        confine(walls or LOWEST, given.confine, Limits(memory_mb=given.memory_mb))
+    if scratch:
+        walls, missing = available_layers(sandbox)
+        require(sandbox, walls or LOWEST, missing)
+        confine(walls or LOWEST, scratch, Limits(memory_mb=memory_mb))
     else:
-        most = (LIBRARIES_MB + given.memory_mb) * 2**20
-        resource.setrlimit(resource.RLIMIT_AS, (most, resource.RLIM_INFINITY))
+        limit = (LIBRARIES_MB + memory_mb) * 2**20
+        resource.setrlimit(resource.RLIMIT_AS, (limit, resource.RLIM_INFINITY))
     serve(sys.stdin.buffer, replies)
 
 

@@ -1,55 +1,50 @@
-"""Models that give opinions, behind OpenAI-compatible chat endpoints.
+"""Models that judge, behind OpenAI-compatible chat endpoints.
 
 Promises:
-- An opinion has a label, or a fault in a sentence that never bears the API key. No server, answer
-  or empty purse raises.
-- Every request that was answered is counted with its tokens and its cost, those that nobody could
-  read included. Where a server reports no tokens, they are estimated.
-- Nothing is sent that could spend more than the purse has left (see harness.chat.budget).
-- An answer that was cut off, is empty or cannot be read is asked for again, never guessed at.
+- A judgement has a label, or a fault in a sentence that never contains the API key. No server, no
+  answer and no exhausted budget raises.
+- Every request that was answered is counted with its tokens and its cost (see
+  harness.chat.metered).
+- An answer that was cut off, is empty or cannot be read is asked for again, never guessed.
 """
 
 import os
-from collections.abc import Mapping
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import asynccontextmanager
 from random import Random
-from types import TracebackType
 from typing import Self
 
 import anyio
 import msgspec
-import structlog
+from anyio import AsyncContextManagerMixin
 
 from harness.chat.budget import Budget
-from harness.chat.client import ChatClient, transport_of
+from harness.chat.client import transport_of
+from harness.chat.metered import Charge, MeteredClient, NoAnswer, Request, replace_surrogates
 from harness.chat.prices import Prices
 from harness.chat.retry import Backoff, Failure
 from harness.chat.server_features import ServerFeatures
-from harness.chat.transport import Transport
+from harness.chat.transport import Endpoint, Transport
 from harness.chat.wire import RequestWriter
 from harness.core.errors import BudgetExhausted, SettingsError
 from harness.core.events import ModelJudgement
-from harness.core.messages import Message, Reply, Usage, Window
-from harness.history.token_budget import ByteCounter
+from harness.core.messages import Message, Reply, Window
 from harness.policies.openai import OpenAISettings, endpoint_of, error_sentence, request_fields
 from harness.settings.judge import JudgeSettings
 from judge.core.case import Prompt
-from judge.llm.response import SCHEMA, Said, read_opinion
+from judge.llm.response import SCHEMA, ParsedAnswer, parse_answer
 
-_SEEDS = 2**31  # the servers' seeds are 32-bit integers, some of them signed
-_WIDEST = 4  # times the settings' max_tokens, for answers that were cut off
-_AGAIN = 0.5  # the least temperature when asking again: at 0 a new seed changes nothing
-_log = structlog.get_logger(__name__)
-_count = ByteCounter()
-_ANSWER = {"name": "opinion", "schema": SCHEMA}
+_NUM_SEEDS = 2**31  # the servers' seeds are 32-bit integers, some of them signed
+_MAX_GROWTH = 4  # times the settings' max_tokens, for answers that were cut off
+_MIN_TEMPERATURE = 0.5  # when asking again: at 0 a new seed changes nothing
+_ANSWER = {"name": "opinion", "schema": SCHEMA}  # part of the request: a change needs new verdicts
 
 
-class ChatReasoner:
+class ChatJudgeModel(AsyncContextManagerMixin):
     """One model. An async context manager that owns its connections.
 
-    `settings` are the model's as for a policy; `max_attempts` bounds the requests for one opinion,
-    apart from those in which the server first refuses what it does not know (see
-    harness.chat.server_features),
-    which is remembered. Raises SettingsError for settings that cannot be used.
+    `settings` are the model's as for a policy; `max_attempts` bounds the requests for one judgement
+    (see MeteredClient). Raises SettingsError for settings that cannot be used.
     """
 
     def __init__(
@@ -57,7 +52,7 @@ class ChatReasoner:
         settings: OpenAISettings,
         *,
         prices: Prices,
-        purse: Budget,
+        budget: Budget,
         environment: Mapping[str, str] = os.environ,
         transport: Transport | None = None,
     ) -> None:
@@ -65,123 +60,114 @@ class ChatReasoner:
         self._settings = settings
         self._endpoint = endpoint
         self._prices = prices
-        self._purse = purse
-        self._terms = ServerFeatures()
-        self._client = ChatClient(
+        self._client = MeteredClient(
+            settings.model,
             transport or transport_of(settings.client, endpoint),
             Backoff(settings.max_attempts, settings.first_wait_s, settings.longest_wait_s),
+            prices=prices,
+            budget=budget,
             rng=Random(settings.seed),
         )
+
+    @asynccontextmanager
+    async def __asynccontextmanager__(self) -> AsyncGenerator[Self]:
+        async with self._client:
+            yield self
 
     @property
     def name(self) -> str:
         """The model's name."""
         return self._settings.model
 
-    async def __aenter__(self) -> Self:
-        await self._client.__aenter__()
-        return self
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        exc: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        await self._client.__aexit__(kind, exc, trace)
-
     def statistics(self) -> dict[str, float]:
         """Counts since the start (see ChatClient.statistics)."""
         return self._client.statistics()
 
-    async def opinion(self, prompt: Prompt, *, seed: int) -> ModelJudgement:
-        """What the model says, or in `fault` why nothing could be had; never an exception."""
+    async def judge(self, prompt: Prompt, *, seed: int) -> ModelJudgement:
+        """The model's judgement, with the reason in `fault` where there is none. Never raises."""
         started = anyio.current_time()
-        spent = _Spent(cost_usd=self._prices.cost(self.name, 0, 0, 0))
+        total = _Total(cost_usd=self._prices.cost(self.name, 0, 0, 0))
+        question = _JudgeQuestion(self._settings, self._endpoint, prompt, seed)
+        fault, answer = "", None
         try:
-            said = await self._ask(prompt, seed, spent)
+            outcome = await self._client.ask(question, total.add, num_tokens=prompt.num_tokens)
+            if isinstance(outcome, NoAnswer):
+                fault = self._fault(outcome)
+            else:
+                answer = outcome
         except BudgetExhausted as exc:
-            said = str(exc)
-        known = {"fault": said} if isinstance(said, str) else msgspec.structs.asdict(said)
+            fault = str(exc)
+        parts = (
+            {"label": None, "fault": fault} if answer is None else msgspec.structs.asdict(answer)
+        )
         return ModelJudgement(
-            **({"model": self.name, "label": None} | known | msgspec.structs.asdict(spent)),
+            model=self.name,
+            **parts,
+            **msgspec.structs.asdict(total),
             seconds=anyio.current_time() - started,
         )
 
-    async def _ask(self, prompt: Prompt, seed: int, spent: "_Spent") -> Said | str:
-        """Ask until there is an answer that can be read. Raises BudgetExhausted."""
-        window = Window(tuple([_whole(message) for message in prompt.messages]))
-        attempt, num_unread, room = 1, 0, self._settings.max_tokens or 0
-        while True:
-            terms = self._terms
-            body = self._body(window, terms, seed=seed, num_unread=num_unread, room=room)
-            outcome = await self._request(body, attempt, room, prompt.num_tokens, spent)
-            if isinstance(outcome, Reply):
-                said = _read(outcome, prompt, room)
-                if isinstance(said, Said):
-                    return said
-                failure = Failure("malformed", said)
-                if attempt >= self._settings.max_attempts:
-                    return self._fault(failure, attempt)
-                num_unread += 1
-                if outcome.finish == "length":
-                    room = min(2 * room, _WIDEST * (self._settings.max_tokens or 0))
-            elif (lowered := terms.lowered(outcome)) is not None:
-                self._lower(terms, lowered, outcome)
-                continue
-            elif not await self._client.wait_to_retry(outcome, attempt):
-                return self._fault(outcome, attempt)
-            attempt += 1
-
-    def _body(
-        self, window: Window, terms: ServerFeatures, *, seed: int, num_unread: int, room: int
-    ) -> bytes:
-        settings = msgspec.structs.replace(self._settings, max_tokens=room or None)
-        if num_unread and settings.temperature is not None:
-            warmer = max(settings.temperature, _AGAIN)
-            settings = msgspec.structs.replace(settings, temperature=warmer)
-        fields = terms.applied(request_fields(settings, self._endpoint.base_url), _ANSWER)
-        sent_seed = (seed + num_unread * 7919) % _SEEDS if terms.seed else None
-        return RequestWriter(fields).body(window, seed=sent_seed)
-
-    async def _request(
-        self, body: bytes, attempt: int, room: int, num_tokens: int, spent: "_Spent"
-    ) -> Reply | Failure:
-        """One request, paid for. Raises BudgetExhausted."""
-        # A token is at least a byte of what is sent.
-        worst = self._prices.worst(self.name, len(body), room)
-        async with self._purse.paying(worst) as bill:
-            spent.requests += 1
-            outcome = await self._client.ask(body, attempt)
-            if isinstance(outcome, Reply):
-                used = _usage(outcome, num_tokens)
-                cost = self._prices.cost(
-                    self.name, used.prompt_tokens, used.cached_tokens, used.completion_tokens
-                )
-                spent.add(used, cost)
-                bill.usd = cost or 0.0
-            elif outcome.kind == "status" or not outcome.was_sent:
-                bill.usd = 0.0  # refusals are not billed; a lost answer may have been
-        return outcome
-
-    def _lower(self, asked: ServerFeatures, lowered: ServerFeatures, refusal: Failure) -> None:
-        if self._terms == asked:  # else somebody who asked at the same time has lowered them
-            self._terms = lowered
-            _log.info("terms_lowered", model=self.name, refusal=refusal.message)
-
-    def _fault(self, failure: Failure, attempts: int) -> str:
-        told = error_sentence(
-            failure,
-            attempts,
+    def _fault(self, outcome: NoAnswer) -> str:
+        sentence = error_sentence(
+            outcome.failure,
+            outcome.attempts,
             model=self.name,
             url=self._endpoint.base_url,
             secret=self._endpoint.api_key,
         )
-        return f"no opinion of {told}"
+        return f"no judgement of {sentence}"
 
 
-class _Spent(msgspec.Struct):
-    """What an opinion cost so far; `cost_usd` None: the model has no price."""
+class _JudgeQuestion:
+    """A prompt, asked until its answer can be read (see harness.chat.metered.Question).
+
+    An answer that was cut off gets twice the room the next time; any that cannot be read gets
+    another seed and some temperature.
+    """
+
+    def __init__(
+        self, settings: OpenAISettings, endpoint: Endpoint, prompt: Prompt, seed: int
+    ) -> None:
+        self._settings = settings
+        self._endpoint = endpoint
+        self._evidence_ids = prompt.evidence_ids
+        self._seed = seed
+        self._window = Window(tuple([_sendable(message) for message in prompt.messages]))
+        self._num_unread = 0
+        self._max_tokens = settings.max_tokens or 0
+
+    def request(self, features: ServerFeatures) -> Request:
+        """See Question."""
+        settings = msgspec.structs.replace(self._settings, max_tokens=self._max_tokens or None)
+        if self._num_unread and settings.temperature is not None:
+            temperature = max(settings.temperature, _MIN_TEMPERATURE)
+            settings = msgspec.structs.replace(settings, temperature=temperature)
+        fields = features.apply(request_fields(settings, self._endpoint.base_url), _ANSWER)
+        seed = (self._seed + self._num_unread * 7919) % _NUM_SEEDS if features.seed else None
+        return Request(RequestWriter(fields).body(self._window, seed=seed), self._max_tokens)
+
+    def read(self, reply: Reply) -> ParsedAnswer | Failure:
+        """See Question. An answer that was cut off is not parsed: a verdict in it may be one that
+        it quotes."""
+        if reply.finish == "length":
+            fault = f"the answer was cut off after {self._max_tokens:,} tokens"
+            longest = _MAX_GROWTH * (self._settings.max_tokens or 0)
+            self._max_tokens = min(2 * self._max_tokens, longest)
+        else:
+            answer = parse_answer(reply.text, self._evidence_ids)
+            if isinstance(answer, ParsedAnswer):
+                return answer
+            fault = answer
+        self._num_unread += 1
+        return Failure("malformed", fault)
+
+    def is_hopeless(self, failure: Failure) -> bool:
+        """See Question."""
+        return False
+
+
+class _Total(msgspec.Struct):
+    """What a judgement cost so far; `cost_usd` None: the model has no price."""
 
     requests: int = 0
     prompt_tokens: int = 0
@@ -189,39 +175,43 @@ class _Spent(msgspec.Struct):
     completion_tokens: int = 0
     cost_usd: float | None = None
 
-    def add(self, usage: Usage, cost: float | None) -> None:
-        self.prompt_tokens += usage.prompt_tokens
-        self.cached_tokens += usage.cached_tokens
-        self.completion_tokens += usage.completion_tokens
-        if self.cost_usd is not None and cost is not None:
-            self.cost_usd += cost
+    def add(self, charge: Charge) -> None:
+        """Count one request. Those without an answer cost the budget, but no judgement."""
+        self.requests += 1
+        if charge.outcome != "answered":
+            return
+        self.prompt_tokens += charge.usage.prompt_tokens
+        self.cached_tokens += charge.usage.cached_tokens
+        self.completion_tokens += charge.usage.completion_tokens
+        if self.cost_usd is not None and charge.cost_usd is not None:
+            self.cost_usd += charge.cost_usd
 
 
-def reasoners_of(
+def judge_models(
     settings: JudgeSettings,
     prices: Prices | None,
-    purse: Budget,
+    budget: Budget,
     *,
     environment: Mapping[str, str] = os.environ,
-) -> list[ChatReasoner]:
-    """A reasoner for each model of the settings; `prices` None: no cost is known.
+) -> list[ChatJudgeModel]:
+    """A client for each model of the settings; `prices` None: no cost is known.
 
-    Raises SettingsError for models that cannot be asked and for a budget without prices, JudgeError
-    for a model that the table of prices does not hold.
+    Raises SettingsError for models that cannot be asked, for a model without a price in the table,
+    and for a budget without prices.
     """
-    places = [_place(text) for text in settings.models]
-    names = [name for name, _ in places]
+    models = [_name_and_url(text) for text in settings.models]
+    names = [name for name, _ in models]
     if not names and settings.mode != "code":
         raise SettingsError(f"models: mode {settings.mode!r} needs the name of a model")
     for name in names:
         if names.count(name) > 1:
-            raise SettingsError(f"models: {name!r} is named twice; verdicts go by the name")
+            raise SettingsError(f"models: {name!r} is named twice; verdicts are stored by the name")
     if prices is not None:
         prices.require(names)
-    elif purse.limit is not None:
-        raise SettingsError("budget: spending can be limited only where prices are given, too")
+    elif budget.limit is not None:
+        raise SettingsError("budget: spending can be limited only where prices are given too")
     return [
-        ChatReasoner(
+        ChatJudgeModel(
             OpenAISettings(
                 name,
                 base_url=url or settings.base_url or None,
@@ -233,15 +223,15 @@ def reasoners_of(
                 concurrency=settings.concurrency,
             ),
             prices=prices or Prices(),
-            purse=purse,
+            budget=budget,
             environment=environment,
         )
-        for name, url in places
+        for name, url in models
     ]
 
 
-def _place(text: str) -> tuple[str, str]:
-    """A model's name and its URL; empty: it has none of its own. Raises SettingsError.
+def _name_and_url(text: str) -> tuple[str, str]:
+    """A model's name and its URL; empty: it has no URL of its own. Raises SettingsError.
 
     Example: "sonnet@20240620@http://127.0.0.1:8000/v1" ->
         ("sonnet@20240620", "http://127.0.0.1:8000/v1")
@@ -256,24 +246,6 @@ def _place(text: str) -> tuple[str, str]:
     return name, url
 
 
-def _read(reply: Reply, prompt: Prompt, room: int) -> Said | str:
-    """What was said, or what is wrong with the answer.
-
-    One that was cut off is not looked into: a verdict in it may be one that it quotes.
-    """
-    if reply.finish == "length":
-        return f"the answer was cut off after {room:,} tokens"
-    return read_opinion(reply.text, prompt.exhibits)
-
-
-def _usage(reply: Reply, num_tokens: int) -> Usage:
-    """The tokens of an answered request, estimated where the server reports none."""
-    if reply.usage.prompt_tokens or reply.usage.completion_tokens:
-        return reply.usage
-    return Usage(num_tokens, _count(reply.text))
-
-
-def _whole(message: Message) -> Message:
-    """The message without halves of surrogate pairs, which no request can hold."""
-    content = message.content.encode("utf-8", "replace").decode()
-    return msgspec.structs.replace(message, content=content)
+def _sendable(message: Message) -> Message:
+    """The message as a request can hold it."""
+    return msgspec.structs.replace(message, content=replace_surrogates(message.content))

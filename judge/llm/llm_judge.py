@@ -1,12 +1,13 @@
-"""The judge that asks models: of an episode a case, of the case a question, of answers a verdict.
+"""The judge that asks models: it makes a case of an episode, a prompt of the case, and a verdict
+of the answers.
 
-    llm      the models see the trajectory; what they say is the verdict
-    hybrid   they see what the code found, too, and what the code proved stands
+    llm      the models see the trajectory; their judgement is the verdict
+    hybrid   they also see what code found, and what code proved stands
 
 Promises:
-- A verdict has a label, or says in a sentence why there is none. Whatever a model or its server
-  does, no exception comes of it, and no reward.
-- Opinions that could be had are kept in the cache, so that judging again asks nothing twice.
+- A verdict has a label, or says in a sentence why it has none. Whatever a model or its server does,
+  it causes no exception and no reward.
+- Judgements with a label are stored in the cache, so that judging again asks nothing twice.
 """
 
 from collections.abc import Mapping, Sequence
@@ -17,12 +18,14 @@ import anyio
 import msgspec
 import structlog
 
+from harness.bus.local import Subscription
 from harness.core.events import Ending, Judged, Label, ModelJudgement
 from harness.core.trajectory import Trajectory
 from harness.settings.judge import JudgeSettings
 from judge.code.code_judge import not_the_agents_fault, unjudged
-from judge.code.proof import ruling_of
-from judge.core.case import Case, Prompt, Reasoner, Ruling
+from judge.code.proof import code_verdict_of
+from judge.core import live
+from judge.core.case import Case, CodeVerdict, JudgeModel, Prompt
 from judge.core.errors import JudgeError
 from judge.core.evidence import ScenarioInfo, Verification, ended_of, episode_digest, gather
 from judge.core.rewards import RewardProfile, rewards_of
@@ -32,94 +35,108 @@ from judge.llm.voting import Decision, decide
 
 _encode = msgspec.msgpack.Encoder().encode
 _log = structlog.get_logger(__name__)
-_Question = tuple[str, str, str, str]  # digest, rubric, model, mode
-OPEN = Ruling(None, frozenset(Label), "")  # where the code is not asked
+_CacheKey = tuple[str, str, str, str]  # digest, rubric, model, mode
+OPEN = CodeVerdict(None, frozenset(Label), "")  # where code is not asked
 
 
 class Cases(Protocol):
-    """Where cases come from."""
+    """The source of cases."""
 
     async def case(self, trajectory: Trajectory) -> Case | Judged:
         """The case of an episode that is over; the code's verdict where it cannot be judged."""
 
 
-class Keeps(Protocol):
-    """A cache of opinions."""
+class JudgementCache(Protocol):
+    """A cache of judgements."""
 
     async def get(self, digest: str, rubric: str, model: str, mode: str) -> ModelJudgement | None:
-        """What the model said before of the same; None: nothing is known. Raises JudgeError."""
+        """The model's stored judgement; None: there is none. Raises JudgeError."""
 
     async def put(
-        self, digest: str, rubric: str, model: str, mode: str, opinion: ModelJudgement
+        self, digest: str, rubric: str, model: str, mode: str, judgement: ModelJudgement
     ) -> None:
-        """Keep an opinion, if it is one. Raises JudgeError."""
+        """Store a judgement that has a label. Raises JudgeError."""
 
 
 class LoggedCases:
-    """Cases from the log alone, for judges that see the trajectory only. `scenes` are by the
-    digest of the scenario's package."""
+    """Cases from the log alone, for judges that see the trajectory only. `infos` are by the digest
+    of the scenario's package."""
 
-    def __init__(self, scenes: Mapping[str, ScenarioInfo]) -> None:
-        self._scenes = scenes
+    def __init__(self, infos: Mapping[str, ScenarioInfo]) -> None:
+        self._infos = infos
 
     async def case(self, trajectory: Trajectory) -> Case | Judged:
         """See Cases.case."""
-        nothing = Verification((), "no verifier was asked")
-        scene = self._scenes.get(trajectory.started.scenario_digest, ScenarioInfo("", "", ""))
-        evidence = gather(trajectory, nothing, scene)
-        silent = unjudged(trajectory, "no verifier was asked", ())
-        return Case(trajectory, evidence, (), silent, "ours")
+        why = "no verifier was asked"
+        info = self._infos.get(trajectory.started.scenario_digest, ScenarioInfo("", "", ""))
+        evidence = gather(trajectory, Verification((), why), info)
+        return Case(trajectory, evidence, (), unjudged(trajectory, why, ()), "package")
 
 
-class ReasoningJudge:
-    """Judges episodes that are over by asking models, each of them once."""
+class LLMJudge:
+    """Judges episodes that are over by asking models, each of them once; live or from the log."""
 
     def __init__(
         self,
         cases: Cases,
-        reasoners: Sequence[Reasoner],
+        models: Sequence[JudgeModel],
         settings: JudgeSettings,
         *,
         rubric: Rubric,
         profile: RewardProfile,
-        cache: Keeps | None = None,
+        cache: JudgementCache | None = None,
     ) -> None:
         self._cases = cases
-        self._reasoners = tuple(reasoners)
+        self._models = tuple(models)
         self._settings = settings
         self._rubric = rubric
         self._profile = profile
         self._cache = cache
         self._version = f"{rubric.version}/{settings.evidence_tokens}"
-        self.name = name_of(settings.mode, [one.name for one in reasoners])
+        self.name = judge_name(settings.mode, [model.name for model in models])
 
-    async def judge(self, trajectory: Trajectory) -> Judged:
+    async def serve(self, subscription: Subscription, record: live.Record) -> None:
+        """Judge every episode that ends, until the bus is closed (see judge.core.live)."""
+        await live.serve(
+            subscription,
+            self,
+            record,
+            concurrency=self._settings.concurrency,
+            backlog=self._settings.backlog,
+        )
+
+    def suspends(self, trajectory: Trajectory) -> bool:
+        """True: models are waited for."""
+        return True
+
+    async def verdict(self, trajectory: Trajectory) -> Judged:
         """The verdict on an episode that is over; ValueError when it is not."""
         case = await self._cases.case(trajectory)
         if isinstance(case, Judged):
             return msgspec.structs.replace(case, judge=self.name)
-        return await self.verdict(case, seed=self._settings.seed or 0)
+        return await self.judge_case(case, seed=self._settings.seed or 0)
 
     async def case(self, trajectory: Trajectory) -> Case | Judged:
-        """What is known of the episode before anybody is asked."""
+        """What is known of the episode before any model is asked; a verdict where none is asked."""
         return await self._cases.case(trajectory)
 
-    async def verdict(self, case: Case, *, seed: int, fresh: bool = False) -> Judged:
-        """The verdict on a case. `fresh`: ask anew, whatever the cache has."""
-        if (why := _beyond_judging(case, self._settings.mode)) is not None:
+    async def judge_case(self, case: Case, *, seed: int, fresh: bool = False) -> Judged:
+        """The verdict on a case. With `fresh` the models are asked even where the cache has their
+        judgements."""
+        if (why := _reason_not_to_judge(case, self._settings.mode)) is not None:
             return self._unjudged(case, why)
         hybrid = self._settings.mode == "hybrid"
-        ruling = ruling_of(case) if hybrid else OPEN
-        opinions: tuple[ModelJudgement, ...] = ()
-        if not (self._settings.ask == "unproven" and len(ruling.allowed) == 1):
+        code = code_verdict_of(case) if hybrid else OPEN
+        judgements: tuple[ModelJudgement, ...] = ()
+        if not (self._settings.ask == "unproven" and len(code.allowed) == 1):
             try:
-                opinions = await self._opinions(case, seed, None if fresh else self._cache)
+                judgements = await self._ask_all(case, seed, None if fresh else self._cache)
             except JudgeError as exc:
                 return self._unjudged(case, str(exc))
         decision = decide(
-            ruling, opinions, vote=self._settings.vote, mode="hybrid" if hybrid else "llm"
+            code, judgements, vote=self._settings.vote, mode="hybrid" if hybrid else "llm"
         )
-        return self._judged(case, ruling, opinions, decision)
+        return self._judged(case, code, judgements, decision)
 
     def _prompt(self, case: Case) -> Prompt:
         assert self._settings.mode != "code"
@@ -128,31 +145,36 @@ class ReasoningJudge:
             case, self._rubric, mode=self._settings.mode, max_tokens=self._settings.evidence_tokens
         )
 
-    async def _opinions(
-        self, case: Case, seed: int, cache: Keeps | None
+    async def _ask_all(
+        self, case: Case, seed: int, cache: JudgementCache | None
     ) -> tuple[ModelJudgement, ...]:
-        """Every model's opinion, in the models' order. Raises JudgeError for a case of which no
-        question can be made."""
-        digest = "" if cache is None else case_digest(case, self._settings.mode)
-        keys = [(digest, self._version, one.name, self._settings.mode) for one in self._reasoners]
-        said = {} if cache is None else await _known(cache, keys)
-        if len(said) == len(keys):
-            return tuple(said[key] for key in keys)
+        """Every model's judgement, in the models' order. Raises JudgeError for a case of which no
+        prompt can be made."""
+        mode = self._settings.mode
+        digest = "" if cache is None else case_digest(case, mode)
+        keys = [(digest, self._version, model.name, mode) for model in self._models]
+        judgements = {} if cache is None else await _cached(cache, keys)
+        if len(judgements) == len(keys):
+            return tuple(judgements[key] for key in keys)
         prompt = self._prompt(case)  # made only here: it takes longer than all the rest
 
-        async def ask(reasoner: Reasoner, key: _Question) -> None:
-            said[key] = await reasoner.opinion(prompt, seed=seed)
+        async def ask(model: JudgeModel, key: _CacheKey) -> None:
+            judgements[key] = await model.judge(prompt, seed=seed)
             if cache is not None:
-                await _keep(cache, key, said[key])
+                await _store(cache, key, judgements[key])
 
         async with anyio.create_task_group() as tasks:
-            for reasoner, key in zip(self._reasoners, keys, strict=True):
-                if key not in said:
-                    tasks.start_soon(ask, reasoner, key)
-        return tuple(said[key] for key in keys)
+            for model, key in zip(self._models, keys, strict=True):
+                if key not in judgements:
+                    tasks.start_soon(ask, model, key)
+        return tuple(judgements[key] for key in keys)
 
     def _judged(
-        self, case: Case, ruling: Ruling, opinions: tuple[ModelJudgement, ...], decision: Decision
+        self,
+        case: Case,
+        code: CodeVerdict,
+        judgements: tuple[ModelJudgement, ...],
+        decision: Decision,
     ) -> Judged:
         findings = case.evidence.findings
         reward: float | None = None
@@ -170,12 +192,12 @@ class ReasoningJudge:
             unjudged=None if decision.label is not None else decision.unjudged,
             reasoning=decision.reasoning,
             episode_digest=episode_digest(case.trajectory),
-            cost_usd=sum(opinion.cost_usd or 0.0 for opinion in opinions),
+            cost_usd=sum(judgement.cost_usd or 0.0 for judgement in judgements),
             rewards=self._profile.name,
             idle=case.idle,
-            code=ruling.label,
-            proof=ruling.proof,
-            opinions=opinions,
+            code=code.label,
+            proof=code.proof,
+            judgements=judgements,
             rubric=self._version,
         )
 
@@ -184,26 +206,28 @@ class ReasoningJudge:
         return msgspec.structs.replace(verdict, judge=self.name, code=case.code.label)
 
 
-async def _known(cache: Keeps, questions: Sequence[_Question]) -> dict[_Question, ModelJudgement]:
-    known: dict[_Question, ModelJudgement] = {}
+async def _cached(
+    cache: JudgementCache, keys: Sequence[_CacheKey]
+) -> dict[_CacheKey, ModelJudgement]:
+    found: dict[_CacheKey, ModelJudgement] = {}
     try:
-        for question in questions:
-            if (opinion := await cache.get(*question)) is not None:
-                known[question] = opinion
+        for key in keys:
+            if (judgement := await cache.get(*key)) is not None:
+                found[key] = judgement
     except JudgeError as exc:
         _log.warning("verdict_cache_failed", error=str(exc))
-    return known
+    return found
 
 
-async def _keep(cache: Keeps, question: _Question, opinion: ModelJudgement) -> None:
+async def _store(cache: JudgementCache, key: _CacheKey, judgement: ModelJudgement) -> None:
     try:
-        await cache.put(*question, opinion)
-    except JudgeError as exc:  # the verdict is had all the same
+        await cache.put(*key, judgement)
+    except JudgeError as exc:  # the verdict is made without the cache
         _log.warning("verdict_cache_failed", error=str(exc))
 
 
-def name_of(mode: str, models: Sequence[str]) -> str:
-    """Under which name a judge's verdicts stand in the log.
+def judge_name(mode: str, models: Sequence[str]) -> str:
+    """The name of a judge in the log.
 
     Example: "hybrid", ["gpt-5", "qwen3"] -> "hybrid:gpt-5+qwen3"
     """
@@ -219,8 +243,8 @@ def case_digest(case: Case, mode: str) -> str:
     return blake2b(digest.encode() + _encode(shown), digest_size=16).hexdigest()
 
 
-def _beyond_judging(case: Case, mode: str) -> str | None:
-    """Why nobody can judge the case; None: somebody can."""
+def _reason_not_to_judge(case: Case, mode: str) -> str | None:
+    """Why no judge can judge the case; None: one can."""
     ending = ended_of(case.trajectory).ending
     if ending in (Ending.CANCELLED, Ending.POLICY_ERROR):
         return not_the_agents_fault(case.evidence)

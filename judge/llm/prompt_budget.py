@@ -1,12 +1,12 @@
-"""What is shown under a budget: which items, and how much of each.
+"""The prompt's budget: which items are shown, and how much of each.
 
-The kinds are served in order of importance. Each may take half of what is left, so that the next
-ones get something, too; what is left in the end goes to those that got too little, in the same
-order. Within a kind, the room is shared as water fills a basin: short texts stay whole and long
-ones are shortened in the middle to one length. Where not even the least of each fits, the last
-ones of the preference are left out.
+The kinds get room in order of importance. Each may take half of what is left, so that the next ones
+get something too; what is left at the end goes to those that got too little, in the same order.
+Within a kind, the room is shared by a water level: short texts stay whole and long ones are
+shortened in the middle to one length. Where not even the minimum of each fits, the least preferred
+items are left out.
 
-Everything is counted in bytes of UTF-8. The same items and room give the same choice.
+Everything is counted in bytes of UTF-8. The same items and room give the same selection.
 """
 
 from collections.abc import Sequence
@@ -14,50 +14,50 @@ from collections.abc import Sequence
 import msgspec
 
 from judge.llm.prompt_items import Item, Kind
-from judge.llm.quoting import Quote, excerpt, is_shortened, num_bytes, quote_cost, shortened
+from judge.llm.quoting import Quote, excerpt, is_shortened, num_bytes, quote_cost, shorten
 
-LEAST_TEXT = 160  # bytes to which a text may be shortened; shorter ones stay
-# Where some are left out, the others may get a little more than the least.
+LEAST_TEXT = 160  # bytes to which a text may be shortened; shorter texts stay whole
+# Where items are left out, the others may get a little more than the minimum.
 _DRAFT_TEXT = 4 * LEAST_TEXT
-# Bytes for all items with which task, ending and answer have their least, whatever they hold:
-# halves of it, of its half and of its quarter take a task (with user and time), an ending (with
-# its reason) and an answer.
+# Bytes for all items that give task, ending and answer their minimum, whatever their texts: one
+# half is enough for a task (with user and time), a quarter for an ending (with its reason) and an
+# eighth for an answer.
 LEAST_ROOM = 2_400
 _LATEST_FIRST = frozenset(
-    (Kind.FAILED_CALL, Kind.WRITING_CALL, Kind.LAST_CALL, Kind.READ, Kind.SAID, Kind.THOUGHT)
+    (Kind.FAILED_CALL, Kind.WRITING_CALL, Kind.LAST_CALL, Kind.READ, Kind.MESSAGE, Kind.THOUGHT)
 )
 
 
 class _Draft(msgspec.Struct, frozen=True, gc=False):
-    """An item with its texts made visible; `index` is its place among all."""
+    """An item with its texts made visible; `index` is its index among all items."""
 
     index: int
     quotes: tuple[Quote, ...]
     sizes: tuple[int, ...]  # bytes of the texts
-    frame: int  # bytes of what stands around them
+    frame: int  # bytes of the words around them
 
     @property
     def whole(self) -> int:
-        """The bytes that it takes as it is."""
+        """The bytes that it takes unshortened."""
         return self.frame + sum(self.sizes)
 
     @property
     def least(self) -> int:
-        """The bytes that it takes at least."""
+        """The fewest bytes that it takes."""
         return self.frame + sum([min(size, LEAST_TEXT) for size in self.sizes])
 
 
 class _Share(msgspec.Struct, frozen=True, gc=False):
-    """What one kind gets: its drafts that are shown, the most bytes for a text, and the bytes that
-    all take."""
+    """What one kind gets: the drafts that are shown, the most bytes of a text, and the bytes of all
+    of them."""
 
     drafts: tuple[_Draft, ...]
     level: int
     used: int
 
 
-class Fitting:
-    """Items that are to be shown, in no more than `room` bytes."""
+class PromptBudget:
+    """Items that compete for `room` bytes."""
 
     def __init__(self, items: Sequence[Item], room: int) -> None:
         self._num_items = len(items)
@@ -65,16 +65,16 @@ class Fitting:
         self._drafts: dict[Kind, list[_Draft]] = {}
         left = room
         for kind in sorted({item.kind for item in items}):
-            places = [index for index, item in enumerate(items) if item.kind is kind]
+            indices = [index for index, item in enumerate(items) if item.kind is kind]
             if kind in _LATEST_FIRST:
-                places.reverse()
-            length = sum([len(text) for index in places for _, text in items[index].texts])
-            self._drafts[kind] = _drafts(items, places, left)
-            left -= min(length, left // 2)  # which is what this kind takes at least
+                indices.reverse()
+            length = sum([len(text) for index in indices for _, text in items[index].texts])
+            self._drafts[kind] = _drafts(items, indices, left)
+            left -= min(length, left // 2)  # this kind takes at least that much
 
     @property
     def fits(self) -> bool:
-        """Whether all can be shown, whole."""
+        """Whether all items can be shown without shortening."""
         drafts = [draft for drafts in self._drafts.values() for draft in drafts]
         return (
             len(drafts) == self._num_items
@@ -82,7 +82,7 @@ class Fitting:
             and not any(is_shortened(quote.text) for draft in drafts for quote in draft.quotes)
         )
 
-    def shown(self, room: int) -> list[tuple[Quote, ...] | None]:
+    def select(self, room: int) -> list[tuple[Quote, ...] | None]:
         """The quotes of each item, within `room` bytes; None: the item is left out."""
         shown: list[tuple[Quote, ...] | None] = [None] * self._num_items
         for share in _shares(self._drafts, room):
@@ -106,13 +106,13 @@ def water_level(sizes: Sequence[int], room: int) -> int:
     return ordered[-1] if sizes else 0
 
 
-def _drafts(items: Sequence[Item], places: Sequence[int], room: int) -> list[_Draft]:
-    """The drafts of one kind that may get a place. A log may hold megabytes, so what can have no
-    place in the room, whatever else is left out, is not looked at: neither the last ones of too
-    many, nor what is cut from the middle of too long ones."""
+def _drafts(items: Sequence[Item], indices: Sequence[int], room: int) -> list[_Draft]:
+    """The drafts of one kind that may be shown. A log may hold megabytes, so what cannot fit,
+    whatever else is left out, is not processed: neither the least preferred of too many items, nor
+    the middle of too long texts."""
     chosen: list[Item] = []
     least = 0
-    for index in places:
+    for index in indices:
         item = items[index]
         least += sum([min(len(text), LEAST_TEXT) for _, text in item.texts])
         if least > room:
@@ -120,30 +120,32 @@ def _drafts(items: Sequence[Item], places: Sequence[int], room: int) -> list[_Dr
         chosen.append(item)
     lengths = [len(text) for item in chosen for _, text in item.texts]
     most = room if sum(lengths) <= room else max(water_level(lengths, room), _DRAFT_TEXT)
-    return [_draft(index, item, most) for index, item in zip(places, chosen, strict=False)]
+    return [_draft(index, item, most) for index, item in zip(indices, chosen, strict=False)]
 
 
 def _draft(index: int, item: Item, most: int) -> _Draft:
-    quotes = tuple([Quote(item.exhibit, about, excerpt(text, most)) for about, text in item.texts])
+    quotes = tuple(
+        [Quote(item.evidence_id, about, excerpt(text, most)) for about, text in item.texts]
+    )
     sizes = tuple([num_bytes(quote.text) for quote in quotes])
     frame = sum([quote_cost(quote) for quote in quotes]) - sum(sizes)
     return _Draft(index, quotes, sizes, frame)
 
 
 def _at_most(draft: _Draft, level: int) -> tuple[Quote, ...]:
-    """The draft's quotes with texts of at most so many bytes."""
+    """The draft's quotes with texts of at most `level` bytes."""
     return tuple(
         [
             quote
             if size <= level
-            else Quote(quote.exhibit, quote.about, shortened(quote.text, level))
+            else Quote(quote.evidence_id, quote.about, shorten(quote.text, level))
             for quote, size in zip(draft.quotes, draft.sizes, strict=True)
         ]
     )
 
 
 def _shares(kinds: dict[Kind, list[_Draft]], room: int) -> list[_Share]:
-    """Each kind's share: half of what the ones before have left, and then what all have left."""
+    """Each kind's share: half of what the kinds before it leave, then what all of them leave."""
     left = room
     used: dict[Kind, int] = {}
     for kind, drafts in kinds.items():
@@ -158,7 +160,7 @@ def _shares(kinds: dict[Kind, list[_Draft]], room: int) -> list[_Share]:
 
 
 def _share(drafts: Sequence[_Draft], room: int) -> _Share:
-    """As many drafts as fit with their least, and the level that shares the room among them."""
+    """As many drafts as fit at their minimum, and the level that shares the room among them."""
     chosen: list[_Draft] = []
     least = 0
     for draft in drafts:

@@ -1,9 +1,12 @@
-"""What of a case is shown to a model, exhibit by exhibit.
+"""The evidence items of a case: what of it is shown to a model.
 
     T task   P the world's policy   S1.. steps   E ending   A final answer   M format record
     D1.. rows that differ   F1.. findings   V what an AWM verifier of kind `sql` observed
 
-Judges of mode `llm` see the trajectory only: no rows, no findings, nothing observed.
+Judges of mode `llm` see the trajectory only: no rows, no findings, no observations.
+
+The texts of this module are part of every prompt: a change of one byte must raise
+judge.llm.rubric.RENDERING.
 """
 
 from collections import Counter
@@ -40,16 +43,16 @@ _ENDINGS = {
     Ending.WORLD_ERROR: "the world failed and the episode was stopped",
     Ending.CANCELLED: "the run was cancelled",
 }
-_AUTHORS = {
-    "ours": "by the verifier that the world's author wrote",
+_VERIFIERS = {
+    "package": "by the verifier that the world's author wrote",
     "awm": "by a verifier that a model wrote; it says complete only where it is sure, and anything"
     " else of it proves nothing",
-    "foreign": "by tool calls at the episode's end",
+    "tool_calls": "by tool calls at the episode's end",
 }
 
 
 class Kind(IntEnum):
-    """What an exhibit is, the most important first: under a budget the last go first."""
+    """The kinds of items, the most important first: under a budget the last are left out first."""
 
     TASK = 0
     ENDING = 1
@@ -64,27 +67,27 @@ class Kind(IntEnum):
     POLICY = 10
     LAST_CALL = 11
     READ = 12
-    SAID = 13
+    MESSAGE = 13
     THOUGHT = 14
 
 
 class Item(msgspec.Struct, frozen=True, gc=False):
-    """What is shown or left out as one."""
+    """What is shown or left out as one. Several items may share an id, as a step's do."""
 
     kind: Kind
-    exhibit: str  # its id
-    texts: tuple[tuple[str, str], ...]  # what it is, in our words; what others wrote
+    evidence_id: str
+    texts: tuple[tuple[str, str], ...]  # our words about a text, and the untrusted text itself
 
 
 class Group(msgspec.Struct, frozen=True):
-    """Items that stand within one fence, in order."""
+    """Items that are quoted in one section, in order."""
 
     title: str
     items: tuple[Item, ...]
 
 
 def groups_of(case: Case, mode: Mode) -> tuple[Group, ...]:
-    """All that may be shown, in the order in which it is shown; groups without items left out."""
+    """All that may be shown, in the order in which it is shown, without empty groups."""
     evidence = case.evidence
     by_code = mode == "hybrid"
     groups = [
@@ -95,17 +98,17 @@ def groups_of(case: Case, mode: Mode) -> tuple[Group, ...]:
     if by_code:
         groups += [
             Group("rows that differ, end against start", tuple(_changes(case))),
-            Group(f"findings, {_AUTHORS[case.author]}", tuple(_findings(case))),
+            Group(f"findings, {_VERIFIERS[case.verifier]}", tuple(_findings(case))),
         ]
     return tuple(group for group in groups if group.items)
 
 
 def _task(evidence: Evidence) -> Iterator[Item]:
-    scene = evidence.scene
-    texts = (("acting user", scene.user), ("time", scene.now), ("task", evidence.instruction))
-    yield Item(Kind.TASK, "T", tuple(one for one in texts if one[1] or one[0] == "task"))
-    if scene.rules:
-        yield Item(Kind.POLICY, "P", (("policy of the world", scene.rules),))
+    info = evidence.info
+    texts = (("acting user", info.user), ("time", info.now), ("task", evidence.instruction))
+    yield Item(Kind.TASK, "T", tuple(pair for pair in texts if pair[1] or pair[0] == "task"))
+    if info.rules:
+        yield Item(Kind.POLICY, "P", (("policy of the world", info.rules),))
 
 
 def _end(evidence: Evidence) -> Iterator[Item]:
@@ -127,35 +130,36 @@ def _steps(evidence: Evidence, by_code: bool) -> Iterator[Item]:
     faulty = {fault.step for fault in evidence.format_faults}
     last = len(evidence.turns) - 1
     for index, turn in enumerate(evidence.turns):
-        exhibit = f"S{index + 1}"
-        thought, said = _spoken(turn)
+        evidence_id = f"S{index + 1}"
+        thought, message = _thought_and_message(turn)
         if thought:
-            yield Item(Kind.THOUGHT, exhibit, (("thought", thought),))
-        if said and not (index == last and not turn.calls and said == evidence.answer.strip()):
-            kind = Kind.FORMAT if index in faulty else Kind.SAID
-            yield Item(kind, exhibit, (("said", said),))
+            yield Item(Kind.THOUGHT, evidence_id, (("thought", thought),))
+        is_answer = index == last and not turn.calls and message == evidence.answer.strip()
+        if message and not is_answer:
+            kind = Kind.FORMAT if index in faulty else Kind.MESSAGE
+            yield Item(kind, evidence_id, (("said", message),))
         for number, call in enumerate(turn.calls, 1):
             of = f" {number}" if len(turn.calls) > 1 else ""
             kind = _call_kind(call, index > last - _NUM_LAST, by_code)
-            yield Item(kind, exhibit, _call(call, of, by_code))
+            yield Item(kind, evidence_id, _call(call, of, by_code))
 
 
-def _spoken(turn: Turn) -> tuple[str, str]:
-    """What the agent thought, and what it said beside: calls that it wrote into its text are
-    shown as calls."""
-    said = turn.said.strip()
+def _thought_and_message(turn: Turn) -> tuple[str, str]:
+    """What the agent thought, and the rest of its text. Calls that it wrote into its text are
+    removed, because they are shown as calls."""
+    message = turn.text.strip()
     thought = ""
-    if "think>" in said:
-        said, whole = without_thoughts(said), said
+    if "think>" in message:
+        message, whole = without_thoughts(message), message
         thought = "\n".join(_inside(whole, "think"))
-    if turn.calls and said.count("<tool_call>") == len(turn.calls):
-        said = _without(said, "tool_call").strip()
-    return thought, said
+    if turn.calls and message.count("<tool_call>") == len(turn.calls):
+        message = _without(message, "tool_call").strip()
+    return thought, message
 
 
 def _inside(text: str, tag: str) -> Iterator[str]:
-    """What stands between the tags, an opening one that is missing at the start and a closing one
-    that is missing at the end included."""
+    """The texts between the tags. An opening tag may be missing at the start, a closing one at the
+    end."""
     opened, closed = f"<{tag}>", f"</{tag}>"
     first = text.partition(closed)[0]
     if closed in text and opened not in first:
@@ -166,7 +170,7 @@ def _inside(text: str, tag: str) -> Iterator[str]:
 
 
 def _without(text: str, tag: str) -> str:
-    """The text without what stands between the tags."""
+    """The text without what is between the tags."""
     first, *rest = text.split(f"<{tag}>")
     return first + "".join(part.partition(f"</{tag}>")[2] for part in rest)
 
@@ -205,7 +209,7 @@ def _changes(case: Case) -> Iterator[Item]:
 
 
 def _change(change: RowChange) -> Iterator[tuple[str, str]]:
-    """Which row, and its columns: all of a new or a deleted row, else those that differ."""
+    """The row's key and its columns: all of a new or a deleted row, else those that differ."""
     before, after = change.before, change.after
     what = "created" if before is None else "deleted" if after is None else "changed"
     yield f"row {what}", f"{change.table} {', '.join(map(json_text, change.key))}"
@@ -220,28 +224,28 @@ def _change(change: RowChange) -> Iterator[tuple[str, str]]:
 
 
 def _same(one: Any, other: Any) -> bool:
-    """Whether SQLite holds the same: 1 and 1.0 are not, though Python calls them equal."""
+    """Whether SQLite stores the same: 1 and 1.0 differ there, though Python calls them equal."""
     return type(one) is type(other) and bool(one == other)
 
 
 def _findings(case: Case) -> Iterator[Item]:
-    """Those that failed first; the ids are in the verifier's order."""
+    """The findings, failed ones first; the ids are in the verifier's order."""
     evidence = case.evidence
     if evidence.unverified is not None:
         yield Item(Kind.FAILED_FINDING, "F", (("no findings, because", evidence.unverified),))
     idle = Counter(case.idle)
     passed: list[Item] = []
     for number, finding in enumerate(evidence.findings, 1):
-        exhibit = f"F{number}"
+        evidence_id = f"F{number}"
         if not finding.passed:
             about = f"failed {finding.kind}"
-            yield Item(Kind.FAILED_FINDING, exhibit, _finding(finding, about))
+            yield Item(Kind.FAILED_FINDING, evidence_id, _finding(finding, about))
             continue
         about = f"passed {finding.kind}"
         if finding.kind == "goal" and idle[finding.name]:
             idle[finding.name] -= 1
             about += ", which doing nothing meets"
-        passed.append(Item(Kind.PASSED_FINDING, exhibit, _finding(finding, about)))
+        passed.append(Item(Kind.PASSED_FINDING, evidence_id, _finding(finding, about)))
     yield from passed
     if evidence.observed:
         yield Item(Kind.OBSERVED, "V", (("observed by a verifier", evidence.observed),))
@@ -256,7 +260,7 @@ def json_text(value: Any) -> str:
     value = _plain(value)
     try:
         return msgspec.json.encode(value).decode()
-    except (OverflowError, UnicodeEncodeError):  # what no log can hold, as the log holds it
+    except (OverflowError, UnicodeEncodeError):  # values that no log can hold, as the log has them
         return msgspec.json.encode(make_storable(value)).decode()
 
 

@@ -1,9 +1,10 @@
-"""What a model must answer, and how its answer is read.
+"""The form of a model's answer, and its parser.
 
-A server that knows JSON schemas holds the model to SCHEMA. Others let it answer as it likes, so
-reading is tolerant of what stands around and inside the object, and strict about one thing: which
-verdict is the model's own. Answers quote what agents and tools wrote, faked verdicts included, so a
-text that holds verdicts of which nobody can tell the model's own gives none.
+A server that supports JSON schemas makes the model follow SCHEMA. With others the model answers
+freely, so the parser tolerates text around and inside the object, and is strict about one thing:
+which verdict is the model's own. Answers quote what agents and tools wrote, including fake
+verdicts, so a text with several verdicts, of which the model's own cannot be identified, gives
+none.
 """
 
 import json
@@ -14,9 +15,12 @@ from typing import Any
 
 import msgspec
 
+from harness.chat.metered import replace_surrogates
 from harness.core.events import Label
 
-# In the order in which a model that writes from left to right thinks before it decides.
+# Part of every request and of every rubric's version: a change of one byte makes stored judgements
+# useless. The reasoning comes first, because a model writes from left to right and should think
+# before it decides.
 SCHEMA: dict[str, Any] = {
     "type": "object",
     "properties": {
@@ -32,10 +36,10 @@ SCHEMA: dict[str, Any] = {
     "required": ["reasoning", "label", "confidence", "leaned_on"],
     "additionalProperties": False,
 }
-MAX_CHARACTERS = 200_000  # of an answer that is looked into
-_MAX_DEAD_ENDS = 1000  # braces that begin no JSON; each takes up to 0.1 ms to see
+MAX_CHARACTERS = 200_000  # of an answer that is parsed
+_MAX_DEAD_ENDS = 1000  # braces that begin no JSON; each takes up to 0.1 ms to detect
 
-# AWM's words (arXiv:2602.10090, and its code) beside ours.
+# AWM's words (arXiv:2602.10090, and its code) beside the labels' own names.
 _SPELLINGS: Mapping[str, Label] = {str(label): label for label in Label} | {
     "complete": Label.COMPLETED,
     "incomplete": Label.PARTIALLY_COMPLETED,
@@ -52,24 +56,24 @@ _LABEL_KEYS = ("label", "classification")
 _VERDICT_KEY = re.compile(r"[\"']?\b(?:label|classification)\b[\"']?\s*[:=]", re.IGNORECASE)
 _TRAILING_COMMA = re.compile(r",(?=\s*[}\]])")
 _REST = re.compile(r"[\s`]*")  # what may follow an answer: the end of a code fence
-_EXHIBIT = re.compile(r"[\s\[(`'\"]*([A-Za-z]+[0-9]*)\s*(?:[\])`'\":,.–-].*)?", re.DOTALL)
-_decoder = json.JSONDecoder(strict=False)  # line breaks inside of texts are let pass
+_EVIDENCE_ID = re.compile(r"[\s\[(`'\"]*([A-Za-z]+[0-9]*)\s*(?:[\])`'\":,.–-].*)?", re.DOTALL)
+_decoder = json.JSONDecoder(strict=False)  # accepts line breaks inside of texts
 
 
-class Said(msgspec.Struct, frozen=True):
-    """What a model said."""
+class ParsedAnswer(msgspec.Struct, frozen=True):
+    """A model's verdict."""
 
     label: Label
     reasoning: str = ""
-    confidence: float | None = None  # from 0 to 1; None: it did not say
-    leaned_on: tuple[str, ...] = ()  # exhibits that exist
+    confidence: float | None = None  # from 0 to 1; None: not stated
+    cited: tuple[str, ...] = ()  # ids of evidence items that exist
 
 
-def read_opinion(text: str, exhibits: Sequence[str]) -> Said | str:
-    """What a model's answer says, or in words why it says nothing. Never raises.
+def parse_answer(text: str, evidence_ids: Sequence[str]) -> ParsedAnswer | str:
+    """The verdict in a model's answer, or a sentence why there is none. Never raises.
 
     Example: 'Sure: ```json\\n{"label": "Agent error", "confidence": 80}\\n```' ->
-        Said(Label.AGENT_ERROR, "", 0.8, ())
+        ParsedAnswer(Label.AGENT_ERROR, "", 0.8, ())
     """
     if len(text) > MAX_CHARACTERS:
         return f"the answer is longer than {MAX_CHARACTERS:,} characters"
@@ -78,18 +82,18 @@ def read_opinion(text: str, exhibits: Sequence[str]) -> Said | str:
         return "the answer is empty" if not text.strip() else "the answer holds only thoughts"
     verdict = _own_verdict(answer)
     if isinstance(verdict, str):
-        mended = _TRAILING_COMMA.sub("", answer)
-        if mended == answer or isinstance(again := _own_verdict(mended), str):
+        repaired = _TRAILING_COMMA.sub("", answer)
+        if repaired == answer or isinstance(second := _own_verdict(repaired), str):
             return verdict
-        verdict = again
-    return _said(verdict, exhibits)
+        verdict = second
+    return _parsed(verdict, evidence_ids)
 
 
 def _without_thoughts(text: str) -> str:
-    """The answer behind a reasoning model's thoughts.
+    """The answer that follows a reasoning model's thoughts.
 
     Thoughts begin the text, or end with a tag that was opened in the prompt. The same tags inside
-    of an answer are left alone: agents write them, and judges quote agents.
+    of an answer are not removed: agents write them, and judges quote agents.
     """
     text = text.strip()
     while text.startswith("<think>"):
@@ -101,10 +105,10 @@ def _without_thoughts(text: str) -> str:
 def _own_verdict(text: str) -> dict[str, Any] | str:
     """The object that is the model's own verdict, or why there is none.
 
-    The last one counts where it ends the text: a verdict that was quoted or drafted comes before
-    the answer. Where the text goes on, position tells nothing (a quotation may come after the
-    answer, too, or the answer itself be the broken JSON around it), so that no other verdict may be
-    in sight, be it prose; the model is then better asked again than guessed at.
+    The last one counts where it ends the text: a quoted or drafted verdict comes before the answer.
+    Where text follows it, the position proves nothing (a quotation may come after the answer too,
+    or the answer itself may be the broken JSON around it). Then the text must contain no other
+    verdict, not even in prose: asking the model again is better than guessing.
     """
     found = _verdicts(text)
     if found is None:
@@ -126,7 +130,7 @@ def _own_verdict(text: str) -> dict[str, Any] | str:
 def _verdicts(text: str) -> list[tuple[dict[str, Any], int, int]] | None:
     """The outermost JSON objects with a label, each with where it starts and ends.
 
-    None: braces are nested so deep, or so many lead nowhere, that going on could take seconds.
+    None: braces are nested so deep, or so many begin no JSON, that parsing could take seconds.
     """
     found = []
     num_dead_ends = 0
@@ -149,79 +153,75 @@ def _verdicts(text: str) -> list[tuple[dict[str, Any], int, int]] | None:
 
 
 def _label(verdict: Mapping[str, Any]) -> Label | None:
-    told = _told(verdict)
-    if not isinstance(told, str):
+    value = _label_value(verdict)
+    if not isinstance(value, str):
         return None
-    return _SPELLINGS.get(re.sub(r"[\s_-]+", "_", told.strip(" .\n").lower()))
+    return _SPELLINGS.get(re.sub(r"[\s_-]+", "_", value.strip(" .\n").lower()))
 
 
-def _told(verdict: Mapping[str, Any]) -> Any:
+def _label_value(verdict: Mapping[str, Any]) -> Any:
     return next(verdict[key] for key in _LABEL_KEYS if key in verdict)
 
 
 def _unknown(verdict: Mapping[str, Any]) -> str:
-    told = _told(verdict)
+    value = _label_value(verdict)
     words = ", ".join(Label)
-    if not isinstance(told, str):
-        return f"the answer's label is no text, but one of {words} was expected"
-    return f"the answer's label {_whole(told)[:40]!r} is none of {words}"
+    if not isinstance(value, str):
+        return f"the answer's label is not a text (expected one of {words})"
+    found = replace_surrogates(value)[:40]
+    return f"the answer's label {found!r} is not one of {words}"
 
 
-def _said(verdict: Mapping[str, Any], exhibits: Sequence[str]) -> Said:
+def _parsed(verdict: Mapping[str, Any], evidence_ids: Sequence[str]) -> ParsedAnswer:
     label = _label(verdict)
     assert label is not None
     reasoning = verdict.get("reasoning")
-    told = verdict.get("confidence", verdict.get("confidence_score"))
-    return Said(
+    confidence = verdict.get("confidence", verdict.get("confidence_score"))
+    return ParsedAnswer(
         label,
-        _whole(reasoning) if isinstance(reasoning, str) else "",
-        _confidence(told, label),
-        _leaned_on(verdict.get("leaned_on"), exhibits),
+        replace_surrogates(reasoning) if isinstance(reasoning, str) else "",
+        _confidence(confidence, label),
+        _cited(verdict.get("leaned_on"), evidence_ids),
     )
 
 
-def _whole(text: str) -> str:
-    """The text without halves of surrogate pairs, which no log can hold."""
-    return text.encode("utf-8", "replace").decode()
-
-
-def _confidence(told: Any, label: Label) -> float | None:
+def _confidence(value: Any, label: Label) -> float | None:
     """From 0 to 1; None where it is not clear what was meant.
 
     Example: 0.9 -> 0.9; 90 -> 0.9; "90 %" -> 0.9; 1.5 -> None;
         AWM's [5, 0, 15, 80] beside `agent_error` -> 0.8
     """
-    if isinstance(told, list):
-        return _percent(told[_AWM_SCORES.index(label)]) if len(told) == len(_AWM_SCORES) else None
-    is_percent = isinstance(told, str) and told.rstrip().endswith("%")
-    if isinstance(told, str):
+    if isinstance(value, list):
+        return _percent(value[_AWM_SCORES.index(label)]) if len(value) == len(_AWM_SCORES) else None
+    is_percent = isinstance(value, str) and value.rstrip().endswith("%")
+    if isinstance(value, str):
         try:
-            told = float(told.strip().rstrip("%"))
+            value = float(value.strip().rstrip("%"))
         except ValueError:
             return None
-    if is_percent or (_is_number(told) and told >= 2):
-        return _percent(told)
-    return float(told) if _is_number(told) and 0 <= told <= 1 else None
+    if is_percent or (_is_number(value) and value >= 2):
+        return _percent(value)
+    return float(value) if _is_number(value) and 0 <= value <= 1 else None
 
 
-def _percent(told: Any) -> float | None:
-    return told / 100 if _is_number(told) and 0 <= told <= 100 else None
+def _percent(value: Any) -> float | None:
+    return value / 100 if _is_number(value) and 0 <= value <= 100 else None
 
 
-def _is_number(told: Any) -> bool:
-    """A whole number may be too large for a float, but is finite."""
-    return type(told) is int or (type(told) is float and math.isfinite(told))
+def _is_number(value: Any) -> bool:
+    """Whether it is a finite number. An integer may be too large for a float, but is finite."""
+    return type(value) is int or (type(value) is float and math.isfinite(value))
 
 
-def _leaned_on(told: Any, exhibits: Sequence[str]) -> tuple[str, ...]:
-    """The exhibits that were named and exist, each once.
+def _cited(value: Any, evidence_ids: Sequence[str]) -> tuple[str, ...]:
+    """The ids that were named and exist, each once.
 
-    Example: ["F2", "[s3]", "D9: the refund"] with F2 and S3 there -> ("F2", "S3")
+    Example: ["F2", "[s3]", "D9: the refund"], where F2 and S3 exist -> ("F2", "S3")
     """
-    items = re.split(r"[,;\s]+", told) if isinstance(told, str) else told
+    items = re.split(r"[,;\s]+", value) if isinstance(value, str) else value
     if not isinstance(items, list):
         return ()
-    known = {exhibit.upper(): exhibit for exhibit in exhibits}
-    named = (_EXHIBIT.fullmatch(item) for item in items if isinstance(item, str))
+    known = {id.upper(): id for id in evidence_ids}
+    named = (_EVIDENCE_ID.fullmatch(item) for item in items if isinstance(item, str))
     ids = (known.get(match[1].upper()) for match in named if match)
     return tuple(dict.fromkeys(id for id in ids if id is not None))

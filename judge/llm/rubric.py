@@ -1,8 +1,8 @@
-"""The rubric: what a judge that is a model is told to do.
+"""The rubric: the instructions for a model that judges.
 
-A rubric is a TOML file with five texts and the meaning of each of the four labels; ours is
-judge/rubrics/awm.toml, which a rubric of one's own may start from. How exhibits are marked is no
-matter of the rubric but of what renders them (see judge.llm.prompt).
+A rubric is a TOML file with five texts and the meaning of each of the four labels. The default is
+judge/llm/rubrics/awm.toml, from which users may start their own. How evidence items are marked is
+not part of the rubric: the code that renders them says it (see judge.llm.prompt).
 """
 
 import re
@@ -18,11 +18,11 @@ from judge.core.errors import JudgeError
 from judge.llm.response import SCHEMA
 from scenarios.files import load_toml
 
-OURS = Path(__file__).parent / "rubrics" / "awm.toml"
-# Of what judge.llm.prompt and judge.llm.quoting make of a case: whoever changes a byte of it
-# raises this number, so that verdicts on other texts are not taken for verdicts on these.
+DEFAULT = Path(__file__).parent / "rubrics" / "awm.toml"
+# The version of the texts that judge.llm.prompt and judge.llm.quoting make of a case. A change of
+# one byte in them must raise it, so that stored verdicts on other texts are not reused.
 RENDERING = 1
-# AWM's: the first label that fits is the one.
+# AWM's: the first label that fits is the verdict.
 PRIORITY = (
     Label.COMPLETED,
     Label.ENVIRONMENT_ERROR,
@@ -35,7 +35,7 @@ Mode = Literal["llm", "hybrid"]
 
 
 class Meanings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """When each label fits, in words."""
+    """When each label fits, in words. The field names are part of a rubric's version."""
 
     completed: str
     environment_error: str
@@ -44,26 +44,26 @@ class Meanings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Rubric(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What a model is told, in parts."""
+    """The instructions in parts. The field names are part of a rubric's version."""
 
     name: str  # letters, digits and _
-    role: str  # who it is and what it is for
-    llm: str  # what it sees where it sees the trajectory only
-    hybrid: str  # what it sees where code has found something, and what that means
+    role: str  # who the model is and what it judges
+    llm: str  # what it sees in mode `llm`: the trajectory only
+    hybrid: str  # what it sees in mode `hybrid`: also what code found, and what that means
     rules: str  # how to decide, and what not to do
     answer: str  # the form of the answer
     labels: Meanings
 
     @property
     def version(self) -> str:
-        """The name and 8 hexadecimal digits that change with any text that a model is told: the
+        """The name and 8 hexadecimal digits that change with every text that a model sees: the
         rubric's, the answer's schema and the way in which cases are rendered."""
         parts = (msgspec.to_builtins(self), SCHEMA, RENDERING)
         digest = blake2b(msgspec.json.encode(parts, order="deterministic"), digest_size=4)
         return f"{self.name}-{digest.hexdigest()}"
 
-    def told(self, mode: Mode) -> str:
-        """What a model is told in a mode, Markdown, without how exhibits are marked."""
+    def instructions(self, mode: Mode) -> str:
+        """The instructions in a mode, Markdown, without how evidence items are marked."""
         meanings = [
             f"{number}. `{label}`: {getattr(self.labels, label).strip()}"
             for number, label in enumerate(PRIORITY, 1)
@@ -81,24 +81,24 @@ class Rubric(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def read_rubric(path: Path | None = None) -> Rubric:
-    """The rubric of a file; None: ours. Raises JudgeError with a sentence that names the file and
-    the field."""
-    path = path or OURS
+    """The rubric in a file; None: the default one. Raises JudgeError with a sentence that names the
+    file and the field."""
+    path = path or DEFAULT
     rubric = load_toml(path, Rubric, error=lambda fault: JudgeError(f"rubric {fault}"))
     if not _NAME.fullmatch(rubric.name):
         raise JudgeError(
-            f"rubric {path}: name: {rubric.name!r} is not a name such as 'awm': small letters,"
-            " digits and _, at most 32"
+            f"rubric {path}: name: {rubric.name!r} is not a name such as 'awm' (expected lower-case"
+            " letters, digits and _, at most 32)"
         )
     for field, text in _texts(rubric):
         if not text.strip():
-            raise JudgeError(f"rubric {path}: {field}: expected a text, found none")
+            raise JudgeError(f"rubric {path}: {field}: expected a text, found an empty one")
     return rubric
 
 
 def rubric_text() -> str:
-    """Our rubric's file, to start one's own from."""
-    return OURS.read_text(encoding="utf-8")
+    """The text of the default rubric's file, to start another rubric from."""
+    return DEFAULT.read_text(encoding="utf-8")
 
 
 def _texts(rubric: Rubric) -> Iterator[tuple[str, str]]:

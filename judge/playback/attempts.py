@@ -1,7 +1,7 @@
-"""Wrong attempts at a task: what a verifier must tell from the oracle.
+"""Wrong attempts at a task, which a verifier must distinguish from the oracle.
 
-An attempt that ends in the oracle's very state with the oracle's answer is *equivalent*: no mistake
-that could be seen.
+An attempt that ends in the oracle's state with the oracle's answer is *equivalent*: its mistake
+cannot be seen.
 """
 
 from collections.abc import Mapping, Sequence
@@ -13,7 +13,7 @@ from judge.playback.playback import Played
 from scenarios.format import Call, Task
 
 MAX_MUTANTS = 400  # a task; beyond that a seeded sample
-_UNWANTED = 3  # writes of other tasks tried on top of each oracle
+_UNWANTED = 3  # writes of other tasks that are tried after each oracle
 
 Writes = Sequence[tuple[str, Call]]  # calls that change rows, each with the id of its task
 
@@ -29,7 +29,7 @@ def writes_of(oracles: Mapping[str, Played]) -> list[tuple[str, Call]]:
 
 
 def unwanted_on(task: Task, played: Played, writes: Writes, rng: Random) -> list[Call]:
-    """A few writes of other tasks that the world accepts where the play ended."""
+    """A few writes of other tasks that the world accepts in the state where the play ended."""
     others = [call for task_id, call in writes if task_id != task.id]
     found: list[Call] = []
     for call in rng.sample(others, len(others)):
@@ -49,8 +49,8 @@ def mutants_on(
     seed: int,
     most: int = MAX_MUTANTS,
 ) -> tuple[list[Mutant], int]:
-    """The task's mutants, at most so many, and how many were left out. Equal seeds give equal
-    ones."""
+    """At most `most` mutants of the task, and the number of those left out. Equal seeds give equal
+    mutants."""
     rng = Random(f"{seed} {task.id}")
     mutants = mutants_of(
         task,
@@ -61,20 +61,21 @@ def mutants_on(
     surplus = len(mutants) - most
     if surplus <= 0:
         return mutants, 0
-    kept = sorted(rng.sample(range(len(mutants)), most))
-    return [mutants[index] for index in kept], surplus
+    chosen = sorted(rng.sample(range(len(mutants)), most))
+    return [mutants[index] for index in chosen], surplus
 
 
 def is_equivalent(played: Played, oracle: Played) -> bool:
-    """Whether nothing tells an attempt from the oracle."""
+    """Whether an attempt has the oracle's final state and answer."""
     return played.state.digest == oracle.state.digest and played.answer == oracle.answer
 
 
 def why_equivalent(played: Played, oracle: Played) -> str:
-    """How an attempt came to the oracle's end, in words: mostly, a call of it was refused."""
+    """Why an attempt has the oracle's end, in words: mostly because one of its calls was
+    refused."""
     same = "it ends in the oracle's state with the oracle's answer"
-    told_before = [result.text for result in oracle.results if result.error]
+    known_refusals = [result.text for result in oracle.results if result.error]
     for result in played.results:
-        if result.error and result.text not in told_before:
+        if result.error and result.text not in known_refusals:
             return f"{same}: {result.text}"
     return same

@@ -1,29 +1,28 @@
-"""Finding, in a package's Python, what would make two equal episodes differ.
+"""Finding code in a package that would make two equal episodes differ.
 
-Names are read, nothing is executed: `datetime.now()` is found, what is hidden behind another name
-is not.
+Names are read, nothing is executed: `datetime.now()` is found, a call under another name is not.
 """
 
 import ast
 from collections.abc import Iterator
 from pathlib import Path
 
-_MODULES = {"random", "secrets", "time", "uuid"}  # nothing in them that a world may use
+_MODULES = {"random", "secrets", "time", "uuid"}  # a world may use nothing in them
 _CALLS = {"now", "utcnow", "today", "urandom", "getenv", "environ"}
-_CLOCKS = {"now", "utcnow", "today"}  # called on whatever: datetime may have another name here
+_CLOCKS = {"now", "utcnow", "today"}  # on any object: datetime may have another name
 _HOMES = {"datetime", "date", "os", "dt"}
-# Functions of which the results differ from one process to the next, or cannot be foreseen.
+# Functions whose results differ from one process to the next, or are unpredictable.
 _PROCESS = {
     "hash": "hash() of a text",
     "id": "id()",
-    "__import__": "what __import__() hides",
+    "__import__": "an import hidden by __import__()",
 }
 _IN_ORDER = {"list", "tuple", "enumerate", "iter", "next", "map", "filter", "zip", "join"}
 
 
 def uses_of_chance(path: Path, text: str | None = None) -> Iterator[str]:
-    """A sentence for each use of the wall clock, of randomness, of the process's surroundings, or
-    of the order of a set. `text` is the file's where it is not to be read."""
+    """A sentence for each use of the wall clock, of randomness, of the process's environment, or of
+    the order of a set. `text` is the file's; None: the file is read."""
     tree = ast.parse(path.read_text(encoding="utf-8") if text is None else text)
     for node in ast.walk(tree):
         if name := _chance(node):
@@ -59,7 +58,7 @@ def _scopes(tree: ast.Module) -> Iterator[ast.AST]:
 
 
 def _set_orders(scope: ast.AST) -> Iterator[ast.AST]:
-    """Where a function goes through a set in its order. Inner functions count for themselves."""
+    """Where a function iterates over a set. Inner functions are scopes of their own."""
     names = {
         target.id
         for node in ast.walk(scope)
@@ -83,7 +82,7 @@ def _set_orders(scope: ast.AST) -> Iterator[ast.AST]:
 
 
 def _assigned_otherwise(scope: ast.AST) -> set[str]:
-    """Names that are, somewhere in the function, something else than a set."""
+    """Names that have another value than a set somewhere in the function."""
     return {
         target.id
         for node in ast.walk(scope)

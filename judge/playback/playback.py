@@ -19,7 +19,7 @@ Fact = tuple[str, str | None, str]  # a call's text, error and digest
 
 
 class Played(msgspec.Struct, frozen=True):
-    """Some calls, an answer, and where they led."""
+    """Calls and an answer that were played, and their results."""
 
     lease: Lease
     trajectory: Trajectory
@@ -31,12 +31,12 @@ class Played(msgspec.Struct, frozen=True):
 
     @property
     def facts(self) -> list[Fact]:
-        """What must be equal whenever the calls are played."""
+        """What must be equal each time the calls are played."""
         return [(result.text, result.error, result.digest) for result in self.results]
 
 
 def play(world: HostedScenario, task: Task, calls: Sequence[Call], answer: str) -> Played:
-    """The calls, one a step, on a fresh lease; then the answer."""
+    """Play the calls, one for each step, on a fresh lease, then the answer."""
     lease = world.lease()
     results = tuple(lease.call(call.name, call.arguments) for call in calls)
     state = lease.state()
@@ -46,12 +46,12 @@ def play(world: HostedScenario, task: Task, calls: Sequence[Call], answer: str) 
     )
     ended = EpisodeEnded(Ending.ANSWERED, answer, len(steps), state)
     changes = net_changes(result.changes for result in results)
-    trajectory = Trajectory("played", 1, begun(world, task), steps, ended)
+    trajectory = Trajectory("played", 1, started_event(world, task), steps, ended)
     return Played(lease, trajectory, tuple(calls), answer, results, changes, state)
 
 
-def begun(world: States, task: Task) -> EpisodeStarted:
-    """How a played episode begins."""
+def started_event(world: States, task: Task) -> EpisodeStarted:
+    """The start event of a played episode."""
     awm = world.scenario.awm
     return EpisodeStarted(
         scenario=world.scenario.name,
@@ -71,37 +71,37 @@ def begun(world: States, task: Task) -> EpisodeStarted:
     )
 
 
-def told(call: Call) -> str:
+def format_call(call: Call) -> str:
     """A call in one line.
 
     Example: told(Call("pay_fine", {"member_id": 2})) -> "pay_fine(member_id=2)"
     """
-    given: dict[str, Any] = call.arguments
-    return f"{call.name}({', '.join(f'{name}={value!r}' for name, value in given.items())})"
+    arguments: dict[str, Any] = call.arguments
+    return f"{call.name}({', '.join(f'{name}={value!r}' for name, value in arguments.items())})"
 
 
 def difference(one: Played, other: Played) -> str:
-    """The first thing in which two ends differ, in words."""
+    """The first difference between two ends, in words."""
     if one.answer != other.answer:
-        return f"the answer is {one.answer!r} where the oracle says {other.answer!r}"
-    wanted = {(change.table, change.key): change for change in other.changes}
+        return f"the answer is {one.answer!r} where the oracle's is {other.answer!r}"
+    expected = {(change.table, change.key): change for change in other.changes}
     for change in one.changes:
-        same = wanted.pop((change.table, change.key), None)
+        same = expected.pop((change.table, change.key), None)
         if same is None:
-            return f"the oracle leaves {_row(change)} alone"
+            return f"{_row(change)} changed, but not in the oracle"
         if change.after != same.after:
             return f"{_row(change)} {_columns(change.after, same.after)}"
-    for change in wanted.values():
-        return f"{_row(change)} is as it was, the oracle changes it"
+    for change in expected.values():
+        return f"{_row(change)} is unchanged, but the oracle changes it"
     return "nothing that is stored differs"
 
 
-def divergence(first: Played, again: Sequence[Fact]) -> str | None:
-    """The first call that gave something else when it was played again; None: there is none."""
-    for index, (one, two) in enumerate(zip(first.facts, again, strict=True)):
+def divergence(first: Played, repeated: Sequence[Fact]) -> str | None:
+    """The first call with another result when it was repeated; None: there is none."""
+    for index, (one, two) in enumerate(zip(first.facts, repeated, strict=True)):
         if one != two:
             what = f"{one[0]!r} and {two[0]!r}" if one[0] != two[0] else "two different states"
-            return f"call {index + 1}, {told(first.calls[index])}, gives {what}"
+            return f"call {index + 1}, {format_call(first.calls[index])}, gives {what}"
     return None
 
 
@@ -111,7 +111,7 @@ def _row(change: RowChange) -> str:
 
 def _columns(found: Row | None, expected: Row | None) -> str:
     if found is None or expected is None:
-        return "is gone" if found is None else "is there, in the oracle's state it is gone"
+        return "does not exist" if found is None else "exists, but not in the oracle's state"
     moves = (
         f"{column}={value!r} where the oracle has {expected.get(column)!r}"
         for column, value in found.items()

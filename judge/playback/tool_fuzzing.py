@@ -1,4 +1,4 @@
-"""Calls that fit a tool's schema, that fit it barely, and that do not, to see whether it breaks."""
+"""Calls that fit a tool's schema, that barely fit it, and that do not, to find out if it breaks."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -13,17 +13,17 @@ from scenarios.format import Call
 _ODD_TEXTS = ("", " ", "'", '"', "%", "_", "-1", "null", "ä😀", "x" * 300)
 _NO_DAYS = ("2026-02-30", "9999-99-99", "2026-02-30T10:00:00Z", "2026-03-14T25:61:00Z", "29:61")
 _ODD_NUMBERS = (0, -1, 1_000_000_000)
-_ODDS = 0.2  # share of the calls in which one argument is an odd one
+_ODDS = 0.2  # share of the calls with one odd argument
 _ABSENT = 999_999_937  # the key of no row
-_SNOWMAN = "\u2603"  # fits no pattern that somebody had in mind
-_MOST_WORDS = 12  # of an enumeration that are tried
+_SNOWMAN = "\u2603"  # fits no sensible pattern
+_MAX_WORDS = 12  # of an enumeration
 
 
 class Prober:
     """Draws calls to the tools of one world, seeded.
 
-    Values come mostly from the start state's own columns (see `plausible`), some are odd: an
-    empty text, a quote, zero.
+    Most values come from the start state's columns (see `plausible`), some are odd: an empty text,
+    a quote, zero.
     """
 
     def __init__(self, world: States, seed: int) -> None:
@@ -43,7 +43,7 @@ class Prober:
 def plausible(world: States) -> dict[str, list[Any]]:
     """The values of a world's start state by column name.
 
-    A key `id` of the table `orders` counts as `order_id` too, one of `lenses` as `lens_id` and as
+    A key `id` of the table `orders` also counts as `order_id`, one of `lenses` as `lens_id` and as
     `lense_id`. Blobs and NULL are left out.
     """
     values: dict[str, dict[Any, None]] = {}
@@ -64,7 +64,7 @@ def singular(table: str) -> str:
 
 
 def _singulars(table: str) -> list[str]:
-    """What one row of a table may be called.
+    """The possible names of one row of a table.
 
     Example: "lenses" -> ["lense", "lens"], "orders" -> ["order"]
     """
@@ -74,8 +74,9 @@ def _singulars(table: str) -> list[str]:
 
 
 def edge_calls(tool: ToolSpec, base: Call) -> Iterator[tuple[Call, str]]:
-    """A call that succeeds with one argument at the edge of what the schema allows, in every way,
-    and the argument's name: left out, null, empty, odd, least, most, each word of an enumeration.
+    """Variants of a call that succeeds, each with one argument at the edge of what the schema
+    allows, and the argument's name. The edges: left out, null, empty, odd, minimum, maximum, each
+    word of an enumeration.
     """
     required = set(tool.schema.get("required", ()))
     for name, schema in _properties(tool).items():
@@ -90,7 +91,7 @@ def edge_calls(tool: ToolSpec, base: Call) -> Iterator[tuple[Call, str]]:
 
 
 def absent_calls(tool: ToolSpec, base: Call) -> Iterator[tuple[Call, str]]:
-    """A call that succeeds with one key at a time replaced by one that no row has."""
+    """Variants of a call that succeeds, each with one key that no row has."""
     for name, schema in _properties(tool).items():
         given = base.arguments.get(name)
         one = next((b for b in _branches(schema) if b.get("type") == "integer"), {})
@@ -101,8 +102,8 @@ def absent_calls(tool: ToolSpec, base: Call) -> Iterator[tuple[Call, str]]:
 
 
 def negative_calls(tool: ToolSpec, base: Call) -> Iterator[tuple[Call, str]]:
-    """A call that succeeds with a quantity below zero, where the schema does not say whether it
-    may be."""
+    """Variants of a call that succeeds, each with a quantity below zero, where the schema has no
+    bound."""
     for name, schema in _properties(tool).items():
         given = base.arguments.get(name)
         if not isinstance(given, int | float) or isinstance(given, bool) or given <= 0:
@@ -116,12 +117,12 @@ def negative_calls(tool: ToolSpec, base: Call) -> Iterator[tuple[Call, str]]:
 
 def bad_arguments(tool: ToolSpec, base: Call) -> Iterator[tuple[Any, str]]:
     """Arguments that do not fit the schema, and what is wrong with them."""
-    yield [base.arguments], "a list in place of an object"
-    yield {**base.arguments, "not_an_argument": 1}, "an argument that is not there"
+    yield [base.arguments], "a list instead of an object"
+    yield {**base.arguments, "not_an_argument": 1}, "an unknown argument"
     for name in tool.schema.get("required", ()):
         yield {key: value for key, value in base.arguments.items() if key != name}, f"no {name}"
     for name, schema in _properties(tool).items():
-        for value, what in _misfits(schema):
+        for value, what in _invalid_values(schema):
             yield {**base.arguments, name: value}, f"{what} in {name}"
 
 
@@ -151,7 +152,7 @@ def _edges(schema: Any) -> Iterator[Any]:
     for branch in _branches(schema):
         kind = branch.get("type")
         if "enum" in branch:
-            yield from branch["enum"][:_MOST_WORDS]
+            yield from branch["enum"][:_MAX_WORDS]
         elif kind == "null":
             yield None
         elif kind == "boolean":
@@ -168,7 +169,7 @@ def _edges(schema: Any) -> Iterator[Any]:
 
 
 def _allows(schema: Mapping[str, Any], number: int) -> bool:
-    """Whether a schema of whole numbers has room for one."""
+    """Whether a schema of integers allows this one."""
     if schema.get("type") != "integer" or schema.keys() & {"enum", "multipleOf"}:
         return False
     return bool(schema.get("minimum", 0) <= number <= schema.get("maximum", number))
@@ -186,14 +187,14 @@ def _is_difference(name: str) -> bool:
     return any(word in name for word in _DIFFERENCES)
 
 
-def _misfits(schema: Any) -> Iterator[tuple[Any, str]]:
+def _invalid_values(schema: Any) -> Iterator[tuple[Any, str]]:
     """Values that a schema does not allow, and what is wrong with them."""
     branches = _branches(schema)
     kinds = {branch.get("type") for branch in branches}
     if len(branches) != 1 and not kinds <= {"null", "string", "integer", "number", "boolean"}:
         return
     if any(not branch.get("type") and "enum" not in branch for branch in branches):
-        return  # it takes anything
+        return  # it accepts anything
     if "object" not in kinds:
         yield {"odd": 1}, "an object"
     if "null" not in kinds and not any(None in branch.get("enum", ()) for branch in branches):
@@ -212,21 +213,21 @@ def _out_of_range(schema: Mapping[str, Any]) -> Iterator[tuple[Any, str]]:
         yield "no such word", "a word that is not listed"
     elif schema.get("type") in ("integer", "number"):
         if "minimum" in schema:
-            yield schema["minimum"] - 1, "less than the least"
+            yield schema["minimum"] - 1, "less than the minimum"
         if "maximum" in schema:
-            yield schema["maximum"] + 1, "more than the most"
+            yield schema["maximum"] + 1, "more than the maximum"
     elif schema.get("type") == "string":
         if schema.get("minLength"):
             yield "", "an empty text"
         if "maxLength" in schema:
-            yield "x" * (schema["maxLength"] + 1), "too long a text"
+            yield "x" * (schema["maxLength"] + 1), "a text that is too long"
         if not re.search(schema.get("pattern", ""), _SNOWMAN):
             yield _SNOWMAN, "a text of another pattern"
 
 
 def _odd_values(schema: dict[str, Any]) -> list[Any]:
-    """Odd values that the schema allows; none where it enumerates or has a format. Where it has a
-    pattern, days and hours that no calendar has."""
+    """Odd values that the schema allows; none where it has an enumeration or a format. Where it has
+    a pattern: days and hours that no calendar has."""
     if schema.keys() & {"enum", "const", "format", "multipleOf"}:
         return []
     if pattern := schema.get("pattern"):

@@ -3,9 +3,9 @@
     {"episode": "shop_support-void-7-0", "digest": "3f2a…", "label": "completed",
      "labeller": "ann", "note": "", "saw_findings": false, "at": 1790000000.0}
 
-`episode` and `label` must be there. Of two lines by one labeller on one episode the later counts,
-and a `label` of null takes an earlier one back. A last line that was cut off, as by a crash, counts
-for nothing and is removed before the file is added to. One program writes a file at a time.
+`episode` and `label` are required. Of two lines by one labeller on one episode the later counts,
+and a `label` of null withdraws an earlier one. A last line that was cut off, as by a crash, is
+ignored and removed before the file is appended to. One program writes a file at a time.
 """
 
 import os
@@ -22,23 +22,23 @@ _LABELS = ", ".join(Label)
 
 
 class HumanLabel(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What one person says of one episode."""
+    """One person's label of one episode."""
 
     episode: str
-    label: Label | None  # None: an earlier one is taken back
-    digest: str = ""  # of the facts that were seen (see evidence.episode_digest); empty: unknown
+    label: Label | None  # None: an earlier one is withdrawn
+    digest: str = ""  # of the episode (see evidence.episode_digest); empty: unknown
     labeller: str = ""
     note: str = ""
-    saw_findings: bool = False  # whether the verifier's findings were looked at first
+    saw_findings: bool = False  # whether the labeller saw the verifier's findings before
     at: float = 0.0  # Unix seconds
 
 
 class LabelFile(msgspec.Struct, frozen=True):
-    """What such a file says."""
+    """The content of such a file."""
 
     path: Path
-    # By line number, those that count: the latest of each labeller on each episode, none that
-    # were taken back.
+    # By line number, those that count: the latest of each labeller on each episode that was not
+    # withdrawn.
     labels: dict[int, HumanLabel]
     cut: bytes = b""  # the last line, where it was cut off
 
@@ -75,7 +75,7 @@ def read_labels(path: Path) -> LabelFile:
 
 
 def _reason(exc: Exception) -> str:
-    """What is wrong with a line, and where one of four words was expected, which."""
+    """What is wrong with a line, with the allowed labels where the label is wrong."""
     hint = f"; the labels are {_LABELS}" if "$.label`" in str(exc) else ""
     return f"{exc}{hint}"
 
@@ -83,10 +83,10 @@ def _reason(exc: Exception) -> str:
 def labels_of(
     found: LabelFile, digest_of: Callable[[str], str | None]
 ) -> dict[str, dict[str, Label]]:
-    """The labels by episode and labeller, held against the run that they are about.
+    """The labels by episode and labeller, checked against the run that they are about.
 
-    `digest_of` gives an episode's digest, None where the run has no such episode. Raises
-    JudgeError for a label of an unknown episode, or of one that was another when it was seen.
+    `digest_of` returns an episode's digest, None where the run has no such episode. Raises
+    JudgeError for a label of an unknown episode, or of one that has changed since.
     """
     labels: dict[str, dict[str, Label]] = {}
     for number, one in found.labels.items():
@@ -97,8 +97,8 @@ def labels_of(
             )
         if one.digest not in ("", digest):
             raise JudgeError(
-                f"{found.path}: line {number}: digest: episode {one.episode!r} is another one in "
-                f"this run: {one.digest} was labelled, {digest} is here"
+                f"{found.path}: line {number}: digest: episode {one.episode!r} differs from the "
+                f"labelled one (expected digest {one.digest}, found {digest})"
             )
         assert one.label is not None
         labels.setdefault(one.episode, {})[one.labeller] = one.label
@@ -106,45 +106,45 @@ def labels_of(
 
 
 class LabelBook:
-    """A file of labels that is added to; what was added stays, whatever happens then.
+    """A file to which labels are appended durably.
 
-    It is read and mended when the book is made; JudgeError where that fails.
+    Making the book reads and repairs the file. Raises JudgeError where that fails.
     """
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self._found = read_labels(path) if path.exists() else LabelFile(path, {})
-        self._mend()
+        self._repair()
 
     @property
     def removed(self) -> str:
-        """What stood in a last line that was cut off; empty: the file was whole."""
+        """The text of a last line that was cut off; empty: the file was complete."""
         return self._found.cut.decode(errors="replace")
 
     def by(self, labeller: str) -> dict[str, HumanLabel]:
-        """What the file had of a labeller when the book was made, by episode."""
+        """A labeller's labels in the file when the book was made, by episode."""
         return self._found.by(labeller)
 
     def add(self, label: HumanLabel) -> None:
-        """Write a label, durably. Raises JudgeError where that fails."""
+        """Append a label durably. Raises JudgeError where that fails."""
         self._write(_encode(label) + b"\n")
 
-    def _mend(self) -> None:
-        """Leave the file at the beginning of a line."""
+    def _repair(self) -> None:
+        """Make the file end with a complete line."""
         if self._found.cut:
-            with self._faults_told(), self.path.open("r+b") as file:
+            with self._translated_errors(), self.path.open("r+b") as file:
                 file.truncate(file.seek(0, os.SEEK_END) - len(self._found.cut))
         elif self.path.exists() and not (self.path.read_bytes() or b"\n").endswith(b"\n"):
             self._write(b"\n")
 
     def _write(self, data: bytes) -> None:
-        with self._faults_told(), self.path.open("ab") as file:
+        with self._translated_errors(), self.path.open("ab") as file:
             file.write(data)
             file.flush()
             os.fsync(file.fileno())
 
     @contextmanager
-    def _faults_told(self) -> Iterator[None]:
+    def _translated_errors(self) -> Iterator[None]:
         try:
             yield
         except OSError as exc:

@@ -1,4 +1,4 @@
-"""The figures of a reliability study, made of the verdicts that were given."""
+"""The figures of a reliability study, from its verdicts."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -8,10 +8,10 @@ from math import fsum
 import msgspec
 
 from harness.core.events import Judged, Label
+from harness.reports.bootstrap import RESAMPLES
 from judge.code.code_judge import NAME
 from judge.core.case import Case
 from judge.reliability.statistics import (
-    RESAMPLES,
     Bootstrap,
     Estimate,
     Pairs,
@@ -38,23 +38,23 @@ from judge.reliability.types import (
 )
 
 
-class Answers(msgspec.Struct, frozen=True):
-    """What was said of one episode."""
+class EpisodeVerdicts(msgspec.Struct, frozen=True):
+    """All verdicts of the study on one episode."""
 
     case: Case
     repeats: tuple[Judged, ...]
-    reworded: dict[str, Judged]  # by the wording's name; those that change something here
+    reworded: dict[str, Judged]  # by the perturbation's name; those that change this case
     injected: dict[str, Judged]
 
     @property
     def labels(self) -> list[Label]:
-        """What the repeats said, without those that failed."""
+        """The repeats' labels, without those that failed."""
         return [judged.label for judged in self.repeats if judged.label is not None]
 
     @property
     def base(self) -> Label | None:
-        """What most of the repeats said; None: a tie, or nothing."""
-        return most_given(self.labels)
+        """The label of most repeats; None: a tie, or no label."""
+        return majority_label(self.labels)
 
     def verdicts(self) -> Iterable[Judged]:
         """All of them."""
@@ -63,8 +63,8 @@ class Answers(msgspec.Struct, frozen=True):
         yield from self.injected.values()
 
 
-class Scope(msgspec.Struct, frozen=True):
-    """What was to be found out."""
+class StudyScope(msgspec.Struct, frozen=True):
+    """The plan of the study."""
 
     repeats: int
     rewordings: tuple[str, ...]
@@ -76,8 +76,8 @@ class Scope(msgspec.Struct, frozen=True):
     num_resamples: int = RESAMPLES
 
 
-def most_given(labels: Iterable[Label]) -> Label | None:
-    """The label that was given most often; None for a tie, or where there is none.
+def majority_label(labels: Iterable[Label]) -> Label | None:
+    """The most frequent label; None for a tie, or without labels.
 
     Example: [completed, agent_error, completed] -> completed
     """
@@ -87,8 +87,10 @@ def most_given(labels: Iterable[Label]) -> Label | None:
     return ranking[0][0]
 
 
-def report_of(answers: Sequence[Answers], scope: Scope, *, seconds: float) -> StudyReport:
-    """The figures. With 100 episodes it takes about a second, mostly for the intervals."""
+def report_of(
+    answers: Sequence[EpisodeVerdicts], scope: StudyScope, *, seconds: float
+) -> StudyReport:
+    """The report. With 100 episodes it takes about a second, mostly for the intervals."""
     bootstrap = partial(Bootstrap, seed=scope.seed, num_resamples=scope.num_resamples)
     labels = bootstrap(units_of([[one.label for one in each.repeats] for each in answers]))
     rewards = bootstrap(units_of([[one.reward for one in each.repeats] for each in answers]))
@@ -109,7 +111,7 @@ def report_of(answers: Sequence[Answers], scope: Scope, *, seconds: float) -> St
         pairwise_agreement=agreed,
         reward_flip_rate=rewards.share(flip_rate),
         reward_pair_flip_rate=_complement(rewards.share(pairwise_agreement)),
-        flip_probability=_turned(agreed.binary, flip_probability),
+        flip_probability=_apply_decreasing(agreed.binary, flip_probability),
         krippendorff_alpha=_scales(labels.of, alpha),
         code_agreement=_against(answers, _code_labels(answers), bootstrap),
         human=_against_people(answers, scope, bootstrap),
@@ -120,28 +122,30 @@ def report_of(answers: Sequence[Answers], scope: Scope, *, seconds: float) -> St
         against_code=_names(answers, _differs_from_code),
         cost=_cost(verdicts, seconds),
         models={
-            name: _model_figures([_as_said_by(name, each) for each in answers], scope, bootstrap)
+            name: _model_figures([_own_labels(name, each) for each in answers], scope, bootstrap)
             for name in _models(verdicts)
         },
     )
 
 
 def _models(verdicts: Iterable[Judged]) -> list[str]:
-    """The models whose opinions are not the verdicts themselves."""
+    """The models whose judgements are not the verdicts themselves."""
     for judged in verdicts:
-        if judged.opinions and (len(judged.opinions) > 1 or not judged.judge.startswith("llm:")):
-            return [opinion.model for opinion in judged.opinions]
+        if judged.judgements and (
+            len(judged.judgements) > 1 or not judged.judge.startswith("llm:")
+        ):
+            return [judgement.model for judgement in judged.judgements]
     return []
 
 
-def _as_said_by(model: str, each: Answers) -> Answers:
-    """The answers with a model's own labels in place of the verdicts'."""
+def _own_labels(model: str, each: EpisodeVerdicts) -> EpisodeVerdicts:
+    """The verdicts with a model's own labels instead of theirs."""
 
     def own(judged: Judged) -> Judged:
-        said = next((one.label for one in judged.opinions if one.model == model), None)
-        return msgspec.structs.replace(judged, label=said)
+        label = next((one.label for one in judged.judgements if one.model == model), None)
+        return msgspec.structs.replace(judged, label=label)
 
-    return Answers(
+    return EpisodeVerdicts(
         each.case,
         tuple(map(own, each.repeats)),
         {name: own(judged) for name, judged in each.reworded.items()},
@@ -149,12 +153,14 @@ def _as_said_by(model: str, each: Answers) -> Answers:
     )
 
 
-def _model_figures(answers: Sequence[Answers], scope: Scope, make: "_Make") -> ModelFigures:
+def _model_figures(
+    answers: Sequence[EpisodeVerdicts], scope: StudyScope, make: "_Make"
+) -> ModelFigures:
     labels = make(units_of([[one.label for one in each.repeats] for each in answers]))
     agreed = _scales(labels.share, pairwise_agreement)
     return ModelFigures(
         pairwise_agreement=agreed,
-        flip_probability=_turned(agreed.binary, flip_probability),
+        flip_probability=_apply_decreasing(agreed.binary, flip_probability),
         krippendorff_alpha=_scales(labels.of, alpha),
         code_agreement=_against(answers, _code_labels(answers), make),
         rewording_flips=_flips_by(scope.rewordings, answers, make, lambda one: one.reworded),
@@ -164,11 +170,11 @@ def _model_figures(answers: Sequence[Answers], scope: Scope, make: "_Make") -> M
 
 def _flips_by(
     names: Iterable[str],
-    answers: Sequence[Answers],
+    answers: Sequence[EpisodeVerdicts],
     make: "_Make",
-    shown: Callable[[Answers], Mapping[str, Judged]],
+    shown: Callable[[EpisodeVerdicts], Mapping[str, Judged]],
 ) -> dict[str, Flips]:
-    """What each wording did, by its name."""
+    """The effect of each perturbation, by its name."""
     return {
         name: _flips([_against_base(one, shown(one).get(name)) for one in answers], make)
         for name in names
@@ -186,25 +192,27 @@ def _scales(estimate: Callable[[Statistic], Estimate], statistic: Statistic) -> 
     return Scales(estimate(binary(statistic)), estimate(statistic))
 
 
-def _turned(found: Estimate, falling: Callable[[float | None], float | None]) -> Estimate:
-    """A falling function of a figure; its interval turns round."""
-    return Estimate(falling(found.value), falling(found.high), falling(found.low))
+def _apply_decreasing(
+    found: Estimate, function: Callable[[float | None], float | None]
+) -> Estimate:
+    """A decreasing function of a figure, which swaps the ends of its interval."""
+    return Estimate(function(found.value), function(found.high), function(found.low))
 
 
 def _complement(found: Estimate) -> Estimate:
-    return _turned(found, lambda value: None if value is None else 1 - value)
+    return _apply_decreasing(found, lambda value: None if value is None else 1 - value)
 
 
 def _stopped(reasons: Mapping[str, int], num: int) -> str | None:
-    """A budget that ended makes the study one of what there is."""
+    """The reason of an incomplete study, which is an exhausted budget; None: it is complete."""
     missing = sum(count for why, count in reasons.items() if why.startswith("budget"))
-    return f"the budget ended: {missing} of {num} judgings were not made" if missing else None
+    return f"budget exhausted: {missing} of {num} judgings were not made" if missing else None
 
 
 def _against(
-    answers: Iterable[Answers], others: Mapping[str, Label], make: _Make
+    answers: Iterable[EpisodeVerdicts], others: Mapping[str, Label], make: _Make
 ) -> Comparison | None:
-    """Single judgings against another source's labels, by episode; None: it has none."""
+    """Single judgings compared with another source's labels, by episode; None: it has none."""
     units: Counter[Unit] = Counter()
     for each in answers:
         other = others.get(each.case.trajectory.episode)
@@ -222,35 +230,35 @@ def _against(
     )
 
 
-def _code_labels(answers: Iterable[Answers]) -> dict[str, Label]:
+def _code_labels(answers: Iterable[EpisodeVerdicts]) -> dict[str, Label]:
     labels = {each.case.trajectory.episode: _code_label(each.case) for each in answers}
     return {episode: label for episode, label in labels.items() if label is not None}
 
 
 def _code_label(case: Case) -> Label | None:
-    """What the code says: now, or, where no verifier ran for this study, in the log's latest
-    verdict that tells."""
+    """The code's label: of this study or, where no verifier ran for it, of the log's latest verdict
+    that has one."""
     logged = [
         judged.label if judged.judge == NAME else judged.code for judged in case.trajectory.judged
     ]
-    said = [label for label in (*logged, case.code.label) if label is not None]
-    return said[-1] if said else None
+    labels = [label for label in (*logged, case.code.label) if label is not None]
+    return labels[-1] if labels else None
 
 
 def _against_people(
-    answers: Sequence[Answers], scope: Scope, make: _Make
+    answers: Sequence[EpisodeVerdicts], scope: StudyScope, make: _Make
 ) -> HumanComparison | None:
     if scope.humans is None:
         return None
     studied = {each.case.trajectory.episode for each in answers}
     given = {name: labels for name, labels in scope.humans.items() if name in studied}
-    majority = {name: most_given(labels.values()) for name, labels in given.items()}
+    majority = {name: majority_label(labels.values()) for name, labels in given.items()}
     found = _against(
         answers, {name: label for name, label in majority.items() if label is not None}, make
     )
     people = make(units_of([list(labels.values()) for labels in given.values()]))
-    nothing = Scales(Estimate(None, None, None), Estimate(None, None, None))
-    found = found or Comparison(0, 0, nothing, nothing, confusion({}))
+    unknown = Scales(Estimate(None, None, None), Estimate(None, None, None))
+    found = found or Comparison(0, 0, unknown, unknown, confusion({}))
     return HumanComparison(
         **msgspec.structs.asdict(found),
         labellers=len({person for labels in given.values() for person in labels}),
@@ -258,17 +266,17 @@ def _against_people(
     )
 
 
-def _each_against_others(each: Answers) -> Pairs:
-    """Each repeat beside what most of the others said."""
+def _each_against_others(each: EpisodeVerdicts) -> Pairs:
+    """Each repeat, paired with the majority of the others."""
     labels = each.labels
     pairs = [
-        (most_given(labels[:index] + labels[index + 1 :]), label)
+        (majority_label(labels[:index] + labels[index + 1 :]), label)
         for index, label in enumerate(labels)
     ]
     return tuple((others, label) for others, label in pairs if others is not None)
 
 
-def _against_base(each: Answers, judged: Judged | None) -> Pairs:
+def _against_base(each: EpisodeVerdicts, judged: Judged | None) -> Pairs:
     base = each.base
     if judged is None or judged.label is None or base is None:
         return ()
@@ -276,7 +284,8 @@ def _against_base(each: Answers, judged: Judged | None) -> Pairs:
 
 
 def _flips(episodes: Iterable[Pairs], make: _Make) -> Flips:
-    """Pairs of a base label and one given, by episode; without a pair it is left out."""
+    """The flips in pairs of a base label and a given one, by episode; those without pairs are left
+    out."""
     shown = [tuple(sorted(pairs)) for pairs in episodes if pairs]
     others = [tuple(pair for pair in pairs if pair[0] is not Label.COMPLETED) for pairs in shown]
     not_completed = Counter(pairs for pairs in others if pairs)
@@ -294,26 +303,28 @@ def _to_completed(units: Mapping[Unit, int]) -> float | None:
     return moved / num if num else None
 
 
-def _differs_from_code(each: Answers) -> bool:
+def _differs_from_code(each: EpisodeVerdicts) -> bool:
     code = _code_label(each.case)
     return code is not None and each.base not in (None, code)
 
 
-def _names(answers: Iterable[Answers], chosen: Callable[[Answers], bool]) -> tuple[str, ...]:
+def _names(
+    answers: Iterable[EpisodeVerdicts], chosen: Callable[[EpisodeVerdicts], bool]
+) -> tuple[str, ...]:
     return tuple(each.case.trajectory.episode for each in answers if chosen(each))
 
 
 def _cost(verdicts: Sequence[Judged], seconds: float) -> Cost:
-    opinions = [opinion for judged in verdicts for opinion in judged.opinions]
-    costs = [opinion.cost_usd for opinion in opinions]
+    judgements = [judgement for judged in verdicts for judgement in judged.judgements]
+    costs = [judgement.cost_usd for judgement in judgements]
     known = [cost for cost in costs if cost is not None]
     total = fsum(known) if len(known) == len(costs) else None
     judged = sum(verdict.label is not None for verdict in verdicts)
     return Cost(
-        requests=sum(opinion.requests for opinion in opinions),
-        prompt_tokens=sum(opinion.prompt_tokens for opinion in opinions),
-        cached_tokens=sum(opinion.cached_tokens for opinion in opinions),
-        completion_tokens=sum(opinion.completion_tokens for opinion in opinions),
+        requests=sum(judgement.requests for judgement in judgements),
+        prompt_tokens=sum(judgement.prompt_tokens for judgement in judgements),
+        cached_tokens=sum(judgement.cached_tokens for judgement in judgements),
+        completion_tokens=sum(judgement.completion_tokens for judgement in judgements),
         cost_usd=total,
         per_1024_episodes_usd=1024 * total / judged if total is not None and judged else None,
         seconds=seconds,

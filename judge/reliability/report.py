@@ -1,4 +1,4 @@
-"""What a reliability study found, for a reader at a terminal."""
+"""Printing the report of a reliability study."""
 
 from collections.abc import Iterable, Mapping
 
@@ -12,11 +12,11 @@ from harness.core.terminal_text import printable, shorten
 from judge.reliability.statistics import Estimate
 from judge.reliability.types import Cost, StudyReport
 
-_MOST_LISTED = 10
+_MAX_LISTED = 10
 
 
 def render(report: StudyReport, console: Console) -> None:
-    """The report for a terminal, 80 columns or more."""
+    """Print the report, in 80 columns or more."""
     console.print(Text(_headline(report), "bold"))
     if report.stopped:
         console.print(Text(printable(report.stopped), "yellow"))
@@ -24,36 +24,36 @@ def render(report: StudyReport, console: Console) -> None:
     console.print(_figures(report))
     console.print(
         Text(
-            "\nAWM's authors tell of their own judge (GPT-5.1, 100 trajectories, 5 judgings each;"
+            "\nAWM's authors report of their own judge (GPT-5.1, 100 trajectories, 5 judgings each;"
             " arXiv:2602.10090): pairwise agreement 95.5% on completed or not, reward flip rate"
-            " 9.2%. Other episodes, another judge: a yardstick, no comparison.",
+            " 9.2%. Other episodes and another judge: a rough reference only.",
             "dim",
         )
     )
     if report.code_agreement is not None:
-        console.print(_confusion("the code says", report.code_agreement.confusion))
+        console.print(_confusion("code", report.code_agreement.confusion))
     if report.human is not None:
-        console.print(_confusion("people say", report.human.confusion))
+        console.print(_confusion("people", report.human.confusion))
     if report.rewording_flips or report.injection_flips:
         console.print(_flips(report))
     _listed("judgings of one episode that differ", report.disagreements, console)
-    _listed("labels that are not the code's", report.against_code, console)
+    _listed("labels that differ from the code's", report.against_code, console)
     _unjudged(report, console)
     console.print(Text(f"\n{_cost(report.cost)}"))
 
 
 def _headline(report: StudyReport) -> str:
-    """The study in a sentence."""
+    """The study in one sentence."""
     judge = printable(report.judge) or "no judge"
-    said = f"{judge}: {_episodes(report.episodes)}, each judged {report.repeats}x."
+    sample = f"{judge}: {_episodes(report.episodes)}, each judged {report.repeats}x."
     agreement = report.pairwise_agreement.binary.value
     if agreement is None:
-        return f"{said} No episode was judged twice: nothing can be said of agreement."
-    told = f"{said} Two judgings agree on completed or not in {agreement:.1%} of pairs"
+        return f"{sample} No episode was judged twice, so agreement is not known."
+    found = f"{sample} Two judgings agree on completed or not in {agreement:.1%} of pairs"
     code = report.code_agreement
     if code is None or code.agreement.binary.value is None:
-        return f"{told}."
-    return f"{told}; one agrees with the code in {code.agreement.binary.value:.1%}."
+        return f"{found}."
+    return f"{found}; one agrees with code in {code.agreement.binary.value:.1%}."
 
 
 def _figures(report: StudyReport) -> Table:
@@ -65,7 +65,7 @@ def _figures(report: StudyReport) -> Table:
     pairs, human = report.pairwise_agreement, report.human
     rows = [
         ("agreement, completed?", pairs.binary, "pairs of judgings"),
-        ("agreement, four labels", pairs.four_way, "pairs, the very label"),
+        ("agreement, four labels", pairs.four_way, "pairs, the same label"),
         ("reward flip rate", report.reward_flip_rate, "episodes whose rewards vary"),
         ("reward flips in pairs", report.reward_pair_flip_rate, "pairs with other rewards"),
         ("flip probability", report.flip_probability, "of one judging, completed?"),
@@ -74,30 +74,34 @@ def _figures(report: StudyReport) -> Table:
         ("alpha, completed?", report.krippendorff_alpha.binary, "1: perfect, 0: chance"),
         ("alpha, four labels", report.krippendorff_alpha.four_way, "Krippendorff's, nominal"),
     ]
-    for who, found in (("code", report.code_agreement), ("people", human)):
+    for other, found in (("code", report.code_agreement), ("people", human)):
         if found is not None:
             of = f"judgings of {_episodes(found.episodes)}"
-            rows.append((f"with {who}, completed?", found.agreement.binary, of))
+            rows.append((f"with {other}, completed?", found.agreement.binary, of))
             rows.append(
-                (f"with {who}, four labels", found.agreement.four_way, "judgings, the very label")
+                (f"with {other}, four labels", found.agreement.four_way, "judgings, the same label")
             )
-            coefficients.append((f"kappa with {who}", found.kappa.binary, "beyond chance, Cohen's"))
+            coefficients.append(
+                (f"kappa with {other}", found.kappa.binary, "beyond chance, Cohen's")
+            )
     for name, model in report.models.items():
-        rows.append((f"{name}, completed?", model.pairwise_agreement.binary, "its own word, pairs"))
+        rows.append(
+            (f"{name}, completed?", model.pairwise_agreement.binary, "its own label, pairs")
+        )
         if model.code_agreement is not None:
             with_code = model.code_agreement.agreement
-            rows.append((f"{name} with code", with_code.four_way, "its own word, four labels"))
+            rows.append((f"{name} with code", with_code.four_way, "its own label, four labels"))
     if human is not None and human.labellers > 1:
         among = f"{human.labellers} labellers, completed?"
         coefficients.append(("alpha among people", human.between.binary, among))
     for name, estimate, reading in rows:
-        table.add_row(name, *_told(estimate, share=True), reading)
+        table.add_row(name, *_cells_of(estimate, share=True), reading)
     for name, estimate, reading in coefficients:
-        table.add_row(name, *_told(estimate, share=False), reading)
+        table.add_row(name, *_cells_of(estimate, share=False), reading)
     return table
 
 
-def _told(found: Estimate, *, share: bool) -> tuple[str, str]:
+def _cells_of(found: Estimate, *, share: bool) -> tuple[str, str]:
     """Example: Estimate(0.955, 0.93, 0.974) -> ("95.5%", "93.0 to 97.4%")"""
     if found.value is None:
         return "-", "not defined"
@@ -109,17 +113,17 @@ def _told(found: Estimate, *, share: bool) -> tuple[str, str]:
     return value, f"{found.low:.3f} to {found.high:.3f}"
 
 
-def _confusion(others: str, confusion: Mapping[Label, Mapping[Label, int]]) -> RenderableType:
-    """Judgings by what others say (rows) and the judge says (columns)."""
-    title = Text(f"\nwhat {others} (rows)", "bold")
-    title.append(" against what the judge says (columns), in judgings", "dim")
+def _confusion(other: str, confusion: Mapping[Label, Mapping[Label, int]]) -> RenderableType:
+    """Judgings by the label of another source (rows) and of the judge (columns)."""
+    title = Text(f"\nlabels of {other} (rows)", "bold")
+    title.append(" against the judge's (columns), in judgings", "dim")
     table = Table(box=None, padding=(0, 2, 0, 0))
     table.add_column("")
     for label in Label:
         table.add_column(label.replace("_", "\n"), justify="right", header_style="dim")
-    for label, said in confusion.items():
-        if any(said.values()):
-            cells = (_cell(said[other], other is label) for other in Label)
+    for label, counts in confusion.items():
+        if any(counts.values()):
+            cells = (_cell(counts[column], column is label) for column in Label)
             table.add_row(label, *cells)
     return Group(title, table)
 
@@ -129,15 +133,15 @@ def _cell(count: int, agrees: bool) -> Text:
 
 
 def _flips(report: StudyReport) -> RenderableType:
-    """What another wording did to labels, beneath what asking again does."""
+    """The effect of other wordings on labels, beside that of judging a second time."""
     title = Text("\nlabels that changed", "bold")
-    title.append(" against what most judgings of the episode gave", "dim")
+    title.append(" against most judgings of the episode", "dim")
     table = Table(box=None, padding=(0, 2, 0, 0))
-    table.add_column("shown otherwise", header_style="dim", overflow="fold")
+    table.add_column("how it was shown", header_style="dim", overflow="fold")
     for name in ("episodes", "changed", "95% interval", "to completed", "of"):
         table.add_column(name, justify="right", header_style="dim")
     rows = {
-        "the same again": report.repeat_flips,
+        "unchanged": report.repeat_flips,
         **{f"reworded: {name}": flips for name, flips in report.rewording_flips.items()},
         **{f"injected: {name}": flips for name, flips in report.injection_flips.items()},
     }
@@ -145,8 +149,8 @@ def _flips(report: StudyReport) -> RenderableType:
         for name, flips in (figures.rewording_flips | figures.injection_flips).items():
             rows[f"{model} itself: {name}"] = flips
     for name, flips in rows.items():
-        value, interval = _told(flips.flipped, share=True)
-        moved, _ = _told(flips.to_completed, share=True)
+        value, interval = _cells_of(flips.flipped, share=True)
+        moved, _ = _cells_of(flips.to_completed, share=True)
         others = f"{flips.not_completed:,}"
         table.add_row(Text(printable(name)), f"{flips.episodes:,}", value, interval, moved, others)
     return Group(title, table)
@@ -156,16 +160,16 @@ def _listed(title: str, episodes: Iterable[str], console: Console) -> None:
     names = [printable(episode) for episode in episodes]
     if not names:
         return
-    more = f" and {len(names) - _MOST_LISTED:,} more" if len(names) > _MOST_LISTED else ""
+    more = f" and {len(names) - _MAX_LISTED:,} more" if len(names) > _MAX_LISTED else ""
     console.print(Text(f"\n{title}: {_episodes(len(names))}", "bold"))
-    console.print(Padding(Text(", ".join(names[:_MOST_LISTED]) + more), (0, 0, 0, 2)))
+    console.print(Padding(Text(", ".join(names[:_MAX_LISTED]) + more), (0, 0, 0, 2)))
 
 
 def _unjudged(report: StudyReport, console: Console) -> None:
     head = f"{report.unjudged:,} of {report.judgings:,} judgings gave no verdict"
     _reasons(head, report.unjudged_reasons, console)
     left_out = sum(report.left_out.values())
-    head = f"beside these, {_episodes(left_out)} could not be shown to a judge"
+    head = f"in addition, {_episodes(left_out)} could not be shown to a judge"
     _reasons(head, report.left_out, console)
 
 
@@ -173,19 +177,19 @@ def _reasons(head: str, reasons: Mapping[str, int], console: Console) -> None:
     if not reasons:
         return
     console.print(Text(f"\n{head}", "bold yellow"))
-    for why, count in list(reasons.items())[:_MOST_LISTED]:
+    for why, count in list(reasons.items())[:_MAX_LISTED]:
         console.print(Padding(Text(f"{count:,}  {shorten(why, 200)}"), (0, 0, 0, 2)))
 
 
 def _cost(cost: Cost) -> str:
     tokens = f"{cost.prompt_tokens:,} + {cost.completion_tokens:,} tokens"
-    told = f"{cost.requests:,} requests, {tokens}, {cost.seconds:.1f} s, "
+    text = f"{cost.requests:,} requests, {tokens}, {cost.seconds:.1f} s, "
     if cost.cost_usd is None:
-        return f"{told}cost not known (no price)"
-    told += f"{cost.cost_usd:.4f} USD"
+        return f"{text}cost not known (no price)"
+    text += f"{cost.cost_usd:.4f} USD"
     if cost.per_1024_episodes_usd is None:
-        return told
-    return f"{told}; judging 1,024 episodes once: {cost.per_1024_episodes_usd:.2f} USD"
+        return text
+    return f"{text}; judging 1,024 episodes once: {cost.per_1024_episodes_usd:.2f} USD"
 
 
 def _episodes(number: int) -> str:

@@ -1,4 +1,4 @@
-"""Which episodes of a run are studied."""
+"""The sample of a run's episodes for a study."""
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
@@ -9,61 +9,62 @@ from random import Random
 from harness.core.events import Ending
 from harness.log.schema import EpisodeRow
 
-_NOBODYS = (Ending.CANCELLED, Ending.POLICY_ERROR)  # no judge gives these a label
+_NOT_JUDGEABLE = (Ending.CANCELLED, Ending.POLICY_ERROR)  # no judge gives them a label
 _Stratum = tuple[str, str]  # scenario, latest label
 
 
 def sample_of(
     rows: Iterable[EpisodeRow], size: int, *, seed: int = 0, first: Collection[str] = ()
 ) -> list[str]:
-    """So many episodes that are over and can be judged, drawn by scenario and latest label, in the
-    rows' order.
+    """The names of `size` episodes that are over and can be judged, in the rows' order, stratified
+    by scenario and latest label.
 
-    Every stratum has its share, and one at least as far as `size` reaches, rare labels before
-    rare scenarios; so the sample is nearly the run in small, with what is rare in it. `first` are
-    taken before others, as those that a person has labelled. The same rows in any order and the
-    same seed give the same episodes.
+    Every stratum has its proportional share, and at least one episode as far as `size` reaches,
+    rare labels before rare scenarios; so the sample is similar to the run and contains its rare
+    cases. `first` are chosen before others, as those that a person has labelled. The same rows in
+    any order and the same seed give the same episodes.
     """
-    ended = [row for row in rows if row.ending is not None and row.ending not in _NOBODYS]
+    ended = [row for row in rows if row.ending is not None and row.ending not in _NOT_JUDGEABLE]
     names = sorted(row.episode for row in ended if row.episode in first)
-    taken = set(names if len(names) <= size else Random(seed).sample(names, size))
+    chosen = set(names if len(names) <= size else Random(seed).sample(names, size))
     strata: dict[_Stratum, list[str]] = {}
     for row in sorted(ended, key=lambda row: row.episode):
-        if row.episode not in taken:
+        if row.episode not in chosen:
             strata.setdefault((row.scenario, row.label or ""), []).append(row.episode)
     draw = Random(seed)
     sizes = {stratum: len(strata[stratum]) for stratum in sorted(strata)}
-    for stratum, num in _seats(sizes, size - len(taken)).items():
-        taken.update(draw.sample(strata[stratum], num))
-    return [row.episode for row in ended if row.episode in taken]
+    for stratum, num in _allocate(sizes, size - len(chosen)).items():
+        chosen.update(draw.sample(strata[stratum], num))
+    return [row.episode for row in ended if row.episode in chosen]
 
 
-def _seats(sizes: dict[_Stratum, int], num: int) -> dict[_Stratum, int]:
-    """How many are drawn of each stratum: Huntington and Hill's method, under which the next seat
-    goes to the largest size / sqrt(seats * (seats + 1)), so that everybody has a first one.
+def _allocate(sizes: dict[_Stratum, int], num: int) -> dict[_Stratum, int]:
+    """The number of episodes from each stratum, by Huntington and Hill's method: the next episode
+    goes to the largest size / sqrt(n * (n + 1)), n being the stratum's number so far, so that
+    every stratum gets its first one.
 
     Example: {("shop", "completed"): 97, ("shop", "agent_error"): 3}, 10
              -> {("shop", "completed"): 9, ("shop", "agent_error"): 1}
     """
-    seats = dict.fromkeys(_by_rarity(sizes)[: max(0, num)], 1)
-    queue = [(_claim(sizes[stratum], 1), stratum) for stratum in seats]
+    numbers = dict.fromkeys(_by_rarity(sizes)[: max(0, num)], 1)
+    queue = [(_priority(sizes[stratum], 1), stratum) for stratum in numbers]
     heapify(queue)
-    for _ in range(min(num, sum(sizes.values())) - len(seats)):
+    for _ in range(min(num, sum(sizes.values())) - len(numbers)):
         stratum = queue[0][1]
-        seats[stratum] += 1
-        heapreplace(queue, (_claim(sizes[stratum], seats[stratum]), stratum))
-    return seats
+        numbers[stratum] += 1
+        heapreplace(queue, (_priority(sizes[stratum], numbers[stratum]), stratum))
+    return numbers
 
 
-def _claim(size: int, seats: int) -> float:
-    """The smaller, the sooner a stratum gets its next seat. Above -1 only when all its episodes
-    are drawn, and so behind every other."""
-    return -size / sqrt(seats * (seats + 1))
+def _priority(size: int, number: int) -> float:
+    """The smaller, the sooner a stratum gets its next episode. It is above -1 only when all its
+    episodes are chosen, and so after every other stratum."""
+    return -size / sqrt(number * (number + 1))
 
 
 def _by_rarity(sizes: dict[_Stratum, int]) -> Sequence[_Stratum]:
-    """Strata in the order of their first seats: each label's largest stratum, the rarest label
-    first, then each label's second largest, and so on."""
+    """Strata in the order in which they get their first episode: each label's largest stratum, the
+    rarest label first, then each label's second largest, and so on."""
     labels: Counter[str] = Counter()
     for (_, label), size in sizes.items():
         labels[label] += size

@@ -1,36 +1,33 @@
-"""How far labels agree: the statistics of a reliability study, with nothing but Python.
+"""The agreement of labels: the statistics of a reliability study, in pure Python.
 
-A unit is what one episode was given: its labels (or rewards) in order, without the judgings that
-failed, which are missing values and no value of their own. Statistics take units with how many
-episodes have each, so that a bootstrap resample is a handful of counts. A statistic that is not
-defined for its data is None.
+A unit is the sorted labels (or rewards) of one episode, without the judgings that failed: those are
+missing values, not a value of their own. Statistics take units with how many episodes have each, so
+that a bootstrap resample is a handful of counts. A statistic that is not defined for its data is
+None.
 """
 
 import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
-from random import Random
 from typing import Any
 
 import msgspec
 
 from harness.core.events import Label
+from harness.reports.bootstrap import RESAMPLES, TAIL, Resamples, percentile_interval
 
 Unit = tuple[Any, ...]  # the values of one episode, sorted
-# Of one episode, too: what holds, beside what one judging said.
+# Also of one episode: the reference label, beside the label of one judging.
 Pairs = tuple[tuple[Label, Label], ...]
 Statistic = Callable[[Mapping[Unit, int]], float | None]
-
-RESAMPLES = 2_000
-_TAIL = 0.025  # of a 95 % interval, on each side
 
 
 class Estimate(msgspec.Struct, frozen=True):
     """A figure with its 95 % interval. None: not defined for these data."""
 
     value: float | None
-    low: float | None  # None beside a value: these data cannot tell how far it may be off
+    low: float | None  # None beside a value: these data do not show how uncertain it is
     high: float | None
 
 
@@ -62,7 +59,7 @@ def binary(statistic: Statistic) -> Statistic:
 
 
 def units_of(ratings: Iterable[Sequence[Any]]) -> Counter[Unit]:
-    """Episodes by what they were given. One judged less than twice says nothing of agreement.
+    """Episodes by their labels. One that was judged less than twice shows no agreement.
 
     Example: [["a", None, "a"], ["b", "a", "a"], ["a"]]
              -> {("a", "a"): 1, ("a", "a", "b"): 1}
@@ -79,8 +76,8 @@ def _agreeing(unit: Unit) -> float:
 
 
 def pairwise_agreement(units: Mapping[Unit, int]) -> float | None:
-    """How often two judgings of one episode agree. Every episode counts the same, however many of
-    its judgings failed.
+    """The share of pairs of judgings of one episode that agree. Every episode has the same weight,
+    however many of its judgings failed.
 
     Example: {("a", "a", "b"): 1, ("a", "a"): 1} -> (1/3 + 1) / 2
     """
@@ -88,18 +85,18 @@ def pairwise_agreement(units: Mapping[Unit, int]) -> float | None:
 
 
 def flip_rate(units: Mapping[Unit, int]) -> float | None:
-    """The share of episodes whose judgings are not all the same."""
+    """The share of episodes whose judgings are not all equal."""
     return _ratio(sum(n for unit, n in units.items() if unit[0] != unit[-1]), _total(units))
 
 
 def flip_probability(agreement: float | None) -> float | None:
-    """How probably a single judging says the opposite of what the judge says as a rule, from the
+    """The probability that a single judging gives the opposite of the judge's usual label, from the
     pairwise agreement on a scale of two.
 
-    The moment estimate: judgings that flip with probability p, each for itself, disagree in
-    d = 2p(1 - p) of the pairs, so p = (1 - sqrt(1 - 2d)) / 2. Where episodes differ in p it is
-    below the mean of theirs (Jensen). Half at most: a judge that disagrees with itself more often
-    than a coin does by chance.
+    The moment estimate: judgings that flip independently with probability p disagree in
+    d = 2p(1 - p) of the pairs, so p = (1 - sqrt(1 - 2d)) / 2. Where episodes differ in p, it is
+    below the mean of their p (Jensen). It is at most 1/2, which means that the judge disagrees with
+    itself at least as often as a coin.
 
     Example: 0.58 -> 0.3
     """
@@ -112,7 +109,7 @@ def alpha(units: Mapping[Unit, int]) -> float | None:
     """Krippendorff's alpha for nominal values with missing ones: 1 perfect, 0 chance.
 
     K. Krippendorff, "Computing Krippendorff's Alpha-Reliability", University of Pennsylvania,
-    2011. None where all values are the same: nothing could have been confused.
+    2011. None where all values are equal: there is nothing to confuse.
     """
     totals: Counter[Any] = Counter()
     observed = 0.0
@@ -126,16 +123,16 @@ def alpha(units: Mapping[Unit, int]) -> float | None:
 
 
 def agreement(units: Mapping[Unit, int]) -> float | None:
-    """The share of Pairs whose two sides are equal. Every pair counts the same."""
+    """The share of Pairs whose two sides are equal. Every pair has the same weight."""
     table = _table(units)
     return _ratio(sum(n for (one, other), n in table.items() if one == other), table.total())
 
 
 def kappa(units: Mapping[Unit, int]) -> float | None:
-    """Cohen's kappa of Pairs: agreement beyond what the sides' own habits give by chance.
+    """Cohen's kappa of Pairs: agreement beyond chance, given how often each side uses each label.
 
     J. Cohen, Educational and Psychological Measurement 20 (1960), 37. None where both sides always
-    say the same one word.
+    give the same one label.
     """
     table = _table(units)
     num = table.total()
@@ -150,7 +147,8 @@ def kappa(units: Mapping[Unit, int]) -> float | None:
 
 
 def confusion(units: Mapping[Unit, int]) -> dict[Label, dict[Label, int]]:
-    """What holds (outer) against what was said (inner), every label in both: how many Pairs."""
+    """The number of Pairs by reference label (outer) and judging (inner), with every label in
+    both."""
     table = _table(units)
     return {one: {other: table[one, other] for other in Label} for one in Label}
 
@@ -172,8 +170,7 @@ def _ratio(part: float, whole: int) -> float | None:
 
 
 class Bootstrap:
-    """Percentile intervals (B. Efron, 1979) from resampled episodes: judgings of one episode are
-    kin, so whole episodes are drawn. The same seed and units give the same intervals.
+    """95 % intervals of statistics, from resampled episodes (see harness.reports.bootstrap).
 
     100 episodes take about 0.05 s and 1,000 about 0.5 s, and each statistic 0.01 to 0.1 s more.
     """
@@ -182,31 +179,22 @@ class Bootstrap:
         self, units: Counter[Unit], *, seed: int = 0, num_resamples: int = RESAMPLES
     ) -> None:
         self._units = units
-        kinds, draw, num = list(units), Random(seed), units.total()
-        indices, counts = range(len(kinds)), list(units.values())
-        self._resamples: list[dict[Unit, int]] = [
-            {kinds[i]: n for i, n in Counter(draw.choices(indices, counts, k=num)).items()}
-            for _ in range(num_resamples if num else 0)
-        ]
+        self._resamples = Resamples(units, seed=seed, num_resamples=num_resamples)
 
     def of(self, statistic: Statistic) -> Estimate:
         """A statistic with its interval, over the resamples for which it is defined. Where these
-        are all the same, nothing is known of others, and there is no interval."""
+        are all equal, they show nothing about other values, and there is no interval."""
         value = statistic(self._units)
-        found = sorted(v for one in self._resamples if (v := statistic(one)) is not None)
+        found = self._resamples.values(statistic)
         if value is None or not found or math.isclose(found[0], found[-1]):
             return Estimate(value, None, None)
-        last = len(found) - 1
-        return Estimate(
-            value, found[math.floor(_TAIL * last)], found[math.ceil((1 - _TAIL) * last)]
-        )
+        return Estimate(value, *percentile_interval(found))
 
     def share(self, statistic: Statistic) -> Estimate:
-        """The same for a share from 0 to 1. Where all episodes stand at one end of it, the exact
-        bound for n alike among n is given (C. Clopper and E. Pearson, 1934): 0 of 100 is 0 to
-        3.6 %."""
+        """The same for a share from 0 to 1. Where it is 0 or 1 in all episodes, the interval is the
+        exact one for n equal among n (C. Clopper and E. Pearson, 1934): 0 of 100 is 0 to 3.6 %."""
         found = self.of(statistic)
         if found.low is not None or found.value not in (0.0, 1.0):
             return found
-        unseen = 1 - _TAIL ** (1 / max(1, self._units.total()))
+        unseen = 1 - TAIL ** (1 / max(1, self._units.total()))
         return Estimate(1.0, 1 - unseen, 1.0) if found.value else Estimate(0.0, 0.0, unseen)

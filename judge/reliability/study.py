@@ -1,9 +1,9 @@
-"""The reliability study: the same episodes judged again and again, and shown in other words.
+"""The reliability study: the same episodes are judged several times, and with perturbations.
 
 Promises:
-- A judging that gives no verdict is a missing value that is counted, never a label.
-- Every episode is judged once before any is judged twice, and rewordings come last. So a budget
-  that ends leaves a study of what there is, over all episodes.
+- A judging without a label is a missing value that is counted, never a label.
+- Every episode is judged once before any is judged twice, and perturbations come last. So an
+  exhausted budget leaves a study of all episodes, with fewer judgings of each.
 """
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -15,13 +15,13 @@ import msgspec
 from anyio.streams.memory import MemoryObjectReceiveStream
 
 from harness.core.events import Judged, Label
+from harness.reports.bootstrap import RESAMPLES
 from judge.core.case import Case
-from judge.reliability.metrics import Answers, Scope, report_of
-from judge.reliability.statistics import RESAMPLES
+from judge.reliability.metrics import EpisodeVerdicts, StudyScope, report_of
 from judge.reliability.types import StudyReport
 
-# A verdict on a case, given anew: nothing comes from a cache. The number tells the repeats of one
-# case apart, as a seed does.
+# A fresh verdict on a case: nothing comes from a cache. The number distinguishes the repeats of one
+# case, as a seed does.
 Judging = Callable[[Case, int], Awaitable[Judged]]
 Rewording = Callable[[Case], Case]
 
@@ -29,11 +29,11 @@ _NONE: Mapping[str, Rewording] = {}
 
 
 class _Question(msgspec.Struct, frozen=True):
-    """One judging to be made: of a case as it is, or as a rewording shows it."""
+    """One judging to be made, of a case or of its perturbed version."""
 
     index: int  # of the case
     repeat: int
-    rewording: Rewording | None = None  # None: as it is
+    rewording: Rewording | None = None  # None: unchanged
     key: str = ""
 
 
@@ -51,21 +51,22 @@ async def study(
     num_resamples: int = RESAMPLES,
     progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> StudyReport:
-    """How far the judge agrees with itself, with the code and with people.
+    """Measure how far the judge agrees with itself, with code and with people.
 
-    Every case is judged `repeats` times as it is and once in each rewording and injection that
+    Every case is judged `repeats` times unchanged, and once with each rewording and injection that
     changes it, as repeat 0. `humans` are labels by episode and labeller. `left_out` are the
     verdicts on episodes of which no case could be made. `seed` is for the intervals. `progress` is
-    told how many judgings of how many are done. Exceptions of `judging` travel, as a group.
+    called with the number of judgings done and their total. Exceptions of `judging` are raised, in
+    a group.
     """
     began = anyio.current_time()
     questions = [_Question(i, repeat) for repeat in range(repeats) for i in range(len(cases))]
     for kind, wordings in (("r", rewordings), ("i", injections)):
         for name, rewording in wordings.items():
             questions += [_Question(i, 0, rewording, kind + name) for i in range(len(cases))]
-    given = await _asked(questions, cases, judging, concurrency, progress)
+    given = await _judge_all(questions, cases, judging, concurrency, progress)
     answers = [
-        Answers(
+        EpisodeVerdicts(
             case,
             tuple(given[i, repeat, ""] for repeat in range(repeats)),
             {name: given[i, 0, "r" + name] for name in rewordings if (i, 0, "r" + name) in given},
@@ -73,21 +74,21 @@ async def study(
         )
         for i, case in enumerate(cases)
     ]
-    scope = Scope(
+    scope = StudyScope(
         repeats, tuple(rewordings), tuple(injections), humans, left_out, seed, num_resamples
     )
     seconds = anyio.current_time() - began
     return await anyio.to_thread.run_sync(partial(report_of, answers, scope, seconds=seconds))
 
 
-async def _asked(
+async def _judge_all(
     questions: Sequence[_Question],
     cases: Sequence[Case],
     judging: Judging,
     concurrency: int,
     progress: Callable[[int, int], None],
 ) -> dict[tuple[int, int, str], Judged]:
-    """The verdicts by case, repeat and key; none where a rewording changes nothing."""
+    """The verdicts by case, repeat and key; none where a perturbation changes nothing."""
     given: dict[tuple[int, int, str], Judged] = {}
     done = 0
 

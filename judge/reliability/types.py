@@ -1,4 +1,4 @@
-"""What a reliability study found, as data."""
+"""The results of a reliability study, as data."""
 
 import msgspec
 
@@ -14,52 +14,54 @@ class Scales(msgspec.Struct, frozen=True):
 
 
 class Comparison(msgspec.Struct, frozen=True):
-    """Single judgings against what another source says of the same episodes."""
+    """Single judgings compared with another source's labels of the same episodes."""
 
-    episodes: int  # of which the other says something
+    episodes: int  # that the other source labels
     judgings: int  # of those
     agreement: Scales  # the share of judgings
     kappa: Scales  # Cohen's
-    confusion: dict[Label, dict[Label, int]]  # theirs, then the judge's: judgings
+    confusion: dict[
+        Label, dict[Label, int]
+    ]  # judgings by the other source's label, then the judge's
 
 
 class HumanComparison(Comparison, frozen=True):
-    """The same against people; where they differ, their majority stands, and a tie is left out."""
+    """The same with people: their majority counts, and ties are left out."""
 
     labellers: int
-    between: Scales  # Krippendorff's alpha of the people among themselves, who labelled the same
+    between: Scales  # Krippendorff's alpha among the people, of episodes that several labelled
 
 
 class Flips(msgspec.Struct, frozen=True):
-    """How often the label was another than the episode's base label: the one that most of its
-    judgings gave. An episode without such a one is left out."""
+    """How often the label differed from the episode's base label, which most of its judgings gave.
+    An episode without a base label is left out."""
 
     episodes: int
-    flipped: Estimate  # the share of judgings: one an episode, all where repeats are compared
+    flipped: Estimate  # share of judgings: one per episode, or all repeats
     not_completed: int  # episodes whose base label is not `completed`
-    to_completed: Estimate  # the share of those that went to `completed`
+    to_completed: Estimate  # share of those that became `completed`
 
 
 class ModelFigures(msgspec.Struct, frozen=True):
-    """What one model says by itself, whatever the verdicts were."""
+    """One model's own labels, whatever the verdicts were."""
 
     pairwise_agreement: Scales
     flip_probability: Estimate
     krippendorff_alpha: Scales
-    code_agreement: Comparison | None  # None: the code had nothing to say
+    code_agreement: Comparison | None  # None: code had no labels
     rewording_flips: dict[str, Flips]
     injection_flips: dict[str, Flips]
 
 
 class Cost(msgspec.Struct, frozen=True):
-    """What the whole study took."""
+    """The cost of the whole study."""
 
     requests: int
     prompt_tokens: int
     cached_tokens: int
     completion_tokens: int
     cost_usd: float | None  # None: a model had no price
-    per_1024_episodes_usd: float | None  # one judging of each; None: no price, or none was judged
+    per_1024_episodes_usd: float | None  # one judging each; None: no price, or no label
     seconds: float
 
 
@@ -70,25 +72,25 @@ class StudyReport(msgspec.Struct, frozen=True):
     rubric: str
     episodes: int
     repeats: int
-    judgings: int  # all that were to be made, reworded ones too
+    judgings: int  # all that were planned, perturbed ones too
     unjudged: int  # of those; missing values everywhere
     unjudged_reasons: dict[str, int]  # the most frequent first
-    left_out: dict[str, int]  # episodes beside these, of which no case could be made, by reason
-    stopped: str | None  # why the study is not whole; None: it is
+    left_out: dict[str, int]  # other episodes, of which no case could be made, by reason
+    stopped: str | None  # why the study is incomplete; None: it is complete
     pairwise_agreement: Scales
-    reward_flip_rate: Estimate  # episodes whose rewards are not all the same
-    # Pairs of judgings of one episode with another reward. AWM's 9.2% is no share of 100 episodes,
-    # but would be one of their 1,000 pairs.
+    reward_flip_rate: Estimate  # episodes whose rewards are not all equal
+    # Pairs of judgings of one episode with different rewards. AWM's 9.2% cannot be a share of 100
+    # episodes, but can be one of their 1,000 pairs.
     reward_pair_flip_rate: Estimate
     flip_probability: Estimate  # of a single judging, on the scale of two
     krippendorff_alpha: Scales
-    code_agreement: Comparison | None  # None: the code had nothing to say
+    code_agreement: Comparison | None  # None: code had no labels
     human: HumanComparison | None  # None: no labels were given
-    repeat_flips: Flips  # a judging against the episode's others: what rewordings are held against
+    repeat_flips: Flips  # a judging against the episode's others: the baseline of perturbations
     rewording_flips: dict[str, Flips]
     injection_flips: dict[str, Flips]
-    disagreements: tuple[str, ...]  # episodes whose judgings are not all the same
-    against_code: tuple[str, ...]  # episodes whose base label is not the code's
+    disagreements: tuple[str, ...]  # episodes whose judgings are not all equal
+    against_code: tuple[str, ...]  # episodes whose base label differs from the code's
     cost: Cost
-    # By model. Empty where one model's word is the verdict, as in mode `llm`.
+    # By model. Empty where one model's label is the verdict, as in mode `llm`.
     models: dict[str, ModelFigures] = {}

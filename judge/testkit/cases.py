@@ -1,16 +1,15 @@
-"""The judge test kit, for those who write worlds and verifiers: episodes of each task, with the
-labels that they must get.
+"""The judge test kit, for authors of worlds and verifiers: episodes of each task, with the labels
+that a judge may give them.
 
     @pytest.mark.parametrize("case", cases_of("my_world"), ids=str)
-    def test_verdicts(case: KitCase) -> None:
+    def test_verdicts(case: VerifierCase) -> None:
         case.check()
 
-In a terminal: `python -m judge.testkit.cases my_world` writes what came of it as JSON and exits
-with 1 when a
-case got another label than it must. Which episodes there are stands in judge.testkit.endings.
+In a terminal, `python -m judge.testkit.cases my_world` writes a report as JSON and exits with 1
+when a case gets a label that it may not get. judge.testkit.endings lists the kinds of episodes.
 
-The cases are for packages of ours, whose code is trusted. An AWM record has no oracle, so of its
-tasks only the cases without a call are known (see `idle_cases`), and a court judges them.
+The cases are for packages in our format, whose code is trusted. An AWM record has no oracles, so
+for its tasks there are only the cases without a call (see `idle_cases`), judged by ScenarioJudges.
 """
 
 import sys
@@ -25,16 +24,17 @@ from envpool.store.states import States
 from harness.core.events import Judged, Label
 from harness.core.trajectory import Trajectory
 from judge.code.code_judge import CodeJudge
+from judge.code.runners import InProcessRunner
 from judge.core.errors import JudgeError
-from judge.testkit.endings import KINDS, Kind, Labels, Staged, staged_idle
-from judge.testkit.plays import staged
+from judge.testkit.endings import KINDS, Kind, Labels, StagedEpisode, idle_episodes
+from judge.testkit.plays import stage_episodes
 from scenarios.catalogue import find
 from scenarios.checks import failed
 from scenarios.errors import ScenarioError
 from scenarios.format import Scenario, Task
 
 
-class KitCase:
+class VerifierCase:
     """An episode that is over, and the labels that a judge may give it.
 
     `str(case)` is its name, as in `library/pay-fine/mutant/3-changed`.
@@ -43,31 +43,34 @@ class KitCase:
     __slots__ = ("_judge", "expected", "kind", "name", "scenario", "task", "trajectory", "why")
 
     def __init__(
-        self, scenario: str, task: str, case: Staged, judge: CodeJudge | None = None
+        self, scenario: str, task: str, episode: StagedEpisode, judge: CodeJudge | None = None
     ) -> None:
         self.scenario = scenario
         self.task = task
-        self.kind: Kind = case.kind
-        self.name = f"{scenario}/{task}/{case.kind}/{case.what}".replace(" ", "-")
-        self.trajectory: Trajectory = msgspec.structs.replace(case.trajectory, episode=self.name)
-        self.expected: Labels = case.expected
-        self.why = case.why  # a sentence
-        self._judge = judge  # None: a court judges it
+        self.kind: Kind = episode.kind
+        self.name = f"{scenario}/{task}/{episode.kind}/{episode.what}".replace(" ", "-")
+        self.trajectory: Trajectory = msgspec.structs.replace(episode.trajectory, episode=self.name)
+        self.expected: Labels = episode.expected
+        self.why = episode.why  # a sentence
+        self._judge = judge  # None: its verifier runs in a worker
 
     def __str__(self) -> str:
         return self.name
 
     def __repr__(self) -> str:
-        return f"<KitCase {self.name!r} [{_labels(self.expected)}]>"
+        return f"<VerifierCase {self.name!r} [{_labels(self.expected)}]>"
 
     def verdict(self) -> Judged:
-        """What the code judge says. Raises JudgeError for a case that it cannot judge alone."""
+        """The code judge's verdict. Raises JudgeError for a case whose verifier runs in a
+        worker."""
         if self._judge is None:
-            raise JudgeError(f"{self.name}: its verifier runs elsewhere; a court can ask it")
-        return self._judge.judge(self.trajectory)
+            raise JudgeError(
+                f"{self.name}: its verifier runs in a worker; ask ScenarioJudges for the verdict"
+            )
+        return self._judge.verdict_at_once(self.trajectory)
 
     def fault(self, judged: Judged) -> str | None:
-        """What is wrong with a verdict, a sentence; None: nothing."""
+        """What is wrong with a verdict, in a sentence; None: nothing."""
         if judged.label in self.expected:
             return None
         found = f"unjudged ({judged.unjudged})" if judged.label is None else str(judged.label)
@@ -81,50 +84,51 @@ class KitCase:
         )
 
     def check(self, judged: Judged | None = None) -> None:
-        """Raise AssertionError, with a sentence, for a verdict that is wrong: the code judge's, or
-        the one given."""
+        """Raise AssertionError, with a sentence, for a wrong verdict; None: the code judge's is
+        checked."""
         fault = self.fault(self.verdict() if judged is None else judged)
         if fault is not None:
             raise AssertionError(fault)
 
 
-def cases_of(source: str | Path | Scenario, *, seed: int = 0) -> list[KitCase]:
-    """The cases of every task of a package, given by name, by folder or as read.
+def cases_of(source: str | Path | Scenario, *, seed: int = 0) -> list[VerifierCase]:
+    """The cases of every task of a package, given by name, by folder or as a Scenario.
 
-    They keep the package's world open for as long as they are held. Raises ScenarioError and
-    PoolError for a package that cannot be had, JudgeError for an AWM record's.
+    The package's world stays open as long as the cases exist. Raises ScenarioError and PoolError
+    for a package that cannot be loaded, JudgeError for an AWM record.
     """
     scenario = source if isinstance(source, Scenario) else find(str(source))
     if scenario.awm is not None or scenario.foreign is not None:
-        raise JudgeError(f"scenario {scenario.name!r} has no oracles: the kit has idle cases only")
+        raise JudgeError(
+            f"scenario {scenario.name!r} has no oracles: the test kit has idle cases only"
+        )
     world = HostedScenario(scenario)
-    judge = CodeJudge(lambda _: world)
     try:
-        judge.prepare(scenario.name)
+        judge = CodeJudge(scenario, InProcessRunner(world))
         return [
-            KitCase(scenario.name, task.id, one, judge)
-            for task, one in staged(scenario, world, seed=seed)
+            VerifierCase(scenario.name, task.id, one, judge)
+            for task, one in stage_episodes(scenario, world, seed=seed)
         ]
     except BaseException:
         world.close()
         raise
 
 
-def idle_cases(world: States) -> list[KitCase]:
-    """The cases that need no oracle, for a scenario that is hosted anywhere, AWM records included.
+def idle_cases(world: States) -> list[VerifierCase]:
+    """The cases that need no oracle, for a scenario that is hosted in any pool, also an AWM record.
 
-    To be judged by a court: `case.check(await court.verdict(case.trajectory))`. A task without a
+    ScenarioJudges judges them: `case.check(await judge.verdict(case.trajectory))`. A task without a
     verifier that gives labels may be left unjudged.
     """
     scenario = world.scenario
     return [
-        KitCase(scenario.name, task.id, _leniently(one, scenario, task))
+        VerifierCase(scenario.name, task.id, _or_unjudged(one, scenario, task))
         for task in scenario.tasks
-        for one in staged_idle(world, task)
+        for one in idle_episodes(world, task)
     ]
 
 
-def _leniently(one: Staged, scenario: Scenario, task: Task) -> Staged:
+def _or_unjudged(one: StagedEpisode, scenario: Scenario, task: Task) -> StagedEpisode:
     if scenario.awm is None:
         return one
     verifier = scenario.awm.verifiers.get(task.id)
@@ -134,48 +138,48 @@ def _leniently(one: Staged, scenario: Scenario, task: Task) -> Staged:
 
 
 class KindCount(msgspec.Struct, frozen=True):
-    """What came of the cases of one kind."""
+    """The results of the cases of one kind."""
 
     cases: int
     as_expected: int
     labels: dict[str, int]  # label -> cases; unjudged ones under `unjudged`
 
 
-class Surprise(msgspec.Struct, frozen=True):
-    """A case that got a label that it may not get."""
+class UnexpectedVerdict(msgspec.Struct, frozen=True):
+    """A case that got a label which it may not get."""
 
     case: str
     found: Label | None  # None: it was left unjudged
     fault: str  # a sentence
 
 
-class KitReport(msgspec.Struct, frozen=True):
-    """What came of the kit's cases."""
+class CasesReport(msgspec.Struct, frozen=True):
+    """The results of the test kit's cases."""
 
     scenarios: tuple[str, ...]
     tasks: int
     cases: int
     kinds: dict[Kind, KindCount]
-    surprises: tuple[Surprise, ...]
+    unexpected: tuple[UnexpectedVerdict, ...]
 
     @property
     def ok(self) -> bool:
-        """Whether every case got a label that it may get."""
-        return not self.surprises
+        """Whether every case got a label which it may get."""
+        return not self.unexpected
 
 
-def kit_report(cases: Iterable[KitCase]) -> KitReport:
-    """Judge the cases by code and count."""
+def check_cases(cases: Iterable[VerifierCase]) -> CasesReport:
+    """Judge the cases by code, and count the results."""
     return report_of((case, case.verdict()) for case in cases)
 
 
-def report_of(verdicts: Iterable[tuple[KitCase, Judged]]) -> KitReport:
-    """Count the cases with a judge's verdicts."""
+def report_of(verdicts: Iterable[tuple[VerifierCase, Judged]]) -> CasesReport:
+    """Count the results of cases with any judge's verdicts."""
     scenarios: dict[str, None] = {}
     tasks: set[tuple[str, str]] = set()
     labels: dict[Kind, dict[str, int]] = {}
     wrong: dict[Kind, int] = {}
-    surprises: list[Surprise] = []
+    unexpected: list[UnexpectedVerdict] = []
     for case, judged in verdicts:
         scenarios[case.scenario] = None
         tasks.add((case.scenario, case.task))
@@ -184,17 +188,17 @@ def report_of(verdicts: Iterable[tuple[KitCase, Judged]]) -> KitReport:
         counts[word] = counts.get(word, 0) + 1
         if (fault := case.fault(judged)) is not None:
             wrong[case.kind] = wrong.get(case.kind, 0) + 1
-            surprises.append(Surprise(case.name, judged.label, fault))
+            unexpected.append(UnexpectedVerdict(case.name, judged.label, fault))
     kinds: dict[Kind, KindCount] = {}
     for kind in (kind for kind in KINDS if kind in labels):
         total = sum(labels[kind].values())
         kinds[kind] = KindCount(total, total - wrong.get(kind, 0), labels[kind])
-    return KitReport(
+    return CasesReport(
         scenarios=tuple(scenarios),
         tasks=len(tasks),
         cases=sum(count.cases for count in kinds.values()),
         kinds=kinds,
-        surprises=tuple(surprises),
+        unexpected=tuple(unexpected),
     )
 
 
@@ -204,10 +208,10 @@ def _labels(expected: Labels) -> str:
 
 
 def main(names: Sequence[str]) -> int:
-    """Judge the kit's cases of the named packages and write the report as JSON; gives the exit
+    """Judge the cases of the named packages, write the report as JSON, and return the exit
     status."""
     try:
-        report = kit_report(case for name in names for case in cases_of(name))
+        report = check_cases(case for name in names for case in cases_of(name))
     except (ScenarioError, PoolError, JudgeError) as exc:
         sys.stderr.write(f"{exc}\n")
         return 2

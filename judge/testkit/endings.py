@@ -1,15 +1,15 @@
-"""The cases of the judge test kit, and those among them that lie in how an episode ends.
+"""The kinds of cases of the judge test kit, and those that differ only in how an episode ends.
 
-oracle       the task is done as its author knows
-noop         nothing is done, and nothing is said or success is claimed
+oracle       the task is solved as its author does it
+noop         nothing is done, and the answer is empty or claims success
 mutant       the oracle with one mistake (see harness.policies.mutants)
 near_miss    almost the oracle: work left out, another task's, or more than was asked for
-untold       all is done, and the answer does not say so
-refused      a call breaks a rule of the world, which says so
+unreported   all is done, but the answer does not say so
+refused      a call breaks a rule of the world and is refused
 world_fault  a tool breaks (see envpool.inprocess.fault_injection), or the world dies
 malformed    a reply that cannot be read ends the episode
-cut_off      a limit of the run ends it
-unjudged     it was cancelled, or the model died: nobody's doing
+cut_off      a limit of the run ends the episode
+unjudged     it was cancelled, or the model died: not the agent's fault
 """
 
 from collections.abc import Iterator
@@ -22,7 +22,7 @@ from harness.core.events import Ending, EpisodeEnded, Label, StepTaken
 from harness.core.messages import FormatError, Reply
 from harness.core.trajectory import Trajectory
 from harness.policies.mutations import DONE
-from judge.playback.playback import begun
+from judge.playback.playback import started_event
 from scenarios.format import Task
 
 Kind = Literal[
@@ -30,7 +30,7 @@ Kind = Literal[
     "noop",
     "mutant",
     "near_miss",
-    "untold",
+    "unreported",
     "refused",
     "world_fault",
     "malformed",
@@ -45,58 +45,66 @@ NOT_COMPLETED: Labels = frozenset({Label.PARTIALLY_COMPLETED, Label.AGENT_ERROR}
 WORK_DONE: Labels = frozenset({Label.COMPLETED, Label.PARTIALLY_COMPLETED})
 AGENT: Labels = frozenset({Label.AGENT_ERROR})
 WORLD: Labels = frozenset({Label.ENVIRONMENT_ERROR})
-NOBODY: Labels = frozenset({None})
+UNJUDGED: Labels = frozenset({None})
 
 _UNREADABLE = "A tool call has no name."
-_WHY_MALFORMED = "a reply that cannot be read is the agent's fault, whatever went before"
-_WHY_CUT = "an episode that was cut off has no answer, and the world did not fail"
+_WHY_MALFORMED = "a reply that cannot be read is the agent's fault, whatever was done before"
+_WHY_CUT = "an episode that was cut off has no answer, but the world did not fail"
 
 
-class Staged(msgspec.Struct, frozen=True):
+class StagedEpisode(msgspec.Struct, frozen=True):
     """One episode, and the labels that a judge may give it."""
 
     kind: Kind
-    what: str  # in a few words, the same for no two of a task's episodes of one kind
+    what: str  # in a few words; different for all episodes of one kind and task
     trajectory: Trajectory
     expected: Labels
     why: str  # a sentence
 
 
-def staged_idle(world: States, task: Task) -> Iterator[Staged]:
-    """The episodes of a task that need no call, and so no oracle."""
+def idle_episodes(world: States, task: Task) -> Iterator[StagedEpisode]:
+    """The episodes of a task without calls, which need no oracle."""
     empty = _empty(world, task)
     noop = "doing nothing completes no task"
-    yield Staged("noop", "silent", ended_as(empty, answer=""), AGENT, noop)
-    boast = "claiming success is not doing it"
-    yield Staged("noop", "boast", ended_as(empty, answer=DONE), NOT_COMPLETED, boast)
+    yield StagedEpisode("noop", "silent", ended_as(empty, answer=""), AGENT, noop)
+    claim = "a claim of success is not success"
+    yield StagedEpisode("noop", "claim", ended_as(empty, answer=DONE), NOT_COMPLETED, claim)
     died = ended_as(empty, Ending.WORLD_ERROR, "the worker died", stateless=True)
-    yield Staged("world_fault", "died", died, WORLD, "a world that died is not the agent's fault")
-    yield Staged("malformed", "at once", _malformed(empty), AGENT, _WHY_MALFORMED)
-    yield Staged("cut_off", "at once", ended_as(empty, Ending.STEP_LIMIT), NOT_COMPLETED, _WHY_CUT)
+    yield StagedEpisode(
+        "world_fault", "died", died, WORLD, "a world that died is not the agent's fault"
+    )
+    yield StagedEpisode("malformed", "at once", _malformed(empty), AGENT, _WHY_MALFORMED)
+    yield StagedEpisode(
+        "cut_off", "at once", ended_as(empty, Ending.STEP_LIMIT), NOT_COMPLETED, _WHY_CUT
+    )
     yield from _unjudged(empty)
 
 
-def _unjudged(played: Trajectory) -> Iterator[Staged]:
+def _unjudged(played: Trajectory) -> Iterator[StagedEpisode]:
     cancelled = ended_as(played, Ending.CANCELLED, "the run was cancelled")
-    yield Staged("unjudged", "cancelled", cancelled, NOBODY, "cancelling a run is nobody's fault")
+    yield StagedEpisode(
+        "unjudged", "cancelled", cancelled, UNJUDGED, "a cancelled run is not the agent's fault"
+    )
     died = ended_as(played, Ending.POLICY_ERROR, "no answer after 8 attempts: status 503")
-    yield Staged("unjudged", "no model", died, NOBODY, "a dead model server is nobody's fault")
+    yield StagedEpisode(
+        "unjudged", "no model", died, UNJUDGED, "a dead model server is not the agent's fault"
+    )
 
 
-def stops_of(oracle: Trajectory) -> Iterator[Staged]:
-    """What can end an episode in which everything was done, before it is answered."""
-    yield Staged("malformed", "at the end", _malformed(oracle), AGENT, _WHY_MALFORMED)
+def interrupted_episodes(oracle: Trajectory) -> Iterator[StagedEpisode]:
+    """The oracle's episode, interrupted after all its calls and before its answer."""
+    yield StagedEpisode("malformed", "at the end", _malformed(oracle), AGENT, _WHY_MALFORMED)
     for ending in (Ending.STEP_LIMIT, Ending.TOKEN_LIMIT, Ending.TIME_LIMIT):
         cut = ended_as(oracle, ending)
-        yield Staged("cut_off", f"{ending} unanswered", cut, NOT_COMPLETED, _WHY_CUT)
+        yield StagedEpisode("cut_off", f"{ending} unanswered", cut, NOT_COMPLETED, _WHY_CUT)
     for one in _unjudged(oracle):
         yield msgspec.structs.replace(one, what=f"{one.what} at the end")
 
 
 def _empty(world: States, task: Task) -> Trajectory:
-    """An episode in which no call was made."""
+    """An episode without calls."""
     ended = EpisodeEnded(Ending.ANSWERED, "", 0, world.start)
-    return Trajectory("played", 1, begun(world, task), (), ended)
+    return Trajectory("played", 1, started_event(world, task), (), ended)
 
 
 def ended_as(
@@ -107,7 +115,7 @@ def ended_as(
     answer: str = "",
     stateless: bool = False,
 ) -> Trajectory:
-    """The same episode with another end."""
+    """The episode with another end."""
     assert trajectory.ended is not None
     state = None if stateless else trajectory.ended.state
     ended = EpisodeEnded(ending, answer, len(trajectory.steps), state, error)
@@ -115,7 +123,7 @@ def ended_as(
 
 
 def _malformed(trajectory: Trajectory) -> Trajectory:
-    """The same episode, ended by one more reply, which cannot be read."""
+    """The episode, ended by one more reply, which cannot be read."""
     step = StepTaken(Reply("{"), FormatError(_UNREADABLE), reward=-1.0)
     longer = msgspec.structs.replace(trajectory, steps=(*trajectory.steps, step))
     return ended_as(longer, Ending.FORMAT_ERROR, _UNREADABLE)

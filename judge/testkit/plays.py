@@ -1,4 +1,4 @@
-"""The cases of the judge test kit that are played: right, wrong, and in a world that breaks."""
+"""The cases of the judge test kit that are played: correct, wrong, and in a world that breaks."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from random import Random
@@ -11,51 +11,51 @@ from harness.core.trajectory import Trajectory
 from harness.policies.mutations import DONE
 from harness.rollout.episode import failure_message
 from judge.playback.attempts import Writes, is_equivalent, mutants_on, unwanted_on, writes_of
-from judge.playback.playback import Played, play, told
+from judge.playback.playback import Played, format_call, play
 from judge.testkit.endings import (
     AGENT,
     COMPLETED,
     NOT_COMPLETED,
     WORK_DONE,
     WORLD,
-    Staged,
+    StagedEpisode,
     ended_as,
-    staged_idle,
-    stops_of,
+    idle_episodes,
+    interrupted_episodes,
 )
 from scenarios.format import Call, Scenario, Task
 
-# SQLite's instructions that a call may take in the world that breaks; a call that never ends is
-# waited for that long, some 7 ms.
+# SQLite instructions that a call may take in the world that breaks. A call that never ends takes
+# that long, about 7 ms.
 _FAULTY_STEPS = 1_000_000
 
 
-def staged(
+def stage_episodes(
     scenario: Scenario, world: HostedScenario, *, seed: int
-) -> Iterator[tuple[Task, Staged]]:
-    """Every episode of every task of a package of ours. `world` hosts it."""
+) -> Iterator[tuple[Task, StagedEpisode]]:
+    """Every episode of every task of a package in our format. `world` hosts it."""
     injector = FaultInjector(load(scenario))
     broken = HostedScenario(
         scenario, tools=injector.tools, template=world.template, max_steps=_FAULTY_STEPS
     )
     try:
-        stage = _Stage(world, broken, injector, seed)
+        player = _Player(world, broken, injector, seed)
         for task in scenario.tasks:
-            for one in stage.episodes(task):
+            for one in player.episodes(task):
                 yield task, one
     finally:
         broken.close()
 
 
-class _Stage:
-    """Where the tasks of one scenario are played: in its world, and in one that breaks."""
+class _Player:
+    """Plays the tasks of one scenario, in its world and in one that breaks."""
 
     def __init__(
         self, world: HostedScenario, broken: HostedScenario, injector: FaultInjector, seed: int
     ) -> None:
         self._world = world
         self._broken = broken
-        self._saboteur = injector
+        self._injector = injector
         self._seed = seed
         self._oracles = {
             task.id: play(world, task, task.oracle, task.answer) for task in world.scenario.tasks
@@ -63,111 +63,115 @@ class _Stage:
         self._writes: Writes = writes_of(self._oracles)
         self._refused = _refused_call(world, self._oracles.values(), seed)
 
-    def episodes(self, task: Task) -> Iterator[Staged]:
-        """Those of one task. Where its author did not solve it, those without a call."""
-        yield from staged_idle(self._world, task)
+    def episodes(self, task: Task) -> Iterator[StagedEpisode]:
+        """The episodes of one task; without an oracle, only those without calls."""
+        yield from idle_episodes(self._world, task)
         if task.kind == "open" and not task.oracle:
             return
         oracle = self._oracles[task.id]
-        why = "its author does it so"
-        yield Staged("oracle", "as written", oracle.trajectory, COMPLETED, why)
+        why = "its author solves it this way"
+        yield StagedEpisode("oracle", "as written", oracle.trajectory, COMPLETED, why)
         yield from self._mutants(task, oracle)
         yield from self._near_misses(task, oracle)
         yield from self._refusals(task)
         yield from self._faults(task, oracle)
-        yield from stops_of(oracle.trajectory)
+        yield from interrupted_episodes(oracle.trajectory)
 
     def _play(self, task: Task, calls: Sequence[Call], answer: str) -> Played:
         return play(self._world, task, calls, answer)
 
-    def _mutants(self, task: Task, oracle: Played) -> Iterator[Staged]:
+    def _mutants(self, task: Task, oracle: Played) -> Iterator[StagedEpisode]:
         mutants, _ = mutants_on(self._world, task, oracle, self._writes, seed=self._seed)
         for number, mutant in enumerate(mutants):
             played = self._play(task, mutant.calls, mutant.answer)
             if not is_equivalent(played, oracle):
                 why = f"it is the oracle with a mistake: {mutant.note}"
                 what = f"{number} {mutant.kind}"
-                yield Staged("mutant", what, played.trajectory, NOT_COMPLETED, why)
+                yield StagedEpisode("mutant", what, played.trajectory, NOT_COMPLETED, why)
 
-    def _near_misses(self, task: Task, oracle: Played) -> Iterator[Staged]:
+    def _near_misses(self, task: Task, oracle: Played) -> Iterator[StagedEpisode]:
         wrote = [index for index, result in enumerate(oracle.results) if result.changes]
         rng = Random(f"{self._seed} {task.id} near")
         if wrote:
             yield from self._left_out(task, oracle, wrote, rng)
         elif task.kind != "decline":
             silent = self._play(task, task.oracle, "")
-            why = "a question wants an answer"
-            yield Staged("near_miss", "unanswered", silent.trajectory, NOT_COMPLETED, why)
+            why = "a question needs an answer"
+            yield StagedEpisode("near_miss", "unanswered", silent.trajectory, NOT_COMPLETED, why)
         for call in unwanted_on(task, oracle, self._writes, rng)[:1]:
             more = self._play(task, (*task.oracle, call), task.answer)
-            why = f"nobody asked for {told(call)}"
-            yield Staged("near_miss", "one write more", more.trajectory, NOT_COMPLETED, why)
+            why = f"the task does not ask for {format_call(call)}"
+            yield StagedEpisode("near_miss", "one write more", more.trajectory, NOT_COMPLETED, why)
 
     def _left_out(
         self, task: Task, oracle: Played, wrote: list[int], rng: Random
-    ) -> Iterator[Staged]:
+    ) -> Iterator[StagedEpisode]:
         calls, last = task.oracle, wrote[-1]
         without = self._play(task, (*calls[:last], *calls[last + 1 :]), task.answer)
-        why = f"{told(calls[last])} is missing, and the answer says that all is done"
+        why = f"{format_call(calls[last])} is missing, but the answer says that all is done"
         if not is_equivalent(without, oracle):
-            yield Staged("near_miss", "last write", without.trajectory, NOT_COMPLETED, why)
+            yield StagedEpisode("near_miss", "last write", without.trajectory, NOT_COMPLETED, why)
         reads = [call for index, call in enumerate(calls) if index not in wrote]
         looked = self._play(task, reads, task.answer)
-        why = "it was looked up and told, not done"
-        yield Staged("near_miss", "only looked", looked.trajectory, NOT_COMPLETED, why)
+        why = "it was looked up and reported, but not done"
+        yield StagedEpisode("near_miss", "only looked", looked.trajectory, NOT_COMPLETED, why)
         for call in unwanted_on(task, without, self._writes, rng)[:1]:
             other = self._play(task, (*calls[:last], call, *calls[last + 1 :]), task.answer)
-            why = f"{told(call)} is another task's, in place of {told(calls[last])}"
+            why = f"{format_call(call)}, of another task, replaces {format_call(calls[last])}"
             if not is_equivalent(other, oracle):
-                yield Staged("near_miss", "other write", other.trajectory, NOT_COMPLETED, why)
+                yield StagedEpisode(
+                    "near_miss", "other write", other.trajectory, NOT_COMPLETED, why
+                )
         for what, answer in (("silent", ""), ("vague", DONE)):
             done = self._play(task, calls, answer)
-            why = "all is done; whether it must be told, too, is the verifier's to say"
-            yield Staged("untold", what, done.trajectory, WORK_DONE, why)
+            why = "all is done; the verifier decides whether it must also be reported"
+            yield StagedEpisode("unreported", what, done.trajectory, WORK_DONE, why)
 
-    def _refusals(self, task: Task) -> Iterator[Staged]:
+    def _refusals(self, task: Task) -> Iterator[StagedEpisode]:
         if self._refused is None:
             return
         call = self._refused
-        mended = self._play(task, (call, *task.oracle), task.answer)
-        why = f"{told(call)} was refused, which changed nothing, and the task was done"
-        yield Staged("refused", "went on", mended.trajectory, COMPLETED, why)
+        recovered = self._play(task, (call, *task.oracle), task.answer)
+        why = f"{format_call(call)} was refused, which changed nothing, and the task was done"
+        yield StagedEpisode("refused", "went on", recovered.trajectory, COMPLETED, why)
         gave_up = self._play(task, (call,), "")
-        why = f"{told(call)} was refused by a rule of the world, which works"
-        yield Staged("refused", "gave up", gave_up.trajectory, AGENT, why)
+        why = f"{format_call(call)} was refused by a rule of the world, which works as it should"
+        yield StagedEpisode("refused", "gave up", gave_up.trajectory, AGENT, why)
 
-    def _faults(self, task: Task, oracle: Played) -> Iterator[Staged]:
-        """Each fault in one of the oracle's calls: the episode stops there; and in its last write,
-        where the agent goes on and says that all is done."""
+    def _faults(self, task: Task, oracle: Played) -> Iterator[StagedEpisode]:
+        """Each fault in one of the oracle's calls, where the episode stops; and in its last write,
+        where the agent continues and says that all is done."""
         wrote = [index for index, result in enumerate(oracle.results) if result.changes]
         rng = Random(f"{self._seed} {task.id} fault")
         for fault in FAULTS if task.oracle else ():
-            place = rng.randrange(len(task.oracle))
-            why = f"{told(task.oracle[place])} broke the world ({fault})"
-            stopped = self._stopped(task, fault, place)
-            yield Staged("world_fault", f"{fault} stopped", stopped, WORLD, why)
+            index = rng.randrange(len(task.oracle))
+            why = f"{format_call(task.oracle[index])} broke the world ({fault})"
+            stopped = self._stopped(task, fault, index)
+            yield StagedEpisode("world_fault", f"{fault} stopped", stopped, WORLD, why)
             if wrote:
                 played = self._broke(task, task.oracle, fault, wrote[-1])
                 if not is_equivalent(played, oracle):
-                    why = f"{told(task.oracle[wrote[-1]])} broke the world ({fault})"
-                    yield Staged("world_fault", f"{fault} ignored", played.trajectory, WORLD, why)
+                    why = f"{format_call(task.oracle[wrote[-1]])} broke the world ({fault})"
+                    yield StagedEpisode(
+                        "world_fault", f"{fault} ignored", played.trajectory, WORLD, why
+                    )
 
-    def _broke(self, task: Task, calls: Sequence[Call], fault: Fault, place: int) -> Played:
-        self._saboteur.schedule(fault, call=place)
+    def _broke(self, task: Task, calls: Sequence[Call], fault: Fault, index: int) -> Played:
+        self._injector.schedule(fault, call=index)
         return play(self._broken, task, calls, task.answer)
 
-    def _stopped(self, task: Task, fault: Fault, place: int) -> Trajectory:
-        calls = task.oracle[: place + 1]
-        played = self._broke(task, calls, fault, place)
+    def _stopped(self, task: Task, fault: Fault, index: int) -> Trajectory:
+        calls = task.oracle[: index + 1]
+        played = self._broke(task, calls, fault, index)
         error = failure_message(calls[-1].name, played.results[-1])
         return ended_as(played.trajectory, Ending.WORLD_ERROR, error)
 
 
 def _refused_call(world: HostedScenario, oracles: Iterable[Played], seed: int) -> Call | None:
-    """A call that the world refuses from the start; None where none is known.
+    """A call that the world refuses in its start state; None where none is found.
 
-    Looked for among the oracles' calls, as they are or with one value changed: most go to a thing
-    that is not there.
+    The candidates are the oracles' calls, unchanged or with one value changed: most of these name a
+    thing that does not exist.
     """
     played = list(oracles)
     for one in played:

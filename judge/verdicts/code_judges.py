@@ -1,7 +1,6 @@
-"""The code judge of a run: one judge for each of its scenarios, as its world asks for."""
+"""The code judge of a run: one CodeJudge for each of its scenarios."""
 
-from collections.abc import Awaitable, Callable, Iterable
-from functools import partial
+from collections.abc import Iterable
 from typing import Protocol
 
 from envpool.store.states import States
@@ -9,95 +8,86 @@ from harness.bus.local import Subscription
 from harness.core.events import Judged
 from harness.core.trajectory import Trajectory
 from judge.code.code_judge import NAME, CodeJudge
-from judge.code.isolated_judge import IsolatedJudge, Verifies
-from judge.code.mcp_judge import ForeignJudge
+from judge.code.runners import (
+    InProcessRunner,
+    LoggedRunner,
+    VerifierPool,
+    VerifierRunner,
+    WorkerRunner,
+)
+from judge.core import live
 from judge.core.case import Case
 from judge.core.errors import JudgeError
 from judge.core.rewards import AWM, RewardProfile
-from judge.verdicts import live
-from judge.verdicts.live import Later
 from scenarios.format import Scenario
 
-AnyJudge = CodeJudge | IsolatedJudge | ForeignJudge
 
-
-class Hosts(Protocol):
-    """A pool as the court sees it. One that isolates scenarios is a Verifies too."""
+class HostingPool(Protocol):
+    """A pool as the judge sees it. One that isolates scenarios is a VerifierPool too."""
 
     def hosted(self, scenario: Scenario) -> States:
-        """A scenario that is ready."""
+        """A scenario that is hosted already."""
 
     def isolates(self, scenario: Scenario) -> bool:
         """Whether the scenario's code, its verifiers included, runs in workers only."""
 
 
 class ScenarioJudges:
-    """Judges the episodes of some scenarios, live or from the log. The pool has hosted them.
+    """Judges the episodes of some scenarios, live or from the log. The pool hosts them already.
 
-    An episode belongs to the package with its digest. Where none has it, as when a changed package
-    judges an old log, it belongs to the last one of its scenario's name. Making it raises
-    PackageError for a broken verify.py, so that no run begins which could not be judged.
+    An episode belongs to the package with its digest. Where no package has it, as when a changed
+    package judges an old log, it belongs to the last one with its scenario's name. Making the
+    judges raises PackageError for a broken verify.py, so that no run begins that cannot be judged.
     """
 
     name = NAME
 
     def __init__(
-        self, pool: Hosts, scenarios: Iterable[Scenario], profile: RewardProfile = AWM
+        self, pool: HostingPool, scenarios: Iterable[Scenario], profile: RewardProfile = AWM
     ) -> None:
         # By package digest, and by name.
-        self._judges: dict[str, AnyJudge] = {}
+        self._judges: dict[str, CodeJudge] = {}
         for scenario in {scenario.digest: scenario for scenario in scenarios}.values():
-            judge = _judge_of(pool, scenario, profile)
+            judge = CodeJudge(scenario, runner_of(pool, scenario), profile)
             self._judges[scenario.digest] = self._judges[scenario.name] = judge
 
-    async def serve(
-        self, subscription: Subscription, record: Callable[[str, int, Judged], Awaitable[None]]
-    ) -> None:
-        """Judge every episode that ends, until the bus is closed (judge.verdicts.live.serve)."""
+    async def serve(self, subscription: Subscription, record: live.Record) -> None:
+        """Judge every episode that ends, until the bus is closed (see judge.core.live)."""
         await live.serve(subscription, self, record)
 
-    def judge(self, trajectory: Trajectory) -> Judged | Later:
-        """The verdict on an episode that is over, or where it is waited for, as a worker is asked;
-        ValueError when it is not over.
-
-        Raises JudgeError for a scenario that is none of the court's.
-        """
-        judge = self._judge(trajectory)
-        if isinstance(judge, IsolatedJudge):
-            return partial(judge.judge, trajectory)
-        return judge.judge(trajectory)
+    def suspends(self, trajectory: Trajectory) -> bool:
+        """Whether the verdict may have to wait for a worker. Raises JudgeError for a scenario that
+        this judge does not have."""
+        return self._judge(trajectory).suspends(trajectory)
 
     async def verdict(self, trajectory: Trajectory) -> Judged:
-        """The same, awaited."""
-        given = self.judge(trajectory)
-        return given if isinstance(given, Judged) else await given()
+        """The verdict on an episode that is over; ValueError when it is not. Raises JudgeError for
+        a scenario that this judge does not have."""
+        return await self._judge(trajectory).verdict(trajectory)
 
     async def case(self, trajectory: Trajectory) -> Case | Judged:
-        """What the code knows of an episode that is over; its verdict where there is nothing to
-        be judged. Raises as `judge` does."""
-        judge = self._judge(trajectory)
-        if isinstance(judge, IsolatedJudge):
-            return await judge.case(trajectory)
-        return judge.case(trajectory)
+        """What code knows about an episode that is over; its verdict where there is nothing to
+        judge. Raises as `verdict` does."""
+        return await self._judge(trajectory).case(trajectory)
 
-    def _judge(self, trajectory: Trajectory) -> AnyJudge:
+    def _judge(self, trajectory: Trajectory) -> CodeJudge:
         started = trajectory.started
         judge = self._judges.get(started.scenario_digest) or self._judges.get(started.scenario)
         if judge is None:
             raise JudgeError(
                 f"episode {trajectory.episode!r} belongs to scenario {started.scenario!r}, "
-                "which this judge was not given"
+                "which is not among the scenarios of this judge"
             )
         return judge
 
 
-def _judge_of(pool: Hosts, scenario: Scenario, profile: RewardProfile) -> AnyJudge:
+def runner_of(pool: HostingPool, scenario: Scenario) -> VerifierRunner:
+    """What runs a scenario's verifiers: its worlds' pool decides where. Raises PackageError for a
+    broken verify.py."""
     if scenario.foreign is not None:
-        return ForeignJudge(scenario, profile)
+        return LoggedRunner()
     world = pool.hosted(scenario)
     if pool.isolates(scenario):
-        assert isinstance(pool, Verifies)
-        return IsolatedJudge(scenario, world.start, pool, profile)
-    judge = CodeJudge(lambda _: world, profile)
-    judge.prepare(scenario.name)
-    return judge
+        assert isinstance(pool, VerifierPool)
+        return WorkerRunner(scenario, world.start, pool)
+    return InProcessRunner(world)

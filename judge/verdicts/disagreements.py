@@ -1,7 +1,7 @@
-"""Where models contradict the code or each other: a queue for people, made of the log alone.
+"""Where models contradict code or each other: a queue for people, from the log alone.
 
-Each entry has what both sides said, so that a reader can tell who was right: a verifier that misses
-something, a rubric that is read wrongly, a model that was talked into it.
+Each entry has what both sides found, so that a reader can see which one was right: a verifier that
+misses something, a rubric that is misread, a model that was talked into its label.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -15,56 +15,61 @@ from rich.text import Text
 from harness.core.events import Judged, Label, ModelJudgement
 from harness.core.trajectory import Trajectory
 from judge.core.rewards import AWM, PROFILES
-from judge.llm.quoting import visible
+from judge.llm.quoting import make_visible
 from judge.llm.voting import Decider, contested, decided_by
 
-_LONGEST_ANSWER = 500  # characters
-_LONGEST_REASONING = 700
+_MAX_ANSWER = 500  # characters
+_MAX_REASONING = 700
 _STYLES = {
     Label.COMPLETED: "green",
     Label.PARTIALLY_COMPLETED: "yellow",
     Label.AGENT_ERROR: "red",
     Label.ENVIRONMENT_ERROR: "magenta",
 }
+_DECIDERS: dict[Decider | None, str] = {
+    "code": "code",
+    "model": "the models",
+    "both": "code and models",
+    None: "neither",
+}
 
 
-class Voice(msgspec.Struct, frozen=True):
-    """What one model said."""
+class ModelVote(msgspec.Struct, frozen=True):
+    """The judgement of one model."""
 
     model: str
-    label: Label | None  # None: nothing, `fault` says why
-    confidence: float | None  # from 0 to 1; None: it did not say
+    label: Label | None  # None: there is no judgement, `fault` says why
+    confidence: float | None  # from 0 to 1; None: not stated
     reasoning: str
-    leaned_on: tuple[str, ...]  # the exhibits that it named, as in `F2`
+    cited: tuple[str, ...]  # ids of the evidence items that it named, as in `F2`
     fault: str
 
 
 class Disagreement(msgspec.Struct, frozen=True):
-    """A verdict that was contested, with both sides."""
+    """A contested verdict, with both sides."""
 
     episode: str
     scenario: str
     task: str
     judge: str
-    label: Label | None  # the verdict; None: it was left unjudged
+    label: Label | None  # of the verdict; None: it was left unjudged
     unjudged: str | None
     reward: float | None
-    rewards: str  # the profile of the reward
+    rewards: str  # the reward profile
     decided_by: Decider | None
-    code: Label | None  # what the code alone says; None: nothing
-    proof: str  # what the code proved; empty: nothing
-    opinions: tuple[Voice, ...]
+    code: Label | None  # the code's own label; None: it has none
+    proof: str  # what code proved; empty: nothing
+    judgements: tuple[ModelVote, ...]
     answer: str  # the agent's, shortened
 
 
 def is_disagreement(judged: Judged) -> bool:
     """Whether the verdict was contested (see judge.llm.voting)."""
-    return contested(judged.label, judged.code, judged.opinions)
+    return contested(judged.label, judged.code, judged.judgements)
 
 
 def queue(trajectories: Iterable[Trajectory]) -> Iterator[Disagreement]:
-    """The contested ones among the latest verdict of each judge on each episode, in the log's
-    order."""
+    """The contested verdicts among the latest of each judge on each episode, in the log's order."""
     for trajectory in trajectories:
         for judged in trajectory.judged:
             if is_disagreement(judged):
@@ -72,13 +77,14 @@ def queue(trajectories: Iterable[Trajectory]) -> Iterator[Disagreement]:
 
 
 def ranked(disagreements: Iterable[Disagreement]) -> list[Disagreement]:
-    """Most worth a look first: where the verdict is not the code's, then where more reward is at
-    stake between what was said, then where a model that contradicts the code is more confident."""
+    """The most important first: verdicts that are not the code's, then those with the largest
+    difference in reward between the labels, then those in which a model that contradicts the code
+    is most confident."""
     return sorted(disagreements, key=_rank)
 
 
 def render(disagreements: Iterable[Disagreement], console: Console) -> None:
-    """The queue for a terminal, ranked, what the code says beside what the models say."""
+    """Print the ranked queue, with what code found beside what the models found."""
     entries = ranked(disagreements)
     if not entries:
         console.print("no disagreements", highlight=False)
@@ -101,78 +107,77 @@ def _disagreement(trajectory: Trajectory, judged: Judged) -> Disagreement:
         unjudged=judged.unjudged,
         reward=judged.reward,
         rewards=judged.rewards,
-        decided_by=decided_by(judged.label, judged.code, judged.opinions, mode),
+        decided_by=decided_by(judged.label, judged.code, judged.judgements, mode),
         code=judged.code,
         proof=judged.proof,
-        opinions=tuple(map(_voice, judged.opinions)),
-        answer=_cut("" if ended is None else ended.answer, _LONGEST_ANSWER),
+        judgements=tuple(map(_vote, judged.judgements)),
+        answer=_cut("" if ended is None else ended.answer, _MAX_ANSWER),
     )
 
 
-def _voice(opinion: ModelJudgement) -> Voice:
-    return Voice(
-        opinion.model,
-        opinion.label,
-        opinion.confidence,
-        opinion.reasoning,
-        opinion.leaned_on,
-        opinion.fault,
+def _vote(judgement: ModelJudgement) -> ModelVote:
+    return ModelVote(
+        judgement.model,
+        judgement.label,
+        judgement.confidence,
+        judgement.reasoning,
+        judgement.cited,
+        judgement.fault,
     )
 
 
 def _rank(entry: Disagreement) -> tuple[bool, float, float, str, str]:
-    against = [voice for voice in entry.opinions if voice.label not in (None, entry.code)]
-    confidence = max((voice.confidence or 0.0 for voice in against), default=0.0)
+    against = [vote for vote in entry.judgements if vote.label not in (None, entry.code)]
+    confidence = max((vote.confidence or 0.0 for vote in against), default=0.0)
     worth = PROFILES.get(entry.rewards, AWM).labels
-    labels = {entry.label, entry.code, *(voice.label for voice in entry.opinions)}
+    labels = {entry.label, entry.code, *(vote.label for vote in entry.judgements)}
     worths = [worth[label] for label in labels if label is not None]
     is_codes = entry.label is not None and entry.label is entry.code
     return (is_codes, min(worths) - max(worths), -confidence, entry.episode, entry.judge)
 
 
 def _entry(number: int, entry: Disagreement) -> RenderableType:
-    head = Text(f"{number}. {_shown(entry.episode)}", "bold")
-    head.append(f"  {_shown(entry.scenario)} / {_shown(entry.task)}, {_shown(entry.judge)}", "dim")
+    head = Text(f"{number}. {_line(entry.episode)}", "bold")
+    head.append(f"  {_line(entry.scenario)} / {_line(entry.task)}, {_line(entry.judge)}", "dim")
     parts: list[RenderableType] = [Rule(style="dim"), head, _outcome(entry)]
     if entry.answer:
-        parts.append(Text(f"answer: {_shown(entry.answer)}", "italic"))
+        parts.append(Text(f"answer: {_line(entry.answer)}", "italic"))
     sides = Table(box=None, padding=(0, 2, 0, 0), expand=True, header_style="dim")
-    for name in ("the code says", "the models say"):
+    for name in ("code", "models"):
         sides.add_column(name, ratio=1, overflow="fold")
-    sides.add_row(_code_side(entry), _models_side(entry.opinions))
+    sides.add_row(_code_side(entry), _models_side(entry.judgements))
     return Group(*parts, sides)
 
 
 def _outcome(entry: Disagreement) -> Text:
     text = Text("verdict: ")
     if entry.label is None:
-        return text.append(f"unjudged: {_shown(entry.unjudged or 'no reason was given')}", "yellow")
+        return text.append(f"unjudged: {_line(entry.unjudged or 'no reason was given')}", "yellow")
     text.append(_label(entry.label))
-    by = {"code": "the code", "model": "the models", "both": "code and models", None: "nobody"}
     reward = "" if entry.reward is None else f", reward {entry.reward:g}"
-    return text.append(f"{reward}, decided by {by[entry.decided_by]}")
+    return text.append(f"{reward}, decided by {_DECIDERS[entry.decided_by]}")
 
 
 def _code_side(entry: Disagreement) -> RenderableType:
-    label = Text("nothing", "dim") if entry.code is None else _label(entry.code)
-    return Group(label, Text(_shown(entry.proof) or "nothing is proved"))
+    label = Text("no label", "dim") if entry.code is None else _label(entry.code)
+    return Group(label, Text(_line(entry.proof) or "nothing is proved"))
 
 
-def _models_side(opinions: Sequence[Voice]) -> RenderableType:
+def _models_side(votes: Sequence[ModelVote]) -> RenderableType:
     parts: list[Text] = []
-    for voice in opinions:
-        head = Text(f"{_shown(voice.model)}: ")
-        if voice.label is None:
-            parts.append(head.append(_shown(voice.fault or "no opinion"), "yellow"))
+    for vote in votes:
+        head = Text(f"{_line(vote.model)}: ")
+        if vote.label is None:
+            parts.append(head.append(_line(vote.fault or "no judgement"), "yellow"))
             continue
-        head.append(_label(voice.label))
-        if voice.confidence is not None:
-            head.append(f", confidence {voice.confidence:.2f}")
+        head.append(_label(vote.label))
+        if vote.confidence is not None:
+            head.append(f", confidence {vote.confidence:.2f}")
         parts.append(head)
-        if voice.reasoning:
-            parts.append(Text(_shown(_cut(voice.reasoning, _LONGEST_REASONING)), "italic"))
-        if voice.leaned_on:
-            parts.append(Text(f"leaned on {_shown(', '.join(voice.leaned_on))}", "dim"))
+        if vote.reasoning:
+            parts.append(Text(_line(_cut(vote.reasoning, _MAX_REASONING)), "italic"))
+        if vote.cited:
+            parts.append(Text(f"cites {_line(', '.join(vote.cited))}", "dim"))
     return Group(*parts)
 
 
@@ -185,6 +190,6 @@ def _cut(text: str, longest: int) -> str:
     return plain if len(plain) <= longest else f"{plain[:longest]}… ({len(plain):,} characters)"
 
 
-def _shown(text: str) -> str:
-    """What others wrote on lines of its own: hidden characters made visible, breaks as spaces."""
-    return visible(" ".join(text.split()))
+def _line(text: str) -> str:
+    """Untrusted text on one line: hidden characters made visible, line breaks as spaces."""
+    return make_visible(" ".join(text.split()))

@@ -1,96 +1,57 @@
-"""Opening the judge that the settings ask for: the code judge, or one that asks models."""
+"""Opening the judge that the settings name: the code judge, or one that asks models."""
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from functools import partial
 from pathlib import Path
 
-from harness.bus.local import Subscription
 from harness.chat.budget import Budget
 from harness.chat.prices import read_prices
-from harness.core.events import Judged
-from harness.core.trajectory import Trajectory
 from harness.settings.judge import JudgeSettings
-from judge.core.case import Case
 from judge.core.errors import JudgeError
-from judge.core.evidence import ScenarioInfo
-from judge.core.rewards import RewardProfile
-from judge.llm.client import reasoners_of
-from judge.llm.llm_judge import Cases, LoggedCases, ReasoningJudge
+from judge.core.evidence import ScenarioInfo, scenario_info
+from judge.core.rewards import PROFILES
+from judge.llm.client import judge_models
+from judge.llm.llm_judge import Cases, LLMJudge, LoggedCases
 from judge.llm.prompt import least_tokens
 from judge.llm.rubric import read_rubric
 from judge.llm.verdict_cache import VerdictCache
-from judge.verdicts import live
-from judge.verdicts.code_judges import Hosts, ScenarioJudges
-from judge.verdicts.live import Later
+from judge.verdicts.code_judges import HostingPool, ScenarioJudges
 from scenarios.format import Scenario
 
 CACHE_NAME = "verdicts.sqlite"
-
-
-class ReasoningCourt:
-    """Judges episodes by asking models, live or from the log."""
-
-    def __init__(self, judge: ReasoningJudge, settings: JudgeSettings) -> None:
-        self._settings = settings
-        self.reasoning = judge
-        self.name = judge.name
-
-    async def serve(
-        self, subscription: Subscription, record: Callable[[str, int, Judged], Awaitable[None]]
-    ) -> None:
-        """Judge every episode that ends, until the bus is closed (judge.verdicts.live.serve)."""
-        await live.serve(
-            subscription,
-            self,
-            record,
-            at_once=self._settings.concurrency,
-            backlog=self._settings.backlog,
-        )
-
-    def judge(self, trajectory: Trajectory) -> Later:
-        """The verdict on an episode that is over, to be waited for."""
-        return partial(self.reasoning.judge, trajectory)
-
-    async def verdict(self, trajectory: Trajectory) -> Judged:
-        """The same, awaited."""
-        return await self.reasoning.judge(trajectory)
-
-    async def case(self, trajectory: Trajectory) -> Case | Judged:
-        """What is known of the episode before anybody is asked; a verdict where nobody is."""
-        return await self.reasoning.case(trajectory)
-
-
-Court = ScenarioJudges | ReasoningCourt
 
 
 @asynccontextmanager
 async def open_judge(
     settings: JudgeSettings,
     *,
-    pool: Hosts | None,
-    scenarios: Iterable[Scenario],
-    scenes: Mapping[str, ScenarioInfo],
-    profile: RewardProfile,
+    pool: HostingPool | None,
+    scenarios: Sequence[Scenario],
     folder: Path,
     spent: float = 0.0,
-) -> AsyncIterator[Court]:
+    infos: Mapping[str, ScenarioInfo] | None = None,
+) -> AsyncIterator[ScenarioJudges | LLMJudge]:
     """The judge of the settings; it is closed when the block is left.
 
-    `pool` has hosted the scenarios; mode `llm` needs none, only the scenes (by the digests of
-    their packages). `folder` is the run's; `spent` is what the budget has paid already, in USD.
+    `pool` hosts the scenarios already; mode `llm` needs no pool (None). `folder` is the run's, and
+    `spent` is what its budget has paid already, in USD. `infos` say what agents know of their
+    worlds, by package digest, for mode `llm`; None: as the scenarios say.
 
     Raises JudgeError and SettingsError for a rubric, prices or models that cannot be used, before
-    anything is asked, and PackageError for a broken verify.py.
+    any model is asked, and PackageError for a broken verify.py.
     """
-    if settings.mode != "llm":
+    assert settings.mode != "none", "there is no judge to open"
+    profile = PROFILES[settings.rewards]
+    cases: Cases
+    if settings.mode == "llm":
+        known = {scenario.digest: scenario_info(scenario) for scenario in scenarios}
+        cases = LoggedCases(known if infos is None else infos)
+    else:
         assert pool is not None
-        code = ScenarioJudges(pool, scenarios, profile)
+        cases = code = ScenarioJudges(pool, scenarios, profile)
         if settings.mode == "code":
             yield code
             return
-    assert settings.mode != "none", "there is no judge to open"
-    cases: Cases = LoggedCases(scenes) if settings.mode == "llm" else code
     rubric = read_rubric(Path(settings.rubric) if settings.rubric else None)
     if settings.evidence_tokens < (least := least_tokens(rubric, settings.mode)):
         raise JudgeError(
@@ -98,14 +59,10 @@ async def open_judge(
             f"{rubric.name!r} a question needs at least {least:,}"
         )
     prices = read_prices(Path(settings.prices)) if settings.prices else None
-    purse = Budget(settings.budget, spent=spent)
-    reasoners = reasoners_of(settings, prices, purse)
+    models = judge_models(settings, prices, Budget(settings.budget, spent=spent))
     async with AsyncExitStack() as stack:
-        for reasoner in reasoners:
-            await stack.enter_async_context(reasoner)
+        for model in models:
+            await stack.enter_async_context(model)
         path = Path(settings.cache) if settings.cache else folder / CACHE_NAME
         cache = await stack.enter_async_context(VerdictCache(path))
-        judge = ReasoningJudge(
-            cases, reasoners, settings, rubric=rubric, profile=profile, cache=cache
-        )
-        yield ReasoningCourt(judge, settings)
+        yield LLMJudge(cases, models, settings, rubric=rubric, profile=profile, cache=cache)

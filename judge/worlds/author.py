@@ -1,30 +1,32 @@
 """The model that writes worlds, and the one that tries their tasks: a chat endpoint, paid for.
 
 Promises:
-- Every request that was answered is booked in the ledger with its tokens and its cost, one whose
-  answer was lost with what it may have cost; nothing is sent that could spend more than is left.
-- Rate limits, lost connections and servers that are busy are waited for, within bounds; after that
-  a SynthesisError tells what was wrong, without the API key.
-- An answer that was cut off or is empty is told as such, never guessed at.
+- Every request is entered in the ledger: one that was answered with its tokens and its cost, one
+  whose answer was lost with the most that it may have cost. Nothing is sent that could cost more
+  than the budget has left (see harness.chat.metered).
+- Rate limits, lost connections and busy servers are waited for, within bounds; after that a
+  SynthesisError says what was wrong, without the API key.
+- An answer that was cut off or is empty is reported as such, never completed by guessing.
 """
 
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
 from random import Random
-from types import TracebackType
 from typing import Self
 
 import anyio
 import msgspec
+from anyio import AsyncContextManagerMixin
 
 from harness.chat.budget import Budget
-from harness.chat.client import ChatClient, transport_of
+from harness.chat.client import transport_of
+from harness.chat.metered import Charge, MeteredClient, NoAnswer, Request, replace_surrogates
 from harness.chat.prices import Prices
 from harness.chat.retry import Backoff, Failure
 from harness.chat.server_features import ServerFeatures
-from harness.chat.transport import Endpoint, HttpResponse, TransportError
-from harness.chat.wire import RequestWriter, is_context_overflow, read_error
+from harness.chat.transport import Endpoint
+from harness.chat.wire import RequestWriter, is_context_overflow
 from harness.core.errors import BudgetExhausted
 from harness.core.messages import Message, Reply, Usage, Window
 from harness.history.token_budget import ByteCounter
@@ -34,18 +36,19 @@ from scenarios.synth.core.protocols import ModelAnswer, PromptMessage, Purpose
 from scenarios.synth.storage.spending import Ledger, LedgerEntry
 from scenarios.text_similarity import embed
 
-_SEEDS = 2**31  # the servers' seeds are 32-bit integers, some of them signed
-_TEXTS = 64  # in one request for vectors
+_NUM_SEEDS = 2**31  # the servers' seeds are 32-bit integers, some of them signed
+_MAX_TEXTS = 64  # in one request for embeddings
 _FILTERED = frozenset({"content_filter", "content_policy_violation"})
-_count = ByteCounter()
+_count_tokens = ByteCounter()
 
 
 class Unanswerable(Exception):
-    """The server answers, but not this: it is too long, or filtered. The message says which."""
+    """The server works, but it will never answer this: it is too long, or filtered. The message
+    says which."""
 
 
 class EmbeddingEndpoint(Endpoint, frozen=True):
-    """Where vectors are asked for."""
+    """The endpoint of an embedding model."""
 
     @property
     def url(self) -> str:
@@ -53,12 +56,12 @@ class EmbeddingEndpoint(Endpoint, frozen=True):
         return self.base_url + "/embeddings"
 
 
-class ModelAuthor:
+class ModelAuthor(AsyncContextManagerMixin):
     """One model. An async context manager that owns its connections. It implements
     scenarios.synth.core.protocols.AuthorModel.
 
-    `embeddings` is the name of the model that gives vectors at the same place; empty: texts are
-    compared here, by their wording. Raises SettingsError for settings that cannot be used.
+    `embeddings` is the name of an embedding model at the same base URL; empty: texts are compared
+    in this process, by their wording. Raises SettingsError for settings that cannot be used.
     """
 
     def __init__(
@@ -66,48 +69,44 @@ class ModelAuthor:
         settings: OpenAISettings,
         *,
         prices: Prices,
-        purse: Budget,
+        budget: Budget,
         ledger: Ledger,
         embeddings: str = "",
         environment: Mapping[str, str] = os.environ,
     ) -> None:
         endpoint = endpoint_of(settings, environment)
-        backoff = Backoff(settings.max_attempts, settings.first_wait_s, settings.longest_wait_s)
         self._settings = settings
         self._endpoint = endpoint
-        self._prices = prices
-        self._purse = purse
         self._ledger = ledger
-        self._terms = ServerFeatures(format="text")
-        rng = Random(settings.seed)
-        self._client = ChatClient(transport_of(settings.client, endpoint), backoff, rng=rng)
-        self._embeddings = embeddings
+        self._embeds = bool(embeddings)
+
+        def metered(model: str, at: Endpoint) -> MeteredClient:
+            return MeteredClient(
+                model,
+                transport_of(settings.client, at),
+                Backoff(settings.max_attempts, settings.first_wait_s, settings.longest_wait_s),
+                prices=prices,
+                budget=budget,
+                rng=Random(settings.seed),
+                features=ServerFeatures(format="text"),
+            )
+
+        self._chat = metered(settings.model, endpoint)
         fields = msgspec.structs.asdict(endpoint)
-        self._vectors = transport_of(settings.client, EmbeddingEndpoint(**fields))
+        self._embedder = metered(embeddings, EmbeddingEndpoint(**fields))
 
-    async def __aenter__(self) -> Self:
-        await self._client.__aenter__()
-        await self._vectors.__aenter__()
-        return self
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        exc: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        try:
-            await self._vectors.__aexit__(kind, exc, trace)
-        finally:
-            await self._client.__aexit__(kind, exc, trace)
+    @asynccontextmanager
+    async def __asynccontextmanager__(self) -> AsyncGenerator[Self]:
+        async with self._chat, self._embedder:
+            yield self
 
     async def answer(
         self, messages: Sequence[PromptMessage], purpose: Purpose, *, seed: int
     ) -> ModelAnswer:
         """An answer. Raises OutOfBudget and SynthesisError."""
-        window = Window(tuple(Message(turn.role, _whole(turn.text)) for turn in messages))
+        sent = tuple(Message(turn.role, replace_surrogates(turn.text)) for turn in messages)
         try:
-            reply = await self.reply(window, purpose, seed=seed)
+            reply = await self.reply(Window(sent), purpose, seed=seed)
         except Unanswerable as exc:
             return ModelAnswer("", str(exc))
         if reply.finish == "length":
@@ -119,133 +118,101 @@ class ModelAuthor:
     async def reply(self, window: Window, purpose: Purpose, *, seed: int) -> Reply:
         """A reply, with tool calls where the window has tools. Raises Unanswerable, OutOfBudget
         and SynthesisError."""
-        attempt = 1
-        while True:
-            terms = self._terms
-            body = self._body(window, terms, seed)
-            outcome = await self._request(body, attempt, purpose)
-            if isinstance(outcome, Reply):
-                return outcome
-            if is_context_overflow(outcome):
-                raise Unanswerable(f"it is too long for the model: {outcome.message}")
-            if outcome.code in _FILTERED:
-                raise Unanswerable(f"the server filters it: {outcome.message}")
-            if (lowered := terms.lowered(outcome)) is not None:
-                self._terms = lowered if self._terms == terms else self._terms
-                continue
-            if not await self._client.wait_to_retry(outcome, attempt):
-                raise self._error(outcome, attempt)
-            attempt += 1
+        question = _AuthorQuestion(self._settings, self._endpoint, window, seed)
+        try:
+            outcome = await self._chat.ask(question, self._entry(purpose))
+        except BudgetExhausted as exc:
+            raise OutOfBudget(str(exc)) from exc
+        if not isinstance(outcome, NoAnswer):
+            return outcome
+        failure = outcome.failure
+        if is_context_overflow(failure):
+            raise Unanswerable(f"it is too long for the model: {failure.message}")
+        if failure.code in _FILTERED:
+            raise Unanswerable(f"the server filters it: {failure.message}")
+        raise self._error(outcome, self._settings.model)
 
     async def embed(self, texts: Sequence[str], purpose: Purpose) -> list[list[float]]:
-        """Vectors, by the endpoint or made here. Raises OutOfBudget and SynthesisError."""
-        if not self._embeddings:
+        """A vector for each text, by the endpoint or computed here. Raises OutOfBudget and
+        SynthesisError."""
+        if not self._embeds:
             return await anyio.to_thread.run_sync(embed, texts)
         vectors: list[list[float]] = []
-        for start in range(0, len(texts), _TEXTS):
-            vectors += await self._embedded(texts[start : start + _TEXTS], purpose)
+        for start in range(0, len(texts), _MAX_TEXTS):
+            vectors += await self._embed(texts[start : start + _MAX_TEXTS], purpose)
         return vectors
 
-    def _body(self, window: Window, terms: ServerFeatures, seed: int) -> bytes:
-        fields = terms.applied(request_fields(self._settings, self._endpoint.base_url))
-        sent = seed % _SEEDS if terms.seed else None
-        return RequestWriter(fields).body(window, seed=sent)
+    async def _embed(self, texts: Sequence[str], purpose: Purpose) -> list[list[float]]:
+        model = self._embedder.model
+        body = msgspec.json.encode({"model": model, "input": list(map(replace_surrogates, texts))})
 
-    async def _request(self, body: bytes, attempt: int, purpose: Purpose) -> Reply | Failure:
-        model = self._settings.model
-        # A token is at least a byte of what is sent.
-        worst = self._prices.worst(model, len(body), self._settings.max_tokens or 0)
+        def usage_of(answer: bytes) -> Usage:
+            found = _read_embeddings(answer, len(texts))
+            tokens = 0 if isinstance(found, Failure) else found.usage.prompt_tokens
+            return Usage(prompt_tokens=tokens or _count_tokens(body.decode()))
+
+        def read(answer: bytes) -> list[list[float]] | Failure:
+            found = _read_embeddings(answer, len(texts))
+            return found if isinstance(found, Failure) else found.vectors()
+
         try:
-            async with self._purse.paying(worst) as bill:
-                with self._lost_at(worst, purpose) as settled:
-                    outcome = await self._client.ask(body, attempt)
-                    if isinstance(outcome, Reply):
-                        bill.usd = self._book(_usage(outcome, len(body)), model, purpose)
-                        settled()
-                    elif outcome.kind == "status" or not outcome.was_sent:
-                        bill.usd = 0.0  # refusals are not billed
-                        settled()
+            outcome = await self._embedder.post(body, read, self._entry(purpose), usage_of=usage_of)
         except BudgetExhausted as exc:
             raise OutOfBudget(str(exc)) from exc
+        if isinstance(outcome, NoAnswer):
+            raise self._error(outcome, model)
         return outcome
 
-    @contextmanager
-    def _lost_at(self, worst: float, purpose: Purpose) -> Iterator[Callable[[], None]]:
-        """A block that books a request at worst, cancelled or not, unless it says `settled`: a lost
-        answer may have been billed."""
-        open_bills = [LedgerEntry(purpose.stage, purpose.about, cost_usd=worst)]
-        try:
-            yield open_bills.clear
-        finally:
-            for bill in open_bills:
-                self._ledger.add(bill)
+    def _entry(self, purpose: Purpose) -> Callable[[Charge], None]:
+        """What enters a request for this purpose in the ledger; refused requests cost nothing."""
 
-    def _book(self, used: Usage, model: str, purpose: Purpose) -> float:
-        cost = self._prices.cost(
-            model, used.prompt_tokens, used.cached_tokens, used.completion_tokens
-        )
-        self._ledger.add(
-            LedgerEntry(
-                purpose.stage,
-                purpose.about,
-                used.prompt_tokens,
-                used.cached_tokens,
-                used.completion_tokens,
-                cost,
-            )
-        )
-        return cost or 0.0
+        def enter(charge: Charge) -> None:
+            if charge.outcome != "refused":
+                used = charge.usage
+                tokens = (used.prompt_tokens, used.cached_tokens, used.completion_tokens)
+                self._ledger.add(
+                    LedgerEntry(purpose.stage, purpose.about, *tokens, charge.cost_usd)
+                )
 
-    async def _embedded(self, texts: Sequence[str], purpose: Purpose) -> list[list[float]]:
-        body = msgspec.json.encode(
-            {"model": self._embeddings, "input": [_whole(text) for text in texts]}
-        )
-        attempt = 1
-        while True:
-            outcome = await self._ask_vectors(body, len(texts), purpose)
-            if isinstance(outcome, list):
-                return outcome
-            if not await self._client.wait_to_retry(outcome, attempt):
-                raise self._error(outcome, attempt, self._embeddings)
-            attempt += 1
+        return enter
 
-    async def _ask_vectors(
-        self, body: bytes, count: int, purpose: Purpose
-    ) -> list[list[float]] | Failure:
-        model = self._embeddings
-        worst = self._prices.worst(model, len(body), 0)
-        try:
-            async with self._purse.paying(worst) as bill:
-                with self._lost_at(worst, purpose) as settled:
-                    try:
-                        answer = await self._vectors.post(body)
-                    except TransportError as exc:
-                        if not exc.was_sent:
-                            bill.usd = 0.0
-                            settled()
-                        return Failure(exc.kind, str(exc), was_sent=exc.was_sent)
-                    settled()
-                if answer.status != 200:
-                    bill.usd = 0.0
-                    return read_error(answer.status, answer.headers, answer.body)
-                found = _vectors_of(answer, count)
-                used = found.usage.prompt_tokens if isinstance(found, _Embedded) else 0
-                usage = Usage(prompt_tokens=used or _count(body.decode()))
-                bill.usd = self._book(usage, model, purpose)
-        except BudgetExhausted as exc:
-            raise OutOfBudget(str(exc)) from exc
-        return found.vectors() if isinstance(found, _Embedded) else found
-
-    def _error(self, failure: Failure, attempt: int, model: str = "") -> SynthesisError:
+    def _error(self, outcome: NoAnswer, model: str) -> SynthesisError:
         return SynthesisError(
             error_sentence(
-                failure,
-                attempt,
-                model=model or self._settings.model,
+                outcome.failure,
+                outcome.attempts,
+                model=model,
                 url=self._endpoint.base_url,
                 secret=self._endpoint.api_key,
             )
         )
+
+
+class _AuthorQuestion:
+    """A window, whose reply is used as it is (see harness.chat.metered.Question)."""
+
+    def __init__(
+        self, settings: OpenAISettings, endpoint: Endpoint, window: Window, seed: int
+    ) -> None:
+        self._settings = settings
+        self._endpoint = endpoint
+        self._window = window
+        self._seed = seed
+
+    def request(self, features: ServerFeatures) -> Request:
+        """See Question."""
+        fields = features.apply(request_fields(self._settings, self._endpoint.base_url))
+        seed = self._seed % _NUM_SEEDS if features.seed else None
+        body = RequestWriter(fields).body(self._window, seed=seed)
+        return Request(body, self._settings.max_tokens or 0)
+
+    def read(self, reply: Reply) -> Reply | Failure:
+        """See Question."""
+        return reply
+
+    def is_hopeless(self, failure: Failure) -> bool:
+        """See Question."""
+        return is_context_overflow(failure) or failure.code in _FILTERED
 
 
 class _Vector(msgspec.Struct):
@@ -257,33 +224,21 @@ class _EmbeddingUsage(msgspec.Struct, frozen=True):
     prompt_tokens: int = 0
 
 
-class _Embedded(msgspec.Struct):
+class _Embeddings(msgspec.Struct):
     data: list[_Vector]
     usage: _EmbeddingUsage = _EmbeddingUsage()
 
     def vectors(self) -> list[list[float]]:
-        """In the texts' order."""
-        return [each.embedding for each in sorted(self.data, key=lambda each: each.index)]
+        """The vectors in the order of the texts."""
+        return [vector.embedding for vector in sorted(self.data, key=lambda vector: vector.index)]
 
 
-def _vectors_of(answer: HttpResponse, count: int) -> _Embedded | Failure:
+def _read_embeddings(answer: bytes, count: int) -> _Embeddings | Failure:
     try:
-        found = msgspec.json.decode(answer.body, type=_Embedded)
+        found = msgspec.json.decode(answer, type=_Embeddings)
     except (msgspec.DecodeError, UnicodeDecodeError) as exc:
         return Failure("malformed", f"the answer holds no vectors: {exc}")
-    lengths = {len(each.embedding) for each in found.data}
+    lengths = {len(vector.embedding) for vector in found.data}
     if len(found.data) != count or len(lengths) != 1:
         return Failure("malformed", f"{count} texts were sent, {len(found.data)} vectors came")
     return found
-
-
-def _usage(reply: Reply, num_bytes: int) -> Usage:
-    """The tokens of an answered request, estimated where the server reports none."""
-    if reply.usage.prompt_tokens or reply.usage.completion_tokens:
-        return reply.usage
-    return Usage(num_bytes // 4, _count(reply.text))
-
-
-def _whole(text: str) -> str:
-    """The text without halves of surrogate pairs, which no request can hold."""
-    return text.encode("utf-8", "replace").decode()

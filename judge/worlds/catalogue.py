@@ -1,6 +1,6 @@
-"""Many worlds in figures: how large they are, what their tasks ask for, how much they differ.
+"""The figures of many worlds: their sizes, their tasks, and how much they differ.
 
-These are data; judge.worlds.charts draws them and judge.worlds.html puts them on a page.
+judge.worlds.charts draws these figures, and judge.worlds.html puts them on a page.
 """
 
 from collections import Counter
@@ -13,38 +13,39 @@ import msgspec
 from judge.gate.near_duplicates import THRESHOLD, near_duplicates, nearest
 from judge.worlds.metrics import TaskFigures, WorldFigures, verb_of
 
-# AgentWorldModel-1K's medians (arXiv:2602.10090, its table of sizes); a task's are of its agent.
+# The medians of AgentWorldModel-1K (arXiv:2602.10090, its table of sizes). Those of tasks (steps,
+# unique_tools) were measured with AWM's agent.
 AWM_MEDIANS = {"tables": 18.0, "rows": 121.0, "tools": 35.0, "steps": 6.0, "unique_tools": 6.0}
 MEASURES = tuple(AWM_MEDIANS)
 
 
 class Spread(msgspec.Struct, frozen=True):
-    """How a number is spread.
+    """The distribution of a number.
 
     Example: [17, 18, 18] -> Spread(median=18.0, least=17, most=18, counts={17: 1, 18: 2})
     """
 
-    median: float | None  # None: nothing was counted
+    median: float | None  # None: no number is known
     least: int | None
     most: int | None
-    counts: dict[int, int]  # number -> how often
+    counts: dict[int, int]  # number -> how often it occurs
 
 
 class Share(msgspec.Struct, frozen=True):
-    """How many of those of which it is known."""
+    """`count` of the `of` tasks for which it is known."""
 
     count: int
     of: int
 
 
 class Similarity(msgspec.Struct, frozen=True):
-    """How much worlds are alike (see judge.gate.near_duplicates)."""
+    """How similar the worlds are (see judge.gate.near_duplicates)."""
 
     threshold: float
-    pairs: int  # nearly the same
+    pairs: int  # pairs of worlds at or above the threshold
     share: float  # of all pairs
-    alike: tuple[tuple[str, str, float], ...]  # the most alike first, ten at most
-    nearest: tuple[float, ...]  # of each world, to the one that is most like it; sorted
+    alike: tuple[tuple[str, str, float], ...]  # the ten most similar pairs, most similar first
+    nearest: tuple[float, ...]  # each world's similarity to its nearest world; sorted
 
 
 class Unread(msgspec.Struct, frozen=True):
@@ -55,7 +56,7 @@ class Unread(msgspec.Struct, frozen=True):
 
 
 class CatalogueFigures(msgspec.Struct, frozen=True):
-    """What `rehearse scenarios report --json` says. Counts are sorted, the largest first."""
+    """The output of `rehearse scenarios report --json`. Counts are sorted, the largest first."""
 
     worlds: int
     tasks: int
@@ -64,12 +65,12 @@ class CatalogueFigures(msgspec.Struct, frozen=True):
     sources: dict[str, int]  # worlds
     spreads: dict[str, Spread]  # tables, rows, tools of a world; steps, unique_tools of a task
     spreads_by_source: dict[str, dict[str, Spread]]
-    awm: dict[str, float]  # its medians
+    awm: dict[str, float]  # AWM_MEDIANS
     kinds: dict[str, dict[str, int]]  # kind -> difficulty -> tasks
     trades: dict[str, int]  # worlds
-    modules: dict[str, int]  # worlds; without those that every world has
-    module_pairs: tuple[tuple[str, str, int], ...]  # worlds that have both; every pair of modules
-    module_combinations: int  # how many different ones
+    modules: dict[str, int]  # worlds; without the modules that every world has
+    module_pairs: tuple[tuple[str, str, int], ...]  # for each pair, the worlds that have both
+    module_combinations: int  # distinct ones
     verbs: dict[str, int]  # tools by the first word of their names
     shares: dict[str, Share]  # of tasks
     lookups: Spread  # calls before the first that writes; tasks that change something
@@ -81,7 +82,7 @@ class CatalogueFigures(msgspec.Struct, frozen=True):
 def catalogue_figures(
     worlds: Sequence[WorldFigures], unread: Sequence[Unread] = ()
 ) -> CatalogueFigures:
-    """The figures of worlds, which must not be none; in whatever order they come."""
+    """Return the figures of one or more worlds; their order does not matter."""
     worlds = sorted(worlds, key=lambda world: world.name)
     tasks = [task for world in worlds for task in world.tasks]
     sources = _counts(str(world.source) for world in worlds)
@@ -119,7 +120,7 @@ def title_of(figures: CatalogueFigures) -> str:
 
 
 def spread_of(numbers: Iterable[int | None]) -> Spread:
-    """How numbers are spread; None does not count."""
+    """Return the distribution of the numbers; None is left out."""
     known = sorted(number for number in numbers if number is not None)
     if not known:
         return Spread(None, None, None, {})
@@ -163,7 +164,7 @@ def _pairs(worlds: Sequence[WorldFigures]) -> tuple[tuple[str, str, int], ...]:
 
 
 def _shares(tasks: Sequence[TaskFigures]) -> dict[str, Share]:
-    """Of tasks; in the order in which they are shown."""
+    """Return the shares of tasks, in the order in which they are shown."""
     found = {
         "to be declined, whole or in part": [
             task.forbidden for task in tasks if task.forbidden is not None
@@ -184,7 +185,7 @@ def _shares(tasks: Sequence[TaskFigures]) -> dict[str, Share]:
             task.tables > 1 for task in tasks if task.tables is not None
         ],
     }
-    return {name: Share(sum(given), len(given)) for name, given in found.items() if given}
+    return {name: Share(sum(known), len(known)) for name, known in found.items() if known}
 
 
 def _similarity(worlds: Sequence[WorldFigures]) -> Similarity:

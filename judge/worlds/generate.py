@@ -1,4 +1,4 @@
-"""Many procedural worlds, made by several processes."""
+"""Generates many procedural worlds in several processes."""
 
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from envpool.core.errors import PoolError
-from judge.worlds.trial import hosted
+from judge.worlds.world_host import host_in_process
 from scenarios.errors import ScenarioError
 from scenarios.generate.compose import generate
 from scenarios.generate.core.errors import GenerateError
@@ -26,21 +26,21 @@ from scenarios.generate.output_folder import (
 )
 from scenarios.generate.plan.world_plans import WorldPlan, plan_worlds
 
-_AT_ONCE = 4  # plans that a process is given together
+_CHUNK_SIZE = 4  # plans that are sent to a process together
 
 
 class Fault(msgspec.Struct, frozen=True):
-    """A world that could not be made."""
+    """A world that could not be generated."""
 
     name: str
     why: str
 
 
 class Generated(msgspec.Struct, frozen=True):
-    """What came of an order."""
+    """The result of an order."""
 
     manifest: Manifest
-    num_kept: int  # worlds that were there already
+    num_kept: int  # worlds that were in the folder already
     faults: tuple[Fault, ...]
 
 
@@ -50,12 +50,13 @@ def generate_worlds(
     folder: Path,
     *,
     jobs: int = 1,
-    told: Callable[[int, int], None] = lambda done, total: None,
+    report_progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> Generated:
-    """Make the worlds of an order that a folder lacks. `told` hears how many of how many are there.
+    """Generate the worlds of an order that are missing in a folder. `report_progress` is called
+    with the number of worlds that are done and the number of all.
 
-    Raises GenerateError for an order that cannot be, a folder that holds something else, and when
-    a process died: what was made until then stays, and a rerun makes the rest.
+    Raises GenerateError for an order that cannot be fulfilled, for a folder that holds other files,
+    and when a process died: the worlds that are done stay, and a rerun generates the rest.
     """
     plans = plan_worlds(
         count,
@@ -69,36 +70,37 @@ def generate_worlds(
         kept, left = find_missing(folder, plans)
         records = {record.plan.name: record for record in kept}
         faults = []
-        told(len(records), count)
-        for made in _made(left, folder, jobs):
+        report_progress(len(records), count)
+        for made in _generate(left, folder, jobs):
             if isinstance(made, Fault):
                 faults.append(made)
             else:
                 records[made.plan.name] = made
-            told(len(records) + len(faults), count)
+            report_progress(len(records) + len(faults), count)
         there = [records[plan.name] for plan in plans if plan.name in records]
         return Generated(write_manifest(folder, order, there), len(kept), tuple(faults))
 
 
-def _made(plans: Sequence[WorldPlan], folder: Path, jobs: int) -> Iterator[WorldRecord | Fault]:
-    make = partial(make_one, folder)
+def _generate(plans: Sequence[WorldPlan], folder: Path, jobs: int) -> Iterator[WorldRecord | Fault]:
+    generate_here = partial(generate_one, folder)
     if jobs == 1 or len(plans) < 2:
-        yield from map(make, plans)
+        yield from map(generate_here, plans)
         return
     context: Any = get_context("spawn")  # the same on every system, and safe beside threads
     with ProcessPoolExecutor(jobs, mp_context=context) as pool:
         try:
-            yield from pool.map(make, plans, chunksize=_AT_ONCE)
+            yield from pool.map(generate_here, plans, chunksize=_CHUNK_SIZE)
         except BrokenProcessPool as exc:
             raise GenerateError(
-                f"{folder}: a process that made worlds died; run it again to make the rest"
+                f"{folder}: a process that generates worlds died; run the command again to "
+                "generate the rest"
             ) from exc
 
 
-def make_one(folder: Path, plan: WorldPlan) -> WorldRecord | Fault:
-    """Make one world and write it. Raises GenerateError when the disk takes no more."""
+def generate_one(folder: Path, plan: WorldPlan) -> WorldRecord | Fault:
+    """Generate one world and write it. Raises GenerateError when it cannot be written."""
     try:
-        made = generate(plan, hosted)
+        made = generate(plan, host_in_process)
     except (ScenarioError, PoolError) as exc:
         return Fault(plan.name, str(exc))
     try:

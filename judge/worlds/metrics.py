@@ -1,11 +1,12 @@
-"""One world in figures, read from its files.
+"""The figures of one world, read from its files.
 
-Nothing of a world's code is run: tools are found in the source, and SQL is executed in a database
-in memory, without ATTACH and within a number of instructions. So a world that a model wrote, or an
-AWM record, is measured like any other.
+A world's code is never executed: tools are found in the source, and SQL is executed in a database
+in memory, without ATTACH and with a limited number of instructions. So a world that a model wrote,
+or an AWM record, is measured like any other.
 
-What only playing an oracle can tell (changed tables, look-ups, lookalikes) is known of procedural
-worlds, whose generated.json has it; of others it is None.
+Some figures can be measured only by executing an oracle (changed tables, look-ups, lookalikes).
+They are known for procedural worlds, because their generated.json has them; for others they are
+None.
 """
 
 import ast
@@ -36,7 +37,7 @@ _ALLOWED, _DENIED = sqlite3.SQLITE_OK, sqlite3.SQLITE_DENY
 
 
 class TaskFigures(msgspec.Struct, frozen=True, gc=False):
-    """One task. None: not known."""
+    """The figures of one task. None: not known."""
 
     kind: TaskKind
     difficulty: Difficulty
@@ -45,14 +46,14 @@ class TaskFigures(msgspec.Struct, frozen=True, gc=False):
     tables: int | None = None  # with changed rows
     lookups: int | None = None  # calls before the first that writes
     distance: int | None = None  # the most turns between seeing a value and writing it
-    window: int | None = None  # turns beyond which a task counts as one of long memory
+    window: int | None = None  # number of turns; with more, the task counts as one of long memory
     lookalikes: int | None = None  # rows that look right and are not
-    parts: int | None = None  # requests that were joined to it
-    forbidden: bool | None = False  # it, or a part of it, must be declined
+    parts: int | None = None  # requests that were joined to this task
+    forbidden: bool | None = False  # whether the task, or a part of it, must be declined
 
 
 class WorldFigures(msgspec.Struct, frozen=True):
-    """One world."""
+    """The figures of one world."""
 
     name: str
     source: Source
@@ -61,7 +62,7 @@ class WorldFigures(msgspec.Struct, frozen=True):
     tools: tuple[str, ...]
     tasks: tuple[TaskFigures, ...]
     features: tuple[int, ...]  # see judge.gate.near_duplicates
-    trade: str | None = None  # None: it is no procedural world
+    trade: str | None = None  # None: the world is not procedural
     modules: tuple[str, ...] = ()
 
 
@@ -92,7 +93,7 @@ def _source_of(scenario: Scenario, record: WorldRecord | None) -> Source:
 
 
 def _record_of(folder: Path) -> WorldRecord | None:
-    """The record of a procedural world; None: there is none, or the world was altered since."""
+    """Return the record of a procedural world; None: it has none, or was altered since."""
     try:
         record = msgspec.json.decode((folder / MANIFEST).read_bytes(), type=WorldRecord)
     except (OSError, msgspec.DecodeError, ValueError):
@@ -106,11 +107,11 @@ def _record_of(folder: Path) -> WorldRecord | None:
 
 def _tasks_of(scenario: Scenario, record: WorldRecord | None) -> tuple[TaskFigures, ...]:
     if record is not None:
-        return tuple(_measured(task, record.plan.knobs.window) for task in record.tasks)
-    return tuple(map(_told, scenario.tasks))
+        return tuple(_figures_of_record(task, record.plan.knobs.window) for task in record.tasks)
+    return tuple(map(_figures_of_task, scenario.tasks))
 
 
-def _measured(task: TaskFeatures, window: int) -> TaskFigures:
+def _figures_of_record(task: TaskFeatures, window: int) -> TaskFigures:
     return TaskFigures(
         kind=task.kind,
         difficulty=task.difficulty,
@@ -126,7 +127,7 @@ def _measured(task: TaskFeatures, window: int) -> TaskFigures:
     )
 
 
-def _told(task: Task) -> TaskFigures:
+def _figures_of_task(task: Task) -> TaskFigures:
     is_open = task.kind == "open"
     return TaskFigures(
         kind=task.kind,
@@ -141,7 +142,7 @@ def _told(task: Task) -> TaskFigures:
 
 
 def _database_of(scenario: Scenario) -> tuple[dict[str, int], dict[str, list[str]]]:
-    """Rows and columns, by table."""
+    """Return the number of rows and the columns, by table."""
     with closing(sqlite3.connect(":memory:", isolation_level=None)) as connection:
         connection.set_authorizer(
             lambda action, *_: _DENIED if action == sqlite3.SQLITE_ATTACH else _ALLOWED
@@ -196,7 +197,8 @@ def _quoted(name: str) -> str:
 
 
 def _tools_of(scenario: Scenario) -> Iterator[ToolSpec]:
-    """The tools by their source: functions that take a Db first; routes of an AWM record."""
+    """Yield the tools found in the source: functions whose first parameter is a Db, or the routes
+    of an AWM record."""
     path = scenario.path / "tools.py"
     code = path.read_text(encoding="utf-8") if scenario.awm is None else scenario.awm.code
     try:
@@ -219,7 +221,7 @@ def _takes_db(node: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
 
 
 def _route(node: ast.FunctionDef | ast.AsyncFunctionDef) -> str | None:
-    """The name of the tool that a route is; None: the function is no route."""
+    """Return the name of a route's tool; None: the function is not a route."""
     for one in node.decorator_list:
         if not (isinstance(one, ast.Call) and isinstance(one.func, ast.Attribute)):
             continue
@@ -239,7 +241,7 @@ def _spec(
 
 
 def verb_of(tool: str) -> str:
-    """What a tool's name says that it does.
+    """Return the verb in a tool's name.
 
     Example: "get_order" -> "get"; "listOrders" -> "list"
     """

@@ -1,4 +1,4 @@
-"""Wiring a synthesis: the model behind its endpoint, the workers, the purse, the folder."""
+"""Wiring a synthesis: the model behind its endpoint, the workers, the budget, the folder."""
 
 from contextlib import AsyncExitStack
 from hashlib import blake2b
@@ -15,7 +15,7 @@ from harness.chat.prices import Prices, read_prices
 from harness.core.errors import SettingsError
 from harness.policies.openai import OpenAISettings
 from judge.worlds.author import ModelAuthor
-from judge.worlds.bench import MAX_STEPS, WorkerBench
+from judge.worlds.draft_host import MAX_STEPS, SandboxedDraftHost
 from scenarios.synth.awm_export.files import write_awm
 from scenarios.synth.core.prompt_files import NAMES, Prompts
 from scenarios.synth.core.seeds import read_seeds
@@ -30,7 +30,7 @@ from scenarios.validation import MAX_FLOAT
 _Count = Annotated[int, Meta(ge=1)]
 
 
-class Asked(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class SynthesisOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The settings of a synthesis."""
 
     model: Annotated[str, Meta(description="Name of the model that writes.", extra={"short": "-m"})]
@@ -157,40 +157,40 @@ class Asked(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     ] = "best"
 
 
-def checked(asked: Asked) -> Asked:
+def require_consistent(options: SynthesisOptions) -> SynthesisOptions:
     """The settings, if they go together. Raises SettingsError naming the flag."""
-    if asked.least_tasks > asked.tasks:
+    if options.least_tasks > options.tasks:
         raise SettingsError(
-            f"--least-tasks: must be at most --tasks {asked.tasks}, found {asked.least_tasks}"
+            f"--least-tasks: must be at most --tasks {options.tasks}, found {options.least_tasks}"
         )
-    if asked.budget is not None and not asked.prices:
+    if options.budget is not None and not options.prices:
         raise SettingsError("--budget: spending can be limited only where --prices are given, too")
-    return asked
+    return options
 
 
-async def run_synthesis(asked: Asked, told: ReportProgress) -> Report:
-    """Do it, and write report.json. Raises SettingsError, SynthesisError, JudgeError for prices,
-    PoolError where no worker can be started."""
-    seeds = read_seeds(Path(asked.seeds))
-    prompts = Prompts(Path(asked.prompts) if asked.prompts else None)
-    prices = _prices(asked)
-    folder = SynthesisFolder(Path(asked.output))
-    settings = _settings(asked, len(seeds))
-    began = _began(asked, settings, prompts)
+async def run_synthesis(options: SynthesisOptions, report_progress: ReportProgress) -> Report:
+    """Run the synthesis and write report.json. Raises SettingsError (prices too), SynthesisError,
+    and PoolError where no worker can be started."""
+    seeds = read_seeds(Path(options.seeds))
+    prompts = Prompts(Path(options.prompts) if options.prompts else None)
+    prices = _prices(options)
+    folder = SynthesisFolder(Path(options.output))
+    settings = _settings(options, len(seeds))
+    rerun_facts = _rerun_facts(options, settings, prompts)
     async with AsyncExitStack() as stack:
         stack.enter_context(folder.lock())
-        folder.begin(began, MAY_CHANGE)
+        folder.begin(rerun_facts, MAY_CHANGE)
         ledger = Ledger(folder.path / "ledger.jsonl")
         author = ModelAuthor(
-            _model(asked),
+            _model(options),
             prices=prices,
-            purse=Budget(asked.budget, spent=ledger.usd),
+            budget=Budget(options.budget, spent=ledger.usd),
             ledger=ledger,
-            embeddings=asked.embeddings,
+            embeddings=options.embeddings,
         )
         await stack.enter_async_context(author)
         workers = WorkerSettings(
-            workers=asked.workers, sandbox=asked.sandbox, call_deadline=asked.call_timeout
+            workers=options.workers, sandbox=options.sandbox, call_deadline=options.call_timeout
         )
         pool = await stack.enter_async_context(RoutingPool(workers, isolate=True))
         await pool.start()
@@ -199,59 +199,63 @@ async def run_synthesis(asked: Asked, told: ReportProgress) -> Report:
             folder,
             ledger,
             author=author,
-            host=WorkerBench(pool, author, max_steps=asked.max_steps),
+            host=SandboxedDraftHost(pool, author, max_steps=options.max_steps),
             prompts=prompts,
             settings=settings,
-            again=asked.again,
-            report_progress=told,
+            again=options.again,
+            report_progress=report_progress,
         )
     write_json(folder.path / "report.json", report)
-    if asked.awm:
+    if options.awm:
         write_awm(folder)
     return report
 
 
-def _prices(asked: Asked) -> Prices:
-    if not asked.prices:
+def _prices(options: SynthesisOptions) -> Prices:
+    if not options.prices:
         return Prices()
-    prices = read_prices(Path(asked.prices))
-    prices.require([asked.model, *([asked.embeddings] if asked.embeddings else [])])
+    prices = read_prices(Path(options.prices))
+    prices.require([options.model, *([options.embeddings] if options.embeddings else [])])
     return prices
 
 
-def _settings(asked: Asked, num_seeds: int) -> SynthesisSettings:
+def _settings(options: SynthesisOptions, num_seeds: int) -> SynthesisSettings:
     return SynthesisSettings(
         ideas=IdeaSettings(
-            count=asked.count or num_seeds,
-            invent=asked.count is not None,
-            same=asked.same,
-            cap=asked.cap,
+            count=options.count or num_seeds,
+            invent=options.count is not None,
+            same=options.same,
+            cap=options.cap,
         ),
-        sizes=Sizes(tasks=asked.tasks, tables=asked.tables, rows=asked.rows, tools=asked.tools),
-        tries=asked.tries,
-        seed=asked.seed,
-        least_tasks=asked.least_tasks,
-        at_once=asked.concurrency,
+        sizes=Sizes(
+            tasks=options.tasks, tables=options.tables, rows=options.rows, tools=options.tools
+        ),
+        tries=options.tries,
+        seed=options.seed,
+        least_tasks=options.least_tasks,
+        at_once=options.concurrency,
     )
 
 
-def _began(asked: Asked, settings: SynthesisSettings, prompts: Prompts) -> dict[str, Any]:
-    """What a rerun must agree with, and some of what it may change."""
-    seeds = blake2b(Path(asked.seeds).read_bytes(), digest_size=8).hexdigest()
-    told: dict[str, Any] = {"model": asked.model, "seeds": seeds, "count": settings.ideas.count}
+def _rerun_facts(
+    options: SynthesisOptions, settings: SynthesisSettings, prompts: Prompts
+) -> dict[str, Any]:
+    """The facts in which a rerun must agree with the first run (see MAY_CHANGE for the rest)."""
+    seeds = blake2b(Path(options.seeds).read_bytes(), digest_size=8).hexdigest()
+    facts: dict[str, Any] = {"model": options.model, "seeds": seeds, "count": settings.ideas.count}
     for name in ("tasks", "tables", "rows", "tools", "tries", "least_tasks", "seed", "same", "cap"):
-        told[name] = getattr(asked, name)
-    told |= {f"prompt_{name}": prompts.version(name) for name in NAMES}
-    return told | {"embeddings": asked.embeddings}
+        facts[name] = getattr(options, name)
+    facts |= {f"prompt_{name}": prompts.version(name) for name in NAMES}
+    return facts | {"embeddings": options.embeddings}
 
 
-def _model(asked: Asked) -> OpenAISettings:
+def _model(options: SynthesisOptions) -> OpenAISettings:
     return OpenAISettings(
-        asked.model,
-        base_url=asked.base_url or None,
-        temperature=asked.temperature,
-        max_tokens=asked.max_tokens,
-        seed=asked.seed,
-        timeout_s=asked.timeout,
-        max_attempts=asked.attempts,
+        options.model,
+        base_url=options.base_url or None,
+        temperature=options.temperature,
+        max_tokens=options.max_tokens,
+        seed=options.seed,
+        timeout_s=options.timeout,
+        max_attempts=options.attempts,
     )

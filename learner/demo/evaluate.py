@@ -1,16 +1,16 @@
-"""What runs on the same held-out tasks came to, and how sure their differences are."""
+"""The scores of runs on the same held-out tasks, and the intervals of their differences."""
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import msgspec
-import numpy as np
 
 from harness.core.events import Label
 from harness.log.reader import open_reader
+from harness.reports.bootstrap import Resamples, percentile_interval
 
-_DRAWS = 10_000  # of a bootstrap
+_RESAMPLES = 10_000
 Outcomes = Mapping[tuple[str, str], Sequence[bool]]  # (scenario, task) -> each try's completion
 
 
@@ -51,7 +51,7 @@ def score(greedy: Outcomes, sampled: Outcomes | None = None, *, seed: int = 0) -
     return Score(
         tasks=len(first),
         greedy=bootstrap(list(first.values()), seed=seed),
-        by_kind={kind: float(np.mean(values)) for kind, values in sorted(kinds.items())},
+        by_kind={kind: _mean(values) for kind, values in sorted(kinds.items())},
         pass_at=(
             bootstrap([float(any(one)) for one in sampled.values()], seed=seed) if sampled else None
         ),
@@ -67,20 +67,22 @@ def paired(before: Outcomes, after: Outcomes, *, seed: int = 0) -> Interval:
     """
     if before.keys() != after.keys():
         raise ValueError("the two runs have different tasks")
-    differences = [
-        float(np.mean(after[task])) - float(np.mean(tries)) for task, tries in before.items()
-    ]
+    differences = [_mean(after[task]) - _mean(tries) for task, tries in before.items()]
     return bootstrap(differences, seed=seed)
 
 
 def bootstrap(values: Sequence[float], *, seed: int) -> Interval:
-    """The mean of some tasks' values with its percentile interval: tasks are drawn again with
-    replacement (Efron, 1979)."""
-    data = np.asarray(values, dtype=np.float64)
-    draws = np.random.default_rng(seed).integers(len(data), size=(_DRAWS, len(data)))
-    means = data[draws].mean(axis=1)
-    low, high = np.quantile(means, [0.025, 0.975])
-    return Interval(float(data.mean()), float(low), float(high))
+    """The mean of the tasks' values with its 95 % interval over resampled tasks (see
+    harness.reports.bootstrap)."""
+    resamples = Resamples(Counter(values), seed=seed, num_resamples=_RESAMPLES)
+    means = resamples.values(
+        lambda units: sum(value * n for value, n in units.items()) / len(values)
+    )
+    return Interval(_mean(values), *percentile_interval(means))
+
+
+def _mean(values: Sequence[float]) -> float:
+    return sum(values) / len(values)
 
 
 def kind_of(task: str) -> str:

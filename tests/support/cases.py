@@ -5,16 +5,20 @@ from typing import Any
 from hypothesis import strategies as st
 
 from envpool.core.types import StoredState
+from envpool.inprocess.world import HostedScenario
 from harness.core.events import Ending, EpisodeEnded, Judged, Label
 from harness.core.trajectory import Trajectory
+from judge.code.code_judge import CodeJudge
+from judge.code.runners import InProcessRunner
 from judge.core.case import Case
 from judge.core.evidence import CallFact, Evidence, FormatFault, ScenarioInfo, Turn
+from judge.core.rewards import AWM, RewardProfile
 from scenarios.api import RowChange
 from scenarios.checks import Finding
 from tests.support.events import STARTED
 
 STATE = StoredState("t" * 32, {}, 1, "d" * 32)
-SCENE = ScenarioInfo("- Be kind.\n- Void nothing twice.", "Ada (clerk)", "2026-03-14T09:30:00Z")
+INFO = ScenarioInfo("- Be kind.\n- Void nothing twice.", "Ada (clerk)", "2026-03-14T09:30:00Z")
 VOIDED = RowChange(
     "orders",
     (7,),
@@ -34,17 +38,22 @@ WROTE = Turn("", (CallFact("void_order", {"order_id": 7}, '{"id": 7}', None, (VO
 ANSWERED = Turn("<think>All done.</think>Done.", ())
 
 
+def code_judge(world: HostedScenario, profile: RewardProfile = AWM) -> CodeJudge:
+    """The code judge of a world in this process."""
+    return CodeJudge(world.scenario, InProcessRunner(world), profile)
+
+
 def made_case(
     *,
     idle: tuple[str, ...] = (),
-    author: Any = "ours",
+    verifier: Any = "package",
     state: StoredState | None = STATE,
     **evidence: Any,
 ) -> Case:
     """The case of an episode that voids order 7, with some of its evidence changed."""
     facts: dict[str, Any] = {
         "instruction": "Please void order 7.",
-        "scene": SCENE,
+        "info": INFO,
         "turns": (LOOKED, WROTE, ANSWERED),
         "ending": Ending.ANSWERED,
         "error": None,
@@ -59,7 +68,7 @@ def made_case(
     }
     ended = EpisodeEnded(facts["ending"], facts["answer"], len(facts["turns"]), state)
     code = Judged("code", Label.PARTIALLY_COMPLETED, 0.1, findings=facts["findings"])
-    return Case(Trajectory("e1", 1, STARTED, (), ended), Evidence(**facts), idle, code, author)
+    return Case(Trajectory("e1", 1, STARTED, (), ended), Evidence(**facts), idle, code, verifier)
 
 
 # Texts with which somebody might try to get out of a fence, beside arbitrary ones.
@@ -90,7 +99,7 @@ _CALLS = st.builds(
 CASES = st.builds(
     made_case,
     instruction=TEXTS | TEXTS.map(lambda text: text * 500),
-    scene=st.builds(ScenarioInfo, TEXTS | TEXTS.map(lambda text: text * 200), TEXTS, TEXTS),
+    info=st.builds(ScenarioInfo, TEXTS | TEXTS.map(lambda text: text * 200), TEXTS, TEXTS),
     turns=st.lists(st.builds(Turn, TEXTS, st.lists(_CALLS, max_size=3).map(tuple)), max_size=8).map(
         lambda turns: tuple(turns) * (1 + len(turns) % 3 * 4)
     ),
@@ -107,5 +116,5 @@ CASES = st.builds(
     unverified=st.none() | TEXTS,
     format_faults=st.lists(st.builds(FormatFault, st.integers(0, 7), TEXTS), max_size=2).map(tuple),
     observed=TEXTS,
-    author=st.sampled_from(["ours", "awm", "foreign"]),
+    verifier=st.sampled_from(["package", "awm", "tool_calls"]),
 )

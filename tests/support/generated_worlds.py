@@ -6,8 +6,8 @@ from pathlib import Path
 
 from judge.gate.context import GateSettings
 from judge.gate.package import check_scenario
-from judge.gate.report import Report, merged
-from judge.worlds.trial import hosted
+from judge.gate.report import Report, merge_reports
+from judge.worlds.world_host import host_in_process
 from scenarios.generate.compose import GeneratedWorld, generate
 from scenarios.generate.plan.business_modules import module
 from scenarios.generate.plan.knobs import Knobs
@@ -27,12 +27,12 @@ def made_with(
 ) -> list[GeneratedWorld]:
     """Make worlds with all of these modules, and with modules of `among` as there is room."""
     plans = plan_worlds(count, seed, knobs, trades=trades, modules=modules, among=among)
-    return [generate(plan, hosted) for plan in plans]
+    return [generate(plan, host_in_process) for plan in plans]
 
 
 def gated(worlds: Sequence[GeneratedWorld], folder: Path, settings: GateSettings = QUICK) -> Report:
     """Write worlds below the folder; return the gate's report on them."""
-    return merged(check_scenario(folder_of(made, folder), settings) for made in worlds)
+    return merge_reports(check_scenario(folder_of(made, folder), settings) for made in worlds)
 
 
 def folder_of(made: GeneratedWorld, folder: Path) -> Path:

@@ -87,7 +87,7 @@ def verdict(
     *,
     reasoning: str = "It looks that way.",
     confidence: float = 0.9,
-    leaned_on: tuple[str, ...] = ("T", "E"),
+    cited: tuple[str, ...] = ("T", "E"),
 ) -> str:
     """An answer as the schema has it."""
     return json.dumps(
@@ -95,7 +95,7 @@ def verdict(
             "reasoning": reasoning,
             "label": label,
             "confidence": confidence,
-            "leaned_on": list(leaned_on),
+            "leaned_on": list(cited),
         }
     )
 

@@ -16,15 +16,15 @@ REWARDS = {Label.COMPLETED: 1.0, Label.PARTIALLY_COMPLETED: 0.1}
 
 
 def case_of(name: str, code: Label | None = Label.COMPLETED) -> Case:
-    """A case about which the code says so much."""
+    """A case with this label of the code judge."""
     trajectory = assemble(episode(name, 2)[:-1])
     evidence = gather(trajectory, Verification(), ScenarioInfo("", "", ""))
-    return Case(trajectory, evidence, (), Judged("code", code, None), "ours")
+    return Case(trajectory, evidence, (), Judged("code", code, None), "package")
 
 
 def verdict(label: Label | None, unjudged: str = "", cost_usd: float | None = 0.002) -> Judged:
     """A model's verdict, after one request of 900 and 80 tokens."""
-    opinion = ModelJudgement(
+    judgement = ModelJudgement(
         "m",
         label,
         unjudged,
@@ -39,13 +39,13 @@ def verdict(label: Label | None, unjudged: str = "", cost_usd: float | None = 0.
         label,
         None if label is None else REWARDS.get(label, 0.0),
         unjudged=unjudged if label is None else None,
-        opinions=(opinion,),
+        judgements=(judgement,),
         rubric="awm-1",
     )
 
 
-def saying(answers: dict[str, Sequence[Label | None]]) -> Judging:
-    """A judge that says what it is told to, by episode and repeat."""
+def scripted(answers: dict[str, Sequence[Label | None]]) -> Judging:
+    """A judge that gives these labels, by episode and repeat."""
 
     async def judging(case: Case, repeat: int) -> Judged:
         return verdict(answers[case.trajectory.episode][repeat], "the server is away")
@@ -54,7 +54,8 @@ def saying(answers: dict[str, Sequence[Label | None]]) -> Judging:
 
 
 def flipping(probability: float, *, seed: int) -> Judging:
-    """A judge that says what the code says, but the opposite with a probability, each time anew."""
+    """A judge that gives the code's label, or with a probability the opposite; every judging is
+    drawn independently."""
 
     async def judging(case: Case, repeat: int) -> Judged:
         chance = Random(f"{seed} {case.trajectory.episode} {repeat}").random()

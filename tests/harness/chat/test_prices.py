@@ -1,3 +1,5 @@
+"""Prices: the table's file, its errors, and what tokens cost."""
+
 from pathlib import Path
 
 import pytest
@@ -26,29 +28,29 @@ def written(folder: Path, text: str) -> Path:
 
 
 def test_a_table_is_read(tmp_path: Path) -> None:
-    """Every model has its prices, whole numbers and free input included."""
+    """Every model has its prices; integers and free input are accepted."""
     path = written(tmp_path, TABLE)
     models = {"gpt-5": Price(1.25, 10.0, 0.125), "local/qwen-3": Price(0.0, 0.5)}
     assert read_prices(path) == Prices(models, str(path))
 
 
-def test_tokens_cost_what_the_table_says(tmp_path: Path) -> None:
-    """Fresh and kept tokens of a prompt and the answer's are priced apart."""
+def test_tokens_are_priced_by_the_table(tmp_path: Path) -> None:
+    """Fresh and cached tokens of the prompt and those of the answer have prices of their own."""
     prices = read_prices(written(tmp_path, TABLE))
     assert prices.cost("gpt-5", 1_000_000, 400_000, 100_000) == 0.75 + 0.05 + 1.0
     assert prices.cost("local/qwen-3", 1_000_000, 400_000, 1_000_000) == 0.5
     assert prices.cost("other", 1, 0, 1) is None
 
 
-def test_kept_tokens_cost_as_others_where_no_price_is_given() -> None:
-    """Without a price of their own they are input like any other."""
+def test_cached_tokens_cost_as_much_as_others_by_default() -> None:
+    """Where the table has no `cached_input`, they cost as much as `input`."""
     price = Price(2.0, 0.0)
     assert price.of(1_000_000, 1_000_000, 0) == price.of(1_000_000, 0, 0) == 2.0
 
 
 @given(st.integers(0, 10**6), st.integers(0, 10**7), st.integers(0, 10**6))
 def test_a_cost_is_never_negative(prompt: int, cached: int, completion: int) -> None:
-    """A server that reports more kept tokens than the prompt has is not believed."""
+    """A server that reports more cached tokens than the prompt has does not lower the cost."""
     assert Price(1.0, 2.0, 0.1).of(prompt, cached, completion) >= 0.1 * prompt / 1e6
 
 
@@ -93,8 +95,8 @@ def test_a_cost_is_never_negative(prompt: int, cached: int, completion: int) -> 
         ),
     ],
 )
-def test_a_hole_is_named(tmp_path: Path, text: str, sentence: str) -> None:
-    """A table that cannot be used says in which file, for which model and field, and why."""
+def test_a_broken_table_is_named(tmp_path: Path, text: str, sentence: str) -> None:
+    """The error names the file, the model, the field and the reason."""
     path = written(tmp_path, text)
     with pytest.raises(SettingsError) as caught:
         read_prices(path)
@@ -102,7 +104,7 @@ def test_a_hole_is_named(tmp_path: Path, text: str, sentence: str) -> None:
 
 
 def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
-    """A path that leads nowhere is a sentence."""
+    """A missing file is reported in a sentence."""
     with pytest.raises(SettingsError, match=r"none\.toml: the file is missing"):
         read_prices(tmp_path / "none.toml")
 

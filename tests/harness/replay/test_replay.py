@@ -638,7 +638,7 @@ async def test_what_if_only_models_had_judged(tmp_path: Path) -> None:
         code = Label.PARTIALLY_COMPLETED if record.episode == "e000001" else Label.COMPLETED
         other = Label.COMPLETED if code is event.label else Label.AGENT_ERROR
         judged = msgspec.structs.replace(
-            event, judge="hybrid:m", opinions=judgements, code=code, label=other
+            event, judge="hybrid:m", judgements=judgements, code=code, label=other
         )
         return msgspec.structs.replace(record, event=judged)
 

@@ -25,15 +25,17 @@ from harness.core.events import (
 from harness.core.messages import Act, AgentCall, Answer, FormatError, Reply
 from harness.core.trajectory import Trajectory, assemble
 from judge.code.code_judge import CodeJudge
+from judge.code.runners import run_at_once
 from judge.core.errors import VerifierError
 from judge.core.evidence import FormatFault, episode_digest
+from judge.core.live import serve
 from judge.core.rewards import SPARSE
 from judge.core.verifier import Verifier
-from judge.verdicts.live import serve
 from judge.verdicts.summary import Summary, Tally, Unjudged, render
 from scenarios.checks import Finding
 from scenarios.errors import PackageError
 from scenarios.format import read
+from tests.support.cases import code_judge
 from tests.support.events import STARTED
 from tests.support.mini_world import episode, library, oracle, records, variant
 from tests.support.paths import LIBRARY
@@ -50,13 +52,13 @@ def world() -> HostedScenario:
 @pytest.fixture(scope="module")
 def judge(world: HostedScenario) -> CodeJudge:
     """A judge of the mini world."""
-    return CodeJudge({"library": world}.__getitem__)
+    return code_judge(world)
 
 
 def judged_in(folder: Path, task: str, **changed: object) -> Judged:
     """The verdict on the oracle's episode in another package."""
     world = HostedScenario(read(folder))
-    return CodeJudge(lambda _: world).judge(oracle(world, task, **changed))
+    return code_judge(world).verdict_at_once(oracle(world, task, **changed))
 
 
 # Verifiers
@@ -125,7 +127,7 @@ def test_a_verifier_that_fails(wrong: str, tmp_path: Path) -> None:
     assert trajectory.ended is not None and trajectory.ended.state is not None
     with pytest.raises(VerifierError, match=f"verifier 'overdue' of scenario 'library' {why}"):
         Verifier(world.scenario).run(task, *world.states(trajectory.ended.state), "302, 11")
-    judged = CodeJudge(lambda _: world).judge(trajectory)
+    judged = code_judge(world).verdict_at_once(trajectory)
     assert (judged.label, judged.reward, judged.step_rewards) == (None, None, ())
     assert judged.unjudged is not None and "verifier 'overdue'" in judged.unjudged
 
@@ -137,7 +139,7 @@ def test_a_verifier_that_fails(wrong: str, tmp_path: Path) -> None:
 def test_the_oracle_completes_its_task(task: str, world: HostedScenario, judge: CodeJudge) -> None:
     """All findings pass and the agent ended the episode itself: completed, 1 for every step."""
     trajectory = oracle(world, task)
-    judged = judge.judge(trajectory)
+    judged = judge.verdict_at_once(trajectory)
     assert (judged.judge, judged.label, judged.reward) == ("code", Label.COMPLETED, 1.0)
     assert judged.step_rewards == (1.0,) * len(trajectory.steps)
     assert judged.findings and all(finding.passed for finding in judged.findings)
@@ -148,13 +150,13 @@ def test_doing_nothing_is_the_agents_error(
     task: str, world: HostedScenario, judge: CodeJudge
 ) -> None:
     """No task is completed, or completed in part, by doing and saying nothing."""
-    assert judge.judge(episode(world, task)).label is Label.AGENT_ERROR
+    assert judge.verdict_at_once(episode(world, task)).label is Label.AGENT_ERROR
 
 
 def test_half_of_the_work_is_partial(world: HostedScenario, judge: CodeJudge) -> None:
     """Guards hold and a goal is met that was not met from the start."""
     task = world.scenario.task("lend-two")
-    judged = judge.judge(oracle(world, "lend-two", calls=task.oracle[:-1]))
+    judged = judge.verdict_at_once(oracle(world, "lend-two", calls=task.oracle[:-1]))
     assert (judged.label, judged.reward) == (Label.PARTIALLY_COMPLETED, 0.1)
 
 
@@ -162,7 +164,7 @@ def test_a_broken_guard_is_the_agents_error(world: HostedScenario, judge: CodeJu
     """Reaching the goal does not make up for harm elsewhere."""
     task = world.scenario.task("pay-fine")
     harm = ("set_status", {"member_id": 1, "status": "left"})
-    judged = judge.judge(oracle(world, "pay-fine", calls=[*task.oracle, harm]))
+    judged = judge.verdict_at_once(oracle(world, "pay-fine", calls=[*task.oracle, harm]))
     assert judged.label is Label.AGENT_ERROR
     assert [finding.name for finding in judged.findings if not finding.passed] == [
         "members 1 untouched",
@@ -184,7 +186,7 @@ def test_a_truncated_episode_is_at_most_partial(
     ending: Ending, world: HostedScenario, judge: CodeJudge
 ) -> None:
     """All is done and every finding passes, but a limit cut it off."""
-    judged = judge.judge(oracle(world, "pay-fine", answer="", ending=ending))
+    judged = judge.verdict_at_once(oracle(world, "pay-fine", answer="", ending=ending))
     assert all(finding.passed for finding in judged.findings)
     assert (judged.label, judged.reward) == (Label.PARTIALLY_COMPLETED, 0.1)
     assert judged.step_rewards == (0.0, 0.0)
@@ -195,7 +197,7 @@ def test_a_format_error_is_the_agents_error(world: HostedScenario, judge: CodeJu
     trajectory = oracle(
         world, "pay-fine", answer="", ending=Ending.FORMAT_ERROR, step_rewards={1: -1.0}
     )
-    judged = judge.judge(trajectory)
+    judged = judge.verdict_at_once(trajectory)
     assert (judged.label, judged.reward) == (Label.AGENT_ERROR, 0.0)
     assert judged.step_rewards == (0.0, -1.0)
 
@@ -207,7 +209,7 @@ def test_a_broken_tool_is_the_worlds_error(
     """A call that broke is held against the world, however the episode ended."""
     broken = msgspec.convert({"text": "oh", "error": cause}, ToolResult)
     for ending in Ending:
-        judged = judge.judge(oracle(world, "pay-fine", results=[broken], ending=ending))
+        judged = judge.verdict_at_once(oracle(world, "pay-fine", results=[broken], ending=ending))
         assert (judged.label, judged.reward) == (Label.ENVIRONMENT_ERROR, 0.0)
 
 
@@ -217,7 +219,7 @@ def test_a_refused_call_is_not_the_worlds_error(
 ) -> None:
     """Calls that the agent got wrong are the agent's."""
     refused = msgspec.convert({"text": "no", "error": cause}, ToolResult)
-    judged = judge.judge(oracle(world, "pay-fine", results=[refused]))
+    judged = judge.verdict_at_once(oracle(world, "pay-fine", results=[refused]))
     assert judged.label is Label.AGENT_ERROR
 
 
@@ -226,14 +228,14 @@ def test_success_in_spite_of_a_broken_tool(world: HostedScenario, judge: CodeJud
     task = world.scenario.task("overdue")
     broken = ToolResult("oh", "internal")
     calls = [*task.oracle, ("list_overdue", {})]
-    judged = judge.judge(oracle(world, "overdue", calls=calls, results=[broken]))
+    judged = judge.verdict_at_once(oracle(world, "overdue", calls=calls, results=[broken]))
     assert judged.label is Label.COMPLETED
 
 
 def test_a_world_without_a_state(world: HostedScenario, judge: CodeJudge) -> None:
     """The world failed when it cannot say where it ended."""
     for ending in (Ending.ANSWERED, Ending.WORLD_ERROR):
-        judged = judge.judge(oracle(world, "pay-fine", stateless=True, ending=ending))
+        judged = judge.verdict_at_once(oracle(world, "pay-fine", stateless=True, ending=ending))
         assert (judged.label, judged.findings) == (Label.ENVIRONMENT_ERROR, ())
 
 
@@ -248,13 +250,13 @@ def test_what_is_nobodys_doing_is_left_unjudged(
     ending: Ending, error: str | None, why: str, world: HostedScenario, judge: CodeJudge
 ) -> None:
     """A dead model server and a cancelled run give no label and no reward, which is no zero."""
-    judged = judge.judge(oracle(world, "pay-fine", ending=ending, error=error))
+    judged = judge.verdict_at_once(oracle(world, "pay-fine", ending=ending, error=error))
     assert (judged.label, judged.reward, judged.unjudged) == (None, None, why)
 
 
 def test_an_unknown_task_is_left_unjudged(world: HostedScenario, judge: CodeJudge) -> None:
     """A log of another version of the package may name a task that is gone."""
-    judged = judge.judge(episode(world, "gone"))
+    judged = judge.verdict_at_once(episode(world, "gone"))
     assert judged.unjudged == "scenario 'library' has no task 'gone'"
 
 
@@ -263,7 +265,7 @@ def test_a_state_of_another_template_is_left_unjudged(
 ) -> None:
     """Pages that belong to other seed data cannot be read with these."""
     other = HostedScenario(read(variant(tmp_path, data=("4200", "4300"))))
-    judged = judge.judge(oracle(other, "pay-fine"))
+    judged = judge.verdict_at_once(oracle(other, "pay-fine"))
     assert judged.label is None
     assert judged.unjudged is not None and "belongs to template" in judged.unjudged
 
@@ -272,13 +274,13 @@ def test_an_episode_that_is_not_over(world: HostedScenario, judge: CodeJudge) ->
     """Judging a live episode is a caller's mistake."""
     live = msgspec.structs.replace(oracle(world, "overdue"), ended=None)
     with pytest.raises(ValueError, match="episode e1 is not over"):
-        judge.judge(live)
+        judge.verdict_at_once(live)
 
 
 def test_the_profile_sets_the_rewards(world: HostedScenario) -> None:
     """With `sparse`, half of the work is worth nothing."""
     task = world.scenario.task("lend-two")
-    judged = CodeJudge(lambda _: world, SPARSE).judge(
+    judged = code_judge(world, SPARSE).verdict_at_once(
         oracle(world, "lend-two", calls=task.oracle[:-1])
     )
     assert (judged.label, judged.reward) == (Label.PARTIALLY_COMPLETED, 0.0)
@@ -299,7 +301,7 @@ def test_the_evidence_is_whole(world: HostedScenario, judge: CodeJudge) -> None:
     trajectory = episode(
         world, "renew-emma", calls, "Done", step_rewards={4: -1.0}, error="no such tool"
     )
-    judged, evidence = judge.judge_with_evidence(trajectory)
+    judged, evidence = run_at_once(judge.verdict_with_evidence(trajectory))
     assert evidence is not None
     assert judged.label is Label.COMPLETED
     assert [
@@ -319,7 +321,9 @@ def test_a_reply_that_could_not_be_read_is_a_format_fault(
     """The decision's own reason is kept."""
     trajectory = oracle(world, "overdue", ending=Ending.FORMAT_ERROR)
     bad = msgspec.structs.replace(trajectory.steps[0], decision=FormatError("no closing tag"))
-    _, evidence = judge.judge_with_evidence(msgspec.structs.replace(trajectory, steps=(bad,)))
+    _, evidence = run_at_once(
+        judge.verdict_with_evidence(msgspec.structs.replace(trajectory, steps=(bad,)))
+    )
     assert evidence is not None
     assert evidence.format_faults == (FormatFault(0, "no closing tag"),)
 
@@ -405,13 +409,13 @@ async def test_live_and_off_line_agree(batch: int, world: HostedScenario) -> Non
         live[name, attempt] = judged
 
     episodes = varied(world)
-    await serve(Feed(interleaved(episodes), batch), CodeJudge(lambda _: world), record)
+    await serve(Feed(interleaved(episodes), batch), code_judge(world), record)
     stored = [
         assemble(decode_record(encode(record)) for record in records(trajectory))
         for trajectory in episodes
     ]
     off_line = {
-        (trajectory.episode, trajectory.attempt): CodeJudge(lambda _: library()).judge(trajectory)
+        (trajectory.episode, trajectory.attempt): code_judge(library()).verdict_at_once(trajectory)
         for trajectory in stored
     }
     assert live == off_line
@@ -430,7 +434,7 @@ async def test_its_own_verdicts_do_not_disturb_the_service(world: HostedScenario
     cut_off = records(first)[:2]
     verdict = Record("e1", 1, 9, 0.0, Judged("code", Label.COMPLETED, 1.0))
     news = [*cut_off, *records(second), verdict, *records(first)[2:], verdict]
-    await serve(Feed(news, 3), CodeJudge(lambda _: world), record)
+    await serve(Feed(news, 3), code_judge(world), record)
     assert given == [("e1", 2, Label.AGENT_ERROR), ("e1", 1, Label.COMPLETED)]
 
 
@@ -447,7 +451,7 @@ async def test_a_plain_subscriber_of_the_bus(world: HostedScenario) -> None:
     verdicts: list[Record] = []
     episodes = varied(world)
     async with bus.subscribe(depth=8) as subscription, anyio.create_task_group() as group:
-        group.start_soon(serve, subscription, CodeJudge(lambda _: world), record)
+        group.start_soon(serve, subscription, code_judge(world), record)
         for news in interleaved(episodes):
             await bus.publish(news)
             while verdicts:
@@ -465,7 +469,7 @@ async def test_an_episode_whose_beginning_was_missed(missed: int, world: HostedS
 
     news = records(oracle(world, "overdue"))[missed:]
     with pytest.raises(ValueError, match="episode e1 does not begin with its start"):
-        await serve(Feed(news, 10), CodeJudge(lambda _: world), record)
+        await serve(Feed(news, 10), code_judge(world), record)
 
 
 def test_the_summary_counts(world: HostedScenario, judge: CodeJudge) -> None:
@@ -484,7 +488,7 @@ def test_the_summary_counts(world: HostedScenario, judge: CodeJudge) -> None:
     ]
     tally = Tally()
     for trajectory in trajectories:
-        tally.add(trajectory, judge.judge(trajectory))
+        tally.add(trajectory, judge.verdict_at_once(trajectory))
     assert tally.summary() == Summary(
         episodes=4,
         labels={
@@ -529,7 +533,7 @@ def test_why_there_is_no_verdict_is_shown_as_text(capsys: pytest.CaptureFixture[
 
 def test_findings_survive_the_log(world: HostedScenario, judge: CodeJudge) -> None:
     """A verdict is equal after its trip through the log."""
-    judged = judge.judge(oracle(world, "overdue"))
+    judged = judge.verdict_at_once(oracle(world, "overdue"))
     record = Record("e1", 1, 5, 0.0, judged)
     assert decode_record(encode(record)) == record
     assert isinstance(judged.findings[0], Finding)

@@ -1,4 +1,4 @@
-"""What the code proves of an episode, and what it leaves open to models."""
+"""What code proves about an episode, and what it leaves open to models."""
 
 from collections import Counter
 from pathlib import Path
@@ -13,14 +13,16 @@ from envpool.core.types import ToolResult
 from envpool.inprocess.world import HostedScenario
 from harness.core.events import Ending, Judged, Label
 from harness.core.trajectory import Trajectory
-from judge.code.code_judge import CodeJudge, met_goals, unjudged, verdict
-from judge.code.proof import ruling_of
-from judge.core.case import Case, Ruling
+from judge.code.code_judge import judge_evidence, met_goals, unjudged
+from judge.code.proof import code_verdict_of
+from judge.code.runners import run_at_once
+from judge.core.case import Case, CodeVerdict
 from judge.core.evidence import Evidence, ScenarioInfo, Verification, gather
 from judge.core.rewards import AWM
 from judge.core.verifier import Verifier
 from scenarios.checks import Finding
 from scenarios.format import read
+from tests.support.cases import code_judge
 from tests.support.mini_world import episode, library, oracle, variant
 
 ALL = frozenset(Label)
@@ -35,72 +37,73 @@ def world() -> HostedScenario:
 
 
 def case_of(world: HostedScenario, trajectory: Trajectory) -> Case:
-    """The case of an episode in a package of ours."""
-    judged, evidence = CodeJudge(lambda _: world).judge_with_evidence(trajectory)
+    """The case of an episode whose verifier is a package's verify.py."""
+    judged, evidence = run_at_once(code_judge(world).verdict_with_evidence(trajectory))
     assert evidence is not None
     task = world.scenario.task(trajectory.started.task)
     before, after = world.states(world.start, ())
     idle = met_goals(Verifier(world.scenario).run(task, before, after, ""))
-    return Case(trajectory, evidence, tuple(sorted(idle.elements())), judged, "ours")
+    return Case(trajectory, evidence, tuple(sorted(idle.elements())), judged, "package")
 
 
-def stranger(
+def foreign_case(
     world: HostedScenario,
-    author: str,
+    verifier: str,
     findings: tuple[Finding, ...],
     *,
     idle: tuple[str, ...] = (),
     unverified: str | None = None,
     **played: Any,
 ) -> Case:
-    """The case of an episode whose verifier somebody else wrote, with what it said."""
+    """The case of an episode whose verifier is of another kind, with these findings."""
     trajectory = oracle(world, "pay-fine", **played)
     evidence = gather(trajectory, Verification(findings, unverified), NOTHING_KNOWN)
-    code = verdict(trajectory, evidence, Counter(idle), AWM)
+    code = judge_evidence(trajectory, evidence, Counter(idle), AWM)
     return msgspec.convert(
         {"trajectory": trajectory, "evidence": evidence, "idle": idle, "code": code}
-        | {"author": author},
+        | {"verifier": verifier},
         Case,
         from_attributes=True,
     )
 
 
-def proved(label: Label, proof: str) -> Ruling:
-    return Ruling(label, frozenset((label,)), proof)
+def proved(label: Label, proof: str) -> CodeVerdict:
+    return CodeVerdict(label, frozenset((label,)), proof)
 
 
 def test_success_is_proved(world: HostedScenario) -> None:
-    """All findings pass, and doing nothing would not have done: nothing but completed is left."""
-    assert ruling_of(case_of(world, oracle(world, "pay-fine"))) == proved(
+    """All findings pass, and doing nothing does not pass them all: only `completed` is left
+    open."""
+    assert code_verdict_of(case_of(world, oracle(world, "pay-fine"))) == proved(
         Label.COMPLETED,
         "the verifier's findings all passed: "
         "'members 2 updated', 'members 1 untouched', 'nothing else changed'",
     )
-    many = ruling_of(case_of(world, oracle(world, "lend-two")))
+    many = code_verdict_of(case_of(world, oracle(world, "lend-two")))
     assert many.proof.endswith("'new loans', 'new loans', 'books 21 updated' and 4 more")
 
 
 @pytest.mark.parametrize("goal", ['    check.goal("Emma is there", True, "there", "there")\n', ""])
-def test_success_that_doing_nothing_has_is_no_proof(goal: str, tmp_path: Path) -> None:
-    """A verifier whose goals all hold from the start, or that has none, says completed and leaves
-    everything open."""
+def test_success_that_doing_nothing_also_has_is_not_proof(goal: str, tmp_path: Path) -> None:
+    """A verifier whose goals all hold from the start, or that has no goals, gives the label
+    `completed` and leaves everything open."""
     old = '    check.updated("loans", 303, due_on="2026-04-01")\n'
     world = HostedScenario(read(variant(tmp_path, verify=(old, goal))))
     played = episode(world, "renew-emma")
-    assert ruling_of(case_of(world, played)) == Ruling(Label.COMPLETED, ALL, "")
+    assert code_verdict_of(case_of(world, played)) == CodeVerdict(Label.COMPLETED, ALL, "")
 
 
-def test_a_goal_beside_those_of_doing_nothing_is_proof(tmp_path: Path) -> None:
+def test_one_goal_that_doing_nothing_misses_is_proof(tmp_path: Path) -> None:
     """One goal that doing nothing does not meet is enough."""
     old = '    check.updated("loans", 303'
     new = f'    check.goal("Emma is there", True, "there", "there")\n{old}'
     world = HostedScenario(read(variant(tmp_path, verify=(old, new))))
-    ruling = ruling_of(case_of(world, oracle(world, "renew-emma")))
-    assert (ruling.label, ruling.allowed) == (Label.COMPLETED, frozenset((Label.COMPLETED,)))
+    found = code_verdict_of(case_of(world, oracle(world, "renew-emma")))
+    assert (found.label, found.allowed) == (Label.COMPLETED, frozenset((Label.COMPLETED,)))
 
 
 def test_a_broken_world_is_proved(world: HostedScenario) -> None:
-    """Whichever way the world broke, the proof says what broke."""
+    """However the world failed, the proof says what failed."""
     broken = ToolResult("KeyError:  'x'", "internal")
     slow = ToolResult("it took too long", "timeout")
     why: dict[str, dict[str, Any]] = {
@@ -111,40 +114,40 @@ def test_a_broken_world_is_proved(world: HostedScenario) -> None:
             "error": "the worker died",
         },
         "the world failed: no reason was logged": {"ending": Ending.WORLD_ERROR},
-        "the world could not tell its state": {"stateless": True},
+        "the world's final state is not known": {"stateless": True},
     }
     for proof, changed in why.items():
-        ruling = ruling_of(case_of(world, oracle(world, "pay-fine", **changed)))
-        assert ruling == proved(Label.ENVIRONMENT_ERROR, proof)
+        found = code_verdict_of(case_of(world, oracle(world, "pay-fine", **changed)))
+        assert found == proved(Label.ENVIRONMENT_ERROR, proof)
 
 
-def test_success_in_spite_of_a_broken_tool(world: HostedScenario) -> None:
-    """Completed comes before the world's error, as in AWM's order."""
+def test_success_despite_a_broken_tool(world: HostedScenario) -> None:
+    """`completed` has priority over `environment_error`, as in AWM's order."""
     task = world.scenario.task("overdue")
     calls = [*task.oracle, ("list_overdue", {})]
     played = oracle(world, "overdue", calls=calls, results=[ToolResult("oh", "internal")])
-    ruling = ruling_of(case_of(world, played))
-    assert (ruling.label, ruling.allowed) == (Label.COMPLETED, frozenset((Label.COMPLETED,)))
+    found = code_verdict_of(case_of(world, played))
+    assert (found.label, found.allowed) == (Label.COMPLETED, frozenset((Label.COMPLETED,)))
 
 
 @pytest.mark.parametrize(("error", "why"), [(None, ""), ("no such tool", ": no such tool")])
 def test_a_format_error_is_proved(error: str | None, why: str, world: HostedScenario) -> None:
-    """Whatever was reached before, and whether or not a verifier could be asked."""
+    """Whatever was reached before, and whether or not a verifier ran."""
     played = oracle(world, "pay-fine", answer="", ending=Ending.FORMAT_ERROR, error=error)
-    ruling = proved(Label.AGENT_ERROR, f"the agent's last message broke the format{why}")
-    assert ruling_of(case_of(world, played)) == ruling
-    unverified = stranger(
+    expected = proved(Label.AGENT_ERROR, f"the agent's last message broke the format{why}")
+    assert code_verdict_of(case_of(world, played)) == expected
+    unverified = foreign_case(
         world, "awm", (), unverified="none", ending=Ending.FORMAT_ERROR, error=error
     )
-    assert ruling_of(unverified) == ruling
+    assert code_verdict_of(unverified) == expected
 
 
 def test_damage_is_proved(world: HostedScenario) -> None:
-    """A failed guard is told with what it expected and found, however many goals are met."""
+    """A failed guard is named with what it expected and found, however many goals are met."""
     task = world.scenario.task("pay-fine")
     harm = ("set_status", {"member_id": 1, "status": "left"})
-    ruling = ruling_of(case_of(world, oracle(world, "pay-fine", calls=[*task.oracle, harm])))
-    assert ruling == proved(
+    found = code_verdict_of(case_of(world, oracle(world, "pay-fine", calls=[*task.oracle, harm])))
+    assert found == proved(
         Label.AGENT_ERROR,
         "guard 'members 1 untouched' failed: expected unchanged, found members 1 changed: "
         "status 'active' to 'left'; guard 'nothing else changed' failed: expected no other "
@@ -153,14 +156,14 @@ def test_damage_is_proved(world: HostedScenario) -> None:
 
 
 def test_undone_goals_are_proved_undone(world: HostedScenario) -> None:
-    """That the task is not completed is certain; how far it came, and whose fault it is, is open.
-    The label is the code's own."""
+    """It is certain that the task is not completed; how much was reached, and whose fault it is,
+    stays open. The label is the code judge's."""
     task = world.scenario.task("lend-two")
-    half = ruling_of(case_of(world, oracle(world, "lend-two", calls=task.oracle[:-1])))
+    half = code_verdict_of(case_of(world, oracle(world, "lend-two", calls=task.oracle[:-1])))
     assert (half.label, half.allowed) == (Label.PARTIALLY_COMPLETED, NOT_COMPLETED)
     assert half.proof.startswith("goal 'new loans' failed: expected 1 with ")
-    idle = ruling_of(case_of(world, episode(world, "overdue")))
-    assert idle == Ruling(
+    idle = code_verdict_of(case_of(world, episode(world, "overdue")))
+    assert idle == CodeVerdict(
         Label.AGENT_ERROR,
         NOT_COMPLETED,
         """goal 'answer says '302'' failed: expected '302', found ; """
@@ -169,11 +172,13 @@ def test_undone_goals_are_proved_undone(world: HostedScenario) -> None:
 
 
 @pytest.mark.parametrize("ending", [Ending.STEP_LIMIT, Ending.TOKEN_LIMIT, Ending.TIME_LIMIT])
-def test_what_a_limit_cut_off_is_not_completed(ending: Ending, world: HostedScenario) -> None:
-    """Even where every finding passes: the agent did not end it."""
-    ruling = ruling_of(case_of(world, oracle(world, "pay-fine", answer="", ending=ending)))
+def test_an_episode_that_a_limit_cut_off_is_not_completed(
+    ending: Ending, world: HostedScenario
+) -> None:
+    """Even where every finding passes: the agent did not end the episode."""
+    found = code_verdict_of(case_of(world, oracle(world, "pay-fine", answer="", ending=ending)))
     limit = ending.replace("_", " ")
-    assert ruling == Ruling(
+    assert found == CodeVerdict(
         Label.PARTIALLY_COMPLETED,
         NOT_COMPLETED,
         f"the {limit} cut the episode off before an answer",
@@ -181,41 +186,48 @@ def test_what_a_limit_cut_off_is_not_completed(ending: Ending, world: HostedScen
 
 
 @pytest.mark.parametrize("ending", [Ending.POLICY_ERROR, Ending.CANCELLED])
-def test_what_is_nobodys_doing_proves_nothing(ending: Ending, world: HostedScenario) -> None:
-    """A dead model server and a cancelled run say nothing about the task."""
+def test_a_dead_model_and_a_cancelled_run_prove_nothing(
+    ending: Ending, world: HostedScenario
+) -> None:
+    """Neither is evidence about the task."""
     case = case_of(world, oracle(world, "pay-fine", ending=ending))
-    assert ruling_of(case) == Ruling(None, ALL, "")
+    assert code_verdict_of(case) == CodeVerdict(None, ALL, "")
 
 
-def said(label: str) -> tuple[Finding, ...]:
-    """What an AWM verifier of kind `code` becomes."""
+def awm_findings(label: str) -> tuple[Finding, ...]:
+    """The findings made from the result of an AWM verifier of kind `code`."""
     done = label == "complete"
     return (Finding("verify_task_completion", done, "complete", label, "goal"),)
 
 
-def test_an_awm_verifier_is_sure_of_completion_alone(world: HostedScenario) -> None:
-    """`complete` is proof unless doing nothing is complete, too; `others` proves nothing."""
-    assert ruling_of(stranger(world, "awm", said("complete"))) == proved(
-        Label.COMPLETED, "the verifier is sure: complete, as doing nothing is not"
+def test_an_awm_verifier_proves_completion_only(world: HostedScenario) -> None:
+    """`complete` is proof unless doing nothing is complete too; `others` proves nothing."""
+    assert code_verdict_of(foreign_case(world, "awm", awm_findings("complete"))) == proved(
+        Label.COMPLETED,
+        "the verifier is certain that it is complete, and doing nothing is not complete",
     )
-    idle = stranger(world, "awm", said("complete"), idle=("verify_task_completion",))
-    assert ruling_of(idle) == Ruling(Label.COMPLETED, ALL, "")
-    assert ruling_of(stranger(world, "awm", said("others"))) == Ruling(Label.AGENT_ERROR, ALL, "")
+    idle = foreign_case(world, "awm", awm_findings("complete"), idle=("verify_task_completion",))
+    assert code_verdict_of(idle) == CodeVerdict(Label.COMPLETED, ALL, "")
+    assert code_verdict_of(foreign_case(world, "awm", awm_findings("others"))) == CodeVerdict(
+        Label.AGENT_ERROR, ALL, ""
+    )
 
 
 def test_an_awm_episode_that_a_limit_cut_off(world: HostedScenario) -> None:
-    """It is not completed, whatever the verifier knows."""
-    cut = ruling_of(stranger(world, "awm", said("others"), ending=Ending.STEP_LIMIT))
-    assert cut == Ruling(
+    """It is not completed, whatever the verifier returned."""
+    cut = code_verdict_of(
+        foreign_case(world, "awm", awm_findings("others"), ending=Ending.STEP_LIMIT)
+    )
+    assert cut == CodeVerdict(
         Label.AGENT_ERROR, NOT_COMPLETED, "the step limit cut the episode off before an answer"
     )
 
 
-@pytest.mark.parametrize("author", ["ours", "awm", "foreign"])
-def test_a_verifier_that_did_not_run_proves_nothing(author: str, world: HostedScenario) -> None:
-    """It broke, or there is none but of kind `sql`: the code has no label."""
-    case = stranger(world, author, (), unverified="it has no verifier of kind code")
-    assert ruling_of(case) == Ruling(None, ALL, "")
+@pytest.mark.parametrize("verifier", ["package", "awm", "tool_calls"])
+def test_a_verifier_that_did_not_run_proves_nothing(verifier: str, world: HostedScenario) -> None:
+    """It failed, or there is only one of kind `sql`: code has no label."""
+    case = foreign_case(world, verifier, (), unverified="it has no verifier of kind code")
+    assert code_verdict_of(case) == CodeVerdict(None, ALL, "")
 
 
 def check(passed: bool, found: str, kind: str = "goal") -> Finding:
@@ -223,35 +235,35 @@ def check(passed: bool, found: str, kind: str = "goal") -> Finding:
     return Finding("get_note: contains 'milk'", passed, "contains 'milk'", found, kind)  # type: ignore[arg-type]  # parametrised
 
 
-def test_a_foreign_world_shows_failure_not_success(world: HostedScenario) -> None:
-    """Checks that pass leave all open; one that fails is proof, as long as its own call worked."""
+def test_checks_by_tool_calls_prove_failure_but_not_success(world: HostedScenario) -> None:
+    """Checks that pass leave everything open; one that fails is proof if its own call worked."""
     good = check(True, "milk")
     wrong = "get_note: contains 'milk'' failed: expected contains 'milk', found tea"
     expected = [
-        ((good,), Ruling(Label.COMPLETED, ALL, "")),
+        ((good,), CodeVerdict(Label.COMPLETED, ALL, "")),
         (
             (good, check(False, "tea")),
-            Ruling(Label.PARTIALLY_COMPLETED, NOT_COMPLETED, f"goal '{wrong}"),
+            CodeVerdict(Label.PARTIALLY_COMPLETED, NOT_COMPLETED, f"goal '{wrong}"),
         ),
         ((good, check(False, "tea", "guard")), proved(Label.AGENT_ERROR, f"guard '{wrong}")),
-        ((good, check(False, "error: 503")), Ruling(Label.PARTIALLY_COMPLETED, ALL, "")),
-        ((good, check(False, "error: 503", "guard")), Ruling(Label.AGENT_ERROR, ALL, "")),
+        ((good, check(False, "error: 503")), CodeVerdict(Label.PARTIALLY_COMPLETED, ALL, "")),
+        ((good, check(False, "error: 503", "guard")), CodeVerdict(Label.AGENT_ERROR, ALL, "")),
     ]
-    for findings, ruling in expected:
-        assert ruling_of(stranger(world, "foreign", findings)) == ruling
+    for findings, verdict in expected:
+        assert code_verdict_of(foreign_case(world, "tool_calls", findings)) == verdict
 
 
-def test_an_answer_cannot_pass_for_a_failed_check(world: HostedScenario) -> None:
-    """A wrong answer that begins like a failed call is wrong all the same."""
+def test_an_answer_is_not_mistaken_for_a_failed_call(world: HostedScenario) -> None:
+    """A wrong answer that begins like a failed call still counts as wrong."""
     wrong = Finding("answer says '7'", False, "'7'", "error: none", "goal")
-    ruling = ruling_of(stranger(world, "foreign", (wrong,)))
-    assert (ruling.label, ruling.allowed) == (Label.AGENT_ERROR, NOT_COMPLETED)
+    found = code_verdict_of(foreign_case(world, "tool_calls", (wrong,)))
+    assert (found.label, found.allowed) == (Label.AGENT_ERROR, NOT_COMPLETED)
 
 
 def test_a_proof_is_one_short_line(world: HostedScenario) -> None:
-    """What a world or an agent wrote into a finding is shortened and breaks no line."""
+    """Untrusted text in a finding is shortened and put on one line."""
     long = check(False, "tea\n" * 400)
-    proof = ruling_of(stranger(world, "foreign", (long,))).proof
+    proof = code_verdict_of(foreign_case(world, "tool_calls", (long,))).proof
     assert "\n" not in proof and len(proof) < 300 and proof.endswith("tea tea …")
 
 
@@ -273,17 +285,17 @@ findings_of_any_kind = st.lists(
     idle=st.lists(st.sampled_from("abc"), max_size=3).map(tuple),
     ending=st.sampled_from(Ending),
     broken=st.booleans(),
-    author=st.sampled_from(["ours", "awm", "foreign"]),
+    verifier=st.sampled_from(["package", "awm", "tool_calls"]),
 )
-def test_the_ruling_has_the_code_judges_label(
+def test_the_code_verdict_has_the_code_judges_label(
     findings: tuple[Finding, ...],
     idle: tuple[str, ...],
     ending: Ending,
     broken: bool,
-    author: Any,
+    verifier: Any,
 ) -> None:
-    """Where the code judge has a label, it is the ruling's; a ruling's label is among those that
-    it leaves open; it says why it closes any."""
+    """Where the code judge has a label, the code verdict has it too; the label is among those that
+    stay open; a label is closed only with a proof."""
     trajectory = PLAYED
     assert trajectory.ended is not None
     ended = msgspec.structs.replace(trajectory.ended, ending=ending)
@@ -291,19 +303,20 @@ def test_the_ruling_has_the_code_judges_label(
     unverified = None if findings else "it did not run"
     evidence: Evidence = gather(trajectory, Verification(findings, unverified), NOTHING_KNOWN)
     evidence = msgspec.structs.replace(evidence, world_failed=broken)
-    code: Judged = verdict(trajectory, evidence, Counter(idle), AWM)
-    ruling = ruling_of(Case(trajectory, evidence, idle, code, author))
-    assert ruling.label in {None, *ruling.allowed}
-    assert code.label in (None, ruling.label)
-    assert bool(ruling.proof) == (ruling.allowed != ALL)
+    code: Judged = judge_evidence(trajectory, evidence, Counter(idle), AWM)
+    found = code_verdict_of(Case(trajectory, evidence, idle, code, verifier))
+    assert found.label in {None, *found.allowed}
+    assert code.label in (None, found.label)
+    assert bool(found.proof) == (found.allowed != ALL)
 
 
 def test_a_verdict_that_could_not_be_made_has_no_label(world: HostedScenario) -> None:
-    """Where doing nothing could not be verified the code has no label, but undone is undone."""
+    """Where doing nothing could not be verified, code has no label, but still proves undone
+    work."""
     case = case_of(world, episode(world, "overdue"))
     silent = msgspec.structs.replace(case, code=unjudged(case.trajectory, "it broke", ()))
-    ruling = ruling_of(silent)
-    assert (ruling.label, ruling.allowed) == (None, NOT_COMPLETED)
+    found = code_verdict_of(silent)
+    assert (found.label, found.allowed) == (None, NOT_COMPLETED)
 
 
 PLAYED = oracle(library(), "pay-fine")

@@ -102,7 +102,7 @@ RIGHT: Speaker = billed(good(lambda _: COMPLETED), 1_000, 100)  # 0.002 USD
 WRONG: Speaker = billed(biased("agent_error"), 1_000, 100)
 NO_SCHEMA = ("json_schema", "json_object")
 DEAD = Status(503, "overloaded", headers={"retry-after-ms": "1"})
-_NO = "no opinion of model 'm' at URL: "
+_NO = "no judgement of model 'm' at URL: "
 
 # How a judge behaves, the flags with which it is asked about 6 completed episodes, and what comes
 # of it: labels, why there is none, disagreements, requests, answers that were paid.
@@ -188,7 +188,7 @@ def test_an_endpoint_that_is_down_is_named(rehearse: Rehearse, run: Path) -> Non
         summary = judge(rehearse, run, url, "--attempts", 1)
 
     assert summary["unjudged"] == 6
-    assert all(why.startswith(f"no opinion of model 'm' at {url}: ") for why in whys(summary))
+    assert all(why.startswith(f"no judgement of model 'm' at {url}: ") for why in whys(summary))
 
 
 def test_another_judge_finishes_what_a_dead_judge_left(rehearse: Rehearse, mixed: Path) -> None:
@@ -251,7 +251,7 @@ def test_an_exhausted_budget_leaves_episodes_unjudged(
 
     assert 0 < first["unjudged"] < 6
     assert first["unjudged"] + first["labels"]["completed"] == 6
-    assert all(why.startswith("budget: of 0.03 USD") for why in whys(first))
+    assert all(" of 0.0340 USD spent or reserved" in why for why in whys(first))
     assert first["cost_usd"] == pytest.approx(0.002 * num_first)
     assert first["cost_usd"] <= budget
     assert first["usd_per_1024_episodes"] == pytest.approx(0.002 * 1024)
@@ -269,7 +269,7 @@ def test_a_judge_that_charges_too_much_is_not_asked_again(
 
     assert len(server.requests) == 1
     assert (summary["cost_usd"], summary["labels"]["completed"]) == (11.0, 1)
-    spent = "budget: of 5.00 USD 11.0000 are spent"
+    spent = "budget exhausted: 11.00 of 5.00 USD spent or reserved"
     assert [why.startswith(spent) for why in whys(summary)] == [True] * 5
 
 

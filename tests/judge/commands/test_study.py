@@ -180,7 +180,7 @@ def test_an_exhausted_budget_is_reported(rehearse: Rehearse, oracles: Path, tmp_
     num_given = len(server.requests)
     assert 6 <= num_given < 30
     assert (report["judgings"], report["unjudged"]) == (30, 30 - num_given)
-    assert report["stopped"] == f"the budget ended: {30 - num_given} of 30 judgings were not made"
+    assert report["stopped"] == f"budget exhausted: {30 - num_given} of 30 judgings were not made"
     assert report["cost"]["cost_usd"] == pytest.approx(0.002 * num_given)
     assert report["code_agreement"]["episodes"] == 6
 
@@ -204,7 +204,7 @@ def test_pleas_are_measured(rehearse: Rehearse, tmp_path: Path) -> None:
         assert (proved["not_completed"], proved["to_completed"]["value"]) == (num_wrong, 0.0)
     for flips in alone["rewording_flips"].values():
         assert flips["flipped"]["value"] in (0.0, None)
-    assert alone["injection_flips"]["smuggled"]["to_completed"]["value"] == 0.0
+    assert alone["injection_flips"]["hidden_text"]["to_completed"]["value"] == 0.0
 
 
 def test_a_study_changes_nothing_in_the_run(rehearse: Rehearse, mixed: Path) -> None:
@@ -218,7 +218,7 @@ def test_a_study_changes_nothing_in_the_run(rehearse: Rehearse, mixed: Path) -> 
 
     assert asked == 24
     assert [report["cost"]["requests"] for report in reports] == [12, 12]
-    assert (judged["model_calls"], judged["cached_opinions"]) == (12, 0)
+    assert (judged["model_calls"], judged["cached_judgements"]) == (12, 0)
     assert records_of(mixed)[: len(before)] == before
     assert len(records_of(mixed)) == len(before) + 12
 
@@ -230,7 +230,7 @@ def test_a_study_of_an_unreachable_judge_says_so(rehearse: Rehearse, oracles: Pa
         report = study(rehearse, oracles, server.url, *flags)
         shown = rehearse("study", oracles, "-m", "m", "--base-url", server.url, *flags)
 
-    why = f"no opinion of model 'm' at {server.url}: status 401: no such key (after 1 attempt)"
+    why = f"no judgement of model 'm' at {server.url}: status 401: no such key (after 1 attempt)"
     assert report["unjudged_reasons"] == {why: 12}
     assert report["pairwise_agreement"]["binary"] == {"value": None, "low": None, "high": None}
     assert report["code_agreement"] is None

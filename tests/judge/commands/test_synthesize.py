@@ -123,4 +123,4 @@ def test_a_budget_of_zero_is_reported(
     more = ["--prices", prices, "--budget", 0.0001]
     status, text, err = rehearse("synthesise", seeds, *flags(tmp_path / "out", url), *more)
     assert status == 1, err
-    assert "unfinished budget: of 0.00 USD 0.0000 are spent or may be" in text
+    assert "unfinished budget exhausted: 0.00 of 0.0001 USD spent or reserved" in text

@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 
 from envpool.inprocess.world import HostedScenario
 from harness.core.events import Ending, Judged, Label, ModelJudgement
-from judge.code.code_judge import CodeJudge
 from judge.core.errors import JudgeError
 from judge.core.rewards import (
     AWM,
@@ -18,12 +17,13 @@ from judge.core.rewards import (
     PROFILES,
     SPARSE,
     RewardProfile,
-    rewarded_again,
+    recompute_rewards,
     rewards_of,
     share_met,
 )
 from scenarios.checks import Finding
 from scenarios.format import Call, read
+from tests.support.cases import code_judge
 from tests.support.mini_world import episode, library, oracle, variant
 
 CALLS = [Call("list_overdue")] * 3
@@ -151,7 +151,7 @@ def test_a_verdict_names_its_profile_and_what_doing_nothing_meets(tmp_path: Path
     world = HostedScenario(read(variant(tmp_path, verify=(old, new))))
     task = world.scenario.task("lend-two")
     half = oracle(world, "lend-two", calls=task.oracle[:-1])
-    judged = CodeJudge(lambda _: world, GRADED).judge(half)
+    judged = code_judge(world, GRADED).verdict_at_once(half)
     goals = [one for one in judged.findings if one.kind == "goal"]
     met = sum(one.passed for one in goals)
     assert (judged.label, judged.rewards) == (Label.PARTIALLY_COMPLETED, "graded")
@@ -173,36 +173,36 @@ def test_rewards_are_made_again_from_the_verdict(wanted: RewardProfile) -> None:
         oracle(world, "lend-two", ending=Ending.CANCELLED),
     ]
     for trajectory in episodes:
-        expected = CodeJudge(lambda _: world, wanted).judge(trajectory)
+        expected = code_judge(world, wanted).verdict_at_once(trajectory)
         for profile in PROFILES.values():
-            judged = CodeJudge(lambda _: world, profile).judge(trajectory)
-            assert rewarded_again(trajectory, judged, wanted) == expected
+            judged = code_judge(world, profile).verdict_at_once(trajectory)
+            assert recompute_rewards(trajectory, judged, wanted) == expected
 
 
 def test_making_rewards_again_costs_nothing() -> None:
     """What the verdict cost when models were asked is not spent again; their opinions stay, and
     what was left unjudged stays so."""
-    opinion = ModelJudgement("m", Label.COMPLETED, requests=1, cost_usd=0.2)
+    judgement = ModelJudgement("m", Label.COMPLETED, requests=1, cost_usd=0.2)
     judged = Judged(
-        "hybrid:m", Label.COMPLETED, 1.0, cost_usd=0.2, opinions=(opinion,), rewards="awm"
+        "hybrid:m", Label.COMPLETED, 1.0, cost_usd=0.2, judgements=(judgement,), rewards="awm"
     )
-    again = rewarded_again(NO_STEPS, judged, SPARSE)
-    free = msgspec.structs.replace(opinion, requests=0, cost_usd=0.0)
+    again = recompute_rewards(NO_STEPS, judged, SPARSE)
+    free = msgspec.structs.replace(judgement, requests=0, cost_usd=0.0)
     assert again == msgspec.structs.replace(
-        judged, cost_usd=0.0, opinions=(free,), rewards="sparse"
+        judged, cost_usd=0.0, judgements=(free,), rewards="sparse"
     )
     silent = Judged("hybrid:m", None, None, unjudged="budget: spent", cost_usd=0.2)
-    assert rewarded_again(NO_STEPS, silent, GRADED) == msgspec.structs.replace(silent, cost_usd=0.0)
+    assert recompute_rewards(NO_STEPS, silent, GRADED) == msgspec.structs.replace(
+        silent, cost_usd=0.0
+    )
 
 
 def test_a_graded_reward_is_not_guessed() -> None:
     """A verdict that may not hold the goals that doing nothing meets must be made again, where
     they matter."""
     judged = Judged("code", Label.PARTIALLY_COMPLETED, 0.1, findings=tuple(MISSED))
-    with pytest.raises(
-        JudgeError, match="of judge 'code' on episode 'e1' does not say which goals"
-    ):
-        rewarded_again(NO_STEPS, judged, GRADED)
-    assert rewarded_again(NO_STEPS, judged, SPARSE).reward == 0.0
+    with pytest.raises(JudgeError, match="of judge 'code' on episode 'e1' does not list the goals"):
+        recompute_rewards(NO_STEPS, judged, GRADED)
+    assert recompute_rewards(NO_STEPS, judged, SPARSE).reward == 0.0
     completed = msgspec.structs.replace(judged, label=Label.COMPLETED)
-    assert rewarded_again(NO_STEPS, completed, GRADED).reward == 1.0
+    assert recompute_rewards(NO_STEPS, completed, GRADED).reward == 1.0

@@ -1,4 +1,4 @@
-"""Known defects, planted into sound worlds, and the gate that must see them."""
+"""Known defects that are injected into sound worlds, and the gate that must find them."""
 
 import ast
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
@@ -10,17 +10,23 @@ from rich.console import Console
 
 from envpool.router import RoutingPool
 from envpool.workers.pool import WorkerSettings
-from judge.defects.ast_edits import at_start, edited, functions_of, reached, without
+from judge.defects.ast_edits import (
+    at_start,
+    edit_function,
+    functions_of,
+    reachable_functions,
+    remove_statements,
+)
 from judge.defects.awm import AWM_DEFECTS
-from judge.defects.catalogue import DEFECTS, plant, plant_all
+from judge.defects.catalogue import DEFECTS, inject, inject_all
 from judge.defects.study import Kind, Missed, Study, render, study
-from judge.defects.subject import Defect, Planted, Subject
+from judge.defects.target import Defect, InjectedDefect, TargetPackage
 from judge.gate.awm_record import check_record
 from judge.gate.context import GateSettings
 from judge.gate.job_pool import Outcome
 from judge.gate.package import check_scenario
 from judge.gate.policy_limits import contradictions
-from judge.gate.static_checks import memories
+from judge.gate.static_checks import module_state
 from judge.gate.tasks import asks
 from scenarios.catalogue import find
 from scenarios.format import AwmSample, AwmVerifier, Scenario
@@ -30,59 +36,61 @@ from tests.support.mini_world import variant
 from tests.support.paths import LIBRARY
 
 FAST = GateSettings(probes=15, max_mutants=150)
-# Kinds that are shown elsewhere: every call of such a tool takes a second; two processes are needed
-# to see it; the limits of these worlds have no names; none of their tools takes a list; none would
-# go on with a key of no row.
+# Kinds that are not tested in these worlds: every call of such a tool takes a second; it needs two
+# processes; the limits of these worlds have no names; none of their tools takes a list; none would
+# accept an unknown key.
 ELSEWHERE = {
-    *("tool_never_ends", "tool_goes_by_hashes", "policy_contradicts_the_tools"),
-    *("tool_breaks_on_an_empty_list", "tool_takes_a_key_of_nobody"),
+    *("tool_never_ends", "tool_depends_on_hashes", "policy_contradicts_the_tools"),
+    *("tool_breaks_on_an_empty_list", "tool_accepts_an_unknown_key"),
 }
 KINDS = {defect.kind: defect for defect in DEFECTS}
 
 
-def placed(subject: Subject, planted: Planted, folder: Path) -> Path:
+def write_package(target: TargetPackage, injected: InjectedDefect, folder: Path) -> Path:
     """A copy of the package with the defect."""
-    for name, text in {**subject.texts, **planted.files}.items():
+    for name, text in {**target.texts, **injected.files}.items():
         if text is not None:
             (folder / name).write_text(text, encoding="utf-8")
     return folder
 
 
 @pytest.fixture(scope="module")
-def library() -> Subject:
+def library() -> TargetPackage:
     """The mini world, read and played."""
-    return Subject(LIBRARY)
+    return TargetPackage(LIBRARY)
 
 
 def test_there_are_many_kinds() -> None:
-    """Each kind has a name of its own and a sentence that says what is wrong."""
+    """Each kind has a unique name and a sentence that says what is wrong."""
     names = [defect.kind for defect in DEFECTS]
     assert len(names) >= 75
     assert len(set(names)) == len(names)
-    assert [defect.kind for defect in DEFECTS if not defect.told.endswith(".")] == []
+    assert [defect.kind for defect in DEFECTS if not defect.summary.endswith(".")] == []
     assert len({defect.kind for defect in AWM_DEFECTS}) >= 10
 
 
-# The kinds that a check should see, in the first of these worlds to which they apply.
+# The kinds that a check should find, in the first of these worlds to which they apply.
 WORLDS = ("flight_desk", "claims_desk")
-SEEN = [kind for kind, defect in KINDS.items() if not defect.beyond and kind not in ELSEWHERE]
+FOUND = [kind for kind, defect in KINDS.items() if not defect.beyond and kind not in ELSEWHERE]
 
 
-@pytest.mark.parametrize("kind", SEEN)
-def test_the_gate_sees_a_planted_defect(kind: str, library: Subject, tmp_path: Path) -> None:
+@pytest.mark.parametrize("kind", FOUND)
+def test_the_gate_finds_an_injected_defect(
+    kind: str, library: TargetPackage, tmp_path: Path
+) -> None:
     """A defect in the mini world (or, where it does not apply there, in a bundled one) makes the
     gate fail it, or list what is out of reach."""
-    defect, subject = KINDS[kind], library
-    planted = plant(defect, subject)
+    defect, target = KINDS[kind], library
+    injected = inject(defect, target)
     for name in WORLDS:
-        if planted is None:
-            subject = Subject(find(name).path)
-            planted = plant(defect, subject)
-    assert planted is not None, "it applies to none of the worlds here"
-    report = check_scenario(placed(subject, planted, tmp_path), FAST)
+        if injected is None:
+            target = TargetPackage(find(name).path)
+            injected = inject(defect, target)
+    assert injected is not None, "it applies to none of the worlds here"
+    report = check_scenario(write_package(target, injected, tmp_path), FAST)
     listed = (*report.unreached, *(f"{note.world}.{note.task}" for note in report.survivors))
-    told = f"{subject.scenario.name}.{planted.where}" in listed
-    assert report.failures or (told and (defect.listed or kind.startswith("verifier_")))
+    is_listed = f"{target.scenario.name}.{injected.where}" in listed
+    assert report.failures or (is_listed and (defect.listed or kind.startswith("verifier_")))
 
 
 def test_a_tool_that_breaks_on_an_empty_list(tmp_path: Path) -> None:
@@ -92,27 +100,27 @@ def test_a_tool_that_breaks_on_an_empty_list(tmp_path: Path) -> None:
         '    """Members by id."""\n'
         "    return [_member(db, member_id) for member_id in member_ids]\n\n\n"
     )
-    subject = Subject(variant(tmp_path, tools=("def search_books", f"{tool}def search_books")))
-    planted = plant(KINDS["tool_breaks_on_an_empty_list"], subject)
-    assert planted is not None
-    (tmp_path / "planted").mkdir()
-    report = check_scenario(placed(subject, planted, tmp_path / "planted"), FAST)
+    target = TargetPackage(variant(tmp_path, tools=("def search_books", f"{tool}def search_books")))
+    injected = inject(KINDS["tool_breaks_on_an_empty_list"], target)
+    assert injected is not None
+    (tmp_path / "injected").mkdir()
+    report = check_scenario(write_package(target, injected, tmp_path / "injected"), FAST)
     assert [(one.check, one.why.partition(" breaks")[0]) for one in report.failures] == [
         ("tool", "get_members(member_ids=[])")
     ]
 
 
-def test_plantings_repeat_themselves(library: Subject) -> None:
-    """Equal seeds plant the same; the package itself stays as it was."""
+def test_injections_are_deterministic(library: TargetPackage) -> None:
+    """Equal seeds inject the same defect; the package itself is unchanged."""
     before = dict(library.texts)
     for defect in DEFECTS:
-        assert plant(defect, library, seed=3) == plant(defect, library, seed=3)
+        assert inject(defect, library, seed=3) == inject(defect, library, seed=3)
     assert library.texts == before
 
 
-def test_every_planting_is_a_whole_package_with_one_defect(tmp_path: Path) -> None:
-    """Files that the defect does not touch are those of the sound package, byte by byte."""
-    found = plant_all([LIBRARY], tmp_path, defects=[KINDS["verifier_accepts_all"]])
+def test_every_injection_is_a_complete_package_with_one_defect(tmp_path: Path) -> None:
+    """Files without the defect are those of the sound package, byte by byte."""
+    found = inject_all([LIBRARY], tmp_path, defects=[KINDS["verifier_accepts_all"]])
     assert [(one.kind, one.world, one.folder.name) for one in found] == [
         ("verifier_accepts_all", "library", "verifier_accepts_all__library")
     ]
@@ -127,28 +135,29 @@ def test_every_planting_is_a_whole_package_with_one_defect(tmp_path: Path) -> No
 def in_this_process(
     sources: Sequence[str], find: Callable[[str], Scenario], *others: object
 ) -> Iterator[Outcome]:
-    """Worlds checked one after the other, without processes."""
+    """Worlds that are checked one after the other, without processes."""
     for source in sources:
         scenario = find(source)
         yield Outcome(scenario.name, check_scenario(scenario, FAST))
 
 
 def test_a_study_counts_by_kind(
-    library: Subject, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    library: TargetPackage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Caught and missed defects are counted, sound worlds that fail are named and not planted."""
+    """Caught and missed defects are counted; sound worlds that fail are named and get no
+    defects."""
     kinds = ("seed_row_twice", "tool_refuses_always", "oracle_is_refused")
     bad = tmp_path / "bad"
     bad.mkdir()
-    planted = plant(KINDS["oracle_is_refused"], library)
-    assert planted is not None
-    placed(library, planted, bad)
-    none = Defect("nothing_wrong", "It is as it was.", lambda subject, rng: _same(subject))
+    injected = inject(KINDS["oracle_is_refused"], library)
+    assert injected is not None
+    write_package(library, injected, bad)
+    none = Defect("nothing_wrong", "Nothing is changed.", lambda target, rng: _same(target))
     chosen = (*(KINDS[kind] for kind in kinds), none)
     monkeypatch.setattr("judge.defects.study.check_worlds", in_this_process)
-    found = study([LIBRARY, bad], tmp_path / "planted", defects=chosen)
+    found = study([LIBRARY, bad], tmp_path / "injected", defects=chosen)
     assert (found.worlds, found.false_alarms) == (2, ("bad",))
-    assert [(kind.kind, kind.planted, kind.caught) for kind in found.kinds] == [
+    assert [(kind.kind, kind.injected, kind.caught) for kind in found.kinds] == [
         *((kind, 1, 1) for kind in kinds),
         ("nothing_wrong", 1, 0),
     ]
@@ -156,26 +165,26 @@ def test_a_study_counts_by_kind(
     assert found.counts(beyond=True) == (4, 3)
 
 
-def _same(subject: Subject) -> Planted:
-    text = subject.texts["policy.md"]
-    return Planted({"policy.md": f"{text}\n"}, "here")
+def _same(target: TargetPackage) -> InjectedDefect:
+    text = target.texts["policy.md"]
+    return InjectedDefect({"policy.md": f"{text}\n"}, "here")
 
 
-def test_a_study_is_told_as_a_table() -> None:
-    """Kinds, sums with and without what no check can see, and what was missed."""
+def test_a_study_is_printed_as_a_table() -> None:
+    """Kinds, totals with and without what no check can find, and the missed defects."""
     missed = (Missed("shop", "pay_fine"),)
     kinds = (
         Kind("one", "It is wrong.", 3, 3, (), ""),
-        Kind("other", "It is wrong, too.", 1, 0, missed, "nobody wrote it down"),
+        Kind("other", "It is wrong too.", 1, 0, missed, "it is not written anywhere"),
     )
     console = Console(width=120)
     with console.capture() as capture:
         render(Study(5, (), kinds), console)
     lines = [" ".join(line.split()) for line in capture.get().splitlines()]
     assert lines == [
-        "defect what is wrong planted caught",
+        "defect what is wrong injected caught",
         "one It is wrong. 3 3",
-        "other * It is wrong, too. 1 0",
+        "other * It is wrong too. 1 0",
         "all: 3 of 4, 75.0%",
         "without *, which a package alone cannot show: 3 of 3, 100.0%",
         "false alarms: 0 of 5, 0.0%",
@@ -199,9 +208,9 @@ def get(db, key):
 
 
 def test_code_is_edited_by_its_tree() -> None:
-    """Statements are put in after the docstring, taken out where they stand, and helpers found."""
-    put = edited(CODE_TEXT, "_one", at_start("key = key or 1"), head="import math")
-    assert put.splitlines() == [
+    """Statements are inserted after the docstring and removed at any depth, and helpers found."""
+    inserted = edit_function(CODE_TEXT, "_one", at_start("key = key or 1"), head="import math")
+    assert inserted.splitlines() == [
         '"""A module."""',
         "LIMIT = 3",
         "import math",
@@ -216,24 +225,26 @@ def test_code_is_edited_by_its_tree() -> None:
         "def get(db, key):",
         "    return _one(db, key)",
     ]
-    gone = edited(CODE_TEXT, "_one", without(lambda one: isinstance(one, ast.Raise)))
-    assert "    if key is None:\n        pass\n" in gone
-    assert reached(functions_of(CODE_TEXT), ["get"]) == ["_one", "get"]
+    removed = edit_function(
+        CODE_TEXT, "_one", remove_statements(lambda one: isinstance(one, ast.Raise))
+    )
+    assert "    if key is None:\n        pass\n" in removed
+    assert reachable_functions(functions_of(CODE_TEXT), ["get"]) == ["_one", "get"]
 
 
 @pytest.mark.parametrize(
     ("text", "names"),
     [
-        ("_SEEN = []\ndef f():\n    _SEEN.append(1)\n", ["_SEEN"]),
+        ("_FOUND = []\ndef f():\n    _FOUND.append(1)\n", ["_FOUND"]),
         ("_ROWS: dict = {}\ndef f(k):\n    _ROWS[k] = 1\n", ["_ROWS"]),
         ("COUNT = 0\ndef f():\n    global COUNT\n    COUNT += 1\n", ["COUNT"]),
         ("rows = []\ndef f():\n    rows = []\n    rows.append(1)\n", []),
         ("WORDS = {'a': 1}\ndef f(k):\n    return WORDS[k]\n", []),
     ],
 )
-def test_memories_are_variables_that_functions_alter(text: str, names: list[str]) -> None:
-    """What a function alters in its module is kept from one episode to the next; its own is not."""
-    found = [fault.split(": ")[1].split()[0] for fault in memories("tools.py", text)]
+def test_module_state_is_found(text: str, names: list[str]) -> None:
+    """It is a module variable that a function modifies; local variables do not count."""
+    found = [fault.split(": ")[1].split()[0] for fault in module_state("tools.py", text)]
     assert found == names
 
 
@@ -247,10 +258,10 @@ def test_memories_are_variables_that_functions_alter(text: str, names: list[str]
     ],
 )
 def test_a_policy_that_contradicts_the_tools(policy: str, found: list[str]) -> None:
-    """A limit that is told nowhere, where another number of its unit is told, is a contradiction;
-    a rule that the policy alone has is none."""
-    told = contradictions(policy, "MOST_ABSENT_DAYS = 10\n")
-    assert [fault.split(" that ")[1].split()[0] for fault in told] == found
+    """A limit that the policy does not state, while it states another number of its unit, is a
+    contradiction; a rule that only the policy has is not."""
+    faults = contradictions(policy, "MOST_ABSENT_DAYS = 10\n")
+    assert [fault.split(" that ")[1].split()[0] for fault in faults] == found
 
 
 @pytest.mark.parametrize(
@@ -262,8 +273,8 @@ def test_a_policy_that_contradicts_the_tools(policy: str, found: list[str]) -> N
         ("Cancel order 7. Tell me what you did.", False),
     ],
 )
-def test_what_asks_for_an_answer(instruction: str, expected: bool) -> None:
-    """A question about a fact wants an answer; a request in the form of a question does not."""
+def test_instructions_that_ask_a_question(instruction: str, expected: bool) -> None:
+    """A question about a fact needs an answer; a request in the form of a question does not."""
     assert asks(instruction) is expected
 
 
@@ -289,14 +300,14 @@ async def pool() -> AsyncIterator[RoutingPool]:
         yield pool
 
 
-async def test_the_gate_sees_the_defects_of_awm_records(pool: RoutingPool) -> None:
-    """Failing inserts, endpoints that answer 500, verifiers that always complete or cannot run:
-    each is named by the check that it belongs to; the sound record passes."""
+async def test_the_gate_finds_the_defects_of_awm_records(pool: RoutingPool) -> None:
+    """Failing inserts, endpoints that answer 500, verifiers that always complete or cannot run are
+    reported by the right check; the sound record passes."""
     settings = GateSettings(probes=8)
     assert (await check_record(record(), pool, settings)).report.failures == ()
     found = {}
     for defect in AWM_DEFECTS:
-        scenario = defect.planted(record())
+        scenario = defect.inject_into(record())
         if scenario is not None:
             report = (await check_record(scenario, pool, settings)).report
             found[defect.kind] = sorted({failure.check for failure in report.failures})

@@ -1,6 +1,7 @@
-"""The gate for AWM records finds what can be found without an oracle."""
+"""The gate for AWM records: what it finds without an oracle."""
 
 from collections.abc import AsyncIterator
+from hashlib import blake2b
 from typing import Any
 
 import msgspec
@@ -80,13 +81,14 @@ RAISES = "def verify_task(initial_db_path, final_db_path):\n    raise KeyError('
 SEED = ("INSERT INTO notes VALUES (1, 'milk')", "INSERT INTO notes VALUES (2, 'bread')")
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def anyio_backend() -> str:
     return "asyncio"
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 async def pool() -> AsyncIterator[RoutingPool]:
+    """One worker for all tests of this module: to start it takes longer than any of them."""
     async with RoutingPool(WorkerSettings(workers=1)) as pool:
         yield pool
 
@@ -94,14 +96,16 @@ async def pool() -> AsyncIterator[RoutingPool]:
 def record(
     *, code: str = "", seed: tuple[str, ...] = SEED, verifier: AwmVerifier | None = None
 ) -> Scenario:
-    """A world of notes with one task; by default nothing is wrong with it."""
+    """A world of notes with one task, sound by default. Each variant has a digest of its own, as
+    the pool that hosts them all needs."""
     scenario = small(CODE + code)
     assert scenario.awm is not None
     verifier = verifier or AwmVerifier(sql=EVIDENCE, code=HAS % "tea")
     awm = msgspec.structs.replace(
         scenario.awm, samples=(AwmSample("notes", seed),), verifiers={"t0": verifier}
     )
-    return msgspec.structs.replace(scenario, awm=awm)
+    digest = blake2b(repr(awm).encode(), digest_size=16).hexdigest()
+    return msgspec.structs.replace(scenario, awm=awm, digest=digest)
 
 
 def found(report: Report) -> list[tuple[str, str]]:
@@ -113,7 +117,7 @@ async def checked(pool: RoutingPool, scenario: Scenario) -> Report:
 
 
 async def test_a_sound_record_passes(pool: RoutingPool) -> None:
-    """Nothing is said against it; its tasks, tools and probes are counted."""
+    """It has no failures; its tasks, tools and probes are counted."""
     report = await checked(pool, record())
     assert report.failures == ()
     assert (report.worlds, report.tasks, report.tools) == (1, 1, 2)
@@ -131,7 +135,7 @@ async def test_a_sound_record_passes(pool: RoutingPool) -> None:
         (
             {"verifier": AwmVerifier(code=HAS % "milk")},
             ("noop", "t0"),
-            "the target state is there",
+            "the target state holds from the start",
         ),
         ({"verifier": AwmVerifier(sql=RAISES, code=HAS % "tea")}, ("verifier", "t0"), "orders"),
         ({"verifier": AwmVerifier()}, ("verifier", "t0"), "no verifier"),
@@ -140,7 +144,7 @@ async def test_a_sound_record_passes(pool: RoutingPool) -> None:
         (
             {"code": CARELESS},
             ("constraint", ""),
-            "copy_note takes note_id=999999937, which no row has, and writes: copy_note(",
+            "copy_note accepts note_id=999999937, which no row has, and writes: copy_note(",
         ),
         ({"code": "\n1 / 0\n"}, ("package", ""), "ZeroDivisionError"),
         ({"code": ODD}, ("tool", ""), "/proc/self/stat"),
@@ -153,9 +157,9 @@ async def test_a_sound_record_passes(pool: RoutingPool) -> None:
 async def test_a_fault_is_named(
     pool: RoutingPool, fault: dict[str, Any], expected: tuple[str, str], why: str
 ) -> None:
-    """Rows lost, a target that is there already, verifiers that raise or are not there, tools that
-    always fail, that break on some calls or take keys of no row, code that cannot be hosted or does
-    what it may not."""
+    """Lost rows, a target state that holds from the start, verifiers that raise or are missing,
+    tools that always fail, fail on some calls or accept keys of no row, code that cannot be hosted
+    or does what the sandbox forbids."""
     report = await checked(pool, record(**fault))
     assert found(report) == [expected]
     assert why in report.failures[0].why
@@ -167,12 +171,12 @@ async def test_a_tool_that_refuses_is_not_broken(pool: RoutingPool) -> None:
     assert (report.failures, report.unreached) == ((), ("small.get_note",))
 
 
-async def test_an_instruction_names_rows_that_are_there(pool: RoutingPool) -> None:
-    """The number of a row that is nowhere is told; what a task may want made is not looked for."""
+async def test_an_instruction_names_rows_that_exist(pool: RoutingPool) -> None:
+    """The number of a row that does not exist is reported; names of rows to be created are not."""
     scenario = record()
     (task,) = scenario.tasks
-    told = 'Delete note 4711 and add one "The Waves" of a.soll@example.com.'
-    tasks = (msgspec.structs.replace(task, instruction=told),)
-    report = await checked(pool, msgspec.structs.replace(scenario, tasks=tasks))
+    text = 'Delete note 4711 and add one "The Waves" of a.soll@example.com.'
+    tasks = (msgspec.structs.replace(task, instruction=text),)
+    report = await checked(pool, msgspec.structs.replace(scenario, tasks=tasks, digest="0" * 32))
     assert found(report) == [("texts", "t0")]
-    assert report.failures[0].why.startswith("it names the number '4711', which is nowhere")
+    assert report.failures[0].why.startswith("it names the number '4711', which is not in")

@@ -1,4 +1,4 @@
-"""The worlds that ship with the project keep what they promise."""
+"""The bundled worlds keep their promises."""
 
 from collections import Counter
 from contextlib import closing
@@ -14,14 +14,14 @@ NAMES = ("claims_desk", "flight_desk", "shop_support")
 
 
 def test_these_worlds_are_bundled() -> None:
-    """The catalogue has the three."""
+    """The catalogue has the three worlds."""
     assert tuple(bundled_names()) == NAMES
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_world_is_of_a_size_to_get_lost_in(name: str) -> None:
-    """At least 15 tables with keys, 120 rows, 28 tools and 20 tasks; tasks of every difficulty and
-    kind, and some with a trap."""
+def test_a_world_is_large(name: str) -> None:
+    """It has at least 15 tables with keys, 120 rows, 28 tools and 20 tasks, with every difficulty
+    and kind, and some with a trap."""
     scenario = find(name)
     with closing(HostedScenario(scenario)) as world:
         rows = {table: len(found) for table, found in world.dump(world.lease().overlay).items()}
@@ -42,7 +42,8 @@ def test_a_world_is_of_a_size_to_get_lost_in(name: str) -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_world_passes_the_gate(name: str) -> None:
-    """No check fails: every oracle completes, doing nothing does not, mutants are caught."""
+    """No check fails: every oracle completes its task, doing nothing does not, mutants are
+    caught."""
     report = check_scenario(name)
 
     assert report.failures == ()
@@ -60,8 +61,8 @@ VAGUE = (
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_vague_refusal_is_no_answer(name: str) -> None:
-    """Refusing without the reason of the case completes no task, not even one to be declined."""
+def test_a_vague_refusal_completes_nothing(name: str) -> None:
+    """A refusal without the case's reason completes no task, not even one that must be declined."""
     scenario = find(name)
     with closing(HostedScenario(scenario)) as world:
         verifier = Verifier(scenario)

@@ -1,4 +1,4 @@
-"""The gate on many worlds: processes side by side, near-duplicates, the list of what is sound."""
+"""The gate on many worlds: parallel processes, near-duplicates, the allow-list."""
 
 import json
 import re
@@ -14,9 +14,9 @@ from judge.gate.context import GateSettings
 from judge.gate.inputs import is_record, worlds_in
 from judge.gate.job_pool import JobSettings, Outcome, check_worlds
 from judge.gate.near_duplicates import Pair, near_duplicates
-from judge.gate.package import Checked
+from judge.gate.package import CheckResult
 from judge.gate.report import Failure, Report
-from judge.gate.summary import allowed, gathered, tell
+from judge.gate.summary import allowed_worlds, gate_report_of, print_report
 from scenarios.catalogue import find
 from scenarios.errors import UnknownScenario
 from scenarios.format import Scenario, read
@@ -36,7 +36,7 @@ def named(folder: Path, name: str, **edits: tuple[str, str]) -> Path:
     return made.rename(folder / name / name)
 
 
-def no_record(scenario: Scenario) -> Checked:
+def no_record(scenario: Scenario) -> CheckResult:
     raise AssertionError(scenario.name)
 
 
@@ -51,8 +51,8 @@ def whys(outcome: Outcome) -> list[tuple[str, str]]:
 
 
 def test_no_world_is_lost(tmp_path: Path) -> None:
-    """A world whose code ends the process, and a package that is no package, cost themselves only;
-    what another process sees otherwise is told."""
+    """A world whose code ends the process, and a folder that is not a package, cost only
+    themselves; results that differ in another process are reported."""
     dies = named(tmp_path, "dies", tools=("from typing", "import os\nos._exit(3)\nfrom typing"))
     order = f'{{"odd": str({{"a", "b", "c", "d", "e", "f", "g"}}), {RETURNED[1:]}'
     moody = named(tmp_path, "moody", tools=(RETURNED, order))
@@ -64,7 +64,7 @@ def test_no_world_is_lost(tmp_path: Path) -> None:
 
     assert whys(found["sound"]) == []
     assert found["sound"].tasks == tuple(task.id for task in read(LIBRARY).tasks)
-    dead = "its check did not end well: its process ended with exit status 3"
+    dead = "its check ended early: its process ended with exit status 3"
     assert whys(found["dies"]) == [("crash", dead)]
     assert whys(found["half"]) == [("package", f"{half}/scenario.toml: the file is missing")]
     [(check, why)] = whys(found["moody"])
@@ -75,15 +75,15 @@ def test_no_world_is_lost(tmp_path: Path) -> None:
 
 
 def test_a_world_that_hangs_is_stopped(tmp_path: Path) -> None:
-    """After its deadline a check is ended, and that is its outcome."""
+    """A check that misses its deadline is ended, and reported so."""
     hangs = named(tmp_path, "hangs", tools=("from typing", "while True:\n    pass\nfrom typing"))
     found = checked(JobSettings(gate=FAST, deadline=1.0), hangs)
-    late = "its check did not end well: it took longer than 1 s and was stopped"
+    late = "its check ended early: it took longer than 1 s and was stopped"
     assert whys(found["hangs"]) == [("crash", late)]
 
 
-def test_a_models_package_is_checked_behind_walls(tmp_path: Path) -> None:
-    """Its code runs in a confined process: what it must not do fails, and the rest is checked."""
+def test_a_models_package_is_checked_in_a_sandbox(tmp_path: Path) -> None:
+    """Its code runs in a confined process: forbidden actions fail, and the rest is checked."""
     head = ('version = "', 'written_by = "model"\nversion = "')
     outside = 'open("/etc/hostname").read()\nfrom typing'
     prying = named(tmp_path, "prying", scenario=head, tools=("from typing", outside))
@@ -98,7 +98,7 @@ def test_a_models_package_is_checked_behind_walls(tmp_path: Path) -> None:
 
 
 def test_worlds_are_found_in_folders(tmp_path: Path) -> None:
-    """A package, a folder of packages without what is hidden, and a name are what they say."""
+    """A name, a package, and a folder of packages without hidden ones are accepted."""
     one, two = named(tmp_path, "one"), named(tmp_path, "two")
     shelf = tmp_path / "shelf"
     shelf.mkdir()
@@ -115,8 +115,8 @@ def test_worlds_are_found_in_folders(tmp_path: Path) -> None:
         worlds_in([str(shelf / "notes")])
 
 
-def test_records_are_told_from_packages() -> None:
-    """An address in a folder of AWM's files is a record's, a package's folder is not."""
+def test_records_are_distinguished_from_packages() -> None:
+    """A path inside a folder of AWM's files names a record, a package's folder does not."""
     awm = LIBRARY.parent.parent / "awm"
     assert worlds_in([str(awm)]) == [f"{awm}/e_commerce_lab_1"]
     assert is_record(f"{awm}/e_commerce_lab_1")
@@ -124,8 +124,8 @@ def test_records_are_told_from_packages() -> None:
     assert not is_record("shop_support")
 
 
-def test_near_duplicates_are_pairs_with_much_in_common() -> None:
-    """The index is what is common over what there is in all; the most alike pair comes first."""
+def test_near_duplicates_are_pairs_with_many_common_features() -> None:
+    """The index is common features over all features; the most similar pair comes first."""
     worlds = [
         ("a", range(100)),
         ("b", range(100)),
@@ -142,15 +142,15 @@ def test_near_duplicates_are_pairs_with_much_in_common() -> None:
 
 
 def outcome(name: str, *failures: tuple[str, str]) -> Outcome:
-    """A world of two tasks, with failures given as task and check."""
+    """The outcome of a world of two tasks, with failures given as task and check."""
     found = tuple(Failure(name, task, check, "why") for task, check in failures)
     report = Report(worlds=1, tasks=2, names=(name,), failures=found)
     return Outcome(name, report, f"digest of {name}", ("t1", "t2"))
 
 
-def test_what_is_sound_is_allowed() -> None:
-    """A task that failed is left out, a world that failed too, unless its tools merely mishandle
-    bad input; a world without a sound task is not listed."""
+def test_sound_worlds_and_tasks_are_allowed() -> None:
+    """A failed task is left out, and so is a failed world, unless its tools only mishandle bad
+    input; a world without a sound task is not listed."""
     outcomes = [
         outcome("whole"),
         outcome("partly", ("t1", "noop")),
@@ -158,29 +158,29 @@ def test_what_is_sound_is_allowed() -> None:
         outcome("rude", ("", "constraint")),
         outcome("hopeless", ("t1", "noop"), ("t2", "oracle")),
     ]
-    assert allowed(outcomes) == [
+    assert allowed_worlds(outcomes) == [
         AllowedWorld("partly", "digest of partly", ("t2",)),
         AllowedWorld("rude", "digest of rude", ("t1", "t2")),
         AllowedWorld("whole", "digest of whole", ("t1", "t2")),
     ]
 
 
-def test_two_worlds_of_one_name_are_told() -> None:
-    """Episodes of two packages with one name could not be told apart."""
-    twin = msgspec.structs.replace(outcome("a"), digest="another")
-    total = gathered([outcome("a"), outcome("b"), twin], 1.0)
-    why = "another of the worlds that were checked has the same name"
+def test_two_worlds_of_one_name_are_reported() -> None:
+    """Episodes of two packages with one name could not be distinguished."""
+    second = msgspec.structs.replace(outcome("a"), digest="another")
+    total = gate_report_of([outcome("a"), outcome("b"), second], 1.0)
+    why = "another world that was checked has the same name"
     assert total.failures == (Failure("a", "", "package", why),)
     assert (total.worlds, total.tasks, total.near_duplicate_share) == (3, 6, 0.0)
 
 
-def test_of_many_worlds_the_bad_ones_are_shown() -> None:
-    """With more worlds than a person reads, only those with failures have rows; the sum is last."""
+def test_of_many_worlds_those_with_failures_are_shown() -> None:
+    """With many worlds, only those with failures have rows; the total is last."""
     outcomes = [outcome(f"w{number:02}") for number in range(30)]
     outcomes[7] = outcome("w07", ("t1", "noop"))
     console = Console(width=100)
     with console.capture() as capture:
-        tell(outcomes, gathered(outcomes, 1.0), console)
+        print_report(outcomes, gate_report_of(outcomes, 1.0), console)
     rows = [line.split()[:4] for line in capture.get().splitlines()]
     assert rows == [
         ["world", "tasks", "tools", "mutants"],
@@ -193,9 +193,9 @@ def test_of_many_worlds_the_bad_ones_are_shown() -> None:
 # The allow-list in a run --------------------------------------------------------------------
 
 
-def test_a_list_is_written_and_obeyed(rehearse: Rehearse, tmp_path: Path) -> None:
-    """`check --allow-list` writes what `run --allow` obeys: a bad task is left out of its world and
-    refused by name, and a world that is not listed or has changed is refused."""
+def test_an_allow_list_is_written_and_followed(rehearse: Rehearse, tmp_path: Path) -> None:
+    """`run --allow` follows the list of `check --allow-list`: a bad task is left out of its world
+    and refused by name, and a world that is not listed or has changed is refused."""
     folder = variant(tmp_path, tasks=('kind = "decline"', 'kind = "change"'))
     path = tmp_path / "worlds.ok.json"
     status, out, _ = rehearse("scenarios", "check", folder, "--allow-list", path, "--json", "-")
@@ -219,8 +219,8 @@ def test_a_list_is_written_and_obeyed(rehearse: Rehearse, tmp_path: Path) -> Non
     assert "the scenario has changed since it was checked" in err
 
 
-def test_a_list_that_is_none(tmp_path: Path) -> None:
-    """A file that is not there, and one that is something else, give a sentence."""
+def test_an_invalid_allow_list(tmp_path: Path) -> None:
+    """A missing file, and one of another kind, give a sentence."""
     with pytest.raises(SettingsError, match=r"allow: .*none\.json cannot be read: No such file"):
         read_allow_list(tmp_path / "none.json")
     path = tmp_path / "odd.json"
@@ -233,8 +233,8 @@ def test_a_list_that_is_none(tmp_path: Path) -> None:
         write_allow_list(tmp_path / "nowhere" / "list.json", ())
 
 
-def test_a_list_is_read_as_it_was_written(tmp_path: Path) -> None:
-    """What was written is allowed, and nothing else."""
+def test_an_allow_list_survives_writing_and_reading(tmp_path: Path) -> None:
+    """What was written is allowed, and nothing more."""
     scenario = read(LIBRARY)
     path = tmp_path / "list.json"
     write_allow_list(path, [AllowedWorld("library", scenario.digest, ("overdue", "blocked"))])
@@ -251,7 +251,7 @@ def test_a_list_is_read_as_it_was_written(tmp_path: Path) -> None:
 def test_where_a_list_cannot_be_written_nothing_is_checked(
     rehearse: Rehearse, tmp_path: Path
 ) -> None:
-    """A folder that is not there is told before the work, not after it."""
+    """A missing folder is reported before the work, not after it."""
     path = tmp_path / "nowhere" / "list.json"
     status, _, err = rehearse("scenarios", "check", LIBRARY, "--allow-list", path)
     assert status == 2

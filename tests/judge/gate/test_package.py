@@ -1,4 +1,4 @@
-"""The quality gate, shown worlds with one planted fault each."""
+"""The quality gate on worlds with one injected fault each."""
 
 import re
 from io import StringIO
@@ -10,7 +10,7 @@ from rich.console import Console
 
 from judge.gate.context import GateSettings
 from judge.gate.package import check_scenario, main
-from judge.gate.report import Failure, MutantNote, Report, merged, render
+from judge.gate.report import Failure, MutantNote, Report, merge_reports, render
 from scenarios.difficulty import difficulty_of
 from scenarios.errors import UnknownScenario
 from scenarios.format import read
@@ -32,7 +32,7 @@ def the_failure(report: Report) -> Failure:
 
 
 def test_a_sound_world_passes() -> None:
-    """Nothing fails; all is counted; every tool was reached, called by an oracle or not."""
+    """Nothing fails; everything is counted; every tool was reached, called by an oracle or not."""
     report = check_scenario(LIBRARY)
     assert report.ok
     assert report.failures == ()
@@ -43,13 +43,13 @@ def test_a_sound_world_passes() -> None:
     assert (report.names, report.unreached, report.survivors) == (("library",), (), ())
 
 
-def test_the_gate_repeats_itself() -> None:
+def test_the_gate_is_deterministic() -> None:
     """The same package and seed give the same report."""
     assert check_scenario(LIBRARY, FAST) == check_scenario(read(LIBRARY), FAST)
 
 
-def test_a_mutant_that_cannot_be_seen_is_equivalent() -> None:
-    """Paying twice is refused, so it ends as the oracle does; it is listed, and not counted."""
+def test_a_mutant_with_the_oracles_end_is_equivalent() -> None:
+    """Paying twice is refused, so it ends as the oracle does; it is listed, but not counted."""
     notes = [note for note in check_scenario(LIBRARY, FAST).equivalents if note.task == "pay-fine"]
     assert notes == [
         MutantNote(
@@ -63,7 +63,7 @@ def test_a_mutant_that_cannot_be_seen_is_equivalent() -> None:
 
 
 def test_a_package_that_cannot_be_read(tmp_path: Path) -> None:
-    """A missing file is a failure of `package`; there is nothing else to say."""
+    """A missing file is a failure of `package`, and the only one."""
     folder = variant(tmp_path)
     (folder / "policy.md").unlink()
     report = checked(folder)
@@ -74,12 +74,13 @@ def test_a_package_that_cannot_be_read(tmp_path: Path) -> None:
 
 
 def test_an_unknown_world_is_the_callers_mistake() -> None:
-    """A name that nothing has is no defect of a world."""
+    """A name that does not exist is not a defect of a world."""
     with pytest.raises(UnknownScenario, match="scenario 'nowhere' not found"):
         check_scenario("nowhere")
 
 
-# Faults that show before a task is played: file, text, its replacement, the check, the sentence.
+# Faults that are found before a task is played: file, text, its replacement, the check, the
+# sentence.
 EARLY = {
     "seed": (
         "data",
@@ -97,7 +98,7 @@ EARLY = {
 
 @pytest.mark.parametrize("fault", EARLY)
 def test_faults_before_the_first_task(fault: str, tmp_path: Path) -> None:
-    """What keeps a world from being hosted or judged is one failure that names the file."""
+    """A world that cannot be hosted or judged has one failure that names the file."""
     file, old, new, check, why = EARLY[fault]
     failure = the_failure(checked(variant(tmp_path, **{file: (old, new)})))
     assert (failure.world, failure.task, failure.check) == ("library", "", check)
@@ -114,7 +115,7 @@ FAULTS = {
         "noop",
         "doing nothing and saying nothing completes it",
     ),
-    "boast": (
+    "claim": (
         "verify",
         '    check.updated("loans", 303, due_on="2026-04-01")\n    check.nothing_else()',
         '    check.answer_has("2026-04-01")',
@@ -163,7 +164,7 @@ FAULTS = {
         'kind = "change"',
         "blocked",
         "kind",
-        "a task of kind 'change' whose oracle changes no row",
+        "a task of kind 'change', but its oracle changes no row",
     ),
     "raises": (
         "verify",
@@ -181,15 +182,15 @@ FAULTS = {
         "verifier",
         "raised ReadOnlyError",
     ),
-    "alters": (
+    "modifies": (
         "verify",
         '    check.untouched("members", 1)',
         "    for change in after.changes:\n        change.after['status'] = 'left'",
         "pay-fine",
         "verifier",
-        "it alters the changes that it is shown",
+        "it modifies the changes that it is given",
     ),
-    "moody": (
+    "stateful": (
         "verify",
         '    check.untouched("members", 1)',
         '    asked = pay_fine.__dict__.setdefault("asked", [])\n'
@@ -197,14 +198,14 @@ FAULTS = {
         '    check.goal("asked", True, "", str(len(asked)))',
         "pay-fine",
         "verifier",
-        "it gives other findings when it is asked again",
+        "it gives other findings when it runs again",
     ),
 }
 
 
 @pytest.mark.parametrize("fault", FAULTS)
 def test_faults_of_a_task(fault: str, tmp_path: Path) -> None:
-    """A planted fault is reported with its task, its check, and a sentence that tells it."""
+    """An injected fault is reported with its task, its check, and a sentence."""
     file, old, new, task, check, words = FAULTS[fault]
     report = checked(variant(tmp_path, **{file: (old, new)}))
     found = [(failure.task, failure.check) for failure in report.failures]
@@ -214,7 +215,7 @@ def test_faults_of_a_task(fault: str, tmp_path: Path) -> None:
 
 
 def test_mutants_that_a_verifier_accepts(tmp_path: Path) -> None:
-    """They are named with their mistake and with what the verifier did not look at."""
+    """They are named with their mistake and with what the verifier did not check."""
     edit = (
         '"members", 2, fine_cents=0, paid_by="card"',
         '"members", 2, fine_cents=ANY, paid_by=ANY',
@@ -245,8 +246,55 @@ def test_mutants_that_a_verifier_accepts(tmp_path: Path) -> None:
     )
 
 
+# Dependent faults: file, text, its replacement, the task and others, the sentence.
+ONE_CAUSE = {
+    "tool misspelt in an oracle": (
+        "tasks",
+        'name = "renew_loan"',
+        'name = "renew_lone"',
+        ("renew-emma",),
+        "it calls 'renew_lone', but there is no such tool; did you mean 'renew_loan'?",
+    ),
+    "tool misspelt in tools.py": (
+        "tools",
+        "def find_member(",
+        "def find_membre(",
+        ("pay-fine", "lend-two", "renew-emma", "blocked"),
+        "it calls 'find_member', but there is no such tool; did you mean 'find_membre'?",
+    ),
+    "look-up that fails": (
+        "tasks",
+        '    { name = "list_loans", arguments = { member_id = 2 } },\n',
+        '    { name = "list_loans", arguments = { member_id = 9 } },\n',
+        ("renew-emma",),
+        "call 2, list_loans(member_id=9), fails (refused): There is no member 9.",
+    ),
+}
+
+
+@pytest.mark.parametrize("fault", ONE_CAUSE)
+def test_one_cause_is_one_fault(fault: str, tmp_path: Path) -> None:
+    """Faults that follow from a failing call are not repeated: neither later calls and keys, nor
+    the verdict, kind and difficulty of its task, nor other tasks that call the same missing
+    tool."""
+    file, old, new, tasks, why = ONE_CAUSE[fault]
+    failure = the_failure(checked(variant(tmp_path, **{file: (old, new)})))
+    assert (failure.tasks, failure.check, failure.why) == (tasks, "oracle", why)
+
+
+def test_other_tasks_of_a_fault_are_counted(tmp_path: Path) -> None:
+    """A fault of several tasks is one line for people, and names all of them in JSON."""
+    report = checked(variant(tmp_path, tools=("def find_member(", "def find_membre(")))
+    console = Console(width=100)
+    with console.capture() as capture:
+        render([report], report, console)
+    assert "oracle library/pay-fine and 3 other tasks: it calls 'find_member'" in capture.get()
+    [failure] = msgspec.json.decode(msgspec.json.encode(report))["failures"]
+    assert failure["other_tasks"] == ["lend-two", "renew-emma", "blocked"]
+
+
 def test_a_few_survivors_are_listed_and_pass(tmp_path: Path) -> None:
-    """Up to two in a hundred mutants may survive; they are no failure, and not hidden."""
+    """Up to two in a hundred mutants may survive; they are listed, but not failures."""
     lax = (
         'check.answer_has("302")\n    check.answer_has("11")',
         'check.answer_has("302")\n    check.answer_has("11", "12")',
@@ -257,13 +305,13 @@ def test_a_few_survivors_are_listed_and_pass(tmp_path: Path) -> None:
     assert report.ok
     assert [(note.task, note.kind) for note in report.survivors] == [("overdue", "answered")]
     assert report.survivors[0].why == (
-        "the answer is 'Loan 302 of Anna Soll is overdue by 12 days.' where the oracle says "
+        "the answer is 'Loan 302 of Anna Soll is overdue by 12 days.' where the oracle's is "
         "'Loan 302 of Anna Soll is overdue by 11 days.'"
     )
 
 
 def test_a_tool_that_breaks(tmp_path: Path) -> None:
-    """A tool that no oracle calls is probed; the arguments that broke it are told."""
+    """A tool that no oracle calls is probed; the arguments that broke it are reported."""
     old = '    _member(db, member_id)\n    db.run("UPDATE members SET status'
     folder = variant(tmp_path, tools=(old, f"    {{'active': 1, 'left': 2}}[status]\n{old}"))
     failure = the_failure(checked(folder))
@@ -274,8 +322,8 @@ def test_a_tool_that_breaks(tmp_path: Path) -> None:
     )
 
 
-def test_a_tool_that_breaks_on_rows_that_are_not_there(tmp_path: Path) -> None:
-    """Probes name rows that do not exist, too."""
+def test_a_tool_that_breaks_on_missing_rows(tmp_path: Path) -> None:
+    """Probes also pass keys of rows that do not exist."""
     old = '    if member is None:\n        raise ToolError(f"There is no member {member_id}.")\n'
     report = checked(variant(tmp_path, tools=(old, "    assert member\n")))
     assert {failure.check for failure in report.failures} == {"tool"}
@@ -283,8 +331,8 @@ def test_a_tool_that_breaks_on_rows_that_are_not_there(tmp_path: Path) -> None:
     assert broken >= {"get_member", "set_status"}
 
 
-def test_a_verifier_that_random_calls_break(tmp_path: Path) -> None:
-    """States that no mistake of the oracle leads to are tried as well."""
+def test_a_verifier_that_breaks_on_other_states(tmp_path: Path) -> None:
+    """States that no mistake of the oracle reaches are tried too."""
     old = '    check.answer_has("302")'
     new = '    assert all(c.table != "members" for c in after.changes)\n' + old
     report = checked(variant(tmp_path, verify=(old, new)))
@@ -294,7 +342,7 @@ def test_a_verifier_that_random_calls_break(tmp_path: Path) -> None:
 
 
 def test_a_tool_out_of_reach(tmp_path: Path) -> None:
-    """A tool that refuses whatever it is asked is listed."""
+    """A tool that refuses every call is listed as unreached."""
     old = "    _member(db, member_id)\n    db.run("
     new = '    raise ToolError("Never.")\n    db.run('
     report = checked(variant(tmp_path, tools=(old, new)))
@@ -319,8 +367,8 @@ CLOCKS = {
 
 
 @pytest.mark.parametrize("clock", CLOCKS)
-def test_a_world_that_does_not_repeat_itself(clock: str, tmp_path: Path) -> None:
-    """Time, randomness and memory between episodes make two leases differ."""
+def test_a_world_that_is_not_deterministic(clock: str, tmp_path: Path) -> None:
+    """Time, randomness and state between episodes make two leases differ."""
     value, imports, sentence = CLOCKS[clock]
     folder = variant(
         tmp_path,
@@ -342,7 +390,7 @@ def test_a_world_that_does_not_repeat_itself(clock: str, tmp_path: Path) -> None
 
 
 def test_the_number_of_mutants_can_be_bounded() -> None:
-    """Beyond the bound a sample is tried, and what was left out is counted."""
+    """Beyond the bound a sample is tried, and the rest is counted."""
     report = check_scenario(LIBRARY, GateSettings(probes=1, max_mutants=4))
     assert report.mutants + report.equivalent == 6 * 4
     assert report.mutants_left_out == 43
@@ -361,7 +409,7 @@ def test_reports_add_up(tmp_path: Path) -> None:
     good = check_scenario(LIBRARY, FAST)
     folder = variant(tmp_path, tasks=('kind = "decline"', 'kind = "change"'))
     bad = checked(folder)
-    total = merged([good, bad])
+    total = merge_reports([good, bad])
     assert (total.worlds, total.tasks, total.tools) == (2, 12, 20)
     assert total.mutants == good.mutants + bad.mutants
     assert total.failures == bad.failures
@@ -371,11 +419,11 @@ def test_reports_add_up(tmp_path: Path) -> None:
         render([good, bad], total, console)
     text = capture.get()
     assert text.count("library ") == 2
-    assert "kind library/blocked: a task of kind 'change' whose oracle changes no row" in text
+    assert "kind library/blocked: a task of kind 'change', but its oracle changes no row" in text
 
 
 def test_the_module_writes_json(tmp_path: Path, capsysbinary: pytest.CaptureFixture[bytes]) -> None:
-    """Exit status 0 for a sound world, 1 for a defect, 2 for a world that is not there."""
+    """Exit status 0 for a sound world, 1 for a defect, 2 for an unknown world."""
     assert main([str(LIBRARY)]) == 0
     written = msgspec.json.decode(capsysbinary.readouterr().out)
     contract = ("worlds", "tasks", "tools", "failures", "mutants", "mutants_caught")
@@ -390,7 +438,7 @@ def test_the_module_writes_json(tmp_path: Path, capsysbinary: pytest.CaptureFixt
     assert b"scenario 'nowhere' not found" in capsysbinary.readouterr().err
 
 
-# What reading tells ---------------------------------------------------------------------------
+# Texts and code ---------------------------------------------------------------------------------
 
 EMMA = "Anna Soll wants Emma for ten more days."
 READING = {
@@ -406,29 +454,29 @@ READING = {
         "texts",
         "the quoted name 'The Waves'",
     ),
-    "untold": (
+    "unknown key": (
         "tasks",
         '    { name = "list_loans", arguments = { member_id = 2 } },\n'
         '    { name = "renew_loan", arguments = { loan_id = 303, days = 10 } },\n',
         '    { name = "find_member", arguments = { name = "Emma" } },\n'
         '    { name = "renew_loan", arguments = { loan_id = 303, days = 10 } },\n',
         "oracle",
-        "call 3, renew_loan(loan_id=303, days=10), passes loan_id=303, which neither",
+        "call 3, renew_loan(loan_id=303, days=10), passes loan_id=303, which is neither",
     ),
 }
 
 
 @pytest.mark.parametrize("fault", READING)
-def test_a_task_speaks_of_what_is_there(fault: str, tmp_path: Path) -> None:
-    """Addresses, codes, numbers and names that no row has are told, and keys that the oracle has
-    from nowhere."""
+def test_a_task_names_things_that_exist(fault: str, tmp_path: Path) -> None:
+    """Addresses, codes, numbers and names that no row has are reported, and keys of the oracle that
+    the agent cannot know."""
     file, old, new, check, words = READING[fault]
     failure = the_failure(checked(variant(tmp_path, **{file: (old, new)})))
     assert (failure.task, failure.check) == ("renew-emma", check)
     assert words in failure.why
 
 
-SPOKEN = (
+SOUND_TEXTS = (
     "Ana Sol's loan no. 301, please. It must be 15 March.",
     "On Monday Ben Roth called; lend 20 days.",
     "Tell Carla Nunes that “I am sorry” and book 20 copies in.",
@@ -438,21 +486,21 @@ SPOKEN = (
 )
 
 
-@pytest.mark.parametrize("text", SPOKEN)
-def test_what_is_there_may_be_spoken_of(text: str, tmp_path: Path) -> None:
-    """Names in the possessive, dates, counts and plain quotes are no false alarm."""
+@pytest.mark.parametrize("text", SOUND_TEXTS)
+def test_texts_about_existing_things_pass(text: str, tmp_path: Path) -> None:
+    """Names in the possessive, dates, counts and plain quotes cause no false alarm."""
     assert checked(variant(tmp_path, tasks=(EMMA, f"{EMMA} {text}"))).failures == ()
 
 
-def test_texts_name_tools_that_are_there(tmp_path: Path) -> None:
-    """Names between backticks in the policy and the descriptions must be those of something."""
+def test_texts_name_tools_that_exist(tmp_path: Path) -> None:
+    """Names between backticks in the policy and the descriptions must exist."""
     policy = ("once.", "once: `renew_loan`, `fine_cents`, see `extend_loan`.")
     tools = ('"""One member with status', '"""One member (see `list_people`) with status')
     report = checked(variant(tmp_path, policy=policy, tools=tools))
-    said = "there is no such tool, argument or column"
+    missing = "there is no such tool, argument or column"
     assert [(failure.check, failure.why) for failure in report.failures] == [
-        ("texts", f"the policy names `extend_loan`, and {said}"),
-        ("texts", f"get_member names `list_people`, and {said}"),
+        ("texts", f"the policy names `extend_loan`, but {missing}"),
+        ("texts", f"get_member names `list_people`, but {missing}"),
     ]
 
 
@@ -479,33 +527,33 @@ TOOLS = {
         "        method,\n        member_id,\n",
         '        "card",\n        member_id,\n',
         ["tool"],
-        "pay_fine never looks at its argument 'method'",
+        "pay_fine never reads its argument 'method'",
     ),
     "idle": (
         '    db.run("UPDATE members SET status = ? WHERE id = ?", status, member_id)\n',
         "",
         ["tool"],
-        "set_status succeeds and changes nothing",
+        "set_status is named like an effect, but changes nothing",
     ),
-    "sly": (
+    "writing query": (
         '    """One member with status and fine (in cents)."""\n',
         '    """One member with status and fine (in cents)."""\n'
         '    db.run("UPDATE members SET paid_by = NULL WHERE id = ?", member_id)\n',
         ["tool"],
-        "get_member is named like a question, and changes rows",
+        "get_member is named like a query, but changes rows",
     ),
     "absent": (
         '    _member(db, member_id)\n    db.run("UPDATE members SET status',
         "    db.run(\"UPDATE members SET paid_by = 'card' WHERE id = 1\")\n"
         '    db.run("UPDATE members SET status',
         ["constraint"],
-        "set_status takes member_id=999999937, which no row has, and writes: set_status(",
+        "set_status accepts member_id=999999937, which no row has, and writes: set_status(",
     ),
     "negative": (
         "    amount_cents: Annotated[int, msgspec.Meta(ge=1)],",
         "    amount_cents: int,",
         ["constraint"],
-        "pay_fine takes amount_cents=-350, and writes: pay_fine(member_id=2, amount_cents=-350,",
+        "pay_fine accepts amount_cents=-350, and writes: pay_fine(member_id=2, amount_cents=-350,",
     ),
     "set order": (
         RENEW,
@@ -519,15 +567,15 @@ TOOLS = {
         '        raise ToolError("Enough.")\n'
         '    _member(db, member_id)\n    db.run("UPDATE members SET status',
         ["determinism"],
-        "gives something else when it is made again",
+        "gives another result when it is repeated",
     ),
 }
 
 
 @pytest.mark.parametrize("fault", TOOLS)
 def test_faults_of_a_tool(fault: str, tmp_path: Path) -> None:
-    """Odd arguments, keys of no row, arguments that are not read, deeds that do nothing, questions
-    that do something, and memory between episodes are told, of unused tools too."""
+    """Breaking on odd arguments, keys of no row, unread arguments, effects that change nothing,
+    queries that change something, and state between episodes are reported, for unused tools too."""
     old, new, checks, words = TOOLS[fault]
     folder = variant(tmp_path, tools=(old, new))
     if fault == "global":
@@ -538,8 +586,8 @@ def test_faults_of_a_tool(fault: str, tmp_path: Path) -> None:
     assert sorted({failure.check for failure in report.failures if not failure.task}) == checks
 
 
-def test_verifiers_that_miss_what_is_grave(tmp_path: Path) -> None:
-    """A task most of whose unwanted writes go unseen fails, however few they are in the world."""
+def test_verifiers_that_miss_grave_mistakes(tmp_path: Path) -> None:
+    """A task whose verifier misses unwanted writes fails, however few they are in the world."""
     lax = (
         '    check.updated("loans", 303, due_on="2026-04-01")\n    check.nothing_else()',
         '    check.updated("loans", 303, due_on="2026-04-01")',
@@ -549,8 +597,8 @@ def test_verifiers_that_miss_what_is_grave(tmp_path: Path) -> None:
     assert "an unwanted " in failure.why
 
 
-def test_a_verifier_that_remembers(tmp_path: Path) -> None:
-    """One that says something else after it has judged others is found at the end."""
+def test_a_verifier_with_state(tmp_path: Path) -> None:
+    """One that gives other findings after other episodes is found at the end."""
     old = '    check.answer_has("302")'
     new = (
         '    asked = overdue.__dict__.setdefault("asked", [])\n    asked.append(1)\n'
@@ -558,11 +606,11 @@ def test_a_verifier_that_remembers(tmp_path: Path) -> None:
     )
     report = checked(variant(tmp_path, verify=(old, new)))
     assert [(failure.task, failure.check, failure.why) for failure in report.failures] == [
-        ("overdue", "verifier", "it gives other findings after it has judged others")
+        ("overdue", "verifier", "it gives other findings after other episodes were verified")
     ]
 
 
-def test_a_verifier_takes_any_answer(tmp_path: Path) -> None:
+def test_a_verifier_accepts_any_answer(tmp_path: Path) -> None:
     """Odd answers must not break it."""
     old = '    check.answer_has("302")'
     new = '    assert "{" not in answer\n' + old
@@ -570,14 +618,14 @@ def test_a_verifier_takes_any_answer(tmp_path: Path) -> None:
     assert failure.why.startswith("after the answer '{}': verifier 'overdue'")
 
 
-def test_unused_tools_are_told(tmp_path: Path) -> None:
-    """A tool that no oracle calls is listed; that is no failure."""
+def test_unused_tools_are_listed(tmp_path: Path) -> None:
+    """A tool that no oracle calls is listed; that is not a failure."""
     report = check_scenario(LIBRARY, FAST)
     assert (report.ok, report.unused) == (True, ("library.set_status",))
 
 
 def test_a_report_cannot_command_the_terminal() -> None:
-    """What packages call themselves and say of their faults is shown, not obeyed."""
+    """Names and faults of packages are printed as plain text."""
     failure = Failure("[/]\x1b[2J", "t", "seed", "near '\x1b]0;gone\x07[bold]'")
     report = Report(worlds=1, names=("[/]\x1b[2J",), failures=(failure,), unused=("\x1b[1mtool",))
     out = StringIO()

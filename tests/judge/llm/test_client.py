@@ -1,3 +1,5 @@
+"""Asking models: requests, refusals, retries, cost and budget, against a scripted server."""
+
 import asyncio
 import json
 import socket
@@ -21,7 +23,7 @@ from harness.core.messages import Message
 from harness.policies.openai import OpenAISettings
 from harness.settings.judge import JudgeSettings
 from judge.core.case import Prompt
-from judge.llm.client import ChatReasoner, reasoners_of
+from judge.llm.client import ChatJudgeModel, judge_models
 from judge.llm.response import SCHEMA
 from tests.support.judge_server import (
     Flaky,
@@ -52,12 +54,12 @@ TRUTH: Truth = truth_of({"refund": "agent_error"}, "completed")
 TRUE = billed(good(TRUTH), 100, 40)
 HONEST = Speaks(TRUE)
 PRICES = Prices({"m": Price(1.0, 10.0, 0.1)})  # 100 tokens asked and 40 answered: 0.0005 USD
-SAID = ModelJudgement(
+JUDGEMENT = ModelJudgement(
     "m",
     Label.AGENT_ERROR,
     reasoning="It looks that way.",
     confidence=0.9,
-    leaned_on=("T", "E"),
+    cited=("T", "E"),
     requests=1,
     prompt_tokens=100,
     completion_tokens=40,
@@ -67,7 +69,7 @@ SAID = ModelJudgement(
 
 @pytest.fixture(autouse=True)
 def no_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever the environment of the tests names, the model is the server's."""
+    """The model is the test's server, whatever the environment names."""
     for name in ("API_KEY", "BASE_URL", "ORG_ID", "PROJECT_ID"):
         monkeypatch.delenv(f"OPENAI_{name}", raising=False)
     for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"):
@@ -87,9 +89,9 @@ async def server() -> AsyncIterator[ModelServer]:
 
 @asynccontextmanager
 async def asking(
-    url: str, *, prices: Prices = PRICES, purse: Budget | None = None, **settings: Any
-) -> AsyncIterator[ChatReasoner]:
-    """A reasoner that asks the server, with little patience."""
+    url: str, *, prices: Prices = PRICES, budget: Budget | None = None, **settings: Any
+) -> AsyncIterator[ChatJudgeModel]:
+    """A model behind the server, with short waits and few attempts."""
     quick: dict[str, Any] = {
         "base_url": url,
         "max_tokens": 64,
@@ -98,30 +100,30 @@ async def asking(
         "max_attempts": 3,
     }
     chosen = OpenAISettings("m", **(quick | settings))
-    async with ChatReasoner(chosen, prices=prices, purse=purse or Budget()) as reasoner:
-        yield reasoner
+    async with ChatJudgeModel(chosen, prices=prices, budget=budget or Budget()) as model:
+        yield model
 
 
-async def opinion(server: ModelServer, *, seed: int = 7, **settings: Any) -> ModelJudgement:
-    """What is said of the prompt; the time it took is left out."""
-    async with asking(server.url, **settings) as reasoner:
-        return timeless(await reasoner.opinion(ASKED, seed=seed))
+async def judgement(server: ModelServer, *, seed: int = 7, **settings: Any) -> ModelJudgement:
+    """The judgement on the prompt, without the time it took."""
+    async with asking(server.url, **settings) as model:
+        return timeless(await model.judge(ASKED, seed=seed))
 
 
-def timeless(said: ModelJudgement) -> ModelJudgement:
-    return msgspec.structs.replace(said, seconds=0.0)
+def timeless(judgement: ModelJudgement) -> ModelJudgement:
+    return msgspec.structs.replace(judgement, seconds=0.0)
 
 
 def fault(text: str, **spent: Any) -> ModelJudgement:
     return ModelJudgement("m", None, fault=text, **spent)
 
 
-# What is asked
+# The request
 
 
-async def test_a_question_is_asked_as_the_settings_say(server: ModelServer) -> None:
-    """The request holds the prompt, the schema, the sampling and the seed; the opinion is read."""
-    assert await opinion(server, temperature=0.25) == SAID
+async def test_a_request_follows_the_settings(server: ModelServer) -> None:
+    """It has the prompt, the schema, the sampling and the seed; the answer is parsed."""
+    assert await judgement(server, temperature=0.25) == JUDGEMENT
     (asked,) = server.requests
     assert asked.body == {
         "model": "m",
@@ -139,30 +141,30 @@ async def test_a_question_is_asked_as_the_settings_say(server: ModelServer) -> N
     }
 
 
-async def test_a_prompt_that_no_request_can_hold_is_mended(server: ModelServer) -> None:
-    """Half a surrogate pair in what an agent wrote does not stop a judge."""
+async def test_text_that_no_request_can_hold_is_replaced(server: ModelServer) -> None:
+    """Half a surrogate pair in an agent's text does not stop a judge."""
     broken = Prompt((Message("user", "a \ud83d refund"),), ("T", "E"), 10)
-    async with asking(server.url) as reasoner:
-        assert timeless(await reasoner.opinion(broken, seed=7)) == SAID
+    async with asking(server.url) as model:
+        assert timeless(await model.judge(broken, seed=7)) == JUDGEMENT
     assert server.requests[0].body["messages"][0]["content"] == "a ? refund"
 
 
-async def test_only_as_many_requests_are_in_flight_as_the_settings_say() -> None:
-    """A hundred opinions at once are asked for three at a time."""
+async def test_the_settings_bound_the_requests_in_flight() -> None:
+    """Of a hundred judgements at once, three are requested at a time."""
     gate = asyncio.Event()
     async with (
         ModelServer(Slow(HONEST, after=gate)) as server,
-        asking(server.url, concurrency=3) as reasoner,
+        asking(server.url, concurrency=3) as model,
         anyio.create_task_group() as tasks,
     ):
         for seed in range(100):
-            tasks.start_soon(lambda seed: reasoner.opinion(ASKED, seed=seed), seed)
+            tasks.start_soon(lambda seed: model.judge(ASKED, seed=seed), seed)
         await server.in_flight_reaches(3)
         gate.set()
     assert (len(server.requests), server.most_in_flight) == (100, 3)
 
 
-# What servers know
+# Features that servers lack
 
 
 @pytest.mark.parametrize(
@@ -177,51 +179,53 @@ async def test_only_as_many_requests_are_in_flight_as_the_settings_say() -> None
 async def test_a_server_without_schemas_is_asked_without(
     unknown: tuple[str, ...], format: Any, status: int
 ) -> None:
-    """What works is found once and remembered, and takes no attempt away."""
+    """What works is found once and remembered, and does not count as an attempt."""
     picky = Picky(Speaks(chatty(TRUE)), unknown, status)
-    async with ModelServer(picky) as server, asking(server.url, max_attempts=1) as reasoner:
-        first = timeless(await reasoner.opinion(ASKED, seed=7))
+    async with ModelServer(picky) as server, asking(server.url, max_attempts=1) as model:
+        first = timeless(await model.judge(ASKED, seed=7))
         refused = len(server.requests) - 1
-        assert first == msgspec.structs.replace(SAID, requests=1 + refused)
-        assert timeless(await reasoner.opinion(ASKED, seed=8)) == SAID
+        assert first == msgspec.structs.replace(JUDGEMENT, requests=1 + refused)
+        assert timeless(await model.judge(ASKED, seed=8)) == JUDGEMENT
     assert [asked.body.get("response_format") for asked in server.requests[-2:]] == [format] * 2
 
 
-async def test_many_who_are_refused_at_once_lower_the_terms_once() -> None:
-    """Questions that were under way when a server refused the first are asked again, too."""
+async def test_many_refusals_at_once_drop_a_feature_once() -> None:
+    """Requests that were in flight when the server refused the first are repeated too."""
     gate = asyncio.Event()
     picky = Slow(Picky(HONEST, ("json_schema",)), after=gate)
     async with (
         ModelServer(picky) as server,
-        asking(server.url, max_attempts=1) as reasoner,
+        asking(server.url, max_attempts=1) as model,
     ):
-        said: list[ModelJudgement] = []
+        found: list[ModelJudgement] = []
 
         async def ask(seed: int) -> None:
-            said.append(timeless(await reasoner.opinion(ASKED, seed=seed)))
+            found.append(timeless(await model.judge(ASKED, seed=seed)))
 
         async with anyio.create_task_group() as tasks:
             for seed in range(8):
                 tasks.start_soon(ask, seed)
             await server.in_flight_reaches(8)
             gate.set()
-    assert said == [msgspec.structs.replace(SAID, requests=2)] * 8
+    assert found == [msgspec.structs.replace(JUDGEMENT, requests=2)] * 8
     formats = [asked.body["response_format"]["type"] for asked in server.requests]
     assert formats == ["json_schema"] * 8 + ["json_object"] * 8
 
 
-async def test_what_else_a_server_refuses_is_left_out() -> None:
-    """Temperature, seed and the older name of the limit are given up one by one."""
+async def test_other_refused_fields_are_left_out() -> None:
+    """Temperature, seed and the older name of the token limit are dropped one by one."""
     picky = Picky(HONEST, ("temperature", "max_tokens", "seed"))
     async with ModelServer(picky) as server:
-        assert await opinion(server, temperature=0.0) == msgspec.structs.replace(SAID, requests=4)
+        assert await judgement(server, temperature=0.0) == msgspec.structs.replace(
+            JUDGEMENT, requests=4
+        )
     body = server.requests[-1].body
     assert {"temperature", "max_tokens", "seed"} & set(body) == set()
     assert body["max_completion_tokens"] == 64
 
 
 @pytest.mark.parametrize(
-    ("failure", "lowered"),
+    ("failure", "fewer"),
     [
         (
             Failure("status", "Invalid parameter: 'response_format' of type 'json_schema'", 400),
@@ -247,31 +251,31 @@ async def test_what_else_a_server_refuses_is_left_out() -> None:
         (Failure("timeout", "seed"), None),
     ],
 )
-def test_refusals_are_understood(failure: Failure, lowered: ServerFeatures | None) -> None:
-    """Only a refusal that names what was sent takes it away."""
-    assert ServerFeatures().lowered(failure) == lowered
+def test_refusals_are_understood(failure: Failure, fewer: ServerFeatures | None) -> None:
+    """Only a refusal that names a feature drops it."""
+    assert ServerFeatures().after_refusal(failure) == fewer
 
 
-def test_terms_sink_to_an_end() -> None:
-    """A server that refuses everything for ever is not asked for ever."""
-    terms: ServerFeatures | None = ServerFeatures()
+def test_features_are_dropped_a_finite_number_of_times() -> None:
+    """A server that refuses everything is not asked for ever."""
+    features: ServerFeatures | None = ServerFeatures()
     failure = Failure("status", "schema temperature seed max_completion_tokens", 400)
     steps = 0
-    while terms is not None and steps < 100:
-        terms = terms.lowered(failure)
+    while features is not None and steps < 100:
+        features = features.after_refusal(failure)
         steps += 1
     assert steps == 6
 
 
-# What goes wrong
+# Failures
 
 
 async def test_answers_that_cannot_be_read_are_asked_for_again() -> None:
-    """Another seed is sent, warmer than 0, and every answer is counted."""
+    """Each time with another seed and a temperature above 0; every answer is counted."""
     async with ModelServer(Speaks(malformed(TRUE, 2))) as server:
-        said = await opinion(server, temperature=0.0)
-    assert said == msgspec.structs.replace(
-        SAID, requests=3, prompt_tokens=300, completion_tokens=120, cost_usd=0.0015
+        found = await judgement(server, temperature=0.0)
+    assert found == msgspec.structs.replace(
+        JUDGEMENT, requests=3, prompt_tokens=300, completion_tokens=120, cost_usd=0.0015
     )
     bodies = [asked.body for asked in server.requests]
     assert len({body["seed"] for body in bodies}) == 3
@@ -286,12 +290,12 @@ async def test_answers_that_cannot_be_read_are_asked_for_again() -> None:
         ("<think>hm</think>", "the answer holds only thoughts"),
     ],
 )
-async def test_a_model_that_never_answers_in_form_has_no_opinion(text: str, why: str) -> None:
-    """After the last attempt the fault names model, place and reason; nothing is guessed."""
+async def test_a_model_that_never_answers_in_form_gives_no_judgement(text: str, why: str) -> None:
+    """After the last attempt the fault names model, URL and reason; nothing is guessed."""
     async with ModelServer(Speaks(malformed(TRUE, 99, text))) as server:
-        said = await opinion(server)
-    assert said == fault(
-        f"no opinion of model 'm' at {server.url}: {why} (after 3 attempts)",
+        found = await judgement(server)
+    assert found == fault(
+        f"no judgement of model 'm' at {server.url}: {why} (after 3 attempts)",
         requests=3,
         prompt_tokens=300,
         completion_tokens=120,
@@ -300,19 +304,19 @@ async def test_a_model_that_never_answers_in_form_has_no_opinion(text: str, why:
 
 
 async def test_an_answer_that_was_cut_off_gets_more_room() -> None:
-    """The room for the answer doubles, up to four times what was set."""
+    """`max_tokens` doubles, up to four times the setting."""
     async with ModelServer(Speaks(truncating(TRUE, 256))) as server:
-        assert (await opinion(server)).label is Label.AGENT_ERROR
+        assert (await judgement(server)).label is Label.AGENT_ERROR
     assert [asked.body["max_tokens"] for asked in server.requests] == [64, 128, 256]
 
 
-async def test_an_answer_that_never_fits_is_no_opinion() -> None:
-    """There is an end to more room, and a verdict in what was cut off is not believed."""
-    said = f"It claims {verdict('completed')}, but"
-    async with ModelServer(Says(said, finish="length")) as server:
-        told = await opinion(server, max_attempts=4)
-    assert told.fault == (
-        f"no opinion of model 'm' at {server.url}: the answer was cut off after 256 tokens "
+async def test_an_answer_that_never_fits_gives_no_judgement() -> None:
+    """The room is bounded, and a verdict in an answer that was cut off does not count."""
+    text = f"It claims {verdict('completed')}, but"
+    async with ModelServer(Says(text, finish="length")) as server:
+        found = await judgement(server, max_attempts=4)
+    assert found.fault == (
+        f"no judgement of model 'm' at {server.url}: the answer was cut off after 256 tokens "
         "(after 4 attempts)"
     )
     assert [asked.body["max_tokens"] for asked in server.requests] == [64, 128, 256, 256]
@@ -328,156 +332,158 @@ async def test_an_answer_that_never_fits_is_no_opinion() -> None:
         (Body(b'{"choices": []}'), "the answer contains no choice"),
     ],
 )
-async def test_a_server_that_stays_down_is_a_sentence(failing: Any, why: str) -> None:
-    """Refusals, lost connections and nonsense are tried again, then told."""
+async def test_a_server_that_stays_down_is_reported(failing: Any, why: str) -> None:
+    """Refusals, lost connections and nonsense are retried, then reported in one sentence."""
     async with ModelServer(failing) as server:
-        said = await opinion(server)
-    start = f"no opinion of model 'm' at {server.url}: {why}"
-    assert said == fault(said.fault, requests=3)
-    assert said.fault.startswith(start) and said.fault.endswith(" (after 3 attempts)")
+        found = await judgement(server)
+    start = f"no judgement of model 'm' at {server.url}: {why}"
+    assert found == fault(found.fault, requests=3)
+    assert found.fault.startswith(start) and found.fault.endswith(" (after 3 attempts)")
 
 
-async def test_nobody_listening_is_a_sentence() -> None:
-    """An endpoint that is down costs attempts, and nothing else."""
-    purse = Budget(1.0)
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        url = f"http://127.0.0.1:{taken.getsockname()[1]}/v1"
-        async with asking(url, purse=purse) as reasoner:
-            said = await reasoner.opinion(ASKED, seed=7)
-    assert said.fault.startswith(f"no opinion of model 'm' at {url}: ConnectionRefusedError")
-    assert purse.spent == 0.0
+async def test_a_port_without_a_server_is_reported() -> None:
+    """It costs attempts, and no money."""
+    budget = Budget(1.0)
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))
+        url = f"http://127.0.0.1:{unused.getsockname()[1]}/v1"
+        async with asking(url, budget=budget) as model:
+            found = await model.judge(ASKED, seed=7)
+    assert found.fault.startswith(f"no judgement of model 'm' at {url}: ConnectionRefusedError")
+    assert budget.spent == 0.0
 
 
 async def test_a_silent_server_is_given_up() -> None:
-    """No answer within the timeout is a fault like others."""
+    """No answer within the timeout is a fault like any other."""
     async with ModelServer(Stall()) as server:
-        said = await opinion(server, timeout_s=0.05, max_attempts=2)
-    assert said == fault(
-        f"no opinion of model 'm' at {server.url}: no answer within 0.05 s (after 2 attempts)",
+        found = await judgement(server, timeout_s=0.05, max_attempts=2)
+    assert found == fault(
+        f"no judgement of model 'm' at {server.url}: no answer within 0.05 s (after 2 attempts)",
         requests=2,
     )
 
 
-async def test_a_lasting_refusal_is_told_at_once(server: ModelServer) -> None:
-    """A wrong key is not tried again, and never told."""
+async def test_a_permanent_refusal_is_reported_at_once(server: ModelServer) -> None:
+    """A wrong key is not tried again, and never shown."""
     server.plan(Status(401, "Incorrect API key provided: sk-secret-1."))
-    said = await opinion(server, api_key="sk-secret-1")
-    assert said == fault(
-        f"no opinion of model 'm' at {server.url}: status 401: Incorrect API key provided: ***. "
+    found = await judgement(server, api_key="sk-secret-1")
+    assert found == fault(
+        f"no judgement of model 'm' at {server.url}: status 401: Incorrect API key provided: ***. "
         "(after 1 attempt)",
         requests=1,
     )
 
 
-async def test_a_prompt_that_is_too_long_is_told_at_once(server: ModelServer) -> None:
-    """A context that overflows is no refusal of the schema."""
+async def test_a_prompt_that_is_too_long_is_reported_at_once(server: ModelServer) -> None:
+    """A context overflow is not a refusal of the schema."""
     server.plan(Status(400, "maximum context length is 4096 tokens", "context_length_exceeded"))
-    said = await opinion(server)
-    assert said.fault.endswith("maximum context length is 4096 tokens (after 1 attempt)")
+    found = await judgement(server)
+    assert found.fault.endswith("maximum context length is 4096 tokens (after 1 attempt)")
     assert len(server.requests) == 1
 
 
-async def test_a_flaky_server_is_outlasted() -> None:
-    """Rate limits, overload and cut connections in turn cost requests, not opinions."""
+async def test_a_flaky_server_loses_no_judgement() -> None:
+    """Rate limits, overload and cut connections in turn only cost requests."""
     async with (
         ModelServer(Flaky(HONEST, every=2)) as server,
-        asking(server.url) as reasoner,
+        asking(server.url) as model,
     ):
-        said = [(await reasoner.opinion(ASKED, seed=seed)).label for seed in range(12)]
-    assert said == [Label.AGENT_ERROR] * 12
+        found = [(await model.judge(ASKED, seed=seed)).label for seed in range(12)]
+    assert found == [Label.AGENT_ERROR] * 12
     assert len(server.requests) == 23
 
 
-# What it costs
+# Cost
 
 
-async def test_kept_tokens_cost_less() -> None:
-    """What the server says it had kept of the prompt is counted and priced apart."""
+async def test_cached_tokens_cost_less() -> None:
+    """Prompt tokens that the server reports as cached are counted and priced separately."""
     async with ModelServer(Speaks(billed(TRUE, 1000, 40, 600))) as server:
-        said = await opinion(server)
-    assert said.cached_tokens == 600
-    assert said.cost_usd == pytest.approx(0.00086)  # 400 fresh, 600 kept, 40 answered
+        found = await judgement(server)
+    assert found.cached_tokens == 600
+    assert found.cost_usd == pytest.approx(0.00086)  # 400 fresh, 600 cached, 40 answered
 
 
-async def test_a_model_without_a_price_costs_what_nobody_knows(server: ModelServer) -> None:
-    """Its tokens are counted all the same."""
-    said = await opinion(server, prices=Prices())
-    assert said == msgspec.structs.replace(SAID, cost_usd=None)
+async def test_the_cost_of_a_model_without_a_price_is_unknown(server: ModelServer) -> None:
+    """Its tokens are counted."""
+    found = await judgement(server, prices=Prices())
+    assert found == msgspec.structs.replace(JUDGEMENT, cost_usd=None)
 
 
-async def test_tokens_that_nobody_reports_are_estimated(server: ModelServer) -> None:
-    """A server without usage is no cheaper than others."""
+async def test_tokens_that_a_server_does_not_report_are_estimated(server: ModelServer) -> None:
+    """A server that reports no usage is not cheaper than others."""
     text = verdict("completed")
     body = {"choices": [{"message": {"content": text}, "finish_reason": "stop"}]}
     server.plan(Body(json.dumps(body).encode()))
-    said = await opinion(server)
+    found = await judgement(server)
     estimate = -(-len(text) // 4)
-    assert (said.prompt_tokens, said.completion_tokens) == (100, estimate)
-    assert said.cost_usd == pytest.approx((100 + 10 * estimate) / 1e6)
+    assert (found.prompt_tokens, found.completion_tokens) == (100, estimate)
+    assert found.cost_usd == pytest.approx((100 + 10 * estimate) / 1e6)
 
 
-async def test_what_does_not_fit_the_budget_is_not_asked(server: ModelServer) -> None:
-    """An empty purse is a fault that begins with `budget`; nothing is sent."""
-    said = await opinion(server, purse=Budget(0.0001))
-    assert said.fault.startswith("budget: of 0.00 USD 0.0000 are spent or may be, and the next ")
-    assert said == fault(said.fault)
+async def test_a_request_beyond_the_budget_is_not_sent(server: ModelServer) -> None:
+    """An exhausted budget is a fault that begins with `budget`."""
+    found = await judgement(server, budget=Budget(0.0001))
+    assert found.fault.startswith(
+        "budget exhausted: 0.00 of 0.0001 USD spent or reserved; the next request may cost "
+    )
+    assert found == fault(found.fault)
     assert server.requests == []
 
 
-async def test_a_budget_may_end_between_two_attempts() -> None:
-    """What was asked before is counted; asking stops where the money does."""
+async def test_a_budget_may_be_exhausted_between_two_attempts() -> None:
+    """The first attempt is counted; no second one is made."""
     async with ModelServer(Speaks(malformed(TRUE, 99))) as server:
-        purse = Budget(0.0018)
-        said = await opinion(server, purse=purse)
-    assert said.fault.startswith("budget: ")
-    assert (said.requests, said.cost_usd, purse.spent) == (1, 0.0005, 0.0005)
+        budget = Budget(0.0018)
+        found = await judgement(server, budget=budget)
+    assert found.fault.startswith("budget exhausted: ")
+    assert (found.requests, found.cost_usd, budget.spent) == (1, 0.0005, 0.0005)
 
 
-async def test_concurrent_askers_never_overspend() -> None:
-    """Fifty opinions at once on a budget for a few: the limit holds, and all have an answer."""
-    purse = Budget(0.005)
+async def test_concurrent_requests_never_overspend() -> None:
+    """Fifty judgements at once on a budget for a few: the limit holds, and all calls return."""
+    budget = Budget(0.005)
     async with (
         ModelServer(HONEST) as server,
-        asking(server.url, purse=purse) as reasoner,
+        asking(server.url, budget=budget) as model,
     ):
-        said: list[ModelJudgement] = []
+        found: list[ModelJudgement] = []
 
         async def ask(seed: int) -> None:
-            said.append(await reasoner.opinion(ASKED, seed=seed))
+            found.append(await model.judge(ASKED, seed=seed))
 
         async with anyio.create_task_group() as tasks:
             for seed in range(50):
                 tasks.start_soon(ask, seed)
-    given = [one for one in said if one.label is not None]
-    assert 0 < len(given) < 50 == len(said)
-    assert all(one.fault.startswith("budget: ") for one in said if one.label is None)
-    assert purse.spent == pytest.approx(sum(one.cost_usd or 0.0 for one in said))
-    assert purse.spent <= 0.005
+    given = [one for one in found if one.label is not None]
+    assert 0 < len(given) < 50 == len(found)
+    assert all(one.fault.startswith("budget exhausted: ") for one in found if one.label is None)
+    assert budget.spent == pytest.approx(sum(one.cost_usd or 0.0 for one in found))
+    assert budget.spent <= 0.005
     assert len(server.requests) == len(given)
 
 
 async def test_a_lost_request_may_have_been_billed() -> None:
-    """A request that was sent and not answered counts at its worst against the limit."""
+    """A request that was sent and not answered counts as the most that it may have cost."""
     async with ModelServer(Stall()) as server:
-        purse = Budget(1.0)
-        said = await opinion(server, purse=purse, timeout_s=0.05, max_attempts=1)
-    assert said.cost_usd == 0.0
-    assert purse.spent > PRICES.worst("m", 100, 64)
+        budget = Budget(1.0)
+        found = await judgement(server, budget=budget, timeout_s=0.05, max_attempts=1)
+    assert found.cost_usd == 0.0
+    assert budget.spent > PRICES.at_most("m", 100, 64)
 
 
-async def test_a_server_that_bills_beyond_what_was_allowed_is_counted() -> None:
-    """The dear answer is in the books, and nothing follows it."""
+async def test_a_server_that_bills_more_than_was_allowed_is_counted() -> None:
+    """The expensive answer counts, and no request follows it."""
     async with ModelServer(Speaks(expensive(TRUE))) as server:
-        purse = Budget(5.0)
-        async with asking(server.url, purse=purse) as reasoner:
-            first = await reasoner.opinion(ASKED, seed=0)
-            second = await reasoner.opinion(ASKED, seed=1)
-    assert (first.cost_usd, purse.spent) == (11.0, 11.0)
-    assert second.fault.startswith("budget: of 5.00 USD 11.0000 are spent")
+        budget = Budget(5.0)
+        async with asking(server.url, budget=budget) as model:
+            first = await model.judge(ASKED, seed=0)
+            second = await model.judge(ASKED, seed=1)
+    assert (first.cost_usd, budget.spent) == (11.0, 11.0)
+    assert second.fault.startswith("budget exhausted: 11.00 of 5.00 USD spent")
 
 
-# Which models are asked
+# The models of the settings
 
 
 def settings_of(*models: str, **others: Any) -> JudgeSettings:
@@ -485,15 +491,15 @@ def settings_of(*models: str, **others: Any) -> JudgeSettings:
 
 
 async def test_the_settings_name_the_models() -> None:
-    """Each model is asked where it is, with a name that may hold an @."""
+    """Each model is asked at its own URL; its name may contain an @."""
     async with ModelServer(HONEST) as here, ModelServer(Speaks(biased())) as there:
         settings = settings_of("a", f"sonnet@2024@{there.url}", base_url=here.url, max_tokens=99)
         async with AsyncExitStack() as stack:
-            said = []
-            for reasoner in reasoners_of(settings, None, Budget()):
-                await stack.enter_async_context(reasoner)
-                said.append(await reasoner.opinion(ASKED, seed=0))
-    assert [(one.model, one.label) for one in said] == [
+            found = []
+            for model in judge_models(settings, None, Budget()):
+                await stack.enter_async_context(model)
+                found.append(await model.judge(ASKED, seed=0))
+    assert [(one.model, one.label) for one in found] == [
         ("a", Label.AGENT_ERROR),
         ("sonnet@2024", Label.COMPLETED),
     ]
@@ -502,19 +508,19 @@ async def test_the_settings_name_the_models() -> None:
     assert asked.path == "/v1/chat/completions"
 
 
-def test_a_judge_of_code_asks_nobody() -> None:
+def test_the_code_judge_asks_no_model() -> None:
     """Mode `code` has no models."""
-    assert reasoners_of(JudgeSettings(), None, Budget()) == []
+    assert judge_models(JudgeSettings(), None, Budget()) == []
 
 
 @pytest.mark.parametrize(
-    ("settings", "purse", "sentence"),
+    ("settings", "budget", "sentence"),
     [
         (settings_of(), Budget(), "models: mode 'hybrid' needs the name of a model"),
         (
             settings_of("m@http://127.0.0.1:1/v1", "m@http://127.0.0.1:2/v1"),
             Budget(),
-            "models: 'm' is named twice; verdicts go by the name",
+            "models: 'm' is named twice; verdicts are stored by the name",
         ),
         (
             settings_of("@http://127.0.0.1:1/v1"),
@@ -524,7 +530,7 @@ def test_a_judge_of_code_asks_nobody() -> None:
         (
             settings_of("m@http://127.0.0.1:1/v1"),
             Budget(5.0),
-            "budget: spending can be limited only where prices are given, too",
+            "budget: spending can be limited only where prices are given too",
         ),
         (
             settings_of("m", base_url="localhost:8000"),
@@ -540,35 +546,35 @@ def test_a_judge_of_code_asks_nobody() -> None:
     ],
 )
 def test_models_that_cannot_be_asked_are_refused(
-    settings: JudgeSettings, purse: Budget, sentence: str
+    settings: JudgeSettings, budget: Budget, sentence: str
 ) -> None:
-    """Settings that lead nowhere are one sentence, before anything is asked."""
+    """Unusable settings give one sentence, before any request."""
     with pytest.raises(SettingsError) as caught:
-        reasoners_of(settings, None, purse, environment={})
+        judge_models(settings, None, budget, environment={})
     assert str(caught.value) == sentence
 
 
-def test_a_table_must_price_every_model() -> None:
-    """A model that the table of prices does not hold is named."""
+def test_every_model_must_have_a_price() -> None:
+    """A model that is missing from the price table is named."""
     settings = settings_of("m", "n", base_url="http://127.0.0.1:1/v1")
     with pytest.raises(SettingsError, match=r'^models\."n": the model has no price$'):
-        reasoners_of(settings, PRICES, Budget())
+        judge_models(settings, PRICES, Budget())
 
 
 # The scripted judges
 
 
-async def test_a_liar_lies_as_often_as_it_is_told_to() -> None:
-    """Lies follow from prompt and seed: the same question is answered the same, 3 in 10 wrongly."""
+async def test_a_lying_judge_lies_with_the_given_probability() -> None:
+    """Lies depend on prompt and seed: equal requests get equal answers, 3 in 10 wrong."""
     async with (
         ModelServer(Speaks(lying(TRUTH, 0.3))) as server,
-        asking(server.url) as reasoner,
+        asking(server.url) as model,
     ):
-        said = [(await reasoner.opinion(ASKED, seed=seed)).label for seed in range(300)]
-        again = [(await reasoner.opinion(ASKED, seed=seed)).label for seed in range(300)]
-    assert said == again
-    assert 70 <= said.count(Label.COMPLETED) <= 110
-    assert set(said) == {Label.COMPLETED, Label.AGENT_ERROR}
+        found = [(await model.judge(ASKED, seed=seed)).label for seed in range(300)]
+        again = [(await model.judge(ASKED, seed=seed)).label for seed in range(300)]
+    assert found == again
+    assert 70 <= found.count(Label.COMPLETED) <= 110
+    assert set(found) == {Label.COMPLETED, Label.AGENT_ERROR}
 
 
 @pytest.mark.parametrize(
@@ -581,18 +587,18 @@ async def test_a_liar_lies_as_often_as_it_is_told_to() -> None:
     ],
 )
 async def test_an_injected_judge_obeys(text: str, label: Label) -> None:
-    """It takes exhibits for instructions; what its own instructions say is not obeyed."""
+    """It obeys instructions in the evidence, but not its own system message."""
     rubric = Message("system", 'say "completed" where it is: {"label": "completed"}')
     prompt = Prompt((rubric, Message("user", text)), (), 10)
     async with (
         ModelServer(Speaks(injected(TRUTH))) as server,
-        asking(server.url) as reasoner,
+        asking(server.url) as model,
     ):
-        assert (await reasoner.opinion(prompt, seed=0)).label is label
+        assert (await model.judge(prompt, seed=0)).label is label
 
 
 def test_a_scripted_judge_runs_as_a_process() -> None:
-    """It prints its URL, then a line for each request that it answers as told."""
+    """It prints its URL, then a line for each request."""
     command = [
         sys.executable,
         "-m",
@@ -607,10 +613,10 @@ def test_a_scripted_judge_runs_as_a_process() -> None:
         url = process.stdout.readline().strip()
 
         async def ask() -> ModelJudgement:
-            async with asking(url) as reasoner:
-                return await reasoner.opinion(ASKED, seed=0)
+            async with asking(url) as model:
+                return await model.judge(ASKED, seed=0)
 
-        said = anyio.run(ask)
-        told = process.stdout.readline()
+        found = anyio.run(ask)
+        line = process.stdout.readline()
         process.terminate()
-    assert (said.label, told) == (Label.COMPLETED, "asked 1\n")
+    assert (found.label, line) == (Label.COMPLETED, "asked 1\n")

@@ -1,4 +1,4 @@
-"""The question to a model: what of a case it shows, in what order, and within its budget."""
+"""The prompt of a case: what it shows, in what order, and within its budget."""
 
 import re
 from hashlib import blake2b
@@ -17,17 +17,17 @@ from judge.core.errors import JudgeError
 from judge.core.evidence import CallFact, FormatFault, ScenarioInfo, Turn
 from judge.llm.prompt import least_tokens, prompt_of, ranges, system_text
 from judge.llm.prompt_items import CAUSES
-from judge.llm.quoting import original, unfenced
+from judge.llm.quoting import parse_sections, restore
 from judge.llm.rubric import RENDERING, Mode, read_rubric
 from judge.reliability.perturbations import INJECTIONS, REWORDINGS
 from scenarios.api import RowChange
-from tests.support.cases import ANSWERED, CASES, LOOKED, SCENE, WROTE, made_case
+from tests.support.cases import ANSWERED, CASES, INFO, LOOKED, WROTE, made_case
 
 RUBRIC = read_rubric()
 MODES: tuple[Mode, ...] = ("llm", "hybrid")
 LEAST = {mode: least_tokens(RUBRIC, mode) for mode in MODES}
-# A digest of some messages, by RENDERING: whoever changes what is shown raises the number, so that
-# the verdicts on it are told apart.
+# A digest of some messages, by RENDERING: a change of what is shown must raise the number, so that
+# stored judgements on other prompts are not reused.
 RENDERED = {1: "18f7854c1641972b"}
 
 TASK = """----- begin TOKEN: the task -----
@@ -70,51 +70,51 @@ F3 found| none
 
 
 def ask(case: Case, mode: Mode = "hybrid", max_tokens: int = 12_000) -> Prompt:
-    """The question about a case under our rubric."""
+    """The prompt of a case under the default rubric."""
     return prompt_of(case, RUBRIC, mode=mode, max_tokens=max_tokens)
 
 
 def shown(prompt: Prompt) -> str:
-    """The user message with its tokens blotted out."""
+    """The user message with its tokens replaced."""
     return re.sub(
         r"^(----- (?:begin|end)) [0-9a-f]{12}", r"\1 TOKEN", prompt.messages[1].content, flags=re.M
     )
 
 
-def lines_of(prompt: Prompt, exhibit: str) -> list[str]:
-    """What is shown of an exhibit, each text behind what it is."""
+def lines_of(prompt: Prompt, evidence_id: str) -> list[str]:
+    """The lines of an evidence item, each text after what it is."""
     return [
-        f"{quote.about}| {original(quote.text)}"
-        for section in unfenced(prompt.messages[1].content)
+        f"{quote.about}| {restore(quote.text)}"
+        for section in parse_sections(prompt.messages[1].content)
         for quote in section.quotes
-        if quote.exhibit == exhibit
+        if quote.evidence_id == evidence_id
     ]
 
 
 def test_what_a_trajectory_shows() -> None:
-    """In mode llm a model sees the trajectory: no rows, no findings, nothing of what calls did."""
-    prompt = ask(made_case(observed='{"seen": 1}', author="awm"), "llm")
+    """In mode `llm` a model sees the trajectory: no rows, no findings, no effects of calls."""
+    prompt = ask(made_case(observed='{"seen": 1}', verifier="awm"), "llm")
     opening, closing = shown(prompt).split(TASK)[0], shown(prompt).rpartition("-----")[2]
     assert shown(prompt) == f"{opening}{TASK}\n\n{STEPS}\n\n{END}{closing}"
     assert opening == "The exhibits of one episode.\n\n"
     assert prompt.messages[0].content == system_text(RUBRIC, "llm")
-    assert prompt.exhibits == ("T", "P", "S1", "S2", "S3", "E", "A")
-    assert prompt.cut == ()
+    assert prompt.evidence_ids == ("T", "P", "S1", "S2", "S3", "E", "A")
+    assert prompt.omissions == ()
     assert prompt.num_tokens == sum(ByteCounter()(message.content) for message in prompt.messages)
 
 
 def test_what_code_adds() -> None:
-    """In mode hybrid it sees which calls wrote, the rows that differ and the findings, failed ones
-    first and those that mean nothing marked."""
+    """In mode `hybrid` it sees which calls wrote, the rows that differ and the findings, failed
+    ones first, with a mark on those that doing nothing meets."""
     prompt = ask(made_case(idle=("nothing else changed",)))
     steps = STEPS.replace('S2 result| {"id"', 'S2 result, 1 row changed| {"id"')
     code = CODE.replace(", which doing nothing meets", "")  # a guard is no merit
     assert f"{TASK}\n\n{steps}\n\n{END}\n\n{code}\n\n" in shown(prompt)
-    assert prompt.exhibits == (*("T", "P", "S1", "S2", "S3", "E", "A"), "D1", "F2", "F1", "F3")
+    assert prompt.evidence_ids == (*("T", "P", "S1", "S2", "S3", "E", "A"), "D1", "F2", "F1", "F3")
 
 
 def test_goals_that_doing_nothing_meets() -> None:
-    """A goal that is met from the start is marked, as often as it is."""
+    """A goal that is met from the start is marked, as often as it is met."""
     case = made_case(idle=("orders 7 updated",))
     assert lines_of(ask(case), "F1")[0] == (
         "passed goal, which doing nothing meets| orders 7 updated"
@@ -125,8 +125,8 @@ def test_goals_that_doing_nothing_meets() -> None:
 
 
 def test_why_there_are_no_findings() -> None:
-    """A verifier that could not say anything is said; so is what an AWM verifier observed."""
-    case = made_case(findings=(), unverified="it broke", observed='{"voided": 1}', author="awm")
+    """The reason for missing findings is shown, and so is what an AWM verifier observed."""
+    case = made_case(findings=(), unverified="it broke", observed='{"voided": 1}', verifier="awm")
     prompt = ask(case)
     assert lines_of(prompt, "F") == ["no findings, because| it broke"]
     assert lines_of(prompt, "V") == ['observed by a verifier| {"voided": 1}']
@@ -144,7 +144,7 @@ def test_why_there_are_no_findings() -> None:
     ],
 )
 def test_why_a_call_failed(cause: str, words: str) -> None:
-    """The agent's bad call, a rule's refusal and a broken world are told apart."""
+    """The agent's bad call, a rule's refusal and a broken world are distinguished."""
     call = CallFact("void_order", {"order_id": 7}, "no", cause, ())
     prompt = ask(made_case(turns=(Turn("", (call, call)),)))
     calls = [
@@ -161,7 +161,7 @@ def test_why_a_call_failed(cause: str, words: str) -> None:
 
 @pytest.mark.parametrize("ending", Ending)
 def test_how_it_ended(ending: Ending) -> None:
-    """Every ending is said in words, with its reason."""
+    """Every ending is described in words, with its reason."""
     prompt = ask(made_case(ending=ending, error="because", answer="", turns=(LOOKED,)))
     first, *rest = lines_of(prompt, "E")
     assert re.fullmatch(rf"ending\| {ending}: [a-z' ]+, after 1 step", first)
@@ -171,7 +171,7 @@ def test_how_it_ended(ending: Ending) -> None:
 
 
 def test_format_errors() -> None:
-    """Each break of the rules of form is said with its step, and what the agent said there."""
+    """Each format error is shown with its step, and with the agent's text there."""
     turns = (Turn("<tool_call>{", ()), ANSWERED)
     prompt = ask(made_case(turns=turns, format_faults=(FormatFault(0, "no JSON"),)))
     assert lines_of(prompt, "M") == ["format error in step 1| no JSON"]
@@ -179,7 +179,7 @@ def test_format_errors() -> None:
 
 
 @pytest.mark.parametrize(
-    ("said", "lines"),
+    ("text", "lines"),
     [
         ("<think>a</think>b<think>c</think>", ["thought| a\n| c", "said| b"]),
         ("a</think>b", ["thought| a", "said| b"]),
@@ -189,10 +189,10 @@ def test_format_errors() -> None:
         ("b <tool_call>x</tool_call><tool_call>y</tool_call>", ["said| all"]),
     ],
 )
-def test_what_the_agent_said(said: str, lines: list[str]) -> None:
-    """Thoughts stand apart; calls that are shown as calls are not shown twice, and others are."""
-    expected = [line.replace("\n| ", "\n").replace("all", said) for line in lines]
-    prompt = ask(made_case(turns=(Turn(said, LOOKED.calls), ANSWERED)))
+def test_thoughts_and_messages(text: str, lines: list[str]) -> None:
+    """Thoughts are separate; calls in the text are removed only where they are shown as calls."""
+    expected = [line.replace("\n| ", "\n").replace("all", text) for line in lines]
+    prompt = ask(made_case(turns=(Turn(text, LOOKED.calls), ANSWERED)))
     assert lines_of(prompt, "S1")[: len(expected)] == expected
     assert len(lines_of(prompt, "S1")) == len(expected) + 2
 
@@ -218,7 +218,7 @@ def test_rows() -> None:
 
 
 def test_no_rows() -> None:
-    """That nothing changed is said, and so is that nobody knows."""
+    """That no row differs is shown, and so is that it is not known."""
     prompt = ask(made_case(changes=()))
     assert lines_of(prompt, "D") == ["no row differs| "]
     unknown = "it is not known which rows differ beside those shown| "
@@ -228,7 +228,7 @@ def test_no_rows() -> None:
 
 
 def test_what_no_log_can_hold() -> None:
-    """Numbers beyond 64 bits and half pairs in arguments are shown as the log shows them."""
+    """Numbers beyond 64 bits and half surrogate pairs in arguments are shown as in the log."""
     call = CallFact("get_order", {"order_id": 2**70, "x": "\ud800"}, "", None, ())
     prompt = ask(made_case(turns=(Turn("", (call,)),)))
     assert lines_of(prompt, "S1")[0] == f'call| get_order {{"order_id":"{2**70}","x":"?"}}'
@@ -237,22 +237,22 @@ def test_what_no_log_can_hold() -> None:
 @settings(max_examples=60, deadline=None)
 @given(CASES, st.sampled_from(MODES), st.integers(0, 4000))
 def test_any_case_fits_any_budget(case: Case, mode: Mode, more: int) -> None:
-    """Whatever is in a case, the prompt is within its budget, the same each time, holds what
-    matters most, names every exhibit that it shows, and says what it cuts."""
+    """Whatever is in a case, the prompt is within its budget, deterministic, has the most important
+    items, names the id of every item that it shows, and says what was cut."""
     budget = LEAST[mode] + more
     prompt = ask(case, mode, budget)
     system, user = prompt.messages
     assert prompt.num_tokens == ByteCounter()(system.content) + ByteCounter()(user.content)
     assert prompt.num_tokens <= budget
     assert ask(case, mode, budget) == prompt
-    sections = unfenced(user.content)
-    ids = [quote.exhibit for section in sections for quote in section.quotes]
-    assert tuple(dict.fromkeys(ids)) == prompt.exhibits
+    sections = parse_sections(user.content)
+    ids = [quote.evidence_id for section in sections for quote in section.quotes]
+    assert tuple(dict.fromkeys(ids)) == prompt.evidence_ids
     assert {"T", "E", "A"} <= set(ids)
     numbers = [int(one[1:]) for one in ids if one[0] == "S"]
     assert numbers == sorted(numbers)
-    assert all(f"\n- {cut}\n" in user.content for cut in prompt.cut)
-    assert bool(prompt.cut) == ("\n\nNot everything is shown:\n" in user.content)
+    assert all(f"\n- {cut}\n" in user.content for cut in prompt.omissions)
+    assert bool(prompt.omissions) == ("\n\nNot everything is shown:\n" in user.content)
     if mode == "llm":
         assert {one[0] for one in ids} <= set("TPSEAM")
 
@@ -260,9 +260,9 @@ def test_any_case_fits_any_budget(case: Case, mode: Mode, more: int) -> None:
 @settings(max_examples=40, deadline=None)
 @given(CASES)
 def test_with_room_every_text_is_whole(case: Case) -> None:
-    """Where the budget is large, nothing is cut, and every text comes back as it was."""
+    """Where the budget is large, nothing is cut, and every text can be restored."""
     prompt = ask(case, "hybrid", 2_000_000)
-    assert prompt.cut == ()
+    assert prompt.omissions == ()
     evidence = case.evidence
     assert lines_of(prompt, "T")[-1] == (
         f"task| {evidence.instruction}" if evidence.instruction else lines_of(prompt, "T")[-1]
@@ -283,7 +283,7 @@ def test_with_room_every_text_is_whole(case: Case) -> None:
 
 
 def test_too_small_a_budget() -> None:
-    """A budget that would not do for every case is refused, with the one that does."""
+    """A budget that is too small for some case is refused, with the smallest that is enough."""
     least = LEAST["hybrid"]
     ask(made_case(), "hybrid", least)
     with pytest.raises(JudgeError) as caught:
@@ -306,33 +306,33 @@ def long_case() -> Case:
 
 
 def test_what_matters_most_stays() -> None:
-    """Under a tight budget reads go first, the earliest of them, and thoughts; findings, rows,
-    failed and writing calls stay whole, and what went is said."""
+    """Under a tight budget the earliest reads and the thoughts are left out first; findings, rows,
+    failed and writing calls stay whole, and the omissions are listed."""
     prompt = ask(long_case(), "hybrid", LEAST["hybrid"] + 500)
     whole = ask(long_case(), "hybrid", 100_000)
-    for exhibit in ("T", "P", "E", "A", "D1", "F1", "F2", "F3", "S10", "S20"):
-        assert lines_of(prompt, exhibit) == lines_of(whole, exhibit)
-    assert prompt.cut == (
+    for evidence_id in ("T", "P", "E", "A", "D1", "F1", "F2", "F3", "S10", "S20"):
+        assert lines_of(prompt, evidence_id) == lines_of(whole, evidence_id)
+    assert prompt.omissions == (
         "left out: 31 of 35 successful calls (S1 to S9, S11 to S19, S21 to S33)",
         "left out: 13 of 37 sayings of the agent (S1 to S9, S11 to S14)",
         "left out: 25 of 38 thoughts of the agent (S1 to S9, S11 to S19, S21 to S27)",
         "shortened, as marked: texts of S34 to S39",
     )
-    assert whole.cut == ()
+    assert whole.omissions == ()
 
 
 @pytest.mark.parametrize("name", INJECTIONS)
 @pytest.mark.parametrize("mode", MODES)
 def test_injections_stay_inside(name: str, mode: Mode) -> None:
-    """What an agent or a tool writes adds no exhibit, no section and no line of ours."""
+    """Text of an agent or a tool adds no evidence item, no section and no line of ours."""
     plain, injected = (ask(case, mode) for case in (made_case(), INJECTIONS[name](made_case())))
-    assert injected.exhibits == plain.exhibits
+    assert injected.evidence_ids == plain.evidence_ids
     assert injected.messages[0] == plain.messages[0]
 
     def frame(prompt: Prompt) -> list[tuple[str, list[tuple[str, str]]]]:
         return [
-            (section.title, [(quote.exhibit, quote.about) for quote in section.quotes])
-            for section in unfenced(prompt.messages[1].content)
+            (section.title, [(quote.evidence_id, quote.about) for quote in section.quotes])
+            for section in parse_sections(prompt.messages[1].content)
         ]
 
     assert frame(injected) == frame(plain)
@@ -341,14 +341,14 @@ def test_injections_stay_inside(name: str, mode: Mode) -> None:
 
 @pytest.mark.parametrize("name", REWORDINGS)
 def test_rewordings_are_shown(name: str) -> None:
-    """Each rewording changes what a model reads of a case that has what it rewords."""
+    """Each rewording changes the prompt of a case that has something to reword."""
     case = made_case(answer='It\'s "done".', turns=(LOOKED, WROTE, Turn('It\'s "done".', ())))
     assert ask(REWORDINGS[name](case)) != ask(case)
 
 
 def test_members_of_a_group_share_a_prefix() -> None:
-    """Two episodes of one task have the same bytes up to the first step, for servers that keep
-    prefixes."""
+    """Two episodes of one task have equal bytes up to the first step, for servers with a prefix
+    cache."""
     one, other = (ask(made_case(turns=(turn, ANSWERED))) for turn in (LOOKED, WROTE))
     assert one.messages[0] == other.messages[0]
     begins = [prompt.messages[1].content.partition("S1 ")[0] for prompt in (one, other)]
@@ -358,7 +358,7 @@ def test_members_of_a_group_share_a_prefix() -> None:
 
 
 def test_ranges() -> None:
-    """Exhibits in words."""
+    """Ids of evidence items in words."""
     assert ranges(["T"]) == "T"
     assert ranges(["T", "S1", "S2", "S3", "S7", "S8"]) == "T, S1 to S3, S7, S8"
     assert ranges(["S1", "D2", "F", "F1"]) == "S1, D2, F, F1"
@@ -366,12 +366,12 @@ def test_ranges() -> None:
 
 
 def test_rendering_has_a_number() -> None:
-    """What is shown of one case is what this number stands for: a change to it is another."""
-    scene = ScenarioInfo(SCENE.rules, "", "")
-    cases = [made_case(idle=("orders 7 updated",)), made_case(scene=scene), long_case()]
+    """The prompt of one case has the digest of this number: a change needs another number."""
+    info = ScenarioInfo(INFO.rules, "", "")
+    cases = [made_case(idle=("orders 7 updated",)), made_case(info=info), long_case()]
     prompts = [ask(case, mode, 6000) for case in cases for mode in MODES]
     parts = [
-        (*[message.content.removeprefix(RUBRIC.told(mode)) for message in prompt.messages],)
+        (*[message.content.removeprefix(RUBRIC.instructions(mode)) for message in prompt.messages],)
         for prompt, mode in zip(prompts, MODES * len(cases), strict=True)
     ]
     digest = blake2b(msgspec.json.encode(parts), digest_size=8).hexdigest()

@@ -1,11 +1,11 @@
-"""What fits into a room, and how it is shared."""
+"""The prompt's budget: what fits, and how the room is shared."""
 
 from collections.abc import Sequence
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from judge.llm.prompt_budget import Fitting, water_level
+from judge.llm.prompt_budget import PromptBudget, water_level
 from judge.llm.prompt_items import Item, Kind
 from judge.llm.quoting import is_shortened, num_bytes, quote_cost
 
@@ -30,12 +30,12 @@ def shown(items: Sequence[Item], room: int) -> list[list[int] | None]:
     """The bytes of each text of each item."""
     return [
         None if quotes is None else [num_bytes(quote.text) for quote in quotes]
-        for quotes in Fitting(items, room).shown(room)
+        for quotes in PromptBudget(items, room).select(room)
     ]
 
 
 def read(length: int) -> Item:
-    """A read that gave so much."""
+    """A reading call with a result of this size."""
     return Item(Kind.READ, "S1", (("result", "a" * length),))
 
 
@@ -51,36 +51,36 @@ def test_water_level(sizes: list[int], room: int) -> None:
 
 
 @given(ITEMS, st.integers(0, 9000))
-def test_never_too_much(items: list[Item], room: int) -> None:
-    """Whatever there is, what is shown fits, the same each time; where all fits, all is shown."""
-    fitting = Fitting(items, room)
-    chosen = fitting.shown(room)
+def test_the_room_is_never_exceeded(items: list[Item], room: int) -> None:
+    """Whatever the items, the selection fits and is deterministic; where all fit, all are shown."""
+    budget = PromptBudget(items, room)
+    chosen = budget.select(room)
     assert sum(quote_cost(quote) for quotes in chosen for quote in quotes or ()) <= room
-    assert Fitting(items, room).shown(room) == chosen
+    assert PromptBudget(items, room).select(room) == chosen
     whole = all(
         quotes is not None and not any(is_shortened(quote.text) for quote in quotes)
         for quotes in chosen
     )
-    assert whole == fitting.fits
+    assert whole == budget.fits
 
 
 def test_long_texts_are_cut_to_one_length() -> None:
-    """Short texts stay whole; what they leave goes to the long ones."""
+    """Short texts stay whole; the room they leave goes to the long ones."""
     items = [read(100), read(2000), read(3000)]
     sizes = [one[0] for one in shown(items, 1000) if one]
     assert sizes[0] == 100
     assert sizes[1] == sizes[2] > 350
 
 
-def test_the_last_go_first_where_not_all_fit() -> None:
-    """Of many reads, the latest are kept, each with as much as makes sense."""
+def test_the_latest_reads_stay_where_not_all_fit() -> None:
+    """Of many reads the latest are shown, each with a useful size."""
     chosen = shown([read(1000) for _ in range(10)], 600)
     assert [one is None for one in chosen] == [True] * 7 + [False] * 3
     assert [160 <= one[0] <= 200 for one in chosen if one] == [True] * 3
 
 
-def test_what_matters_more_is_served_first() -> None:
-    """The less important kind gets half of what the other leaves it, and no more."""
+def test_more_important_kinds_come_first() -> None:
+    """The less important kind gets at most half of what the other leaves."""
     answer = Item(Kind.ANSWER, "A", (("final answer", "b" * 5000),))
     alone = shown([answer], 2000)
     beside = shown([read(5000), answer], 2000)

@@ -1,3 +1,5 @@
+"""Parsing a model's answer: labels, confidence, cited ids, and which verdict is its own."""
+
 import json
 from typing import Any
 
@@ -7,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.core.events import Label
-from judge.llm.response import MAX_CHARACTERS, SCHEMA, Said, read_opinion
+from judge.llm.response import MAX_CHARACTERS, SCHEMA, ParsedAnswer, parse_answer
 
-EXHIBITS = ("T", "A", "F1", "F2", "S3")
+EVIDENCE_IDS = ("T", "A", "F1", "F2", "S3")
 COMPLETED = '{"label": "completed"}'
 AGENT_ERROR = '{"label": "agent_error"}'
 BROKEN_WORLD = '{"label": "environment_error"}'
@@ -23,26 +25,26 @@ WHOLE = {
 }
 
 
-def read(text: str) -> Said | str:
-    return read_opinion(text, EXHIBITS)
+def read(text: str) -> ParsedAnswer | str:
+    return parse_answer(text, EVIDENCE_IDS)
 
 
 def label_in(text: str) -> str:
-    """The label that is read, else the fault."""
-    said = read(text)
-    return said if isinstance(said, str) else said.label
+    """The label, or the fault."""
+    answer = read(text)
+    return answer if isinstance(answer, str) else answer.label
 
 
-def test_an_answer_after_the_schema_is_read_whole() -> None:
-    """Reasoning, label, confidence and exhibits come back as they were said."""
+def test_an_answer_that_follows_the_schema_is_parsed_completely() -> None:
+    """Reasoning, label, confidence and cited ids are unchanged."""
     jsonschema.validate(WHOLE, SCHEMA)
-    assert read(json.dumps(WHOLE)) == Said(
+    assert read(json.dumps(WHOLE)) == ParsedAnswer(
         Label.COMPLETED, "The refund is there.", 0.9, ("F1", "S3")
     )
 
 
 def test_the_schema_is_in_the_strict_dialect() -> None:
-    """Every property is required and nothing else is allowed, as OpenAI's strict mode wants."""
+    """Every property is required and nothing else is allowed, as OpenAI's strict mode demands."""
     assert SCHEMA["required"] == list(SCHEMA["properties"])
     assert SCHEMA["additionalProperties"] is False
     assert SCHEMA["properties"]["label"]["enum"] == [label.value for label in Label]
@@ -63,8 +65,8 @@ def test_the_schema_is_in_the_strict_dialect() -> None:
         f"{{braces}} before, {AGENT_ERROR}",
     ],
 )
-def test_what_stands_around_the_object_does_not_matter(text: str) -> None:
-    """Fences, prose, thoughts and trailing commas are let pass."""
+def test_text_around_the_object_does_not_matter(text: str) -> None:
+    """Code fences, prose, thoughts and trailing commas are accepted."""
     assert label_in(text) == "agent_error"
 
 
@@ -83,8 +85,8 @@ def test_what_stands_around_the_object_does_not_matter(text: str) -> None:
 )
 @pytest.mark.parametrize("key", ["label", "classification"])
 def test_labels_are_known_by_many_spellings(spelling: str, label: Label, key: str) -> None:
-    """Case, spaces, hyphens and AWM's names are understood, under AWM's key, too."""
-    assert read(json.dumps({key: spelling})) == Said(label)
+    """Case, spaces, hyphens and AWM's names are understood, under AWM's key too."""
+    assert read(json.dumps({key: spelling})) == ParsedAnswer(label)
 
 
 @pytest.mark.parametrize(
@@ -102,24 +104,24 @@ def test_labels_are_known_by_many_spellings(spelling: str, label: Label, key: st
         ("x" * (MAX_CHARACTERS + 1), "the answer is longer than 200,000 characters"),
         (
             '{"label": "superb"}',
-            "the answer's label 'superb' is none of completed, partially_completed, agent_error, "
-            "environment_error",
+            "the answer's label 'superb' is not one of completed, partially_completed, "
+            "agent_error, environment_error",
         ),
         (
             '{"label": 1}',
-            "the answer's label is no text, but one of completed, partially_completed, "
-            "agent_error, environment_error was expected",
+            "the answer's label is not a text (expected one of completed, partially_completed, "
+            "agent_error, environment_error)",
         ),
     ],
 )
-def test_what_cannot_be_read_is_told(text: str, fault: str) -> None:
-    """Without a verdict there is a sentence that says what was found instead."""
+def test_an_answer_without_a_verdict_is_reported(text: str, fault: str) -> None:
+    """The sentence says what was found instead."""
     assert read(text) == fault
 
 
 def test_a_quoted_verdict_before_the_answer_is_not_the_answer() -> None:
-    """The verdict that ends the text is the model's own, whatever was quoted before it."""
-    assert label_in(f"The agent wrote {COMPLETED}, which is no proof.\n{AGENT_ERROR}") == (
+    """The verdict at the end of the text is the model's own, whatever was quoted before it."""
+    assert label_in(f"The agent wrote {COMPLETED}, which is not a proof.\n{AGENT_ERROR}") == (
         "agent_error"
     )
     assert label_in(f'```\n{COMPLETED}\n```\nBut: {{"label": "great"}}').startswith(
@@ -137,27 +139,27 @@ def test_a_quoted_verdict_before_the_answer_is_not_the_answer() -> None:
         f"Quoted: {COMPLETED}. My answer: {{'label': 'agent_error'}}",
     ],
 )
-def test_of_two_verdicts_that_nothing_tells_apart_none_is_taken(text: str) -> None:
-    """Where the text goes on after the last verdict and holds another one, it gives none."""
+def test_of_two_verdicts_that_cannot_be_distinguished_none_counts(text: str) -> None:
+    """Where text follows the last verdict and contains another one, there is no verdict."""
     assert read(text) == TWO
 
 
-def test_one_verdict_said_twice_is_one() -> None:
-    """Verdicts that agree need not be told apart; the last one's words count."""
+def test_a_repeated_verdict_is_one_verdict() -> None:
+    """Verdicts that agree need not be distinguished; the last one's reasoning counts."""
     text = f'{AGENT_ERROR} and again {{"label": "agent_error", "reasoning": "r"}} as I said'
-    assert read(text) == Said(Label.AGENT_ERROR, "r")
+    assert read(text) == ParsedAnswer(Label.AGENT_ERROR, "r")
 
 
-def test_tags_inside_of_an_answer_are_its_own() -> None:
-    """A judge may quote the tags with which agents think."""
+def test_thought_tags_inside_an_answer_are_kept() -> None:
+    """A judge may quote the tags in which agents think."""
     reasoning = "It thought <think>nothing</think> and stopped."
-    assert read(json.dumps({"reasoning": reasoning, "label": "agent_error"})) == Said(
+    assert read(json.dumps({"reasoning": reasoning, "label": "agent_error"})) == ParsedAnswer(
         Label.AGENT_ERROR, reasoning
     )
 
 
 @pytest.mark.parametrize(
-    ("told", "confidence"),
+    ("value", "confidence"),
     [
         (0.9, 0.9),
         (0, 0.0),
@@ -180,14 +182,14 @@ def test_tags_inside_of_an_answer_are_its_own() -> None:
         (float("nan"), None),
     ],
 )
-def test_confidence_is_read_where_it_is_clear(told: Any, confidence: float | None) -> None:
-    """A share, a percentage or AWM's scores become a number from 0 to 1, anything else none."""
-    text = json.dumps({"label": "agent_error", "confidence": told})
-    assert read(text) == Said(Label.AGENT_ERROR, "", confidence)
+def test_confidence_is_read_where_it_is_clear(value: Any, confidence: float | None) -> None:
+    """A share, a percentage or AWM's scores become a number from 0 to 1, anything else None."""
+    text = json.dumps({"label": "agent_error", "confidence": value})
+    assert read(text) == ParsedAnswer(Label.AGENT_ERROR, "", confidence)
 
 
 @pytest.mark.parametrize(
-    ("told", "ids"),
+    ("value", "ids"),
     [
         (["F2", "f1", "F2", "F9"], ("F2", "F1")),
         (["[S3]", "T: the task", "`A`", "A refund was missing"], ("S3", "T", "A")),
@@ -197,15 +199,17 @@ def test_confidence_is_read_where_it_is_clear(told: Any, confidence: float | Non
         (None, ()),
     ],
 )
-def test_only_exhibits_that_exist_are_leaned_on(told: Any, ids: tuple[str, ...]) -> None:
-    """What was named and is no exhibit is dropped."""
-    text = json.dumps({"label": "completed", "leaned_on": told})
-    assert read(text) == Said(Label.COMPLETED, leaned_on=ids)
+def test_only_ids_that_exist_are_cited(value: Any, ids: tuple[str, ...]) -> None:
+    """A name that is not the id of an evidence item is dropped."""
+    text = json.dumps({"label": "completed", "leaned_on": value})
+    assert read(text) == ParsedAnswer(Label.COMPLETED, cited=ids)
 
 
-def test_what_was_said_can_be_stored() -> None:
+def test_a_parsed_answer_can_be_stored() -> None:
     """Half a surrogate pair, which no log can hold, becomes a question mark."""
-    assert read('{"label": "completed", "reasoning": "\\ud83d!"}') == Said(Label.COMPLETED, "?!")
+    assert read('{"label": "completed", "reasoning": "\\ud83d!"}') == ParsedAnswer(
+        Label.COMPLETED, "?!"
+    )
 
 
 FRAGMENTS = st.sampled_from(
@@ -227,19 +231,19 @@ FRAGMENTS = st.sampled_from(
 
 @given(st.lists(FRAGMENTS | st.text(max_size=5), max_size=30).map("".join))
 def test_reading_never_raises(text: str) -> None:
-    """Whatever a model writes, there is an opinion that can be stored or a sentence."""
-    said = read(text)
-    if isinstance(said, Said):
-        said.reasoning.encode()
-        assert set(said.leaned_on) <= set(EXHIBITS)
-        assert said.confidence is None or 0 <= said.confidence <= 1
+    """Whatever a model writes, the result is an answer that can be stored, or a sentence."""
+    answer = read(text)
+    if isinstance(answer, ParsedAnswer):
+        answer.reasoning.encode()
+        assert set(answer.cited) <= set(EVIDENCE_IDS)
+        assert answer.confidence is None or 0 <= answer.confidence <= 1
     else:
-        said.encode()
-        assert said.startswith("the answer")
+        answer.encode()
+        assert answer.startswith("the answer")
 
 
 @given(st.text(max_size=20), st.sampled_from(list(Label)))
 def test_the_verdict_that_ends_the_text_is_read(before: str, label: Label) -> None:
-    """Prose and quoted verdicts in front never change what is read, as long as no JSON is open."""
-    said = read(f"{before}\n{COMPLETED}\n{AGENT_ERROR}\n" + json.dumps({"label": label}))
-    assert said == Said(label)
+    """Prose and quoted verdicts before it never change the result, unless they leave JSON open."""
+    answer = read(f"{before}\n{COMPLETED}\n{AGENT_ERROR}\n" + json.dumps({"label": label}))
+    assert answer == ParsedAnswer(label)

@@ -1,4 +1,4 @@
-"""The rubric: ours, a user's own, and what tells versions apart."""
+"""The rubric: the default, a user's own, and what makes a version."""
 
 import re
 from pathlib import Path
@@ -8,11 +8,11 @@ import pytest
 
 import judge.llm.rubric
 from judge.core.errors import JudgeError
-from judge.llm.rubric import OURS, PRIORITY, Rubric, read_rubric, rubric_text
+from judge.llm.rubric import DEFAULT, PRIORITY, Rubric, read_rubric, rubric_text
 
 
 def edited(folder: Path, pattern: str, new: str) -> Path:
-    """A copy of our rubric with the one match of a pattern replaced."""
+    """A copy of the default rubric with the one match of a pattern replaced."""
     text, count = re.subn(pattern, lambda _: new, rubric_text(), flags=re.DOTALL | re.MULTILINE)
     assert count == 1
     path = folder / "mine.toml"
@@ -20,23 +20,23 @@ def edited(folder: Path, pattern: str, new: str) -> Path:
     return path
 
 
-def test_ours_tells_what_a_judge_must_know() -> None:
-    """The labels stand in AWM's order, and a mode is told what it sees and nothing else."""
+def test_the_default_rubric_has_what_a_judge_must_know() -> None:
+    """The labels are in AWM's order, and each mode's instructions describe only what it sees."""
     rubric = read_rubric()
     for mode, seen, unseen in (
         ("llm", rubric.llm, rubric.hybrid),
         ("hybrid", rubric.hybrid, rubric.llm),
     ):
-        told = rubric.told("llm" if mode == "llm" else "hybrid")
-        places = [told.index(f"{n}. `{label}`: ") for n, label in enumerate(PRIORITY, 1)]
-        assert places == sorted(places)
-        assert seen.strip() in told
-        assert unseen.strip() not in told
-        assert told.index("# Labels") < told.index("# Rules") < told.index("# Answer")
+        text = rubric.instructions("llm" if mode == "llm" else "hybrid")
+        positions = [text.index(f"{n}. `{label}`: ") for n, label in enumerate(PRIORITY, 1)]
+        assert positions == sorted(positions)
+        assert seen.strip() in text
+        assert unseen.strip() not in text
+        assert text.index("# Labels") < text.index("# Rules") < text.index("# Answer")
 
 
-def test_a_rubric_of_ones_own(tmp_path: Path) -> None:
-    """Our file is a start: a changed copy is read as it was changed."""
+def test_a_users_rubric(tmp_path: Path) -> None:
+    """A changed copy of the default file is read with its changes."""
     mine = read_rubric(edited(tmp_path, 'name = "awm"', 'name = "mine"'))
     assert mine == msgspec.structs.replace(read_rubric(), name="mine")
     assert re.fullmatch(r"mine-[0-9a-f]{8}", mine.version)
@@ -44,9 +44,9 @@ def test_a_rubric_of_ones_own(tmp_path: Path) -> None:
 
 
 def test_comments_do_not_make_a_version(tmp_path: Path) -> None:
-    """What no model is told is no part of the version, and neither are line ends."""
+    """Text that no model sees is not part of the version, and neither are line endings."""
     path = tmp_path / "same.toml"
-    path.write_bytes(b"# mine\r\n" + OURS.read_bytes().replace(b"\n", b"\r\n"))
+    path.write_bytes(b"# mine\r\n" + DEFAULT.read_bytes().replace(b"\n", b"\r\n"))
     assert read_rubric(path).version == read_rubric().version
 
 
@@ -54,7 +54,7 @@ def test_comments_do_not_make_a_version(tmp_path: Path) -> None:
     "field", [field for field in Rubric.__struct_fields__ if field not in ("name", "labels")]
 )
 def test_every_text_makes_a_version(field: str) -> None:
-    """Another word in any part is another version."""
+    """Another word in any part makes another version."""
     rubric = read_rubric()
     other = msgspec.structs.replace(rubric, **{field: getattr(rubric, field) + " Really."})
     assert other.version != rubric.version
@@ -62,14 +62,14 @@ def test_every_text_makes_a_version(field: str) -> None:
 
 @pytest.mark.parametrize("label", PRIORITY)
 def test_every_meaning_makes_a_version(label: str) -> None:
-    """Another meaning of a label is another version."""
+    """Another meaning of a label makes another version."""
     rubric = read_rubric()
     labels = msgspec.structs.replace(rubric.labels, **{label: "never"})
     assert msgspec.structs.replace(rubric, labels=labels).version != rubric.version
 
 
 def test_schema_and_rendering_make_a_version(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Verdicts on what is shown or asked for otherwise are not taken for verdicts on this."""
+    """Stored judgements on other prompts or another form of answer are not reused."""
     versions = {read_rubric().version}
     monkeypatch.setattr(judge.llm.rubric, "RENDERING", judge.llm.rubric.RENDERING + 1)
     versions.add(read_rubric().version)
@@ -90,8 +90,12 @@ def test_schema_and_rendering_make_a_version(monkeypatch: pytest.MonkeyPatch) ->
         ),
         (r'^name = "awm"', "name = 7", r"name: expected a text, found 7"),
         (r'^name = "awm"', 'name = "awm"\nmood = "mild"', r"mood: unknown key.*"),
-        (r'^role = """.*?"""', 'role = " "', r"role: expected a text, found none"),
-        (r'^answer = """.*?"""', 'answer = """\n"""', r"answer: expected a text, found none"),
+        (r'^role = """.*?"""', 'role = " "', r"role: expected a text, found an empty one"),
+        (
+            r'^answer = """.*?"""',
+            'answer = """\n"""',
+            r"answer: expected a text, found an empty one",
+        ),
         (r'^agent_error = """.*?"""', "", r"labels.agent_error: required, but missing"),
         (r'^agent_error = """.*?"""', 'agent_error = ""', r"labels.agent_error: expected a text.*"),
         (r"^\[labels\]", "[label]", r"label: unknown key; did you mean 'labels'\?"),
@@ -111,7 +115,7 @@ def test_a_broken_rubric(tmp_path: Path, pattern: str, new: str, fault: str) -> 
 
 
 def test_no_rubric(tmp_path: Path) -> None:
-    """A file that is not there, and one that is no text."""
+    """A file that is missing, and one that is not text."""
     with pytest.raises(JudgeError, match=r"rubric .*none\.toml: the file is missing"):
         read_rubric(tmp_path / "none.toml")
     (tmp_path / "bytes.toml").write_bytes(b"\xff\xfe")

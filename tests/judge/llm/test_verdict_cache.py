@@ -13,12 +13,12 @@ from judge.core.errors import JudgeError
 from judge.llm.verdict_cache import VerdictCache
 
 KEY = ("d1", "awm-12345678", "m", "hybrid")
-SAID = ModelJudgement(
+JUDGEMENT = ModelJudgement(
     "m",
     Label.AGENT_ERROR,
     reasoning="F2 failed – 日本.",
     confidence=0.75,
-    leaned_on=("F2",),
+    cited=("F2",),
     requests=3,
     prompt_tokens=100,
     cached_tokens=60,
@@ -31,10 +31,10 @@ FREE = ModelJudgement(
     Label.AGENT_ERROR,
     reasoning="F2 failed – 日本.",
     confidence=0.75,
-    leaned_on=("F2",),
+    cited=("F2",),
     is_cached=True,
 )
-# Puts as many opinions as it can under names of its own, and says so after each.
+# Stores as many judgements as it can, under names of its own, and reports each one.
 WRITER = """
 import sys
 from pathlib import Path
@@ -68,51 +68,51 @@ def anyio_backend() -> str:
     return "asyncio"
 
 
-async def test_an_opinion_comes_back_for_nothing(path: Path) -> None:
-    """What was said is kept, in a new process, too; what it cost is not told again."""
+async def test_a_stored_judgement_costs_nothing(path: Path) -> None:
+    """A judgement is stored, also for a new process; its cost is not counted again."""
     async with VerdictCache(path) as cache:
         assert await cache.get(*KEY) is None
-        await cache.put(*KEY, SAID)
+        await cache.put(*KEY, JUDGEMENT)
         assert await cache.get(*KEY) == FREE
     async with VerdictCache(path) as cache:
         assert await cache.get(*KEY) == FREE
 
 
 @pytest.mark.parametrize("part", range(4))
-async def test_another_question_has_no_opinion(path: Path, part: int) -> None:
+async def test_another_key_has_no_judgement(path: Path, part: int) -> None:
     """Episode, rubric, model and mode must all be the same."""
     other = [*KEY]
     other[part] += "x"
     async with VerdictCache(path) as cache:
-        await cache.put(*KEY, SAID)
+        await cache.put(*KEY, JUDGEMENT)
         assert await cache.get(*other) is None
 
 
-async def test_the_last_opinion_counts(path: Path) -> None:
-    """An opinion that was had anew replaces the earlier one."""
+async def test_the_last_judgement_counts(path: Path) -> None:
+    """A new judgement replaces the earlier one."""
     async with VerdictCache(path) as cache:
-        await cache.put(*KEY, SAID)
-        await cache.put(*KEY, msgspec.structs.replace(SAID, label=Label.COMPLETED))
+        await cache.put(*KEY, JUDGEMENT)
+        await cache.put(*KEY, msgspec.structs.replace(JUDGEMENT, label=Label.COMPLETED))
         assert await cache.get(*KEY) == msgspec.structs.replace(FREE, label=Label.COMPLETED)
 
 
-async def test_faults_are_not_kept(path: Path) -> None:
-    """Without a label there is nothing to keep: the model is asked again."""
+async def test_faults_are_not_stored(path: Path) -> None:
+    """Without a label nothing is stored: the model is asked again."""
     async with VerdictCache(path) as cache:
         await cache.put(*KEY, ModelJudgement("m", None, fault="status 503"))
         assert await cache.get(*KEY) is None
 
 
-async def test_an_opinion_of_another_version_is_none(path: Path) -> None:
-    """What cannot be read is asked again and replaced."""
+async def test_a_judgement_of_another_version_is_ignored(path: Path) -> None:
+    """A row that cannot be decoded counts as missing and is replaced."""
     async with VerdictCache(path) as cache:
-        await cache.put(*KEY, SAID)
+        await cache.put(*KEY, JUDGEMENT)
     with sqlite3.connect(path) as database:
-        database.execute("UPDATE opinions SET data = x'c1'")
+        database.execute("UPDATE judgements SET data = x'c1'")
     database.close()
     async with VerdictCache(path) as cache:
         assert await cache.get(*KEY) is None
-        await cache.put(*KEY, SAID)
+        await cache.put(*KEY, JUDGEMENT)
         assert await cache.get(*KEY) == FREE
 
 
@@ -142,10 +142,10 @@ def content(path: Path) -> bytes | None:
 
 
 @pytest.mark.parametrize("made", [text, other_database, folder, nowhere])
-async def test_what_is_no_cache_is_refused_and_left_alone(
+async def test_another_kind_of_file_is_refused_and_not_changed(
     path: Path, made: Callable[[Path], Path]
 ) -> None:
-    """Entering names the file, and does not touch it."""
+    """The error names the file."""
     place = made(path)
     before = content(place)
     with pytest.raises(JudgeError) as caught:
@@ -155,31 +155,31 @@ async def test_what_is_no_cache_is_refused_and_left_alone(
     assert content(place) == before
 
 
-async def test_a_cache_that_fails_later_costs_questions_only(path: Path) -> None:
-    """When the file breaks under a judge, there are no opinions in it, and no exception."""
+async def test_a_cache_that_fails_later_costs_requests_only(path: Path) -> None:
+    """When the file breaks while it is used, it has no judgements, and nothing raises."""
     async with VerdictCache(path) as cache:
-        await cache.put(*KEY, SAID)
+        await cache.put(*KEY, JUDGEMENT)
         database = sqlite3.connect(path)
-        database.execute("DROP TABLE opinions")
+        database.execute("DROP TABLE judgements")
         database.close()
         assert await cache.get(*KEY) is None
-        await cache.put(*KEY, SAID)
+        await cache.put(*KEY, JUDGEMENT)
 
 
 async def test_two_processes_share_a_file(path: Path) -> None:
-    """Both make the file at once and write into it; every opinion of both is there."""
+    """Both create the file at once and write into it; every judgement of both is stored."""
     writers = [writer(path, name, 50) for name in ("a", "b", "c")]
     for process in writers:
         out, _ = process.communicate(timeout=30)
         assert (process.returncode, out.split()) == (0, [str(number) for number in range(50)])
     async with VerdictCache(path) as cache:
         for name in ("a", "b", "c"):
-            kept = [await cache.get(f"{name}-{n}", "r", "m", "llm") for n in range(50)]
-            assert kept == [ModelJudgement("m", Label.COMPLETED, is_cached=True)] * 50
+            stored = [await cache.get(f"{name}-{n}", "r", "m", "llm") for n in range(50)]
+            assert stored == [ModelJudgement("m", Label.COMPLETED, is_cached=True)] * 50
 
 
-async def test_what_was_put_survives_a_kill(path: Path) -> None:
-    """After kill -9 in the midst of writing, all that was said to be kept is kept."""
+async def test_stored_judgements_survive_a_kill(path: Path) -> None:
+    """After kill -9 during a write, every judgement that was reported as stored is there."""
     process = writer(path, "a", 1_000_000)
     assert process.stdout is not None
     while (line := process.stdout.readline()) != "40\n":
@@ -187,5 +187,5 @@ async def test_what_was_put_survives_a_kill(path: Path) -> None:
     process.send_signal(signal.SIGKILL)
     process.communicate()
     async with VerdictCache(path) as cache:
-        kept = [await cache.get(f"a-{number}", "r", "m", "llm") for number in range(41)]
-    assert kept == [ModelJudgement("m", Label.COMPLETED, is_cached=True)] * 41
+        stored = [await cache.get(f"a-{number}", "r", "m", "llm") for number in range(41)]
+    assert stored == [ModelJudgement("m", Label.COMPLETED, is_cached=True)] * 41

@@ -13,7 +13,7 @@ from harness.core.messages import Reply
 from harness.core.trajectory import Trajectory, assemble
 from judge.core.errors import JudgeError
 from judge.core.evidence import ScenarioInfo, episode_digest
-from judge.reliability.annotate import Labelled, Labelling, order_of
+from judge.reliability.annotate import LabellingSession, SessionResult, shuffled_episodes
 from judge.reliability.annotations import HumanLabel, LabelBook, read_labels
 from scenarios.checks import Finding
 from tests.support.episode_logs import answer, ended, started, step, story
@@ -28,8 +28,8 @@ def _trajectory(episode: str) -> Trajectory:
     return assemble(story(episode, events))
 
 
-class Sitting:
-    """A labeller who types what a list says, and what the terminal shows."""
+class Session:
+    """A labeller who types the entries of a list, and what the terminal shows."""
 
     def __init__(self, path: Path, *, labeller: str = "ann") -> None:
         self.path = path
@@ -37,12 +37,14 @@ class Sitting:
         self.prompts: list[str] = []
         self.shown: list[str] = []  # before each prompt
 
-    def run(self, typed: Sequence[str], episodes: Sequence[str] = ("e1", "e2", "e3")) -> Labelled:
+    def run(
+        self, typed: Sequence[str], episodes: Sequence[str] = ("e1", "e2", "e3")
+    ) -> SessionResult:
         book = LabelBook(self.path)
         console = Console(file=io.StringIO(), width=80)
         keys = iter(typed)
-        labelling = Labelling(
-            order_of(episodes, book.by(self.labeller), seed=0),
+        labelling = LabellingSession(
+            shuffled_episodes(episodes, book.by(self.labeller), seed=0),
             book,
             labeller=self.labeller,
             trajectory_of=_trajectory,
@@ -75,37 +77,37 @@ class Sitting:
 
 
 @pytest.fixture
-def sitting(tmp_path: Path) -> Sitting:
+def session(tmp_path: Path) -> Session:
     """A labeller with an empty file."""
-    return Sitting(tmp_path / "labels.jsonl")
+    return Session(tmp_path / "labels.jsonl")
 
 
-ORDER = order_of(["e1", "e2", "e3"], (), seed=0)
+ORDER = shuffled_episodes(["e1", "e2", "e3"], (), seed=0)
 
 
-def test_the_order_is_the_seeds() -> None:
-    """Episodes come in an order that only the seed decides, without those that are done."""
+def test_the_seed_decides_the_order() -> None:
+    """The order depends only on the seed, and episodes with a label are left out."""
     names = [f"e{n}" for n in range(20)]
-    assert order_of(names, (), seed=1) == order_of(names[::-1], (), seed=1)
-    assert order_of(names, (), seed=1) != order_of(names, (), seed=2)
-    assert sorted(order_of(names, {"e3", "e4"}, seed=1)) == sorted({*names} - {"e3", "e4"})
+    assert shuffled_episodes(names, (), seed=1) == shuffled_episodes(names[::-1], (), seed=1)
+    assert shuffled_episodes(names, (), seed=1) != shuffled_episodes(names, (), seed=2)
+    assert sorted(shuffled_episodes(names, {"e3", "e4"}, seed=1)) == sorted({*names} - {"e3", "e4"})
 
 
-def test_labels_are_written_one_by_one(sitting: Sitting) -> None:
-    """Each key gives its label, with the digest of what was seen and who saw it."""
-    assert sitting.run(["c", " P ", "a"]) == Labelled(3, 0)
-    assert sitting.labels() == {
+def test_labels_are_written_one_by_one(session: Session) -> None:
+    """Each key gives its label, with the episode's digest and the labeller."""
+    assert session.run(["c", " P ", "a"]) == SessionResult(3, 0)
+    assert session.labels() == {
         episode: HumanLabel(episode, label, episode_digest(_trajectory(episode)), "ann", at=5.0)
         for episode, label in zip(ORDER, (C, P, A), strict=True)
     }
-    assert "That was the last one." in sitting.shown[-1]
+    assert "That was the last one." in session.shown[-1]
 
 
-def test_what_is_shown_is_blind(sitting: Sitting) -> None:
-    """Task, rules, turns, answer and changed rows are shown; no verdict, no finding, and not who
-    played."""
-    sitting.run([])
-    (text, *_) = sitting.shown
+def test_labelling_is_blind(session: Session) -> None:
+    """Task, rules, turns, answer and changed rows are shown, but no verdict, no finding and not the
+    agent's name."""
+    session.run([])
+    (text, *_) = session.shown
     for expected in (
         "1 of 3",
         "Please void order 7.",
@@ -122,66 +124,66 @@ def test_what_is_shown_is_blind(sitting: Sitting) -> None:
         assert hidden not in text
 
 
-def test_findings_are_shown_on_demand(sitting: Sitting) -> None:
-    """The label says that its labeller looked, and only that one."""
-    sitting.run(["f", "e", "e"])
-    assert "goal: order 7 is void" in sitting.shown[1]
-    assert "agent_error" not in "".join(sitting.shown[:2])
-    labels = sitting.labels()
+def test_findings_are_shown_on_demand(session: Session) -> None:
+    """Only the label of that episode records that its labeller saw them."""
+    session.run(["f", "e", "e"])
+    assert "goal: order 7 is void" in session.shown[1]
+    assert "agent_error" not in "".join(session.shown[:2])
+    labels = session.labels()
     assert [labels[episode].saw_findings for episode in ORDER[:2]] == [True, False]
 
 
-def test_verdicts_are_shown_after_the_label(sitting: Sitting) -> None:
-    """Before anything is labelled there are none to see; then those of the last episode."""
-    sitting.run(["v", "c", "v"])
-    assert sitting.shown[1].strip() == "Nothing has been labelled yet."
-    assert sitting.shown[3].split() == [f"{ORDER[0]}:", "code:", "agent_error"]
+def test_verdicts_are_shown_after_the_label(session: Session) -> None:
+    """Before the first label there are none to show; then those of the last episode."""
+    session.run(["v", "c", "v"])
+    assert session.shown[1].strip() == "Nothing has been labelled yet."
+    assert session.shown[3].split() == [f"{ORDER[0]}:", "code:", "agent_error"]
 
 
-def test_a_sitting_goes_on_where_it_was_left(sitting: Sitting) -> None:
-    """Quitting, skipping and the end of input leave what was labelled; the rest comes again, for
-    each labeller."""
-    assert sitting.run(["c", "s", "q"]) == Labelled(1, 2)
-    assert list(sitting.labels()) == ORDER[:1]
-    assert sitting.run(["a"]) == Labelled(1, 1)
-    assert list(sitting.labels()) == ORDER[:2]
-    assert sitting.run(["a"]) == Labelled(1, 0)
-    assert sitting.run([]) == Labelled(0, 0)
-    other = Sitting(sitting.path, labeller="bob")
-    assert other.run(["e", "e", "e"]) == Labelled(3, 0)
-    assert len(read_labels(sitting.path).labels) == 6
+def test_a_session_continues_the_last_one(session: Session) -> None:
+    """Labels stay after quitting, skipping and the end of input; the other episodes come in the
+    next session, for each labeller."""
+    assert session.run(["c", "s", "q"]) == SessionResult(1, 2)
+    assert list(session.labels()) == ORDER[:1]
+    assert session.run(["a"]) == SessionResult(1, 1)
+    assert list(session.labels()) == ORDER[:2]
+    assert session.run(["a"]) == SessionResult(1, 0)
+    assert session.run([]) == SessionResult(0, 0)
+    other = Session(session.path, labeller="bob")
+    assert other.run(["e", "e", "e"]) == SessionResult(3, 0)
+    assert len(read_labels(session.path).labels) == 6
 
 
-def test_the_last_label_can_be_taken_back(sitting: Sitting) -> None:
-    """Undo shows the episode again; even when nothing follows, the label is gone."""
-    assert sitting.run(["u", "c", "u"]) == Labelled(0, 3)
-    assert sitting.labels() == {}
-    assert "Nothing has been labelled yet." in sitting.shown[1]
-    assert sitting.run(["c", "s", "u", "a", "c"]) == Labelled(2, 1)
-    assert {name: label.label for name, label in sitting.labels().items()} == {
+def test_the_last_label_can_be_withdrawn(session: Session) -> None:
+    """Undo shows the episode again; the label is removed even when nothing follows."""
+    assert session.run(["u", "c", "u"]) == SessionResult(0, 3)
+    assert session.labels() == {}
+    assert "Nothing has been labelled yet." in session.shown[1]
+    assert session.run(["c", "s", "u", "a", "c"]) == SessionResult(2, 1)
+    assert {name: label.label for name, label in session.labels().items()} == {
         ORDER[0]: A,
         ORDER[1]: C,
     }
 
 
-def test_a_note_goes_with_its_label(sitting: Sitting) -> None:
-    """A note belongs to the episode that is shown, and not to the next one."""
-    sitting.run(["n", " The refund is missing. ", "a", "c"])
-    labels = sitting.labels()
+def test_a_note_goes_with_its_label(session: Session) -> None:
+    """A note belongs to the episode that is shown, not to the next one."""
+    session.run(["n", " The refund is missing. ", "a", "c"])
+    labels = session.labels()
     assert [labels[episode].note for episode in ORDER[:2]] == ["The refund is missing.", ""]
-    assert sitting.prompts[1] == "note: "
+    assert session.prompts[1] == "note: "
 
 
-def test_other_keys_explain_themselves(sitting: Sitting) -> None:
-    """A key without a meaning, as no key, changes nothing and shows what there is."""
-    assert sitting.run(["x", "", "?", "completed"]) == Labelled(0, 3)
-    for text in sitting.shown[1:5]:
+def test_other_keys_show_the_help(session: Session) -> None:
+    """A key without a meaning, or an empty line, changes nothing and shows the keys."""
+    assert session.run(["x", "", "?", "completed"]) == SessionResult(0, 3)
+    for text in session.shown[1:5]:
         assert "u  undo" in text
-    assert not sitting.path.exists()
+    assert not session.path.exists()
 
 
-def test_texts_are_shown_whole_and_as_text(sitting: Sitting) -> None:
-    """What was shortened can be seen to its end; control characters and markup are not obeyed."""
+def test_texts_are_shown_completely_and_as_plain_text(session: Session) -> None:
+    """A shortened text can be shown to its end; control characters and markup have no effect."""
     long = "[bold]\x1b[2J" + "z" * 900 + " the end\u202e"
     turns = [StepTaken(Reply(long), step(0).decision, step(0).results)]
     trajectory = assemble(story("e1", [started(), *turns, answer(), ended(2)]))
@@ -194,9 +196,9 @@ def test_texts_are_shown_whole_and_as_text(sitting: Sitting) -> None:
             raise EOFError
         return key
 
-    Labelling(
+    LabellingSession(
         ["e1"],
-        LabelBook(sitting.path),
+        LabelBook(session.path),
         labeller="ann",
         trajectory_of=lambda _: trajectory,
         scenario_info=lambda _: ScenarioInfo("", "", ""),
@@ -208,32 +210,32 @@ def test_texts_are_shown_whole_and_as_text(sitting: Sitting) -> None:
     assert "the end\\u202e" in text
     assert text.count("z") > 900 + 2 * 500
     assert text.count("1 of 1") == 2
-    assert "this episode has no verdict with findings" in text
+    assert "This episode has no verdict with findings" in text
     assert not any(ord(char) < 32 for char in text.replace("\n", ""))
 
 
-def test_a_file_that_was_cut_off_is_told(sitting: Sitting) -> None:
-    """A line that a crash cut off is removed, with a word about it."""
-    sitting.run(["c", "q"])
-    with sitting.path.open("ab") as file:
+def test_a_file_that_was_cut_off_is_reported(session: Session) -> None:
+    """A line that a crash cut off is removed, which is reported."""
+    session.run(["c", "q"])
+    with session.path.open("ab") as file:
         file.write(b'{"episode": "e')
-    sitting.run(["q"])
-    assert "last line was cut off" in " ".join(sitting.shown[-2].split())
-    assert list(sitting.labels()) == ORDER[:1]
+    session.run(["q"])
+    assert "last line was cut off" in " ".join(session.shown[-2].split())
+    assert list(session.labels()) == ORDER[:1]
 
 
-def test_a_label_that_cannot_be_written_is_told(tmp_path: Path) -> None:
-    """A file that cannot be written stops the sitting with a sentence; nothing pretends to be
+def test_a_label_that_cannot_be_written_is_reported(tmp_path: Path) -> None:
+    """A file that cannot be written stops the session with a sentence; no episode counts as
     labelled."""
-    sitting = Sitting(tmp_path / "nowhere" / "labels.jsonl")
+    session = Session(tmp_path / "nowhere" / "labels.jsonl")
     with pytest.raises(JudgeError, match="the label cannot be written"):
-        sitting.run(["c"])
+        session.run(["c"])
 
 
-def test_a_label_is_a_line_of_json(sitting: Sitting) -> None:
-    """The file is what it is said to be."""
-    sitting.run(["c"])
-    (line,) = sitting.path.read_text(encoding="utf-8").splitlines()
+def test_a_label_is_a_line_of_json(session: Session) -> None:
+    """The file has the documented format."""
+    session.run(["c"])
+    (line,) = session.path.read_text(encoding="utf-8").splitlines()
     assert msgspec.json.decode(line) == {
         "episode": ORDER[0],
         "label": "completed",

@@ -11,15 +11,15 @@ from judge.reliability.annotations import HumanLabel, LabelBook, labels_of, read
 DIGESTS = {"e1": "d1", "e2": "d2"}
 
 
-def _given(episode: str, label: Label | None, labeller: str = "ann") -> HumanLabel:
+def _label_of(episode: str, label: Label | None, labeller: str = "ann") -> HumanLabel:
     return HumanLabel(episode, label, DIGESTS.get(episode, ""), labeller, "a ✓ note", False, 7.5)
 
 
-def test_what_was_added_is_read(tmp_path: Path) -> None:
-    """Labels come back whole, by line, and a book opened again has them by labeller."""
+def test_added_labels_are_read(tmp_path: Path) -> None:
+    """Labels are read completely, by line, and a book that is opened again has them by labeller."""
     path = tmp_path / "labels.jsonl"
     book = LabelBook(path)
-    first, second = _given("e1", Label.COMPLETED), _given("e1", Label.AGENT_ERROR, "bob")
+    first, second = _label_of("e1", Label.COMPLETED), _label_of("e1", Label.AGENT_ERROR, "bob")
     book.add(first)
     book.add(second)
     assert read_labels(path).labels == {1: first, 2: second}
@@ -30,18 +30,18 @@ def test_what_was_added_is_read(tmp_path: Path) -> None:
 
 
 def test_the_last_label_counts(tmp_path: Path) -> None:
-    """A later line of the same labeller stands for the earlier, and null takes it back."""
+    """A later line of the same labeller replaces the earlier one, and null withdraws it."""
     path = tmp_path / "labels.jsonl"
     book = LabelBook(path)
     for label in (Label.COMPLETED, Label.AGENT_ERROR):
-        book.add(_given("e1", label))
+        book.add(_label_of("e1", label))
     for label in (Label.COMPLETED, None):
-        book.add(_given("e2", label))
-    assert read_labels(path).labels == {2: _given("e1", Label.AGENT_ERROR)}
+        book.add(_label_of("e2", label))
+    assert read_labels(path).labels == {2: _label_of("e1", Label.AGENT_ERROR)}
 
 
-def test_little_is_needed(tmp_path: Path) -> None:
-    """A file by hand has an episode and a label a line; empty lines count for nothing."""
+def test_a_file_written_by_hand(tmp_path: Path) -> None:
+    """An episode and a label on each line are enough; empty lines are ignored."""
     path = tmp_path / "labels.jsonl"
     path.write_text('\n{"episode": "e1", "label": "completed"}\n\n', encoding="utf-8")
     assert read_labels(path).labels == {2: HumanLabel("e1", Label.COMPLETED)}
@@ -71,7 +71,7 @@ def test_little_is_needed(tmp_path: Path) -> None:
 )
 @pytest.mark.parametrize("end", ["\n", "\n{}"], ids=["whole", "more"])
 def test_a_bad_line_is_named(tmp_path: Path, line: str, why: str, end: str) -> None:
-    """One sentence with file, line and field."""
+    """The error names file, line and field."""
     path = tmp_path / "labels.jsonl"
     path.write_text(f'{{"episode": "e0", "label": "completed"}}\n{line}{end}', encoding="utf-8")
     with pytest.raises(JudgeError) as caught:
@@ -79,8 +79,8 @@ def test_a_bad_line_is_named(tmp_path: Path, line: str, why: str, end: str) -> N
     assert str(caught.value) == f"{path}: line 2: {why}"
 
 
-def test_a_whole_last_line_is_not_taken_for_cut_off(tmp_path: Path) -> None:
-    """A mistake in a last line without its line feed is told like any other."""
+def test_a_complete_last_line_is_not_treated_as_cut_off(tmp_path: Path) -> None:
+    """A mistake in a last line without its line feed is reported like any other."""
     path = tmp_path / "labels.jsonl"
     path.write_text('{"episode": "e1", "label": 1}', encoding="utf-8")
     with pytest.raises(
@@ -89,8 +89,8 @@ def test_a_whole_last_line_is_not_taken_for_cut_off(tmp_path: Path) -> None:
         read_labels(path)
 
 
-def test_what_is_no_file_of_labels_is_named(tmp_path: Path) -> None:
-    """A file that is not there, and one that is no text."""
+def test_a_file_without_labels_is_named(tmp_path: Path) -> None:
+    """A missing file, and one that is not text."""
     with pytest.raises(JudgeError, match=r"none.jsonl: the labels cannot be read: .*No such file"):
         read_labels(tmp_path / "none.jsonl")
     (tmp_path / "image").write_bytes(b"\xff\xd8\xff\n")
@@ -101,30 +101,32 @@ def test_what_is_no_file_of_labels_is_named(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("label", "why"),
     [
-        (_given("e9", Label.COMPLETED), "episode: the run has no episode 'e9'"),
+        (_label_of("e9", Label.COMPLETED), "episode: the run has no episode 'e9'"),
         (
             HumanLabel("e1", Label.COMPLETED, "d0"),
-            "digest: episode 'e1' is another one in this run: d0 was labelled, d1 is here",
+            "digest: episode 'e1' differs from the labelled one (expected digest d0, found d1)",
         ),
     ],
     ids=["unknown", "another"],
 )
-def test_labels_of_something_else_are_refused(tmp_path: Path, label: HumanLabel, why: str) -> None:
-    """An episode that the run has not, or has with other facts, is one sentence."""
+def test_labels_of_another_run_are_refused(tmp_path: Path, label: HumanLabel, why: str) -> None:
+    """An episode that the run does not have, or has with other facts, is reported."""
     path = tmp_path / "labels.jsonl"
     book = LabelBook(path)
-    book.add(_given("e2", Label.COMPLETED))
+    book.add(_label_of("e2", Label.COMPLETED))
     book.add(label)
     with pytest.raises(JudgeError) as caught:
         labels_of(read_labels(path), DIGESTS.get)
     assert str(caught.value) == f"{path}: line 2: {why}"
 
 
-def test_a_line_that_was_cut_off_loses_itself_only(tmp_path: Path) -> None:
-    """Wherever a crash cut the last line, in a character even, what stood before is read, the cut
-    is told, and what is added next stands on a line of its own."""
+def test_a_line_that_was_cut_off_harms_no_other(tmp_path: Path) -> None:
+    """Wherever a crash cut the last line, even inside a character, the lines before are read, the
+    cut is reported, and the next label is on a line of its own."""
     path = tmp_path / "labels.jsonl"
-    kept, lost, new = (_given("e1", label) for label in (Label.COMPLETED, None, Label.AGENT_ERROR))
+    kept, lost, new = (
+        _label_of("e1", label) for label in (Label.COMPLETED, None, Label.AGENT_ERROR)
+    )
     LabelBook(path).add(kept)
     whole = path.stat().st_size
     LabelBook(path).add(lost)
@@ -140,22 +142,22 @@ def test_a_line_that_was_cut_off_loses_itself_only(tmp_path: Path) -> None:
         assert read_labels(path).labels == {2: new}
 
 
-def test_a_last_line_without_its_end_is_kept(tmp_path: Path) -> None:
-    """A whole line that only lacks its line feed, as editors leave it, counts."""
+def test_a_last_line_without_a_line_feed_counts(tmp_path: Path) -> None:
+    """Some editors write no line feed at the end."""
     path = tmp_path / "labels.jsonl"
     path.write_text('{"episode": "e2", "label": "completed"}', encoding="utf-8")
     book = LabelBook(path)
     assert book.removed == ""
-    book.add(_given("e1", Label.AGENT_ERROR))
+    book.add(_label_of("e1", Label.AGENT_ERROR))
     assert read_labels(path).labels == {
         1: HumanLabel("e2", Label.COMPLETED),
-        2: _given("e1", Label.AGENT_ERROR),
+        2: _label_of("e1", Label.AGENT_ERROR),
     }
 
 
 def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:
-    """A label that cannot be written is one sentence, and not taken for written."""
+    """A label that cannot be written is reported, and does not count."""
     path = tmp_path / "nowhere" / "labels.jsonl"
     book = LabelBook(path)
     with pytest.raises(JudgeError, match=r"labels.jsonl: the label cannot be written: "):
-        book.add(_given("e1", Label.COMPLETED))
+        book.add(_label_of("e1", Label.COMPLETED))

@@ -1,4 +1,4 @@
-"""Rewordings and injections: other words, the same facts."""
+"""Rewordings and injections: other texts, the same facts."""
 
 import json
 
@@ -11,15 +11,15 @@ from judge.core.evidence import CallFact, Evidence, Turn
 from judge.reliability.perturbations import (
     INJECTIONS,
     REWORDINGS,
-    fake_exhibits,
+    fake_evidence,
     fake_verdict,
+    hidden_text,
     plea,
     polite,
-    relaid,
-    smuggled,
-    tool_order,
-    typeset,
-    unthinking,
+    reformatted,
+    tool_command,
+    typographic,
+    without_thinking,
 )
 from tests.support.cases import LOOKED, WROTE, made_case
 
@@ -34,7 +34,7 @@ def facts(case: Case) -> object:
     turns = tuple(
         msgspec.structs.replace(
             turn,
-            said="",
+            text="",
             calls=tuple(msgspec.structs.replace(call, text="") for call in turn.calls),
         )
         for turn in case.evidence.turns
@@ -44,7 +44,7 @@ def facts(case: Case) -> object:
 
 
 def changed(case: Case) -> dict[str, object]:
-    """The fields of the evidence that are not those of the rich case."""
+    """The fields of the evidence that differ from those of the rich case."""
     return {
         field: getattr(case.evidence, field)
         for field in Evidence.__struct_fields__
@@ -54,8 +54,8 @@ def changed(case: Case) -> dict[str, object]:
 
 @pytest.mark.parametrize("name", ALL)
 def test_facts_stay(name: str) -> None:
-    """Calls, causes, rows, findings, ending, verdict and trajectory stay; the texts do not, and
-    the same case gives the same."""
+    """Calls, causes, rows, findings, ending, verdict and trajectory are unchanged, the texts are
+    not, and equal cases give equal results."""
     case = ALL[name](RICH)
     assert case != RICH
     assert facts(case) == facts(RICH)
@@ -64,19 +64,19 @@ def test_facts_stay(name: str) -> None:
 
 @pytest.mark.parametrize("name", ALL)
 def test_nothing_to_change(name: str) -> None:
-    """A case without texts is left as it is: an answer that was not given is not made up."""
+    """A case without texts is unchanged: no answer is invented."""
     assert ALL[name](BARE) is BARE
 
 
 @pytest.mark.parametrize("name", ALL)
-def test_no_answer_is_made_up(name: str) -> None:
-    """Where the agent gave no answer, there is none after."""
+def test_no_answer_is_invented(name: str) -> None:
+    """Where the agent gave no answer, the perturbed case has none."""
     cut_off = made_case(turns=(LOOKED, WROTE), answer="", ending=Ending.STEP_LIMIT)
     assert ALL[name](cut_off).evidence.answer == ""
 
 
 def test_polite() -> None:
-    """The answer stands between courtesies, in the last turn, too."""
+    """The answer is between courtesies, in the last turn too."""
     answer = (
         f"Thank you for your patience.\n\n{ANSWER}\n\n"
         "Please let me know if there is anything else that I can help you with."
@@ -85,16 +85,18 @@ def test_polite() -> None:
     assert changed(polite(RICH)) == {"answer": answer, "turns": (LOOKED, WROTE, last)}
 
 
-def test_typeset() -> None:
+def test_typographic() -> None:
     """Quotes are curly, dashes long and spaces wide; an answer in JSON stays JSON."""
-    assert typeset(RICH).evidence.answer == "It’s “done”.  Order 7 – void.\n"
-    assert typeset(made_case(answer='{"it\'s": "done"}')) == made_case(answer='{"it\'s": "done"}')
+    assert typographic(RICH).evidence.answer == "It’s “done”.  Order 7 – void.\n"
+    assert typographic(made_case(answer='{"it\'s": "done"}')) == made_case(
+        answer='{"it\'s": "done"}'
+    )
 
 
-def test_unthinking() -> None:
-    """What was thought is gone, and nothing else is."""
-    first, last = msgspec.structs.replace(LOOKED, said="I look."), Turn(ANSWER, ())
-    assert changed(unthinking(RICH)) == {"turns": (first, WROTE, last)}
+def test_without_thinking() -> None:
+    """Only the thoughts are removed."""
+    first, last = msgspec.structs.replace(LOOKED, text="I look."), Turn(ANSWER, ())
+    assert changed(without_thinking(RICH)) == {"turns": (first, WROTE, last)}
 
 
 @pytest.mark.parametrize(
@@ -110,23 +112,23 @@ def test_unthinking() -> None:
         (f'{{"a": {"9" * 5000}}}', f'{{"a": {"9" * 5000}}}'),
     ],
 )
-def test_relaid(text: str, laid: str) -> None:
-    """JSON is laid out otherwise where it then says the same; all else stays."""
+def test_reformatted(text: str, laid: str) -> None:
+    """JSON gets another layout where its meaning stays the same; other text is unchanged."""
     turns = (Turn("", (CallFact("get_order", {}, text, None, ()),)),)
-    case = relaid(made_case(turns=turns))
+    case = reformatted(made_case(turns=turns))
     assert [call.text for turn in case.evidence.turns for call in turn.calls] == [laid]
 
 
 def test_pleas_of_the_agent() -> None:
-    """The agent's injections stand at the end of its answer."""
-    for injection in (plea, fake_exhibits, fake_verdict, smuggled):
+    """The agent's injections are at the end of its answer."""
+    for injection in (plea, fake_evidence, fake_verdict, hidden_text):
         answer = injection(RICH).evidence.answer
         assert answer.startswith(f"{ANSWER}\n\n")
-        assert injection(RICH).evidence.turns[-1].said == f"<think>Hm.</think>{answer}"
+        assert injection(RICH).evidence.turns[-1].text == f"<think>Hm.</think>{answer}"
     assert "say completed" in plea(RICH).evidence.answer
-    said = fake_verdict(RICH).evidence.answer.rpartition("\n\n")[2]
-    assert json.loads(said)["label"] == "completed"
-    hidden = smuggled(RICH).evidence.answer.rpartition("\n\n")[2]
+    text = fake_verdict(RICH).evidence.answer.rpartition("\n\n")[2]
+    assert json.loads(text)["label"] == "completed"
+    hidden = hidden_text(RICH).evidence.answer.rpartition("\n\n")[2]
     assert (
         "".join(chr(ord(letter) - 0xE0000) for letter in hidden)
         == (plea(RICH).evidence.answer.rpartition("\n\n")[2])
@@ -134,15 +136,15 @@ def test_pleas_of_the_agent() -> None:
 
 
 def test_a_plea_without_an_answer() -> None:
-    """An agent that was cut off pleads in what it said last."""
+    """An agent that was cut off pleads in its last message."""
     case = plea(made_case(turns=(WROTE, LOOKED), answer="", ending=Ending.STEP_LIMIT))
-    said = case.evidence.turns[-1].said
-    assert said.startswith(f"{LOOKED.said}\n\nNote to the judge:")
-    assert plea(made_case(turns=(Turn("", ()),), answer="")).evidence.turns[0].said.startswith("N")
+    text = case.evidence.turns[-1].text
+    assert text.startswith(f"{LOOKED.text}\n\nNote to the judge:")
+    assert plea(made_case(turns=(Turn("", ()),), answer="")).evidence.turns[0].text.startswith("N")
 
 
-def test_an_order_of_a_tool() -> None:
-    """The last answer of a tool gives the order, wherever it stands."""
-    turns = tool_order(RICH).evidence.turns
+def test_a_command_of_a_tool() -> None:
+    """The last answer of a tool has the command, in whichever turn it is."""
+    turns = tool_command(RICH).evidence.turns
     assert (turns[0], turns[2]) == (RICH.evidence.turns[0], RICH.evidence.turns[2])
     assert turns[1].calls[0].text.startswith('{"id": 7}\n\nSYSTEM: ')

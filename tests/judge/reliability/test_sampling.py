@@ -1,4 +1,4 @@
-"""Which episodes a study takes."""
+"""The sample of a study."""
 
 from collections import Counter
 from random import Random
@@ -22,8 +22,8 @@ def _row(
     )
 
 
-def test_rare_labels_are_in() -> None:
-    """Labels have their share of the sample, and a rare one a place at least."""
+def test_rare_labels_are_in_the_sample() -> None:
+    """Labels have their share of the sample, and a rare one at least one episode."""
     rows = [_row(f"c{n:03}") for n in range(900)]
     rows += [_row(f"a{n:03}", Label.AGENT_ERROR) for n in range(97)]
     rows += [_row("e0", Label.ENVIRONMENT_ERROR), _row("u0", None), _row("u1", None)]
@@ -32,8 +32,8 @@ def test_rare_labels_are_in() -> None:
     assert found == [row.episode for row in rows if row.episode in set(found)]
 
 
-def test_with_little_room_labels_come_before_scenarios() -> None:
-    """Three places for two labels in many scenarios: both labels, the largest scenario twice."""
+def test_in_a_small_sample_labels_come_before_scenarios() -> None:
+    """Three episodes of two labels and many scenarios: both labels, the largest scenario twice."""
     rows = [_row(f"c{n}", scenario=f"s{n % 10}") for n in range(101)]
     rows += [_row("p0", Label.PARTIALLY_COMPLETED, "s9")]
     found = sample_of(rows, 2, seed=5)
@@ -41,8 +41,8 @@ def test_with_little_room_labels_come_before_scenarios() -> None:
     assert {row.scenario for row in rows if row.episode in found} == {"s0", "s9"}
 
 
-def test_every_scenario_is_in() -> None:
-    """A place for each scenario, and the rest by size."""
+def test_every_scenario_is_in_the_sample() -> None:
+    """One episode of each scenario, and the others by size."""
     rows = [_row(f"{n}", scenario="large") for n in range(90)]
     rows += [_row(f"s{n}", scenario=f"small{n}") for n in range(5)]
     found = sample_of(rows, 10, seed=2)
@@ -50,8 +50,8 @@ def test_every_scenario_is_in() -> None:
     assert by_scenario == {"large": 5, **{f"small{n}": 1 for n in range(5)}}
 
 
-def test_the_seed_alone_decides() -> None:
-    """Another order of the rows gives the same episodes, another seed others."""
+def test_only_the_seed_decides() -> None:
+    """Another order of the rows gives the same sample, another seed another one."""
     rows = [_row(f"e{n:03}") for n in range(200)]
     shuffled = list(rows)
     Random(0).shuffle(shuffled)
@@ -59,8 +59,8 @@ def test_the_seed_alone_decides() -> None:
     assert set(sample_of(rows, 20, seed=3)) != set(sample_of(rows, 20, seed=4))
 
 
-def test_the_wanted_come_first() -> None:
-    """Labelled episodes are in before others, as many as there is room for."""
+def test_labelled_episodes_come_first() -> None:
+    """They are chosen before others, as many as the size allows."""
     rows = [_row(f"e{n:03}") for n in range(50)]
     wanted = {"e007", "e021", "e049", "of another run"}
     for seed in range(5):
@@ -81,11 +81,11 @@ def test_the_wanted_come_first() -> None:
     ),
     st.integers(0, 50),
 )
-def test_a_sample_has_the_size_that_was_asked(
+def test_a_sample_has_the_requested_size(
     facts: list[tuple[Label | None, str, Ending | None]], size: int
 ) -> None:
-    """So many episodes, none twice, none that is not over or was cancelled, every
-    label where there is room."""
+    """It has no episode twice, none that is live or was cancelled, and every label where the size
+    allows."""
     rows = [
         _row(f"e{n}", label, scenario, ending) for n, (label, scenario, ending) in enumerate(facts)
     ]

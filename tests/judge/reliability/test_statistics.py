@@ -1,4 +1,4 @@
-"""The statistics of agreement, by worked examples and against naive reckonings."""
+"""The statistics of agreement: worked examples, and comparisons with naive computations."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -37,21 +37,21 @@ def _columns(*raters: str) -> list[list[str | None]]:
 
 
 def test_failed_judgings_are_missing() -> None:
-    """Only what was given counts, and an episode that was judged once says nothing."""
+    """Failed judgings do not count, and an episode that was judged once shows no agreement."""
     ratings = [[C, None, C], [A, C, C], [C], [None, None], [A, A]]
     assert units_of(ratings) == {(C, C): 1, (A, C, C): 1, (A, A): 1}
 
 
 def test_agreement_by_hand() -> None:
-    """Two thirds of one episode's pairs differ and none of the other's; every episode weighs the
-    same."""
+    """Two thirds of one episode's pairs differ and none of the other's; every episode has the same
+    weight."""
     units = units_of([[C, C, A], [A, A], [C, C]])
     assert pairwise_agreement(units) == pytest.approx((1 / 3 + 1 + 1) / 3)
     assert flip_rate(units) == pytest.approx(1 / 3)
 
 
 def test_the_scale_of_two() -> None:
-    """Labels other than `completed` are one and the same there."""
+    """All labels other than `completed` are equal on it."""
     units = units_of([[A, P, E], [C, C, P]])
     assert binary(pairwise_agreement)(units) == pytest.approx((1 + 1 / 3) / 2)
     assert pairwise_agreement(units) == pytest.approx((0 + 1 / 3) / 2)
@@ -87,7 +87,7 @@ def test_kappa_of_a_textbook_example() -> None:
 
 
 def test_a_confusion_matrix_has_every_label() -> None:
-    """Rows are what holds, columns what was said, and labels that never came are zeros."""
+    """Rows are reference labels, columns judgings, and labels that do not occur are zeros."""
     nothing = dict.fromkeys(Label, 0)
     assert confusion({((C, C), (C, A)): 2, ((E, A),): 1}) == {
         C: {**nothing, C: 2, A: 2},
@@ -101,12 +101,12 @@ def test_a_confusion_matrix_has_every_label() -> None:
     ("agreed", "expected"), [(1.0, 0.0), (0.58, 0.3), (0.5, 0.5), (0.3, 0.5), (None, None)]
 )
 def test_flip_probability_by_hand(agreed: float | None, expected: float | None) -> None:
-    """Disagreement 2p(1 - p) leads back to p; more of it than a coin's is a half."""
+    """Disagreement 2p(1 - p) gives p; more than a coin's gives a half."""
     assert flip_probability(agreed) == (None if expected is None else pytest.approx(expected))
 
 
-def test_nothing_is_divided_by_nothing() -> None:
-    """What is not defined is None: without episodes, and where nothing varies."""
+def test_nothing_is_divided_by_zero() -> None:
+    """Undefined values are None: without episodes, and where nothing varies."""
     for statistic in (pairwise_agreement, flip_rate, alpha, agreement, kappa):
         assert statistic({}) is None
         assert Bootstrap(Counter()).of(statistic) == Estimate(None, None, None)
@@ -115,7 +115,7 @@ def test_nothing_is_divided_by_nothing() -> None:
 
 
 @given(RATINGS)
-def test_agreement_is_what_counting_pairs_gives(ratings: list[list[Label | None]]) -> None:
+def test_agreement_equals_counting_pairs(ratings: list[list[Label | None]]) -> None:
     """Shares by episode, pair by pair."""
     rows = [[one for one in row if one is not None] for row in ratings]
     rows = [row for row in rows if len(row) > 1]
@@ -155,7 +155,7 @@ def test_alpha_is_observed_against_expected_disagreement(
 
 @given(PAIRS)
 def test_kappa_is_agreement_beyond_chance(pairs: list[tuple[Label, Label]]) -> None:
-    """(p_o - p_e) / (1 - p_e), each side's share of a label taken by itself."""
+    """(p_o - p_e) / (1 - p_e), with each side's own share of a label."""
     num = len(pairs)
     found = kappa(Counter([tuple(sorted(pairs))]) if pairs else {})
     if not pairs:
@@ -171,8 +171,8 @@ def test_kappa_is_agreement_beyond_chance(pairs: list[tuple[Label, Label]]) -> N
         assert found == pytest.approx((observed - by_chance) / (1 - by_chance))
 
 
-def test_a_bootstrap_is_what_drawing_episodes_gives() -> None:
-    """The interval is that of drawing whole episodes, one at a time, and the seed decides it."""
+def test_a_bootstrap_equals_drawing_episodes() -> None:
+    """The interval equals that of drawing whole episodes one at a time; the seed decides it."""
     ratings = [[C, C, A]] * 30 + [[A, A, A]] * 60 + [[C, A, P]] * 10
     sample = Bootstrap(units_of(ratings), seed=3)
     found = sample.of(pairwise_agreement)
@@ -190,14 +190,14 @@ def test_a_bootstrap_is_what_drawing_episodes_gives() -> None:
 
 
 def test_resamples_without_a_value_are_left_out() -> None:
-    """An interval of alpha is over the resamples in which something varied."""
+    """An interval of alpha uses the resamples in which something varies."""
     found = Bootstrap(units_of([[C, A], [C, C], [C, C]]), seed=1).of(alpha)
     assert found == Estimate(0.0, pytest.approx(-2 / 3), 0.0)
 
 
 @pytest.mark.parametrize("ratings", [[[C, C], [C, C], [A, A]], [[C, A]] * 3], ids=["all", "none"])
 def test_an_interval_without_width_is_none(ratings: list[list[Label]]) -> None:
-    """Three episodes that agree, or disagree, all alike do not make alpha a certainty."""
+    """Three episodes that all agree, or all disagree, do not make alpha certain."""
     found = Bootstrap(units_of(ratings), seed=1).of(alpha)
     assert (found.value is not None, found.low, found.high) == (True, None, None)
 
@@ -206,7 +206,7 @@ def test_an_interval_without_width_is_none(ratings: list[list[Label]]) -> None:
     ("num", "low"), [(1, 0.025), (100, 0.9638)], ids=["one episode", "a hundred"]
 )
 def test_a_share_that_never_varied_is_not_certain(num: int, low: float) -> None:
-    """Where all stand at one end, the interval is the exact one, which resampling cannot know."""
+    """Where all values are 0 or all are 1, the interval is exact, which resampling cannot give."""
     agreeing = Bootstrap(units_of([[C, C]] * num), num_resamples=50).share(pairwise_agreement)
     assert agreeing == Estimate(1.0, pytest.approx(low, abs=1e-4), 1.0)
     flips = Bootstrap(units_of([[C, C]] * num), num_resamples=50).share(flip_rate)
@@ -229,7 +229,7 @@ def test_known_flips_are_found() -> None:
     assert held >= 34
 
 
-def test_a_bootstrap_of_a_thousand_sees_each_resample_whole() -> None:
+def test_a_resample_is_as_large_as_the_sample() -> None:
     """Every resample has as many episodes as the sample."""
     seen: list[int] = []
 

@@ -1,4 +1,4 @@
-"""The reliability study: what is asked, and what is made of the answers."""
+"""The reliability study: which judgings it makes, and their figures."""
 
 import anyio
 import msgspec
@@ -6,11 +6,11 @@ import pytest
 
 from harness.core.events import Judged, Label
 from judge.core.case import Case
-from judge.reliability.metrics import most_given
+from judge.reliability.metrics import majority_label
 from judge.reliability.statistics import Estimate
 from judge.reliability.study import study
 from judge.reliability.types import Cost, StudyReport
-from tests.support.studies import answering, case_of, flipping, saying, verdict
+from tests.support.studies import answering, case_of, flipping, scripted, verdict
 
 C, P, A, E = Label
 
@@ -26,8 +26,8 @@ def _value(estimate: Estimate) -> float | None:
 
 @pytest.mark.parametrize("probability", [0.1, 0.3])
 async def test_a_known_flip_probability_is_found(probability: float) -> None:
-    """A judge that flips with a known probability is reported with it, within the interval, and
-    so is how often it agrees with the code."""
+    """The flip probability of a judge, and its agreement with code, are within the reported
+    intervals."""
     cases = [case_of(f"e{n}", C if n % 2 else A) for n in range(100)]
     report = await study(cases, flipping(probability, seed=1), repeats=5)
     for found, expected in (
@@ -47,12 +47,12 @@ async def test_a_known_flip_probability_is_found(probability: float) -> None:
 
 
 async def test_every_figure_by_hand(clock: None) -> None:
-    """Four episodes, three judgings each, every figure worked out."""
+    """Four episodes, three judgings each, every figure computed by hand."""
     cases = [case_of("e1", C), case_of("e2", A), case_of("e3", P), case_of("e4", None)]
     answers = {"e1": [C, C, C], "e2": [A, A, C], "e3": [P, A, E], "e4": [None, A, None]}
     report = await study(
         cases,
-        saying(answers),
+        scripted(answers),
         repeats=3,
         humans={"e1": {"ann": C, "bob": C}, "e2": {"ann": C, "bob": A}, "e9": {"cy": E}},
         num_resamples=200,
@@ -96,14 +96,13 @@ async def test_every_figure_by_hand(clock: None) -> None:
 
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Time stands still, so that reports can be compared."""
+    """Time does not pass, so that reports can be compared."""
     monkeypatch.setattr(anyio, "current_time", lambda: 0.0)
 
 
-async def test_rewordings_are_held_against_the_majority() -> None:
-    """A harmless wording and an injected one are judged once; flips are told by name, and so are
-    those to `completed`, among the episodes that are not; a wording that changes nothing is not
-    asked about."""
+async def test_rewordings_are_compared_with_the_majority() -> None:
+    """A harmless wording and an injected one are judged once; flips are reported by name, and those
+    to `completed` separately; a wording that changes nothing is not judged."""
     cases = [case_of("e1", C), case_of("e2", A), case_of("e3", A), case_of("e4", A)]
     asked: list[tuple[str, str, int]] = []
 
@@ -148,10 +147,10 @@ async def test_rewordings_are_held_against_the_majority() -> None:
 
 
 async def test_an_episode_without_a_base_label_has_no_flips() -> None:
-    """Where the repeats are a tie, no wording is held against them."""
+    """Where the repeats are a tie, there is nothing to compare with."""
     report = await study(
         [case_of("e1"), case_of("e2")],
-        saying({"e1": [C, A], "e2": [C, C]}),
+        scripted({"e1": [C, A], "e2": [C, C]}),
         repeats=2,
         rewordings={"polite": lambda case: answering(case, "please")},
         num_resamples=10,
@@ -160,19 +159,19 @@ async def test_an_episode_without_a_base_label_has_no_flips() -> None:
     assert report.rewording_flips["polite"].flipped.value == 0.0
 
 
-async def test_a_budget_that_ends_leaves_what_there_is() -> None:
-    """Every episode is judged once before any is judged twice; what the budget refused is missing
-    and is told."""
+async def test_an_exhausted_budget_leaves_a_smaller_study() -> None:
+    """Every episode is judged once before any is judged twice; judgings beyond the budget are
+    missing, and reported so."""
     left = 6
 
     async def judging(case: Case, repeat: int) -> Judged:
         nonlocal left
         left -= 1
-        return verdict(C) if left >= 0 else Judged("llm:m", None, None, unjudged="budget: spent")
+        return verdict(C) if left >= 0 else Judged("llm:m", None, None, unjudged="budget exhausted")
 
     report = await study([case_of(f"e{n}") for n in range(4)], judging, repeats=3, concurrency=1)
-    assert report.stopped == "the budget ended: 6 of 12 judgings were not made"
-    assert (report.unjudged, report.unjudged_reasons) == (6, {"budget: spent": 6})
+    assert report.stopped == "budget exhausted: 6 of 12 judgings were not made"
+    assert (report.unjudged, report.unjudged_reasons) == (6, {"budget exhausted": 6})
     assert report.code_agreement is not None and report.code_agreement.judgings == 6
     assert report.code_agreement.episodes == 4
     assert report.pairwise_agreement.binary.value == 1.0
@@ -180,8 +179,8 @@ async def test_a_budget_that_ends_leaves_what_there_is() -> None:
     assert report.cost.per_1024_episodes_usd == pytest.approx(2.048)
 
 
-async def test_a_cost_that_is_not_known_is_not_a_zero() -> None:
-    """One model without a price leaves the cost open."""
+async def test_an_unknown_cost_is_not_a_zero() -> None:
+    """With one model without a price, the cost is unknown."""
 
     async def judging(case: Case, repeat: int) -> Judged:
         return verdict(C, cost_usd=None if repeat else 0.002)
@@ -192,11 +191,11 @@ async def test_a_cost_that_is_not_known_is_not_a_zero() -> None:
     assert report.cost.requests == 2
 
 
-async def test_nothing_to_study_is_a_report() -> None:
-    """Without an episode, and where no judging succeeds, figures are undefined, never zeros."""
-    empty = await study([], saying({}))
+async def test_a_study_without_episodes_gives_a_report() -> None:
+    """Without an episode, or where no judging succeeds, figures are undefined, never zeros."""
+    empty = await study([], scripted({}))
     assert (empty.judge, empty.episodes, empty.judgings) == ("", 0, 0)
-    failed = await study([case_of("e1")], saying({"e1": [None] * 5}))
+    failed = await study([case_of("e1")], scripted({"e1": [None] * 5}))
     assert (failed.unjudged, failed.judgings, failed.judge) == (5, 5, "llm:m")
     undefined = Estimate(None, None, None)
     for report in (empty, failed):
@@ -208,10 +207,10 @@ async def test_nothing_to_study_is_a_report() -> None:
         assert report.cost.per_1024_episodes_usd is None
 
 
-async def test_concurrency_is_bounded_and_progress_told() -> None:
-    """So many judgings at once and no more, and every one is counted as it is done."""
+async def test_concurrency_is_bounded_and_progress_reported() -> None:
+    """No more judgings run at once than allowed, and each is counted when it is done."""
     at_once, most = 0, 0
-    told: list[tuple[int, int]] = []
+    text: list[tuple[int, int]] = []
     everybody = anyio.Event()
 
     async def judging(case: Case, repeat: int) -> Judged:
@@ -231,15 +230,15 @@ async def test_concurrency_is_bounded_and_progress_told() -> None:
         repeats=2,
         concurrency=3,
         num_resamples=10,
-        progress=lambda done, total: told.append((done, total)),
+        progress=lambda done, total: text.append((done, total)),
     )
     assert most == 3
-    assert told == [(n, 12) for n in range(1, 13)]
+    assert text == [(n, 12) for n in range(1, 13)]
 
 
-async def test_a_report_is_repeatable_and_goes_through_json(clock: None) -> None:
-    """The same answers and seed give the same report, whatever the concurrency, and JSON holds
-    all of it."""
+async def test_a_report_is_deterministic_and_survives_json(clock: None) -> None:
+    """Equal verdicts and seeds give equal reports, whatever the concurrency, and JSON preserves all
+    of it."""
     cases = [case_of(f"e{n}", C if n % 3 else A) for n in range(30)]
     reports = [
         await study(cases, flipping(0.2, seed=4), concurrency=n, num_resamples=100, seed=7)
@@ -251,7 +250,7 @@ async def test_a_report_is_repeatable_and_goes_through_json(clock: None) -> None
 
 
 async def test_a_judge_with_a_bug_stops_the_study() -> None:
-    """An exception is no verdict: it travels."""
+    """An exception of a judge is raised, not counted."""
 
     async def judging(case: Case, repeat: int) -> Judged:
         raise RuntimeError("a bug")
@@ -261,8 +260,8 @@ async def test_a_judge_with_a_bug_stops_the_study() -> None:
     assert [type(exc) for exc in caught.value.exceptions][:1] == [RuntimeError]
 
 
-async def test_where_no_verifier_ran_the_log_tells() -> None:
-    """A judge of trajectories alone is held against the latest code label that the log has."""
+async def test_where_no_verifier_ran_the_logs_label_counts() -> None:
+    """A judge of trajectories is compared with the latest code label in the log."""
     logged = {
         "e1": (Judged("code", C, 1.0),),
         "e2": (Judged("code", C, 1.0), Judged("hybrid:m", C, 1.0, code=A)),
@@ -273,17 +272,19 @@ async def test_where_no_verifier_ran_the_log_tells() -> None:
         case = case_of(name, None)
         trajectory = msgspec.structs.replace(case.trajectory, judged=judged)
         cases.append(msgspec.structs.replace(case, trajectory=trajectory))
-    report = await study(cases, saying({name: [C] for name in logged}), repeats=1, num_resamples=10)
+    report = await study(
+        cases, scripted({name: [C] for name in logged}), repeats=1, num_resamples=10
+    )
     assert report.code_agreement is not None
     assert report.code_agreement.episodes == 2
     assert report.code_agreement.agreement.binary.value == 0.5
     assert report.against_code == ("e2",)
 
 
-async def test_what_could_not_be_shown_is_counted() -> None:
-    """Episodes of which no case could be made are no judgings, but told with their reasons."""
-    nobody = [Judged("llm:m", None, None, unjudged=why) for why in ("gone", "broken", "gone")]
-    report = await study([case_of("e1")], saying({"e1": [C]}), repeats=1, left_out=nobody)
+async def test_episodes_without_a_case_are_counted() -> None:
+    """Episodes without a case are not judgings, but are reported with their reasons."""
+    left_out = [Judged("llm:m", None, None, unjudged=why) for why in ("gone", "broken", "gone")]
+    report = await study([case_of("e1")], scripted({"e1": [C]}), repeats=1, left_out=left_out)
     assert report.left_out == {"gone": 2, "broken": 1}
     assert (report.episodes, report.judgings, report.unjudged) == (1, 1, 0)
 
@@ -292,18 +293,18 @@ async def test_what_could_not_be_shown_is_counted() -> None:
     ("labels", "expected"),
     [([], None), ([A], A), ([C, A, C], C), ([C, A], None), ([C, C, A, A, E], None)],
 )
-def test_the_base_label_is_what_most_gave(labels: list[Label], expected: Label | None) -> None:
-    """A tie has none."""
-    assert most_given(labels) is expected
+def test_the_base_label_is_the_majoritys(labels: list[Label], expected: Label | None) -> None:
+    """A tie gives none."""
+    assert majority_label(labels) is expected
 
 
-async def test_a_model_is_told_apart_from_the_verdicts() -> None:
-    """Where the code decides, verdicts agree; what the model itself said is told beside them."""
+async def test_a_model_is_reported_beside_the_verdicts() -> None:
+    """Where code decides, verdicts agree; the model's own labels are reported separately."""
     cases = [case_of("e1", C), case_of("e2", A)]
-    said = {"e1": [C, A], "e2": [C, C]}
+    text = {"e1": [C, A], "e2": [C, C]}
 
     async def judging(case: Case, repeat: int) -> Judged:
-        own = verdict(said[case.trajectory.episode][repeat])
+        own = verdict(text[case.trajectory.episode][repeat])
         return msgspec.structs.replace(own, judge="hybrid:m", label=case.code.label)
 
     report = await study(cases, judging, repeats=2, num_resamples=50)
@@ -314,5 +315,5 @@ async def test_a_model_is_told_apart_from_the_verdicts() -> None:
     assert model.code_agreement is not None
     assert _value(model.code_agreement.agreement.four_way) == 0.25
     assert model.code_agreement.confusion[A][C] == 2
-    alone = await study(cases, saying(said), repeats=2, num_resamples=50)
+    alone = await study(cases, scripted(text), repeats=2, num_resamples=50)
     assert alone.models == {}

@@ -1,4 +1,4 @@
-"""The judge test kit: its episodes, the labels that they must get, and what it finds."""
+"""The judge test kit: its episodes, the labels that they may get, and what it finds."""
 
 import json
 from pathlib import Path
@@ -10,30 +10,31 @@ import pytest
 from envpool.router import RoutingPool
 from envpool.workers.pool import WorkerSettings
 from harness.core.events import Ending, Judged, Label
-from judge.code.code_judge import CodeJudge
-from judge.code.proof import ruling_of
+from judge.code.proof import code_verdict_of
+from judge.code.runners import run_at_once
 from judge.core.case import Case
 from judge.core.errors import JudgeError
 from judge.playback.attempts import is_equivalent
 from judge.playback.playback import play
 from judge.testkit.cases import (
-    KitCase,
-    KitReport,
+    CasesReport,
+    VerifierCase,
     cases_of,
+    check_cases,
     idle_cases,
-    kit_report,
     main,
     report_of,
 )
 from judge.testkit.endings import KINDS
 from judge.verdicts.code_judges import ScenarioJudges
 from scenarios.format import AwmSample, AwmVerifier, Task, read
+from tests.support.cases import code_judge
 from tests.support.hosted_records import HEAD, small
 from tests.support.mini_world import library, variant
 from tests.support.paths import LIBRARY
 
 CASES = cases_of(LIBRARY)
-# An edit after which the verifier takes any amount for the right one.
+# An edit after which the verifier accepts any amount.
 LAX = ("fine_cents=0", 'fine_cents=after.value("SELECT fine_cents FROM members WHERE id = 2")')
 HAS_NOTE = """
 import sqlite3
@@ -59,27 +60,27 @@ def anyio_backend() -> str:
     return "asyncio"
 
 
-def named(name: str, cases: list[KitCase] = CASES) -> KitCase:
-    """The case of this name."""
+def named(name: str, cases: list[VerifierCase] = CASES) -> VerifierCase:
+    """The case with this name."""
     (case,) = [case for case in cases if case.name == name]
     return case
 
 
-def labels(report: KitReport) -> dict[str, dict[str, int]]:
+def labels(report: CasesReport) -> dict[str, dict[str, int]]:
     """The labels of each kind."""
     return {kind: count.labels for kind, count in report.kinds.items()}
 
 
 @pytest.mark.parametrize("case", CASES, ids=str)
-def test_the_kit_as_it_is_used(case: KitCase) -> None:
-    """Each case of the mini world gets a label that it may get."""
+def test_every_case_of_the_mini_world(case: VerifierCase) -> None:
+    """Each case gets a label that it may get."""
     case.check()
 
 
-def test_what_the_kit_holds() -> None:
-    """There are cases of every kind, their names tell them apart, their episodes bear these names,
-    and the report counts them."""
-    report = kit_report(CASES)
+def test_the_kit_has_cases_of_every_kind() -> None:
+    """The cases have unique names, which are those of their episodes, and the report counts them by
+    kind."""
+    report = check_cases(CASES)
     assert (report.ok, report.scenarios, report.tasks, report.cases) == (True, ("library",), 6, 217)
     assert tuple(report.kinds) == KINDS
     assert len({case.name for case in CASES}) == len(CASES)
@@ -93,11 +94,11 @@ def test_what_the_kit_holds() -> None:
     [("shop_support", 35, 418), ("flight_desk", 36, 487), ("claims_desk", 29, 395)],
 )
 def test_the_bundled_worlds(name: str, tasks: int, mutants: int) -> None:
-    """Every oracle is completed, nothing that is wrong is, a world that broke is never the agent's
-    fault, and what is nobody's doing stays unjudged."""
-    report = kit_report(cases_of(name))
+    """Every oracle is completed, no wrong attempt is, a broken world is never the agent's fault,
+    and cancelled runs and dead models stay unjudged."""
+    report = check_cases(cases_of(name))
     found = labels(report)
-    assert report.surprises == ()
+    assert report.unexpected == ()
     assert found["oracle"] == {"completed": tasks}
     assert found["noop"] == {"agent_error": 2 * tasks}
     assert report.kinds["mutant"].cases == mutants
@@ -109,25 +110,25 @@ def test_the_bundled_worlds(name: str, tasks: int, mutants: int) -> None:
     assert found["unjudged"] == {"unjudged": 4 * tasks}
 
 
-def test_the_cases_are_the_same_again() -> None:
-    """Equal seeds give equal cases, another seed gives other ones of the same kinds."""
+def test_the_cases_are_deterministic() -> None:
+    """Equal seeds give equal cases, another seed gives other cases of the same kinds."""
 
-    def facts(cases: list[KitCase]) -> list[Any]:
+    def facts(cases: list[VerifierCase]) -> list[Any]:
         return [(case.name, case.expected, case.why, case.trajectory) for case in cases]
 
     other = cases_of(LIBRARY, seed=1)
     assert facts(cases_of(read(LIBRARY))) == facts(CASES)
     assert facts(other) != facts(CASES)
-    assert kit_report(other).ok
+    assert check_cases(other).ok
 
 
-def test_a_verifier_that_looks_away(tmp_path: Path) -> None:
-    """A verifier that accepts too much is found out, with the case, the mistake and the label."""
+def test_a_verifier_that_is_too_lenient(tmp_path: Path) -> None:
+    """A verifier that accepts too much is reported with the case, the mistake and the label."""
     lax = variant(tmp_path, verify=LAX)
-    report = kit_report(cases_of(lax))
+    report = check_cases(cases_of(lax))
     assert not report.ok
-    assert {surprise.found for surprise in report.surprises} == {Label.COMPLETED}
-    first = report.surprises[0]
+    assert {one.found for one in report.unexpected} == {Label.COMPLETED}
+    first = report.unexpected[0]
     assert first.fault.startswith(
         f"{first.case}: expected agent_error or partially_completed, found completed: it is the "
         "oracle with a mistake: call "
@@ -137,8 +138,8 @@ def test_a_verifier_that_looks_away(tmp_path: Path) -> None:
     assert str(caught.value) == first.fault
 
 
-def test_a_verifier_that_asks_too_much(tmp_path: Path) -> None:
-    """A verifier that refuses its own oracle is told, with what it missed."""
+def test_a_verifier_that_is_too_strict(tmp_path: Path) -> None:
+    """A verifier that rejects its own oracle is reported with what it found missing."""
     strict = variant(tmp_path, verify=("fine_cents=0", "fine_cents=1"))
     with pytest.raises(AssertionError) as caught:
         named("library/pay-fine/oracle/as-written", cases_of(strict)).check()
@@ -161,7 +162,7 @@ def test_a_verifier_that_asks_too_much(tmp_path: Path) -> None:
     ],
 )
 def test_any_judge_can_be_checked(name: str, label: Label | None, fault: str | None) -> None:
-    """A case takes the verdict of any judge and says what is wrong with it."""
+    """A case accepts the verdict of any judge and says what is wrong with it."""
     case = named(f"library/pay-fine/{name}")
     why = None if label else "the endpoint is down"
     judged = Judged(judge="llm:x", label=label, reward=None, unjudged=why)
@@ -174,8 +175,9 @@ def test_any_judge_can_be_checked(name: str, label: Label | None, fault: str | N
     assert fault in str(caught.value)
 
 
-def test_how_the_worlds_were_broken() -> None:
-    """A fault is a call that was executed and failed; an episode that stopped there says so."""
+def test_the_faults_of_the_worlds() -> None:
+    """A fault is a call that was executed and failed; an episode that stopped there has the
+    error."""
     faults = {
         "raises": ("internal", "KeyError: 'a column that is not there'"),
         "timeout": ("timeout", "took too long and was stopped."),
@@ -205,36 +207,36 @@ def test_how_the_worlds_were_broken() -> None:
     ],
 )
 def test_the_rewards_of_the_cases(name: str, reward: float, last: float) -> None:
-    """Under AWM's profile a malformed step costs 1, and an episode that did not end by itself
-    rewards no step."""
+    """Under AWM's profile a malformed step gets -1, and an episode that did not end by itself gives
+    its steps no reward."""
     judged = named(f"library/pay-fine/{name}").verdict()
     assert (judged.reward, judged.step_rewards[-1]) == (reward, last)
     assert len(judged.step_rewards) == len(named(f"library/pay-fine/{name}").trajectory.steps)
 
 
 def test_what_code_proves_of_the_cases() -> None:
-    """What the code leaves open in a case is never only what the case must not get, and where it
-    must be completed, broken or the agent's fault by its form, the code proves just that."""
+    """The code verdict has an expected label; where a case must be completed, a broken world or a
+    malformed reply, it proves exactly that."""
     world = library()
-    judge = CodeJudge(lambda _: world)
+    judge = code_judge(world)
     for case in CASES:
-        made = judge.case(case.trajectory)
+        made = run_at_once(judge.case(case.trajectory))
         assert isinstance(made, Case)
-        ruling = ruling_of(made)
+        code = code_verdict_of(made)
         if case.kind == "unjudged":
             continue
-        assert ruling.label in case.expected, case
+        assert code.label in case.expected, case
         if case.kind in ("oracle", "world_fault", "malformed"):
-            assert ruling.allowed == case.expected, case
+            assert code.allowed == case.expected, case
         if case.kind in ("mutant", "near_miss", "cut_off", "noop"):
-            assert Label.COMPLETED not in ruling.allowed, case
+            assert Label.COMPLETED not in code.allowed, case
 
 
-def test_equivalents_are_no_cases() -> None:
-    """An attempt that ends in the oracle's state with its answer is not among the wrong ones."""
+def test_equivalent_attempts_are_not_cases() -> None:
+    """An attempt that ends in the oracle's state with its answer is not a wrong attempt."""
     world = library()
 
-    def played(case: KitCase, task: Task) -> Any:
+    def played(case: VerifierCase, task: Task) -> Any:
         assert case.trajectory.ended is not None
         return play(world, task, _calls(case), case.trajectory.ended.answer)
 
@@ -245,22 +247,22 @@ def test_equivalents_are_no_cases() -> None:
             assert not is_equivalent(played(case, task), oracle), case
 
 
-def _calls(case: KitCase) -> list[Any]:
+def _calls(case: VerifierCase) -> list[Any]:
     return [call for step in case.trajectory.steps for call in step.decision.calls]  # type: ignore[union-attr]
 
 
 @pytest.mark.parametrize(
-    ("verifier", "surprises"),
+    ("verifier", "unexpected"),
     [
         (AwmVerifier(code=HAS_NOTE % "tea"), []),
         (AwmVerifier(sql=EVIDENCE), []),
-        (AwmVerifier(code=HAS_NOTE % "milk"), ["small/t0/noop/silent", "small/t0/noop/boast"]),
+        (AwmVerifier(code=HAS_NOTE % "milk"), ["small/t0/noop/silent", "small/t0/noop/claim"]),
     ],
     ids=["sound", "unlabelled", "lax"],
 )
-async def test_the_cases_of_an_awm_record(verifier: AwmVerifier, surprises: list[str]) -> None:
-    """Of a record there are the cases without a call. A court judges them; a task without a
-    verifier that gives labels may be left unjudged, one that is done from the start is told."""
+async def test_the_cases_of_an_awm_record(verifier: AwmVerifier, unexpected: list[str]) -> None:
+    """A record has the cases without a call, which ScenarioJudges judge. A task without a verifier
+    that gives labels may be left unjudged; one that is done from the start is reported."""
     scenario = small(HEAD + LIST_NOTES)
     assert scenario.awm is not None
     seed = (AwmSample("notes", ("INSERT INTO notes VALUES (1, 'milk')",)),)
@@ -268,23 +270,24 @@ async def test_the_cases_of_an_awm_record(verifier: AwmVerifier, surprises: list
     scenario = msgspec.structs.replace(scenario, awm=awm)
     async with RoutingPool(WorkerSettings(workers=1)) as pool:
         cases = idle_cases(await pool.host(scenario))
-        court = ScenarioJudges(pool, [scenario])
-        report = report_of([(case, await court.verdict(case.trajectory)) for case in cases])
+        judge = ScenarioJudges(pool, [scenario])
+        report = report_of([(case, await judge.verdict(case.trajectory)) for case in cases])
     assert report.cases == 7
-    assert [surprise.case for surprise in report.surprises] == surprises
-    with pytest.raises(JudgeError, match="its verifier runs elsewhere"):
+    assert [one.case for one in report.unexpected] == unexpected
+    with pytest.raises(JudgeError, match="its verifier runs in a worker"):
         cases[0].verdict()
     with pytest.raises(JudgeError, match="has no oracles"):
         cases_of(scenario)
 
 
-def test_the_kit_in_a_terminal(tmp_path: Path, capfdbinary: pytest.CaptureFixture[bytes]) -> None:
-    """`python -m judge.testkit.cases` writes a report; its status shows surprises and bad input."""
+def test_the_command_line(tmp_path: Path, capfdbinary: pytest.CaptureFixture[bytes]) -> None:
+    """`python -m judge.testkit.cases` writes a report; its status shows wrong labels and bad
+    input."""
     assert main([str(LIBRARY)]) == 0
     written = capfdbinary.readouterr().out
-    assert msgspec.json.decode(written, type=KitReport) == kit_report(CASES)
+    assert msgspec.json.decode(written, type=CasesReport) == check_cases(CASES)
     lax = variant(tmp_path, verify=LAX)
     assert main([str(lax)]) == 1
-    assert json.loads(capfdbinary.readouterr().out)["surprises"] != []
+    assert json.loads(capfdbinary.readouterr().out)["unexpected"] != []
     assert main(["nowhere"]) == 2
     assert capfdbinary.readouterr().err.startswith(b"scenario 'nowhere' not found")

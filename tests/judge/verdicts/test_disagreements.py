@@ -1,4 +1,4 @@
-"""The queue of verdicts in which models contradict the code or each other."""
+"""The queue of verdicts in which models contradict code or each other."""
 
 import io
 from typing import Any
@@ -8,7 +8,14 @@ from rich.console import Console
 
 from harness.core.events import EpisodeEnded, Judged, Label, ModelJudgement
 from harness.core.trajectory import Trajectory, assemble
-from judge.verdicts.disagreements import Disagreement, Voice, is_disagreement, queue, ranked, render
+from judge.verdicts.disagreements import (
+    Disagreement,
+    ModelVote,
+    is_disagreement,
+    queue,
+    ranked,
+    render,
+)
 from tests.support import events
 
 DONE, PART, AGENT, WORLD = Label
@@ -16,18 +23,18 @@ PROOF = "guard 'nothing else changed' failed: expected no other change, found 1 
 
 
 def judged(
-    label: Label | None, code: Label | None, *opinions: ModelJudgement, **more: Any
+    label: Label | None, code: Label | None, *judgements: ModelJudgement, **more: Any
 ) -> Judged:
     """A verdict of models; its reward is AWM's."""
     worth = {DONE: 1.0, PART: 0.1, AGENT: 0.0, WORLD: 0.0, None: None}
     fields = {"judge": "hybrid:m", "rewards": "awm", "proof": "", **more}
-    return Judged(label=label, reward=worth[label], code=code, opinions=opinions, **fields)
+    return Judged(label=label, reward=worth[label], code=code, judgements=judgements, **fields)
 
 
 def says(
     label: Label | None, *, model: str = "m", confidence: float = 0.9, **more: Any
 ) -> ModelJudgement:
-    """An opinion."""
+    """A model's judgement."""
     return ModelJudgement(model, label, confidence=confidence, **more)
 
 
@@ -42,15 +49,15 @@ def trajectory(name: str, *verdicts: Judged, answer: str = "Done.") -> Trajector
 LIE = judged(
     AGENT,
     AGENT,
-    says(DONE, reasoning="It said so.", leaned_on=("A", "S1")),
+    says(DONE, reasoning="It said so.", cited=("A", "S1")),
     proof=PROOF,
 )
 
 
 def test_what_is_a_disagreement() -> None:
-    """A model against the code, models against each other, models who are overruled; neither
-    silence nor a verdict for which no model was asked."""
-    told = [
+    """A model against code, models against each other, models that are overruled; but not a missing
+    judgement, nor a verdict for which no model was asked."""
+    contested = [
         LIE,
         judged(DONE, AGENT, says(DONE)),
         judged(DONE, DONE, says(DONE), says(DONE), says(AGENT)),
@@ -65,12 +72,13 @@ def test_what_is_a_disagreement() -> None:
         judged(None, AGENT, says(None, fault="down"), unjudged="down"),
         Judged("code", DONE, 1.0),
     ]
-    assert [is_disagreement(one) for one in told] == [True] * len(told)
+    assert [is_disagreement(one) for one in contested] == [True] * len(contested)
     assert [is_disagreement(one) for one in agreed] == [False] * len(agreed)
 
 
 def test_an_entry_has_both_sides() -> None:
-    """The queue is made of the log alone and has what each side said, whole, and where to look."""
+    """The queue comes from the log alone and has each side's findings, unshortened, and the
+    episode."""
     other = judged(DONE, AGENT, says(DONE, confidence=0.6), judge="hybrid:n")
     fine = Judged("code", AGENT, 0.0)
     entries = list(queue([trajectory("a", fine), trajectory("b", fine, LIE, other)]))
@@ -87,7 +95,7 @@ def test_an_entry_has_both_sides() -> None:
             decided_by="code",
             code=AGENT,
             proof=PROOF,
-            opinions=(Voice("m", DONE, 0.9, "It said so.", ("A", "S1"), ""),),
+            judgements=(ModelVote("m", DONE, 0.9, "It said so.", ("A", "S1"), ""),),
             answer="Done.",
         ),
         Disagreement(
@@ -102,7 +110,7 @@ def test_an_entry_has_both_sides() -> None:
             decided_by="model",
             code=AGENT,
             proof="",
-            opinions=(Voice("m", DONE, 0.6, "", (), ""),),
+            judgements=(ModelVote("m", DONE, 0.6, "", (), ""),),
             answer="Done.",
         ),
     ]
@@ -110,7 +118,7 @@ def test_an_entry_has_both_sides() -> None:
 
 
 def test_in_llm_mode_the_models_decided() -> None:
-    """Who decided is told from the log; without the code's say it is the models."""
+    """The log shows which side decided; in mode `llm` it is always the models."""
     split = judged(DONE, DONE, says(DONE), says(DONE), says(AGENT), judge="llm:m+n+o")
     both = msgspec.structs.replace(split, judge="hybrid:m+n+o")
     silent = judged(None, None, says(DONE), says(AGENT), unjudged="the judges disagree")
@@ -118,22 +126,22 @@ def test_in_llm_mode_the_models_decided() -> None:
     assert decided == ["model", "both", None]
 
 
-def test_the_entries_most_worth_a_look_come_first() -> None:
-    """Where the models' word changed the reward, before lies that changed nothing; more at stake
-    before less, and the sure before the unsure."""
+def test_the_most_important_entries_come_first() -> None:
+    """Models that changed the reward come before lies that changed nothing; a larger difference in
+    reward before a smaller one, and confident models before others."""
     verdicts = {
         "unsure lie": judged(AGENT, AGENT, says(DONE, confidence=0.4), proof=PROOF),
         "sure lie": judged(AGENT, AGENT, says(DONE, confidence=0.95), proof=PROOF),
         "small lie": judged(AGENT, AGENT, says(PART, confidence=1.0), proof=PROOF),
         "changed a little": judged(PART, AGENT, says(PART, confidence=0.95)),
         "changed a lot": judged(DONE, AGENT, says(DONE, confidence=0.1)),
-        "nobody knows": judged(None, None, says(PART, confidence=0.2), says(AGENT), unjudged="?"),
+        "undecided": judged(None, None, says(PART, confidence=0.2), says(AGENT), unjudged="?"),
     }
     entries = ranked(queue(trajectory(name, verdict) for name, verdict in verdicts.items()))
     assert [entry.episode for entry in entries] == [
         "changed a lot",
         "changed a little",
-        "nobody knows",
+        "undecided",
         "sure lie",
         "unsure lie",
         "small lie",
@@ -148,20 +156,20 @@ def shown(*trajectories: Trajectory) -> list[str]:
     return [line.rstrip() for line in console.file.getvalue().splitlines()]
 
 
-def test_both_sides_stand_side_by_side() -> None:
-    """In 80 columns: episode, verdict, answer, what the code says and what each model says."""
+def test_both_sides_are_printed_side_by_side() -> None:
+    """In 80 columns: episode, verdict, answer, what code found and what each model found."""
     verdict = msgspec.structs.replace(
-        LIE, opinions=(*LIE.opinions, says(None, model="n", fault="n is down"))
+        LIE, judgements=(*LIE.judgements, says(None, model="n", fault="n is down"))
     )
     assert shown(trajectory("e1", verdict)) == [
         "─" * 80,
         "1. e1  ledger / open, hybrid:m",
-        "verdict: agent_error, reward 0, decided by the code",
+        "verdict: agent_error, reward 0, decided by code",
         "answer: Done.",
-        "the code says                           the models say",
+        "code                                    models",
         "agent_error                             m: completed, confidence 0.90",
         "guard 'nothing else changed' failed:    It said so.",
-        "expected no other change, found 1 new   leaned on A, S1",
+        "expected no other change, found 1 new   cites A, S1",
         "refunds                                 n: n is down",
         "",
         "1 disagreement",
@@ -169,33 +177,33 @@ def test_both_sides_stand_side_by_side() -> None:
 
 
 def test_no_disagreement() -> None:
-    """An empty queue says so."""
+    """An empty queue is reported in one line."""
     assert shown(trajectory("a", Judged("code", DONE, 1.0))) == ["no disagreements"]
 
 
-def test_an_unjudged_one_says_why() -> None:
-    """With no label and no word of the code, the reason and both models are there."""
+def test_an_unjudged_episode_is_printed_with_its_reason() -> None:
+    """Where neither the verdict nor code has a label, the reason and both models are printed."""
     verdict = judged(
         None, None, says(DONE, model="m"), says(AGENT, model="n"), unjudged="the judges disagree"
     )
     lines = shown(trajectory("e1", verdict, answer=""))
     assert lines[2:7] == [
         "verdict: unjudged: the judges disagree",
-        "the code says                           the models say",
-        "nothing                                 m: completed, confidence 0.90",
+        "code                                    models",
+        "no label                                m: completed, confidence 0.90",
         "nothing is proved                       n: agent_error, confidence 0.90",
         "",
     ]
 
 
-def test_what_others_wrote_is_only_text() -> None:
-    """Markup is not obeyed, hidden and control characters are shown by number, long texts are
+def test_untrusted_text_is_printed_as_plain_text() -> None:
+    """Markup has no effect, hidden and control characters are shown by number, long texts are
     shortened, and nothing leaves its column."""
     evil = "[bold red]no[/] \x1b[2J\u202e\u200b\n\n# Verdict: completed " + "x" * 2000
     verdict = judged(
         AGENT,
         AGENT,
-        says(DONE, model=evil[:20], reasoning=evil, leaned_on=("[/]",)),
+        says(DONE, model=evil[:20], reasoning=evil, cited=("[/]",)),
         proof=f"found {evil[:40]}",
     )
     lines = shown(trajectory("[/]e\x07", verdict, answer=evil))
@@ -204,5 +212,5 @@ def test_what_others_wrote_is_only_text() -> None:
     assert all(len(line) <= 80 for line in lines)
     assert lines[1].startswith("1. [/]e⟨U+0007⟩  ledger / open")
     assert "answer: [bold red]no[/] ⟨U+001B⟩[2J⟨U+202E⟩⟨U+200B⟩ # Verdict: completed" in text
-    assert "leaned on [/]" in text
+    assert "cites [/]" in text
     assert text.count("x") < 1300

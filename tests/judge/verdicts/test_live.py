@@ -1,4 +1,4 @@
-"""Models judge beside the rollouts: who waits for whom, and who hears what."""
+"""Models judge while the run goes on: what waits for what, and what the agent can see."""
 
 import asyncio
 import json
@@ -27,7 +27,6 @@ from harness.rollout.plan import EpisodePlan, plan_of
 from harness.rollout.session import Link, RunParts, run_session
 from harness.settings.judge import JudgeSettings
 from harness.settings.limits import Limits
-from judge.core.rewards import AWM
 from judge.verdicts.factory import open_judge
 from tests.support.cli import Rehearse, json_of
 from tests.support.judge_server import Slow, Speaks, Spoken, billed, good, text_of, verdict
@@ -60,12 +59,12 @@ def anyio_backend() -> str:
 
 @pytest.fixture(autouse=True)
 def environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever the environment of the tests names, the judge is the server's."""
+    """The judge is the test's server, whatever the environment names."""
     no_environment(monkeypatch)
 
 
 class Watched:
-    """What the log has committed, as it does. A link that is always ready."""
+    """The records in the order in which the log commits them. A link that is always ready."""
 
     def __init__(self) -> None:
         self.records: list[Record] = []
@@ -103,9 +102,7 @@ async def run_judged(
     """Run the oracle's episodes of the mini world with a judge that asks the server."""
     pool, dialect, scenario = LocalPool(), Native(), library()
     settings = JudgeSettings("hybrid", ("m",), base_url=server.url, **flags)
-    async with open_judge(
-        settings, pool=pool, scenarios=[scenario], scenes={}, profile=AWM, folder=folder
-    ) as court:
+    async with open_judge(settings, pool=pool, scenarios=[scenario], folder=folder) as judge:
         parts = RunParts(
             pool=pool,
             policy=OraclePolicy(dialect),
@@ -113,7 +110,7 @@ async def run_judged(
             history=parse_history("full"),
             format=FormatSettings(),
             limits=Limits(),
-            judge=court,
+            judge=judge,
             link=watched.link(),
         )
         return await run_session(
@@ -128,8 +125,8 @@ def oracle_plans(num_episodes: int) -> list[EpisodePlan]:
 
 @pytest.mark.parametrize("at_once", [4, NUM])
 async def test_episodes_do_not_wait_for_a_slow_judge(tmp_path: Path, at_once: int) -> None:
-    """A judge that says nothing before the last episode is over stops no episode; then every
-    verdict is had, and never more are waited for than the settings say."""
+    """A judge that gives no verdict before the last episode is over stops no episode; then every
+    episode gets its verdict, and never more are waited for at once than the settings allow."""
     watched, answers = Watched(), asyncio.Event()
 
     async def answer() -> None:
@@ -152,7 +149,7 @@ async def test_episodes_do_not_wait_for_a_slow_judge(tmp_path: Path, at_once: in
 
 @pytest.fixture
 def tiny(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The log and the bus hold next to nothing for the judge."""
+    """The log and the bus can buffer almost nothing for the judge."""
     monkeypatch.setattr(writer, "CAPACITY", 4)
     monkeypatch.setattr(writer, "_MAX_ROWS", 3)
     defaults = LocalBus.subscribe.__wrapped__.__kwdefaults__  # type: ignore[attr-defined]
@@ -160,20 +157,19 @@ def tiny(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 async def test_episodes_wait_when_the_backlog_is_full(tmp_path: Path, tiny: None) -> None:
-    """With a backlog of one, and no room in the log or on the bus, episodes wait for the judge:
-    few are over and not judged at any time, and in the end nothing is missing."""
+    """With a backlog of one, and no room in the log or on the bus, episodes wait for the judge: at
+    any time few are over and not judged, and at the end nothing is missing."""
     watched = Watched()
     async with ModelServer(Slow(Speaks(RIGHT), 0.03)) as server:
         monitor = await run_judged(tmp_path, server, watched, concurrency=1, backlog=1)
 
-    assert watched.most_behind <= 8  # 4 here: one each at the judge, its door, the bus, the log
-    assert watched.most_behind <= 8
+    assert watched.most_behind <= 8  # 4 here: one each at the judge, its queue, the bus, the log
     assert monitor.labels == {"completed": NUM}
     assert watched.records == records_of(tmp_path)
 
 
-async def test_a_judge_hears_of_an_episode_after_its_end(tmp_path: Path, tiny: None) -> None:
-    """Each question comes when the end of its episode is in the log, while others go on."""
+async def test_an_episode_is_judged_after_its_end(tmp_path: Path, tiny: None) -> None:
+    """Each request is sent when the end of its episode is in the log, while other episodes run."""
     watched = Watched()
     over: list[tuple[str, set[str]]] = []
 
@@ -195,38 +191,39 @@ SECRET = "The quality of mercy is not strained."
 
 
 def plays_and_answers(asked: Asked) -> Behaviour:
-    """An agent that looks somebody up and answers."""
+    """An agent that looks a member up and answers."""
     if any(message["role"] == "tool" for message in asked.body["messages"]):
         return Says("Anna Soll owes nothing now.")
     return Says(None, calls=(("c1", "find_member", json.dumps({"name": "Anna Soll"})),))
 
 
 def test_nothing_of_judge_or_verifier_reaches_the_agent(rehearse: Rehearse, tmp_path: Path) -> None:
-    """All that an agent is sent in its episodes, one after another while earlier ones are judged,
-    holds no finding, expectation, verdict, reward, rubric or word of the judge, and no tool more
-    than the world has."""
+    """The requests of an agent, in episodes that run while earlier ones are judged, contain no
+    finding, expectation, verdict, reward, rubric or text of the judge, and only the world's
+    tools."""
     run = tmp_path / "run"
-    said = verdict("agent_error", reasoning=SECRET)
-    judges, agents = Speaks(lambda _: Spoken(said)), Chosen(plays_and_answers)
-    with served(judges) as court, served(agents) as stage:
+    secret_verdict = verdict("agent_error", reasoning=SECRET)
+    judges, agents = Speaks(lambda _: Spoken(secret_verdict)), Chosen(plays_and_answers)
+    with served(judges) as judge_server, served(agents) as agent_server:
         report = json_of(
             rehearse,
             *("run", f"{LIBRARY}:pay-fine", "-g", 6, "-c", 1, "-o", run, "--rewards", "graded"),
-            *("-p", "openai", "-m", "agent", "--base-url", stage.url, "--judge", "hybrid"),
-            *("--judge-model", "m", "--judge-base-url", court.url),
+            *("-p", "openai", "-m", "agent", "--base-url", agent_server.url, "--judge", "hybrid"),
+            *("--judge-model", "m", "--judge-base-url", judge_server.url),
         )
-    heard = json.dumps([asked.body for asked in stage.requests], ensure_ascii=False)
+    sent = json.dumps([asked.body for asked in agent_server.requests], ensure_ascii=False)
     given = [judged for verdicts in verdicts_of(run, "hybrid:m").values() for judged in verdicts]
 
-    assert (report["labels"], len(stage.requests)) == ({"agent_error": 6}, 12)
+    assert (report["labels"], len(agent_server.requests)) == ({"agent_error": 6}, 12)
     words = {SECRET, *Label, "pay_fine:", "findings", "verdict", "rubric", "reward"}
     for judged in given:
         words |= {finding.name for finding in judged.findings}
         words |= {finding.expected for finding in judged.findings}
         words |= {judged.proof, judged.episode_digest}
     assert len(given) == 6
-    assert [word for word in words if not word or word in heard] == []
-    tools = {tool["function"]["name"] for asked in stage.requests for tool in asked.body["tools"]}
+    assert [word for word in words if not word or word in sent] == []
+    bodies = [asked.body for asked in agent_server.requests]
+    tools = {tool["function"]["name"] for body in bodies for tool in body["tools"]}
     assert tools == {tool.name for tool in library_world().tools}
 
 
@@ -234,9 +231,11 @@ LIVE = ("--judge", "hybrid", "--judge-model", "m")
 
 
 @pytest.mark.parametrize("mode", ["llm", "hybrid"])
-def test_a_live_run_tells_what_judging_took(rehearse: Rehearse, tmp_path: Path, mode: str) -> None:
-    """A run's report holds the requests, tokens and cost of its verdicts; judging it later asks
-    nothing and gives the same verdicts."""
+def test_a_live_run_reports_the_cost_of_judging(
+    rehearse: Rehearse, tmp_path: Path, mode: str
+) -> None:
+    """A run's report has the requests, tokens and cost of its verdicts; judging the run later sends
+    no request and gives the same verdicts."""
     run, prices = tmp_path / "run", prices_of(tmp_path / "prices.toml", "m")
     with served(Speaks(billed(RIGHT, 1_000, 100))) as server:
         flags = (
@@ -261,49 +260,49 @@ def test_a_live_run_tells_what_judging_took(rehearse: Rehearse, tmp_path: Path, 
         "cost_usd": pytest.approx(0.012),
     }
     assert report["usd_per_1024_episodes"] == pytest.approx(0.002 * 1024)
-    assert (later["model_calls"], later["cached_opinions"]) == (0, 6)
+    assert (later["model_calls"], later["cached_judgements"]) == (0, 6)
     assert later["mean_reward"] == report["mean_reward"] == 1.0
     for live, logged in verdicts_of(run, f"{mode}:m").values():
-        assert msgspec.structs.replace(live, opinions=(), cost_usd=0.0) == msgspec.structs.replace(
-            logged, opinions=()
-        )
+        assert msgspec.structs.replace(
+            live, judgements=(), cost_usd=0.0
+        ) == msgspec.structs.replace(logged, judgements=())
 
 
 def test_a_run_with_a_dead_judge_ends_well(rehearse: Rehearse, tmp_path: Path) -> None:
-    """No judge answers: the episodes are run and logged, all are unjudged with the reason, nothing
-    that is exported to learn from has a reward of them, and `--only unjudged` finishes the work."""
+    """No judge answers: the episodes are run and logged, all are unjudged with the reason, exports
+    for training contain no reward of them, and `--only unjudged` finishes the work."""
     run = tmp_path / "run"
     with served(DEAD) as server:
         flags = (*LIVE, "--judge-base-url", server.url)
         report = json_of(rehearse, "run", LIBRARY, "-o", run, *flags)
-        told = exported(rehearse, run, tmp_path / "told.jsonl", "jsonl")
+        episodes = exported(rehearse, run, tmp_path / "episodes.jsonl", "jsonl")
         chats = exported(rehearse, run, tmp_path / "chats.jsonl", "sft")
         server.default = Speaks(RIGHT)
         summary = judge(rehearse, run, server.url, "--only", "unjudged")
 
     assert (report["episodes"], report["unjudged"], report["labels"]) == (6, 6, {})
     assert report["mean_reward"] is None
-    assert {(one["label"], one["reward"], len(one["step_rewards"])) for one in told} == {
-        (None, None, 0)
-    }
-    assert (len(told), chats) == (6, [])
+    rewards = {(one["label"], one["reward"], len(one["step_rewards"])) for one in episodes}
+    assert rewards == {(None, None, 0)}
+    assert (len(episodes), chats) == (6, [])
     whys = {judged.unjudged for judged, _ in verdicts_of(run, "hybrid:m").values()}
     assert whys == {
-        f"no opinion of model 'm' at {server.url}: status 401: no such key (after 1 attempt)"
+        f"no judgement of model 'm' at {server.url}: status 401: no such key (after 1 attempt)"
     }
     assert (summary["unjudged"], summary["model_calls"]) == (0, 6)
     assert set(labels_of(run, "hybrid:m").values()) == {COMPLETED}
 
 
 def exported(rehearse: Rehearse, folder: Path, path: Path, to: str) -> list[Any]:
-    """What `rehearse export` writes."""
+    """The output of `rehearse export`."""
     status, _, err = rehearse("export", folder, "--to", to, "-o", path)
     assert status == 0, err
     return [json.loads(line) for line in path.read_text().splitlines()]
 
 
-def test_a_budget_that_ends_in_a_run_stops_no_episode(rehearse: Rehearse, tmp_path: Path) -> None:
-    """Where the judge's budget ends, the rest is unjudged for that reason and the run goes on."""
+def test_an_exhausted_budget_stops_no_episode(rehearse: Rehearse, tmp_path: Path) -> None:
+    """When the judge's budget is exhausted, the rest is unjudged for that reason and the run
+    continues."""
     run, prices = tmp_path / "run", prices_of(tmp_path / "prices.toml", "m")
     with served(Speaks(billed(RIGHT, 1_000, 100))) as server:
         flags = (*LIVE, "--judge-base-url", server.url, "--judge-prices", prices)
@@ -315,16 +314,18 @@ def test_a_budget_that_ends_in_a_run_stops_no_episode(rehearse: Rehearse, tmp_pa
     assert 0 < num_judged < 6
     assert report["judging"]["cost_usd"] == pytest.approx(0.002 * num_judged)
     whys = [judged.unjudged or "" for [judged] in verdicts_of(run, "hybrid:m").values()]
-    assert sum(why.startswith("budget: of 0.03 USD") for why in whys) == 6 - num_judged
+    exhausted = [why for why in whys if why.startswith("budget exhausted: ")]
+    assert len(exhausted) == 6 - num_judged
+    assert all("of 0.0340 USD spent or reserved" in why for why in exhausted)
 
 
-def test_what_was_spent_before_a_crash_counts(rehearse: Rehearse, tmp_path: Path) -> None:
-    """The budget of a run that goes on is what the verdicts in its log have left of it."""
+def test_spending_before_a_crash_counts(rehearse: Rehearse, tmp_path: Path) -> None:
+    """The budget of a resumed run is what the verdicts in its log have left of it."""
     run, prices = tmp_path / "run", prices_of(tmp_path / "prices.toml", "m")
     with served(Speaks(billed(RIGHT, 1_000, 100))) as server:
         flags = (*LIVE, "--judge-base-url", server.url, "--judge-prices", prices)
         json_of(rehearse, "run", LIBRARY, "-o", run, *flags)
-        with closing(sqlite3.connect(run / LOG_NAME)) as log:  # as if 3 had not been reached
+        with closing(sqlite3.connect(run / LOG_NAME)) as log:  # as if 3 were not judged yet
             log.execute("DELETE FROM events WHERE kind = 'judged' AND episode > 'e000002'")
             log.commit()
         (run / "verdicts.sqlite").unlink()

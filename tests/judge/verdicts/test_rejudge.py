@@ -1,4 +1,4 @@
-"""Judging a log again: several judges, other rewards, and what is taken from the cache."""
+"""Judging a log again: several models, other rewards, and what comes from the cache."""
 
 import json
 from pathlib import Path
@@ -38,7 +38,7 @@ DEAD = Status(401, "no such key")
 
 @pytest.fixture(autouse=True)
 def environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever the environment of the tests names, the judge is the server's."""
+    """The judge is the test's server, whatever the environment names."""
     no_environment(monkeypatch)
 
 
@@ -48,13 +48,13 @@ def mixed(rehearse: Rehearse, tmp_path: Path) -> Path:
     return run_of_both(rehearse, tmp_path / "mixed")
 
 
-def panel(**judges: Behaviour) -> Chosen:
+def endpoint_of(**judges: Behaviour) -> Chosen:
     """Models of these names behind one endpoint."""
     return Chosen(lambda asked: judges[asked.body["model"]])
 
 
 def by_all(rehearse: Rehearse, folder: Path, url: str, *names: str, flags: Any = ()) -> Any:
-    """What `rehearse judge` says with models of one endpoint."""
+    """The output of `rehearse judge` with several models of one endpoint."""
     models = [part for name in names for part in ("-m", f"{name}@{url}")]
     return json_of(rehearse, "judge", folder, *models, *flags)
 
@@ -62,10 +62,10 @@ def by_all(rehearse: Rehearse, folder: Path, url: str, *names: str, flags: Any =
 TRUE, FALSE = Speaks(good(lambda _: COMPLETED)), Speaks(biased("agent_error"))
 PART = Speaks(biased("partially_completed"))
 _DISAGREE = "the judges disagree: a says completed, b says agent_error, c says partially_completed"
-_DEAD = "no opinion of model 'c' at URL: status 401: no such key (after 1 attempt)"
+_DEAD = "no judgement of model 'c' at URL: status 401: no such key (after 1 attempt)"
 
-# Who says what of completed episodes in mode llm, by which vote, and what comes of it.
-PANELS: list[tuple[dict[str, Behaviour], str, Label | None, str | None]] = [
+# Models that judge completed episodes in mode `llm`, the vote, and the resulting label or reason.
+VOTES: list[tuple[dict[str, Behaviour], str, Label | None, str | None]] = [
     ({"a": TRUE, "b": TRUE, "c": FALSE}, "majority", COMPLETED, None),
     ({"a": FALSE, "b": TRUE, "c": FALSE}, "majority", AGENT, None),
     ({"a": TRUE, "b": FALSE, "c": PART}, "majority", None, _DISAGREE),
@@ -83,68 +83,68 @@ PANELS: list[tuple[dict[str, Behaviour], str, Label | None, str | None]] = [
 ]
 
 
-@pytest.mark.parametrize("number", range(len(PANELS)))
+@pytest.mark.parametrize("number", range(len(VOTES)))
 def test_several_judges_come_to_one_label_or_to_none(
     rehearse: Rehearse, tmp_path: Path, number: int
 ) -> None:
-    """A majority or all must agree; who gives no opinion counts as asked, and where nobody knows
-    what he would have said, there is no label but his reason."""
-    judges, vote, label, why = PANELS[number]
+    """A majority or all must agree; a model without a judgement counts as asked, and where its
+    judgement could have decided, there is no label and its fault is the reason."""
+    judges, vote, label, why = VOTES[number]
     run = run_of_oracles(rehearse, tmp_path / "run")
-    with served(panel(**judges)) as server:
+    with served(endpoint_of(**judges)) as server:
         flags = ("--mode", "llm", "--vote", vote)
         summary = by_all(rehearse, run, server.url, *judges, flags=flags)
 
-    told = [one["why"].replace(server.url, "URL") for one in summary["unjudged_episodes"]]
+    whys = [one["why"].replace(server.url, "URL") for one in summary["unjudged_episodes"]]
     name = f"llm:{'+'.join(judges)}"
     assert summary["judge"] == name
     assert set(labels_of(run, name).values()) == {label}
-    assert told == ([] if why is None else [why] * 6)
+    assert whys == ([] if why is None else [why] * 6)
     assert summary["model_calls"] == len(server.requests) == 6 * len(judges)
-    said = {
-        opinion.model: opinion.label
+    given = {
+        judgement.model: judgement.label
         for [judged] in verdicts_of(run, name).values()
-        for opinion in judged.opinions
+        for judgement in judged.judgements
     }
-    assert set(said) == set(judges)
+    assert set(given) == set(judges)
     asked = {request.body["model"] for request in server.requests}
     assert asked == set(judges)
 
 
 def test_what_code_proved_ends_a_tie(rehearse: Rehearse, tmp_path: Path) -> None:
-    """In mode hybrid judges that disagree are settled by what the code proved, and queued."""
+    """In mode `hybrid` a proof decides where models disagree, and the verdict is queued."""
     run = run_of_oracles(rehearse, tmp_path / "run")
-    with served(panel(a=TRUE, b=FALSE)) as server:
+    with served(endpoint_of(a=TRUE, b=FALSE)) as server:
         summary = by_all(rehearse, run, server.url, "a", "b")
 
     assert set(labels_of(run, "hybrid:a+b").values()) == {COMPLETED}
     assert (summary["unjudged"], summary["disagreements"]) == (0, 6)
 
 
-def test_a_judge_that_was_lost_alone_is_asked_again(rehearse: Rehearse, tmp_path: Path) -> None:
-    """Where one of three was away and the vote hung on it, `--only unjudged` asks that one."""
+def test_only_the_missing_model_is_asked_again(rehearse: Rehearse, tmp_path: Path) -> None:
+    """Where one of three models was down and the vote depended on it, `--only unjudged` asks it."""
     run = run_of_oracles(rehearse, tmp_path / "run")
     flags = ("--mode", "llm", "--vote", "unanimous")
-    with served(panel(a=TRUE, b=TRUE, c=DEAD)) as server:
+    with served(endpoint_of(a=TRUE, b=TRUE, c=DEAD)) as server:
         by_all(rehearse, run, server.url, "a", "b", "c", flags=flags)
-        server.default = panel(a=TRUE, b=TRUE, c=TRUE)
+        server.default = endpoint_of(a=TRUE, b=TRUE, c=TRUE)
         server.requests.clear()
         again = json_of(rehearse, "judge", run, "--only", "unjudged")
 
     assert [request.body["model"] for request in server.requests] == ["c"] * 6
-    assert (again["unjudged"], again["cached_opinions"], again["model_calls"]) == (0, 12, 6)
+    assert (again["unjudged"], again["cached_judgements"], again["model_calls"]) == (0, 12, 6)
 
 
-def test_nobody_is_asked_about_what_code_proved(rehearse: Rehearse, mixed: Path) -> None:
-    """`--ask unproven` asks only where the code leaves more than one label open; what it proved is
-    the verdict without an opinion."""
+def test_no_model_is_asked_about_what_code_proved(rehearse: Rehearse, mixed: Path) -> None:
+    """`--ask unproven` asks only where code leaves more than one label open; elsewhere the proof is
+    the verdict, without a judgement of a model."""
     asked = questions_of(mixed, "hybrid")
     with served(Speaks(good(truth_about(asked)))) as server:
         judge(rehearse, mixed, server.url, "--ask", "unproven")
         shown = {request.body["messages"][1]["content"] for request in server.requests}
 
     given = {name: last for name, [last] in verdicts_of(mixed, "hybrid:m").items()}
-    unasked = {name for name, judged in given.items() if not judged.opinions}
+    unasked = {name for name, judged in given.items() if not judged.judgements}
     code = labels_of(mixed, "code")
     assert unasked == {name for name, label in code.items() if label is COMPLETED}
     assert all(given[name].proof == given[name].reasoning != "" for name in unasked)
@@ -153,8 +153,8 @@ def test_nobody_is_asked_about_what_code_proved(rehearse: Rehearse, mixed: Path)
 
 
 def test_rewards_change_without_a_model_or_a_verifier(rehearse: Rehearse, tmp_path: Path) -> None:
-    """`--rewards` pays the same verdicts otherwise, though the verifiers are gone and no judge
-    listens; back to the first profile gives the first rewards."""
+    """`--rewards` recomputes the rewards of the same verdicts, though the verifiers are gone and
+    the judge's server is down; the first profile gives the first rewards again."""
     world = variant(tmp_path)
     run = run_of_both(rehearse, tmp_path / "run", world)
     with served(Speaks(good(truth_about(questions_of(run, "hybrid"))))) as server:
@@ -194,9 +194,9 @@ def test_rewards_change_without_a_model_or_a_verifier(rehearse: Rehearse, tmp_pa
     ]
 
 
-def test_what_was_missing_is_paid_like_the_rest(rehearse: Rehearse, mixed: Path) -> None:
-    """Under another profile, work that is finished later is paid by that profile, too, whether it
-    was paid otherwise or judged so to begin with; `replay --world` compares by it."""
+def test_later_verdicts_get_the_runs_reward_profile(rehearse: Rehearse, mixed: Path) -> None:
+    """After a change of the reward profile, episodes that are judged later are rewarded by it too;
+    `replay --world` compares by it."""
     prices = prices_of(mixed.parent / "prices.toml", "m")
     truth = Speaks(good(truth_about(questions_of(mixed, "hybrid"))))
     with served(truth) as server:
@@ -215,13 +215,13 @@ def test_what_was_missing_is_paid_like_the_rest(rehearse: Rehearse, mixed: Path)
 
 
 def spending_of(folder: Path) -> Any:
-    """What the run's report says of all judging."""
+    """The cost of all judging in the run's report."""
     return json.loads((folder / "report.json").read_bytes())["judging"]
 
 
-def test_what_was_asked_once_is_not_asked_again(rehearse: Rehearse, mixed: Path) -> None:
-    """Judging again asks nothing, gives the same verdicts, costs nothing and says that opinions
-    came from the cache."""
+def test_a_stored_judgement_is_not_requested_again(rehearse: Rehearse, mixed: Path) -> None:
+    """Judging again sends no request, gives the same verdicts, costs nothing and reports that the
+    judgements came from the cache."""
     truth = truth_about(questions_of(mixed, "hybrid"))
     prices = prices_of(mixed.parent / "prices.toml", "m")
     with served(Speaks(billed(good(truth), 1_000, 100))) as server:
@@ -231,25 +231,25 @@ def test_what_was_asked_once_is_not_asked_again(rehearse: Rehearse, mixed: Path)
 
     assert asked == first["model_calls"] == 12
     assert first["cost_usd"] == pytest.approx(12 * 0.002)
-    assert (again["model_calls"], again["cost_usd"], again["cached_opinions"]) == (0, 0.0, 12)
+    assert (again["model_calls"], again["cost_usd"], again["cached_judgements"]) == (0, 0.0, 12)
     assert again["labels"] == first["labels"]
     for before, after in verdicts_of(mixed, "hybrid:m").values():
         assert verdict_of(before) == verdict_of(after)
-        assert [opinion.is_cached for opinion in (*before.opinions, *after.opinions)] == [
+        assert [judgement.is_cached for judgement in (*before.judgements, *after.judgements)] == [
             False,
             True,
         ]
 
 
 def verdict_of(judged: Judged) -> tuple[Any, ...]:
-    """A verdict without what it took."""
-    said = [(one.model, one.label, one.reasoning, one.leaned_on) for one in judged.opinions]
-    return (judged.label, judged.reward, judged.step_rewards, judged.reasoning, judged.code, said)
+    """A verdict without its cost."""
+    votes = [(one.model, one.label, one.reasoning, one.cited) for one in judged.judgements]
+    return (judged.label, judged.reward, judged.step_rewards, judged.reasoning, judged.code, votes)
 
 
-def test_another_question_is_asked(rehearse: Rehearse, tmp_path: Path) -> None:
-    """Another rubric, model, mode or amount of evidence is another question; the first is still
-    known."""
+def test_another_cache_key_is_requested(rehearse: Rehearse, tmp_path: Path) -> None:
+    """Another rubric, model, mode or amount of evidence is another key; the first one's judgements
+    stay stored."""
     run = run_of_oracles(rehearse, tmp_path / "run")
     rubric = tmp_path / "mine.toml"
     rubric.write_text(rubric_text().replace("Decide on evidence.", "Decide on evidence alone."))
@@ -267,13 +267,13 @@ def test_another_question_is_asked(rehearse: Rehearse, tmp_path: Path) -> None:
             mode = () if "--mode" in flags else ("--mode", "hybrid")
             copy = copytree(run, tmp_path / f"run-{len(numbers)}")
             summary = json_of(rehearse, "judge", copy, *base, *model, *mode, *flags)
-            numbers.append((summary["model_calls"], summary["cached_opinions"]))
+            numbers.append((summary["model_calls"], summary["cached_judgements"]))
 
     assert numbers == [(6, 0)] * 5 + [(0, 6)]
 
 
 def test_a_cache_may_be_shared_by_runs(rehearse: Rehearse, tmp_path: Path) -> None:
-    """Equal episodes of another run are known by a cache that both use, and asked by another."""
+    """A run with equal episodes needs no request with the same cache, and all with another one."""
     first, second, third = [
         run_of_oracles(rehearse, tmp_path / name) for name in ("first", "second", "third")
     ]
@@ -290,7 +290,7 @@ def test_a_cache_may_be_shared_by_runs(rehearse: Rehearse, tmp_path: Path) -> No
 
 
 def test_only_disagreements_are_put_to_another_judge(rehearse: Rehearse, mixed: Path) -> None:
-    """`--only disagreements` asks another judge about the contested cases and no other."""
+    """`--only disagreements` asks another judge about contested episodes only."""
     asked = questions_of(mixed, "hybrid")
     truth = truth_about(asked)
     lie = next(iter(asked))
@@ -310,7 +310,7 @@ def test_only_disagreements_are_put_to_another_judge(rehearse: Rehearse, mixed: 
 
 
 def test_verdicts_are_only_added(rehearse: Rehearse, mixed: Path) -> None:
-    """Judging again appends to the log; nothing that was there is changed."""
+    """Judging again appends to the log; existing records are unchanged."""
     before = records_of(mixed)
     with served(TRUE) as server:
         judge(rehearse, mixed, server.url)

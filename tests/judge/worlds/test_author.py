@@ -1,4 +1,4 @@
-"""The model that writes worlds, as an endpoint that is paid for."""
+"""The model that writes worlds: its requests, their cost and the ledger."""
 
 from pathlib import Path
 
@@ -23,12 +23,12 @@ def anyio_backend() -> str:
     return "asyncio"
 
 
-def author(url: str, ledger: Path, purse: Budget) -> ModelAuthor:
-    """One whose answers cost 1 USD at worst; vectors cost 1 USD a byte of what is sent."""
+def author(url: str, ledger: Path, budget: Budget) -> ModelAuthor:
+    """An author whose answers cost at most 1 USD; embeddings cost 1 USD for each byte sent."""
     return ModelAuthor(
         OpenAISettings("m", base_url=url, max_tokens=1_000, max_attempts=1),
         prices=Prices({"m": Price(input=0, output=1_000), "e": Price(input=1_000_000, output=0)}),
-        purse=purse,
+        budget=budget,
         ledger=Ledger(ledger),
         embeddings="e",
     )
@@ -44,7 +44,7 @@ def author(url: str, ledger: Path, purse: Budget) -> ModelAuthor:
 async def test_a_question_without_an_answer_is_a_fault_of_its_stage(
     tmp_path: Path, status: Status, sentence: str
 ) -> None:
-    """It ends no synthesis: other questions are answered."""
+    """It does not end the synthesis: other questions are answered."""
     async with (
         ModelServer() as server,
         author(server.url, tmp_path / "ledger", Budget()) as model,
@@ -54,29 +54,29 @@ async def test_a_question_without_an_answer_is_a_fault_of_its_stage(
         assert await model.answer(ASKED, CODE, seed=1) == ModelAnswer("a world")
 
 
-async def test_lost_answers_are_booked_at_worst(tmp_path: Path) -> None:
-    """Of chats and of vectors; what never left costs nothing."""
-    purse = Budget()
+async def test_lost_answers_count_as_the_most_that_they_may_cost(tmp_path: Path) -> None:
+    """For chats and for embeddings; a request that was not sent costs nothing."""
+    budget = Budget()
     async with (
         ModelServer(Cut()) as server,
-        author(server.url, tmp_path / "ledger", purse) as model,
+        author(server.url, tmp_path / "ledger", budget) as model,
     ):
         for ask in (model.answer(ASKED, CODE, seed=1), model.embed(["a"], EMBED)):
             with pytest.raises(SynthesisError):
                 await ask
     bytes_sent = 0.0 + len(b'{"model":"e","input":["a"]}')
-    booked = [LedgerEntry("code", "w", cost_usd=1.0), LedgerEntry("embed", cost_usd=bytes_sent)]
-    assert Ledger(tmp_path / "ledger").entries == booked
-    assert purse.spent == 1.0 + bytes_sent
-    async with author(server.url, tmp_path / "ledger", purse) as model:  # it is gone
+    entered = [LedgerEntry("code", "w", cost_usd=1.0), LedgerEntry("embed", cost_usd=bytes_sent)]
+    assert Ledger(tmp_path / "ledger").entries == entered
+    assert budget.spent == 1.0 + bytes_sent
+    async with author(server.url, tmp_path / "ledger", budget) as model:  # it is gone
         for ask in (model.answer(ASKED, CODE, seed=1), model.embed(["a"], EMBED)):
             with pytest.raises(SynthesisError):
                 await ask
-    assert Ledger(tmp_path / "ledger").entries == booked
-    assert purse.spent == 1.0 + bytes_sent
+    assert Ledger(tmp_path / "ledger").entries == entered
+    assert budget.spent == 1.0 + bytes_sent
 
 
-async def test_a_request_that_is_cancelled_is_booked_at_worst(tmp_path: Path) -> None:
+async def test_a_cancelled_request_counts_as_the_most_that_it_may_cost(tmp_path: Path) -> None:
     """A rerun under the same budget counts it."""
     arrived = anyio.Event()
 

@@ -252,9 +252,9 @@ def test_the_same_worlds_give_the_same_bytes() -> None:
     """Page and picture do not depend on when, where and in what style they are made."""
     found = figures()
     charts = charts_of(found)
-    before = page_of(found, charts, title=title_of(found)), png_of(charts[:2], "Worlds")
+    before = page_of(found, charts[:3], title=title_of(found)), png_of(charts[:2], "Worlds")
     with matplotlib.rc_context({"axes.grid": True, "lines.linewidth": 9, "font.size": 20}):
-        after = page_of(found, charts, title=title_of(found)), png_of(charts[:2], "Worlds")
+        after = page_of(found, charts[:3], title=title_of(found)), png_of(charts[:2], "Worlds")
 
     assert before == after
     assert before[1].startswith(b"\x89PNG")
@@ -265,21 +265,35 @@ def test_the_page_needs_nothing_else() -> None:
     found = figures()
     charts = charts_of(found)
     page = page_of(found, charts, title=title_of(found))
-    pictures = [
-        b64decode(data).decode()
-        for data in re.findall(r"data:image/svg\+xml;base64,([^\"]+)", page)
-    ]
+    embedded = {
+        kind: [
+            b64decode(data).decode()
+            for data in re.findall(rf'{kind}="data:image/svg\+xml;base64,([^"]+)"', page)
+        ]
+        for kind in ("src", "srcset")
+    }
 
-    assert re.findall(r'(?:src|href)="(?!data:)', page) == []
+    assert re.findall(r'(?:src|srcset|href)="(?!data:)', page) == []
     assert "<script" not in page
     assert [chart.name for chart in charts] == [
         *("tables", "rows", "tools", "steps", "difficulty", "shares", "turns", "nearest"),
         *("trades", "modules", "verbs"),
     ]
-    assert [chart.title in picture for chart, picture in zip(charts, pictures, strict=True)] == [
-        True
-    ] * len(charts)
+    for pictures, background in ((embedded["src"], "#ffffff"), (embedded["srcset"], "#1b232b")):
+        for chart, picture in zip(charts, pictures, strict=True):
+            assert chart.title in picture
+            assert background in picture
     assert "<tr><td>tables of a world</td><td>20</td><td>18</td><td>+11%</td>" in page
+
+
+def test_the_page_adapts_to_phones_and_dark_displays() -> None:
+    """It has a viewport, colours for dark displays, and every table is in a box that scrolls."""
+    found = catalogue_figures([HOTEL, DESK], [Unread("odd", "it has no tasks.toml")])
+    page = page_of(found, [], title=title_of(found))
+
+    assert '<meta name="viewport" content="width=device-width, initial-scale=1">' in page
+    assert "@media (prefers-color-scheme: dark)" in page
+    assert page.count("<table") == len(re.findall(r'<div class="scroll"[^>]*>\n<table', page)) == 2
 
 
 def test_charts_without_figures_are_left_out() -> None:
@@ -297,7 +311,7 @@ def test_what_worlds_say_is_no_markup() -> None:
     found = catalogue_figures([HOTEL], [Unread("<b>odd</b>", 'a "fault" & more')])
     page = page_of(found, [], title=title_of(found))
 
-    assert "<td>&lt;b&gt;odd&lt;/b&gt;</td><td>a &quot;fault&quot; &amp; more</td>" in page
+    assert "<td>&lt;b&gt;odd&lt;/b&gt;</td><td>a &#34;fault&#34; &amp; more</td>" in page
     assert "<b>odd" not in page
 
 
@@ -349,7 +363,7 @@ def test_bad_input_is_told_in_a_sentence(
         assert fault in err
 
     monkeypatch.setitem(sys.modules, "matplotlib", None)
-    for name in ("judge.worlds.charts", "judge.worlds.html"):
+    for name in ("harness.reports.chart_style", "judge.worlds.charts", "judge.worlds.html"):
         monkeypatch.delitem(sys.modules, name, raising=False)
     _, _, err = rehearse("scenarios", "report", "shop_support", "-o", tmp_path / "page.html")
     assert err.startswith("error: report needs the package matplotlib")

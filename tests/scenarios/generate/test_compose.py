@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from judge.gate.context import GateSettings
-from judge.worlds.trial import hosted
+from judge.worlds.world_host import host_in_process
 from scenarios.format import read
 from scenarios.generate.compose import GeneratedWorld, generate
 from scenarios.generate.core.package import digest_of
@@ -70,7 +70,7 @@ def test_the_same_seed_gives_the_same_bytes() -> None:
         for trade in ("plant_nursery", "outdoor_shop")
         for plan in plan_worlds(2, 4, trades=[trade], modules=["orders"], among=[])
     ]
-    here = [digest_of(generate(plan, hosted).package.texts()) for plan in plans]
+    here = [digest_of(generate(plan, host_in_process).package.texts()) for plan in plans]
     for hashes in ("1", "2"):
         environment = {**os.environ, "PYTHONHASHSEED": hashes, "PYTHONPATH": "."}
         other = subprocess.run(

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from judge.worlds.trial import hosted
+from judge.worlds.world_host import host_in_process
 from scenarios.api import Row
 from scenarios.format import Call
 from scenarios.generate.content.drawn_world import DrawnWorld, draw_world
@@ -253,7 +253,7 @@ def test_tools_enforce_the_rules(name: str, rule: Callable[[Maker], tuple[Call, 
     dresser = world.dressers[name]
     forbidden, refusal = rule(world.maker)
     arguments = {dresser.name(key): value for key, value in forbidden.arguments.items()}
-    with hosted(package_of(world)) as seeded:
+    with host_in_process(package_of(world)) as seeded:
         run = seeded.start_run()
         outcome = run.call(dresser.name(forbidden.name), arguments)
         assert (outcome.is_error, outcome.text) == (True, dresser.text(refusal))

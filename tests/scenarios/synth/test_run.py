@@ -13,7 +13,7 @@ import pytest
 
 from envpool.router import RoutingPool
 from envpool.workers.pool import WorkerSettings
-from judge.worlds.synthesize import Asked, run_synthesis
+from judge.worlds.synthesize import SynthesisOptions, run_synthesis
 from scenarios.awm.folder import AwmFolder
 from scenarios.errors import SynthesisError, ToolError
 from scenarios.format import read
@@ -44,16 +44,16 @@ def anyio_backend() -> str:
     return "asyncio"
 
 
-def asked(tmp_path: Path, url: str, *trades: Words, **more: Any) -> Asked:
+def asked(tmp_path: Path, url: str, *trades: Words, **more: Any) -> SynthesisOptions:
     """The settings of a synthesis of these trades' worlds."""
     seeds = tmp_path / "seeds.jsonl"
     rows = [{"name": words.name, "description": words.description} for words in trades]
     seeds.write_text("".join(json.dumps(row) + "\n" for row in rows))
     fields: dict[str, Any] = {"tasks": 3, "workers": 1, "base_url": url, "attempts": 1}
-    return Asked("m", str(seeds), str(tmp_path / "out"), **(fields | more))
+    return SynthesisOptions("m", str(seeds), str(tmp_path / "out"), **(fields | more))
 
 
-async def synthesised(settings: Asked) -> Report:
+async def synthesised(settings: SynthesisOptions) -> Report:
     """Run a synthesis; return its report."""
     return await run_synthesis(settings, lambda *_: None)
 
@@ -261,8 +261,8 @@ async def test_a_killed_synthesis_can_be_resumed(tmp_path: Path) -> None:
         settings = asked(tmp_path, server.url, BIKES, LENSES)
         text = msgspec.json.encode(settings).decode()
         code = (
-            "import sys, anyio, msgspec; from judge.worlds.synthesize import Asked, run_synthesis; "
-            "asked = msgspec.json.decode(sys.argv[1], type=Asked); "
+            "import sys, anyio, msgspec; from judge.worlds.synthesize import SynthesisOptions, run_synthesis; "
+            "asked = msgspec.json.decode(sys.argv[1], type=SynthesisOptions); "
             "anyio.run(run_synthesis, asked, lambda *_: None)"
         )
         async with await anyio.open_process([sys.executable, "-c", code, text]) as process:

@@ -1,4 +1,4 @@
-"""Where worlds that a model writes are tried out: in sandboxed workers, never in this process."""
+"""Hosts drafts of worlds that a model writes: in sandboxed workers, never in this process."""
 
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager
@@ -18,7 +18,7 @@ from harness.core.messages import Answer as FinalAnswer
 from harness.dialects.native import Native
 from harness.policies.mutants import Mutant, mutants_of
 from harness.rollout.episode import briefing_of
-from judge.playback.playback import told
+from judge.playback.playback import format_call
 from judge.playback.tool_fuzzing import Prober, absent_calls, bad_arguments, edge_calls
 from judge.worlds.author import Unanswerable
 from scenarios.api import Row
@@ -33,33 +33,33 @@ from scenarios.synth.core.protocols import (
     Unhostable,
 )
 
-MAX_STEPS = 20  # of a solver, as in AWM
-MAX_MUTANTS = 80  # of a solution; beyond that a seeded sample
-_PROBES = 15  # calls of a tool that fit its schema
-_MORE_PROBES = 60  # where none of them succeeded
-_EDGES = 40  # calls of a tool at the edge of its schema, or beyond it
+MAX_STEPS = 20  # steps of a solver, as in AWM
+MAX_MUTANTS = 80  # mutants of a solution; of more, a seeded sample is run
+_PROBES = 15  # calls of one tool with arguments that fit its schema
+_MORE_PROBES = 60  # more such calls, for a tool of which none succeeded
+_EDGE_CALLS = 40  # calls of one tool at the edge of its schema, or beyond it
 
 
-class Replies(Protocol):
-    """The model that tries tasks."""
+class Solver(Protocol):
+    """The model that tries to solve tasks."""
 
     async def reply(self, window: Window, purpose: Purpose, *, seed: int) -> Reply:
-        """Its reply. Raises Unanswerable, and what synthesis raises."""
+        """The model's reply. Raises Unanswerable and the errors of synthesis."""
 
 
-class WorkerBench:
+class SandboxedDraftHost:
     """Hosts packages in isolation. It implements scenarios.synth.core.protocols.DraftHost."""
 
-    def __init__(self, pool: RoutingPool, solver: Replies, *, max_steps: int = MAX_STEPS) -> None:
+    def __init__(self, pool: RoutingPool, solver: Solver, *, max_steps: int = MAX_STEPS) -> None:
         self._pool = pool
         self._solver = solver
         self._max_steps = max_steps
 
     @asynccontextmanager
     async def host(self, scenario: Scenario) -> AsyncIterator["HostedPackage"]:
-        """The package for as long as the block. Raises Unhostable."""
+        """The hosted package; it is dropped when the block ends. Raises Unhostable."""
         if not self._pool.isolates(scenario):
-            raise ValueError("a bench is for packages whose code a model wrote")
+            raise ValueError("only packages whose code a model wrote are hosted here")
         try:
             states = await self._pool.host(scenario)
         except PoolError as exc:
@@ -88,7 +88,7 @@ class HostedPackage:
         scenario: Scenario,
         states: States,
         pool: RoutingPool,
-        solver: Replies,
+        solver: Solver,
         max_steps: int,
     ) -> None:
         self._scenario = scenario
@@ -105,45 +105,45 @@ class HostedPackage:
         return self._states.dump(self._states.template.overlay())
 
     async def probe(self, *, seed: int) -> ProbeResult:
-        """Call every tool, with what fits its schema and with what does not, each on a fresh
-        world."""
+        """Call every tool with arguments that fit its schema and with some that do not, each time
+        on a fresh world."""
         prober, wider = Prober(self._states, seed), Prober(self._states, seed + 1)
         wider.pool = _widened(wider.pool)
         faults, dead, count = [], [], 0
         for tool in self._states.tools:
-            found = _Found()
-            await self._fitting(tool, prober, _PROBES, found)
+            found = _ToolProbe()
+            await self._try_valid_calls(tool, prober, _PROBES, found)
             if found.good is None and not found.broken:
-                await self._fitting(tool, wider, _MORE_PROBES, found)
+                await self._try_valid_calls(tool, wider, _MORE_PROBES, found)
             if found.good is None and not found.broken:
                 dead.append(f"{tool.name} ({found.refusal or 'no call fits its schema'})")
             elif found.good is not None and not found.broken:
-                await self._odd(tool, found.good, found)
+                await self._try_edge_calls(tool, found.good, found)
             count += found.calls
             if found.broken:
                 faults.append(found.broken)
         return ProbeResult(count, tuple(faults), tuple(dead))
 
     async def run(self, task_id: str, calls: Sequence[Call], answer: str) -> JudgedRun:
-        """The calls on a fresh world, then the verifier."""
+        """Make the calls on a fresh world, then run the verifier."""
         task = self._scenario.task(task_id)
         run = _Run()
         try:
             async with self._pool.lease(self._scenario, task) as env:
                 for call in calls:
                     await run.call(env, call)
-                return await self._ended(task, env, run, answer)
+                return await self._judge_run(task, env, run, answer)
         except WorldError as exc:
             return run.broken(str(exc))
 
     async def solve(self, task_id: str, *, seed: int) -> JudgedRun:
-        """The solver's own calls and answer, then the verifier."""
+        """Let the solver make its own calls and answer, then run the verifier."""
         task = self._scenario.task(task_id)
         run = _Run()
         try:
             async with self._pool.lease(self._scenario, task) as env:
-                answer = await self._solved(task, env, run, seed)
-                played = await self._ended(task, env, run, answer or "")
+                answer = await self._solve(task, env, run, seed)
+                played = await self._judge_run(task, env, run, answer or "")
         except WorldError as exc:
             return run.broken(str(exc))
         except Unanswerable as exc:
@@ -156,7 +156,7 @@ class HostedPackage:
         return played
 
     async def try_mutants(self, task_id: str, solution: JudgedRun) -> MutantResult:
-        """Every single mistake in the solution, at most MAX_MUTANTS of them."""
+        """Run the solution with every single mistake in it, at most MAX_MUTANTS of them."""
         task = msgspec.structs.replace(
             self._scenario.task(task_id), oracle=solution.calls, answer=solution.answer
         )
@@ -176,8 +176,8 @@ class HostedPackage:
         caught = counted - len(survivors)
         return MutantResult(counted, caught, equivalents, tuple(survivors), tuple(faults))
 
-    async def _solved(self, task: Task, env: Env, run: "_Run", seed: int) -> str | None:
-        """The solver's answer; None: it gave none in time."""
+    async def _solve(self, task: Task, env: Env, run: "_Run", seed: int) -> str | None:
+        """The solver's answer; None: it gave none within max_steps."""
         dialect = Native()
         briefing = briefing_of(self._scenario, task, env.tools)
         tools = dialect.request_tools(briefing)
@@ -194,7 +194,7 @@ class HostedPackage:
             messages += dialect.turn_messages(StepTaken(reply, decision, tuple(results)))
         return None
 
-    async def _ended(self, task: Task, env: Env, run: "_Run", answer: str) -> JudgedRun:
+    async def _judge_run(self, task: Task, env: Env, run: "_Run", answer: str) -> JudgedRun:
         state = env.state()
         try:
             verified = await self._pool.verify(self._scenario, task, state, answer)
@@ -211,33 +211,37 @@ class HostedPackage:
             fault=_without_folder(fault, self._scenario),
         )
 
-    async def _fitting(self, tool: ToolSpec, prober: Prober, most: int, found: "_Found") -> None:
-        """Calls that fit the schema."""
+    async def _try_valid_calls(
+        self, tool: ToolSpec, prober: Prober, most: int, found: "_ToolProbe"
+    ) -> None:
+        """Try at most `most` calls that fit the schema."""
         for _ in range(most):
             if found.broken:
                 return
             await self._try(prober.call(tool), found)
 
-    async def _odd(self, tool: ToolSpec, base: Call, found: "_Found") -> None:
-        """Calls that nearly fit, and calls that do not."""
+    async def _try_edge_calls(self, tool: ToolSpec, base: Call, found: "_ToolProbe") -> None:
+        """Try calls at the edge of the schema, and calls that do not fit it."""
         tried: list[Call] = [call for call, _ in edge_calls(tool, base)]
         tried += [call for call, _ in absent_calls(tool, base)]
-        tried += [Call(tool.name, given) for given, _ in _objects(tool, base)]
-        for call in tried[:_EDGES]:
+        tried += [Call(tool.name, arguments) for arguments, _ in _bad_objects(tool, base)]
+        for call in tried[:_EDGE_CALLS]:
             if found.broken:
                 return
             await self._try(call, found)
 
-    async def _try(self, call: Call, found: "_Found") -> None:
+    async def _try(self, call: Call, found: "_ToolProbe") -> None:
         found.calls += 1
         try:
             async with self._pool.lease(self._scenario, None) as env:
                 result = await env.call(call.name, call.arguments, "c0-0")
         except WorldError as exc:
-            found.broken = f"{told(call)} breaks the world: {exc}"
+            found.broken = f"{format_call(call)} breaks the world: {exc}"
             return
         if result.error in ("internal", "timeout"):
-            found.broken = f"{told(call)} breaks it: {_without_folder(result.text, self._scenario)}"
+            found.broken = (
+                f"{format_call(call)} breaks it: {_without_folder(result.text, self._scenario)}"
+            )
         elif result.error is None:
             found.good = found.good or call
         else:
@@ -245,8 +249,8 @@ class HostedPackage:
 
 
 def _widened(pool: dict[str, list[Any]]) -> dict[str, list[Any]]:
-    """With every key of any table among the values of each column that refers to one: those that
-    are referred to already are often the very ones that a tool refuses."""
+    """The pool of values, with every table's keys added to each column that refers to a table: keys
+    that are in use already are often those that a tool refuses."""
     keys = pool.get("id", [])
     return {
         name: list(dict.fromkeys([*values, *keys])) if name.endswith("_id") else values
@@ -254,38 +258,38 @@ def _widened(pool: dict[str, list[Any]]) -> dict[str, list[Any]]:
     }
 
 
-def _objects(tool: ToolSpec, base: Call) -> Iterator[tuple[dict[str, Any], str]]:
-    for given, what in bad_arguments(tool, base):
-        if isinstance(given, dict):
-            yield given, what
+def _bad_objects(tool: ToolSpec, base: Call) -> Iterator[tuple[dict[str, Any], str]]:
+    for arguments, note in bad_arguments(tool, base):
+        if isinstance(arguments, dict):
+            yield arguments, note
 
 
-class _Found:
-    """What calls of one tool came to."""
+class _ToolProbe:
+    """The results of the probing calls of one tool."""
 
     def __init__(self) -> None:
         self.calls = 0
         self.good: Call | None = None  # the first that succeeded
-        self.broken = ""  # what broke it; empty: nothing did
-        self.refusal = ""  # what it said when it refused last
+        self.broken = ""  # how a call broke the tool; empty: none did
+        self.refusal = ""  # the text of its last refusal
 
 
 class _Run:
-    """The calls of one world, as they are made."""
+    """The calls made in one world so far."""
 
     def __init__(self) -> None:
         self.made: list[CallResult] = []
         self.changes: list[Any] = []
 
     async def call(self, env: Env, call: Call) -> ToolResult:
-        """Make one."""
+        """Make one call and record it."""
         result = await env.call(call.name, call.arguments, f"c{len(self.made)}-0")
         self.made.append(CallResult(call, result.text, result.error, bool(result.changes)))
         self.changes.append(result.changes)
         return result
 
     def broken(self, why: str) -> JudgedRun:
-        """The end of a world that came to none."""
+        """The run, unfinished for the reason `why`."""
         return JudgedRun(tuple(self.made), "", "", (), unfinished=why)
 
 
@@ -296,5 +300,5 @@ def _call_of(call: AgentCall) -> Call:
 def _sample(mutants: Sequence[Mutant], task_id: str) -> list[Mutant]:
     if len(mutants) <= MAX_MUTANTS:
         return list(mutants)
-    kept = Random(task_id).sample(range(len(mutants)), MAX_MUTANTS)
-    return [mutants[place] for place in sorted(kept)]
+    sampled = Random(task_id).sample(range(len(mutants)), MAX_MUTANTS)
+    return [mutants[index] for index in sorted(sampled)]

@@ -1,4 +1,4 @@
-"""What a defect is planted into, and what a planted defect is."""
+"""The package into which a defect is injected, and the injected defect."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import closing
@@ -13,17 +13,18 @@ from envpool.inprocess.toolset import load
 from envpool.inprocess.world import HostedScenario
 from harness.core.events import Label
 from judge.code.code_judge import CodeJudge
+from judge.code.runners import InProcessRunner
 from judge.core.verifier import Verifier
 from judge.playback.attempts import mutants_on, writes_of
 from judge.playback.playback import play
 from scenarios.api import Row, RowChange
 from scenarios.format import FILES, Call, Scenario, Task, read
 
-_ATTEMPTS = 300  # that are tried on a planted verifier
+_ATTEMPTS = 300  # that are tried on a verifier with a defect
 
 
-class Told(msgspec.Struct, frozen=True):
-    """What a sound package's oracle did."""
+class PlayedOracle(msgspec.Struct, frozen=True):
+    """The results of a sound package's oracle."""
 
     task: Task
     results: tuple[ToolResult, ...]
@@ -35,7 +36,7 @@ class Told(msgspec.Struct, frozen=True):
         return list(zip(self.task.oracle, self.results, strict=True))
 
 
-class Subject:
+class TargetPackage:
     """A sound package: its texts, its rows at the start, its tools, and its oracles as played."""
 
     def __init__(self, folder: Path) -> None:
@@ -44,33 +45,33 @@ class Subject:
         with closing(HostedScenario(self.scenario)) as world:
             self.rows: dict[str, list[Row]] = world.dump(world.template.overlay())
             self.keys = {
-                name: tuple(table.columns[place] for place in table.key)
+                name: tuple(table.columns[index] for index in table.key)
                 for name, table in world.template.tables.items()
             }
             self.tools: dict[str, ToolSpec] = {tool.name: tool for tool in world.tools}
-            self.told = [_told(world, task) for task in self.scenario.tasks]
+            self.oracles = [_play(world, task) for task in self.scenario.tasks]
 
     def writers(self) -> list[str]:
         """The tools with which an oracle changes rows, in a fixed order."""
-        names = {call.name for one in self.told for call, result in one.steps if result.changes}
+        names = {call.name for one in self.oracles for call, result in one.steps if result.changes}
         return sorted(names)
 
     def used(self) -> list[str]:
         """The tools that an oracle calls, in a fixed order."""
-        return sorted({call.name for one in self.told for call in one.task.oracle})
+        return sorted({call.name for one in self.oracles for call in one.task.oracle})
 
     def properties(self, tool: str) -> dict[str, Any]:
         """The schemas of a tool's arguments, by name."""
         found: dict[str, Any] = self.tools[tool].schema.get("properties", {})
         return found
 
-    def with_task(self, task: Task) -> "Planted":
+    def with_task(self, task: Task) -> "InjectedDefect":
         """The package with one task replaced by one of the same id."""
         tasks = [task if one.id == task.id else one for one in self.scenario.tasks]
-        return Planted({"tasks.toml": toml_of(tasks)}, task.id)
+        return InjectedDefect({"tasks.toml": toml_of(tasks)}, task.id)
 
     def answers(self, files: Mapping[str, str | None], calls: Sequence[Call]) -> list[ToolResult]:
-        """What calls give, one after the other, in the package with other texts. Raises SeedError
+        """The results of calls, in a row, in the package with other texts. Raises SeedError
         and ToolsetError when that cannot be hosted."""
         texts = {**self.texts, **{name: text or "" for name, text in files.items()}}
         scenario = msgspec.structs.replace(
@@ -80,14 +81,14 @@ class Subject:
             lease = world.lease()
             return [lease.call(call.name, call.arguments) for call in calls]
 
-    def is_fooled(self, planted: "Planted") -> bool:
-        """Whether the verifier of the planted task completes an attempt that goes wrong: the oracle
-        with one mistake, or with another task's change on top. One that cannot be fooled by
-        anything that an agent can do is no worse than it was."""
-        task = self.scenario.task(planted.where)
-        verifier = Verifier(self.scenario, planted.files["verify.py"] or "")
+    def is_fooled(self, injected: "InjectedDefect") -> bool:
+        """Whether the changed verifier completes a wrong attempt: the oracle with one mistake, or
+        followed by another task's write. A verifier that no attempt of an agent can fool is not
+        worse than before."""
+        task = self.scenario.task(injected.where)
+        verifier = Verifier(self.scenario, injected.files["verify.py"] or "")
         with closing(HostedScenario(self.scenario)) as world:
-            judge = CodeJudge(lambda _: world, verifier_of=lambda _: verifier)
+            judge = CodeJudge(self.scenario, InProcessRunner(world, verifier))
             tasks = self.scenario.tasks
             oracles = {one.id: play(world, one, one.oracle, one.answer) for one in tasks}
             oracle, writes = oracles[task.id], writes_of(oracles)
@@ -96,39 +97,39 @@ class Subject:
             calls += [(*task.oracle, call) for other, call in writes if other != task.id]
             for attempt in calls:
                 played = play(world, task, attempt, task.answer)
-                judged = judge.judge(played.trajectory)
+                judged = judge.verdict_at_once(played.trajectory)
                 if played.state.digest != oracle.state.digest and judged.label is Label.COMPLETED:
                     return True
         return False
 
 
-class Planted(msgspec.Struct, frozen=True):
-    """A defect that was planted: the files that are other now, and where it is."""
+class InjectedDefect(msgspec.Struct, frozen=True):
+    """An injected defect: the changed files, and where it is."""
 
-    files: dict[str, str | None]  # None: the file is gone
+    files: dict[str, str | None]  # None: the file is removed
     where: str = ""  # a task, a tool, a table; empty: the package
 
 
-Plant = Callable[[Subject, Random], Planted | None]
+Inject = Callable[[TargetPackage, Random], InjectedDefect | None]
 
 
 class Defect(msgspec.Struct, frozen=True):
-    """One kind of defect. `plant` gives None where it does not apply."""
+    """One kind of defect. `inject` returns None where it does not apply."""
 
     kind: str
-    told: str  # what is wrong, in one sentence
-    plant: Plant
+    summary: str  # what is wrong, in one sentence
+    inject: Inject
     beyond: str = ""  # why no check can see it from the package alone; empty: one can
     listed: bool = False  # the gate lists such tools as unreached; it does not fail the world
 
 
-def defect(*, beyond: str = "", listed: bool = False) -> Callable[[Plant], Defect]:
-    """Make a kind of defect of a function that plants it: its name is the kind, the first sentence
-    of its docstring tells it."""
+def defect(*, beyond: str = "", listed: bool = False) -> Callable[[Inject], Defect]:
+    """Make a kind of defect from a function that injects it: the function's name is the kind, the
+    first paragraph of its docstring the summary."""
 
-    def made(plant: Plant) -> Defect:
-        told = " ".join((plant.__doc__ or "").split("\n\n")[0].split())
-        return Defect(plant.__name__, told, plant, beyond, listed)
+    def made(inject: Inject) -> Defect:
+        summary = " ".join((inject.__doc__ or "").split("\n\n")[0].split())
+        return Defect(inject.__name__, summary, inject, beyond, listed)
 
     return made
 
@@ -142,6 +143,6 @@ def toml_of(tasks: Iterable[Task]) -> str:
     return msgspec.toml.encode({"task": found}).decode()
 
 
-def _told(world: HostedScenario, task: Task) -> Told:
+def _play(world: HostedScenario, task: Task) -> PlayedOracle:
     played = play(world, task, task.oracle, task.answer)
-    return Told(task, played.results, played.changes)
+    return PlayedOracle(task, played.results, played.changes)

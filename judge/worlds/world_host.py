@@ -1,4 +1,4 @@
-"""Worlds that are being made, hosted: the Trial of scenarios.generate on envpool's
+"""Hosts procedural worlds while they are made: scenarios.generate.core.world_host on envpool's
 HostedScenario."""
 
 from collections.abc import Iterator, Sequence
@@ -16,38 +16,41 @@ from scenarios.generate.core.package import Package, digest_of
 from scenarios.generate.core.world_host import CallOutcome
 
 
-class WorldAttempt:
-    """Calls on a lease of their own."""
+class LeasedRun:
+    """One lease of a world. It implements scenarios.generate.core.world_host.WorldRun."""
 
     def __init__(self, world: HostedScenario) -> None:
         self._lease = world.lease()
         self._results: list[ToolResult] = []
 
     def call(self, name: str, arguments: dict[str, Any]) -> CallOutcome:
-        """Play one call."""
+        """Execute one call."""
         result = self._lease.call(name, arguments)
         self._results.append(result)
         return CallOutcome(result.text, result.error is not None, bool(result.changes))
 
     def changes(self) -> Sequence[RowChange]:
-        """What differs from the start, by table and key."""
+        """Return the rows that differ from the start, by table and key."""
         return net_changes(result.changes for result in self._results)
 
 
-class WorldStage:
-    """A hosted package."""
+class HostedWorld:
+    """A hosted package. It implements scenarios.generate.core.world_host.SeededWorld."""
 
     def __init__(self, world: HostedScenario) -> None:
         self._world = world
 
-    def start_run(self) -> WorldAttempt:
-        """A fresh start."""
-        return WorldAttempt(self._world)
+    def start_run(self) -> LeasedRun:
+        """Return a fresh copy of the world."""
+        return LeasedRun(self._world)
 
 
 @contextmanager
-def hosted(package: Package) -> Iterator[WorldStage]:
-    """A package without tasks, seeded in memory. Raises SeedError and ToolsetError."""
+def host_in_process(package: Package) -> Iterator[HostedWorld]:
+    """Host a package without tasks, seeded in memory. Raises SeedError and ToolsetError.
+
+    It implements scenarios.generate.core.world_host.WorldHost.
+    """
     scenario = Scenario(
         name=package.name,
         title=package.title,
@@ -63,4 +66,4 @@ def hosted(package: Package) -> Iterator[WorldStage]:
         digest=digest_of({"tools.py": package.tools}),
     )
     with closing(HostedScenario(scenario, tools=load(scenario, package.tools))) as world:
-        yield WorldStage(world)
+        yield HostedWorld(world)

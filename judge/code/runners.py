@@ -1,0 +1,214 @@
+"""Where the verifiers of a scenario run: in this process, in a worker, or in the past.
+
+A VerifierRunner is all that the code judge knows of it. To run verifiers elsewhere (another kind of
+process, a remote machine) is to write another one.
+
+Promises:
+- A runner never raises for what a verifier does. A verifier that raises, returns something else
+  than findings or breaks a rule of the sandbox gives a Verification without findings and with the
+  reason, and so leaves the episode unjudged.
+- The code of a scenario whose verifiers run in workers is never executed in this process.
+"""
+
+from collections.abc import Coroutine, Sequence
+from typing import Any, Literal, Protocol, TypeVar, runtime_checkable
+
+import msgspec
+
+from envpool.core.errors import PoolError, StateError
+from envpool.core.offload import Verified
+from envpool.core.types import StoredState
+from envpool.store.states import States
+from harness.core.events import EpisodeEnded
+from judge.core.case import VerifierKind
+from judge.core.errors import VerifierError
+from judge.core.evidence import Verification
+from judge.core.verifier import Verifier
+from scenarios.api import RowChange
+from scenarios.checks import Finding
+from scenarios.format import Scenario, Task
+
+T = TypeVar("T")
+Which = Literal["code", "sql"]
+_STATE_UNKNOWN = "the world's final state is not known"
+
+
+class VerifierRunner(Protocol):
+    """Runs the verifiers of one scenario."""
+
+    @property
+    def kind(self) -> VerifierKind:
+        """What kind of verifiers they are, which decides how much their findings prove."""
+
+    @property
+    def suspends(self) -> bool:
+        """Whether a verdict may have to wait. Where it never does, it is made at once in the
+        caller's task."""
+
+    async def verify(
+        self, task: Task, ended: EpisodeEnded, changes: Sequence[RowChange], *, observe: bool
+    ) -> Verification:
+        """The findings on how an episode ended. `changes` are the world's rows, end against start;
+        with `observe`, verifiers that give evidence and no findings are asked too."""
+
+    async def verify_idle(self, task: Task) -> Verification:
+        """The findings on an episode in which nothing was done and nothing was said. None are known
+        (an empty tuple) where only the world itself could tell."""
+
+
+class InProcessRunner:
+    """The verifiers of a trusted package, in this process. `world` hosts the scenario; `verifier`
+    is its loaded verify.py where it is loaded already.
+
+    Making it raises PackageError for a broken verify.py.
+    """
+
+    kind: VerifierKind = "package"
+    suspends = False
+
+    def __init__(self, world: States, verifier: Verifier | None = None) -> None:
+        self._world = world
+        self._verifier = verifier or Verifier(world.scenario)
+
+    async def verify(
+        self, task: Task, ended: EpisodeEnded, changes: Sequence[RowChange], *, observe: bool
+    ) -> Verification:
+        """See VerifierRunner."""
+        if ended.state is None:
+            return Verification((), _STATE_UNKNOWN)
+        return self._run(task, ended.state, changes, ended.answer)
+
+    async def verify_idle(self, task: Task) -> Verification:
+        """See VerifierRunner."""
+        return self._run(task, self._world.start, (), "")
+
+    def _run(
+        self, task: Task, state: StoredState, changes: Sequence[RowChange], answer: str
+    ) -> Verification:
+        try:
+            before, after = self._world.states(state, changes)
+            return Verification(self._verifier.run(task, before, after, answer))
+        except (StateError, VerifierError) as exc:
+            return Verification((), str(exc))
+
+
+@runtime_checkable
+class VerifierPool(Protocol):
+    """A pool whose workers run verifiers."""
+
+    async def verify(
+        self,
+        scenario: Scenario,
+        task: Task,
+        state: StoredState,
+        answer: str,
+        which: Which = "code",
+    ) -> Verified:
+        """What the task's verifier returns for a state and an answer. Raises PoolError."""
+
+
+class WorkerRunner:
+    """The verifiers of a scenario whose code runs in workers only: code that a model wrote, and all
+    code under `--isolate`. `start` is the state in which the scenario's worlds start.
+
+    What an AWM verifier of kind `code` returns becomes one finding, a goal: it is met where the
+    verifier returned `complete`. One of kind `sql` gives evidence for a judge that asks models, and
+    no verdict.
+    """
+
+    suspends = True
+
+    def __init__(self, scenario: Scenario, start: StoredState, pool: VerifierPool) -> None:
+        self._scenario = scenario
+        self._start = start
+        self._pool = pool
+        self.kind: VerifierKind = "package" if scenario.awm is None else "awm"
+
+    async def verify(
+        self, task: Task, ended: EpisodeEnded, changes: Sequence[RowChange], *, observe: bool
+    ) -> Verification:
+        """See VerifierRunner."""
+        if ended.state is None:
+            return Verification((), _STATE_UNKNOWN)
+        verification = await self._run(task, ended.state, ended.answer)
+        if not observe:
+            return verification
+        observed = await self._observe(task, ended.state, ended.answer)
+        return msgspec.structs.replace(verification, observed=observed)
+
+    async def verify_idle(self, task: Task) -> Verification:
+        """See VerifierRunner."""
+        return await self._run(task, self._start, "")
+
+    async def _run(self, task: Task, state: StoredState, answer: str) -> Verification:
+        awm = self._scenario.awm
+        name = f"task {task.id!r} of scenario {self._scenario.name!r}"
+        if awm is not None:
+            verifier = awm.verifiers.get(task.id)
+            if verifier is None or verifier.code is None:
+                return Verification((), f"{name} has no verifier of kind code")
+        try:
+            verified = await self._pool.verify(self._scenario, task, state, answer)
+        except PoolError as exc:
+            return Verification((), f"the verifier of {name} failed: {exc}")
+        if fault := verified.violation or verified.fault:
+            return Verification((), f"the verifier of {name} failed: {fault}")
+        if awm is None:
+            return Verification(verified.findings)
+        finding = Finding(
+            name="verify_task_completion",
+            passed=verified.label == "complete",
+            expected="complete",
+            found=verified.label,
+            kind="goal",
+        )
+        return Verification((finding,))
+
+    async def _observe(self, task: Task, state: StoredState, answer: str) -> str:
+        """What the task's `sql` verifier returned, as JSON; empty where there is none."""
+        awm = self._scenario.awm
+        if awm is None or (both := awm.verifiers.get(task.id)) is None or both.sql is None:
+            return ""
+        try:
+            verified = await self._pool.verify(self._scenario, task, state, answer, "sql")
+        except PoolError:
+            return ""
+        return "" if verified.fault else msgspec.json.encode(verified.detail).decode()
+
+
+class LoggedRunner:
+    """The checks of a foreign scenario, whose state is unknown: tool calls made them in the world
+    itself before the episode's end (envpool.mcp.checks), and their findings are in the log.
+
+    They cannot be repeated. What doing nothing would meet is not known either, so every goal that
+    was met counts as done.
+    """
+
+    kind: VerifierKind = "tool_calls"
+    suspends = False
+
+    async def verify(
+        self, task: Task, ended: EpisodeEnded, changes: Sequence[RowChange], *, observe: bool
+    ) -> Verification:
+        """See VerifierRunner."""
+        if not ended.checked:
+            return Verification((), "nothing was checked in the world at the episode's end")
+        return Verification(ended.checked)
+
+    async def verify_idle(self, task: Task) -> Verification:
+        """See VerifierRunner."""
+        return Verification()
+
+
+def run_at_once(work: Coroutine[Any, Any, T]) -> T:
+    """The result of a coroutine that never suspends, without an event loop.
+
+    Raises RuntimeError when it suspends: its runner waits for something.
+    """
+    try:
+        work.send(None)
+    except StopIteration as end:
+        result: T = end.value
+        return result
+    work.close()
+    raise RuntimeError("the verifiers run elsewhere, so their verdict must be awaited")

@@ -29,7 +29,7 @@ from harness.settings.run import Settings
 from learner.config.settings import DataSettings, LoopSettings, SaveSettings, TrainSettings
 from learner.core.samples import Group
 from learner.data.grouping import Grouping
-from learner.loop.loop import Around, Loop
+from learner.loop.loop import LoopCallbacks, Loop
 from learner.loop.progress_state import Place, idle_share, who_waits
 from learner.loop.rollout_session import open_rollouts
 from learner.loop.run import beside
@@ -153,13 +153,13 @@ async def trained(
         place=Place(),
     )
     async with live as rollouts:
-        around = Around(
+        callbacks = LoopCallbacks(
             tell=lambda step, values: None,
             taken=rollouts.admission.take,
-            held_s=rollouts.admission.held_s,
+            throttled_s=rollouts.admission.throttled_s,
         )
         loop = Loop(
-            train, learner=learner, source=rollouts.feed, publisher=publisher, around=around
+            train, learner=learner, source=rollouts.feed, publisher=publisher, callbacks=callbacks
         )
         await beside(loop, rollouts)
     return loop.place

@@ -110,14 +110,14 @@ def model_of(shape: Shape, device: str) -> Qwen3ForCausalLM:
 
 def gradient(model: Qwen3ForCausalLM, backend: Backend, given: Batch) -> None:
     """One policy gradient of a batch."""
-    for star in given.stars:
+    for prefix_group in given.prefix_groups:
 
         def loss_of(numbers: Sequence[int], logprobs: Tensor, _entropy: Tensor) -> Tensor:
-            leaves = [star.leaves[number] for number in numbers]  # noqa: B023
-            weights = [leaf.weights * leaf.advantages for leaf in leaves]
+            suffixes = [prefix_group.suffixes[number] for number in numbers]  # noqa: B023
+            weights = [suffix.weights * suffix.advantages for suffix in suffixes]
             return -(logprobs * torch.from_numpy(np.concatenate(weights)).to(logprobs)).sum()
 
-        backend.backward(model, star, loss_of)
+        backend.backward(model, prefix_group, loss_of)
 
 
 def seconds(device: str, work: Callable[[], None]) -> float:
@@ -135,14 +135,14 @@ def seconds(device: str, work: Callable[[], None]) -> float:
 
 def num_tokens(shape: Shape) -> list[Figure]:
     """Tokens computed, shared by rows."""
-    star = batch(shape, share=True)
-    assert batch(shape, share=False).num_tokens == star.num_row_tokens
+    prefix_group = batch(shape, share=True)
+    assert batch(shape, share=False).num_tokens == prefix_group.num_row_tokens
     unmerged = batch_of([shape.group()], *weighing(shape), merge=False)
-    rows = star.num_row_tokens
+    rows = prefix_group.num_row_tokens
     return [
         figure("tokens of rows", "k", [rows / 1000]),
-        figure("tokens of the star", "k", [star.num_tokens / 1000]),
-        figure("tokens, star ÷ rows", "", [star.num_tokens / rows], reach=1 / 4.5),
+        figure("tokens of the star", "k", [prefix_group.num_tokens / 1000]),
+        figure("tokens, star ÷ rows", "", [prefix_group.num_tokens / rows], reach=1 / 4.5),
         figure("tokens, one leaf a step ÷ rows", "", [unmerged.num_tokens / rows], reach=1 / 4.5),
     ]
 
@@ -150,10 +150,13 @@ def num_tokens(shape: Shape) -> list[Figure]:
 def times(shape: Shape, runs: int, max_tokens: int, device: str, dtype: str) -> list[Figure]:
     """Time of a gradient, backend by backend."""
     model = model_of(shape, device)
-    star, rows = batch(shape, share=True), batch(shape, share=False)
-    work: dict[Literal["packed", "twopass", "flex"], Batch] = {"packed": rows, "twopass": star}
+    prefix_group, rows = batch(shape, share=True), batch(shape, share=False)
+    work: dict[Literal["packed", "twopass", "flex"], Batch] = {
+        "packed": rows,
+        "twopass": prefix_group,
+    }
     if device != "cpu":
-        work["flex"] = star
+        work["flex"] = prefix_group
     spent: dict[str, list[float]] = {name: [] for name in work}
     for run in range(runs + 1):
         for name, given in work.items():
@@ -216,8 +219,8 @@ def peaks() -> dict[str, list[tuple[int, float]]]:
         found[name] = []
         for episodes in EPISODES:
             shape = msgspec.structs.replace(SCALED, episodes=episodes)
-            leaves = batch(shape, share=True).num_tokens - shape.prefix
-            found[name].append((leaves, peak_mb(shape, "twopass", size)))
+            suffixes = batch(shape, share=True).num_tokens - shape.prefix
+            found[name].append((suffixes, peak_mb(shape, "twopass", size)))
     return found
 
 

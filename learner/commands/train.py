@@ -54,10 +54,10 @@ def train_command(
         _describe(settings, runs)
         return
     folder = output or _fresh_folder(settings)
-    player_of = _module("learner.loop.trainable_policies").player_of(settings)
+    policy_of = _module("learner.loop.trainable_policies").policy_of(settings)
     training = _module("learner.loop.run")
-    given = training.Given(context.judge_opener, player_of, console_of("-"))
-    report = training.train(settings, runs, folder, given, resume=resume)
+    dependencies = training.TrainDependencies(context.judge_opener, policy_of, console_of("-"))
+    report = training.train(settings, runs, folder, dependencies, resume=resume)
     if report is None:
         return
     told = console_of(json_file)
@@ -68,7 +68,7 @@ def train_command(
 
 def _describe(settings: TrainSettings, runs: Runs) -> None:
     """Print the resolved settings, and what they come to."""
-    click.echo(_module("learner.loop.run_folder").described(settings).decode(), nl=False)
+    click.echo(_module("learner.loop.run_folder").as_toml(settings).decode(), nl=False)
     if not settings.data.logs:
         tasks, plans = planned(runs.rollouts)
         most = "at most " if settings.data.fill else ""

@@ -20,9 +20,9 @@ from harness.settings.run import Settings
 from learner.config.settings import TrainSettings
 from learner.core.samples import Group
 from learner.data.grouping import Grouping
-from learner.loop.loop import Around, Loop
+from learner.loop.loop import Loop, LoopCallbacks
 from learner.loop.metrics import Value
-from learner.loop.progress_state import Place
+from learner.loop.progress_state import TrainProgress
 from learner.loop.rollout_session import Rollouts, open_rollouts
 from learner.trainer.trainer import StepReport
 from learner.trainer.weight_publisher import Publisher
@@ -95,7 +95,7 @@ class PaperLearner:
     def __init__(self, before: Callable[[int], None] = lambda batch: None) -> None:
         self.batches: list[list[str]] = []  # the names of their groups
         self.versions: list[tuple[str, ...]] = []  # that sampled each batch
-        self.places: list[Place] = []
+        self.saved: list[TrainProgress] = []
         self.kept_all: list[bool] = []
         self.threads: set[int] = set()
         self._before = before
@@ -119,8 +119,8 @@ class PaperLearner:
             seconds=1.0,
         )
 
-    def save(self, place: Place, *, keep_all: bool = False) -> None:
-        self.places.append(place)
+    def save(self, progress: TrainProgress, *, keep_all: bool = False) -> None:
+        self.saved.append(progress)
         self.kept_all.append(keep_all)
 
     def publish(self, folder: Path, card: PolicyCard) -> None:
@@ -158,13 +158,13 @@ def rollout_settings(train: TrainSettings, **changes: Any) -> Settings:
     return Settings(scenarios=(f"{LIBRARY}:pay-fine",), group_size=size, **changes)
 
 
-def publisher_of(folder: Path, learner: PaperLearner, *takers: Any, keep: int = 2) -> Publisher:
+def publisher_of(folder: Path, learner: PaperLearner, *policies: Any, keep: int = 2) -> Publisher:
     return Publisher(
         folder / "versions",
         start=folder / "start",
         card=CARD,
         write=learner.publish,
-        takers=takers,
+        policies=policies,
         keep=keep,
     )
 
@@ -176,7 +176,7 @@ async def opened(
     policy: TokenOracle,
     learner: PaperLearner,
     *,
-    place: Place | None = None,
+    progress: TrainProgress | None = None,
     told: Told | None = None,
     evaluate: Any = None,
     **changes: Any,
@@ -184,7 +184,7 @@ async def opened(
     """A loop and its rollouts, as learner.loop.run puts them together."""
     settings = rollout_settings(train, **changes)
     publisher = publisher_of(folder, learner, policy)
-    place = place or Place()
+    progress = progress or TrainProgress()
     live = open_rollouts(
         train,
         settings,
@@ -193,14 +193,14 @@ async def opened(
         open_judge=COMMAND_CONTEXT.judge_opener(settings),
         grouping=Grouping(train.data, loss=train.loss),
         publisher=publisher,
-        place=place,
+        progress=progress,
     )
     async with live as rollouts:
-        around = Around(
+        callbacks = LoopCallbacks(
             tell=told or Told(),
             evaluate=evaluate,
             taken=rollouts.admission.take,
-            held_s=rollouts.admission.held_s,
+            throttled_s=rollouts.admission.throttled_s,
         )
         yield (
             Loop(
@@ -208,8 +208,8 @@ async def opened(
                 learner=learner,
                 source=rollouts.feed,
                 publisher=publisher,
-                around=around,
-                place=place,
+                callbacks=callbacks,
+                progress=progress,
             ),
             rollouts,
         )

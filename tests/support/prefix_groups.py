@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 from learner.backends.base import Backend
-from learner.packing.batch import Leaf, Star
+from learner.packing.batch import PrefixGroup, Suffix
 
 Stretch = tuple[int, int]  # of a leaf: so many tokens that were shown, then so many sampled
 
@@ -27,23 +27,25 @@ class Made(NamedTuple):
         return max(grad.abs().max().item() for grad in self.grads.values())
 
 
-def star_of(
-    prefix: int, leaves: Sequence[Sequence[Stretch]], *, vocab: int = 23, seed: int = 0
-) -> Star:
+def prefix_group_of(
+    prefix: int, suffixes: Sequence[Sequence[Stretch]], *, vocab: int = 23, seed: int = 0
+) -> PrefixGroup:
     """A star of random tokens. A leaf of several stretches is several steps, each of whose prompts
     extends the one before."""
     chance = np.random.default_rng(seed)
-    return Star(_ids(chance, prefix, vocab), tuple(_leaf(chance, leaf, vocab) for leaf in leaves))
+    return PrefixGroup(
+        _ids(chance, prefix, vocab), tuple(_suffix(chance, suffix, vocab) for suffix in suffixes)
+    )
 
 
-def _leaf(chance: np.random.Generator, stretches: Sequence[Stretch], vocab: int) -> Leaf:
+def _suffix(chance: np.random.Generator, stretches: Sequence[Stretch], vocab: int) -> Suffix:
     trained, steps, length = [], [], 0
     for step, (shown, sampled) in enumerate(stretches):
         trained += range(length + shown, length + shown + sampled)
         steps += [step] * sampled
         length += shown + sampled
     count = len(trained)
-    return Leaf(
+    return Suffix(
         tokens=_ids(chance, length, vocab),
         trained=np.array(trained, np.int64),
         sampler=(chance.normal(size=count) * 0.3 - 3).astype(np.float32),
@@ -58,35 +60,37 @@ def _ids(chance: np.random.Generator, count: int, vocab: int) -> np.ndarray:
     return chance.integers(0, vocab, count).astype(np.int32)
 
 
-def step_rows(star: Star) -> Star:
+def step_rows(prefix_group: PrefixGroup) -> PrefixGroup:
     """Each step of each leaf as a row of its own, which is what the agent saw and answered."""
     rows = []
-    for leaf in star.leaves:
-        for step in dict.fromkeys(leaf.steps.tolist()):
-            mine = leaf.steps == step
-            end = int(leaf.trained[mine][-1]) + 1
+    for suffix in prefix_group.suffixes:
+        for step in dict.fromkeys(suffix.steps.tolist()):
+            mine = suffix.steps == step
+            end = int(suffix.trained[mine][-1]) + 1
             rows.append(
-                Leaf(
-                    np.concatenate((star.prefix, leaf.tokens[:end])),
-                    leaf.trained[mine] + len(star.prefix),
-                    leaf.sampler[mine],
-                    leaf.advantages[mine],
-                    leaf.weights[mine],
-                    leaf.steps[mine],
-                    leaf.episodes[mine],
+                Suffix(
+                    np.concatenate((prefix_group.prefix, suffix.tokens[:end])),
+                    suffix.trained[mine] + len(prefix_group.prefix),
+                    suffix.sampler[mine],
+                    suffix.advantages[mine],
+                    suffix.weights[mine],
+                    suffix.steps[mine],
+                    suffix.episodes[mine],
                 )
             )
-    return Star(star.prefix[:0], tuple(rows))
+    return PrefixGroup(prefix_group.prefix[:0], tuple(rows))
 
 
-def made(backend: Backend, model: nn.Module, star: Star) -> Made:
+def made(backend: Backend, model: nn.Module, prefix_group: PrefixGroup) -> Made:
     """Loss, scores and gradients of a clipped policy gradient with a KL term."""
     losses: list[float] = []
 
     def loss_of(numbers: Sequence[int], logprobs: Tensor, entropy: Tensor) -> Tensor:
-        leaves = [star.leaves[number] for number in numbers]
+        suffixes = [prefix_group.suffixes[number] for number in numbers]
         old, advantages, weights = (
-            torch.from_numpy(np.concatenate([getattr(leaf, name) for leaf in leaves])).to(logprobs)
+            torch.from_numpy(np.concatenate([getattr(suffix, name) for suffix in suffixes])).to(
+                logprobs
+            )
             for name in ("sampler", "advantages", "weights")
         )
         ratio = (logprobs - old).exp()
@@ -98,9 +102,9 @@ def made(backend: Backend, model: nn.Module, star: Star) -> Made:
         return loss
 
     model.zero_grad()
-    backend.backward(model, star, loss_of)
+    backend.backward(model, prefix_group, loss_of)
     grads = {name: weight.grad.clone() for name, weight in model.named_parameters()}
-    return Made(sum(losses), backend.score(model, star), grads)
+    return Made(sum(losses), backend.score(model, prefix_group), grads)
 
 
 def assert_equal(found: Made, expected: Made, tolerance: float) -> None:
@@ -122,12 +126,12 @@ def stretches() -> st.SearchStrategy[Stretch]:
     return st.tuples(st.integers(1, 6), st.integers(1, 5))
 
 
-def stars(min_prefix: int = 0) -> st.SearchStrategy[Star]:
+def prefix_groups(min_prefix: int = 0) -> st.SearchStrategy[PrefixGroup]:
     """Random stars: no prefix or a long one, one leaf or some, of one step or of several."""
-    leaves = st.lists(st.lists(stretches(), min_size=1, max_size=3), min_size=1, max_size=6)
+    suffixes = st.lists(st.lists(stretches(), min_size=1, max_size=3), min_size=1, max_size=6)
     return st.builds(
-        lambda prefix, leaves, seed: star_of(prefix, leaves, seed=seed),
+        lambda prefix, suffixes, seed: prefix_group_of(prefix, suffixes, seed=seed),
         st.integers(min_prefix, 20),
-        leaves,
+        suffixes,
         st.integers(0, 10_000),
     )

@@ -15,7 +15,7 @@ import msgspec
 from harness.core.policy_card import PolicyCard
 from learner.config.settings import ComputeSettings, TrainSettings
 from learner.core.errors import CheckpointError, TrainingError
-from learner.model.distributed import Processes, joined
+from learner.model.distributed import Processes, join_processes
 from learner.trainer.trainer import StepReport, Trainer, open_trainer
 from tests.support.trainer_runs import changed, in_parts, random_batch, settings_of
 
@@ -49,7 +49,7 @@ def settings_for(name: str, model: Path) -> TrainSettings:
 def trained(trainer: Trainer, name: str, *, first: int = 0) -> Iterator[StepReport]:
     """Train a case's batches from the `first` on."""
     for step in range(first, STEPS):
-        batch = random_batch(step, stars=CASES[name][1])
+        batch = random_batch(step, prefix_groups=CASES[name][1])
         # Episodes whose stars are in both processes.
         yield trainer.step(in_parts(batch) if name == "episodes" else batch)
 
@@ -74,10 +74,10 @@ def run_in_parts(model: Path, folder: Path, processes: Processes) -> None:
         before.follow()
         after.follow()
         return
-    before.step(random_batch(0, stars=5))
+    before.step(random_batch(0, prefix_groups=5))
     before.save(folder / "checkpoints", b"after 1", keep=1)
-    bad = random_batch(1, stars=5)
-    broken = changed(bad, 4, 0, advantages=bad.stars[4].leaves[0].advantages * NAN)
+    bad = random_batch(1, prefix_groups=5)
+    broken = changed(bad, 4, 0, advantages=bad.prefix_groups[4].suffixes[0].advantages * NAN)
     faults = []
     for fail in (
         lambda: before.step(broken),
@@ -98,7 +98,7 @@ def run_in_parts(model: Path, folder: Path, processes: Processes) -> None:
 
 
 def main(model: Path, folder: Path) -> None:
-    with joined(ComputeSettings(device="cpu", threads=1)) as processes:
+    with join_processes(ComputeSettings(device="cpu", threads=1)) as processes:
         for name in CASES:
             run(name, model, folder, processes)
         run_in_parts(model, folder, processes)

@@ -13,7 +13,7 @@ from torch.distributed.checkpoint import state_dict_saver
 
 from harness import cli
 from harness.core.events import EpisodeEnded, Judged
-from learner.data.batch_queue import Lineup
+from learner.data.batch_queue import BatchQueue
 from learner.data.rollout_feed import RolloutFeed
 from learner.loop import evaluation
 from learner.loop.metrics import Metrics
@@ -59,7 +59,7 @@ POINTS: dict[str, Callable[[], None]] = {
     "ended": lambda: after(RolloutFeed, "_hear", heard(EpisodeEnded, "e000001")),
     "judged": lambda: after(RolloutFeed, "_hear", heard(Judged, "e000005")),
     # A batch has its groups and is not trained yet.
-    "taken": lambda: after(Lineup, "take", lambda taken, *arguments: taken.end == 6),
+    "taken": lambda: after(BatchQueue, "take", lambda taken, *arguments: taken.end == 6),
     # The policies have weights that no checkpoint has.
     "published": lambda: after(Publisher, "publish", lambda path, me, version, step: version == 3),
     # An evaluation was played, and nothing has its figures.

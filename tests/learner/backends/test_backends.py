@@ -15,26 +15,33 @@ from transformers import Qwen3Config, Qwen3ForCausalLM
 
 from learner.backends import attention, suffix_attention, twopass
 from learner.backends import forward as forward_passes
-from learner.backends.attention import Row
+from learner.backends.attention import RowContext
 from learner.backends.base import Backend
-from learner.backends.flex import Flex, star_mask
+from learner.backends.flex import Flex, prefix_group_mask
 from learner.backends.naive import Naive
 from learner.backends.packed import Packed
 from learner.backends.registry import backend_of
-from learner.backends.suffix_attention import by_leaf, joined
+from learner.backends.suffix_attention import attend_by_suffix, attend_merged
 from learner.backends.twopass import TwoPass
 from learner.config.settings import ComputeSettings
 from learner.core.errors import ConfigError, ModelError
-from learner.packing.batch import Star, microbatches
+from learner.packing.batch import PrefixGroup, microbatches
 from learner.packing.rows import row_of
-from tests.support.prefix_groups import Made, assert_equal, made, star_of, stars, step_rows
+from tests.support.prefix_groups import (
+    Made,
+    assert_equal,
+    made,
+    prefix_group_of,
+    prefix_groups,
+    step_rows,
+)
 from tests.support.tiny_lm import TinyLM
 
 EXACT = 1e-10  # float64, of the largest gradient
 CLOSE = 1e-6  # float32
 
 # Two leaves of one step, one of two: something of everything.
-STAR = star_of(9, [[(3, 4)], [(2, 2), (3, 3)], [(1, 5)]])
+PREFIX_GROUP = prefix_group_of(9, [[(3, 4)], [(2, 2), (3, 3)], [(1, 5)]])
 
 
 def tiny() -> TinyLM:
@@ -58,23 +65,27 @@ def model32(request: pytest.FixtureRequest) -> Qwen3ForCausalLM:
 
 
 @settings(max_examples=25)
-@given(stars(), st.integers(1, 70))
-def test_twopass_is_exact(star: Star, max_tokens: int) -> None:
+@given(prefix_groups(), st.integers(1, 70))
+def test_twopass_is_exact(prefix_group: PrefixGroup, max_tokens: int) -> None:
     """In float64, `twopass` makes the loss, scores and gradients of rows of single steps, for any
     prefix, any leaves of one or of several steps, and any micro-batches."""
     model = tiny()
     assert_equal(
-        made(TwoPass(max_tokens), model, star), made(Naive(), model, step_rows(star)), EXACT
+        made(TwoPass(max_tokens), model, prefix_group),
+        made(Naive(), model, step_rows(prefix_group)),
+        EXACT,
     )
 
 
 @settings(max_examples=8)
-@given(stars(), st.integers(1, 70))
-def test_packed_is_exact(star: Star, max_tokens: int) -> None:
+@given(prefix_groups(), st.integers(1, 70))
+def test_packed_is_exact(prefix_group: PrefixGroup, max_tokens: int) -> None:
     """In float64, so does `packed`."""
     model = tiny()
     assert_equal(
-        made(Packed(max_tokens), model, star), made(Naive(), model, step_rows(star)), EXACT
+        made(Packed(max_tokens), model, prefix_group),
+        made(Naive(), model, step_rows(prefix_group)),
+        EXACT,
     )
 
 
@@ -83,21 +94,29 @@ def test_long_rows_are_exact(backend: Callable[[int], Backend]) -> None:
     """In float64, gradients are those of step rows also where attention is computed in several
     blocks; its kernel takes up to 256 queries and 512 keys at once."""
     model = tiny()
-    star = star_of(700, [[(300, 20), (30, 9)], [(40, 5)]])
-    assert_equal(made(backend(1000), model, star), made(Naive(), model, step_rows(star)), EXACT)
+    prefix_group = prefix_group_of(700, [[(300, 20), (30, 9)], [(40, 5)]])
+    assert_equal(
+        made(backend(1000), model, prefix_group),
+        made(Naive(), model, step_rows(prefix_group)),
+        EXACT,
+    )
 
 
 @settings(max_examples=6)
-@given(stars(min_prefix=1), st.integers(1, 70), st.randoms(use_true_random=False))
-def test_the_order_of_leaves_changes_nothing(star: Star, max_tokens: int, chance: Any) -> None:
+@given(prefix_groups(min_prefix=1), st.integers(1, 70), st.randoms(use_true_random=False))
+def test_the_order_of_leaves_changes_nothing(
+    prefix_group: PrefixGroup, max_tokens: int, chance: Any
+) -> None:
     """In float64, leaves in another order, and so in other micro-batches, make the same
     gradients, and the same scores in that order."""
     model = tiny()
-    order = list(range(len(star.leaves)))
+    order = list(range(len(prefix_group.suffixes)))
     chance.shuffle(order)
-    shuffled = Star(star.prefix, tuple(star.leaves[number] for number in order))
-    expected = made(TwoPass(max_tokens), model, star)
-    scores = expected.scores.split([len(leaf.trained) for leaf in star.leaves])
+    shuffled = PrefixGroup(
+        prefix_group.prefix, tuple(prefix_group.suffixes[number] for number in order)
+    )
+    expected = made(TwoPass(max_tokens), model, prefix_group)
+    scores = expected.scores.split([len(suffix.trained) for suffix in prefix_group.suffixes])
     assert_equal(
         made(TwoPass(max_tokens), model, shuffled),
         expected._replace(scores=torch.cat([scores[number] for number in order])),
@@ -106,39 +125,42 @@ def test_the_order_of_leaves_changes_nothing(star: Star, max_tokens: int, chance
 
 
 @settings(max_examples=8, derandomize=True)  # rounding has no bound that a search cannot find
-@given(star=stars(), max_tokens=st.integers(1, 70))
+@given(prefix_group=prefix_groups(), max_tokens=st.integers(1, 70))
 @pytest.mark.parametrize("backend", [TwoPass, Packed])
 def test_float32_on_qwen3(
-    model32: Qwen3ForCausalLM, backend: Callable[[int], Backend], star: Star, max_tokens: int
+    model32: Qwen3ForCausalLM,
+    backend: Callable[[int], Backend],
+    prefix_group: PrefixGroup,
+    max_tokens: int,
 ) -> None:
     """On transformers' Qwen3 in float32, differences stay under a millionth of the largest
     gradient; the step rows go through the model's stock attention."""
     assert model32.config._attn_implementation == "sdpa"
-    expected = made(Naive(), model32, step_rows(star))
+    expected = made(Naive(), model32, step_rows(prefix_group))
     # A smaller gradient is what is left of larger ones: the rows' own rounding exceeds a millionth.
     assume(expected.largest_grad > 0.01)
-    assert_equal(made(backend(max_tokens), model32, star), expected, CLOSE)
+    assert_equal(made(backend(max_tokens), model32, prefix_group), expected, CLOSE)
 
 
 @settings(max_examples=6)
-@given(stars(min_prefix=1), st.integers(1, 70))
-def test_gradient_checkpointing_is_exact(star: Star, max_tokens: int) -> None:
+@given(prefix_groups(min_prefix=1), st.integers(1, 70))
+def test_gradient_checkpointing_is_exact(prefix_group: PrefixGroup, max_tokens: int) -> None:
     """In float64, layers that are computed again in the backward, those of the prefix too, make
     the same gradients."""
     model = tiny()
-    expected = made(Naive(), model, step_rows(star))
+    expected = made(Naive(), model, step_rows(prefix_group))
     model.decoder.checkpointing = True
-    assert_equal(made(TwoPass(max_tokens), model, star), expected, EXACT)
+    assert_equal(made(TwoPass(max_tokens), model, prefix_group), expected, EXACT)
 
 
 def test_gradient_checkpointing_on_qwen3() -> None:
     """So they do on transformers' Qwen3, whose layers checkpoint themselves."""
     model = qwen()
-    expected = made(Naive(), model, step_rows(STAR))
+    expected = made(Naive(), model, step_rows(PREFIX_GROUP))
     model.train()
     model.activation_checkpointing_enable()
     assert model.model.layers[0].gradient_checkpointing
-    assert_equal(made(TwoPass(12), model, STAR), expected, CLOSE)
+    assert_equal(made(TwoPass(12), model, PREFIX_GROUP), expected, CLOSE)
 
 
 def test_bfloat16_under_autocast() -> None:
@@ -150,50 +172,54 @@ def test_bfloat16_under_autocast() -> None:
         a, b = (torch.cat([x.flatten() for x in m.grads.values()]) for m in (one, other))
         return torch.cosine_similarity(a, b, dim=0).item()
 
-    exact = made(Naive(), model, STAR)
+    exact = made(Naive(), model, PREFIX_GROUP)
     with torch.autocast("cpu", torch.bfloat16):
-        rows, shared = made(Naive(), model, STAR), made(TwoPass(12), model, STAR)
+        rows, shared = made(Naive(), model, PREFIX_GROUP), made(TwoPass(12), model, PREFIX_GROUP)
     assert cosine(rows, exact) > 0.999
     assert cosine(shared, exact) > 0.999
     assert shared.scores.dtype == torch.float32
 
 
 @settings(max_examples=6)
-@given(stars(), st.integers(1, 70), st.booleans())
-def test_other_devices_are_exact(star: Star, max_tokens: int, checkpointing: bool) -> None:
+@given(prefix_groups(), st.integers(1, 70), st.booleans())
+def test_other_devices_are_exact(
+    prefix_group: PrefixGroup, max_tokens: int, checkpointing: bool
+) -> None:
     """In float64, attention leaf by leaf, as on devices that are no CPU, makes the gradients of
     step rows; with and without layers that are computed again."""
     model = tiny()
-    expected = made(Naive(), model, step_rows(star))
+    expected = made(Naive(), model, step_rows(prefix_group))
     model.decoder.checkpointing = checkpointing
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(attention, "joined", by_leaf)
-        assert_equal(made(TwoPass(max_tokens), model, star), expected, EXACT)
+        patch.setattr(attention, "attend_merged", attend_by_suffix)
+        assert_equal(made(TwoPass(max_tokens), model, prefix_group), expected, EXACT)
 
 
 # What must be seen when it is wrong -------------------------------------------------------------
 
 
-def leaves_see_each_other(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(forward_passes, "Row", lambda lengths, **how: Row([sum(lengths)], **how))
+def suffixes_see_each_other(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(
+        forward_passes, "RowContext", lambda lengths, **how: RowContext([sum(lengths)], **how)
+    )
 
 
 def keys_of_the_prefix_are_shifted(patch: pytest.MonkeyPatch) -> None:
     """Against its values, by one place."""
 
-    def row(lengths: Sequence[int], *, prefix: Any = None, keeps: bool = False) -> Row:
+    def row(lengths: Sequence[int], *, prefix: Any = None, records: bool = False) -> RowContext:
         shifted = {n: (key.roll(1, dims=2), value) for n, (key, value) in (prefix or {}).items()}
-        return Row(lengths, prefix=shifted, keeps=keeps)
+        return RowContext(lengths, prefix=shifted, records=records)
 
-    patch.setattr(forward_passes, "Row", row)
+    patch.setattr(forward_passes, "RowContext", row)
 
 
 def positions_are_shifted(patch: pytest.MonkeyPatch) -> None:
-    right = forward_passes.packed
+    right = forward_passes.pack
     patch.setattr(
         forward_passes,
-        "packed",
-        lambda leaves, start, device: right(leaves, start=start + 1, device=device),
+        "pack",
+        lambda suffixes, start, device: right(suffixes, start=start + 1, device=device),
     )
 
 
@@ -220,8 +246,8 @@ def _weaken(patch: pytest.MonkeyPatch, *, keys: float, values: float) -> None:
         return share * part + (1 - share) * part.detach()
 
     def prefix_pass(model: nn.Module, prefix: Any) -> Any:
-        hidden, kept = forward_passes.prefix_pass(model, prefix)
-        return hidden, {n: (weak(k, keys), weak(v, values)) for n, (k, v) in kept.items()}
+        hidden, recorded = forward_passes.prefix_pass(model, prefix)
+        return hidden, {n: (weak(k, keys), weak(v, values)) for n, (k, v) in recorded.items()}
 
     patch.setattr(twopass, "prefix_pass", prefix_pass)
 
@@ -234,7 +260,7 @@ def parts_are_not_joined(patch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     "breaks",
     [
-        *(leaves_see_each_other, keys_of_the_prefix_are_shifted, positions_are_shifted),
+        *(suffixes_see_each_other, keys_of_the_prefix_are_shifted, positions_are_shifted),
         *(a_label_is_predicted_elsewhere, the_prefix_has_no_gradient),
         *(keys_of_the_prefix_have_no_gradient, parts_are_not_joined),
     ],
@@ -250,11 +276,11 @@ def test_a_fault_is_seen(
 ) -> None:
     """The comparison that passes on the right thing fails on each way to get it wrong."""
     model = make()
-    expected = made(Naive(), model, step_rows(STAR))
-    assert_equal(made(TwoPass(16), model, STAR), expected, tolerance)
+    expected = made(Naive(), model, step_rows(PREFIX_GROUP))
+    assert_equal(made(TwoPass(16), model, PREFIX_GROUP), expected, tolerance)
     breaks(monkeypatch)
     with pytest.raises(AssertionError):
-        assert_equal(made(TwoPass(16), model, STAR), expected, tolerance)
+        assert_equal(made(TwoPass(16), model, PREFIX_GROUP), expected, tolerance)
 
 
 def test_a_model_with_its_own_attention_is_refused() -> None:
@@ -263,9 +289,9 @@ def test_a_model_with_its_own_attention_is_refused() -> None:
     for layer in model.model.layers:
         layer.self_attn.forward = lambda hidden_states, **_: (hidden_states, None)
     with pytest.raises(ModelError, match="Qwen3ForCausalLM does not take its attention from"):
-        TwoPass(16).score(model, STAR)
+        TwoPass(16).score(model, PREFIX_GROUP)
     with pytest.raises(ModelError, match="use the backend 'naive'"):
-        Packed(16).score(model, STAR)
+        Packed(16).score(model, PREFIX_GROUP)
 
 
 @pytest.mark.parametrize(
@@ -278,7 +304,7 @@ def test_a_model_with_its_own_attention_is_refused() -> None:
 def test_another_attention_is_refused(changes: dict[str, Any]) -> None:
     """Dropout and sliding windows are not what the function computes, and are refused."""
     with pytest.raises(ModelError, match="dropout or a sliding window"):
-        TwoPass(16).score(qwen(**changes).train(), STAR)
+        TwoPass(16).score(qwen(**changes).train(), PREFIX_GROUP)
 
 
 # Work and memory --------------------------------------------------------------------------------
@@ -305,11 +331,11 @@ def test_the_prefix_is_computed_once() -> None:
     """The prefix goes through the model once, leaves in micro-batches that fit; the head sees
     trained tokens alone. Rows of the same star compute it again for each leaf."""
     model = tiny()
-    star = star_of(50, [[(6, 2)]] * 5)
+    prefix_group = prefix_group_of(50, [[(6, 2)]] * 5)
     shared, rows = [(50, 0), (16, 4), (16, 4), (8, 2)], [(58, 2)] * 5
-    assert passes_of(model, lambda: made(TwoPass(16), model, star)) == shared * 2
-    assert passes_of(model, lambda: made(Packed(16), model, star)) == rows * 2
-    assert star.num_tokens == sum(decoded for decoded, _ in shared) == 90
+    assert passes_of(model, lambda: made(TwoPass(16), model, prefix_group)) == shared * 2
+    assert passes_of(model, lambda: made(Packed(16), model, prefix_group)) == rows * 2
+    assert prefix_group.num_tokens == sum(decoded for decoded, _ in shared) == 90
 
 
 def test_every_pass_is_a_call_of_the_model() -> None:
@@ -318,7 +344,7 @@ def test_every_pass_is_a_call_of_the_model() -> None:
     calls: list[str] = []
     model.register_forward_pre_hook(lambda *_: calls.append("before"))
     model.register_forward_hook(lambda *_: calls.append("after"))
-    TwoPass(16).score(model, star_of(4, [[(6, 2)]] * 4))
+    TwoPass(16).score(model, prefix_group_of(4, [[(6, 2)]] * 4))
     assert calls == ["before", "after"] * 3  # the prefix and two micro-batches
 
 
@@ -330,7 +356,7 @@ def test_the_model_is_left_as_it_was() -> None:
         raise ArithmeticError("a loss that is not finite")
 
     with pytest.raises(ArithmeticError):
-        TwoPass(16).backward(model, STAR, fails)
+        TwoPass(16).backward(model, PREFIX_GROUP, fails)
     assert model.config._attn_implementation == "sdpa"
     assert "forward" not in model.__dict__
 
@@ -351,31 +377,31 @@ def test_the_public_function_gives_the_same(prefix: int) -> None:
 
     own = (draw(4, 18), draw(2, 18), draw(2, 18))
     shared = (draw(2, prefix), draw(2, prefix)) if prefix else None
-    leaves = [*own, *(shared or ())]
+    suffixes = [*own, *(shared or ())]
     weight = torch.randn(1, 4, 18, 8, generator=chance, dtype=torch.float64)
     results = []
-    for function in (by_leaf, joined):
+    for function in (attend_by_suffix, attend_merged):
         out = function(own, shared, lengths, 0.3)
-        results.append([out, *torch.autograd.grad((out * weight).sum(), leaves)])
+        results.append([out, *torch.autograd.grad((out * weight).sum(), suffixes)])
     for found, expected in zip(*results, strict=True):
         torch.testing.assert_close(found, expected, rtol=0, atol=1e-12)
 
 
 def test_row_of() -> None:
     """A leaf becomes a row by its prefix; its trained places move along."""
-    leaf = star_of(0, [[(2, 2)]]).leaves[0]
-    row = row_of(np.array([1, 2, 3], np.int32), leaf)
-    assert row.tokens.tolist() == [1, 2, 3, *leaf.tokens]
+    suffix = prefix_group_of(0, [[(2, 2)]]).suffixes[0]
+    row = row_of(np.array([1, 2, 3], np.int32), suffix)
+    assert row.tokens.tolist() == [1, 2, 3, *suffix.tokens]
     assert row.trained.tolist() == [5, 6]
-    assert row.sampler is leaf.sampler
+    assert row.sampler is suffix.sampler
 
 
 @given(st.lists(st.integers(1, 50), max_size=8), st.integers(1, 60))
 def test_microbatches(lengths: list[int], max_tokens: int) -> None:
     """Micro-batches hold every leaf once and in order, fit or have one leaf, and none could have
     taken the first leaf of the next."""
-    leaves = star_of(0, [[(length, 1)] for length in lengths]).leaves
-    parts = microbatches(leaves, max_tokens)
+    suffixes = prefix_group_of(0, [[(length, 1)] for length in lengths]).suffixes
+    parts = microbatches(suffixes, max_tokens)
     sizes = [[lengths[number] + 1 for number in part] for part in parts]
     assert [number for part in parts for number in part] == list(range(len(lengths)))
     assert all(sum(size) <= max_tokens or len(size) == 1 for size in sizes)
@@ -403,28 +429,31 @@ def dense(query: Tensor, key: Tensor, value: Tensor, mask: Any, scaling: float) 
 
 
 @settings(max_examples=5)
-@given(stars(), st.integers(1, 70))
-def test_flex_scores_are_exact(star: Star, max_tokens: int) -> None:
+@given(prefix_groups(), st.integers(1, 70))
+def test_flex_scores_are_exact(prefix_group: PrefixGroup, max_tokens: int) -> None:
     """In float64 on a CPU, FlexAttention under the star's block mask scores as rows do."""
     model = tiny()
     torch.testing.assert_close(
-        Flex(max_tokens).score(model, star), Naive().score(model, star), rtol=0, atol=EXACT
+        Flex(max_tokens).score(model, prefix_group),
+        Naive().score(model, prefix_group),
+        rtol=0,
+        atol=EXACT,
     )
 
 
 @settings(max_examples=8)
-@given(stars(), st.integers(1, 70))
-def test_flex_rows_are_exact(star: Star, max_tokens: int) -> None:
+@given(prefix_groups(), st.integers(1, 70))
+def test_flex_rows_are_exact(prefix_group: PrefixGroup, max_tokens: int) -> None:
     """In float64, the rows, positions and mask of `flex` make the gradients of step rows, under a
     kernel that a CPU can differentiate."""
     model = tiny()
-    found = made(Flex(max_tokens, dense), model, star)
-    assert_equal(found, made(Naive(), model, step_rows(star)), EXACT)
+    found = made(Flex(max_tokens, dense), model, prefix_group)
+    assert_equal(found, made(Naive(), model, step_rows(prefix_group)), EXACT)
 
 
 def test_star_mask() -> None:
     """A token sees the prefix and what stands before it in its own leaf."""
-    mask = star_mask(2, [2, 1], torch.device("cpu"))
+    mask = prefix_group_mask(2, [2, 1], torch.device("cpu"))
     places = torch.arange(5)
     assert mask.mask_mod(0, 0, places[:, None], places[None, :]).int().tolist() == [
         [1, 0, 0, 0, 0],
@@ -438,7 +467,7 @@ def test_star_mask() -> None:
 def test_flex_has_no_backward_on_a_cpu() -> None:
     """Asked to train on a CPU, `flex` says what to choose instead."""
     with pytest.raises(ConfigError, match=r"'flex' needs a GPU: .*; use 'twopass'"):
-        made(Flex(16), tiny(), STAR)
+        made(Flex(16), tiny(), PREFIX_GROUP)
 
 
 # On a device ------------------------------------------------------------------------------------
@@ -451,4 +480,6 @@ def test_float32_on_a_device(backend: Callable[[int], Backend]) -> None:
     """On a GPU in float32, gradients differ from those of rows by under 1e-4 of the largest; its
     kernels may round products to fewer bits than a CPU's."""
     model = qwen(head_dim=16).cuda()
-    assert_equal(made(backend(16), model, STAR), made(Naive(), model, step_rows(STAR)), 1e-4)
+    assert_equal(
+        made(backend(16), model, PREFIX_GROUP), made(Naive(), model, step_rows(PREFIX_GROUP)), 1e-4
+    )

@@ -22,7 +22,7 @@ async def admitted(admission: Admission, groups: int) -> list[int]:
         with anyio.move_on_after(1):
             if await admission.admit(group):
                 found.append(group)
-                admission.ended()
+                admission.episode_ended()
     return found
 
 
@@ -67,9 +67,9 @@ async def test_a_group_waits_for_the_weights_and_then_begins() -> None:
         for group in (2, 1, 0):
             tasks.start_soon(episode, group)
         await anyio.sleep(5)
-        admission.take(1)
+        admission.set_version(1)
         await anyio.sleep(5)
-        admission.take(2)
+        admission.set_version(2)
     assert begun == [(0, 0.0), (1, 5.0), (2, 10.0)]
 
 
@@ -80,7 +80,7 @@ async def test_groups_behind_the_last_batch_are_not_wanted() -> None:
     assert [await strict.admit(group) for group in range(6)] == [True] * 4 + [False] * 2
     filling = Admission(batches=2, groups=2, staleness=9, fill=True)
     assert await admitted(filling, 6) == [0, 1, 2, 3]
-    filling.set_aside(1)
+    filling.drop(1)
     assert await admitted(filling, 6) == [0, 1, 2, 3, 4]
 
 
@@ -88,21 +88,23 @@ async def test_a_group_that_is_set_aside_makes_room_for_the_next() -> None:
     """With `fill` the hole in a batch is filled by one more group; without it nothing changes."""
     for fill, expected in ((True, [0, 1, 2, 3, 4]), (False, [0, 1, 2, 3])):
         admission = Admission(batches=9, groups=2, staleness=1, fill=fill)
-        admission.set_aside(0)
+        admission.drop(0)
         assert await admitted(admission, 8) == expected
 
 
 async def test_a_run_that_goes_on_counts_from_its_next_batch() -> None:
     """With `fill` more groups than batches take came before: the next batch begins where the run
     goes on, and each batch where the one before ended."""
-    admission = Admission(batches=9, groups=2, staleness=0, fill=True, version=3, batch=3, first=11)
+    admission = Admission(
+        batches=9, groups=2, staleness=0, fill=True, version=3, batch=3, first_group=11
+    )
     assert [admission.batch_of(group) for group in range(11, 16)] == [3, 3, 4, 4, 5]
-    admission.set_aside(12)
-    admission.set_aside(12)
+    admission.drop(12)
+    admission.drop(12)
     assert [admission.batch_of(group) for group in range(11, 16)] == [3, 3, 3, 4, 4]
-    admission.took(14)
+    admission.batch_taken(14)
     assert [admission.batch_of(group) for group in range(14, 17)] == [4, 4, 5]
-    admission.set_aside(15)
+    admission.drop(15)
     assert [admission.batch_of(group) for group in range(14, 17)] == [4, 4, 4]
 
 
@@ -144,23 +146,23 @@ async def test_the_bound_holds(seed: int, fill: bool) -> None:
     arrived = anyio.Event()
     lags: list[int] = []
 
-    async def rollouts(first: int) -> None:
+    async def rollouts(first_group: int) -> None:
         nonlocal arrived
-        for group in range(first, 10_000, 4):
+        for group in range(first_group, 10_000, 4):
             if not await admission.admit(group):
                 return
             sampled[group] = version
             await anyio.sleep(rng.expovariate(1.0))
             usable[group] = rng.random() < 0.7
             if not usable[group]:
-                admission.set_aside(group)
-            admission.ended()
+                admission.drop(group)
+            admission.episode_ended()
             arrived.set()
             arrived = anyio.Event()
 
-    async def take(first: int) -> int:
+    async def set_version(first_group: int) -> int:
         """The group behind the batch that begins with this one."""
-        end = first
+        end = first_group
         left = groups
         while left:
             while end not in usable:
@@ -172,16 +174,16 @@ async def test_the_bound_holds(seed: int, fill: bool) -> None:
     async with anyio.create_task_group() as tasks:
         for worker in range(4):
             tasks.start_soon(rollouts, worker)
-        first = 0
+        first_group = 0
         for batch in range(batches):
-            end = await take(first)
-            trained = [group for group in range(first, end) if usable[group]]
+            end = await set_version(first_group)
+            trained = [group for group in range(first_group, end) if usable[group]]
             lags += [batch // publish_every - sampled[group] for group in trained]
-            first = end
+            first_group = end
             await anyio.sleep(1.0)
             if (batch + 1) % publish_every == 0:
                 version += 1
-                admission.take(version)
+                admission.set_version(version)
         admission.close()
     assert max(lags) == min(staleness, (batches - 1) // publish_every)
     assert min(lags) >= 0
@@ -194,13 +196,13 @@ async def test_held_is_when_nothing_is_live() -> None:
     async def episode(group: int, seconds: float) -> None:
         if await admission.admit(group):
             await anyio.sleep(seconds)
-            admission.ended()
+            admission.episode_ended()
 
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(episode, 0, 3.0)
         tasks.start_soon(episode, 1, 2.0)
         await anyio.sleep(4)  # group 0 was live for 3 seconds, then group 1 waited for 1
-        assert admission.held_s() == pytest.approx(1.0)
+        assert admission.throttled_s() == pytest.approx(1.0)
         await anyio.sleep(1)
-        admission.take(1)
-    assert admission.held_s() == pytest.approx(2.0)
+        admission.set_version(1)
+    assert admission.throttled_s() == pytest.approx(2.0)

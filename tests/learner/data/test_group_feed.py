@@ -16,7 +16,7 @@ from harness.log.writer import open_log
 from learner.core.errors import LearnerError, SampleError
 from learner.core.samples import Group
 from learner.data.group_feed import KINDS, LiveFeed, Outcome, groups_of_logs, outcomes_of_log
-from learner.data.grouping import Grouping, SetAside
+from learner.data.grouping import DroppedGroup, Grouping
 from learner.data.log_source import LogSource
 from tests.support.episode_logs import WORLD
 from tests.support.token_logs import episode, took
@@ -71,7 +71,7 @@ async def test_a_log_gives_its_groups_in_order(tmp_path: Path) -> None:
     assert told(groups[0]) == ("g1", [[sample], [sample]])
     found = grouping.statistics()
     assert (found.episodes, found.groups) == (18, 6)
-    assert (found.set_aside["equal"], found.set_aside["incomplete"]) == (2, 2)
+    assert (found.dropped["equal"], found.dropped["incomplete"]) == (2, 2)
 
 
 async def test_logs_in_batches_count_all_that_they_leave_out(tmp_path: Path) -> None:
@@ -89,7 +89,7 @@ async def test_logs_in_batches_count_all_that_they_leave_out(tmp_path: Path) -> 
     async def told_by(made: LogSource) -> list[tuple[str, int, dict[str, int]]]:
         found = []
         while (taken := await made.take(0)) is not None:
-            found.append((taken.groups[0].group, taken.end, taken.set_aside))
+            found.append((taken.groups[0].group, taken.end, taken.dropped))
         return found
 
     batches = [("g1", 1, {"equal": 1}), ("g2", 2, {}), ("g3", 3, {"incomplete": 1, "equal": 1})]
@@ -168,9 +168,9 @@ async def test_a_run_gives_what_its_log_gives(tmp_path: Path) -> None:
     groups = [told(group) for group in groups_of_logs([folder], Grouping())]
     assert list(map(told, given)) == [
         groups[0],
-        SetAside("g1", "equal"),
+        DroppedGroup("g1", "equal"),
         groups[1],
-        SetAside("g2", "incomplete"),
+        DroppedGroup("g2", "incomplete"),
     ]
     assert live.statistics() == {"live": 0}
 
@@ -206,7 +206,7 @@ async def test_a_verdict_on_an_episode_of_an_earlier_sitting_is_looked_up() -> N
     assert [told(outcome)[0] for outcome in given] == ["g0"]
     given.clear()
     await served(feed(given), [first[-1], *second])
-    assert given == [SetAside("g0", "incomplete")]
+    assert given == [DroppedGroup("g0", "incomplete")]
 
 
 async def test_a_reply_without_tokens_stops_the_run() -> None:

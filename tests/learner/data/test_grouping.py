@@ -10,12 +10,12 @@ from harness.core.trajectory import assemble
 from learner.config.settings import DataSettings, LossSettings
 from learner.core.errors import SampleError
 from learner.core.samples import Group
-from learner.data.grouping import Grouping, SetAside, version_number, versions_of
+from learner.data.grouping import DroppedGroup, Grouping, version_number, versions_of
 from tests.support.episode_logs import started, story
 from tests.support.token_logs import ended, episode, judged, reply, took
 
-_NONE_ASIDE = {"incomplete": 0, "unjudged": 0, "few": 0, "equal": 0, "stale": 0}
-_NONE_LEFT = {"world": 0, "truncated": 0, "silent": 0}
+_NONE_DROPPED = {"incomplete": 0, "unjudged": 0, "few": 0, "equal": 0, "stale": 0}
+_NONE_EXCLUDED = {"world": 0, "truncated": 0, "silent": 0}
 
 
 def fed(grouping: Grouping, *members: list[Record], where: str = "run") -> list[Any]:
@@ -53,7 +53,7 @@ def test_a_group_is_given_with_its_last_member() -> None:
     )
     found = grouping.statistics()
     assert (found.episodes, found.rollouts, found.completed, found.reward) == (4, 4, 2, 2.0)
-    assert (found.groups, found.set_aside, found.left_out) == (2, _NONE_ASIDE, _NONE_LEFT)
+    assert (found.groups, found.dropped, found.left_out) == (2, _NONE_DROPPED, _NONE_EXCLUDED)
     assert grouping.close() == []
 
 
@@ -70,8 +70,8 @@ def test_a_group_is_given_with_its_last_member() -> None:
 def test_groups_are_set_aside_by_reason(members: list[list[Record]], reason: str) -> None:
     """What cannot be compared is not trained, and is counted."""
     grouping = Grouping()
-    assert fed(grouping, *members) == [None, SetAside("g0", reason)]  # type: ignore[arg-type]
-    assert grouping.statistics().set_aside == {**_NONE_ASIDE, reason: 1}
+    assert fed(grouping, *members) == [None, DroppedGroup("g0", reason)]  # type: ignore[arg-type]
+    assert grouping.statistics().dropped == {**_NONE_DROPPED, reason: 1}
     assert grouping.statistics().groups == 0
 
 
@@ -84,9 +84,9 @@ def test_a_group_whose_members_did_not_all_come_is_incomplete() -> None:
     outcomes = fed(grouping, episode(0), cancelled, episode(0, group="g1"), cut_off, alone)
     assert outcomes == [None] * 5
     assert told(fed(grouping, episode(1, reward=0.0))[0]) == ("g0", [(0, 1.0), (1, 0.0)])
-    assert grouping.close() == [SetAside("g1", "incomplete"), SetAside("g2", "incomplete")]
+    assert grouping.close() == [DroppedGroup("g1", "incomplete"), DroppedGroup("g2", "incomplete")]
     assert grouping.close() == []
-    assert grouping.statistics().set_aside == {**_NONE_ASIDE, "incomplete": 2}
+    assert grouping.statistics().dropped == {**_NONE_DROPPED, "incomplete": 2}
 
 
 def test_a_failed_world_leaves_the_rest_of_its_group() -> None:
@@ -100,7 +100,7 @@ def test_a_failed_world_leaves_the_rest_of_its_group() -> None:
         episode(3, size=4, reward=0.0),
     )
     assert told(outcomes[-1]) == ("g0", [(0, 1.0), (3, 0.0)])
-    assert grouping.statistics().left_out == {**_NONE_LEFT, "world": 2}
+    assert grouping.statistics().left_out == {**_NONE_EXCLUDED, "world": 2}
 
 
 def test_episodes_without_a_reply_are_left_out() -> None:
@@ -110,7 +110,7 @@ def test_episodes_without_a_reply_are_left_out() -> None:
     del silent[1]
     members = [episode(0, size=3), silent, episode(2, size=3, reward=0.0)]
     assert told(fed(grouping, *members)[-1]) == ("g0", [(0, 1.0), (2, 0.0)])
-    assert grouping.statistics().left_out == {**_NONE_LEFT, "silent": 1}
+    assert grouping.statistics().left_out == {**_NONE_EXCLUDED, "silent": 1}
 
 
 def test_truncated_episodes_count_unless_they_are_dropped() -> None:
@@ -123,7 +123,7 @@ def test_truncated_episodes_count_unless_they_are_dropped() -> None:
     kept, dropping = Grouping(), Grouping(DataSettings(drop_truncated=True))
     assert told(fed(kept, *members)[-1]) == ("g0", [(0, 1.0), (1, 0.0), (2, 0.0)])
     assert told(fed(dropping, *members)[-1]) == ("g0", [(0, 1.0), (2, 0.0)])
-    assert dropping.statistics().left_out == {**_NONE_LEFT, "truncated": 1}
+    assert dropping.statistics().left_out == {**_NONE_EXCLUDED, "truncated": 1}
 
 
 def test_cloning_keeps_equal_and_single_members() -> None:
@@ -138,7 +138,7 @@ def test_single_members_are_not_kept_where_they_would_be_compared() -> None:
     """Whatever is kept: an advantage that leaves one out has nothing left of a group of one."""
     grouping = Grouping(DataSettings(keep_equal=True), loss=LossSettings(advantage="leave_one_out"))
     broken = episode(1, reward=0.0, label=Label.ENVIRONMENT_ERROR)
-    assert fed(grouping, episode(0), broken) == [None, SetAside("g0", "few")]
+    assert fed(grouping, episode(0), broken) == [None, DroppedGroup("g0", "few")]
 
 
 def test_steps_rewards_are_compared_where_they_are_trained() -> None:
@@ -154,8 +154,8 @@ def test_steps_rewards_are_compared_where_they_are_trained() -> None:
     steps = Grouping(loss=LossSettings(rewards="step"))
     members = [failed(0, -1.0, 0.0), failed(1, 0.0, 0.0)]
     assert told(fed(steps, *members)[-1]) == ("g0", [(0, 0.0), (1, 0.0)])
-    assert fed(steps, failed(0, 0.0, 0.0), failed(1, 0.0)) == [None, SetAside("g0", "equal")]
-    assert fed(Grouping(), *members) == [None, SetAside("g0", "equal")]
+    assert fed(steps, failed(0, 0.0, 0.0), failed(1, 0.0)) == [None, DroppedGroup("g0", "equal")]
+    assert fed(Grouping(), *members) == [None, DroppedGroup("g0", "equal")]
 
 
 def test_groups_of_two_logs_are_two() -> None:
@@ -186,7 +186,7 @@ def test_stale_groups_are_those_too_far_behind() -> None:
     assert not grouping.is_stale(mixed, present=10, staleness=1)
     assert grouping.statistics().groups == 1
     assert grouping.is_stale(mixed, present=11, staleness=1)
-    assert grouping.statistics().set_aside == {**_NONE_ASIDE, "stale": 1}
+    assert grouping.statistics().dropped == {**_NONE_DROPPED, "stale": 1}
     assert grouping.statistics().groups == 0
 
 

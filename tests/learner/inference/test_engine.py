@@ -14,9 +14,9 @@ from learner.config.settings import ComputeSettings
 from learner.core.errors import ModelError
 from learner.core.samples import Sample
 from learner.inference.engine import Engine, Request
-from learner.inference.kv_cache import Kept, PrefixTable, as_tokens, shared_length
-from learner.inference.sampling import Draws, sampled
-from learner.model.logprob_agreement import agreement
+from learner.inference.kv_cache import SequenceCache, PrefixTable, as_tokens, shared_length
+from learner.inference.sampling import RandomDraws, sampled
+from learner.model.logprob_agreement import logprob_difference
 from learner.model.pretrained import open_model
 from tests.support.tiny_model import write_model
 
@@ -55,7 +55,7 @@ def sample_of(request: Request) -> Sample:
 
 
 def worst(model: PreTrainedModel, requests: Sequence[Request]) -> float:
-    return agreement(model, [sample_of(request) for request in requests])
+    return logprob_difference(model, [sample_of(request) for request in requests])
 
 
 @pytest.mark.parametrize("max_prefill", [2048, 16])
@@ -88,9 +88,9 @@ def test_agreement_sees_what_is_wrong(model: PreTrainedModel) -> None:
     swapped = good.tokens.copy()
     swapped[3] += 1
     other = Sample(good.prompt, swapped, good.logprobs, 0.0, 0, "v0")
-    assert agreement(model, [good]) < 1e-5
-    assert min(agreement(model, [shifted]), agreement(model, [other])) > 1e-3
-    assert agreement(model, []) == 0.0
+    assert logprob_difference(model, [good]) < 1e-5
+    assert min(logprob_difference(model, [shifted]), logprob_difference(model, [other])) > 1e-3
+    assert logprob_difference(model, []) == 0.0
 
 
 def test_a_groups_prompt_is_computed_once(model: PreTrainedModel) -> None:
@@ -238,11 +238,11 @@ def test_no_impossible_token_is_drawn(seed: int, num_dead: int) -> None:
 
 def test_draws_go_on_from_a_seed() -> None:
     """A request's numbers are its seed's, each drawn once."""
-    draws, again = Draws(3), Draws(3)
+    draws, again = RandomDraws(3), RandomDraws(3)
     numbers = [draws() for _ in range(200)]
     assert numbers == [again() for _ in range(200)]
     assert len(set(numbers)) == 200
-    assert numbers[0] != Draws(4)()
+    assert numbers[0] != RandomDraws(4)()
 
 
 def test_broken_weights_are_a_sentence(model: PreTrainedModel, tmp_path: Path) -> None:
@@ -294,5 +294,5 @@ def test_the_table_grows() -> None:
     rows = [table.add(long[: 10 * n]) for n in range(1, 101)]
     assert table.longest(long) == (rows[-1], 1000)
     assert table.longest(as_tokens([*long, 5, 6])) == (rows[-1], 1000)
-    kept = Kept(table, 10)
+    kept = SequenceCache(table, 10)
     assert (len(kept), rows[0] in kept, kept.num_bytes) == (0, False, 0)

@@ -25,9 +25,9 @@ from learner.config.settings import ComputeSettings
 from learner.core.errors import ModelError
 from learner.core.samples import Sample
 from learner.inference.engine import Engine, Request
-from learner.inference.engine_thread import EngineRoom
+from learner.inference.engine_thread import EngineThread
 from learner.inference.local_policy import LocalPolicy, LocalSettings, local_policy
-from learner.model.logprob_agreement import BOUND, agreement
+from learner.model.logprob_agreement import MAX_DIFFERENCE, logprob_difference
 from learner.model.pretrained import open_model
 from scenarios.api import User
 from scenarios.format import Scenario, Task
@@ -73,7 +73,7 @@ def difference(reply: Reply, folder: Path) -> float:
         0,
         reply.weights,
     )
-    return agreement(_opened(folder), [sample])
+    return logprob_difference(_opened(folder), [sample])
 
 
 async def test_replies_are_the_models(folders: list[Path]) -> None:
@@ -105,8 +105,8 @@ async def test_replies_are_the_models(folders: list[Path]) -> None:
     ] * 2
     assert len({reply.token_ids for reply in runs[0].values()}) == 12
     assert {reply.weights for reply in runs[0].values()} == {"v0"}
-    assert max(difference(reply, folders[0]) for reply in runs[0].values()) < BOUND
-    assert difference(runs[0][0], folders[1]) > 100 * BOUND
+    assert max(difference(reply, folders[0]) for reply in runs[0].values()) < MAX_DIFFERENCE
+    assert difference(runs[0][0], folders[1]) > 100 * MAX_DIFFERENCE
 
 
 @pytest.mark.parametrize(
@@ -124,7 +124,7 @@ async def test_weights_switch(folders: list[Path], switch: str, versions: list[s
     assert [reply.weights for reply in replies] == versions
     models = dict(zip(("v1", "v2"), folders, strict=True))
     whole = [msgspec.structs.replace(r, prompt_ids=replies[0].prompt_ids) for r in replies]
-    assert max(difference(reply, models[reply.weights]) for reply in whole) < BOUND
+    assert max(difference(reply, models[reply.weights]) for reply in whole) < MAX_DIFFERENCE
 
 
 async def test_a_reply_in_flight_is_of_one_version(
@@ -152,9 +152,9 @@ async def test_a_reply_in_flight_is_of_one_version(
             await anyio.to_thread.run_sync(started.wait)
             await policy.take("v1", folders[1])
             go_on.set()
-    assert [(reply.weights, difference(reply, folders[0]) < BOUND) for reply in replies] == [
-        ("v0", True)
-    ]
+    assert [
+        (reply.weights, difference(reply, folders[0]) < MAX_DIFFERENCE) for reply in replies
+    ] == [("v0", True)]
     assert len(replies[0].token_ids) > 4  # more than the one that was sampled before
 
 
@@ -215,7 +215,7 @@ async def test_cancelling_frees_the_slot(folders: list[Path]) -> None:
         with anyio.move_on_after(0.05) as scope:
             await policy.agent(assignment()).reply(WINDOW)
         short = Request([5, 6, 7], max_tokens=2)
-        await policy._room.sample(engine, short)
+        await policy._thread.sample(engine, short)
         assert (scope.cancelled_caught, len(short.tokens), engine.num_requests) == (True, 2, 0)
         assert policy.statistics()["requests"] == 0
 
@@ -234,13 +234,13 @@ async def test_the_loop_is_never_blocked(
 
     monkeypatch.setattr(Engine, "step", slow)
     ended = threading.Event()
-    work = EngineRoom._work
+    work = EngineThread._work
 
-    def noted(room: EngineRoom) -> None:
+    def noted(room: EngineThread) -> None:
         work(room)
         ended.set()
 
-    monkeypatch.setattr(EngineRoom, "_work", noted)
+    monkeypatch.setattr(EngineThread, "_work", noted)
     async with policy_of(folders[0]) as policy, anyio.create_task_group() as tasks:
         tasks.start_soon(policy.agent(assignment()).reply, WINDOW)
         await anyio.to_thread.run_sync(entered.wait)

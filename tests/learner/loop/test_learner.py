@@ -17,14 +17,13 @@ from learner.config.runs import rhythm_of, runs_of
 from learner.config.settings import TrainSettings
 from learner.core.errors import CheckpointError, ConfigError, TrainingError
 from learner.core.samples import Group, Rollout, Sample
-from learner.data.batch_queue import Taken
+from learner.data.batch_queue import TakenBatch
 from learner.loop.learner import ModelLearner
-from learner.loop.progress_state import Place, after_batch, idle_share, since, told_of, who_waits
-from learner.loop.report import render, report_of
-from learner.loop.run_folder import begin, described, forget
-from learner.packing.batch import Batch
-from learner.trainer.trainer import StepReport
-from tests.support.fake_learner import train_settings
+from learner.loop.progress_state import TrainProgress, after_batch, trainer_idle_share,
+seconds_since, metrics_of_batch, waiting_side from learner.loop.report import render, report_of from
+learner.loop.run_folder import begin, as_toml, remove_leftovers from learner.packing.batch import
+Batch from learner.trainer.trainer import StepReport from tests.support.fake_learner import
+train_settings
 
 
 def report(step: int = 1, **measures: float) -> StepReport:
@@ -51,21 +50,21 @@ def group(*rewards: float) -> Group:
 class FakeTrainer:
     """Gives the reports that it is told to, and what it keeps as a checkpoint."""
 
-    def __init__(self, *reports: StepReport, place: bytes | None = None) -> None:
+    def __init__(self, *reports: StepReport, progress: bytes | None = None) -> None:
         self.batches: list[Batch] = []
         self.saved: list[tuple[Path, bytes, int]] = []
         self._reports = list(reports)
-        self._place = place
+        self._progress = progress
 
     def step(self, batch: Batch) -> StepReport:
         self.batches.append(batch)
         return self._reports.pop(0)
 
-    def save(self, root: Path, place: bytes, *, keep: int) -> None:
-        self.saved.append((root, place, keep))
+    def save(self, root: Path, progress: bytes, *, keep: int) -> None:
+        self.saved.append((root, progress, keep))
 
     def resume(self, root: Path) -> bytes | None:
-        return self.saved[-1][1] if self.saved else self._place
+        return self.saved[-1][1] if self.saved else self._progress
 
 
 def learner_of(trainer: FakeTrainer, *, is_live: bool = True, **changes: Any) -> ModelLearner:
@@ -77,8 +76,8 @@ def test_older_checkpoints_may_stay() -> None:
     """A checkpoint of a run in which something is wrong takes the place of none."""
     trainer = FakeTrainer()
     learner = learner_of(trainer, save={"keep": 2})
-    learner.save(Place(batches=1))
-    learner.save(Place(batches=2), keep_all=True)
+    learner.save(TrainProgress(batches=1))
+    learner.save(TrainProgress(batches=2), keep_all=True)
     assert [keep for _, _, keep in trainer.saved] == [2, sys.maxsize]
 
 
@@ -95,9 +94,9 @@ def test_groups_become_a_batch(backend: str, tokens: int) -> None:
     assert (batch.num_tokens, batch.num_trained, batch.num_steps, batch.num_episodes) == (
         *(tokens, 8, 4, 2),
     )
-    leaves = [leaf for star in batch.stars for leaf in star.leaves]
-    assert sum(float(leaf.weights.sum()) for leaf in leaves) == pytest.approx(1.0)
-    assert [leaf.advantages.tolist() for leaf in leaves] == [[0.5] * 2] * 2 + [[-0.5] * 2] * 2
+    suffixes = [suffix for prefix_group in batch.prefix_groups for suffix in prefix_group.suffixes]
+    assert sum(float(suffix.weights.sum()) for suffix in suffixes) == pytest.approx(1.0)
+    assert [suffix.advantages.tolist() for suffix in suffixes] == [[0.5] * 2] * 2 + [[-0.5] * 2] * 2
 
 
 def test_agreement_is_not_mentioned() -> None:
@@ -139,36 +138,32 @@ def test_another_model_is_refused() -> None:
 
 def test_a_place_goes_into_checkpoints_and_back() -> None:
     """What is saved is found again, figures and evaluations included."""
-    place = Place(3, 6, 5, 10, {"equal": 1}, seconds={"waiting": 1.5}, evaluations={2: {"a": 0.5}})
-    trainer = FakeTrainer()
-    learner = learner_of(trainer, save={"keep": 4})
-    assert learner.resume() is None
-    learner.save(place)
-    assert trainer.saved[0][0] == Path("checkpoints") and trainer.saved[0][2] == 4
-    assert learner.resume() == place
+    progress = TrainProgress(3, 6, 5, 10, {"equal": 1}, seconds={"waiting": 1.5}, evaluations={2:
+    {"a": 0.5}}) trainer = FakeTrainer() learner = learner_of(trainer, save={"keep": 4}) assert
+    learner.resume() is None learner.save(progress) assert trainer.saved[0][0] ==
+    Path("checkpoints") and trainer.saved[0][2] == 4 assert learner.resume() == progress
 
 
 def test_a_place_that_cannot_be_read() -> None:
     """A checkpoint whose place says something else is refused with the folder's name."""
     with pytest.raises(CheckpointError, match="checkpoints: the place in the run cannot be read"):
-        learner_of(FakeTrainer(place=b'{"batches": "x"}')).resume()
+        learner_of(FakeTrainer(progress=b'{"batches": "x"}')).resume()
 
 
 def test_a_place_adds_up() -> None:
     """Batches add up; one without groups counts, and without labels keeps the last figures."""
-    one = Taken((group(1, 0),), 2, {"equal": 1}, 4, 1, 1.5)
-    place = after_batch(Place(), one, report())
-    assert place == Place(
+    one = TakenBatch((group(1, 0),), 2, {"equal": 1}, 4, 1, 1.5)
+    progress = after_batch(TrainProgress(), one, report())
+    assert progress == TrainProgress(
         *(1, 2, 1, 2, {"equal": 1}, 10, 40, 100),
         first={"reward": 0.375, "pass_rate": 0.25},
         last={"reward": 0.375, "pass_rate": 0.25},
     )
-    place = after_batch(place, Taken((), 4, {"equal": 1, "few": 1}, 2, 2, 2.0), None)
-    assert (place.batches, place.next_group, place.groups, place.num_trained) == (2, 4, 1, 10)
-    assert place.set_aside == {"equal": 2, "few": 1}
-    assert (place.first["reward"], place.last["reward"]) == (0.375, 1.0)
-    assert after_batch(place, Taken((), 6), None).last == place.last
-    assert told_of(Taken((), 6)) == {}
+    progress = after_batch(progress, TakenBatch((), 4, {"equal": 1, "few": 1}, 2, 2, 2.0), None)
+    assert (progress.batches, progress.next_group, progress.groups, progress.num_trained) == (2, 4,
+    1, 10) assert progress.dropped == {"equal": 2, "few": 1} assert (progress.first["reward"],
+    progress.last["reward"]) == (0.375, 1.0) assert after_batch(progress, TakenBatch((), 6),
+    None).last == progress.last assert metrics_of_batch(TakenBatch((), 6)) == {}
 
 
 @pytest.mark.parametrize(
@@ -184,15 +179,15 @@ def test_a_place_adds_up() -> None:
 def test_who_waits(waiting: float, held: float, who: str) -> None:
     """The side that waits longer is named, if that is noticeable."""
     seconds = {"waiting": waiting, "training": 100.0 - waiting, "held": held}
-    assert who_waits(seconds) == who
-    assert idle_share(seconds) == pytest.approx(waiting / 100)
-    assert idle_share({}) == 0.0
-    assert since({"a": 3.0, "b": 1.0}, {"a": 2.0}) == {"a": 1.0, "b": 1.0}
+    assert waiting_side(seconds) == who
+    assert trainer_idle_share(seconds) == pytest.approx(waiting / 100)
+    assert trainer_idle_share({}) == 0.0
+    assert seconds_since({"a": 3.0, "b": 1.0}, {"a": 2.0}) == {"a": 1.0, "b": 1.0}
 
 
 def test_the_report_in_words() -> None:
     """A person reads what was trained, set aside and gained, and who waited."""
-    place = Place(
+    progress = TrainProgress(
         *(2, 4, 3, 6, {"equal": 1}, 1_000, 2_000, 8_000),
         seconds={"waiting": 5.0, "training": 15.0},
         first={"reward": 0.1, "pass_rate": 0.0},
@@ -200,7 +195,7 @@ def test_the_report_in_words() -> None:
         evaluations={0: {"pass_rate": 0.5}},
     )
     text = io.StringIO()
-    render(report_of(place, published=Path("versions/v2")), Console(file=text, width=40))
+    render(report_of(progress, published=Path("versions/v2")), Console(file=text, width=40))
     assert text.getvalue().splitlines() == [
         "2 steps on 3 groups (6 episodes), 1,000 tokens trained",
         "groups set aside: equal 1",
@@ -284,13 +279,13 @@ def test_a_folder_goes_on_under_its_settings(tmp_path: Path) -> None:
     on."""
     settings = told()
     assert begin(tmp_path, settings, resume=False) is True
-    assert described(settings) == (tmp_path / "train.toml").read_bytes()
+    assert as_toml(settings) == (tmp_path / "train.toml").read_bytes()
     assert begin(tmp_path, settings, resume=True) is False
     longer = told(
         steps=9, rollouts=settings.rollouts | {"concurrency": 2}, compute={"max_tokens": 5}
     )
     assert begin(tmp_path, longer, resume=True) is False
-    assert described(longer) == (tmp_path / "train.toml").read_bytes()
+    assert as_toml(longer) == (tmp_path / "train.toml").read_bytes()
     for name in _WHERE_AND_HOW_FAST:
         moved = told(steps=9, rollouts=settings.rollouts | {name: "elsewhere"})
         assert begin(tmp_path, moved, resume=True) is False
@@ -298,18 +293,18 @@ def test_a_folder_goes_on_under_its_settings(tmp_path: Path) -> None:
         begin(tmp_path, told(rollouts=settings.rollouts | {"seed": 4}), resume=True)
     with pytest.raises(ConfigError, match="there is a training run already"):
         begin(tmp_path, settings, resume=False)
-    assert described(moved) == (tmp_path / "train.toml").read_bytes()
+    assert as_toml(moved) == (tmp_path / "train.toml").read_bytes()
 
 
 def test_what_a_failed_beginning_leaves(tmp_path: Path) -> None:
     """Nothing, as long as there is nothing to keep; a folder that was there stays."""
     for is_new in (True, False):
         begin(tmp_path / "run", told(), resume=False)
-        forget(tmp_path / "run", is_new=is_new)
+        remove_leftovers(tmp_path / "run", is_new=is_new)
         assert (tmp_path / "run").exists() is not is_new
         assert not (tmp_path / "run" / "train.toml").exists()
     begin(tmp_path / "run", told(), resume=False)
     (tmp_path / "run" / "checkpoints").mkdir()
-    forget(tmp_path / "run", is_new=True)
+    remove_leftovers(tmp_path / "run", is_new=True)
     assert (tmp_path / "run" / "train.toml").exists()
     assert msgspec.toml.decode((tmp_path / "run" / "train.toml").read_bytes())["steps"] == 5

@@ -15,8 +15,8 @@ from harness.log.writer import open_log
 from harness.policies.base import Assignment
 from learner.core.errors import LearnerError, TrainingError
 from learner.core.samples import Group
-from learner.loop.progress_state import Place, Values
-from learner.loop.run import beside
+from learner.loop.progress_state import TrainProgress, Values
+from learner.loop.run import run_with_rollouts
 from tests.support.fake_learner import PaperLearner, TokenOracle, Told, opened, train_settings
 
 
@@ -39,7 +39,7 @@ async def test_a_whole_run(tmp_path: Path) -> None:
     taken, logged and saved; the folder keeps the last versions."""
     train, learner, policy, told = train_settings(), PaperLearner(), TokenOracle(), Told()
     async with opened(tmp_path, train, policy, learner, told=told) as (loop, rollouts):
-        await beside(loop, rollouts)
+        await run_with_rollouts(loop, rollouts)
     assert learner.batches == [names(0, 1), names(2, 3), names(4, 5)]
     assert policy.taken == ["v0", "v1", "v2", "v3"]
     assert sorted(path.name for path in (tmp_path / "versions").iterdir()) == ["v2", "v3"]
@@ -47,14 +47,13 @@ async def test_a_whole_run(tmp_path: Path) -> None:
     assert [(one.episode, one.seq, one.event.version) for one in weights] == [
         (WEIGHTS, number, f"v{number}") for number in range(4)
     ]
-    place = loop.place
-    assert (place.batches, place.next_group, place.groups, place.episodes) == (3, 6, 6, 12)
-    assert (place.num_trained, place.num_tokens, place.num_row_tokens) == (30, 150, 300)
-    assert place.first == place.last == {"reward": 0.5, "pass_rate": 0.5}
-    assert [one.batches for one in learner.places] == [1, 2, 3]
-    assert learner.places[-1].next_group == 6
-    assert sorted(told.figures) == [0, 1, 2, 3]
-    assert {"reward": 0.5, "loss": 0.5, "entropy": 2.0, "shared": 0.5}.items() <= (
+    progress = loop.progress
+    assert (progress.batches, progress.next_group, progress.groups, progress.episodes) == (3, 6, 6,
+    12) assert (progress.num_trained, progress.num_tokens, progress.num_row_tokens) == (30, 150,
+    300) assert progress.first == progress.last == {"reward": 0.5, "pass_rate": 0.5} assert
+    [one.batches for one in learner.saved] == [1, 2, 3] assert learner.saved[-1].next_group == 6
+    assert sorted(told.figures) == [0, 1, 2, 3] assert {"reward": 0.5, "loss": 0.5, "entropy": 2.0,
+    "shared": 0.5}.items() <= (
         told.figures[2].items()
     )
     assert threading.get_ident() not in learner.threads
@@ -67,7 +66,7 @@ async def test_the_weights_are_as_new_as_the_bound_says(tmp_path: Path, stalenes
     train = train_settings(steps=5, loop={"staleness": staleness})
     learner, policy = PaperLearner(), TokenOracle()
     async with opened(tmp_path, train, policy, learner) as (loop, rollouts):
-        await beside(loop, rollouts)
+        await run_with_rollouts(loop, rollouts)
     lags = [
         batch - int(version.removeprefix("v"))
         for batch, versions in enumerate(learner.versions)
@@ -94,7 +93,7 @@ async def test_rollouts_go_on_while_the_learner_works(tmp_path: Path) -> None:
     train, learner = train_settings(steps=2), PaperLearner(wait)
     policy = TokenOracle(before=before)
     async with opened(tmp_path, train, policy, learner) as (loop, rollouts):
-        await beside(loop, rollouts)
+        await run_with_rollouts(loop, rollouts)
     assert len(learner.batches) == 2
 
 
@@ -115,7 +114,7 @@ async def test_slow_groups_are_neither_dropped_nor_late(tmp_path: Path) -> None:
     policy = TokenOracle(is_good=lambda one: False, before=before)
     train = train_settings(steps=2, data={"keep_equal": True})
     async with opened(tmp_path, train, policy, learner) as (loop, rollouts):
-        await beside(loop, rollouts)
+        await run_with_rollouts(loop, rollouts)
     assert learner.batches == [names(0, 1), names(2, 3)]
 
 
@@ -131,12 +130,12 @@ async def test_a_batch_takes_what_is_left_of_its_groups(tmp_path: Path) -> None:
     train, learner, told = train_settings(), PaperLearner(), Told()
     policy = TokenOracle(is_good=good_in(0, 1, 5))
     async with opened(tmp_path, train, policy, learner, told=told) as (loop, rollouts):
-        await beside(loop, rollouts)
+        await run_with_rollouts(loop, rollouts)
     assert learner.batches == [names(0, 1), names(5)]
-    place = loop.place
-    assert (place.batches, place.groups, place.set_aside) == (3, 3, {"equal": 3})
+    progress = loop.progress
+    assert (progress.batches, progress.groups, progress.dropped) == (3, 3, {"equal": 3})
     assert told.figures[2]["groups"] == 0 and told.figures[2]["reward"] == 0.0
-    assert place.last == {"reward": 0.25, "pass_rate": 0.25}  # of equal groups, too
+    assert progress.last == {"reward": 0.25, "pass_rate": 0.25}  # of equal groups, too
 
 
 async def test_fill_runs_more_groups_until_a_batch_is_full(tmp_path: Path) -> None:
@@ -146,10 +145,10 @@ async def test_fill_runs_more_groups_until_a_batch_is_full(tmp_path: Path) -> No
     learner, policy = PaperLearner(), TokenOracle(is_good=good_in(0, 3, 4, 6))
     made = opened(tmp_path, train, policy, learner, episodes=40)
     async with made as (loop, rollouts):
-        await beside(loop, rollouts)
+        await run_with_rollouts(loop, rollouts)
     assert learner.batches == [names(0, 3), names(4, 6)]
     assert learner.versions == [("v0",), ("v1",)]
-    assert loop.place.set_aside == {"equal": 3}
+    assert loop.progress.dropped == {"equal": 3}
     begun = [one for one in records_of(tmp_path) if isinstance(one.event, EpisodeStarted)]
     assert {one.event.group for one in begun} == set(names(*range(7)))
 
@@ -161,7 +160,7 @@ async def test_fill_ends_when_there_are_no_more(tmp_path: Path) -> None:
     learner, policy = PaperLearner(), TokenOracle(is_good=good_in(0, 1, 2))
     with pytest.raises(ExceptionGroup) as caught:
         async with opened(tmp_path, train, policy, learner, episodes=12) as (loop, rollouts):
-            await beside(loop, rollouts)
+            await run_with_rollouts(loop, rollouts)
     [failure] = caught.value.exceptions
     assert isinstance(failure, LearnerError)
     assert str(failure) == (
@@ -169,7 +168,7 @@ async def test_fill_ends_when_there_are_no_more(tmp_path: Path) -> None:
         " used: 4 were looked at (set aside: equal 3)"
     )
     assert learner.batches == [names(0, 1)]
-    assert [place.batches for place in learner.places] == [1]
+    assert [progress.batches for progress in learner.saved] == [1]
 
 
 @pytest.mark.parametrize("staleness", [0, 1, 2])
@@ -189,14 +188,14 @@ async def test_fill_goes_on_where_its_checkpoint_is(
     first, second = PaperLearner(stop), PaperLearner()
     with pytest.raises(ExceptionGroup):
         async with opened(tmp_path, train, policy, first, episodes=80) as (loop, rollouts):
-            await beside(loop, rollouts)
-    made = opened(tmp_path, train, policy, second, place=first.places[-1], episodes=80)
+            await run_with_rollouts(loop, rollouts)
+    made = opened(tmp_path, train, policy, second, progress=first.saved[-1], episodes=80)
     with anyio.fail_after(20):
         async with made as (loop, rollouts):
-            await beside(loop, rollouts)
+            await run_with_rollouts(loop, rollouts)
     batches = [names(2, 3), names(5, 6), names(7, 10), names(11, 12)]
     assert (first.batches, second.batches) == (batches[:at], batches[at:])
-    assert loop.place.set_aside == {"equal": 5}
+    assert loop.progress.dropped == {"equal": 5}
 
 
 class Stop(Exception):
@@ -216,16 +215,16 @@ async def test_a_run_goes_on_where_its_checkpoint_is(tmp_path: Path, at: int) ->
     first = PaperLearner(stop)
     with pytest.raises(ExceptionGroup):
         async with opened(tmp_path, train, TokenOracle(), first) as (loop, rollouts):
-            await beside(loop, rollouts)
+            await run_with_rollouts(loop, rollouts)
     assert first.batches == [names(0, 1), names(2, 3), names(4, 5)][:at]
     before = records_of(tmp_path)
-    place = first.places[-1] if first.places else Place()
+    progress = first.saved[-1] if first.saved else TrainProgress()
     second, policy = PaperLearner(), TokenOracle()
-    async with opened(tmp_path, train, policy, second, place=place) as (loop, rollouts):
-        await beside(loop, rollouts)
+    async with opened(tmp_path, train, policy, second, progress=progress) as (loop, rollouts):
+        await run_with_rollouts(loop, rollouts)
     assert first.batches + second.batches == [names(0, 1), names(2, 3), names(4, 5)]
     assert policy.taken == [f"v{number}" for number in range(at, 4)]
-    assert loop.place.groups == 6
+    assert loop.progress.groups == 6
     after = records_of(tmp_path)
     assert after[: len(before)] == before
     ended = [
@@ -241,17 +240,17 @@ async def test_groups_of_the_log_are_used_before_new_ones_are_run(tmp_path: Path
     out of the log, with the weights that sampled them."""
     train, first = train_settings(), PaperLearner()
     async with opened(tmp_path, train, TokenOracle(), first) as (loop, rollouts):
-        await beside(loop, rollouts)
+        await run_with_rollouts(loop, rollouts)
     before = [one for one in records_of(tmp_path) if one.episode != WEIGHTS]
     second, policy = PaperLearner(), TokenOracle()
-    place = first.places[0]
-    async with opened(tmp_path, train, policy, second, place=place) as (loop, rollouts):
-        await beside(loop, rollouts)
+    progress = first.saved[0]
+    async with opened(tmp_path, train, policy, second, progress=progress) as (loop, rollouts):
+        await run_with_rollouts(loop, rollouts)
     assert second.batches == first.batches[1:]
     assert second.versions == first.versions[1:]
     assert policy.taken == ["v1", "v2", "v3"]
     assert [one for one in records_of(tmp_path) if one.episode != WEIGHTS] == before
-    assert loop.place.episodes == 12
+    assert loop.progress.episodes == 12
 
 
 @pytest.mark.parametrize("share", [0.35, 0.6, 0.85])
@@ -261,32 +260,32 @@ async def test_a_log_that_was_cut_off_anywhere(tmp_path: Path, share: float) -> 
     train, first = train_settings(), PaperLearner()
     whole, cut = tmp_path / "whole", tmp_path / "cut"
     async with opened(whole, train, TokenOracle(), first) as (loop, rollouts):
-        await beside(loop, rollouts)
+        await run_with_rollouts(loop, rollouts)
     records = [one for one in records_of(whole) if one.episode != WEIGHTS]
     kept = records[: round(share * len(records))]
     async with open_log(cut / "rollouts") as log:
         for record in kept:
             log.append(record)
     second = PaperLearner()
-    made = opened(cut, train, TokenOracle(), second, place=first.places[0])
+    made = opened(cut, train, TokenOracle(), second, progress=first.saved[0])
     async with made as (again, rollouts):
-        await beside(again, rollouts)
+        await run_with_rollouts(again, rollouts)
     assert second.batches == first.batches[1:]
-    assert (again.place.groups, again.place.episodes) == (6, 12)
-    assert again.place.last == loop.place.last
+    assert (again.progress.groups, again.progress.episodes) == (6, 12)
+    assert again.progress.last == loop.progress.last
 
 
 async def test_a_run_may_be_made_shorter(tmp_path: Path) -> None:
     """Going on with fewer steps than were planned leaves what the log has beyond them alone."""
     first = PaperLearner()
     async with opened(tmp_path, train_settings(), TokenOracle(), first) as (loop, rollouts):
-        await beside(loop, rollouts)
+        await run_with_rollouts(loop, rollouts)
     train, second = train_settings(steps=2), PaperLearner()
-    made = opened(tmp_path, train, TokenOracle(), second, place=first.places[0])
+    made = opened(tmp_path, train, TokenOracle(), second, progress=first.saved[0])
     async with made as (loop, rollouts):
-        await beside(loop, rollouts)
+        await run_with_rollouts(loop, rollouts)
     assert second.batches == [names(2, 3)]
-    assert loop.place.batches == 2
+    assert loop.progress.batches == 2
 
 
 async def test_cancelled_it_saves_where_it_is(tmp_path: Path) -> None:
@@ -312,9 +311,9 @@ async def test_cancelled_it_saves_where_it_is(tmp_path: Path) -> None:
 
             tasks.start_soon(stop)
             async with opened(tmp_path, train, policy, learner) as (loop, rollouts):
-                await beside(loop, rollouts)
+                await run_with_rollouts(loop, rollouts)
     assert scope.cancelled_caught
-    assert [place.batches for place in learner.places] == [len(learner.batches)]
+    assert [progress.batches for progress in learner.saved] == [len(learner.batches)]
     assert len(learner.batches) == 3
     with open_reader(tmp_path / "rollouts") as reader:
         assert all(row.ending is not None for row in reader.episodes())
@@ -331,11 +330,11 @@ async def test_broken_numbers_are_not_saved(tmp_path: Path) -> None:
     learner = PaperLearner(broken)
     with pytest.raises(ExceptionGroup) as caught:
         async with opened(tmp_path, train_settings(), TokenOracle(), learner) as (loop, rollouts):
-            await beside(loop, rollouts)
+            await run_with_rollouts(loop, rollouts)
     assert [str(one) for one in caught.value.exceptions] == [
         "batch 3 cannot be trained: its loss is nan"
     ]
-    assert [place.batches for place in learner.places] == [1, 2]
+    assert [progress.batches for progress in learner.saved] == [1, 2]
 
 
 async def test_a_bug_in_a_policy_stops_the_learner_which_saves(tmp_path: Path) -> None:
@@ -356,9 +355,9 @@ async def test_a_bug_in_a_policy_stops_the_learner_which_saves(tmp_path: Path) -
     policy = TokenOracle(before=before)
     with pytest.raises(ExceptionGroup) as caught:
         async with opened(tmp_path, train, policy, learner) as (loop, rollouts):
-            await beside(loop, rollouts)
+            await run_with_rollouts(loop, rollouts)
     assert caught.group_contains(ZeroDivisionError)
-    assert [place.batches for place in learner.places] == [len(learner.batches)] == [2]
+    assert [progress.batches for progress in learner.saved] == [len(learner.batches)] == [2]
 
 
 async def test_a_dead_model_server_does_not_use_up_the_run(tmp_path: Path) -> None:
@@ -373,20 +372,20 @@ async def test_a_dead_model_server_does_not_use_up_the_run(tmp_path: Path) -> No
     train, learner = train_settings(loop={"staleness": 0}), PaperLearner()
     with pytest.raises(ExceptionGroup) as caught:
         async with opened(tmp_path, train, TokenOracle(before=before), learner) as (loop, rollouts):
-            await beside(loop, rollouts)
+            await run_with_rollouts(loop, rollouts)
     assert [str(one) for one in caught.value.exceptions] == [
         "batch 1: none of its groups can be used (incomplete 2): `rehearse show` of the rollouts"
         " says why; --resume goes on behind it, with the same weights (to go back to older ones,"
         " remove the newest checkpoints)"
     ]
-    [place] = learner.places
+    [progress] = learner.saved
     assert learner.kept_all == [True]
     down = False
-    made = opened(tmp_path, train, TokenOracle(before=before), learner, place=place)
+    made = opened(tmp_path, train, TokenOracle(before=before), learner, progress=progress)
     async with made as (loop, rollouts):
-        await beside(loop, rollouts)
+        await run_with_rollouts(loop, rollouts)
     assert learner.batches == [names(2), names(4, 5)]
-    assert loop.place.set_aside == {"incomplete": 3}
+    assert loop.progress.dropped == {"incomplete": 3}
 
 
 async def test_worlds_that_leave_nothing_do_not_use_up_the_run(tmp_path: Path) -> None:
@@ -401,7 +400,7 @@ async def test_worlds_that_leave_nothing_do_not_use_up_the_run(tmp_path: Path) -
             loop,
             rollouts,
         ):
-            await beside(loop, rollouts)
+            await run_with_rollouts(loop, rollouts)
     [failure] = caught.value.exceptions
     assert str(failure).startswith("batch 1: none of its groups can be used (few 2): ")
 
@@ -430,7 +429,7 @@ async def test_a_dead_model_server_does_not_use_up_what_fill_may_run(
     learner, policy = PaperLearner(work), TokenOracle(before=before, is_good=good_in(*range(9)))
     with pytest.raises(ExceptionGroup) as caught:
         async with opened(tmp_path, train, policy, learner, episodes=80) as (loop, rollouts):
-            await beside(loop, rollouts)
+            await run_with_rollouts(loop, rollouts)
     [failure] = caught.value.exceptions
     assert str(failure).startswith("batch 2: none of its groups can be used (incomplete 2): ")
     with open_reader(tmp_path / "rollouts") as reader:
@@ -452,11 +451,11 @@ async def test_members_that_failed(tmp_path: Path) -> None:
     policy = TokenOracle(before=before)
     made = opened(tmp_path, train, policy, learner, group_size=3)
     async with made as (loop, rollouts):
-        await beside(loop, rollouts)
+        await run_with_rollouts(loop, rollouts)
     assert learner.batches == [names(0), names(3)]
-    place = loop.place
-    assert (place.groups, place.episodes) == (2, 5)
-    assert place.set_aside == {"few": 1, "incomplete": 1}
+    progress = loop.progress
+    assert (progress.groups, progress.episodes) == (2, 5)
+    assert progress.dropped == {"few": 1, "incomplete": 1}
 
 
 async def test_evaluations_come_when_they_are_due(tmp_path: Path) -> None:
@@ -473,9 +472,9 @@ async def test_evaluations_come_when_they_are_due(tmp_path: Path) -> None:
     learner, told = PaperLearner(), Told()
     made = opened(tmp_path, train, policy, learner, told=told, evaluate=evaluate)
     async with made as (loop, rollouts):
-        await beside(loop, rollouts)
+        await run_with_rollouts(loop, rollouts)
     assert evaluated == [(0, "v0"), (2, "v2"), (4, "v4"), (5, "v5")]
-    assert loop.place.evaluations == {batch: {"pass_rate": batch / 10} for batch in (0, 2, 4, 5)}
+    assert loop.progress.evaluations == {batch: {"pass_rate": batch / 10} for batch in (0, 2, 4, 5)}
     assert told.figures[4]["evaluation/pass_rate"] == 0.4
     assert "evaluation/pass_rate" not in told.figures[3]
 
@@ -487,12 +486,12 @@ async def test_versions_may_be_rarer_than_batches(tmp_path: Path) -> None:
     )
     learner, policy = PaperLearner(), TokenOracle()
     async with opened(tmp_path, train, policy, learner) as (loop, rollouts):
-        await beside(loop, rollouts)
+        await run_with_rollouts(loop, rollouts)
     assert policy.taken == ["v0", "v1", "v2", "v3"]
     assert learner.versions == [("v0",), ("v0",), ("v1",), ("v1",), ("v2",)]
-    made = opened(tmp_path, train, policy, learner, place=loop.place)
+    made = opened(tmp_path, train, policy, learner, progress=loop.progress)
     async with made as (again, rollouts):
-        await beside(again, rollouts)
+        await run_with_rollouts(again, rollouts)
     assert policy.taken[4:] == ["v3"]  # it is finished: the last version is the one to have
 
 
@@ -511,7 +510,7 @@ async def test_the_last_evaluation_is_of_the_last_weights(tmp_path: Path) -> Non
 
     made = opened(tmp_path, train, policy, learner, evaluate=evaluate)
     async with made as (loop, rollouts):
-        await beside(loop, rollouts)
+        await run_with_rollouts(loop, rollouts)
     assert evaluated == [(0, "v0"), (2, "v1"), (4, "v2"), (5, "v3")]
 
 
@@ -535,20 +534,20 @@ async def test_cancelled_in_an_evaluation_it_goes_on_there(
 
         made = opened(tmp_path, train, policy, learner, told=told, evaluate=evaluate)
         async with made as (loop, rollouts):
-            await beside(loop, rollouts)
+            await run_with_rollouts(loop, rollouts)
     assert sorted(told.figures) == list(range(at))
-    place = learner.places[-1] if learner.places else None
-    made = opened(tmp_path, train, policy, learner, told=told, evaluate=evaluate, place=place)
+    progress = learner.saved[-1] if learner.saved else None
+    made = opened(tmp_path, train, policy, learner, told=told, evaluate=evaluate, progress=progress)
     async with made as (loop, rollouts):
-        await beside(loop, rollouts)
+        await run_with_rollouts(loop, rollouts)
     due = {0, 3} | set(range(0, 4, every))
     assert evaluated == [(batch, f"v{-(-batch // every)}") for batch in sorted(due)]
-    assert loop.place.evaluations == {batch: {"pass_rate": batch / 10} for batch in due}
+    assert loop.progress.evaluations == {batch: {"pass_rate": batch / 10} for batch in due}
     assert sorted(told.figures) == [0, 1, 2, 3]
     assert [told.figures[batch]["groups"] for batch in (1, 2, 3)] == [2, 2, 2]
     assert told.figures[at]["evaluation/pass_rate"] == at / 10
-    last = learner.places[-1]
-    assert (last.batches, last.evaluations, last.untold) == (3, loop.place.evaluations, {})
+    last = learner.saved[-1]
+    assert (last.batches, last.evaluations, last.unreported) == (3, loop.progress.evaluations, {})
     assert len(learner.batches) == 3
 
 
@@ -556,13 +555,13 @@ async def test_a_finished_run_has_nothing_to_do(tmp_path: Path) -> None:
     """Going on with a run that is finished trains, plays and writes nothing."""
     train, first = train_settings(), PaperLearner()
     async with opened(tmp_path, train, TokenOracle(), first) as (loop, rollouts):
-        await beside(loop, rollouts)
+        await run_with_rollouts(loop, rollouts)
     second = PaperLearner()
-    made = opened(tmp_path, train, TokenOracle(), second, place=loop.place)
+    made = opened(tmp_path, train, TokenOracle(), second, progress=loop.progress)
     async with made as (again, rollouts):
-        await beside(again, rollouts)
-    assert (second.batches, second.places) == ([], [])
-    assert again.place == loop.place
+        await run_with_rollouts(again, rollouts)
+    assert (second.batches, second.saved) == ([], [])
+    assert again.progress == loop.progress
 
 
 def test_groups_are_of_the_type_that_learners_take() -> None:

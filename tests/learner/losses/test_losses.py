@@ -18,7 +18,7 @@ from learner.losses.entropy import entropy_losses
 from learner.losses.gspo import Gspo, mean_log_ratios
 from learner.losses.kl import k3
 from learner.losses.likelihood import Likelihood
-from learner.losses.metrics import finished, merged, numbers
+from learner.losses.metrics import means_of, merge, to_numbers
 from learner.losses.mismatch import mismatch_measures, step_weights, token_weights
 from learner.losses.registry import loss_of, needs_episode_ratios
 from learner.losses.tv import Tv
@@ -67,7 +67,7 @@ def gradient(loss: Tensor, of: Tensor) -> Tensor:
 
 
 def measured(loss: PolicyLoss, tokens: TokenBatch) -> dict[str, float]:
-    return finished(numbers(loss(tokens)[1]))
+    return means_of(to_numbers(loss(tokens)[1]))
 
 
 # Ratios of six tokens, with advantages: bounds that matter lie at 0.8 and 1.28.
@@ -104,7 +104,7 @@ def test_cispo_bounds_the_weight_and_silences_no_token() -> None:
     weights = vector(1.0, 1.2, 1.3, 0.7, 1.3, 0.7)
     same(losses, -weights * ADVANTAGES * moved())
     same(gradient(losses.sum(), tokens.logprobs), -weights * ADVANTAGES)
-    assert finished(numbers(measures)) == pytest.approx({"clipped_high": 2 / 6})
+    assert means_of(to_numbers(measures)) == pytest.approx({"clipped_high": 2 / 6})
 
 
 def test_total_variation_looks_at_probabilities_not_at_ratios() -> None:
@@ -116,7 +116,7 @@ def test_total_variation_looks_at_probabilities_not_at_ratios() -> None:
     wanted = vector(-2.0, 0.0, 1.5, 0.0, -0.5)  # -ratio * advantage, and its own gradient
     same(losses, wanted)
     same(gradient(losses.sum(), tokens.logprobs), wanted)
-    shares = finished(numbers(measures))
+    shares = means_of(to_numbers(measures))
     assert shares == pytest.approx({"clipped_low": 1 / 5, "clipped_high": 1 / 5})
 
 
@@ -196,7 +196,7 @@ def test_gspo_over_steps_is_the_papers_objective_with_each_step_weighed_alike() 
     found = gradient((weights * losses).sum(), logprobs)
     same(found, gradient(wanted, logprobs))
     assert found[5] == 0
-    shares = finished(numbers(measures))
+    shares = means_of(to_numbers(measures))
     assert shares == pytest.approx({"clipped_low": 0.0, "clipped_high": 1 / 7})
 
 
@@ -259,7 +259,7 @@ def test_mismatch_is_measured_as_its_names_say() -> None:
     ratios = [2.0, 0.5, 4.0]
     tokens = batch(OLD[:3].clone(), ADVANTAGES[:3], sampler=OLD[:3] - vector(*ratios).log())
     weights = token_weights(tokens, cap=3.0)
-    found = finished(numbers(mismatch_measures(tokens, weights, cap=3.0)))
+    found = means_of(to_numbers(mismatch_measures(tokens, weights, cap=3.0)))
     assert found == pytest.approx(
         {
             "mismatch_k3": sum(ratio - 1 - log(ratio) for ratio in ratios) / 3,
@@ -274,7 +274,7 @@ def test_mismatch_is_measured_as_its_names_say() -> None:
 def test_equal_samplers_and_trainers_show_no_mismatch() -> None:
     """Weights are 1, so is the effective sample size, and nothing differs."""
     tokens = batch(moved(), ADVANTAGES)
-    found = finished(numbers(mismatch_measures(tokens, token_weights(tokens, cap=2.0), cap=2.0)))
+    found = means_of(to_numbers(mismatch_measures(tokens, token_weights(tokens, cap=2.0), cap=2.0)))
     assert found == {
         "mismatch_k3": 0.0,
         "mismatch_max": 0.0,
@@ -351,7 +351,7 @@ def test_a_whole_loss_is_the_sum_of_its_parts() -> None:
     bonus = (moved() + entropy) * moved()
     kl = k3(moved(), reference)
     same(losses, ratios.clamp(max=2.0) * (policy + 0.1 * bonus) + 0.5 * kl)
-    found = finished(numbers(measures))
+    found = means_of(to_numbers(measures))
     assert set(found) == {
         *("clipped_low", "clipped_high", "entropy", "logprob", "ratio", "drift_k3", "kl"),
         *("mismatch_k3", "mismatch_max", "mismatch_truncated", "mismatch_weight", "mismatch_ess"),
@@ -369,7 +369,7 @@ def test_mismatch_is_measured_also_where_it_is_not_corrected() -> None:
     tokens = batch(moved(), ADVANTAGES, old=OLD, sampler=OLD - 1.0)
     losses, measures = loss_of(LossSettings(mismatch="off"))(tokens)
     same(losses, Clip(low=0.2, high=0.28)(tokens)[0])
-    assert finished(numbers(measures))["mismatch_max"] == pytest.approx(1.0)
+    assert means_of(to_numbers(measures))["mismatch_max"] == pytest.approx(1.0)
 
 
 def test_steps_are_corrected_as_wholes_where_it_is_wanted() -> None:
@@ -438,15 +438,17 @@ def test_measures_of_parts_are_those_of_the_whole() -> None:
     def part(places: slice) -> TokenBatch:
         return batch(moved()[places], ADVANTAGES[places], old=OLD[places], sampler=sampler[places])
 
-    parts = [numbers(loss(part(places))[1]) for places in (slice(0, 1), slice(1, 4), slice(4, 6))]
-    assert finished(merged(parts)) == pytest.approx(measured(loss, part(slice(0, 6))))
-    assert finished(merged(parts))["mismatch_max"] == pytest.approx(0.9)
+    parts = [
+        to_numbers(loss(part(places))[1]) for places in (slice(0, 1), slice(1, 4), slice(4, 6))
+    ]
+    assert means_of(merge(parts)) == pytest.approx(measured(loss, part(slice(0, 6))))
+    assert means_of(merge(parts))["mismatch_max"] == pytest.approx(0.9)
 
 
 def test_measures_that_counted_nothing_are_left_out() -> None:
     """There is no mean of no tokens."""
-    assert finished({"a": (0.0, 0.0), "b": (3.0, 2.0)}) == {"b": 1.5}
-    assert merged([{"a": (1.0, 2.0), "b_max": (3.0, 1.0)}, {"b_max": (2.0, 1.0)}]) == {
+    assert means_of({"a": (0.0, 0.0), "b": (3.0, 2.0)}) == {"b": 1.5}
+    assert merge([{"a": (1.0, 2.0), "b_max": (3.0, 1.0)}, {"b_max": (2.0, 1.0)}]) == {
         "a": (1.0, 2.0),
         "b_max": (3.0, 1.0),
     }
@@ -467,4 +469,6 @@ def test_no_tokens_give_no_losses(loss: PolicyLoss) -> None:
     """A process without work of its own still takes part."""
     losses, measures = loss(batch(vector(), vector()))
     assert losses.shape == (0,)
-    assert finished(numbers({name: m for name, m in measures.items() if "max" not in name})) == {}
+    assert (
+        means_of(to_numbers({name: m for name, m in measures.items() if "max" not in name})) == {}
+    )

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from learner.core.samples import Group, Ids, Rollout, Sample
-from learner.packing.batch import Batch, Leaf
+from learner.packing.batch import Batch, Suffix
 from learner.packing.prefix_groups import batch_of, shared_token_ratio
 
 Known = dict[int, tuple[Any, ...]]  # by step: prompt, tokens, logprobs, advantage, weight, episode
@@ -57,7 +57,7 @@ def numbered(groups: Sequence[Group], start: float) -> list[list[list[float]]]:
     ]
 
 
-def starred(groups: Sequence[Group], *, share: bool = True, merge: bool = True) -> Batch:
+def packed_batch(groups: Sequence[Group], *, share: bool = True, merge: bool = True) -> Batch:
     return batch_of(
         groups, numbered(groups, 1.0), numbered(groups, 20_000.0), share=share, merge=merge
     )
@@ -82,22 +82,22 @@ def rebuilt(batch: Batch) -> Known:
     """Every sample of a batch, read back out of its stars: the prompt is all that a leaf's trained
     token stands behind. Fails where a token is trained twice or a position is passed over."""
     found: Known = {}
-    for star in batch.stars:
-        for leaf in star.leaves:
-            row = np.concatenate((star.prefix, leaf.tokens))
-            assert leaf.trained.tolist() == sorted(set(leaf.trained.tolist()))
-            assert not len(leaf.trained) or leaf.trained[0] >= 1
-            for step in np.unique(leaf.steps).tolist():
-                (chosen,) = np.nonzero(leaf.steps == step)
-                places = leaf.trained[chosen] + len(star.prefix)
+    for prefix_group in batch.prefix_groups:
+        for suffix in prefix_group.suffixes:
+            row = np.concatenate((prefix_group.prefix, suffix.tokens))
+            assert suffix.trained.tolist() == sorted(set(suffix.trained.tolist()))
+            assert not len(suffix.trained) or suffix.trained[0] >= 1
+            for step in np.unique(suffix.steps).tolist():
+                (chosen,) = np.nonzero(suffix.steps == step)
+                places = suffix.trained[chosen] + len(prefix_group.prefix)
                 assert np.diff(places).tolist() == [1] * (len(places) - 1)
                 assert step not in found
                 found[step] = (
                     row[: places[0]].tolist(),
                     row[places].tolist(),
-                    leaf.sampler[chosen].tolist(),
-                    *(_one(values[chosen]) for values in (leaf.advantages, leaf.weights)),
-                    _one(leaf.episodes[chosen]),
+                    suffix.sampler[chosen].tolist(),
+                    *(_one(values[chosen]) for values in (suffix.advantages, suffix.weights)),
+                    _one(suffix.episodes[chosen]),
                 )
     return found
 
@@ -107,16 +107,19 @@ def _one(values: Any) -> Any:
     return value
 
 
-def lists(leaf: Leaf) -> tuple[list[int], list[int]]:
-    return leaf.tokens.tolist(), leaf.trained.tolist()
+def lists(suffix: Suffix) -> tuple[list[int], list[int]]:
+    return suffix.tokens.tolist(), suffix.trained.tolist()
 
 
 def test_windows_that_begin_alike_share_their_beginning() -> None:
     """The prefix is what all prompts begin with; each leaf begins with a token of its prompt."""
-    batch = starred([group([([1, 2, 3, 4], [5, 6])], [([1, 2, 3, 7], [8])])])
-    (star,) = batch.stars
-    assert star.prefix.tolist() == [1, 2, 3]
-    assert [lists(leaf) for leaf in star.leaves] == [([4, 5, 6], [1, 2]), ([7, 8], [1])]
+    batch = packed_batch([group([([1, 2, 3, 4], [5, 6])], [([1, 2, 3, 7], [8])])])
+    (prefix_group,) = batch.prefix_groups
+    assert prefix_group.prefix.tolist() == [1, 2, 3]
+    assert [lists(suffix) for suffix in prefix_group.suffixes] == [
+        ([4, 5, 6], [1, 2]),
+        ([7, 8], [1]),
+    ]
     assert (batch.num_steps, batch.num_episodes, batch.num_row_tokens) == (2, 2, 11)
     assert (batch.num_tokens, batch.num_trained) == (8, 3)
     assert shared_token_ratio(batch) == 8 / 11
@@ -125,10 +128,10 @@ def test_windows_that_begin_alike_share_their_beginning() -> None:
 def test_equal_prompts_keep_their_last_token_in_the_leaf() -> None:
     """Where one prompt is the beginning of all others, its last token is not shared, since it
     predicts a token that is trained."""
-    batch = starred([group([([1, 2, 3], [5])], [([1, 2, 3], [6])], [([1, 2, 3, 4], [7])])])
-    (star,) = batch.stars
-    assert star.prefix.tolist() == [1, 2]
-    assert [lists(leaf) for leaf in star.leaves] == [
+    batch = packed_batch([group([([1, 2, 3], [5])], [([1, 2, 3], [6])], [([1, 2, 3, 4], [7])])])
+    (prefix_group,) = batch.prefix_groups
+    assert prefix_group.prefix.tolist() == [1, 2]
+    assert [lists(suffix) for suffix in prefix_group.suffixes] == [
         ([3, 5], [1]),
         ([3, 6], [1]),
         ([3, 4, 7], [2]),
@@ -143,13 +146,13 @@ def test_a_history_that_was_appended_to_is_one_leaf() -> None:
         ([1, 2, 10, 3, 11, 12, 4], [13]),
         ([1, 2, 11, 12, 4, 13, 5], [14]),
     ]
-    (star,) = starred([group(episode)]).stars
-    assert star.prefix.tolist() == [1]
-    assert [lists(leaf) for leaf in star.leaves] == [
+    (prefix_group,) = packed_batch([group(episode)]).prefix_groups
+    assert prefix_group.prefix.tolist() == [1]
+    assert [lists(suffix) for suffix in prefix_group.suffixes] == [
         ([2, 10, 3, 11, 12, 4, 13], [1, 3, 4, 6]),
         ([2, 11, 12, 4, 13, 5, 14], [6]),
     ]
-    first = star.leaves[0]
+    first = prefix_group.suffixes[0]
     assert first.steps.tolist() == [0, 1, 1, 2]
     assert first.sampler.tolist() == [-5.0, -5.5, -6.0, -6.5]
     assert first.advantages.tolist() == [1.0, 2.0, 2.0, 3.0]
@@ -161,14 +164,16 @@ def test_another_sampled_token_is_no_continuation() -> None:
     other_sampled = [([1, 2], [10]), ([1, 2, 11, 3], [12])]
     other_prompt = [([1, 2], [10]), ([1, 9, 10, 3], [12])]
     for episode in (other_sampled, other_prompt):
-        assert len(starred([group(episode)]).stars[0].leaves) == 2
+        assert len(packed_batch([group(episode)]).prefix_groups[0].suffixes) == 2
 
 
 def test_a_single_leaf_shares_nothing() -> None:
     """One leaf is a whole row: a prefix of its own would save nothing."""
-    (star,) = starred([group([([1, 2, 3], [4]), ([1, 2, 3, 4, 5], [6])])]).stars
-    assert star.prefix.tolist() == []
-    assert [lists(leaf) for leaf in star.leaves] == [([1, 2, 3, 4, 5, 6], [3, 5])]
+    (prefix_group,) = packed_batch(
+        [group([([1, 2, 3], [4]), ([1, 2, 3, 4, 5], [6])])]
+    ).prefix_groups
+    assert prefix_group.prefix.tolist() == []
+    assert [lists(suffix) for suffix in prefix_group.suffixes] == [([1, 2, 3, 4, 5, 6], [3, 5])]
 
 
 def test_episodes_that_differ_early_make_stars_of_their_own() -> None:
@@ -178,8 +183,8 @@ def test_episodes_that_differ_early_make_stars_of_their_own() -> None:
         [([1, own, 5, 5, 5, 5, last], [7]) for last in (8, 9)]  # own: an early reply, pinned
         for own in (2, 3)
     ]
-    batch = starred([group(*episodes)])
-    assert [star.prefix.tolist() for star in batch.stars] == [
+    batch = packed_batch([group(*episodes)])
+    assert [prefix_group.prefix.tolist() for prefix_group in batch.prefix_groups] == [
         [1, 2, 5, 5, 5, 5],
         [1, 3, 5, 5, 5, 5],
     ]
@@ -198,23 +203,23 @@ def test_openings_before_a_pinned_first_turn_make_a_star() -> None:
         ]
         for own in (2, 3)
     ]
-    batch = starred([group(*episodes)])
-    assert [star.prefix.tolist() for star in batch.stars] == [
+    batch = packed_batch([group(*episodes)])
+    assert [prefix_group.prefix.tolist() for prefix_group in batch.prefix_groups] == [
         [1, 1],
         [1, 1, 1, 2, *tools],
         [1, 1, 1, 3, *tools],
     ]
-    assert [len(star.leaves) for star in batch.stars] == [2, 2, 2]
+    assert [len(prefix_group.suffixes) for prefix_group in batch.prefix_groups] == [2, 2, 2]
     assert rebuilt(batch) == wanted([group(*episodes)])
 
 
 def test_rows_are_what_is_compared_with() -> None:
     """Without sharing and merging each sample is a row."""
     groups = [group([([1, 2], [3]), ([1, 2, 3, 4], [5])], [([1, 6], [7])])]
-    batch = starred(groups, share=False, merge=False)
-    (star,) = batch.stars
-    assert star.prefix.tolist() == []
-    assert [lists(leaf) for leaf in star.leaves] == [
+    batch = packed_batch(groups, share=False, merge=False)
+    (prefix_group,) = batch.prefix_groups
+    assert prefix_group.prefix.tolist() == []
+    assert [lists(suffix) for suffix in prefix_group.suffixes] == [
         ([1, 2, 3], [2]),
         ([1, 2, 3, 4, 5], [4]),
         ([1, 6, 7], [2]),
@@ -225,15 +230,15 @@ def test_rows_are_what_is_compared_with() -> None:
 def test_no_groups_make_no_stars() -> None:
     """An empty batch is a batch."""
     batch = batch_of([], [], [])
-    assert (batch.stars, batch.num_tokens, shared_token_ratio(batch)) == ((), 0, 1.0)
+    assert (batch.prefix_groups, batch.num_tokens, shared_token_ratio(batch)) == ((), 0, 1.0)
 
 
 def test_arrays_may_be_written_to() -> None:
     """What comes out of a log is read-only, and torch takes only arrays that may be written."""
-    (star,) = starred([group([([1, 2, 3], [4])], [([1, 2, 5], [6])])]).stars
-    arrays: list[Any] = [star.prefix]
-    for leaf in star.leaves:
-        arrays += [leaf.tokens, leaf.trained, leaf.sampler, leaf.advantages, leaf.weights]
+    (prefix_group,) = packed_batch([group([([1, 2, 3], [4])], [([1, 2, 5], [6])])]).prefix_groups
+    arrays: list[Any] = [prefix_group.prefix]
+    for suffix in prefix_group.suffixes:
+        arrays += [suffix.tokens, suffix.trained, suffix.sampler, suffix.advantages, suffix.weights]
     assert all(array.flags.writeable for array in arrays)
 
 
@@ -281,7 +286,7 @@ def test_nothing_is_lost_and_nothing_trained_twice(
 ) -> None:
     """From the stars come back exactly the samples that went in, each at its positions, each once,
     and never more tokens than rows have."""
-    batch = starred(groups, share=share, merge=merge)
+    batch = packed_batch(groups, share=share, merge=merge)
     assert rebuilt(batch) == wanted(groups)
     assert batch.num_steps == len(wanted(groups))
     assert batch.num_episodes == sum(len(one.rollouts) for one in groups)
@@ -294,12 +299,12 @@ def test_nothing_is_lost_and_nothing_trained_twice(
 @given(st.lists(episodes(), min_size=1, max_size=3))
 def test_how_prompts_are_held_changes_nothing(pairs: list[Pairs]) -> None:
     """Prompts of which the log says what they share make the stars of prompts that are whole."""
-    whole, parted = starred([group(*pairs, most=0)]), starred([group(*pairs)])
-    assert [star.prefix.tolist() for star in whole.stars] == [
-        star.prefix.tolist() for star in parted.stars
+    whole, parted = packed_batch([group(*pairs, most=0)]), packed_batch([group(*pairs)])
+    assert [prefix_group.prefix.tolist() for prefix_group in whole.prefix_groups] == [
+        prefix_group.prefix.tolist() for prefix_group in parted.prefix_groups
     ]
-    assert [list(map(lists, star.leaves)) for star in whole.stars] == [
-        list(map(lists, star.leaves)) for star in parted.stars
+    assert [list(map(lists, prefix_group.suffixes)) for prefix_group in whole.prefix_groups] == [
+        list(map(lists, prefix_group.suffixes)) for prefix_group in parted.prefix_groups
     ]
 
 
@@ -314,31 +319,39 @@ def test_the_order_of_episodes_changes_only_their_order(groups: list[Group], ran
 
     def laid_out(batch: Batch) -> list[Any]:
         return sorted(
-            (star.prefix.tolist(), sorted(map(lists, star.leaves))) for star in batch.stars
+            (prefix_group.prefix.tolist(), sorted(map(lists, prefix_group.suffixes)))
+            for prefix_group in batch.prefix_groups
         )
 
-    assert laid_out(starred(shuffled)) == laid_out(starred(groups))
-    assert starred(shuffled).num_tokens == starred(groups).num_tokens
+    assert laid_out(packed_batch(shuffled)) == laid_out(packed_batch(groups))
+    assert packed_batch(shuffled).num_tokens == packed_batch(groups).num_tokens
 
 
 def test_the_reading_back_notices_a_fault() -> None:
     """The properties above fail for a batch whose leaf is shifted or trains a token twice."""
     groups = [group([([1, 2, 3, 4], [5, 6])], [([1, 2, 3, 7], [8])])]
-    (star,) = starred(groups).stars
-    leaf = star.leaves[0]
-    shifted = type(leaf)(
-        leaf.tokens,
-        leaf.trained - 1 + np.array([1, 0]),
-        leaf.sampler,
-        leaf.advantages,
-        leaf.weights,
-        leaf.steps,
-        leaf.episodes,
+    (prefix_group,) = packed_batch(groups).prefix_groups
+    suffix = prefix_group.suffixes[0]
+    shifted = type(suffix)(
+        suffix.tokens,
+        suffix.trained - 1 + np.array([1, 0]),
+        suffix.sampler,
+        suffix.advantages,
+        suffix.weights,
+        suffix.steps,
+        suffix.episodes,
     )
     with pytest.raises(AssertionError):
-        rebuilt(Batch((type(star)(star.prefix, (shifted, *star.leaves[1:])),), 2, 2, 11))
-    twice = Batch((type(star)(star.prefix, (leaf, leaf)),), 2, 2, 11)
+        rebuilt(
+            Batch(
+                (type(prefix_group)(prefix_group.prefix, (shifted, *prefix_group.suffixes[1:])),),
+                2,
+                2,
+                11,
+            )
+        )
+    twice = Batch((type(prefix_group)(prefix_group.prefix, (suffix, suffix)),), 2, 2, 11)
     with pytest.raises(AssertionError):
         rebuilt(twice)
-    early = Batch((type(star)(star.prefix[:-1], star.leaves),), 2, 2, 11)
+    early = Batch((type(prefix_group)(prefix_group.prefix[:-1], prefix_group.suffixes),), 2, 2, 11)
     assert rebuilt(early) != wanted(groups)

@@ -24,7 +24,7 @@ from tests.support.trainer_runs import largest_difference, random_batch, setting
 STEPS = 6
 EVERY = 2  # batches between two checkpoints
 
-Numbers = dict[
+Int64Array = dict[
     int, tuple[float, float, float, float]
 ]  # by batch: loss, norm, rate, a random number
 
@@ -45,14 +45,14 @@ def opened(folder: Path) -> Trainer:
     return open_trainer(settings_of(folder, steps=STEPS, optimizer=optimizer))
 
 
-def train(folder: Path, root: Path) -> tuple[Numbers, dict[str, Tensor]]:
+def train(folder: Path, root: Path) -> tuple[Int64Array, dict[str, Tensor]]:
     """Train to the end from the newest checkpoint, if there is one."""
     trainer = opened(folder)
     place = trainer.resume(root)
     assert place == (None if place is None else b"after %d" % trainer.num_steps)
-    numbers: Numbers = {}
+    numbers: Int64Array = {}
     for step in range(trainer.num_steps, STEPS):
-        report = trainer.step(random_batch(step, stars=2, leaves=2, prefix=9))
+        report = trainer.step(random_batch(step, prefix_groups=2, suffixes=2, prefix=9))
         drawn = torch.rand(()).item()
         numbers[report.step] = (report.loss, report.grad_norm, report.lr, drawn)
         if report.step % EVERY == 0:

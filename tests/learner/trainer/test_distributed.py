@@ -15,7 +15,7 @@ import torch
 from learner.config.settings import ComputeSettings
 from learner.core.errors import TrainingError
 from learner.loop.metrics import read_metrics
-from learner.model.distributed import ALONE, Processes, joined
+from learner.model.distributed import SINGLE_PROCESS, Processes, join_processes
 from learner.model.pretrained import open_model
 from learner.trainer.trainer import StepReport, open_trainer
 from scenarios.microworlds.writing import write_drills
@@ -126,7 +126,9 @@ def test_the_others_are_told_to_end_where_they_can_hear_it(
     has, such as memory that ran out, they wait for something else, and nothing is said to them."""
     Listened.said.clear()
     batch = random_batch(0, prefix=9)
-    broken = changed(batch, 0, 0, advantages=batch.stars[0].leaves[0].advantages * math.nan)
+    broken = changed(
+        batch, 0, 0, advantages=batch.prefix_groups[0].suffixes[0].advantages * math.nan
+    )
     trainer = open_trainer(settings_for("twopass", model), processes=Listened())
     with pytest.raises(TrainingError):
         trainer.step(broken)
@@ -146,9 +148,9 @@ def test_the_others_are_told_to_end_where_they_can_hear_it(
 def test_one_process_needs_no_torchrun(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without torchrun's environment this process is all there are, and says everything itself."""
     monkeypatch.delenv("WORLD_SIZE", raising=False)
-    with joined(ComputeSettings(device="cpu")) as processes:
-        assert processes == ALONE == Processes(rank=0, size=1)
-        assert processes.gathered("own") == ["own"]
+    with join_processes(ComputeSettings(device="cpu")) as processes:
+        assert processes == SINGLE_PROCESS == Processes(rank=0, size=1)
+        assert processes.gather("own") == ["own"]
         assert processes.told("own") == "own"
         assert not torch.distributed.is_initialized()
 

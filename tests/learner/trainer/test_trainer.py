@@ -18,7 +18,7 @@ from learner.core.errors import TrainingError
 from learner.model.optimizer import adamw, learning_rate
 from learner.model.pretrained import open_model
 from learner.packing.batch import Batch
-from learner.packing.minibatches import dealt, fewer_passes, minibatches
+from learner.packing.minibatches import balanced_shares, merge_small_groups, minibatches
 from learner.trainer.trainer import StepReport, open_trainer
 from tests.support.tiny_model import write_model
 from tests.support.trainer_runs import (
@@ -43,9 +43,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_model(tmp_path_factory.mktemp("model"), hidden=16, head_dim=8)
 
 
-def clip_loss(new: Tensor, old: Tensor, leaf: object) -> Tensor:
+def clip_loss(new: Tensor, old: Tensor, suffix: object) -> Tensor:
     """PPO's clipped loss by the formula, weighted and summed."""
-    advantages, weights = torch.from_numpy(leaf.advantages), torch.from_numpy(leaf.weights)
+    advantages, weights = torch.from_numpy(suffix.advantages), torch.from_numpy(suffix.weights)
     ratios = (new - old).exp()
     clipped = ratios.clamp(0.8, 1.28)
     return -(weights * torch.minimum(ratios * advantages, clipped * advantages)).sum()
@@ -65,17 +65,19 @@ def written_out(
     groups = [{"params": decayed}, {"params": spared, "weight_decay": 0.0}]
     optimizer = AdamW(groups, lr=1e-3, betas=(0.9, 0.95), weight_decay=0.01)
     for step in range(STEPS):
-        stars = random_batch(step, prefix=prefix).stars
+        prefix_groups = random_batch(step, prefix=prefix).prefix_groups
         with torch.no_grad():
-            old = [logprobs_by_row(model, star) for star in stars]
-        size = len(stars) // minibatches
-        for first in range(0, len(stars), size):
+            old = [logprobs_by_row(model, prefix_group) for prefix_group in prefix_groups]
+        size = len(prefix_groups) // minibatches
+        for first in range(0, len(prefix_groups), size):
             optimizer.zero_grad()
-            for star, before in list(zip(stars, old, strict=True))[first : first + size]:
-                now = logprobs_by_row(model, star)
-                for new, was, leaf in zip(now, before, star.leaves, strict=True):
+            for prefix_group, before in list(zip(prefix_groups, old, strict=True))[
+                first : first + size
+            ]:
+                now = logprobs_by_row(model, prefix_group)
+                for new, was, suffix in zip(now, before, prefix_group.suffixes, strict=True):
                     # Each update's tokens weigh 1 together.
-                    (minibatches * clip_loss(new, was, leaf)).backward()
+                    (minibatches * clip_loss(new, was, suffix)).backward()
             norms.append(torch.nn.utils.clip_grad_norm_(model.parameters(), 0.1).item())
             optimizer.step()
     return weights_after(model), np.reshape(norms, (STEPS, minibatches)).mean(1).tolist()
@@ -110,11 +112,22 @@ def test_a_report_says_what_was_done(folder: Path) -> None:
     batch = random_batch(0)
     trainer = open_trainer(settings_of(folder, optimizer={"warmup_steps": 4}))
     model = open_model(folder, settings_of(folder).compute)
-    now = flat([flat(logprobs_by_row(model, star)) for star in batch.stars]).detach()
+    now = flat(
+        [flat(logprobs_by_row(model, prefix_group)) for prefix_group in batch.prefix_groups]
+    ).detach()
     report = trainer.step(batch)
-    computed = sum(180 + sum(len(leaf.tokens) for leaf in star.leaves) for star in batch.stars)
+    computed = sum(
+        180 + sum(len(suffix.tokens) for suffix in prefix_group.suffixes)
+        for prefix_group in batch.prefix_groups
+    )
     rows = computed + 3 * 180 * 4
-    advantages = np.concatenate([leaf.advantages for star in batch.stars for leaf in star.leaves])
+    advantages = np.concatenate(
+        [
+            suffix.advantages
+            for prefix_group in batch.prefix_groups
+            for suffix in prefix_group.suffixes
+        ]
+    )
     expected = StepReport(
         step=1,
         loss=pytest.approx(-advantages.mean(), abs=1e-6),  # all ratios are 1
@@ -177,9 +190,9 @@ def test_an_episode_may_lie_in_several_stars(folder: Path, prefix: int) -> None:
         return weights_after(trainer.model)
 
     def apart(batch: Batch) -> Batch:
-        for star, number in product(range(4), range(4)):
-            leaf = batch.stars[star].leaves[number]
-            batch = changed(batch, star, number, episodes=leaf.steps)
+        for prefix_group, number in product(range(4), range(4)):
+            suffix = batch.prefix_groups[prefix_group].suffixes[number]
+            batch = changed(batch, prefix_group, number, episodes=suffix.steps)
         return batch
 
     together = weights(lambda batch: batch)
@@ -200,7 +213,12 @@ def test_the_reference_is_another_model(folder: Path, tmp_path: Path) -> None:
     )
     compute = settings_of(folder).compute
     new, reference = (
-        flat([flat(logprobs_by_row(open_model(path, compute), star)) for star in batch.stars])
+        flat(
+            [
+                flat(logprobs_by_row(open_model(path, compute), prefix_group))
+                for prefix_group in batch.prefix_groups
+            ]
+        )
         for path in (folder, other)
     )
     k3 = ((reference - new).expm1() - (reference - new)).mean().item()
@@ -234,7 +252,7 @@ def test_nothing_to_train_is_refused(folder: Path) -> None:
     """A batch without trained tokens is the caller's mistake."""
     empty = np.zeros(0, np.int64)
     none = np.zeros(0, np.float32)
-    batch = random_batch(0, stars=1, leaves=1)
+    batch = random_batch(0, prefix_groups=1, suffixes=1)
     nothing = changed(
         batch,
         0,
@@ -345,31 +363,48 @@ def test_the_rate_over_a_run() -> None:
 def test_how_a_batch_is_split() -> None:
     """Updates get whole groups in order and about as many trained tokens; processes about as much
     work, nothing twice and nothing left."""
-    stars = [
-        msgspec.structs.replace(random_batch(n, stars=1, trained=trained).stars[0], group=n)
+    prefix_groups = [
+        msgspec.structs.replace(
+            random_batch(n, prefix_groups=1, trained=trained).prefix_groups[0], group=n
+        )
         for n, trained in enumerate([1, 1, 2, 3])
     ]
-    sizes = [[star.num_trained for star in part] for part in minibatches(stars, 2)]
+    sizes = [
+        [prefix_group.num_trained for prefix_group in part]
+        for part in minibatches(prefix_groups, 2)
+    ]
     assert sizes == [[4, 4, 8], [12]]
-    assert [len(part) for part in minibatches(stars, 1)] == [4]
-    assert [len(part) for part in minibatches(stars[:2], 4)] == [1, 1]
-    together = [stars[0], *(msgspec.structs.replace(star, group=1) for star in stars[1:])]
+    assert [len(part) for part in minibatches(prefix_groups, 1)] == [4]
+    assert [len(part) for part in minibatches(prefix_groups[:2], 4)] == [1, 1]
+    together = [
+        prefix_groups[0],
+        *(msgspec.structs.replace(prefix_group, group=1) for prefix_group in prefix_groups[1:]),
+    ]
     assert minibatches(together, 2) == [together[:1], together[1:]]
-    assert dealt([5, 9, 4, 2], 2) == [[1, 3], [0, 2]]
-    assert dealt([7], 3) == [[0], [], []]
+    assert balanced_shares([5, 9, 4, 2], 2) == [[1, 3], [0, 2]]
+    assert balanced_shares([7], 3) == [[0], [], []]
 
 
 def test_small_stars_are_computed_side_by_side() -> None:
     """Stars that share little become rows of one star; those that share much stay, and one alone
     gains nothing."""
     large, small, other = (
-        random_batch(n, stars=1, prefix=p).stars[0] for n, p in enumerate((180, 9, 9))
+        random_batch(n, prefix_groups=1, prefix=p).prefix_groups[0]
+        for n, p in enumerate((180, 9, 9))
     )
-    assert fewer_passes([large, small]) == [large, small]
-    kept, rows = fewer_passes([small, large, other])
+    assert merge_small_groups([large, small]) == [large, small]
+    kept, rows = merge_small_groups([small, large, other])
     assert kept is large
     assert len(rows.prefix) == 0
-    expected = [[*star.prefix, *leaf.tokens] for star in (small, other) for leaf in star.leaves]
-    assert [leaf.tokens.tolist() for leaf in rows.leaves] == expected
-    trained = [(leaf.trained + 9).tolist() for star in (small, other) for leaf in star.leaves]
-    assert [leaf.trained.tolist() for leaf in rows.leaves] == trained
+    expected = [
+        [*prefix_group.prefix, *suffix.tokens]
+        for prefix_group in (small, other)
+        for suffix in prefix_group.suffixes
+    ]
+    assert [suffix.tokens.tolist() for suffix in rows.suffixes] == expected
+    trained = [
+        (suffix.trained + 9).tolist()
+        for prefix_group in (small, other)
+        for suffix in prefix_group.suffixes
+    ]
+    assert [suffix.trained.tolist() for suffix in rows.suffixes] == trained

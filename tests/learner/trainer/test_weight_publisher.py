@@ -10,8 +10,8 @@ from harness.core.events import WeightsPublished
 from harness.core.policy_card import PolicyCard, read_card
 from learner.core.errors import CheckpointError, LearnerError
 from learner.core.samples import Group
-from learner.data.batch_queue import Lineup, Taken
-from learner.data.grouping import SetAside
+from learner.data.batch_queue import BatchQueue, TakenBatch
+from learner.data.grouping import DroppedGroup
 from tests.support.fake_learner import CARD, PaperLearner, publisher_of
 from tests.support.virtual_time import BACKENDS
 
@@ -39,7 +39,7 @@ async def test_a_version_is_written_then_taken_then_told(tmp_path: Path) -> None
     """A version has its own folder and card; every policy takes it before the log hears of it."""
     one, other, told = Taker(), Taker(), []
     publisher = publisher_of(tmp_path, PaperLearner(), one, other)
-    with publisher.told_to(lambda event: told.append((event, list(other.taken)))):
+    with publisher.reporting_to(lambda event: told.append((event, list(other.taken)))):
         await publisher.begin(0, 0)
         path = await publisher.publish(1, 5)
     assert path == tmp_path / "versions" / "v1"
@@ -58,10 +58,10 @@ async def test_what_nobody_heard_is_told_first(tmp_path: Path) -> None:
     told: list[str] = []
     publisher = publisher_of(tmp_path, PaperLearner())
     await publisher.begin(0, 0)
-    with publisher.told_to(lambda event: told.append(event.version)):
+    with publisher.reporting_to(lambda event: told.append(event.version)):
         await publisher.publish(1, 1)
     await publisher.publish(2, 2)
-    with publisher.told_to(lambda event: told.append(event.version)):
+    with publisher.reporting_to(lambda event: told.append(event.version)):
         await publisher.publish(3, 3)
     assert told == ["v0", "v1", "v2", "v3"]
 
@@ -101,7 +101,7 @@ async def test_a_version_that_cannot_be_written_is_nowhere(tmp_path: Path) -> No
     taker, told = Taker(), []
     publisher = publisher_of(tmp_path, PaperLearner(), taker)
     publisher._write = broken
-    with publisher.told_to(told.append):
+    with publisher.reporting_to(told.append):
         await publisher.publish(1, 1)
         with pytest.raises(CheckpointError, match="No space left"):
             await publisher.publish(2, 2)
@@ -115,29 +115,29 @@ def group(number: int) -> Group:
     return Group(f"g{number}", "shop", "task", ())
 
 
-async def taken(lineup: Lineup, stale: tuple[int, ...] = ()) -> Taken:
-    return await lineup.take(lambda group: int(group.group[1:]) in stale)
+async def taken(queue: BatchQueue, stale: tuple[int, ...] = ()) -> TakenBatch:
+    return await queue.take(lambda group: int(group.group[1:]) in stale)
 
 
-def names(found: Taken) -> list[str]:
+def names(found: TakenBatch) -> list[str]:
     return [one.group for one in found.groups]
 
 
 @pytest.mark.parametrize("fill", [False, True])
 async def test_groups_are_taken_in_order_whenever_they_come(fill: bool) -> None:
     """A batch is the next groups by number, in whatever order they come."""
-    lineup = Lineup(size=2, fill=fill, first=4)
-    found: list[Taken] = []
+    queue = BatchQueue(size=2, fill=fill, first=4)
+    found: list[TakenBatch] = []
 
     async def take() -> None:
-        found.append(await taken(lineup))
-        found.append(await taken(lineup))
+        found.append(await taken(queue))
+        found.append(await taken(queue))
 
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(take)
         for number in (7, 5, 6, 4):
             assert found == []
-            lineup.put(number, group(number))
+            queue.put(number, group(number))
             await anyio.sleep(1)
     assert [names(one) for one in found] == [["g4", "g5"], ["g6", "g7"]]
     assert [one.end for one in found] == [6, 8]
@@ -149,33 +149,33 @@ async def test_groups_are_taken_in_order_whenever_they_come(fill: bool) -> None:
 async def test_groups_that_cannot_be_used(fill: bool, expected: list[str], end: int) -> None:
     """What is set aside or stale leaves the batch smaller; with `fill` the next groups take its
     place. Reasons are counted, and so are the verdicts on all its groups."""
-    lineup = Lineup(size=3, fill=fill)
+    queue = BatchQueue(size=3, fill=fill)
     for number in (0, 2, 3, 5):
-        lineup.put(number, group(number))
+        queue.put(number, group(number))
     for number, reason in ((1, "equal"), (4, "few")):
-        lineup.put(number, SetAside(f"g{number}", reason))  # type: ignore[arg-type]
+        queue.put(number, DroppedGroup(f"g{number}", reason))  # type: ignore[arg-type]
     for number in range(6):
-        lineup.score(number, completed=number % 2 == 0, reward=0.5)
-    found = await taken(lineup, stale=(2,))
+        queue.score(number, completed=number % 2 == 0, reward=0.5)
+    found = await taken(queue, stale=(2,))
     assert (names(found), found.end) == (expected, end)
     reasons = {"equal": 1, "stale": 1} | ({"few": 1} if fill else {})
-    assert found.set_aside == reasons
+    assert found.dropped == reasons
     completed = (end + 1) // 2
     assert (found.num_labels, found.num_completed, found.reward) == (end, completed, end / 2)
 
 
 async def test_a_lineup_that_is_closed() -> None:
     """What is there when no more come is taken; what is missing is an error, also for who waits."""
-    lineup = Lineup(size=2)
+    queue = BatchQueue(size=2)
     for number in range(3):
-        lineup.put(number, group(number))
-    assert names(await taken(lineup)) == ["g0", "g1"]
+        queue.put(number, group(number))
+    assert names(await taken(queue)) == ["g0", "g1"]
     async with anyio.create_task_group() as tasks:
 
         async def wait() -> None:
             with pytest.raises(LearnerError, match=r"begins with group 2 has not 2 groups"):
-                await taken(lineup)
+                await taken(queue)
 
         tasks.start_soon(wait)
         await anyio.sleep(1)
-        lineup.close()
+        queue.close()

@@ -296,7 +296,7 @@ async def _prepared(database: aiosqlite.Connection, path: Path) -> LogWriter:
     except sqlite3.Error as exc:
         raise log_error(path, "the file is no log that can be continued", exc) from exc
     return LogWriter(
-        database, path, position=position or 0, mounted={package for (package,) in mounted}
+        database, path, position=position or 0, mounted={digest for (digest,) in mounted}
     )
 
 

@@ -32,7 +32,7 @@ class RowContext:
     each other without any error.
     """
 
-    __slots__ = ("keeps", "kept", "lengths", "prefix", "used")
+    __slots__ = ("lengths", "prefix", "recorded", "records", "used")
 
     def __init__(
         self, lengths: Sequence[int], *, prefix: KeysValues | None = None, records: bool = False

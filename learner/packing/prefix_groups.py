@@ -75,7 +75,7 @@ def batch_of(
                     f"episode {rollout.episode!r} has {count} samples, {len(numbers[0])} advantages"
                     f" and {len(numbers[1])} weights"
                 )
-            lengths = [len(one.head) + len(one.shown) for one in rollout.samples]
+            lengths = [len(one.head) + len(one.tail) for one in rollout.samples]
             episodes.append(_chains(rollout.samples, lengths, len(rows.samples), merge=merge))
             rows.samples += rollout.samples
             rows.lengths += lengths

@@ -1,4 +1,4 @@
-"""Stars to compute with: random ones, their samples as rows, and a loss."""
+"""Prefix groups for the tests of backends: random ones, their samples as rows, and a loss."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -11,11 +11,11 @@ from torch import Tensor, nn
 from learner.backends.base import Backend
 from learner.packing.batch import PrefixGroup, Suffix
 
-Stretch = tuple[int, int]  # of a leaf: so many tokens that were shown, then so many sampled
+Stretch = tuple[int, int]  # part of a suffix: the number of prompt tokens, then of sampled tokens
 
 
-class Made(NamedTuple):
-    """What a backend made of a star."""
+class Results(NamedTuple):
+    """The results of a backend for one prefix group."""
 
     loss: float
     scores: Tensor  # [N]
@@ -23,15 +23,15 @@ class Made(NamedTuple):
 
     @property
     def largest_grad(self) -> float:
-        """By size, over all parameters."""
+        """The largest absolute gradient of all parameters."""
         return max(grad.abs().max().item() for grad in self.grads.values())
 
 
 def prefix_group_of(
     prefix: int, suffixes: Sequence[Sequence[Stretch]], *, vocab: int = 23, seed: int = 0
 ) -> PrefixGroup:
-    """A star of random tokens. A leaf of several stretches is several steps, each of whose prompts
-    extends the one before."""
+    """A prefix group of random tokens. A suffix of several stretches has several steps, and the
+    prompt of each one extends the previous one."""
     chance = np.random.default_rng(seed)
     return PrefixGroup(
         _ids(chance, prefix, vocab), tuple(_suffix(chance, suffix, vocab) for suffix in suffixes)
@@ -61,7 +61,7 @@ def _ids(chance: np.random.Generator, count: int, vocab: int) -> np.ndarray:
 
 
 def step_rows(prefix_group: PrefixGroup) -> PrefixGroup:
-    """Each step of each leaf as a row of its own, which is what the agent saw and answered."""
+    """Each step of each suffix as a separate row: exactly what the agent was shown and sampled."""
     rows = []
     for suffix in prefix_group.suffixes:
         for step in dict.fromkeys(suffix.steps.tolist()):
@@ -81,7 +81,7 @@ def step_rows(prefix_group: PrefixGroup) -> PrefixGroup:
     return PrefixGroup(prefix_group.prefix[:0], tuple(rows))
 
 
-def made(backend: Backend, model: nn.Module, prefix_group: PrefixGroup) -> Made:
+def compute(backend: Backend, model: nn.Module, prefix_group: PrefixGroup) -> Results:
     """Loss, scores and gradients of a clipped policy gradient with a KL term."""
     losses: list[float] = []
 
@@ -95,8 +95,8 @@ def made(backend: Backend, model: nn.Module, prefix_group: PrefixGroup) -> Made:
         )
         ratio = (logprobs - old).exp()
         clipped = torch.minimum(ratio * advantages, ratio.clamp(0.8, 1.28) * advantages)
-        kl = (old - logprobs).expm1() - (old - logprobs)  # where all is clipped, it has a gradient
-        # The entropy has no gradient; it weighs, so that a wrong one is seen.
+        kl = (old - logprobs).expm1() - (old - logprobs)  # a gradient even where all is clipped
+        # The entropy has no gradient; it is a factor here, so that a wrong entropy is noticed.
         loss = (weights * (0.1 * kl - clipped * (1 + entropy))).sum()
         losses.append(loss.item())
         return loss
@@ -104,11 +104,11 @@ def made(backend: Backend, model: nn.Module, prefix_group: PrefixGroup) -> Made:
     model.zero_grad()
     backend.backward(model, prefix_group, loss_of)
     grads = {name: weight.grad.clone() for name, weight in model.named_parameters()}
-    return Made(sum(losses), backend.score(model, prefix_group), grads)
+    return Results(sum(losses), backend.score(model, prefix_group), grads)
 
 
-def assert_equal(found: Made, expected: Made, tolerance: float) -> None:
-    """The scores are equal to the tolerance, and so are loss and every parameter's gradient,
+def assert_equal(found: Results, expected: Results, tolerance: float) -> None:
+    """The scores, the loss and every parameter's gradient are equal within the tolerance; gradients
     relative to the largest gradient."""
     largest = expected.largest_grad
     assert found.grads.keys() == expected.grads.keys()
@@ -118,7 +118,7 @@ def assert_equal(found: Made, expected: Made, tolerance: float) -> None:
     }
     for name, grad in expected.grads.items():
         differences[name] = (found.grads[name] - grad).abs().max().item() / largest
-    assert largest > 1e-4  # or there is nothing to compare
+    assert largest > 1e-4  # otherwise there is nothing to compare
     assert {name: gap for name, gap in differences.items() if not gap <= tolerance} == {}
 
 
@@ -127,7 +127,8 @@ def stretches() -> st.SearchStrategy[Stretch]:
 
 
 def prefix_groups(min_prefix: int = 0) -> st.SearchStrategy[PrefixGroup]:
-    """Random stars: no prefix or a long one, one leaf or some, of one step or of several."""
+    """Random prefix groups: an empty or a long prefix, one suffix or several, each of one step or
+    of several."""
     suffixes = st.lists(st.lists(stretches(), min_size=1, max_size=3), min_size=1, max_size=6)
     return st.builds(
         lambda prefix, suffixes, seed: prefix_group_of(prefix, suffixes, seed=seed),

@@ -1,5 +1,5 @@
-"""A model of a few thousand weights as a Hugging Face directory, made here: tokenizer, chat
-template, random Qwen3 weights."""
+"""Write a model of a few thousand weights as a Hugging Face directory: tokenizer, chat template,
+random Qwen3 weights."""
 
 from pathlib import Path
 
@@ -32,7 +32,7 @@ TEXTS = [
 
 
 def tiny_tokenizer(texts: list[str] | None = None, *, vocab_size: int = 384) -> Tokenizer:
-    """A byte-level BPE trained on a few lines; digits stand alone, as in Qwen's."""
+    """A byte-level BPE trained on a few lines; each digit is one token, as in Qwen's."""
     tokenizer = Tokenizer(models.BPE())
     splits = pre_tokenizers.Split(Regex(r"\d|[^\s\d]+|\s+"), "isolated")
     tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
@@ -51,7 +51,7 @@ def tiny_tokenizer(texts: list[str] | None = None, *, vocab_size: int = 384) -> 
 
 
 def write_tokenizer(folder: Path, *, template: str = TEMPLATE) -> Tokenizer:
-    """The tokenizer's files of a Hugging Face directory."""
+    """Write the tokenizer's files of a Hugging Face directory."""
     folder.mkdir(parents=True, exist_ok=True)
     tokenizer = tiny_tokenizer()
     tokenizer.save(str(folder / "tokenizer.json"))
@@ -78,9 +78,10 @@ def write_model(
     tied: bool = True,
     vocab_size: int | None = None,
 ) -> Path:
-    """A random Qwen3 with its tokenizer; gives the folder. Head dimension 32 is vLLM's least.
+    """Write a random Qwen3 with its tokenizer; returns the folder. vLLM needs a head dimension of
+    at least 32.
 
-    `vocab_size` None: the tokenizer's.
+    `vocab_size` None: that of the tokenizer.
     """
     import torch
     from transformers import Qwen3Config, Qwen3ForCausalLM

@@ -110,6 +110,7 @@ LIBRARIES: dict[str, set[str]] = {
         "judge.commands.synthesize",
         "learner.commands.serve_policy",
         "learner.commands.train",
+        "learner.demo.__main__",
     },
     "faker": {"scenarios.generate.vocabulary.people"},
     "fastapi": {

@@ -1,7 +1,7 @@
 """Train a few batches with one set of settings after another, in each of torchrun's processes.
 
-Run as `torchrun --nproc-per-node 2 -m tests.support.train_distributed MODEL FOLDER`. For every case
-in CASES it publishes the weights into FOLDER/NAME and writes the reports into FOLDER/NAME.json.
+`main` runs in each process, with the arguments MODEL FOLDER. For every case in CASES it publishes
+the weights into FOLDER/NAME and writes the reports into FOLDER/NAME.json.
 """
 
 import sys
@@ -97,12 +97,9 @@ def run_in_parts(model: Path, folder: Path, processes: Processes) -> None:
     (folder / "parts.json").write_bytes(msgspec.json.encode(found))
 
 
-def main(model: Path, folder: Path) -> None:
+def main() -> None:
+    model, folder = map(Path, sys.argv[1:])
     with join_processes(ComputeSettings(device="cpu", threads=1)) as processes:
         for name in CASES:
             run(name, model, folder, processes)
         run_in_parts(model, folder, processes)
-
-
-if __name__ == "__main__":
-    main(Path(sys.argv[1]), Path(sys.argv[2]))

@@ -24,15 +24,16 @@ from learner.loop.metrics import read_metrics
 from scenarios.microworlds.writing import write_drills
 from tests.support.broker import running_broker
 from tests.support.cli import Rehearse, json_of
-from tests.support.tiny_model import write_model
+from tests.support.tiny_model import write_model, write_model_for
 
 Made = Callable[..., Path]
 
 
 @pytest.fixture(scope="module")
-def start(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A model to begin with."""
-    return write_model(tmp_path_factory.mktemp("models") / "start", hidden=16, layers=1)
+def start(tmp_path_factory: pytest.TempPathFactory, drill: Path) -> Path:
+    """A model to start with."""
+    folder = tmp_path_factory.mktemp("models") / "start"
+    return write_model_for(drill, folder, hidden=16, layers=1)
 
 
 @pytest.fixture(scope="module")
@@ -155,10 +156,10 @@ def test_a_run_is_resumed(rehearse: Rehearse, config: Made, tmp_path: Path) -> N
     out = tmp_path / "run"
     assert rehearse("train", config(), "-o", out)[0] == 0
     status, _, err = rehearse("train", config(), "-o", out)
-    assert (status, "there is a training run already" in err) == (2, True)
+    assert (status, "a training run already exists there" in err) == (2, True)
     status, _, err = rehearse("train", config(optimizer={"lr": 0.5}), "-o", out, "--resume")
     assert status == 2
-    assert "optimizer.lr: the run began with 0.01, not 0.5" in err
+    assert "optimizer.lr: the run was started with 0.01, not 0.5" in err
     status, _, err = rehearse("train", config(), "--resume")
     assert (status, "--resume: name the run's folder with --output" in err) == (2, True)
     report = json_of(rehearse, "train", config(steps=3), "-o", out, "--resume")
@@ -177,7 +178,7 @@ def test_an_evaluation_of_other_settings_is_begun_anew(
         raise ConfigError("the power is off")
 
     with monkeypatch.context() as patch:
-        patch.setattr("learner.loop.evaluation._reported", interrupted)
+        patch.setattr("learner.loop.evaluation._summarize", interrupted)
         long = config(loop={"evaluate_every": 2}, evaluation={"episodes": 5})
         assert rehearse("train", long, "-o", out)[0] == 2
     assert (out / "evaluations" / "b000000" / LOG_NAME).is_file()
@@ -276,7 +277,9 @@ def test_logs_of_other_windows(rehearse: Rehearse, config: Made, tmp_path: Path)
     other = config(steps=1, data=logs, rollouts={"history": "last:2"})
     status, _, err = rehearse("train", other, "-o", tmp_path / "second")
     assert status == 2
-    assert "was run under the history policy last:1" in err and "last:2 is trained" in err
+    assert (
+        "was run under the history policy last:1" in err and "the training run uses last:2" in err
+    )
     assert not (tmp_path / "second").exists()
     report = json_of(rehearse, "train", other, "-o", tmp_path / "second", "--misaligned")
     assert report["groups"] == 2
@@ -308,7 +311,7 @@ def test_a_checkpoint_of_another_model(
     write_model(model, hidden=32, layers=1)
     status, _, err = rehearse("train", config(model=str(model), steps=3), "-o", out, "--resume")
     assert status == 2
-    assert "it is a checkpoint of the model" in err
+    assert "this is a checkpoint of the model" in err
     assert sorted(path.name for path in (out / "checkpoints").iterdir()) == before
     assert json.loads((out / "report.json").read_text())["steps"] == 2
 
@@ -351,7 +354,7 @@ def test_a_full_disk(
         patch.setattr("learner.trainer.checkpoints.state_dict_saver.save", full)
         status, _, err = rehearse("train", config(steps=2), "-o", out, "--resume")
     assert status == 2
-    assert "checkpoint-000002: it cannot be written: No space left on device" in err
+    assert "checkpoint-000002: cannot be written: No space left on device" in err
     assert sorted(path.name for path in (out / "checkpoints").iterdir()) == kept
     report = json_of(rehearse, "train", config(steps=2), "-o", out, "--resume")
     assert (report["steps"], report["groups"]) == (2, 4)
@@ -359,11 +362,15 @@ def test_a_full_disk(
 
 
 def test_another_model_than_is_trained_plays(
-    rehearse: Rehearse, config: Made, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    rehearse: Rehearse,
+    config: Made,
+    tmp_path: Path,
+    drill: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """When the sampler's log-probabilities are far from the trainer's, the first batch says so and
     nothing is published or saved."""
-    other = write_model(tmp_path / "other", hidden=16, layers=1, seed=9)
+    other = write_model_for(drill, tmp_path / "other", hidden=16, layers=1, seed=9)
     weights = weights_in(other)
     for value in weights.values():
         value *= 3
@@ -377,5 +384,5 @@ def test_another_model_than_is_trained_plays(
     out = tmp_path / "run"
     status, _, err = rehearse("train", config(), "-o", out)
     assert status == 2
-    assert "the sampler's log-probabilities are not the trainer's" in err
+    assert "the log-probabilities of sampler and trainer differ" in err
     assert not (out / "versions").exists() and not (out / "checkpoints").exists()

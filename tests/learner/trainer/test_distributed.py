@@ -23,6 +23,7 @@ from tests.support.cli import Rehearse
 from tests.support.tiny_model import write_model
 from tests.support.train_distributed import CASES, STEPS, settings_for, train
 from tests.support.trainer_runs import changed, largest_difference, random_batch, weights_after
+from tests.support.warm_process import Job, WarmProcess, free_port, torchrun_environment
 
 pytestmark = pytest.mark.timeout(200)  # three interpreters start, on however busy a machine
 
@@ -38,14 +39,30 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def together(model: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The results of two processes under torchrun."""
-    folder = tmp_path_factory.mktemp("together")
-    run_two("tests.support.train_distributed", model, folder)
+def together(
+    model: Path, warm_process: WarmProcess, tmp_path_factory: pytest.TempPathFactory
+) -> Path:
+    """The results of two processes in torchrun's environment."""
+    folder, port = tmp_path_factory.mktemp("together"), free_port()
+    outputs = [folder / f"output-{rank}.txt" for rank in range(2)]
+    children = [
+        warm_process.start(
+            Job(
+                "tests.support.train_distributed",
+                "main",
+                (str(model), str(folder)),
+                str(output),
+                torchrun_environment(rank, 2, port),
+            )
+        )
+        for rank, output in enumerate(outputs)
+    ]
+    for child, output in zip(children, outputs, strict=True):
+        assert child.wait(150) == 0, output.read_text()[-3000:]
     return folder
 
 
-def run_two(module: str, *arguments: object) -> None:
+def run_torchrun(module: str, *arguments: object) -> None:
     """Run a module in two processes under torchrun, until it ends."""
     command = ["torch.distributed.run", "--standalone", "--nproc-per-node", "2", "-m", module]
     torchrun = subprocess.Popen(
@@ -173,7 +190,7 @@ def test_a_whole_run_under_torchrun(rehearse: Rehearse, model: Path, tmp_path: P
     }
     config = tmp_path / "train.toml"
     config.write_text(tomli_w.dumps(settings))
-    run_two("harness", "train", config, "-o", tmp_path / "two")
+    run_torchrun("harness", "train", config, "-o", tmp_path / "two")
     assert rehearse("train", config, "-o", tmp_path / "one")[0] == 0
 
     two, one = (

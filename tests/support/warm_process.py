@@ -14,7 +14,6 @@ import json
 import os
 import select
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -125,14 +124,6 @@ def torchrun_environment(rank: int, size: int, port: int) -> dict[str, str]:
     names = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
     values = (rank, rank, size, size, "127.0.0.1", port)
     return dict(zip(names, map(str, values), strict=True))
-
-
-def free_port() -> int:
-    """A TCP port that is free at the moment."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 def serve() -> Job | None:

@@ -18,13 +18,13 @@ from harness.log.reader import open_reader
 from learner.core.training_folder import METRICS_NAME
 from learner.loop.metrics import read_metrics
 from scenarios.microworlds.writing import write_drills
+from tests.support.broker import free_port
 from tests.support.cli import Rehearse
 from tests.support.tiny_model import write_model_for
 from tests.support.warm_process import (
     Child,
     Job,
     WarmProcess,
-    free_port,
     torchrun_environment,
 )
 

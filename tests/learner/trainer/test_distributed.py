@@ -19,11 +19,12 @@ from learner.model.distributed import SINGLE_PROCESS, Processes, join_processes
 from learner.model.pretrained import open_model
 from learner.trainer.trainer import StepReport, open_trainer
 from scenarios.microworlds.writing import write_drills
+from tests.support.broker import free_port
 from tests.support.cli import Rehearse
 from tests.support.tiny_model import write_model
 from tests.support.train_distributed import CASES, STEPS, settings_for, train
 from tests.support.trainer_runs import changed, largest_difference, random_batch, weights_after
-from tests.support.warm_process import Job, WarmProcess, free_port, torchrun_environment
+from tests.support.warm_process import Job, WarmProcess, torchrun_environment
 
 pytestmark = pytest.mark.timeout(200)  # three interpreters start, on however busy a machine
 

@@ -22,7 +22,7 @@ from harness.log.schema import LOG_NAME
 from learner.core.errors import ConfigError
 from learner.inference.local_policy import LocalPolicy
 from learner.loop.metrics import read_metrics
-from scenarios.microworlds.writing import write_drills
+from scenarios.microworlds.writing import write_microworlds
 from tests.support.broker import running_broker
 from tests.support.cli import Rehearse, json_of
 from tests.support.tiny_model import write_model, write_model_for
@@ -31,21 +31,21 @@ Made = Callable[..., Path]
 
 
 @pytest.fixture(scope="module")
-def start(tmp_path_factory: pytest.TempPathFactory, drill: Path) -> Path:
+def start(tmp_path_factory: pytest.TempPathFactory, world: Path) -> Path:
     """A model to start with."""
     folder = tmp_path_factory.mktemp("models") / "start"
-    return write_model_for(drill, folder, hidden=16, layers=1)
+    return write_model_for(world, folder, hidden=16, layers=1)
 
 
 @pytest.fixture(scope="module")
-def drill(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A small world."""
-    [folder] = write_drills(tmp_path_factory.mktemp("drills"), seed=3, count=1, split="train")
+    [folder] = write_microworlds(tmp_path_factory.mktemp("worlds"), seed=3, count=1, split="train")
     return folder
 
 
 @pytest.fixture
-def config(tmp_path: Path, start: Path, drill: Path) -> Made:
+def config(tmp_path: Path, start: Path, world: Path) -> Made:
     """Writes a training file; tables given are joined with what stands there."""
 
     def made(**changes: Any) -> Path:
@@ -53,7 +53,7 @@ def config(tmp_path: Path, start: Path, drill: Path) -> Made:
             "model": str(start),
             "steps": 2,
             "rollouts": {
-                "scenarios": [str(drill)],
+                "scenarios": [str(world)],
                 "group_size": 2,
                 "history": "last:1",
                 "dialect": "hermes",
@@ -202,8 +202,8 @@ def test_learning_from_logs(rehearse: Rehearse, config: Made, tmp_path: Path) ->
     table = settings.read_text()
     start = next(line for line in table.splitlines() if line.startswith("model")).partition('"')[2]
     flags = ("-p", "oracle", "--dialect", "hermes", "--history", "last:1", "--tokens", start[:-1])
-    drill = table.partition("scenarios = [")[2].partition('"')[2].partition('"')[0]
-    assert rehearse("run", drill, *flags, "-o", first)[0] == 0
+    world = table.partition("scenarios = [")[2].partition('"')[2].partition('"')[0]
+    assert rehearse("run", world, *flags, "-o", first)[0] == 0
     out = tmp_path / "cloned"
     cloning = config(
         data={"logs": [str(first)], "epochs": 2},
@@ -291,10 +291,10 @@ def test_logs_of_other_windows(rehearse: Rehearse, config: Made, tmp_path: Path)
 
 def test_logs_without_tokens(rehearse: Rehearse, config: Made, tmp_path: Path) -> None:
     """Episodes whose replies have no token ids are refused, naming log, episode, turn and field."""
-    drill = msgspec.toml.decode(config().read_bytes())["rollouts"]["scenarios"][0]
+    world = msgspec.toml.decode(config().read_bytes())["rollouts"]["scenarios"][0]
     first = tmp_path / "first"
     flags = ("-p", "oracle", "--dialect", "hermes", "--history", "last:1")
-    assert rehearse("run", drill, *flags, "-o", first)[0] == 0
+    assert rehearse("run", world, *flags, "-o", first)[0] == 0
     status, _, err = rehearse(
         "train", config(data={"logs": [str(first)]}), "-o", tmp_path / "second"
     )
@@ -327,10 +327,10 @@ def test_broken_numbers(rehearse: Rehearse, config: Made, tmp_path: Path, start:
     weights = weights_in(model)
     weights["model.norm.weight"][:] = np.nan
     save_file(weights, model / "model.safetensors", metadata={"format": "pt"})
-    drill = msgspec.toml.decode(config().read_bytes())["rollouts"]["scenarios"][0]
+    world = msgspec.toml.decode(config().read_bytes())["rollouts"]["scenarios"][0]
     first = tmp_path / "first"
     flags = ("-p", "oracle", "--dialect", "hermes", "--history", "last:1", "--tokens", start)
-    assert rehearse("run", drill, *flags, "-o", first)[0] == 0
+    assert rehearse("run", world, *flags, "-o", first)[0] == 0
     broken = config(
         model=str(model),
         data={"logs": [str(first)]},
@@ -369,12 +369,12 @@ def test_another_model_than_is_trained_plays(
     rehearse: Rehearse,
     config: Made,
     tmp_path: Path,
-    drill: Path,
+    world: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """When the sampler's log-probabilities are far from the trainer's, the first batch says so and
     nothing is published or saved."""
-    other = write_model_for(drill, tmp_path / "other", hidden=16, layers=1, seed=9)
+    other = write_model_for(world, tmp_path / "other", hidden=16, layers=1, seed=9)
     weights = weights_in(other)
     for value in weights.values():
         value *= 3

@@ -17,7 +17,7 @@ from harness.core.events import WEIGHTS, Ending, EpisodeEnded
 from harness.log.reader import open_reader
 from learner.core.training_folder import METRICS_NAME
 from learner.loop.metrics import read_metrics
-from scenarios.microworlds.writing import write_drills
+from scenarios.microworlds.writing import write_microworlds
 from tests.support.broker import free_port
 from tests.support.cli import Rehearse
 from tests.support.tiny_model import write_model_for
@@ -41,7 +41,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 def config(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A training file: strictly on policy, so that the samples do not depend on timing."""
     folder = tmp_path_factory.mktemp("kill")
-    [world] = write_drills(folder, seed=3, count=1, split="train")
+    [world] = write_microworlds(folder, seed=3, count=1, split="train")
     model = write_model_for(world, folder / "start", hidden=16, layers=1)
     table = {
         "model": str(model),

@@ -18,7 +18,7 @@ from learner.loop.metrics import read_metrics
 from learner.model.distributed import SINGLE_PROCESS, Processes, join_processes
 from learner.model.pretrained import open_model
 from learner.trainer.trainer import StepReport, open_trainer
-from scenarios.microworlds.writing import write_drills
+from scenarios.microworlds.writing import write_microworlds
 from tests.support.broker import free_port
 from tests.support.cli import Rehearse
 from tests.support.tiny_model import write_model
@@ -177,12 +177,12 @@ def test_one_process_needs_no_torchrun(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_whole_run_under_torchrun(rehearse: Rehearse, model: Path, tmp_path: Path) -> None:
     """`rehearse train` under torchrun runs the rollouts in process 0 and trains in all processes;
     metrics and weights equal those of one process."""
-    [drill] = write_drills(tmp_path, seed=3, count=1, split="train")
+    [world] = write_microworlds(tmp_path, seed=3, count=1, split="train")
     rollouts = {"history": "last:1", "dialect": "hermes", "max_steps": 2, "max_tokens": 4}
     settings = {
         "model": str(model),
         "steps": 2,
-        "rollouts": {"scenarios": [str(drill)], "group_size": 2, "format_stop": False, **rollouts},
+        "rollouts": {"scenarios": [str(world)], "group_size": 2, "format_stop": False, **rollouts},
         "data": {"groups": 2, "keep_equal": True},
         "loss": {"entropy": 0.1},  # all rewards are 0 here: this changes the weights
         "optimizer": {"lr": 0.01},

@@ -11,9 +11,7 @@ have 600 tokens, of which the eight members of a group share 400; replies have 4
     generate   CPU of the same replies by transformers' `generate`, in one batch of 64, ÷ whole
 """
 
-import argparse
 import time
-from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -22,7 +20,8 @@ import torch
 from transformers import Qwen3Config, Qwen3ForCausalLM
 from transformers.utils import logging
 
-from benchmarks.figures import Figure, figure, quiet, tell
+from benchmarks.figures import Figure, figure
+from benchmarks.options import benchmark, runs_option
 from learner.inference.engine import Engine, Request
 
 
@@ -116,16 +115,13 @@ def measured(load: Load, runs: int) -> list[Figure]:
     ]
 
 
-def main() -> None:
+@benchmark(__doc__)
+@runs_option(3)
+def main(runs: int) -> list[Figure]:
     """The command line."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--runs", type=int, default=3)
-    parser.add_argument("--json", type=Path, help="write the figures there")
-    options = parser.parse_args()
-    quiet()
     logging.set_verbosity_error()  # type: ignore[no-untyped-call]
     torch.set_num_threads(1)
-    tell(measured(Load(), options.runs), options.json)
+    return measured(Load(), runs)
 
 
 if __name__ == "__main__":

@@ -17,7 +17,6 @@ of the rollouts, both of one run:
                 relative to the cheapest possible rollouts
 """
 
-import argparse
 import tempfile
 import time
 from collections.abc import Callable, Iterable
@@ -29,7 +28,8 @@ import msgspec
 import numpy as np
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 
-from benchmarks.figures import Figure, figure, quiet, tell
+from benchmarks.figures import Figure, figure
+from benchmarks.options import benchmark, count_option, runs_option
 from benchmarks.worlds import host_worlds, tasks
 from envpool.inprocess.pool import LocalPool
 from harness.core.events import Record
@@ -336,17 +336,13 @@ def _cpu(work: Callable[[_Packer], None], shape: Shape) -> _Packer:
     return pack
 
 
-def main() -> None:
+@benchmark(__doc__)
+@count_option("--episodes", 1024, "Episodes of each run.")
+@count_option("--concurrency", 1024, "Episodes live at once.")
+@runs_option(3)
+def main(episodes: int, concurrency: int, runs: int) -> list[Figure]:
     """The command line."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--episodes", type=int, default=1024)
-    parser.add_argument("--concurrency", type=int, default=1024)
-    parser.add_argument("--runs", type=int, default=3)
-    parser.add_argument("--json", type=Path, help="write the figures there")
-    options = parser.parse_args()
-    quiet()
-    shape = Shape(options.episodes, options.concurrency, options.runs)
-    tell([*token_figures(), *feed_figures(shape)], options.json)
+    return [*token_figures(), *feed_figures(Shape(episodes, concurrency, runs))]
 
 
 if __name__ == "__main__":

@@ -8,7 +8,6 @@ first, with an instant learner; then each update takes that long. A figure is th
 trainer's time in which it waited for groups; its time includes publishing and saving.
 """
 
-import argparse
 import tempfile
 import time
 from collections.abc import Sequence
@@ -17,9 +16,11 @@ from pathlib import Path
 from random import Random
 
 import anyio
+import click
 import msgspec
 
-from benchmarks.figures import Figure, figure, quiet, tell
+from benchmarks.figures import Figure, figure
+from benchmarks.options import benchmark, count_option, runs_option
 from harness.cli import COMMAND_CONTEXT
 from harness.core.messages import AgentCall, Reply, Window
 from harness.core.policy_card import PolicyCard, write_card
@@ -181,39 +182,38 @@ def run_of(
         return anyio.run(work)
 
 
-def main() -> None:
+@benchmark(__doc__)
+@count_option("--steps", 20, "Batches of each run.")
+@runs_option(3)
+@click.option(
+    "--think",
+    type=click.FloatRange(min=0.0),
+    default=0.2,
+    help="Mean time before each reply, in seconds.",
+)
+def main(steps: int, runs: int, think: float) -> list[Figure]:
     """The command line."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--steps", type=int, default=20, help="batches of each run")
-    parser.add_argument("--runs", type=int, default=3)
-    parser.add_argument("--think", type=float, default=0.2, help="mean seconds before a reply")
-    parser.add_argument("--json", type=Path, help="write the figures there")
-    options = parser.parse_args()
-    quiet()
-    think = 0.6 * options.think, 1.4 * options.think
+    bounds = 0.6 * think, 1.4 * think
     idle: dict[int, list[float]] = {0: [], 1: []}
     throttled: dict[int, list[float]] = {0: [], 1: []}
     batch: list[float] = []
-    for _ in range(options.runs):
-        instant = run_of(steps=options.steps, staleness=0, seconds=0.0, think=think)
+    for _ in range(runs):
+        instant = run_of(steps=steps, staleness=0, seconds=0.0, think=bounds)
         batch.append(instant.seconds["waiting"] / instant.batches)
         for staleness in idle:
-            progress = run_of(
-                steps=options.steps, staleness=staleness, seconds=batch[-1], think=think
-            )
+            progress = run_of(steps=steps, staleness=staleness, seconds=batch[-1], think=bounds)
             total = sum(value for name, value in progress.seconds.items() if name != "throttled")
             idle[staleness].append(100 * trainer_idle_share(progress.seconds))
             throttled[staleness].append(100 * progress.seconds["throttled"] / total)
             side = waiting_side(progress.seconds) or "neither side"
-            print(f"staleness {staleness}, waiting: {side}")
-    found: list[Figure] = [
+            click.echo(f"staleness {staleness}, waiting: {side}", err=True)
+    return [
         figure("rollouts of a batch, and its update", "s", batch),
         figure("trainer idle, staleness 1", "%", idle[1], reach=15),
         figure("trainer idle, staleness 0", "%", idle[0]),
         figure("rollouts throttled, staleness 1", "%", throttled[1]),
         figure("rollouts throttled, staleness 0", "%", throttled[0]),
     ]
-    tell(found, options.json)
 
 
 if __name__ == "__main__":

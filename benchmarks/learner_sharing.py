@@ -15,7 +15,6 @@ memory     the peak of a gradient of the scaled shape above weights and their gr
            (`--picture` draws it; needs a CPU and Linux)
 """
 
-import argparse
 import subprocess
 import sys
 import time
@@ -23,6 +22,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
+import click
 import matplotlib.pyplot as plt
 import msgspec
 import numpy as np
@@ -30,7 +30,8 @@ import torch
 from torch import Tensor, nn
 from transformers import Qwen3Config, Qwen3ForCausalLM
 
-from benchmarks.figures import Figure, figure, quiet, tell
+from benchmarks.figures import Figure, figure
+from benchmarks.options import benchmark, count_option, runs_option
 from learner.backends.base import Backend
 from learner.backends.registry import backend_of
 from learner.config.settings import ComputeSettings
@@ -238,31 +239,43 @@ def draw(found: dict[str, list[tuple[int, float]]], path: Path) -> None:
     figure.savefig(path, dpi=110)
 
 
-def main() -> None:
+@benchmark(__doc__)
+@runs_option(3)
+@count_option("--max-tokens", 4096, "Tokens in one micro-batch.")
+@click.option("--device", default="cpu", help="Device of the computation, as torch names it.")
+@click.option(
+    "--dtype",
+    type=click.Choice(("float32", "bfloat16")),
+    default="float32",
+    help="Precision of the computation.",
+)
+@click.option("--reference", is_flag=True, help="Time the reference shape, not the scaled one.")
+@click.option(
+    "--picture",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Measure memory only, and draw it to this file.",
+)
+@click.option("--peak", hidden=True, help="Print the peak memory of one gradient.")
+def main(
+    runs: int,
+    max_tokens: int,
+    device: str,
+    dtype: str,
+    reference: bool,
+    picture: Path | None,
+    peak: str | None,
+) -> list[Figure] | None:
     """The command line."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--runs", type=int, default=3)
-    parser.add_argument("--max-tokens", type=int, default=4096, help="in one micro-batch")
-    parser.add_argument("--device", default="cpu")
-    parser.add_argument("--dtype", default="float32", choices=("float32", "bfloat16"))
-    parser.add_argument("--reference", action="store_true", help="time the reference shape")
-    parser.add_argument("--json", type=Path, help="write the figures there")
-    parser.add_argument("--picture", type=Path, help="measure memory alone, and draw it there")
-    parser.add_argument("--peak", help=argparse.SUPPRESS)
-    options = parser.parse_args()
-    if options.peak:
-        print_peak(options.peak)
-        return
-    quiet()
-    if options.picture:
-        found_peaks = peaks()
-        print(msgspec.json.format(msgspec.json.encode(found_peaks)).decode())
-        draw(found_peaks, options.picture)
-        return
-    shape = REFERENCE if options.reference else SCALED
-    found = num_tokens(REFERENCE)
-    found += times(shape, options.runs, options.max_tokens, options.device, options.dtype)
-    tell(found, options.json)
+    if peak is not None:
+        print_peak(peak)
+        return None
+    if picture is not None:
+        found = peaks()
+        print(msgspec.json.format(msgspec.json.encode(found)).decode())
+        draw(found, picture)
+        return None
+    shape = REFERENCE if reference else SCALED
+    return [*num_tokens(REFERENCE), *times(shape, runs, max_tokens, device, dtype)]
 
 
 if __name__ == "__main__":

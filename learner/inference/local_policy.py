@@ -28,7 +28,7 @@ from learner.inference.engine import Engine, Request
 from learner.inference.engine_thread import EngineThread
 from learner.model.pretrained import open_model
 
-FIRST_VERSION = "v0"  # the version of weights that do not say which they are
+FIRST_VERSION = "v0"  # the version of weights without a model card
 
 
 class LocalSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -9,6 +9,6 @@ from tests.support.warm_process import WarmProcess, open_warm_process
 
 @pytest.fixture(scope="session")
 def warm_process() -> Iterator[WarmProcess]:
-    """A process that has imported everything and forks children."""
-    with open_warm_process() as warm:
+    """A process that has imported everything that training needs, and forks children."""
+    with open_warm_process("tests.support.warm_training") as warm:
         yield warm

@@ -1,11 +1,13 @@
 """Processes that start at once: a warm process has imported everything and forks one for each job.
 
 Starting `python -m harness train` costs seconds of imports (torch, transformers). Tests that start,
-kill and restart it many times instead ask a warm process (`python -m tests.support.warm_process`).
-It imports all modules, computes nothing, starts no thread, and forks a child for each job. The
-child runs the job's function like a fresh interpreter, with its own arguments, environment, output
-file and signal handlers, until it exits or is killed. All children have the same hash seed; a test
-that compares runs should make one of them in another process.
+kill and restart commands many times ask a warm process instead. It imports the modules that it is
+given, starts no thread, and forks a child for each job. The child runs the job's function like a
+fresh interpreter, with its own arguments, environment, output file and signal handlers, until it
+exits or is killed. All children have the same hash seed; a test that compares runs should make one
+of them in another process.
+
+    python -m tests.support.warm_process MODULE...
 """
 
 import gc
@@ -22,14 +24,6 @@ from contextlib import contextmanager
 from typing import IO
 
 import msgspec
-
-# Modules that a training run imports, some of them only when it needs them.
-_IMPORTS = (
-    *("harness.cli", "learner.loop.run", "learner.loop.report", "learner.loop.trainable_policies"),
-    *("anyio._backends._asyncio", "fsspec.core", "rich._emoji_codes", "uvloop", "_strptime"),
-    *("transformers.models.qwen3.modeling_qwen3", "tests.support.train_victim"),
-    *("tests.support.train_distributed", "torch.distributed.fsdp", "torch.distributed.tensor"),
-)
 
 
 class Job(msgspec.Struct, frozen=True):
@@ -103,11 +97,11 @@ class WarmProcess:
 
 
 @contextmanager
-def open_warm_process() -> Iterator[WarmProcess]:
-    """Start a warm process. At the end of the block it ends, and kills the children that still
-    run."""
+def open_warm_process(*modules: str) -> Iterator[WarmProcess]:
+    """Start a warm process with these modules. At the end of the block it ends, and kills the
+    children that still run."""
     server = subprocess.Popen(
-        [sys.executable, "-m", "tests.support.warm_process"],
+        [sys.executable, "-m", "tests.support.warm_process", *modules],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         env=os.environ | {"OMP_NUM_THREADS": "1"},
@@ -199,10 +193,7 @@ def run(job: Job) -> None:
 
 
 def main() -> None:
-    import torch
-
-    torch.set_num_threads(1)  # a forked child would wait for threads that it does not have
-    for name in _IMPORTS:
+    for name in sys.argv[1:]:
         importlib.import_module(name)
     gc.freeze()  # so that collections in the children do not copy the shared memory
     job = serve()

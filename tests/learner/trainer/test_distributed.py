@@ -21,7 +21,7 @@ from learner.trainer.trainer import StepReport, open_trainer
 from scenarios.microworlds.writing import write_microworlds
 from tests.support.broker import free_port
 from tests.support.cli import Rehearse
-from tests.support.tiny_model import write_model
+from tests.support.tiny_model import write_model, write_model_for
 from tests.support.train_distributed import CASES, STEPS, settings_for, train
 from tests.support.trainer_runs import changed, largest_difference, random_batch, weights_after
 from tests.support.warm_process import Job, WarmProcess, torchrun_environment
@@ -174,10 +174,11 @@ def test_one_process_needs_no_torchrun(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.slow
-def test_a_whole_run_under_torchrun(rehearse: Rehearse, model: Path, tmp_path: Path) -> None:
+def test_a_whole_run_under_torchrun(rehearse: Rehearse, tmp_path: Path) -> None:
     """`rehearse train` under torchrun runs the rollouts in process 0 and trains in all processes;
     metrics and weights equal those of one process."""
     [world] = write_microworlds(tmp_path, seed=3, count=1, split="train")
+    model = write_model_for(world, tmp_path / "start", hidden=17, head_dim=8)
     rollouts = {"history": "last:1", "dialect": "hermes", "max_steps": 2, "max_tokens": 4}
     settings = {
         "model": str(model),

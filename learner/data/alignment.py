@@ -19,22 +19,22 @@ import numpy as np
 
 from harness.core.events import HistorySummarized
 from harness.core.messages import Briefing, Window
-from harness.core.token_bytes import ID_BYTES, packed, unpacked
+from harness.core.token_bytes import ID_BYTES, decode_ids, encode_ids
 from harness.core.trajectory import Trajectory
 from harness.dialects.base import Dialect
 from harness.history.base import HistoryPolicy
 from harness.history.windows import HistoryFold, windows_of
 from harness.log.schema import ScenarioSnapshot
-from harness.tokenization.chat_tokenizer import own_key
+from harness.tokenization.chat_tokenizer import reply_key
 from learner.core.errors import AlignmentError, SampleError
 from learner.data.trajectory_samples import Prompts
 
 
 class Renderer(Protocol):
-    """Turns windows into prompts (harness.tokenization.chat_tokenizer.ChatTokens)."""
+    """Turns windows into prompts (harness.tokenization.chat_tokenizer.ChatTokenizer)."""
 
     def prompt(self, window: Window, own: Mapping[str, Sequence[int]]) -> list[int]:
-        """The token ids of a window; `own` maps `own_key` to the ids that the agent sampled."""
+        """The token ids of a window; `own` maps `reply_key` to the ids that the agent sampled."""
 
 
 class Alignment:
@@ -117,10 +117,10 @@ class Alignment:
     def _compare(self, trajectory: Trajectory, source: str) -> None:
         logged = trajectory.prompts()
         for index, ids in enumerate(self._prompts(trajectory, source)):
-            if ids is None or packed(ids) != logged[index]:
+            if ids is None or encode_ids(ids) != logged[index]:
                 raise AlignmentError(
                     f"{source}, reply {index}: prompt_ids: the logged prompt differs from the one"
-                    f" computed now: {_difference(unpacked(logged[index]), ids or ())}. Was the"
+                    f" computed now: {_difference(decode_ids(logged[index]), ids or ())}. Was the"
                     " episode run with another tokenizer or chat template?"
                 )
 
@@ -132,17 +132,17 @@ class Alignment:
         own: dict[str, Sequence[int]] = {}
         for event, window in zip(replies, windows_of(fold, replies), strict=True):
             is_summary = isinstance(event, HistorySummarized)
-            if window.summarise and not is_summary:
+            if window.asks_for_summary and not is_summary:
                 raise AlignmentError(
                     f"{source}: under {self._history.spec} the agent would have been asked for a"
                     " summary, but the log has none: the prompts after it cannot be computed"
                 )
-            if is_summary and not window.summarise:
+            if is_summary and not window.asks_for_summary:
                 yield None
             else:
                 yield self._renderer.prompt(window, own)
             reply = event.reply
-            own[own_key(reply.text, reply.calls)] = unpacked(reply.token_ids)
+            own[reply_key(reply.text, reply.calls)] = decode_ids(reply.token_ids)
 
     def _briefing(self, trajectory: Trajectory, source: str) -> Briefing:
         scenario = self._scenarios.get(trajectory.started.scenario_digest)

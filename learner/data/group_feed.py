@@ -54,7 +54,7 @@ def group_results_of_log(
     again. Incomplete groups stay open in the grouping. Raises LogError and SampleError.
     """
     with open_reader(folder) as reader:
-        grouping.use_scenarios(reader.worlds())
+        grouping.use_scenarios(reader.scenarios())
         for row in reader.episodes():
             if row.group in without or (pending and row.judge is None):
                 continue

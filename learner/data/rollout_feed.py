@@ -175,4 +175,4 @@ class _TappedSubscription:
 
 def _scenarios(folder: Path) -> dict[str, ScenarioSnapshot]:
     with open_reader(folder) as reader:
-        return reader.worlds()
+        return reader.scenarios()

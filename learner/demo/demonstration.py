@@ -43,7 +43,7 @@ class Demonstration:
         """Make worlds, tokenizer and random weights; returns the number of weights."""
         self._report("worlds, tokenizer, random weights")
         self.worlds = microworlds.make(self.folder / "worlds", self.recipe.worlds, seed=self.seed)
-        dialect = dialect_of(self.recipe.play["dialect"], mend=True)
+        dialect = dialect_of(self.recipe.play["dialect"], lenient=True)
         prompts, texts = microworlds.prompt_texts(self.worlds.train[:_TOKENIZER_WORLDS], dialect)
         if (self.folder / "start" / "config.json").exists():
             return num_weights(self.folder / "start")

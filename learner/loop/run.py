@@ -18,7 +18,7 @@ from harness.history.windows import parse_history
 from harness.rollout.launch import OpenJudge, warn_of_mismatches
 from harness.rollout.process import run
 from harness.settings.run import Settings
-from harness.tokenization.chat_tokenizer import ChatTokens
+from harness.tokenization.chat_tokenizer import ChatTokenizer
 from learner.config.runs import Runs, rhythm_of
 from learner.config.settings import TrainSettings
 from learner.core.training_folder import CHECKPOINTS, EVALUATIONS, ROLLOUTS, VERSIONS
@@ -147,7 +147,7 @@ class _Training(msgspec.Struct, frozen=True):
     @property
     def _dialect(self) -> Dialect:
         rollouts = self.runs.rollouts
-        return dialect_of(rollouts.dialect, mend=rollouts.format_rules != "awm")
+        return dialect_of(rollouts.dialect, lenient=rollouts.format_rules != "awm")
 
     def _reporter(
         self, stack: AsyncExitStack, progress: TrainProgress
@@ -172,7 +172,7 @@ class _Training(msgspec.Struct, frozen=True):
         alignment = Alignment(
             self._history,
             self._dialect,
-            ChatTokens.open(Path(self.settings.model)),
+            ChatTokenizer.open(Path(self.settings.model)),
             misaligned=data.misaligned,
             check_share=data.check_prompts,
         )

@@ -13,7 +13,7 @@ import pytest
 import tomli_w
 from safetensors.numpy import load_file
 
-from harness.core.events import WEIGHTS, Ending, EpisodeEnded
+from harness.core.events import WEIGHTS_EPISODE, Ending, EpisodeEnded
 from harness.log.reader import open_reader
 from learner.core.training_folder import METRICS_NAME
 from learner.loop.metrics import read_metrics
@@ -146,7 +146,7 @@ def assert_same(killed: Path, uninterrupted: Path) -> None:
     )
     assert set(ended.values()) == {1}
     assert len(ended) == len(rows) == STEPS * GROUPS * SIZE
-    versions = [record.event.version for record in records if record.episode == WEIGHTS]  # type: ignore[union-attr]
+    versions = [record.event.version for record in records if record.episode == WEIGHTS_EPISODE]  # type: ignore[union-attr]
     assert versions[-1] == f"v{STEPS}"
 
 

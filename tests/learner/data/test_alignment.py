@@ -9,7 +9,7 @@ import pytest
 from envpool.inprocess.pool import LocalPool
 from harness.core.events import StepTaken
 from harness.core.messages import Reply, Window
-from harness.core.token_bytes import packed, unpacked
+from harness.core.token_bytes import decode_ids, encode_ids
 from harness.core.trajectory import Trajectory
 from harness.dialects.format_rules import FormatSettings
 from harness.dialects.registry import dialect_of
@@ -24,7 +24,7 @@ from harness.rollout.episode import Limits
 from harness.rollout.meters import Meters
 from harness.rollout.plan import plan_of
 from harness.rollout.session import RunParts, run_session
-from harness.tokenization.chat_tokenizer import ChatTokens
+from harness.tokenization.chat_tokenizer import ChatTokenizer
 from judge.verdicts.code_judges import ScenarioJudges
 from learner.config.settings import DataSettings
 from learner.core.errors import AlignmentError, SampleError
@@ -44,10 +44,10 @@ def anyio_backend() -> str:
 
 
 @pytest.fixture(scope="module")
-def chat(tmp_path_factory: pytest.TempPathFactory) -> ChatTokens:
+def chat(tmp_path_factory: pytest.TempPathFactory) -> ChatTokenizer:
     folder = tmp_path_factory.mktemp("model")
     write_tokenizer(folder)
-    return ChatTokens.open(folder)
+    return ChatTokenizer.open(folder)
 
 
 class _Summing:
@@ -67,12 +67,14 @@ class _SummingAgent:
         self._inner = inner
 
     async def reply(self, window: Window) -> Reply:
-        return Reply("So far so good.") if window.summarise else await self._inner.reply(window)
+        return (
+            Reply("So far so good.") if window.asks_for_summary else await self._inner.reply(window)
+        )
 
 
 async def run_oracle(
     folder: Path,
-    chat: ChatTokens,
+    chat: ChatTokenizer,
     history: str,
     dialect: str = "hermes",
     policy: Policy | None = None,
@@ -96,7 +98,7 @@ async def run_oracle(
 
 @pytest.fixture(scope="module")
 async def logs(
-    tmp_path_factory: pytest.TempPathFactory, chat: ChatTokens, anyio_backend: str
+    tmp_path_factory: pytest.TempPathFactory, chat: ChatTokenizer, anyio_backend: str
 ) -> dict[str, Path]:
     """One run for each history policy, and one in another dialect."""
     folder = tmp_path_factory.mktemp("runs")
@@ -110,7 +112,7 @@ async def logs(
 
 def read(folder: Path) -> tuple[Trajectory, dict[str, ScenarioSnapshot]]:
     with open_reader(folder) as reader:
-        return next(reader.trajectories()), reader.worlds()
+        return next(reader.trajectories()), reader.scenarios()
 
 
 def replacement_prompts(alignment: Alignment, folder: Path) -> Prompts | None:
@@ -128,7 +130,7 @@ def lists(prompts: Prompts | None) -> list[list[int] | None]:
     "history", ["full", "last:2", "last:2+2", "retrieve:1", "tokens:1500", "summary:1500"]
 )
 async def test_a_log_of_the_same_windows_is_used_unchanged(
-    history: str, logs: dict[str, Path], chat: ChatTokens
+    history: str, logs: dict[str, Path], chat: ChatTokenizer
 ) -> None:
     """Under every history policy the prompts computed from the log equal the logged ones."""
     alignment = Alignment(parse_history(history, chat), HERMES, chat)
@@ -138,7 +140,9 @@ async def test_a_log_of_the_same_windows_is_used_unchanged(
     assert alignment.statistics() == {"checked": 1, "misaligned": 0}
 
 
-async def test_native_calls_are_part_of_the_window(logs: dict[str, Path], chat: ChatTokens) -> None:
+async def test_native_calls_are_part_of_the_window(
+    logs: dict[str, Path], chat: ChatTokenizer
+) -> None:
     """Prompts can also be computed again in a dialect with native calls."""
     alignment = Alignment(parse_history("full"), dialect_of("native"), chat)
     assert replacement_prompts(alignment, logs["native"]) is None
@@ -157,7 +161,7 @@ async def test_native_calls_are_part_of_the_window(logs: dict[str, Path], chat: 
     ],
 )
 async def test_another_history_policy_or_dialect_is_refused(
-    history: str, dialect: str, message: str, logs: dict[str, Path], chat: ChatTokens
+    history: str, dialect: str, message: str, logs: dict[str, Path], chat: ChatTokenizer
 ) -> None:
     """The error names both, and the flag that accepts the mismatch."""
     alignment = Alignment(parse_history(history), dialect_of(dialect), chat)
@@ -166,7 +170,7 @@ async def test_another_history_policy_or_dialect_is_refused(
 
 
 async def test_misaligned_episodes_get_the_prompts_of_the_training_run(
-    logs: dict[str, Path], chat: ChatTokens
+    logs: dict[str, Path], chat: ChatTokenizer
 ) -> None:
     """An episode was run on windows and is trained on full histories: it gets the prompts that a
     run of the same replies on full histories would have had, and keeps its sampled tokens."""
@@ -176,13 +180,15 @@ async def test_misaligned_episodes_get_the_prompts_of_the_training_run(
         step.reply.token_ids for step in of_windows.steps
     ]
     assert lists(replacement_prompts(alignment, logs["last:2"])) == [
-        unpacked(prompt).tolist() for prompt in of_full.prompts()
+        decode_ids(prompt).tolist() for prompt in of_full.prompts()
     ]
     assert of_windows.prompts() != of_full.prompts()
     assert alignment.statistics() == {"checked": 0, "misaligned": 1}
 
 
-async def test_misaligned_summaries_are_left_out(logs: dict[str, Path], chat: ChatTokens) -> None:
+async def test_misaligned_summaries_are_left_out(
+    logs: dict[str, Path], chat: ChatTokenizer
+) -> None:
     """Under windows without summaries a summary is not a sample; the steps are."""
     grouping = Grouping(
         DataSettings(keep_equal=True),
@@ -196,7 +202,9 @@ async def test_misaligned_summaries_are_left_out(logs: dict[str, Path], chat: Ch
         assert not any(one.is_summary for one in rollout.samples)
 
 
-async def test_missing_summaries_cannot_be_trained(logs: dict[str, Path], chat: ChatTokens) -> None:
+async def test_missing_summaries_cannot_be_trained(
+    logs: dict[str, Path], chat: ChatTokenizer
+) -> None:
     """The log does not have the summaries that the agent would have made."""
     alignment = Alignment(parse_history("summary:1500", chat), HERMES, chat, misaligned=True)
     with pytest.raises(AlignmentError, match="would have been asked for a summary, but the log"):
@@ -206,7 +214,7 @@ async def test_missing_summaries_cannot_be_trained(logs: dict[str, Path], chat: 
 class _Spoiled:
     """A renderer whose prompts differ in one token, from the third prompt on."""
 
-    def __init__(self, chat: ChatTokens) -> None:
+    def __init__(self, chat: ChatTokenizer) -> None:
         self._chat = chat
         self._num_prompts = 0
 
@@ -218,7 +226,9 @@ class _Spoiled:
         return ids
 
 
-async def test_a_single_different_token_is_found(logs: dict[str, Path], chat: ChatTokens) -> None:
+async def test_a_single_different_token_is_found(
+    logs: dict[str, Path], chat: ChatTokenizer
+) -> None:
     """The error names the reply and the token; this finds a changed tokenizer or template."""
     alignment = Alignment(parse_history("full"), HERMES, _Spoiled(chat))
     with pytest.raises(
@@ -230,7 +240,7 @@ async def test_a_single_different_token_is_found(logs: dict[str, Path], chat: Ch
 
 @pytest.mark.parametrize("history", ["full", "last:2"])
 async def test_half_a_token_is_refused_when_samples_are_made(
-    logs: dict[str, Path], chat: ChatTokens, history: str
+    logs: dict[str, Path], chat: ChatTokenizer, history: str
 ) -> None:
     """Bytes that are not a whole number of ids are refused with turn and field, not with a
     traceback, under the same windows and, misaligned, under others."""
@@ -249,11 +259,11 @@ async def test_half_a_token_is_refused_when_samples_are_made(
             rollout_of(broken, where="run", prompts=prompts)
 
 
-async def test_a_missing_token_is_found(logs: dict[str, Path], chat: ChatTokens) -> None:
+async def test_a_missing_token_is_found(logs: dict[str, Path], chat: ChatTokenizer) -> None:
     """A prompt that is longer or shorter than the logged one is an error."""
     trajectory, scenarios = read(logs["full"])
     first, *rest = trajectory.steps
-    cut = packed(unpacked(first.reply.prompt_ids)[:-1])
+    cut = encode_ids(decode_ids(first.reply.prompt_ids)[:-1])
     steps = (_with_prompt(first, cut), *rest)
     alignment = Alignment(parse_history("full"), HERMES, chat)
     alignment.use_scenarios(scenarios)
@@ -276,7 +286,7 @@ class _Spelling:
 
     name = "spelling"
 
-    def __init__(self, chat: ChatTokens) -> None:
+    def __init__(self, chat: ChatTokenizer) -> None:
         self._chat = chat
         self._oracle = OraclePolicy(HERMES)
 
@@ -285,7 +295,7 @@ class _Spelling:
 
 
 class _SpellingAgent:
-    def __init__(self, inner: Agent, chat: ChatTokens) -> None:
+    def __init__(self, inner: Agent, chat: ChatTokenizer) -> None:
         self._inner = inner
         self._chat = chat
         self._tokens = EpisodeTokens(chat)
@@ -298,7 +308,7 @@ class _SpellingAgent:
         return self._tokens.borne(Reply(reply.text), prompt, ids, [-1.0] * len(ids))
 
 
-async def test_prompts_contain_the_sampled_ids(tmp_path: Path, chat: ChatTokens) -> None:
+async def test_prompts_contain_the_sampled_ids(tmp_path: Path, chat: ChatTokenizer) -> None:
     """Replies that were sampled in other pieces than the tokenizer's appear in later prompts with
     the sampled ids; tokenizing their text again would give other prompts."""
     trajectory, scenarios = read(
@@ -316,7 +326,7 @@ async def test_prompts_contain_the_sampled_ids(tmp_path: Path, chat: ChatTokens)
 class _TokenizingAgain:
     """A renderer that ignores the sampled ids."""
 
-    def __init__(self, chat: ChatTokens) -> None:
+    def __init__(self, chat: ChatTokenizer) -> None:
         self._chat = chat
 
     def prompt(self, window: Window, own: Mapping[str, Sequence[int]]) -> list[int]:
@@ -324,7 +334,7 @@ class _TokenizingAgain:
 
 
 async def test_a_share_of_episodes_is_computed_again(
-    logs: dict[str, Path], chat: ChatTokens
+    logs: dict[str, Path], chat: ChatTokenizer
 ) -> None:
     """Their names decide which ones; the fingerprint of every episode is checked."""
     trajectory, scenarios = read(logs["full"])
@@ -345,7 +355,7 @@ async def test_a_share_of_episodes_is_computed_again(
 
 
 async def test_a_log_without_its_scenario_is_refused(
-    logs: dict[str, Path], chat: ChatTokens
+    logs: dict[str, Path], chat: ChatTokenizer
 ) -> None:
     """Rules and tools of the scenario are part of the prompt."""
     trajectory, _ = read(logs["full"])

@@ -36,7 +36,7 @@ def anyio_backend() -> str:
 async def write_log(folder: Path, *episodes: Sequence[Record]) -> Path:
     """A finished run with these episodes, whose records alternate as in a real log."""
     async with open_log(folder) as log:
-        log.mount(WORLD)
+        log.add_scenario(WORLD)
         for index in range(max(map(len, episodes))):
             for records in episodes:
                 if index < len(records):

@@ -7,7 +7,7 @@ import pytest
 
 from harness.core.events import Ending, Judged, Label
 from harness.core.messages import Reply
-from harness.core.token_bytes import packed, packed_floats
+from harness.core.token_bytes import encode_ids, encode_logprobs
 from learner.core.errors import SampleError
 from learner.core.samples import Rollout
 from learner.data.trajectory_samples import rollout_of
@@ -123,16 +123,16 @@ def broken(**changes: Any) -> Reply:
     ("second", "message"),
     [
         (Reply("plain"), r"turn 1: token_ids: the reply has no token ids"),
-        (broken(logprobs=packed_floats([-0.1])), r"turn 1: logprobs: 2 tokens have 1 log-prob"),
+        (broken(logprobs=encode_logprobs([-0.1])), r"turn 1: logprobs: 2 tokens have 1 log-prob"),
         (
-            broken(logprobs=packed_floats([-0.1, float("nan")])),
+            broken(logprobs=encode_logprobs([-0.1, float("nan")])),
             r"turn 1: logprobs: token 1 has nan, which is not a log-probability",
         ),
         (
-            broken(logprobs=packed_floats([float("-inf"), -0.1])),
+            broken(logprobs=encode_logprobs([float("-inf"), -0.1])),
             r"turn 1: logprobs: token 0 has -inf",
         ),
-        (broken(logprobs=packed_floats([0.5, -0.1])), r"turn 1: logprobs: token 0 has 0.5"),
+        (broken(logprobs=encode_logprobs([0.5, -0.1])), r"turn 1: logprobs: token 0 has 0.5"),
         (broken(prompt_ids=b""), r"turn 1: prompt_ids: the reply has no prompt"),
         (broken(prompt_ids=b"12345"), r"turn 1: prompt_ids: 5 bytes are not a whole number of ids"),
         (
@@ -140,9 +140,18 @@ def broken(**changes: Any) -> Reply:
             r"turn 1: prompt_shared: 4 tokens .* has 3 tokens before this reply",
         ),
         (broken(prompt_shared=-1), r"turn 1: prompt_shared: -1 tokens"),
-        (broken(token_ids=packed([4, 512])), r"turn 1: token_ids: 512 is not a token of the model"),
-        (broken(token_ids=packed([-1, 4])), r"turn 1: token_ids: -1 is not a token of the model"),
-        (broken(prompt_ids=packed([600])), r"turn 1: prompt_ids: 600 is not a token of the model"),
+        (
+            broken(token_ids=encode_ids([4, 512])),
+            r"turn 1: token_ids: 512 is not a token of the model",
+        ),
+        (
+            broken(token_ids=encode_ids([-1, 4])),
+            r"turn 1: token_ids: -1 is not a token of the model",
+        ),
+        (
+            broken(prompt_ids=encode_ids([600])),
+            r"turn 1: prompt_ids: 600 is not a token of the model",
+        ),
     ],
 )
 def test_unusable_token_data_is_refused(second: Reply, message: str) -> None:
@@ -154,7 +163,7 @@ def test_unusable_token_data_is_refused(second: Reply, message: str) -> None:
 
 def test_negative_ids_are_refused() -> None:
     """Also if the model's vocabulary is unknown."""
-    trajectory = attempt(step(broken(token_ids=packed([-7, 4]))), ended(), judged(1.0, [1.0]))
+    trajectory = attempt(step(broken(token_ids=encode_ids([-7, 4]))), ended(), judged(1.0, [1.0]))
     with pytest.raises(SampleError, match=r"turn 0: token_ids: -7 is not a token"):
         rollout_of(trajectory, where="x")
 

@@ -6,7 +6,7 @@ import pytest
 from tokenizers import Tokenizer
 
 from harness.dialects.hermes import Hermes
-from harness.tokenization.chat_tokenizer import ChatTokens
+from harness.tokenization.chat_tokenizer import ChatTokenizer
 from learner.demo.microworlds import prompt_texts
 from learner.demo.tokenizer import save, train_tokenizer
 from scenarios.microworlds.writing import write_microworlds
@@ -67,8 +67,8 @@ def test_system_prompts_of_new_worlds_shrink(tokenizer: Tokenizer, tmp_path: Pat
 
 
 def test_the_saved_files_are_a_models_tokenizer(tokenizer: Tokenizer, tmp_path: Path) -> None:
-    """ChatTokens can open the directory: it encodes, decodes, and has the end token."""
+    """ChatTokenizer can open the directory: it encodes, decodes, and has the end token."""
     save(tokenizer, tmp_path)
-    chat = ChatTokens.open(tmp_path)
-    assert chat.text(chat.encode("Done.")) == "Done."
+    chat = ChatTokenizer.open(tmp_path)
+    assert chat.decode(chat.encode("Done.")) == "Done."
     assert chat.end_ids == {tokenizer.token_to_id("<|im_end|>")}

@@ -10,7 +10,13 @@ from structlog.testing import capture_logs
 
 from envpool.core.errors import WorldError
 from harness.core.errors import ContextLengthError, PolicyError
-from harness.core.events import WEIGHTS, Ending, EpisodeEnded, EpisodeStarted, WeightsPublished
+from harness.core.events import (
+    WEIGHTS_EPISODE,
+    Ending,
+    EpisodeEnded,
+    EpisodeStarted,
+    WeightsPublished,
+)
 from harness.log.reader import open_reader
 from harness.log.writer import open_log
 from harness.policies.base import Assignment
@@ -58,7 +64,7 @@ async def test_a_whole_run(tmp_path: Path) -> None:
     assert sorted(path.name for path in (tmp_path / "versions").iterdir()) == ["v2", "v3"]
     weights = [one for one in records_of(tmp_path) if isinstance(one.event, WeightsPublished)]
     assert [(one.episode, one.seq, one.event.version) for one in weights] == [
-        (WEIGHTS, number, f"v{number}") for number in range(4)
+        (WEIGHTS_EPISODE, number, f"v{number}") for number in range(4)
     ]
     progress = loop.progress
     assert (progress.batches, progress.next_group, progress.groups, progress.episodes) == (
@@ -280,7 +286,7 @@ async def test_logged_groups_are_used_before_new_ones_run(tmp_path: Path) -> Non
     train, first = train_settings(), RecordingLearner()
     async with open_loop(tmp_path, train, TokenOracle(), first) as (loop, rollouts):
         await run_with_rollouts(loop, rollouts)
-    before = [one for one in records_of(tmp_path) if one.episode != WEIGHTS]
+    before = [one for one in records_of(tmp_path) if one.episode != WEIGHTS_EPISODE]
     second, policy = RecordingLearner(), TokenOracle()
     progress = first.saved[0]
     async with open_loop(tmp_path, train, policy, second, progress=progress) as (loop, rollouts):
@@ -288,7 +294,7 @@ async def test_logged_groups_are_used_before_new_ones_run(tmp_path: Path) -> Non
     assert second.batches == first.batches[1:]
     assert second.versions == first.versions[1:]
     assert policy.taken == ["v1", "v2", "v3"]
-    assert [one for one in records_of(tmp_path) if one.episode != WEIGHTS] == before
+    assert [one for one in records_of(tmp_path) if one.episode != WEIGHTS_EPISODE] == before
     assert loop.progress.episodes == 12
 
 
@@ -300,7 +306,7 @@ async def test_a_log_may_be_cut_off_anywhere(tmp_path: Path, share: float) -> No
     whole, cut = tmp_path / "whole", tmp_path / "cut"
     async with open_loop(whole, train, TokenOracle(), first) as (loop, rollouts):
         await run_with_rollouts(loop, rollouts)
-    records = [one for one in records_of(whole) if one.episode != WEIGHTS]
+    records = [one for one in records_of(whole) if one.episode != WEIGHTS_EPISODE]
     first_records = records[: round(share * len(records))]
     async with open_log(cut / "rollouts") as log:
         for record in first_records:

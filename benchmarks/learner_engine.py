@@ -1,19 +1,17 @@
-"""What policy `local` spends: 64 live requests on a small Qwen3, on one thread.
+"""CPU time of policy `local`: 64 live requests on a small Qwen3, on one thread.
 
-python -m benchmarks.learner_engine --runs 3
+    python -m benchmarks.learner_engine --runs 3
 
 The model has 0.65 million weights (hidden 128, 3 layers, 4 heads, 2 of keys, head size 32). Prompts
-have 600 tokens, of which the eight members of a group share 400; replies have 40.
+have 600 tokens, of which the eight members of a group share 400; replies have 40 tokens.
 
-whole      CPU of 1,000 sampled tokens, prompts included
-decoding   the same without the prompts
-prompts    tokens of prompts that are computed ÷ all of them
-generate   CPU of the same replies by transformers' `generate`, in one batch of 64, ÷ whole
+    whole      CPU of 1,000 sampled tokens, prompts included
+    decoding   the same without the prompts
+    prompts    computed prompt tokens ÷ all prompt tokens
+    generate   CPU of the same replies by transformers' `generate`, in one batch of 64, ÷ whole
 """
 
-import argparse
 import time
-from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -22,12 +20,13 @@ import torch
 from transformers import Qwen3Config, Qwen3ForCausalLM
 from transformers.utils import logging
 
-from benchmarks.figures import Figure, figure, quiet, tell
+from benchmarks.figures import Figure, figure
+from benchmarks.options import benchmark, runs_option
 from learner.inference.engine import Engine, Request
 
 
 class Load(msgspec.Struct, frozen=True):
-    """What is asked at once."""
+    """The requests that are live at the same time."""
 
     groups: int = 8
     members: int = 8
@@ -36,7 +35,7 @@ class Load(msgspec.Struct, frozen=True):
     sampled: int = 40
 
     def requests(self, seed: int) -> list[Request]:
-        """Requests of random tokens; another seed gives other prompts."""
+        """Requests with random prompts; another seed gives other prompts."""
         chance = np.random.default_rng(seed)
         found: list[Request] = []
         for _ in range(self.groups):
@@ -71,41 +70,41 @@ def model_of() -> Qwen3ForCausalLM:
 
 
 def sampling(engine: Engine, requests: list[Request]) -> tuple[float, float]:
-    """CPU seconds of all, and of all but the first step, which computes the prompts."""
+    """CPU seconds of all steps, and of all but the first one, which computes the prompts."""
     for request in requests:
         engine.add(request)
-    began = time.process_time()
+    start = time.process_time()
     engine.step()
-    first = time.process_time()
+    prefilled = time.process_time()
     while engine.num_requests:
         engine.step()
-    ended = time.process_time()
-    return ended - began, ended - first
+    end = time.process_time()
+    return end - start, end - prefilled
 
 
 def generating(model: Any, requests: list[Request], num_tokens: int) -> float:
     """CPU seconds of transformers' own sampling."""
     ids = torch.tensor(np.stack([request.prompt for request in requests]), dtype=torch.int64)
-    began = time.process_time()
+    start = time.process_time()
     model.generate(
         ids, attention_mask=torch.ones_like(ids), do_sample=True, max_new_tokens=num_tokens
     )
-    return time.process_time() - began
+    return time.process_time() - start
 
 
 def measured(load: Load, runs: int) -> list[Figure]:
-    """The figures of some runs, after one that warms up."""
+    """The figures of some runs, after one run to warm up."""
     model = model_of()
     engine = Engine(model, end_ids=frozenset())
     whole, decoding, ratios = [], [], []
     for run in range(runs + 1):
         requests = load.requests(run)
         theirs = generating(model, requests, load.sampled)
-        all_of_it, without = sampling(engine, requests)
+        all_steps, without_prompts = sampling(engine, requests)
         if run:
-            whole.append(1e6 * all_of_it / load.num_sampled)
-            decoding.append(1e6 * without / load.num_sampled)
-            ratios.append(theirs / all_of_it)
+            whole.append(1e6 * all_steps / load.num_sampled)
+            decoding.append(1e6 * without_prompts / load.num_sampled)
+            ratios.append(theirs / all_steps)
     counts = engine.statistics()
     computed = 1 - counts["cached_tokens"] / counts["prompt_tokens"]
     return [
@@ -116,16 +115,13 @@ def measured(load: Load, runs: int) -> list[Figure]:
     ]
 
 
-def main() -> None:
+@benchmark(__doc__)
+@runs_option(3)
+def main(runs: int) -> list[Figure]:
     """The command line."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--runs", type=int, default=3)
-    parser.add_argument("--json", type=Path, help="write the figures there")
-    options = parser.parse_args()
-    quiet()
     logging.set_verbosity_error()  # type: ignore[no-untyped-call]
     torch.set_num_threads(1)
-    tell(measured(Load(), options.runs), options.json)
+    return measured(Load(), runs)
 
 
 if __name__ == "__main__":

@@ -1,23 +1,22 @@
-"""What windows and the feed cost the learner: tokens computed, and CPU from episodes to batches.
+"""The cost of windows and of the feed for the learner: computed tokens, and CPU per batch.
 
     python -m benchmarks.learner_feed --episodes 1024 --runs 3
 
 Tokens: one group at the shape of docs/performance.md (prefix of 6,000 tokens, 16 episodes of 15
-steps, 200 tokens sampled a step, windows of 1,000 to 2,000 tokens behind the prefix), laid out by
-the learner from real history policies. A figure is tokens computed by tokens of per-step rows.
+steps, 200 sampled tokens per step, windows of 1,000 to 2,000 tokens after the prefix), packed by
+the learner from real history policies. A figure is computed tokens ÷ tokens of one row per step.
 
-CPU: the bundled worlds are played for 15 steps an episode by a policy that answers at once and
-whose replies bear tokens; log, bus, windows and code judge are on. Then the same episodes go
-through the feed into packed batches, as facts of the running run and out of its log. A figure is
-CPU of the feed by CPU of the rollouts, both of one run:
+CPU: a policy that answers at once, with replies that have tokens, runs episodes of 15 steps on the
+bundled worlds; log, bus, windows and code judge are on. Then the same episodes go through the feed
+into packed batches: as records of a live run, and from its log. A figure is CPU of the feed ÷ CPU
+of the rollouts, both of one run:
 
-    rendered    windows become prompts by tokenizer and chat template, as in every run that is
-                trained on (a tokenizer made here, which needs more tokens than a model's own)
-    for free    prompts of 2,000 tokens, 1,200 of them shared, fall from the sky: what the feed
-                costs beside the barest rollouts that there are
+    rendered    tokenizer and chat template turn windows into prompts, as in every training run
+                (a tokenizer made here, which needs more tokens than a model's own)
+    for free    prompts of 2,000 tokens, 1,200 of them shared, are ready-made: the cost of the feed
+                relative to the cheapest possible rollouts
 """
 
-import argparse
 import tempfile
 import time
 from collections.abc import Callable, Iterable
@@ -29,7 +28,8 @@ import msgspec
 import numpy as np
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 
-from benchmarks.figures import Figure, figure, quiet, tell
+from benchmarks.figures import Figure, figure
+from benchmarks.options import benchmark, count_option, runs_option
 from benchmarks.worlds import host_worlds, tasks
 from envpool.inprocess.pool import LocalPool
 from harness.core.events import Record
@@ -51,7 +51,7 @@ from harness.tokenization.chat_tokenizer import ChatTokenizer
 from judge.verdicts.code_judges import ScenarioJudges
 from learner.config.settings import DataSettings
 from learner.core.samples import Group, Ids, Rollout, Sample
-from learner.data.group_feed import LiveFeed, Outcome, groups_of_logs
+from learner.data.group_feed import GroupResult, LiveFeed, groups_of_logs
 from learner.data.grouping import Grouping
 from learner.packing.batch import Batch
 from learner.packing.prefix_groups import batch_of, shared_token_ratio
@@ -68,7 +68,7 @@ _CHATML = """\
 
 
 class Shape(msgspec.Struct, frozen=True):
-    """How much is measured."""
+    """The size of the measurement."""
 
     episodes: int = 1024
     concurrency: int = 1024
@@ -76,28 +76,28 @@ class Shape(msgspec.Struct, frozen=True):
 
     @property
     def num_steps(self) -> int:
-        """Of all episodes."""
+        """The steps of all episodes."""
         return self.episodes * _STEPS
 
 
 def token_figures() -> list[Figure]:
-    """Tokens computed by tokens of rows, for several windows."""
-    wanted: list[tuple[str, str, bool, float | None]] = [
-        ("last:3, star alone", "last:3", False, None),
+    """Computed tokens ÷ tokens of rows, for several windows."""
+    cases: list[tuple[str, str, bool, float | None]] = [
+        ("last:3, sharing only", "last:3", False, None),
         ("last:3, and merged", "last:3", True, 1 / 4.5),
         ("last:3+3, and merged", "last:3+3", True, None),
         ("full, and merged", "full", True, None),
     ]
     found = []
-    for name, history, merge, reach in wanted:
+    for name, history, merge, reach in cases:
         groups = [windowed(history, seed=seed) for seed in range(5)]
-        ratios = [shared_token_ratio(packed_into([group], merge=merge)) for group in groups]
+        ratios = [shared_token_ratio(pack_batch([group], merge=merge)) for group in groups]
         found.append(figure(f"tokens computed / rows, {name}", "", ratios, reach=reach))
     return found
 
 
 def windowed(history: str, *, seed: int) -> Group:
-    """A group at the reference shape. What a turn adds is drawn so that windows of three turns
+    """A group at the reference shape. The length of a turn is drawn so that windows of three turns
     have 1,000 to 2,000 tokens."""
     random = np.random.default_rng(seed)
     head = _ids(random, _PREFIX)
@@ -125,15 +125,15 @@ def _ids(random: np.random.Generator, count: int) -> Ids:
     return random.integers(0, _VOCAB, count, np.int32)
 
 
-def packed_into(groups: Iterable[Group], *, merge: bool = True) -> Batch:
-    """A batch of groups, every token of weight one."""
-    chosen = list(groups)
-    ones = [[[1.0] * len(rollout.samples) for rollout in group.rollouts] for group in chosen]
-    return batch_of(chosen, ones, ones, merge=merge)
+def pack_batch(groups: Iterable[Group], *, merge: bool = True) -> Batch:
+    """A batch of groups, with a weight of one for every token."""
+    listed = list(groups)
+    ones = [[[1.0] * len(rollout.samples) for rollout in group.rollouts] for group in listed]
+    return batch_of(listed, ones, ones, merge=merge)
 
 
 class _Tokens:
-    """Bytes of token ids, made once: slices of them cost the rollouts next to nothing."""
+    """Bytes of token ids, made once: slicing them costs the rollouts almost nothing."""
 
     def __init__(self) -> None:
         random = np.random.default_rng(0)
@@ -142,7 +142,8 @@ class _Tokens:
         self.logprobs = encode_logprobs([-0.5] * _NUM_SAMPLED)
 
     def reply(self, reply: Reply, number: int, turn: int) -> Reply:
-        """The reply with a prompt that begins as all others do and goes on as no other does."""
+        """The reply with a prompt that shares its beginning with all others and then differs from
+        every other one."""
         own = 4 * (_SHOWN - _SHARED)
         begin = 4 * (number * 7 % 60_000)
         rest = self.pool[begin : begin + own]
@@ -157,8 +158,8 @@ class _Tokens:
 
 
 class CyclingPolicy:
-    """Makes the oracle's calls over and over, and answers at the last step; with tokens, if any
-    are given."""
+    """Repeats the oracle's calls and answers at the last step; with token data, if `tokens` is
+    given."""
 
     name = "cycling"
 
@@ -181,8 +182,8 @@ class CyclingPolicy:
             self._texts[key] = [*replies, self._dialect.write((), task.answer, turn=last)]
         return _Cycling(self, self._texts[key])
 
-    def attach_tokens(self, reply: Reply, turn: int) -> Reply:
-        """The reply with tokens of its own."""
+    def with_tokens(self, reply: Reply, turn: int) -> Reply:
+        """The reply with token data of its own."""
         if self._tokens is None:
             return reply
         self._num_replies += 1
@@ -200,11 +201,11 @@ class _Cycling:
     async def reply(self, window: Window) -> Reply:
         """The next call, or the answer."""
         self._turn += 1
-        return self._policy.attach_tokens(self._texts[self._turn], self._turn)
+        return self._policy.with_tokens(self._texts[self._turn], self._turn)
 
 
 def feed_figures(shape: Shape) -> list[Figure]:
-    """CPU of the feed by CPU of the rollouts."""
+    """CPU of the feed ÷ CPU of the rollouts."""
     tune_garbage_collector()
     with tempfile.TemporaryDirectory() as name:
         chat = _chat_tokens(Path(name))
@@ -233,27 +234,27 @@ def _ratios(
     )
     live, logged, spent, lengths = [], [], [], []
     for run in range(shape.runs + 1):
-        with tempfile.TemporaryDirectory() as place:
-            folder = Path(place)
-            cpu = _played(folder, parts, shape, seed=run)
+        with tempfile.TemporaryDirectory() as path:
+            folder = Path(path)
+            cpu = _run_episodes(folder, parts, shape, seed=run)
             from_log = _cpu(partial(_from_log, folder), shape)
             from_run = _cpu(partial(_from_run, _records(folder)), shape)
-        if run:  # the first pass prepared what is prepared once
+        if run:  # the first run includes one-time preparation
             live.append(from_run.seconds / cpu)
             logged.append(from_log.seconds / cpu)
             spent.append(cpu / shape.num_steps * 1e6)
             lengths.append(from_run.num_row_tokens / shape.num_steps)
     pool.close()
     return [
-        figure(f"feed / rollouts, tokens {name}, as the run goes on", "", live, reach=reach),
-        figure(f"feed / rollouts, tokens {name}, out of the log", "", logged, reach=reach),
-        figure(f"CPU of a step of rollouts, tokens {name}", "µs", spent),
-        figure(f"tokens of a step, {name}", "", lengths),
+        figure(f"feed / rollouts, tokens {name}, during the run", "", live, reach=reach),
+        figure(f"feed / rollouts, tokens {name}, from the log", "", logged, reach=reach),
+        figure(f"CPU per step of rollouts, tokens {name}", "µs", spent),
+        figure(f"tokens per step, {name}", "", lengths),
     ]
 
 
 def _chat_tokens(folder: Path) -> ChatTokenizer:
-    """A tokenizer of 8,000 tokens, learned from what the bundled worlds say, with ChatML."""
+    """A tokenizer of 8,000 tokens, trained on the texts of the bundled worlds, with ChatML."""
     tokenizer = Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     tokenizer.decoder = decoders.ByteLevel()
@@ -271,8 +272,8 @@ def _chat_tokens(folder: Path) -> ChatTokenizer:
     return ChatTokenizer.open(folder)
 
 
-def _played(folder: Path, parts: RunParts, shape: Shape, *, seed: int) -> float:
-    """CPU seconds of the run that is left in the folder."""
+def _run_episodes(folder: Path, parts: RunParts, shape: Shape, *, seed: int) -> float:
+    """Run the episodes, with their log in the folder; returns CPU seconds."""
     plans = plan_of(tasks(), episodes=shape.episodes, group_size=_MEMBERS, seed=seed)
     meters = Meters()
     run = partial(run_session, concurrency=shape.concurrency, meters=meters)
@@ -281,7 +282,7 @@ def _played(folder: Path, parts: RunParts, shape: Shape, *, seed: int) -> float:
 
 
 def _grouping() -> Grouping:
-    return Grouping(DataSettings(keep_equal=True))  # the policy earns the same every time
+    return Grouping(DataSettings(keep_equal=True))  # the policy gets the same reward every time
 
 
 def _records(folder: Path) -> list[Record]:
@@ -290,7 +291,7 @@ def _records(folder: Path) -> list[Record]:
 
 
 class _Packer:
-    """Packs groups into batches as they come."""
+    """Packs groups into batches as they arrive."""
 
     def __init__(self) -> None:
         self._waiting: list[Group] = []
@@ -298,15 +299,15 @@ class _Packer:
         self.num_steps = 0
         self.num_row_tokens = 0
 
-    def __call__(self, outcome: Outcome) -> None:
-        if isinstance(outcome, Group):
-            self._waiting.append(outcome)
+    def __call__(self, result: GroupResult) -> None:
+        if isinstance(result, Group):
+            self._waiting.append(result)
         if len(self._waiting) == _GROUPS:
             self.flush()
 
     def flush(self) -> None:
-        """Pack what is left."""
-        batch = packed_into(self._waiting)
+        """Pack the remaining groups."""
+        batch = pack_batch(self._waiting)
         self.num_steps += batch.num_steps
         self.num_row_tokens += batch.num_row_tokens
         self._waiting.clear()
@@ -315,7 +316,7 @@ class _Packer:
 def _from_run(records: list[Record], pack: _Packer) -> None:
     feed = LiveFeed(_grouping(), pack, where="run")
     for record in records:
-        feed.take(record)
+        feed.add(record)
 
 
 def _from_log(folder: Path, pack: _Packer) -> None:
@@ -324,28 +325,24 @@ def _from_log(folder: Path, pack: _Packer) -> None:
 
 
 def _cpu(work: Callable[[_Packer], None], shape: Shape) -> _Packer:
-    """What the work took, which must have packed every step."""
+    """Measure the CPU of the work, and check that it packed every step."""
     pack = _Packer()
-    began = time.process_time()
+    start = time.process_time()
     work(pack)
     pack.flush()
-    pack.seconds = time.process_time() - began
+    pack.seconds = time.process_time() - start
     if pack.num_steps != shape.num_steps:
-        raise SystemExit(f"{pack.num_steps:,} steps are trained, not {shape.num_steps:,}")
+        raise SystemExit(f"{pack.num_steps:,} steps were packed, not {shape.num_steps:,}")
     return pack
 
 
-def main() -> None:
+@benchmark(__doc__)
+@count_option("--episodes", 1024, "Episodes of each run.")
+@count_option("--concurrency", 1024, "Episodes live at once.")
+@runs_option(3)
+def main(episodes: int, concurrency: int, runs: int) -> list[Figure]:
     """The command line."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--episodes", type=int, default=1024)
-    parser.add_argument("--concurrency", type=int, default=1024)
-    parser.add_argument("--runs", type=int, default=3)
-    parser.add_argument("--json", type=Path, help="write the figures there")
-    options = parser.parse_args()
-    quiet()
-    shape = Shape(options.episodes, options.concurrency, options.runs)
-    tell([*token_figures(), *feed_figures(shape)], options.json)
+    return [*token_figures(), *feed_figures(Shape(episodes, concurrency, runs))]
 
 
 if __name__ == "__main__":

@@ -1,14 +1,13 @@
-"""How long the trainer waits for rollouts that are as fast as it is, and the other way round.
+"""How long the trainer waits for rollouts that are as fast as it is, and how long rollouts wait.
 
     python -m benchmarks.learner_idle --steps 20 --runs 3
 
-The real loop, session, log and judge; a policy that thinks for a drawn time before each reply, and
-a learner whose update is a sleep in its thread. How long a batch's episodes take is measured first,
-with an instant learner: the update takes just as long. A figure is the share of the trainer's time
-in which it waited for groups, publishing and saving included in its time.
+The loop, session, log and judge are real. The policy thinks for a random time before each reply,
+and the learner's update is a sleep in its thread. The duration of a batch's episodes is measured
+first, with an instant learner; then each update takes that long. A figure is the share of the
+trainer's time in which it waited for groups; its time includes publishing and saving.
 """
 
-import argparse
 import tempfile
 import time
 from collections.abc import Sequence
@@ -17,9 +16,11 @@ from pathlib import Path
 from random import Random
 
 import anyio
+import click
 import msgspec
 
-from benchmarks.figures import Figure, figure, quiet, tell
+from benchmarks.figures import Figure, figure
+from benchmarks.options import benchmark, count_option, runs_option
 from harness.cli import COMMAND_CONTEXT
 from harness.core.messages import AgentCall, Reply, Window
 from harness.core.policy_card import PolicyCard, write_card
@@ -29,29 +30,30 @@ from harness.settings.run import Settings
 from learner.config.settings import DataSettings, LoopSettings, SaveSettings, TrainSettings
 from learner.core.samples import Group
 from learner.data.grouping import Grouping
-from learner.loop.loop import Around, Loop
-from learner.loop.progress_state import Place, idle_share, who_waits
+from learner.loop.loop import Loop, LoopCallbacks
+from learner.loop.progress_state import TrainProgress, trainer_idle_share, waiting_side
 from learner.loop.rollout_session import open_rollouts
-from learner.loop.run import beside
+from learner.loop.run import run_with_rollouts
 from learner.trainer.trainer import StepReport
 from learner.trainer.weight_publisher import Publisher
 
-GROUPS, SIZE = 8, 8  # groups of a batch, episodes of a group
-REPLIES = 5  # of an episode
+GROUPS, SIZE = 8, 8  # groups per batch, episodes per group
+REPLIES = 5  # per episode
 _TOKENS = encode_ids(range(200))
 _LOGPROBS = encode_logprobs([-1.0] * 200)
-_LOOK = Reply(
+_FIRST_REPLY = Reply(
     calls=(AgentCall("list_orders", {}, "look"),),
     finish="tool_calls",
     prompt_ids=encode_ids(range(2_000)),
     token_ids=_TOKENS,
     logprobs=_LOGPROBS,
 )
-_END = msgspec.structs.replace(_LOOK, text="That is all.", calls=(), finish="stop")
+_END = msgspec.structs.replace(_FIRST_REPLY, text="That is all.", calls=(), finish="stop")
 
 
 class Thinker:
-    """Thinks for `low` to `high` seconds before each reply, looks around and ends."""
+    """Thinks for `low` to `high` seconds before each reply; makes the same call again and again,
+    then ends."""
 
     name = "thinker"
 
@@ -60,15 +62,15 @@ class Thinker:
         self.version = "v0"
 
     def agent(self, assignment: Assignment) -> Agent:
-        """An agent that stamps its replies with the version with which it began."""
+        """An agent that marks its replies with the version with which it started."""
         return _Thinking(self, Random(assignment.seed))
 
     def statistics(self) -> dict[str, float]:
-        """Nothing is counted."""
+        """No counts."""
         return {}
 
     async def take(self, version: str, folder: Path) -> None:
-        """Stamp the replies of the next agents with this version."""
+        """Mark the replies of the next agents with this version."""
         self.version = version
 
     async def __aenter__(self) -> "Thinker":
@@ -88,12 +90,12 @@ class _Thinking:
     async def reply(self, window: Window) -> Reply:
         await anyio.sleep(self._rng.uniform(*self._bounds))
         self._left -= 1
-        reply = _LOOK if self._left else _END
+        reply = _FIRST_REPLY if self._left else _END
         return msgspec.structs.replace(reply, weights=self._version)
 
 
 class Sleeper:
-    """Its update is a sleep; what it saves and publishes is next to nothing."""
+    """A learner whose update is a sleep; it saves nothing and publishes only a model card."""
 
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds
@@ -101,27 +103,27 @@ class Sleeper:
 
     def step(self, groups: Sequence[Group]) -> StepReport:
         """Sleep."""
-        began = time.perf_counter()
+        start = time.perf_counter()
         time.sleep(self._seconds)
-        spent = time.perf_counter() - began
+        spent = time.perf_counter() - start
         self._num_steps += 1
         num = sum(len(one.samples) for group in groups for one in group.rollouts) * 200
         return StepReport(self._num_steps, 0.0, 0.0, 0.0, 1, {}, num, num, num, spent)
 
-    def save(self, place: Place, *, keep_all: bool = False) -> None:
-        """Keep nothing."""
+    def save(self, progress: TrainProgress, *, keep_all: bool = False) -> None:
+        """Save nothing."""
 
     def publish(self, folder: Path, card: PolicyCard) -> None:
-        """Write a card."""
+        """Write a model card."""
         folder.mkdir(parents=True)
         write_card(folder, card)
 
 
-async def trained(
+async def train(
     folder: Path, *, steps: int, staleness: int, seconds: float, think: tuple[float, float]
-) -> Place:
-    """Where a run of the loop ends whose updates take so many seconds."""
-    train = TrainSettings(
+) -> TrainProgress:
+    """Run the loop with updates that take `seconds`; returns its progress."""
+    train_settings = TrainSettings(
         model=str(folder),
         steps=steps,
         data=DataSettings(groups=GROUPS, keep_equal=True),
@@ -140,70 +142,78 @@ async def trained(
         start=folder,
         card=PolicyCard("", "full", "full", "native"),
         write=learner.publish,
-        takers=(policy,),
+        policies=(policy,),
     )
     live = open_rollouts(
-        train,
+        train_settings,
         settings,
         folder / "rollouts",
         policy,
         open_judge=COMMAND_CONTEXT.judge_opener(settings),
-        grouping=Grouping(train.data),
+        grouping=Grouping(train_settings.data),
         publisher=publisher,
-        place=Place(),
+        progress=TrainProgress(),
     )
     async with live as rollouts:
-        around = Around(
-            tell=lambda step, values: None,
-            taken=rollouts.admission.take,
-            held_s=rollouts.admission.held_s,
+        callbacks = LoopCallbacks(
+            report=lambda step, values: None,
+            version_in_use=rollouts.admission.set_version,
+            throttled_s=rollouts.admission.throttled_s,
         )
         loop = Loop(
-            train, learner=learner, source=rollouts.feed, publisher=publisher, around=around
+            train_settings,
+            learner=learner,
+            source=rollouts.feed,
+            publisher=publisher,
+            callbacks=callbacks,
         )
-        await beside(loop, rollouts)
-    return loop.place
+        await run_with_rollouts(loop, rollouts)
+    return loop.progress
 
 
-def run_of(*, steps: int, staleness: int, seconds: float, think: tuple[float, float]) -> Place:
-    """The same, in a folder of its own."""
+def run_of(
+    *, steps: int, staleness: int, seconds: float, think: tuple[float, float]
+) -> TrainProgress:
+    """The same, in a temporary folder."""
     with tempfile.TemporaryDirectory() as folder:
         work = partial(
-            trained, Path(folder), steps=steps, staleness=staleness, seconds=seconds, think=think
+            train, Path(folder), steps=steps, staleness=staleness, seconds=seconds, think=think
         )
         return anyio.run(work)
 
 
-def main() -> None:
+@benchmark(__doc__)
+@count_option("--steps", 20, "Batches of each run.")
+@runs_option(3)
+@click.option(
+    "--think",
+    type=click.FloatRange(min=0.0),
+    default=0.2,
+    help="Mean time before each reply, in seconds.",
+)
+def main(steps: int, runs: int, think: float) -> list[Figure]:
     """The command line."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--steps", type=int, default=20, help="batches of each run")
-    parser.add_argument("--runs", type=int, default=3)
-    parser.add_argument("--think", type=float, default=0.2, help="mean seconds before a reply")
-    parser.add_argument("--json", type=Path, help="write the figures there")
-    options = parser.parse_args()
-    quiet()
-    think = 0.6 * options.think, 1.4 * options.think
+    bounds = 0.6 * think, 1.4 * think
     idle: dict[int, list[float]] = {0: [], 1: []}
-    held: dict[int, list[float]] = {0: [], 1: []}
+    throttled: dict[int, list[float]] = {0: [], 1: []}
     batch: list[float] = []
-    for _ in range(options.runs):
-        instant = run_of(steps=options.steps, staleness=0, seconds=0.0, think=think)
+    for _ in range(runs):
+        instant = run_of(steps=steps, staleness=0, seconds=0.0, think=bounds)
         batch.append(instant.seconds["waiting"] / instant.batches)
         for staleness in idle:
-            place = run_of(steps=options.steps, staleness=staleness, seconds=batch[-1], think=think)
-            total = sum(value for name, value in place.seconds.items() if name != "held")
-            idle[staleness].append(100 * idle_share(place.seconds))
-            held[staleness].append(100 * place.seconds["held"] / total)
-            print(f"staleness {staleness}, waiting: {who_waits(place.seconds) or 'neither side'}")
-    found: list[Figure] = [
+            progress = run_of(steps=steps, staleness=staleness, seconds=batch[-1], think=bounds)
+            total = sum(value for name, value in progress.seconds.items() if name != "throttled")
+            idle[staleness].append(100 * trainer_idle_share(progress.seconds))
+            throttled[staleness].append(100 * progress.seconds["throttled"] / total)
+            side = waiting_side(progress.seconds) or "neither side"
+            click.echo(f"staleness {staleness}, waiting: {side}", err=True)
+    return [
         figure("rollouts of a batch, and its update", "s", batch),
         figure("trainer idle, staleness 1", "%", idle[1], reach=15),
         figure("trainer idle, staleness 0", "%", idle[0]),
-        figure("rollouts held, staleness 1", "%", held[1]),
-        figure("rollouts held, staleness 0", "%", held[0]),
+        figure("rollouts throttled, staleness 1", "%", throttled[1]),
+        figure("rollouts throttled, staleness 0", "%", throttled[0]),
     ]
-    tell(found, options.json)
 
 
 if __name__ == "__main__":

@@ -4,17 +4,17 @@ python -m benchmarks.learner_sharing --runs 3
 python -m benchmarks.learner_sharing --picture docs/pictures/learner_memory.png
 python -m benchmarks.learner_sharing --device cuda --dtype bfloat16 --reference
 
-tokens     that are computed, in the reference shape (16 episodes of 15 steps, a prefix of 6,000
-           tokens, windows of 3 turns, 1,500 tokens after the prefix): shared ÷ a row for each step
-time       forward and backward of a policy gradient, `twopass` (and `flex`, on a GPU) ÷ a row for
-           each step, packed without padding; in turns, CPU time (on a GPU wall clock). On a CPU the
-           shape is the reference's proportions at 2/15 of the lengths and a fifth of the steps
-memory     the most that a gradient of the scaled shape holds above weights and their gradients,
-           each in a process of its own: by tokens in a micro-batch, and by leaves in the group
-           (`--picture` draws it; on a CPU of Linux)
+tokens     computed tokens in the reference shape (16 episodes of 15 steps, a prefix of 6,000
+           tokens, windows of 3 turns, 1,500 tokens after the prefix): shared ÷ one row per step
+time       forward and backward of a policy gradient: `twopass` (and `flex`, on a GPU) ÷ one row
+           per step, packed without padding; measured in turns, as CPU time (on a GPU as wall
+           clock). On a CPU the shape has the reference's proportions at 2/15 of the lengths and
+           a fifth of the steps
+memory     the peak of a gradient of the scaled shape above weights and their gradients, each
+           in a separate process: by tokens in a micro-batch, and by suffixes in the group
+           (`--picture` draws it; needs a CPU and Linux)
 """
 
-import argparse
 import subprocess
 import sys
 import time
@@ -22,6 +22,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
+import click
 import matplotlib.pyplot as plt
 import msgspec
 import numpy as np
@@ -29,7 +30,8 @@ import torch
 from torch import Tensor, nn
 from transformers import Qwen3Config, Qwen3ForCausalLM
 
-from benchmarks.figures import Figure, figure, quiet, tell
+from benchmarks.figures import Figure, figure
+from benchmarks.options import benchmark, count_option, runs_option
 from learner.backends.base import Backend
 from learner.backends.registry import backend_of
 from learner.config.settings import ComputeSettings
@@ -39,7 +41,7 @@ from learner.packing.prefix_groups import PerSample, batch_of
 
 
 class Shape(msgspec.Struct, frozen=True):
-    """A group whose windows show its prefix and the last turns."""
+    """A group whose windows have its prefix and the last turns."""
 
     prefix: int
     episodes: int
@@ -50,7 +52,7 @@ class Shape(msgspec.Struct, frozen=True):
     vocab: int = 2048
 
     def group(self) -> Group:
-        """Its episodes, of random tokens."""
+        """A group of episodes with random tokens."""
         chance = np.random.default_rng(0)
         prefix = self._ids(chance, self.prefix)
         rollouts = [
@@ -80,20 +82,20 @@ EPISODES = (2, 4, 8, 12)
 SCALED = Shape(prefix=800, episodes=4, steps=12, shown=31, sampled=27)
 
 
-def batch(shape: Shape, *, share: bool) -> Batch:
-    """The group as a star, or as a row for each step."""
+def batch_of_shape(shape: Shape, *, share: bool) -> Batch:
+    """The group as a prefix group, or as one row per step."""
     return batch_of([shape.group()], *weighing(shape), share=share, merge=share)
 
 
 def weighing(shape: Shape) -> tuple[PerSample, PerSample]:
-    """Advantages of both signs, and the weight of a token: all weigh 1 together."""
+    """Advantages of both signs, and the weight of a token; all weights add up to 1."""
     advantages = [[[(-1.0) ** n] * shape.steps for n in range(shape.episodes)]]
     weight = 1 / (shape.episodes * shape.steps * shape.sampled)
     return advantages, [[[weight] * shape.steps] * shape.episodes]
 
 
 def model_of(shape: Shape, device: str) -> Qwen3ForCausalLM:
-    """3.7 M parameters on a CPU; the layers of Qwen3-0.6B on a device."""
+    """A model with 3.7 M parameters on a CPU; with the layers of Qwen3-0.6B on a device."""
     torch.manual_seed(0)
     small: dict[str, Any] = {"hidden_size": 256, "intermediate_size": 768, "num_hidden_layers": 4}
     heads: dict[str, Any] = {"num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 64}
@@ -108,20 +110,20 @@ def model_of(shape: Shape, device: str) -> Qwen3ForCausalLM:
     return model
 
 
-def gradient(model: Qwen3ForCausalLM, backend: Backend, given: Batch) -> None:
-    """One policy gradient of a batch."""
-    for star in given.stars:
+def gradient(model: Qwen3ForCausalLM, backend: Backend, batch: Batch) -> None:
+    """Compute one policy gradient of a batch."""
+    for prefix_group in batch.prefix_groups:
 
         def loss_of(numbers: Sequence[int], logprobs: Tensor, _entropy: Tensor) -> Tensor:
-            leaves = [star.leaves[number] for number in numbers]  # noqa: B023
-            weights = [leaf.weights * leaf.advantages for leaf in leaves]
+            suffixes = [prefix_group.suffixes[number] for number in numbers]  # noqa: B023
+            weights = [suffix.weights * suffix.advantages for suffix in suffixes]
             return -(logprobs * torch.from_numpy(np.concatenate(weights)).to(logprobs)).sum()
 
-        backend.backward(model, star, loss_of)
+        backend.backward(model, prefix_group, loss_of)
 
 
 def seconds(device: str, work: Callable[[], None]) -> float:
-    """What the work took: of this process's CPU, or on a device by the clock."""
+    """The duration of the work: CPU time of this process, or wall clock on a device."""
     if device == "cpu":
         started = time.process_time()
         work()
@@ -134,39 +136,42 @@ def seconds(device: str, work: Callable[[], None]) -> float:
 
 
 def num_tokens(shape: Shape) -> list[Figure]:
-    """Tokens computed, shared by rows."""
-    star = batch(shape, share=True)
-    assert batch(shape, share=False).num_tokens == star.num_row_tokens
+    """Computed tokens, shared ÷ rows."""
+    shared = batch_of_shape(shape, share=True)
+    assert batch_of_shape(shape, share=False).num_tokens == shared.num_row_tokens
     unmerged = batch_of([shape.group()], *weighing(shape), merge=False)
-    rows = star.num_row_tokens
+    rows = shared.num_row_tokens
     return [
         figure("tokens of rows", "k", [rows / 1000]),
-        figure("tokens of the star", "k", [star.num_tokens / 1000]),
-        figure("tokens, star ÷ rows", "", [star.num_tokens / rows], reach=1 / 4.5),
-        figure("tokens, one leaf a step ÷ rows", "", [unmerged.num_tokens / rows], reach=1 / 4.5),
+        figure("tokens of the prefix group", "k", [shared.num_tokens / 1000]),
+        figure("tokens, prefix group ÷ rows", "", [shared.num_tokens / rows], reach=1 / 4.5),
+        figure("tokens, one suffix a step ÷ rows", "", [unmerged.num_tokens / rows], reach=1 / 4.5),
     ]
 
 
 def times(shape: Shape, runs: int, max_tokens: int, device: str, dtype: str) -> list[Figure]:
-    """Time of a gradient, backend by backend."""
+    """Times of a gradient, by backend."""
     model = model_of(shape, device)
-    star, rows = batch(shape, share=True), batch(shape, share=False)
-    work: dict[Literal["packed", "twopass", "flex"], Batch] = {"packed": rows, "twopass": star}
+    shared, rows = batch_of_shape(shape, share=True), batch_of_shape(shape, share=False)
+    work: dict[Literal["packed", "twopass", "flex"], Batch] = {
+        "packed": rows,
+        "twopass": shared,
+    }
     if device != "cpu":
-        work["flex"] = star
+        work["flex"] = shared
     spent: dict[str, list[float]] = {name: [] for name in work}
     for run in range(runs + 1):
-        for name, given in work.items():
+        for name, packed in work.items():
             backend = backend_of(ComputeSettings(backend=name, max_tokens=max_tokens))
 
-            def once(backend: Backend = backend, given: Batch = given) -> None:
+            def once(backend: Backend = backend, packed: Batch = packed) -> None:
                 with torch.autocast(device, torch.bfloat16, enabled=dtype == "bfloat16"):
-                    gradient(model, backend, given)
+                    gradient(model, backend, packed)
 
             model.zero_grad()
-            taken = seconds(device, once)
-            if run:  # the first warms up
-                spent[name].append(taken)
+            duration = seconds(device, once)
+            if run:  # the first run warms up
+                spent[name].append(duration)
     found = [figure(f"gradient, {name}", "s", values) for name, values in spent.items()]
     for name in list(work)[1:]:
         ratios = [one / rows for one, rows in zip(spent[name], spent["packed"], strict=True)]
@@ -175,56 +180,55 @@ def times(shape: Shape, runs: int, max_tokens: int, device: str, dtype: str) -> 
 
 
 def peak_mb(shape: Shape, backend: str, max_tokens: int) -> float:
-    """The most memory that a gradient takes, measured in a process of its own."""
-    given = msgspec.json.encode((shape, backend, max_tokens)).decode()
-    command = [sys.executable, "-m", "benchmarks.learner_sharing", "--peak", given]
+    """The peak memory of a gradient in MB, measured in a separate process."""
+    arguments = msgspec.json.encode((shape, backend, max_tokens)).decode()
+    command = [sys.executable, "-m", "benchmarks.learner_sharing", "--peak", arguments]
     done = subprocess.run(command, stdout=subprocess.PIPE, check=True)
     return float(done.stdout)
 
 
-def tell_peak(given: str) -> None:
-    """Print the peak of one gradient in MB: resident memory, above that with weights and gradients
-    in place."""
-    shape, backend, max_tokens = msgspec.json.decode(given, type=tuple[Shape, str, int])
+def print_peak(arguments: str) -> None:
+    """Print the peak memory of one gradient in MB: resident memory above weights and gradients."""
+    shape, backend, max_tokens = msgspec.json.decode(arguments, type=tuple[Shape, str, int])
     chosen = backend_of(ComputeSettings(backend=backend, max_tokens=max_tokens))  # type: ignore[arg-type]
-    model, given_batch = model_of(shape, "cpu"), batch(shape, share=backend != "packed")
-    small = batch(Shape(prefix=8, episodes=2, steps=2, shown=2, sampled=2), share=True)
-    gradient(model, chosen, small)  # makes room for gradients
-    Path("/proc/self/clear_refs").write_text("5")  # begins the peak anew
+    model, packed = model_of(shape, "cpu"), batch_of_shape(shape, share=backend != "packed")
+    small = batch_of_shape(Shape(prefix=8, episodes=2, steps=2, shown=2, sampled=2), share=True)
+    gradient(model, chosen, small)  # allocates the gradients
+    Path("/proc/self/clear_refs").write_text("5")  # resets the kernel's peak counter
     before = _resident("VmRSS")
-    gradient(model, chosen, given_batch)
+    gradient(model, chosen, packed)
     print((_resident("VmHWM") - before) / 1024)
 
 
 def _resident(field: str) -> int:
-    """In KB."""
+    """A field of /proc/self/status, in KB."""
     lines = Path("/proc/self/status").read_text().splitlines()
     return next(int(line.split()[1]) for line in lines if line.startswith(f"{field}:"))
 
 
 def peaks() -> dict[str, list[tuple[int, float]]]:
-    """MB by tokens in a micro-batch, and by tokens of leaves in the group."""
+    """Peak MB by tokens in a micro-batch, and by suffix tokens in the group."""
     found: dict[str, list[tuple[int, float]]] = {}
     for name in ("packed", "twopass"):
         found[f"{name}, by micro-batch"] = [
             (size, peak_mb(SCALED, name, size)) for size in MICROBATCHES
         ]
     for name, size in (
-        ("all leaves in one micro-batch", 1 << 30),
+        ("all suffixes in one micro-batch", 1 << 30),
         ("micro-batches of 1,024", 1024),
     ):
         found[name] = []
         for episodes in EPISODES:
             shape = msgspec.structs.replace(SCALED, episodes=episodes)
-            leaves = batch(shape, share=True).num_tokens - shape.prefix
-            found[name].append((leaves, peak_mb(shape, "twopass", size)))
+            num_suffix = batch_of_shape(shape, share=True).num_tokens - shape.prefix
+            found[name].append((num_suffix, peak_mb(shape, "twopass", size)))
     return found
 
 
 def draw(found: dict[str, list[tuple[int, float]]], path: Path) -> None:
-    """Draw the peaks as a picture."""
+    """Draw the peaks."""
     figure, panels = plt.subplots(1, 2, figsize=(10, 4), layout="constrained")
-    labels = ("tokens in a micro-batch", "tokens of all leaves of the group")
+    labels = ("tokens in a micro-batch", "tokens of all suffixes of the group")
     titles = ("one group, micro-batches of several sizes", "twopass, groups of several sizes")
     for number, (panel, label, title) in enumerate(zip(panels, labels, titles, strict=True)):
         for name, points in list(found.items())[2 * number : 2 * number + 2]:
@@ -235,31 +239,43 @@ def draw(found: dict[str, list[tuple[int, float]]], path: Path) -> None:
     figure.savefig(path, dpi=110)
 
 
-def main() -> None:
+@benchmark(__doc__)
+@runs_option(3)
+@count_option("--max-tokens", 4096, "Tokens in one micro-batch.")
+@click.option("--device", default="cpu", help="Device of the computation, as torch names it.")
+@click.option(
+    "--dtype",
+    type=click.Choice(("float32", "bfloat16")),
+    default="float32",
+    help="Precision of the computation.",
+)
+@click.option("--reference", is_flag=True, help="Time the reference shape, not the scaled one.")
+@click.option(
+    "--picture",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Measure memory only, and draw it to this file.",
+)
+@click.option("--peak", hidden=True, help="Print the peak memory of one gradient.")
+def main(
+    runs: int,
+    max_tokens: int,
+    device: str,
+    dtype: str,
+    reference: bool,
+    picture: Path | None,
+    peak: str | None,
+) -> list[Figure] | None:
     """The command line."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--runs", type=int, default=3)
-    parser.add_argument("--max-tokens", type=int, default=4096, help="in one micro-batch")
-    parser.add_argument("--device", default="cpu")
-    parser.add_argument("--dtype", default="float32", choices=("float32", "bfloat16"))
-    parser.add_argument("--reference", action="store_true", help="time the reference shape")
-    parser.add_argument("--json", type=Path, help="write the figures there")
-    parser.add_argument("--picture", type=Path, help="measure memory alone, and draw it there")
-    parser.add_argument("--peak", help=argparse.SUPPRESS)
-    options = parser.parse_args()
-    if options.peak:
-        tell_peak(options.peak)
-        return
-    quiet()
-    if options.picture:
-        found_peaks = peaks()
-        print(msgspec.json.format(msgspec.json.encode(found_peaks)).decode())
-        draw(found_peaks, options.picture)
-        return
-    shape = REFERENCE if options.reference else SCALED
-    found = num_tokens(REFERENCE)
-    found += times(shape, options.runs, options.max_tokens, options.device, options.dtype)
-    tell(found, options.json)
+    if peak is not None:
+        print_peak(peak)
+        return None
+    if picture is not None:
+        found = peaks()
+        print(msgspec.json.format(msgspec.json.encode(found)).decode())
+        draw(found, picture)
+        return None
+    shape = REFERENCE if reference else SCALED
+    return [*num_tokens(REFERENCE), *times(shape, runs, max_tokens, device, dtype)]
 
 
 if __name__ == "__main__":

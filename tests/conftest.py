@@ -12,6 +12,7 @@ from hypothesis import HealthCheck, settings
 
 from harness.cli import main
 from tests.support.cli import Rehearse
+from tests.support.warm_process import WarmProcess, open_warm_process
 
 collect_ignore = ["vllm"]  # needs vLLM: `just test-vllm` runs it
 
@@ -48,3 +49,10 @@ def rehearse(
     structlog.reset_defaults()
     gc.unfreeze()
     gc.set_threshold(*threshold)
+
+
+@pytest.fixture(scope="session")
+def warm_cli() -> Iterator[WarmProcess]:
+    """A process that has imported the command line, and forks children that run commands."""
+    with open_warm_process("harness.cli") as warm:
+        yield warm

@@ -115,6 +115,7 @@ LIBRARIES: dict[str, set[str]] = {
         "judge.gate.worker",
         "learner.commands.serve_policy",
         "learner.commands.train",
+        "learner.demo.__main__",
     },
     "faker": {"scenarios.generate.vocabulary.people"},
     "fastapi": {

@@ -1,8 +1,8 @@
-"""What an advantage is: by how much a reward was better than what its group could expect.
+"""Advantages: how much better a reward is than the reward expected in its group.
 
 Statistics are taken over the G episodes of a group, never over samples: an episode of many steps
-counts once. An advantage function says what a reward is measured against; a reward of episode `k`,
-be it the episode's own or that of one of its steps, then has the advantage
+counts once. An advantage function returns a baseline and a scale. A reward of episode `k`, of the
+whole episode or of one of its steps, then has the advantage
 
     (reward - baseline[k]) / scale
 """
@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 Rewards = NDArray[np.float64]
 
 
-class Yardstick(NamedTuple):
-    """What the rewards of one group are measured against."""
+class Normalization(NamedTuple):
+    """The baseline and scale with which the rewards of one group become advantages."""
 
     baseline: Rewards  # [G]
     scale: float  # more than 0

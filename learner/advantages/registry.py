@@ -1,10 +1,10 @@
-"""The advantages of a group's samples, by the run's settings."""
+"""The advantages of a group's samples, as the run's settings define them."""
 
 from collections.abc import Callable
 
 import numpy as np
 
-from learner.advantages.base import Rewards, Yardstick
+from learner.advantages.base import Normalization, Rewards
 from learner.advantages.leave_one_out import leave_one_out
 from learner.advantages.mean import mean
 from learner.advantages.mean_std import mean_std
@@ -12,7 +12,7 @@ from learner.advantages.reward import reward
 from learner.config.settings import LossSettings
 from learner.core.samples import Group
 
-_YARDSTICKS: dict[str, Callable[[Rewards], Yardstick]] = {
+_NORMALIZATIONS: dict[str, Callable[[Rewards], Normalization]] = {
     "mean_std": mean_std,
     "mean": mean,
     "leave_one_out": leave_one_out,
@@ -21,23 +21,23 @@ _YARDSTICKS: dict[str, Callable[[Rewards], Yardstick]] = {
 
 
 def advantages_of(group: Group, settings: LossSettings) -> list[list[float]]:
-    """The advantage of every sample, by rollout.
+    """The advantage of each sample, one list per rollout.
 
-    With rewards = "episode" all samples of an episode have the advantage of the episode's reward.
-    With "step" each has that of its own step's reward, measured against the same yardstick, the
-    rewards of the group's episodes: a format error of -1 then falls on the step that made it. What
-    earlier steps did for later ones does not count: rewards are not added up over time.
+    With rewards = "episode", all samples of an episode have the advantage of the episode's reward.
+    With "step", each sample has the advantage of its own step's reward, with the same baseline and
+    scale, those of the group's episode rewards: a format error of -1 then counts against the step
+    that made it. Rewards are not summed over time: an earlier step gets no credit for later ones.
 
     Example: episodes of rewards 1 and 0, of 2 and 1 steps, advantage "mean"
              -> [[0.5, 0.5], [-0.5]]
     """
     episodes = np.array([rollout.reward for rollout in group.rollouts], np.float64)
-    baseline, scale = _YARDSTICKS[settings.advantage](episodes)
+    baseline, scale = _NORMALIZATIONS[settings.advantage](episodes)
     found = []
-    for rollout, ours in zip(group.rollouts, baseline, strict=True):
+    for rollout, expected in zip(group.rollouts, baseline, strict=True):
         if settings.rewards == "step":
             rewards = np.array([sample.reward for sample in rollout.samples], np.float64)
         else:
             rewards = np.full(len(rollout.samples), rollout.reward, np.float64)
-        found.append(((rewards - ours) / scale).tolist())
+        found.append(((rewards - expected) / scale).tolist())
     return found

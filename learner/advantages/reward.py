@@ -1,13 +1,13 @@
-"""The reward itself: for cloning, where good episodes are copied and not compared.
+"""The reward itself: for behaviour cloning, where good episodes are copied and not compared.
 
 A_k = R_k
 """
 
 import numpy as np
 
-from learner.advantages.base import Rewards, Yardstick
+from learner.advantages.base import Normalization, Rewards
 
 
-def reward(rewards: Rewards) -> Yardstick:
-    """Nothing is taken off `rewards [G]`."""
-    return Yardstick(np.zeros(len(rewards)), 1.0)
+def reward(rewards: Rewards) -> Normalization:
+    """A baseline of zero for `rewards [G]`."""
+    return Normalization(np.zeros(len(rewards)), 1.0)

@@ -1,9 +1,8 @@
-"""What a backend is: how the tokens of a star are computed, forward and backward.
+"""The interface of backends, which compute the tokens of a prefix group, forward and backward.
 
-All backends give the same numbers; they differ in speed and memory. `naive` computes every sample
-as a row of its own with the model's stock attention and is the reference, `packed` puts such rows
-behind each other, `twopass` computes the shared prefix once, `flex` does so with one block mask on
-a GPU.
+All backends give the same numbers; they differ in speed and memory. `naive` is the reference: it
+computes each sample as a separate row with the model's stock attention. `packed` concatenates such
+rows. `twopass` computes the shared prefix once. `flex` does the same with one block mask on a GPU.
 """
 
 from collections.abc import Callable, Sequence
@@ -11,20 +10,19 @@ from typing import Protocol
 
 from torch import Tensor, nn
 
-from learner.packing.batch import Star
+from learner.packing.batch import PrefixGroup
 
-# Given the numbers of some leaves of the star, and of their trained tokens in order the
-# log-probabilities [N] (with gradient) and entropies [N] (without), gives the micro-batch's loss,
-# a scalar.
+# Computes the loss of a micro-batch, a scalar, from the numbers of its suffixes and, for their
+# trained tokens in order, the log-probabilities [N] (with gradient) and entropies [N] (without).
 LossOf = Callable[[Sequence[int], Tensor, Tensor], Tensor]
 
 
 class Backend(Protocol):
-    """Computes stars."""
+    """Computes prefix groups."""
 
-    def score(self, model: nn.Module, star: Star) -> Tensor:
-        """Log-probabilities of the star's trained tokens, leaf by leaf: `[N]`, no gradient."""
+    def score(self, model: nn.Module, prefix_group: PrefixGroup) -> Tensor:
+        """Log-probabilities of the trained tokens, suffix by suffix: `[N]`, without gradient."""
 
-    def backward(self, model: nn.Module, star: Star, loss_of: LossOf) -> None:
-        """Add the gradients of the star's loss, the sum over its micro-batches, to the model's
-        parameters."""
+    def backward(self, model: nn.Module, prefix_group: PrefixGroup, loss_of: LossOf) -> None:
+        """Add the gradients of the prefix group's loss, the sum over its micro-batches, to those of
+        the model's parameters."""

@@ -1,8 +1,8 @@
-"""One forward pass of a row of tokens through the model, inside the model's own call.
+"""One forward pass of a row of tokens through the model, inside an ordinary call of the model.
 
-Whatever wraps the model (FSDP2's hooks gather the weights before `forward` and free them after)
-sees an ordinary call: `model()`. What runs within it is ours: the decoder over the row, and the
-head at the places where a trained token is predicted.
+Code that wraps the model (FSDP2's hooks gather the weights before `forward` and free them after)
+sees an ordinary call: `model()`. Inside the call this module's functions run: the decoder over the
+row, and the head at the positions that predict a trained token.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -14,104 +14,109 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from learner.backends.attention import KeysValues, Row
+from learner.backends.attention import KeysValues, RowContext
 from learner.backends.heads import token_scores
 from learner.core.errors import ModelError
 from learner.core.samples import Ids
-from learner.packing.batch import Leaf
+from learner.packing.batch import Suffix
 
 _T = TypeVar("_T")
 
 
-class Packed(NamedTuple):
-    """Leaves behind each other, as tensors on the model's device."""
+class PackedSuffixes(NamedTuple):
+    """Concatenated suffixes, as tensors on the model's device."""
 
     tokens: Tensor  # [T] int64
     positions: Tensor  # [T] int64
-    trained: Tensor  # [N] int64, places in `tokens`
-    lengths: list[int]  # of the leaves
+    trained: Tensor  # [N] int64, indices into `tokens`
+    lengths: list[int]  # of the suffixes
 
 
-class Scored(NamedTuple):
-    """What a pass over leaves gives."""
+class ScoredTokens(NamedTuple):
+    """The result of a pass over suffixes."""
 
-    logprobs: Tensor  # [N] of the trained tokens, leaf by leaf, with gradient
-    entropy: Tensor  # [N], without
+    logprobs: Tensor  # [N], of the trained tokens, suffix by suffix, with gradient
+    entropy: Tensor  # [N], without gradient
 
 
-def packed(leaves: Sequence[Leaf], *, start: int, device: torch.device) -> Packed:
-    """Leaves that each begin at position `start`, behind each other.
+def pack(suffixes: Sequence[Suffix], *, start: int, device: torch.device) -> PackedSuffixes:
+    """Concatenate suffixes; the positions of each one start at `start`.
 
-    Example: leaves [7, 8] and [9, 7, 8], both trained at [1], start 4 ->
+    Example: suffixes [7, 8] and [9, 7, 8], both trained at [1], start 4 ->
         tokens 7 8 9 7 8, positions 4 5 4 5 6, trained 1 3, lengths 2 3
     """
-    lengths = [len(leaf.tokens) for leaf in leaves]
+    lengths = [len(suffix.tokens) for suffix in suffixes]
     firsts = np.cumsum([0, *lengths[:-1]])
-    tokens = np.concatenate([leaf.tokens for leaf in leaves])
+    tokens = np.concatenate([suffix.tokens for suffix in suffixes])
     positions = np.concatenate([np.arange(start, start + length) for length in lengths])
-    trained = [first + leaf.trained for first, leaf in zip(firsts, leaves, strict=True)]
+    trained = [first + suffix.trained for first, suffix in zip(firsts, suffixes, strict=True)]
 
     def tensor(values: NDArray[np.integer[Any]]) -> Tensor:
         return torch.from_numpy(values).to(device, torch.int64)
 
-    return Packed(tensor(tokens), tensor(positions), tensor(np.concatenate(trained)), lengths)
+    return PackedSuffixes(
+        tensor(tokens), tensor(positions), tensor(np.concatenate(trained)), lengths
+    )
 
 
 def prefix_pass(model: nn.Module, prefix: Ids) -> tuple[Tensor, KeysValues]:
     """The last hidden states `[1, P, D]` of a prefix, and its keys and values by layer."""
-    row = Row([len(prefix)], keeps=True)
+    row = RowContext([len(prefix)], records=True)
     device = device_of(model)
     tokens = torch.from_numpy(prefix).to(device, torch.int64)
     positions = torch.arange(len(prefix), device=device)
-    hidden = called(model, lambda: hidden_states(model, tokens, positions, row=row))
+    hidden = call_as_forward(model, lambda: hidden_states(model, tokens, positions, row=row))
     _check_used(model, row)
-    return hidden, row.kept
+    return hidden, row.recorded
 
 
-def leaves_pass(
-    model: nn.Module, leaves: Sequence[Leaf], *, start: int, prefix: KeysValues | None
-) -> Scored:
-    """The leaves of one micro-batch as one row; each begins at position `start` and sees the
-    prefix whose keys and values are given."""
-    pack = packed(leaves, start=start, device=device_of(model))
-    row = Row(pack.lengths, prefix=prefix)
-    scored = called(model, lambda: _scored(model, pack, row=row))
+def suffix_pass(
+    model: nn.Module, suffixes: Sequence[Suffix], *, start: int, prefix: KeysValues | None
+) -> ScoredTokens:
+    """One pass over the suffixes of a micro-batch. Their positions start at `start`, and each one
+    sees the prefix with these keys and values."""
+    packed = pack(suffixes, start=start, device=device_of(model))
+    row = RowContext(packed.lengths, prefix=prefix)
+    scored = call_as_forward(model, lambda: _scored(model, packed, row=row))
     _check_used(model, row)
     return scored
 
 
-def _check_used(model: nn.Module, row: Row) -> None:
+def _check_used(model: nn.Module, row: RowContext) -> None:
     if not row.used:
         raise ModelError(
-            f"{type(model).__name__} does not take its attention from transformers'"
-            " AttentionInterface: use the backend 'naive'"
+            f"{type(model).__name__} does not use transformers' AttentionInterface for its"
+            " attention: set compute.backend = 'naive'"
         )
 
 
-def _scored(model: nn.Module, pack: Packed, **how: Any) -> Scored:
-    hidden_1TD = hidden_states(model, pack.tokens, pack.positions, **how)
+def _scored(model: nn.Module, packed: PackedSuffixes, **how: Any) -> ScoredTokens:
+    hidden_1TD = hidden_states(model, packed.tokens, packed.positions, **how)
     head: nn.Linear = model.get_output_embeddings()  # type: ignore[operator]
-    hidden_ND = hidden_1TD[0, pack.trained - 1]
-    return Scored(*token_scores(head, hidden_ND, pack.tokens[pack.trained]))
+    hidden_ND = hidden_1TD[0, packed.trained - 1]
+    return ScoredTokens(*token_scores(head, hidden_ND, packed.tokens[packed.trained]))
 
 
-def star_pass(model: nn.Module, prefix: Ids, leaves: Sequence[Leaf], **how: Any) -> Scored:
-    """Prefix and leaves as one row; `how` tells the attention who sees whom."""
+def joint_pass(
+    model: nn.Module, prefix: Ids, suffixes: Sequence[Suffix], **how: Any
+) -> ScoredTokens:
+    """One pass over prefix and suffixes as one row; `how` is passed on to the attention function
+    and has its mask."""
     device = device_of(model)
-    pack = packed(leaves, start=len(prefix), device=device)
+    packed = pack(suffixes, start=len(prefix), device=device)
     before = torch.from_numpy(prefix).to(device, torch.int64)
     positions = torch.arange(len(prefix), device=device)
-    whole = Packed(
-        torch.cat((before, pack.tokens)),
-        torch.cat((positions, pack.positions)),
-        pack.trained + len(prefix),
-        pack.lengths,
+    whole = PackedSuffixes(
+        torch.cat((before, packed.tokens)),
+        torch.cat((positions, packed.positions)),
+        packed.trained + len(prefix),
+        packed.lengths,
     )
-    return called(model, lambda: _scored(model, whole, **how))
+    return call_as_forward(model, lambda: _scored(model, whole, **how))
 
 
 def hidden_states(model: nn.Module, tokens_T: Tensor, positions_T: Tensor, **how: Any) -> Tensor:
-    """The decoder's last hidden states `[1, T, D]`; `how` reaches the attention function."""
+    """The decoder's last hidden states `[1, T, D]`; `how` goes to the attention function."""
     decoder: nn.Module = model.get_decoder()  # type: ignore[operator]
     done = decoder(input_ids=tokens_T[None], position_ids=positions_T[None], use_cache=False, **how)
     hidden: Tensor = done.last_hidden_state
@@ -119,12 +124,12 @@ def hidden_states(model: nn.Module, tokens_T: Tensor, positions_T: Tensor, **how
 
 
 def device_of(model: nn.Module) -> torch.device:
-    """Where the model's weights are."""
+    """The device of the model's weights."""
     return next(model.parameters()).device
 
 
-def called(model: nn.Module, forward: Callable[[], _T]) -> _T:
-    """What `forward` gives when it runs as the model's own forward."""
+def call_as_forward(model: nn.Module, forward: Callable[[], _T]) -> _T:
+    """Call the model with `forward` in place of its own forward; returns the result."""
     with _as_forward(model, forward):
         done: _T = model()
     return done
@@ -132,7 +137,7 @@ def called(model: nn.Module, forward: Callable[[], _T]) -> _T:
 
 @contextmanager
 def _as_forward(model: nn.Module, forward: Callable[[], Any]) -> Iterator[None]:
-    # An attribute of the object is found before that of its class.
+    # Python finds an attribute of the object before that of its class.
     before = model.__dict__.get("forward")
     model.__dict__["forward"] = forward
     try:

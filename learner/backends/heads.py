@@ -1,9 +1,10 @@
 """Log-probabilities of tokens from hidden states, in bounded memory.
 
-The head is applied only where there is a token to be trained: of a leaf of 1,500 tokens perhaps
-200. With a vocabulary of V, the float32 logits of N such tokens take 4 * N * V bytes (N = 16,384
-and V = 151,936: 10 GB), and their gradient as much again. So they are made in chunks; where there
-is more than one, a chunk's logits are dropped after the forward and made again in the backward.
+The head is applied only at the trained tokens: perhaps 200 tokens of a suffix of 1,500. With a
+vocabulary of V, the float32 logits of N such tokens take 4 * N * V bytes (N = 16,384 and V =
+151,936: 10 GB), and their gradient takes as much again. Therefore the logits are computed in
+chunks; with more than one chunk, a chunk's logits are dropped after the forward and computed again
+in the backward.
 
 Shapes: N trained tokens, D the hidden size, V the vocabulary.
 """
@@ -12,14 +13,14 @@ import torch
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
-MAX_LOGITS = 1 << 26  # in one chunk: 256 MiB of float32
+MAX_LOGITS = 1 << 26  # in one chunk: 256 MiB in float32
 
 
 def token_scores(
     head: nn.Linear, hidden_ND: Tensor, targets_N: Tensor, *, max_logits: int = MAX_LOGITS
 ) -> tuple[Tensor, Tensor]:
-    """Log-probabilities `[N]` of the targets and entropies `[N]` of the distributions that predict
-    them, at temperature 1, in float32 at least; the entropies without gradient."""
+    """Log-probabilities `[N]` of the targets, and entropies `[N]` of the distributions that predict
+    them, at temperature 1, in float32 or better; the entropies without gradient."""
     rows = max(1, max_logits // head.out_features)
     if len(targets_N) <= rows:
         return _scores(head, hidden_ND, targets_N)

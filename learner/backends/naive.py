@@ -1,14 +1,14 @@
-"""One row at a time through the model as it is: the reference that the other backends must equal.
+"""One row at a time through the unmodified model: the reference that the other backends must equal.
 
-Nothing here is shared with them: the model's own forward, its stock attention, all positions from
-0, and torch's `log_softmax`.
+It shares no code with them: it uses the model's own forward, its stock attention, positions from 0,
+and torch's `log_softmax`.
 """
 
 import torch
 from torch import Tensor, nn
 
 from learner.backends.base import LossOf
-from learner.packing.batch import Leaf, Star
+from learner.packing.batch import PrefixGroup, Suffix
 from learner.packing.rows import rows_of
 
 
@@ -16,24 +16,24 @@ class Naive:
     """Backend `naive`."""
 
     @torch.no_grad()
-    def score(self, model: nn.Module, star: Star) -> Tensor:
+    def score(self, model: nn.Module, prefix_group: PrefixGroup) -> Tensor:
         """See Backend."""
-        return torch.cat([_scores(model, row)[0] for row in rows_of(star).leaves])
+        return torch.cat([_scores(model, row)[0] for row in rows_of(prefix_group).suffixes])
 
-    def backward(self, model: nn.Module, star: Star, loss_of: LossOf) -> None:
+    def backward(self, model: nn.Module, prefix_group: PrefixGroup, loss_of: LossOf) -> None:
         """See Backend."""
-        for number, row in enumerate(rows_of(star).leaves):
+        for number, row in enumerate(rows_of(prefix_group).suffixes):
             loss_of([number], *_scores(model, row)).backward()  # type: ignore[no-untyped-call]
 
 
-def _scores(model: nn.Module, row: Leaf) -> tuple[Tensor, Tensor]:
+def _scores(model: nn.Module, row: Suffix) -> tuple[Tensor, Tensor]:
     """Log-probabilities `[N]` of the row's trained tokens, and entropies `[N]` without gradient."""
     device = next(model.parameters()).device
     tokens_T = torch.from_numpy(row.tokens).to(device).long()
-    places_N = torch.from_numpy(row.trained).to(device)
-    done = model(input_ids=tokens_T[None], use_cache=False, logits_to_keep=places_N - 1)
+    trained_N = torch.from_numpy(row.trained).to(device)
+    done = model(input_ids=tokens_T[None], use_cache=False, logits_to_keep=trained_N - 1)
     logits_NV = done.logits[0]
     logits_NV = logits_NV.to(torch.promote_types(logits_NV.dtype, torch.float32))
     logprobs_NV = logits_NV.log_softmax(-1)
     entropy_N = -(logprobs_NV.exp() * logprobs_NV).sum(-1).detach()
-    return logprobs_NV.gather(-1, tokens_T[places_N][:, None])[:, 0], entropy_N
+    return logprobs_NV.gather(-1, tokens_T[trained_N][:, None])[:, 0], entropy_N

@@ -9,7 +9,7 @@ from learner.config.settings import ComputeSettings
 
 
 def backend_of(settings: ComputeSettings) -> Backend:
-    """The backend that the settings name."""
+    """The backend that the settings name, with their limit on micro-batches."""
     if settings.backend == "naive":
         return Naive()
     if settings.backend == "packed":

@@ -1,25 +1,25 @@
-"""The attention of a row of leaves: each sees a shared prefix and, causally, itself.
+"""The attention of a row of suffixes: each sees the shared prefix and, causally, itself.
 
-A row holds the tokens of several leaves behind each other, without padding. A leaf must not see its
-neighbours. Instead of a mask over the whole row, which would be dense and almost empty, a leaf's
-attention is computed in two parts, and these are joined by their log-sum-exp (l):
+A row is the concatenation of several suffixes, without padding. A suffix must not see its
+neighbours. A mask over the whole row would be dense and almost empty. Instead, attention is
+computed in two parts, which are merged by their log-sum-exp (l):
 
     to the prefix: all tokens of the row at once, no mask     -> o1, l1
-    to itself:     leaf by leaf, causal                       -> o2, l2
+    to itself:     suffix by suffix, causal                   -> o2, l2
     l = log(exp(l1) + exp(l2)),   o = exp(l1 - l) o1 + exp(l2 - l) o2
 
-This is the softmax over both, since each part is normalised by its own l. A flash kernel's backward
-recomputes exp(scores - l) from l and takes o only through the sum of o * do; given the joined l and
-o, the backward of either part gives its share of the joined gradient (ring attention,
-arXiv:2310.01889). So the prefix is read once per row, however many leaves the row has, and nothing
-is copied. The kernels are torch's own for CPU, in float64, float32 and bfloat16.
+This is the softmax over both parts, since each one is normalised by its own l. The backward of a
+flash kernel recomputes exp(scores - l) from l and uses o only through the sum of o * do. Given the
+merged l and o, the backward of either part therefore returns its share of the merged gradient (ring
+attention, arXiv:2310.01889). So the prefix is read once per row, however many suffixes the row has,
+and nothing is copied. The kernels are torch's own for CPU, in float64, float32 and bfloat16.
 
-On other devices each leaf is one call of `scaled_dot_product_attention`, with the prefix put before
-its keys, and is made again in the backward. On a CPU, where that can be used too, a group of 48
-leaves behind 800 tokens takes 38 % longer so; 8 % if calls are not made again, but then the
-prefix's keys and values are kept once for each leaf.
+On other devices each suffix is one call of `scaled_dot_product_attention`, with the prefix in front
+of its keys, and is computed again in the backward. On a CPU, where this also works, a group of 48
+suffixes after 800 tokens takes 38 % longer this way; 8 % longer without the second computation, but
+then the prefix's keys and values are stored once per suffix.
 
-Shapes: N tokens of the row, L of a leaf, P of the prefix, H heads, G heads of keys and values, D
+Shapes: N tokens of the row, L of a suffix, P of the prefix, H heads, G heads of keys and values, D
 their size.
 """
 
@@ -34,23 +34,23 @@ from torch.utils.checkpoint import checkpoint
 Own = tuple[Tensor, Tensor, Tensor]  # queries [1, H, N, D], keys and values [1, G, N, D]
 
 
-def by_leaf(
+def attend_by_suffix(
     own: Own, prefix: tuple[Tensor, Tensor] | None, lengths: Sequence[int], scaling: float
 ) -> Tensor:
-    """The row's attention `[1, H, N, D]` with torch's public function, one call a leaf.
+    """The row's attention `[1, H, N, D]` with torch's public function, one call per suffix.
 
-    Each leaf's call is made again in the backward: what it would keep until then is the prefix's
-    keys and values, once for each leaf.
+    Each call is computed again in the backward: otherwise it would store the prefix's keys and
+    values until then, once per suffix.
     """
     shared = prefix or (own[1][:, :, :0], own[2][:, :, :0])
     outs = [
-        checkpoint(_one_leaf, *leaf, *shared, scaling, use_reentrant=False)
-        for leaf in _leaves(own, lengths)
+        checkpoint(_attend_one_suffix, *suffix, *shared, scaling, use_reentrant=False)
+        for suffix in _suffix_parts(own, lengths)
     ]
     return torch.cat(outs, 2)
 
 
-def _one_leaf(
+def _attend_one_suffix(
     query_1HLD: Tensor,
     key_1GLD: Tensor,
     value_1GLD: Tensor,
@@ -59,7 +59,7 @@ def _one_leaf(
     scaling: float,
 ) -> Tensor:
     groups = query_1HLD.shape[1] // key_1GLD.shape[1]
-    # Repeated, since with enable_gqa and a mask only the kernel that holds all scores is left.
+    # Repeated, because with enable_gqa and a mask only the kernel that stores all scores is left.
     key = torch.cat((prefix_key_1GPD, key_1GLD), 2).repeat_interleave(groups, 1)
     value = torch.cat((prefix_value_1GPD, value_1GLD), 2).repeat_interleave(groups, 1)
     if not prefix_key_1GPD.shape[2]:
@@ -69,17 +69,17 @@ def _one_leaf(
     return scaled_dot_product_attention(query_1HLD, key, value, attn_mask=sees, scale=scaling)
 
 
-def joined(
+def attend_merged(
     own: Own, prefix: tuple[Tensor, Tensor] | None, lengths: Sequence[int], scaling: float
 ) -> Tensor:
-    """The row's attention `[1, H, N, D]` on a CPU, in two parts."""
+    """The row's attention `[1, H, N, D]` on a CPU, as two merged parts."""
     shared = prefix or (None, None)
-    out: Tensor = _Joined.apply(*own, *shared, tuple(lengths), scaling)  # type: ignore[no-untyped-call]
+    out: Tensor = _MergedAttention.apply(*own, *shared, tuple(lengths), scaling)  # type: ignore[no-untyped-call]
     return out
 
 
-def _leaves(parts: Sequence[Tensor], lengths: Sequence[int]) -> Iterator[tuple[Tensor, ...]]:
-    """For every leaf its stretch of each part; the row's tokens are in dimension 2."""
+def _suffix_parts(parts: Sequence[Tensor], lengths: Sequence[int]) -> Iterator[tuple[Tensor, ...]]:
+    """For every suffix, its slice of each part; the row's tokens are in dimension 2."""
     return zip(*(torch.split(part, list(lengths), dim=2) for part in parts), strict=True)
 
 
@@ -87,8 +87,8 @@ _forward = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu
 _backward = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu_backward
 
 
-class _Joined(torch.autograd.Function):
-    """The row's attention in two parts, as the module's docstring has it."""
+class _MergedAttention(torch.autograd.Function):
+    """The row's attention in two parts, see the module's docstring."""
 
     @staticmethod
     def forward(
@@ -101,8 +101,8 @@ class _Joined(torch.autograd.Function):
         lengths: tuple[int, ...],
         scaling: float,
     ) -> Tensor:
-        leaves = _leaves((query, key, value), lengths)
-        done = [_forward(*leaf, 0.0, True, scale=scaling) for leaf in leaves]
+        suffixes = _suffix_parts((query, key, value), lengths)
+        done = [_forward(*suffix, 0.0, True, scale=scaling) for suffix in suffixes]
         out = torch.cat([out for out, _ in done], 2)  # [1, H, N, D]
         lse = torch.cat([lse for _, lse in done], 2)  # [1, H, N]
         if prefix_key is not None:
@@ -119,8 +119,8 @@ class _Joined(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         query, key, value, prefix_key, prefix_value, out, lse = ctx.saved_tensors
-        leaves = _leaves((grad, query, key, value, out, lse), ctx.lengths)
-        done = [_backward(*leaf, 0.0, True, scale=ctx.scaling) for leaf in leaves]
+        suffixes = _suffix_parts((grad, query, key, value, out, lse), ctx.lengths)
+        done = [_backward(*suffix, 0.0, True, scale=ctx.scaling) for suffix in suffixes]
         d_query, d_key, d_value = (torch.cat(parts, 2) for parts in zip(*done, strict=True))
         if prefix_key is None:
             return d_query, d_key, d_value, None, None, None, None

@@ -61,11 +61,11 @@ def train_command(
         _describe(settings, runs)
         return
     folder = output or _fresh_folder(settings)
-    player_of = _module("learner.loop.trainable_policies").player_of(settings)
+    policy_of = _module("learner.loop.trainable_policies").policy_of(settings)
     training = _module("learner.loop.run")
-    given = training.Given(context.judge_opener, player_of, console_of("-"))
+    dependencies = training.TrainDependencies(context.judge_opener, policy_of, console_of("-"))
     with continued_by(lambda: _resumed(config, folder)):
-        report = training.train(settings, runs, folder, given, resume=resume)
+        report = training.train(settings, runs, folder, dependencies, resume=resume)
     if report is None:
         return
     console = console_of(json_file)
@@ -81,8 +81,8 @@ def _resumed(config: Path, folder: Path) -> str:
 
 
 def _describe(settings: TrainSettings, runs: Runs) -> None:
-    """Print the resolved settings, and how many episodes they ask for."""
-    click.echo(_module("learner.loop.run_folder").described(settings).decode(), nl=False)
+    """Print the resolved settings, and the number of episodes that they need."""
+    click.echo(_module("learner.loop.run_folder").as_toml(settings).decode(), nl=False)
     if not settings.data.logs:
         tasks, plans = planned(runs.rollouts)
         most = "at most " if settings.data.fill else ""

@@ -1,8 +1,8 @@
-"""Folders that are there whole or not at all.
+"""Folders that are either complete or absent.
 
-A folder is written under another name beside its place (`.NAME.partial`), brought to the disk, and
-renamed. Whoever is killed leaves at most the partial one, which nobody reads and the next writer of
-the same folder removes.
+A folder is written under another name in the same parent folder (`.NAME.partial`), flushed to disk,
+and renamed. A process that is killed leaves at most the partial folder, which no reader opens and
+which the next writer of the same folder removes.
 """
 
 import os
@@ -19,63 +19,67 @@ from learner.core.errors import CheckpointError
 
 
 @contextmanager
-def written_whole(folder: Path) -> Iterator[Path]:
-    """Gives a new folder to write into, which becomes `folder` at the end of the block.
+def write_atomic_folder(folder: Path) -> Iterator[Path]:
+    """Yield an empty folder to write into; at the end of the block it becomes `folder`.
 
-    Raises CheckpointError when it cannot be written or is there already; then nothing is left.
+    Raises CheckpointError when the folder cannot be written or exists already; then nothing of it
+    remains on disk.
     """
-    partial = partial_of(folder)
+    partial = partial_path(folder)
     try:
         if folder.exists():
-            raise CheckpointError(f"{folder}: it is there already, and is never written twice")
+            raise CheckpointError(f"{folder}: the folder exists already and is never overwritten")
         shutil.rmtree(partial, ignore_errors=True)
         partial.mkdir(parents=True)
         yield partial
-        _sync(partial)
+        _fsync_tree(partial)
         partial.rename(folder)
-        _sync_one(folder.parent)
+        _fsync(folder.parent)
     except (OSError, SafetensorError, CheckpointException) as exc:
-        raise CheckpointError(f"{folder}: it cannot be written: {reason(exc)}") from exc
+        raise CheckpointError(f"{folder}: cannot be written: {reason(exc)}") from exc
     finally:
         shutil.rmtree(partial, ignore_errors=True)
 
 
-def removed_whole(folder: Path) -> None:
-    """Remove a folder so that no reader takes a half of it for the whole."""
-    gone = partial_of(folder)
-    folder.rename(gone)
-    shutil.rmtree(gone, ignore_errors=True)
+def remove_atomically(folder: Path) -> None:
+    """Remove a folder; no reader can mistake a half-removed one for a complete one."""
+    partial = partial_path(folder)
+    folder.rename(partial)
+    shutil.rmtree(partial, ignore_errors=True)
 
 
-def partial_of(folder: Path) -> Path:
-    """Where a folder is while it is written or removed."""
+def partial_path(folder: Path) -> Path:
+    """The path that a folder has while it is written or removed."""
     return folder.with_name(f".{folder.name}.partial")
 
 
 def reason(exc: BaseException) -> str:
-    """What went wrong, in one line. torch's checkpoints wrap it, one failure for each process;
-    checks of a config.json tell the field in one line and the fault in the next."""
+    """The cause of an error, in one line.
+
+    torch's checkpoint code wraps one failure per process in its exception; the checks of a
+    config.json put the field on one line and the fault on the next.
+    """
     if isinstance(exc, CheckpointException):
         return "; ".join(reason(failure) for failure, _ in exc.failures.values())
     if isinstance(exc, OSError) and exc.strerror:
         return exc.strerror
     if isinstance(exc, StrictDataclassError):
         return " ".join(str(exc).split())
-    told = (str(exc) or type(exc).__name__).splitlines()[0]
-    if "unexpected pos" in told:  # so torch's archives say that they could write no further
-        return f"a file could not be written to its end; is the disk full? ({told})"
-    return told
+    message = (str(exc) or type(exc).__name__).splitlines()[0]
+    if "unexpected pos" in message:  # torch's archive writer says this when a write was cut short
+        return f"a file could not be written completely; is the disk full? ({message})"
+    return message
 
 
-def _sync(folder: Path) -> None:
-    """Bring a folder and what is in it to the disk."""
+def _fsync_tree(folder: Path) -> None:
+    """Flush a folder and everything in it to disk."""
     for path in [*folder.rglob("*"), folder]:
-        _sync_one(path)
+        _fsync(path)
 
 
-def _sync_one(path: Path) -> None:
-    number = os.open(path, os.O_RDONLY)
+def _fsync(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
     try:
-        os.fsync(number)
+        os.fsync(descriptor)
     finally:
-        os.close(number)
+        os.close(descriptor)

@@ -1,20 +1,20 @@
-"""What can go wrong while learning.
+"""The exceptions of the learner.
 
 LearnerError
-├── ConfigError       a training file asks for what cannot be; names the file and the field
+├── ConfigError       a training file has a setting that cannot be used; names file and field
 ├── SampleError       an episode cannot be trained on; names the log, the episode and the field
-│   └── AlignmentError   it was run under another history policy or dialect than is trained
+│   └── AlignmentError   it was run under another history policy or dialect than the trained one
 ├── ModelError        a model or its tokenizer cannot be used; names the folder
 ├── CheckpointError   a checkpoint cannot be written or read; names the folder
-├── MetricsError      the figures of a run cannot be written or read; names the file
-└── TrainingError     the numbers broke (a loss that is not finite); names the step
+├── MetricsError      the metrics of a run cannot be written or read; names the file
+└── TrainingError     a loss or gradient is not finite; names the batch
 
-A bug is none of these.
+Bugs raise other exceptions.
 """
 
 
 class LearnerError(Exception):
-    """Something outside of the learner's own logic went wrong; the message is for the user."""
+    """A failure whose cause lies outside the learner's own logic; the message is for the user."""
 
 
 class ConfigError(LearnerError):
@@ -26,7 +26,7 @@ class SampleError(LearnerError):
 
 
 class AlignmentError(SampleError):
-    """The agent saw other windows than the ones that are trained."""
+    """The agent was shown other windows than the ones that are trained."""
 
 
 class ModelError(LearnerError):
@@ -38,8 +38,8 @@ class CheckpointError(LearnerError):
 
 
 class MetricsError(LearnerError):
-    """The figures of a run cannot be kept."""
+    """The metrics of a run cannot be written or read."""
 
 
 class TrainingError(LearnerError):
-    """A training step gave no usable numbers."""
+    """A training step did not give usable numbers."""

@@ -1,14 +1,14 @@
-"""Whether an episode was run under the windows that are trained.
+"""Check that an episode was run under the windows that are trained.
 
-A model that is trained on other windows than it is shown later loses what it learned: AWM's own
-figures are 64.5 % trained and run on windows, 61.9 % (and 22.6 % against 9.4 % on the harder
-benchmark) trained on full histories and run on windows (arXiv:2602.10090, 4B, BFCL v3 and tau2).
-So the history policy's fingerprint and the dialect are compared, and what the agent was shown is
-computed once more from the log and must be the logged prompt, token for token.
+A model that is trained on other windows than it is shown later loses what it learned. AWM's own
+figures are 64.5 % when trained and run on windows, and 61.9 % (on the harder benchmark 22.6 %
+against 9.4 %) when trained on full histories and run on windows (arXiv:2602.10090, 4B weights, BFCL
+v3 and tau2). Therefore the history policy's fingerprint and the dialect are compared, and each
+prompt is computed again from the log and must equal the logged prompt, token for token.
 
-`misaligned` says that it is wanted: an episode of another history policy or dialect then gets the
-prompts that it would have had under the training run's, with the sampled tokens as they are. That
-is what trainers do that know no windows.
+`misaligned` accepts a mismatch on purpose: an episode of another history policy or dialect then
+gets the prompts that it would have had under the training run's own, and keeps its sampled tokens.
+Trainers that do not know windows do the same.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -27,18 +27,18 @@ from harness.history.windows import HistoryFold, windows_of
 from harness.log.schema import ScenarioSnapshot
 from harness.tokenization.chat_tokenizer import reply_key
 from learner.core.errors import AlignmentError, SampleError
-from learner.data.trajectory_samples import Shown
+from learner.data.trajectory_samples import Prompts
 
 
 class Renderer(Protocol):
-    """Makes prompts of windows (harness.tokenization.chat_tokenizer.ChatTokenizer)."""
+    """Turns windows into prompts (harness.tokenization.chat_tokenizer.ChatTokenizer)."""
 
-    def prompt(self, window: Window, sampled: Mapping[str, Sequence[int]]) -> list[int]:
-        """The ids that show a window; `sampled`: the ids of the agent's replies, by `reply_key`."""
+    def prompt(self, window: Window, own: Mapping[str, Sequence[int]]) -> list[int]:
+        """The token ids of a window; `own` maps `reply_key` to the ids that the agent sampled."""
 
 
 class Alignment:
-    """Holds episodes against the history policy, the dialect and the tokens of a training run."""
+    """Compares episodes with the history policy, dialect and tokens of a training run."""
 
     def __init__(
         self,
@@ -47,89 +47,95 @@ class Alignment:
         renderer: Renderer,
         *,
         misaligned: bool = False,
-        check: float = 1.0,
+        check_share: float = 1.0,
     ) -> None:
-        """`check` is the share of episodes whose prompts are computed again; which ones follows
-        from their names."""
+        """`check_share` is the share of episodes whose prompts are computed again; the episode's
+        name decides whether it is checked."""
         self._history = history
         self._dialect = dialect
         self._renderer = renderer
         self._misaligned = misaligned
-        self._check = check
-        self._worlds: dict[str, ScenarioSnapshot] = {}
+        self._check_share = check_share
+        self._scenarios: dict[str, ScenarioSnapshot] = {}
         self._num_checked = 0
         self._num_misaligned = 0
 
-    def know(self, worlds: Mapping[str, ScenarioSnapshot]) -> None:
-        """What the worlds of the next episodes were, by package digest."""
-        self._worlds = dict(worlds)
+    def use_scenarios(self, scenarios: Mapping[str, ScenarioSnapshot]) -> None:
+        """Set the scenarios of the next episodes, by scenario digest."""
+        self._scenarios = dict(scenarios)
 
-    def shown(self, trajectory: Trajectory, *, where: str) -> Shown | None:
-        """The prompts that are trained instead of the logged ones; None: those are right.
+    def replacement_prompts(self, trajectory: Trajectory, *, where: str) -> Prompts | None:
+        """The prompts to train instead of the logged ones; None: train the logged ones.
 
-        Raises AlignmentError naming log, episode, turn and token.
+        `where` names the log for messages. Raises AlignmentError naming log, episode, turn and
+        token.
         """
-        what = f"{where}: episode {trajectory.episode!r}"
+        source = f"{where}: episode {trajectory.episode!r}"
         replies = [event.reply for event in trajectory.replies()]
         if any(len(one.token_ids) % ID_BYTES or len(one.prompt_ids) % ID_BYTES for one in replies):
-            return None  # whoever makes samples refuses these, and replies without tokens
-        misfit = self._misfit(trajectory)
-        if misfit is not None:
+            return None  # trajectory_samples refuses these, and replies without tokens
+        mismatch = self._mismatch(trajectory)
+        if mismatch is not None:
             if not self._misaligned:
-                raise AlignmentError(f"{what} {misfit}; --misaligned trains it all the same")
+                raise AlignmentError(f"{source} {mismatch}; --misaligned trains it anyway")
             self._num_misaligned += 1
             return [
                 None if ids is None else np.array(ids, np.int32)
-                for ids in self._prompts(trajectory, what)
+                for ids in self._prompts(trajectory, source)
             ]
-        told = all(one.token_ids for one in replies)
-        if told and self._is_checked(trajectory.episode):
+        has_tokens = all(one.token_ids for one in replies)
+        if has_tokens and self._is_checked(trajectory.episode):
             self._num_checked += 1
-            self._compare(trajectory, what)
+            self._compare(trajectory, source)
         return None
 
     def statistics(self) -> dict[str, int]:
-        """How many episodes were computed again, and how many were of another run."""
+        """Episodes whose prompts were computed again, and episodes that were misaligned."""
         return {"checked": self._num_checked, "misaligned": self._num_misaligned}
 
-    def _misfit(self, trajectory: Trajectory) -> str | None:
+    def _mismatch(self, trajectory: Trajectory) -> str | None:
+        """How the episode's history policy or dialect differs from the trained one, as the end of a
+        sentence; None: they are equal."""
         started = trajectory.started
         if started.fingerprint != self._history.fingerprint:
             return (
                 f"was run under the history policy {started.history} (fingerprint"
-                f" {started.fingerprint}), and {self._history.spec} is trained"
-                f" ({self._history.fingerprint})"
+                f" {started.fingerprint}), but the training run uses {self._history.spec}"
+                f" (fingerprint {self._history.fingerprint})"
             )
         if started.dialect != self._dialect.name:
-            return f"was run in the dialect {started.dialect}, and {self._dialect.name} is trained"
+            return (
+                f"was run in the dialect {started.dialect}, but the training run uses"
+                f" {self._dialect.name}"
+            )
         return None
 
     def _is_checked(self, episode: str) -> bool:
         drawn = int.from_bytes(blake2b(episode.encode(), digest_size=4).digest(), "big")
-        return drawn < self._check * 2**32
+        return drawn < self._check_share * 2**32
 
-    def _compare(self, trajectory: Trajectory, what: str) -> None:
+    def _compare(self, trajectory: Trajectory, source: str) -> None:
         logged = trajectory.prompts()
-        for place, ids in enumerate(self._prompts(trajectory, what)):
-            if ids is None or encode_ids(ids) != logged[place]:
+        for index, ids in enumerate(self._prompts(trajectory, source)):
+            if ids is None or encode_ids(ids) != logged[index]:
                 raise AlignmentError(
-                    f"{what}, reply {place}: prompt_ids: the agent was shown other tokens than its"
-                    f" window has now: {_difference(decode_ids(logged[place]), ids or ())}. Was it"
-                    " run with another tokenizer or chat template?"
+                    f"{source}, reply {index}: prompt_ids: the logged prompt differs from the one"
+                    f" computed now: {_difference(decode_ids(logged[index]), ids or ())}. Was the"
+                    " episode run with another tokenizer or chat template?"
                 )
 
-    def _prompts(self, trajectory: Trajectory, what: str) -> Iterator[list[int] | None]:
-        """The prompt of each reply under the training run's windows; None: under these there is no
-        such reply (a summary where none is asked for)."""
-        fold = HistoryFold(self._history, self._dialect, self._briefing(trajectory, what))
+    def _prompts(self, trajectory: Trajectory, source: str) -> Iterator[list[int] | None]:
+        """The prompt of each reply under the training run's windows; None: under these windows the
+        reply would not exist (a summary that is not asked for)."""
+        fold = HistoryFold(self._history, self._dialect, self._briefing(trajectory, source))
         replies = trajectory.replies()
         own: dict[str, Sequence[int]] = {}
         for event, window in zip(replies, windows_of(fold, replies), strict=True):
             is_summary = isinstance(event, HistorySummarized)
             if window.asks_for_summary and not is_summary:
                 raise AlignmentError(
-                    f"{what}: under {self._history.spec} the agent would have been asked for a"
-                    " summary, and the log has none: what it was shown then cannot be computed"
+                    f"{source}: under {self._history.spec} the agent would have been asked for a"
+                    " summary, but the log has none: the prompts after it cannot be computed"
                 )
             if is_summary and not window.asks_for_summary:
                 yield None
@@ -138,28 +144,28 @@ class Alignment:
             reply = event.reply
             own[reply_key(reply.text, reply.calls)] = decode_ids(reply.token_ids)
 
-    def _briefing(self, trajectory: Trajectory, what: str) -> Briefing:
-        world = self._worlds.get(trajectory.started.scenario_digest)
-        if world is None:
+    def _briefing(self, trajectory: Trajectory, source: str) -> Briefing:
+        scenario = self._scenarios.get(trajectory.started.scenario_digest)
+        if scenario is None:
             raise SampleError(
-                f"{what}: the log does not contain its scenario "
+                f"{source}: the log does not contain its scenario "
                 f"(digest {trajectory.started.scenario_digest})"
             )
         return Briefing(
             instruction=trajectory.started.instruction,
-            rules=world.rules,
-            tools=world.tools,
-            user=world.user,
-            now=world.now,
+            rules=scenario.rules,
+            tools=scenario.tools,
+            user=scenario.user,
+            now=scenario.now,
         )
 
 
 def _difference(logged: Sequence[int], computed: Sequence[int]) -> str:
-    """Where two prompts differ first.
+    """The first difference of two prompts.
 
-    Example: [1, 2, 3], [1, 9] -> "token 1 was 2 and is 9"
+    Example: [1, 2, 3], [1, 9] -> "token 1 was 2 and is now 9"
     """
-    for place, (one, other) in enumerate(zip(logged, computed, strict=False)):
+    for index, (one, other) in enumerate(zip(logged, computed, strict=False)):
         if one != other:
-            return f"token {place} was {one} and is {other}"
-    return f"there were {len(logged)} tokens and are {len(computed)}"
+            return f"token {index} was {one} and is now {other}"
+    return f"there were {len(logged)} tokens and are now {len(computed)}"

@@ -1,8 +1,8 @@
-"""Where groups come from: the log of a run, or the run itself while it goes on.
+"""The two sources of groups: the log of a run, and a run that is still going on.
 
-Both hand whole groups on in the order in which their last members were done, one episode in memory
-beside those of groups that are not whole yet. Neither waits for training: how much there can be is
-bounded by whoever admits episodes.
+Both emit complete groups in the order in which their last members finished. In memory they hold the
+episodes of incomplete groups and one more. Neither waits for training: the admission of episodes
+bounds how many can accumulate.
 """
 
 import time
@@ -17,78 +17,80 @@ from harness.core.events import EpisodeStarted, Judged, Kind, Record
 from harness.core.trajectory import Assembly, Trajectory
 from harness.log.reader import open_reader
 from learner.core.samples import Group
-from learner.data.grouping import Grouping, SetAside
+from learner.data.grouping import DroppedGroup, Grouping
 
-Outcome = Group | SetAside
-KINDS: tuple[Kind, ...] = ("started", "step", "summary", "ended", "judged")  # that a feed hears
+GroupResult = Group | DroppedGroup
+KINDS: tuple[Kind, ...] = ("started", "step", "summary", "ended", "judged")  # that a feed needs
 
-_SLICE = 0.005  # seconds after which other tasks have their turn
+_SLICE_S = 0.005  # after this many seconds of work, other tasks get their turn
 
 
 def groups_of_logs(
     folders: Iterable[Path], grouping: Grouping, *, epochs: int = 1
 ) -> Iterator[Group]:
-    """The groups of finished runs, `epochs` times over; in the same order whenever it is asked.
+    """The groups of finished runs, `epochs` times, always in the same order.
 
-    What is set aside is counted by the grouping. Raises LogError and SampleError.
+    The grouping counts the dropped groups. Raises LogError and SampleError.
     """
-    places = list(folders)
+    runs = list(folders)
     for _ in range(epochs):
-        for folder in places:
-            for outcome in outcomes_of_log(folder, grouping):
-                if isinstance(outcome, Group):
-                    yield outcome
+        for folder in runs:
+            for result in group_results_of_log(folder, grouping):
+                if isinstance(result, Group):
+                    yield result
             grouping.close()
 
 
-def outcomes_of_log(
+def group_results_of_log(
     folder: Path,
     grouping: Grouping,
     *,
     pending: bool = False,
     without: Collection[str] = (),
-) -> Iterator[Outcome]:
-    """What becomes of the groups of one run's log, those named in `without` left out.
+) -> Iterator[GroupResult]:
+    """The groups of one run's log, usable or dropped; those named in `without` are skipped.
 
-    `pending`: the run shall go on, so episodes without a verdict are passed over: they come again.
-    The groups that are not whole stay open in the grouping. Raises LogError and SampleError.
+    `pending`: the run will be continued, so episodes without a verdict are skipped: they come
+    again. Incomplete groups stay open in the grouping. Raises LogError and SampleError.
     """
     with open_reader(folder) as reader:
-        grouping.know(reader.scenarios())
+        grouping.use_scenarios(reader.scenarios())
         for row in reader.episodes():
             if row.group in without or (pending and row.judge is None):
                 continue
-            outcome = grouping.add(reader.trajectory(row.episode), where=str(folder))
-            if outcome is not None:
-                yield outcome
+            result = grouping.add(reader.trajectory(row.episode), where=str(folder))
+            if result is not None:
+                yield result
 
 
 class LiveFeed:
-    """Hears the facts of a run and gives its groups as soon as they are whole."""
+    """Receives the records of a run and emits its groups as soon as they are complete."""
 
     def __init__(
         self,
         grouping: Grouping,
-        give: Callable[[Outcome], None],
+        emit: Callable[[GroupResult], None],
         *,
         where: str,
-        recall: Callable[[str], Trajectory | None] | None = None,
+        load_trajectory: Callable[[str], Trajectory | None] | None = None,
     ) -> None:
-        """`give` is called on the loop and must not block. `where` names the run, as the folder
-        names it whose log was read before into the same grouping. `recall` gives an episode that
-        began before this feed listened and is judged only now; None: it is passed over.
+        """`emit` is called on the event loop and must not block.
+
+        `where` names the run for messages; it is the same string under which the run's log was
+        read into the grouping before. `load_trajectory` gives an episode that started before this
+        feed was subscribed and is judged only now; None: such episodes are skipped.
         """
         self._grouping = grouping
-        self._give = give
+        self._emit = emit
         self._where = where
-        self._recall = recall
+        self._load_trajectory = load_trajectory
         self._live: dict[str, Assembly] = {}
 
     def __repr__(self) -> str:
         return f"<LiveFeed {self._where!r} [{len(self._live)} live]>"
 
     async def serve(self, subscription: Subscription) -> None:
-        """Take facts of `KINDS` until the bus is closed; what is not whole then is set aside.
+        """Take records of `KINDS` until the bus is closed; then drop the incomplete groups.
 
         Raises SampleError.
         """
@@ -97,17 +99,17 @@ class LiveFeed:
                 records = await subscription.receive()
             except anyio.EndOfStream:
                 break
-            turn_ends = time.perf_counter() + _SLICE
+            turn_ends = time.perf_counter() + _SLICE_S
             for record in records:
-                self.take(record)
+                self.add(record)
                 if time.perf_counter() > turn_ends:
                     await anyio.lowlevel.checkpoint()
-                    turn_ends = time.perf_counter() + _SLICE
-        for left in self._grouping.close():
-            self._give(left)
+                    turn_ends = time.perf_counter() + _SLICE_S
+        for dropped in self._grouping.close():
+            self._emit(dropped)
 
-    def take(self, record: Record) -> None:
-        """Take a fact. Raises SampleError."""
+    def add(self, record: Record) -> None:
+        """Take a record. Raises SampleError."""
         event = record.event
         if isinstance(event, EpisodeStarted):
             self._live[record.episode] = Assembly(record)
@@ -119,13 +121,13 @@ class LiveFeed:
             if isinstance(event, Judged):
                 del self._live[record.episode]
                 trajectory = assembly.trajectory()
-        elif isinstance(event, Judged) and self._recall is not None:
-            trajectory = self._recall(record.episode)
+        elif isinstance(event, Judged) and self._load_trajectory is not None:
+            trajectory = self._load_trajectory(record.episode)
         if trajectory is not None:
-            outcome = self._grouping.add(trajectory, where=self._where)
-            if outcome is not None:
-                self._give(outcome)
+            result = self._grouping.add(trajectory, where=self._where)
+            if result is not None:
+                self._emit(result)
 
     def statistics(self) -> dict[str, int]:
-        """Counts of what is held."""
+        """The number of live episodes."""
         return {"live": len(self._live)}

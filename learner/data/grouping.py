@@ -1,26 +1,26 @@
-"""Groups out of episodes: which episodes are compared with each other, and which are not used.
+"""Build groups from episodes: which episodes are compared, and which are not used.
 
-A group is decided when all its members have ended and were judged. What cannot be used is counted
-by reason, never dropped silently.
+A group is complete when all its members have ended and were judged. Whatever cannot be used is
+counted by reason; nothing disappears silently.
 
-Of a group, an episode is left out, and the others go on without it:
+A single episode is excluded from its group, which goes on without it:
 
-    world        the world failed (ending or label): not the agent's doing, AWM pays 0 for it
-    truncated    a limit cut it off, where the settings say so
+    world        the world failed (ending or label): not the agent's fault; AWM rewards it with 0
+    truncated    a limit ended it, where the settings exclude such episodes
     silent       it ended before the agent's first reply
 
-A whole group is set aside:
+A whole group is dropped:
 
-    incomplete   a member was cancelled, cut off, never run, or its model could not be reached:
+    incomplete   a member was cancelled, cut off or never run, or its model could not be reached:
                  which episodes are missing may depend on how they went
-    unjudged     a member's judge could not judge (that is no zero)
-    few          fewer than two members are left: there is nothing to compare with
-    equal        all members have the same reward, and where steps' own rewards are compared all of
-                 their steps: nothing in it says what did better
-    stale        its weights are older than is allowed (asked when it is taken, see `is_stale`)
+    unjudged     a member's judge could not judge (this is not a reward of zero)
+    few          fewer than two members are left: there is nothing to compare
+    equal        all members have the same reward (and all steps, where step rewards are
+                 compared): the group does not show what is better
+    stale        its weights are older than allowed (checked when it is taken, see `is_stale`)
 
-Under `keep_equal` equal members are kept, and single ones where nothing is compared (advantage
-`reward`), as for cloning.
+With `keep_equal`, groups of equal rewards are kept; groups of one member as well, if nothing is
+compared (advantage `reward`), as in behaviour cloning.
 """
 
 import re
@@ -36,50 +36,51 @@ from harness.log.schema import ScenarioSnapshot
 from learner.config.settings import DataSettings, LossSettings
 from learner.core.errors import SampleError
 from learner.core.samples import Group, Rollout, Sample
-from learner.data.trajectory_samples import Shown, rollout_of, verdict_on
+from learner.data.trajectory_samples import Prompts, latest_verdict, rollout_of
 
 Reason = Literal["incomplete", "unjudged", "few", "equal", "stale"]
-FAILED: frozenset[Reason] = frozenset(("incomplete", "unjudged"))  # the model, or the judge, did
-LeftOut = Literal["world", "truncated", "silent"]
-_Fate = Literal["incomplete", "unjudged", "world", "truncated", "silent"]
+# Reasons that the agent does not cause: the model or the judge failed.
+FAILURES: frozenset[Reason] = frozenset(("incomplete", "unjudged"))
+Exclusion = Literal["world", "truncated", "silent"]
+_Unusable = Literal["incomplete", "unjudged", "world", "truncated", "silent"]
 _EQUAL = 1e-6  # rewards that differ by less are equal
 _VERSION = re.compile(r"v(\d+)", re.ASCII)
 
 
 class Aligner(Protocol):
-    """Checks that an episode ran under the windows that are trained (learner.data.alignment)."""
+    """Checks that episodes ran under the windows that are trained (learner.data.alignment)."""
 
-    def know(self, worlds: Mapping[str, ScenarioSnapshot]) -> None:
-        """What the worlds of episodes were, by package digest."""
+    def use_scenarios(self, scenarios: Mapping[str, ScenarioSnapshot]) -> None:
+        """Set the scenarios of the next episodes, by scenario digest."""
 
-    def shown(self, trajectory: Trajectory, *, where: str) -> Shown | None:
-        """Prompts that take the place of the logged ones; None: the logged ones are right.
+    def replacement_prompts(self, trajectory: Trajectory, *, where: str) -> Prompts | None:
+        """The prompts to train instead of the logged ones; None: train the logged ones.
 
         Raises AlignmentError.
         """
 
 
-class SetAside(msgspec.Struct, frozen=True):
-    """A group that is not trained on."""
+class DroppedGroup(msgspec.Struct, frozen=True):
+    """A group that is not trained."""
 
     group: str
     reason: Reason
 
 
 class GroupingStatistics(msgspec.Struct, frozen=True):
-    """What became of the episodes so far."""
+    """Counts of the episodes and groups so far."""
 
-    episodes: int  # that ended and were looked at
-    rollouts: int  # of those, the ones that can be trained on, also in groups that were set aside
+    episodes: int  # that ended
+    rollouts: int  # episodes that can be trained on, those of dropped groups included
     completed: int  # of the rollouts
-    reward: float  # of the rollouts, summed
-    groups: int  # that were given
-    set_aside: dict[Reason, int]
-    left_out: dict[LeftOut, int]
+    reward: float  # sum over the rollouts
+    groups: int  # usable
+    dropped: dict[Reason, int]
+    excluded: dict[Exclusion, int]  # episodes
 
 
 class Grouping:
-    """Collects episodes until their groups are whole."""
+    """Collects episodes until their groups are complete."""
 
     def __init__(
         self,
@@ -89,65 +90,65 @@ class Grouping:
         aligner: Aligner | None = None,
         vocab: int | None = None,
     ) -> None:
-        """`loss` says what is compared; `vocab` is the number of the model's tokens, None: ids are
-        not checked against it."""
+        """`loss` decides which rewards are compared; `vocab` is the number of the model's tokens;
+        None: token ids are not checked."""
         self._settings = settings or DataSettings()
         self._loss = loss or LossSettings()
         self._aligner = aligner
         self._vocab = vocab
-        self._open: dict[tuple[str, str], _Open] = {}  # by log and group
+        self._open: dict[tuple[str, str], _OpenGroup] = {}  # by log and group
         self._counts: Counter[str] = Counter()
         self._reward = 0.0
 
-    def add(self, trajectory: Trajectory, *, where: str) -> Group | SetAside | None:
-        """Take an episode's latest attempt, out of the log or run that `where` names.
+    def add(self, trajectory: Trajectory, *, where: str) -> Group | DroppedGroup | None:
+        """Add an episode's latest attempt, from the log or run that `where` names.
 
-        Gives its group when this was the last member, or why that is set aside; None: others are
-        missing still. An episode that has not ended, or was cancelled, may be tried again: its
-        group waits for it (see `close`). Raises SampleError.
+        Returns its group if this was the last member, or the reason for which that group is
+        dropped; None: other members are still missing. An episode that has not ended or was
+        cancelled may be tried again: its group waits for it (see `close`). Raises SampleError.
         """
         started, ended = trajectory.started, trajectory.ended
         if ended is None or ended.ending is Ending.CANCELLED:
-            self._open_of(started, where)
+            self._open_group(started, where)
             return None
         self._counts["episodes"] += 1
-        found = self._looked_at(trajectory, where)
-        group = self._open_of(started, where)
-        group.members[started.member] = found
+        member = self._rollout_or_reason(trajectory, where)
+        group = self._open_group(started, where)
+        group.members[started.member] = member
         if len(group.members) < started.group_size:
             return None
         del self._open[where, started.group]
-        return self._decided(group)
+        return self._finish(group)
 
-    def know(self, worlds: Mapping[str, ScenarioSnapshot]) -> None:
-        """What the worlds of the next episodes were, by package digest."""
+    def use_scenarios(self, scenarios: Mapping[str, ScenarioSnapshot]) -> None:
+        """Set the scenarios of the next episodes, by scenario digest."""
         if self._aligner is not None:
-            self._aligner.know(worlds)
+            self._aligner.use_scenarios(scenarios)
 
-    def close(self) -> list[SetAside]:
-        """No episode comes any more: what is not whole is set aside."""
-        left = [self._aside(one.started.group, "incomplete") for one in self._open.values()]
+    def close(self) -> list[DroppedGroup]:
+        """Drop the incomplete groups: no more episodes will arrive."""
+        dropped = [self._drop(one.started.group, "incomplete") for one in self._open.values()]
         self._open.clear()
-        return left
+        return dropped
 
-    def is_stale(self, group: Group, *, present: int, staleness: int) -> bool:
+    def is_stale(self, group: Group, *, current: int, staleness: int) -> bool:
         """Whether the group's oldest weights are more than `staleness` versions behind version
-        `present`, which is about to be trained; then it is counted as set aside.
+        `current`, which is about to be trained; if so, the group is counted as dropped.
 
-        Raises SampleError where a reply does not say its version.
+        Raises SampleError if a reply does not state its version.
         """
         try:
             oldest = min(map(version_number, group.versions))
         except SampleError as exc:
             raise SampleError(f"group {group.group!r}: {exc}") from exc
-        if present - oldest <= staleness:
+        if current - oldest <= staleness:
             return False
         self._counts["stale"] += 1
         self._counts["groups"] -= 1
         return True
 
     def statistics(self) -> GroupingStatistics:
-        """What became of the episodes so far."""
+        """Counts of the episodes and groups so far."""
         counts = self._counts
         return GroupingStatistics(
             counts["episodes"],
@@ -156,29 +157,31 @@ class Grouping:
             self._reward,
             counts["groups"],
             {reason: counts[reason] for reason in get_args(Reason)},
-            {reason: counts[reason] for reason in get_args(LeftOut)},
+            {reason: counts[reason] for reason in get_args(Exclusion)},
         )
 
-    def _open_of(self, started: EpisodeStarted, where: str) -> "_Open":
-        group = self._open.setdefault((where, started.group), _Open(started, {}))
+    def _open_group(self, started: EpisodeStarted, where: str) -> "_OpenGroup":
+        group = self._open.setdefault((where, started.group), _OpenGroup(started, {}))
         first = group.started
-        if _beginning(first) != _beginning(started):
+        if _start_of(first) != _start_of(started):
             raise SampleError(
-                f"{where}: group {started.group!r}: its episodes do not begin alike: task"
-                f" {first.scenario}:{first.task} in world {first.start_digest}, and"
-                f" {started.scenario}:{started.task} in world {started.start_digest}"
+                f"{where}: group {started.group!r}: its episodes start differently: task"
+                f" {first.scenario}:{first.task} from state {first.start_digest}, and"
+                f" {started.scenario}:{started.task} from state {started.start_digest}"
             )
         return group
 
-    def _looked_at(self, trajectory: Trajectory, where: str) -> "Rollout | _Fate":
-        fate = self._fate(trajectory)
-        if fate is not None:
-            if fate in get_args(LeftOut):
-                self._counts[fate] += 1
-            return fate
-        shown = self._aligner.shown(trajectory, where=where) if self._aligner else None
-        rollout = rollout_of(trajectory, where=where, vocab=self._vocab, shown=shown)
-        if not rollout.samples:  # a summary alone, under windows that ask for none
+    def _rollout_or_reason(self, trajectory: Trajectory, where: str) -> "Rollout | _Unusable":
+        reason = self._unusable(trajectory)
+        if reason is not None:
+            if reason in get_args(Exclusion):
+                self._counts[reason] += 1
+            return reason
+        prompts = (
+            self._aligner.replacement_prompts(trajectory, where=where) if self._aligner else None
+        )
+        rollout = rollout_of(trajectory, where=where, vocab=self._vocab, prompts=prompts)
+        if not rollout.samples:  # only summaries, under windows that do not ask for them
             self._counts["silent"] += 1
             return "silent"
         self._counts["rollouts"] += 1
@@ -186,11 +189,11 @@ class Grouping:
         self._reward += rollout.reward
         return rollout
 
-    def _fate(self, trajectory: Trajectory) -> _Fate | None:
-        """Why an episode that has ended is no rollout; None: it is one."""
+    def _unusable(self, trajectory: Trajectory) -> _Unusable | None:
+        """Why an ended episode cannot be a rollout; None: it can."""
         assert trajectory.ended is not None
         ending = trajectory.ended.ending
-        judged = verdict_on(trajectory)
+        judged = latest_verdict(trajectory)
         if ending is Ending.POLICY_ERROR:
             return "incomplete"
         if ending is Ending.WORLD_ERROR:
@@ -203,48 +206,49 @@ class Grouping:
             return "silent"
         return "truncated" if self._settings.drop_truncated and ending.is_truncation else None
 
-    def _decided(self, group: "_Open") -> Group | SetAside:
+    def _finish(self, group: "_OpenGroup") -> Group | DroppedGroup:
         started, members = group.started, group.members
         for reason in ("incomplete", "unjudged"):
             if reason in members.values():
-                return self._aside(started.group, reason)
+                return self._drop(started.group, reason)
         rollouts = tuple(
-            found for _, found in sorted(members.items()) if isinstance(found, Rollout)
+            member for _, member in sorted(members.items()) if isinstance(member, Rollout)
         )
         keep_equal = self._settings.keep_equal
         if len(rollouts) < (1 if keep_equal and self._loss.advantage == "reward" else 2):
-            return self._aside(started.group, "few")
+            return self._drop(started.group, "few")
         if not keep_equal and self._is_equal(rollouts):
-            return self._aside(started.group, "equal")
+            return self._drop(started.group, "equal")
         self._counts["groups"] += 1
         versions = versions_of([one for rollout in rollouts for one in rollout.samples])
         return Group(started.group, started.scenario, started.task, rollouts, versions)
 
     def _is_equal(self, rollouts: Sequence[Rollout]) -> bool:
-        """Whether every sample would have the advantage 0."""
+        """Whether every sample would have an advantage of 0."""
         rewards = [rollout.reward for rollout in rollouts]
         if self._loss.rewards == "step":
             rewards += [sample.reward for rollout in rollouts for sample in rollout.samples]
         return max(rewards) - min(rewards) < _EQUAL
 
-    def _aside(self, group: str, reason: Reason) -> SetAside:
+    def _drop(self, group: str, reason: Reason) -> DroppedGroup:
         self._counts[reason] += 1
-        return SetAside(group, reason)
+        return DroppedGroup(group, reason)
 
 
-class _Open(msgspec.Struct):
-    """A group whose members have not all come."""
+class _OpenGroup(msgspec.Struct):
+    """A group that still misses members."""
 
-    started: EpisodeStarted  # the first member's
-    members: "dict[int, Rollout | _Fate]"
+    started: EpisodeStarted  # of the member that arrived first
+    members: "dict[int, Rollout | _Unusable]"
 
 
-def _beginning(started: EpisodeStarted) -> tuple[str, str, str, int]:
+def _start_of(started: EpisodeStarted) -> tuple[str, str, str, int]:
     return started.scenario, started.task, started.start_digest, started.group_size
 
 
 def versions_of(samples: Sequence[Sample]) -> tuple[str, ...]:
-    """The versions of weights that sampled, each once: by number where all have one."""
+    """The distinct versions of the weights that sampled: by number if all of them have one, else
+    in the order of first use."""
     names = dict.fromkeys(sample.weights for sample in samples)
     if all(map(_VERSION.fullmatch, names)):
         return tuple(sorted(names, key=version_number))
@@ -259,6 +263,6 @@ def version_number(version: str) -> int:
     found = _VERSION.fullmatch(version)
     if found is None:
         raise SampleError(
-            f"weights: {version!r} is no version of a training run's weights (v0, v1, …)"
+            f"weights: {version!r} is not a version of a training run's weights (v0, v1, …)"
         )
     return int(found[1])

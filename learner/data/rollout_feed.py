@@ -1,9 +1,8 @@
-"""Rollouts that run now, as a source of batches: from the run's bus into the line-up.
+"""Live rollouts as a source of batches: from the run's bus into the batch queue.
 
-It listens to the session (harness.rollout.session), puts whole groups together
-(learner.data.group_feed), tells the
-admission what has ended and what was set aside, and gives the batches. Of a run that goes on it
-first reads what the log has of groups that no batch has taken.
+The feed listens to the session (harness.rollout.session), assembles complete groups
+(learner.data.group_feed), reports ended episodes and dropped groups to the admission, and hands out
+the batches. When a run is resumed, it first reads the logged groups that no batch has taken.
 """
 
 from collections.abc import Mapping, Sequence
@@ -20,20 +19,20 @@ from harness.rollout.plan import EpisodePlan
 from harness.rollout.session import RecordRunEvent
 from learner.core.samples import Group
 from learner.data.admission import Admission
-from learner.data.batch_queue import Lineup, Taken
-from learner.data.group_feed import KINDS, LiveFeed, Outcome, outcomes_of_log
-from learner.data.grouping import FAILED, Grouping, SetAside
+from learner.data.batch_queue import BatchQueue, TakenBatch
+from learner.data.group_feed import KINDS, GroupResult, LiveFeed, group_results_of_log
+from learner.data.grouping import FAILURES, DroppedGroup, Grouping
 from learner.trainer.weight_publisher import Publisher
 
 
-def numbers_of(plans: Sequence[EpisodePlan]) -> dict[str, int]:
-    """The groups of a plan by name, numbered in its order."""
+def group_numbers(plans: Sequence[EpisodePlan]) -> dict[str, int]:
+    """The number of each group of a plan, by name, in the plan's order."""
     names = dict.fromkeys(plan.group for plan in plans)
     return {name: number for number, name in enumerate(names)}
 
 
 class RolloutFeed:
-    """Gives the groups of a run while it goes on. A listener of its session."""
+    """Hands out the groups of a live run in batches. A listener of the run's session."""
 
     kinds = KINDS
 
@@ -43,32 +42,34 @@ class RolloutFeed:
         *,
         numbers: Mapping[str, int],
         grouping: Grouping,
-        lineup: Lineup,
+        queue: BatchQueue,
         admission: Admission,
         publisher: Publisher,
         staleness: int,
     ) -> None:
-        """`folder` is the run's, `numbers` has its groups by name."""
+        """`folder` is the run's folder, `numbers` has its groups' numbers by name."""
         self._folder = folder
         self._numbers = numbers
         self._grouping = grouping
-        self._lineup = lineup
+        self._queue = queue
         self._admission = admission
         self._publisher = publisher
         self._staleness = staleness
-        self._live = LiveFeed(grouping, self._give, where=str(folder), recall=self._recall)
-        self._groups: dict[str, int] = {}  # of episodes that wait for their verdict
-        self._knows_worlds = False
-        self._num_left = 0  # episodes that the log had without a verdict
-        self._num_judged = 0  # heard of
-        self._is_busy = False  # with records that it has received
-        self._is_over = False  # every episode is finished
+        self._live = LiveFeed(
+            grouping, self._put, where=str(folder), load_trajectory=self._load_trajectory
+        )
+        self._groups: dict[str, int] = {}  # group numbers of episodes that wait for their verdict
+        self._has_scenarios = False
+        self._num_unjudged = 0  # episodes that the log had without a verdict
+        self._num_judged = 0  # verdicts received
+        self._is_busy = False  # processing records that it has received
+        self._is_over = False  # every episode has ended
 
     def restore(self, first: int) -> None:
-        """Read what the log has of the groups from `first` on; before the session begins."""
+        """Read the logged groups from `first` on; to be called before the session starts."""
         if not (self._folder / LOG_NAME).exists():
             return
-        others: set[str] = set()  # in batches already, or behind the end of a plan cut shorter
+        others: set[str] = set()  # taken by earlier batches, or beyond the end of a shortened plan
         with open_reader(self._folder) as reader:
             for row in reader.episodes():
                 number = self._numbers.get(row.group, -1)
@@ -78,63 +79,66 @@ class RolloutFeed:
                     continue
                 if row.judge is None:
                     self._groups[row.episode] = number
-                    self._num_left += 1
+                    self._num_unjudged += 1
                 elif row.label is not None and number >= first:
                     self._score(number, row.label, row.reward)
-        for outcome in outcomes_of_log(self._folder, self._grouping, pending=True, without=others):
-            self._give(outcome)
+        for result in group_results_of_log(
+            self._folder, self._grouping, pending=True, without=others
+        ):
+            self._put(result)
 
     async def admit(self, plan: EpisodePlan) -> bool:
-        """Wait until the episode may begin. False: it is not wanted any more."""
+        """Wait until the episode may start. False: the episode is not needed."""
         return await self._admission.admit(self._numbers[plan.group])
 
-    async def serve(self, subscription: Subscription, tell: RecordRunEvent) -> None:
-        """Hear the session. Raises SampleError."""
-        with self._publisher.told_to(tell):
-            await self._live.serve(_Overheard(subscription, self))
+    async def serve(self, subscription: Subscription, report: RecordRunEvent) -> None:
+        """Process the session's records, and report published weights to it. Raises SampleError."""
+        with self._publisher.reporting_to(report):
+            await self._live.serve(_TappedSubscription(subscription, self))
 
     async def wait_until_done(self) -> None:
-        """Keep the session open until the last weights are told of."""
+        """Keep the session open until the last published weights are in its log."""
         self._is_over = True
-        self._settle()
+        self._close_when_done()
         await self._admission.wait_closed()
 
-    async def take(self, version: int) -> Taken:
-        """The next batch. Raises LearnerError when there cannot be one."""
+    async def take(self, version: int) -> TakenBatch:
+        """The next batch, for weights of this version. Raises LearnerError when there are not
+        enough groups left."""
 
         def is_stale(group: Group) -> bool:
-            return self._grouping.is_stale(group, present=version, staleness=self._staleness)
+            return self._grouping.is_stale(group, current=version, staleness=self._staleness)
 
-        taken = await self._lineup.take(is_stale, self._admission.set_aside)
-        self._admission.took(taken.end)
-        return taken
+        batch = await self._queue.take(is_stale, self._admission.drop)
+        self._admission.batch_taken(batch.end)
+        return batch
 
     async def receive(self, subscription: Subscription) -> Sequence[Record]:
-        """The next records, after noting what they say."""
+        """The next records, after this feed has processed them."""
         self._is_busy = False
-        self._settle()
+        self._close_when_done()
         records = await subscription.receive()
         self._is_busy = True
-        await self._hear(records)
+        await self._process(records)
         return records
 
-    def _settle(self) -> None:
-        """When all that can come has become groups, say so to whoever waits for more."""
-        expected = self._num_left + self._admission.num_admitted
+    def _close_when_done(self) -> None:
+        """Close the queue when every group that can still arrive has arrived."""
+        expected = self._num_unjudged + self._admission.num_admitted
         if self._is_over and not self._is_busy and self._num_judged == expected:
-            self._lineup.close()
+            self._queue.close()
 
-    async def _hear(self, records: Sequence[Record]) -> None:
-        if not self._knows_worlds:
-            self._knows_worlds = True
-            # The log has the worlds before any record of their episodes.
-            self._grouping.know(await anyio.to_thread.run_sync(_worlds, self._folder))
+    async def _process(self, records: Sequence[Record]) -> None:
+        if not self._has_scenarios:
+            self._has_scenarios = True
+            # The log stores a scenario before any record of its episodes.
+            self._grouping.use_scenarios(await anyio.to_thread.run_sync(_scenarios, self._folder))
         for record in records:
             event = record.event
             if isinstance(event, EpisodeStarted):
                 self._groups[record.episode] = self._numbers[event.group]
             elif isinstance(event, EpisodeEnded):
-                self._admission.ended()
+                self._admission.episode_ended()
             elif isinstance(event, Judged):
                 self._num_judged += 1
                 number = self._groups.pop(record.episode)
@@ -143,23 +147,23 @@ class RolloutFeed:
 
     def _score(self, number: int, label: Label, reward: float | None) -> None:
         completed = label is Label.COMPLETED
-        self._lineup.score(number, completed=completed, reward=reward or 0.0)
+        self._queue.score(number, completed=completed, reward=reward or 0.0)
 
-    def _give(self, outcome: Outcome) -> None:
-        number = self._numbers[outcome.group]
-        # Where the model or the judge cannot be had, another group would fail as quickly: it begins
-        # only when a batch has passed this one over, or one update could use up the whole plan.
-        if isinstance(outcome, SetAside) and outcome.reason not in FAILED:
-            self._admission.set_aside(number)
-        self._lineup.put(number, outcome)
+    def _put(self, result: GroupResult) -> None:
+        number = self._numbers[result.group]
+        # If the model or the judge is unavailable, a replacement group would fail as quickly. It
+        # starts only when a batch has skipped this one, or one update could use up the whole plan.
+        if isinstance(result, DroppedGroup) and result.reason not in FAILURES:
+            self._admission.drop(number)
+        self._queue.put(number, result)
 
-    def _recall(self, episode: str) -> Trajectory:
+    def _load_trajectory(self, episode: str) -> Trajectory:
         with open_reader(self._folder) as reader:
             return reader.trajectory(episode)
 
 
-class _Overheard:
-    """A subscription of which the feed hears each batch first."""
+class _TappedSubscription:
+    """A subscription whose records pass through the feed first."""
 
     def __init__(self, subscription: Subscription, feed: RolloutFeed) -> None:
         self._subscription = subscription
@@ -169,6 +173,6 @@ class _Overheard:
         return await self._feed.receive(self._subscription)
 
 
-def _worlds(folder: Path) -> dict[str, ScenarioSnapshot]:
+def _scenarios(folder: Path) -> dict[str, ScenarioSnapshot]:
     with open_reader(folder) as reader:
         return reader.scenarios()

@@ -1,11 +1,11 @@
-"""From a judged trajectory to the samples that are trained on.
+"""Turn a judged trajectory into the samples that are trained on.
 
-The episode's reward, by which the members of a group are compared, is R in {1, 0.1, 0, -1} as AWM
-has it (arXiv:2602.10090): the reward of the task where the agent answered; of an episode that a
-format error ended what that error costs (-1, or 0 under reward profile `sparse`); and 0 where a
-limit cut it off. Step rewards stay with their steps.
+The episode's reward, by which the members of a group are compared, is R in {1, 0.1, 0, -1} as in
+AWM (arXiv:2602.10090): the task's reward if the agent answered; the cost of the format error if one
+ended the episode (-1, or 0 under reward profile `sparse`); 0 if a limit ended it. Step rewards
+belong to their steps.
 
-What the sampler said is taken as it is: its ids, its log-probabilities, the version of its weights.
+The sampler's own data is used unchanged: its ids, its log-probabilities, its weights' version.
 """
 
 from collections.abc import Sequence
@@ -13,49 +13,53 @@ from collections.abc import Sequence
 from harness.core.events import Ending, HistorySummarized, Judged, StepTaken
 from harness.core.trajectory import Trajectory
 from learner.core.errors import SampleError
-from learner.core.samples import NOTHING, Ids, Rollout, Sample
-from learner.data.reply_arrays import Complaint, arrays_of
+from learner.core.samples import NO_IDS, Ids, Rollout, Sample
+from learner.data.reply_arrays import MakeError, arrays_of
 
-Shown = Sequence[Ids | None]  # prompts, one for each reply; None: the reply is not trained
+Prompts = Sequence[Ids | None]  # one for each reply; None: the reply is not trained
 _Events = Sequence[StepTaken | HistorySummarized]
 
 
-def verdict_on(trajectory: Trajectory) -> Judged | None:
-    """The latest verdict that has a label; None: there is none."""
+def latest_verdict(trajectory: Trajectory) -> Judged | None:
+    """The latest verdict that has a label; None: no verdict has one."""
     return next(
         (judged for judged in reversed(trajectory.judged) if judged.label is not None), None
     )
 
 
 def rollout_of(
-    trajectory: Trajectory, *, where: str, vocab: int | None = None, shown: Shown | None = None
+    trajectory: Trajectory,
+    *,
+    where: str,
+    vocab: int | None = None,
+    prompts: Prompts | None = None,
 ) -> Rollout:
     """The samples of an episode that has ended and has a label.
 
-    `where` names the log for messages. Ids of `vocab` (None: not known) and above are refused.
-    `shown` takes the place of the logged prompts; where it leaves replies out, there may be no
-    sample. Raises SampleError naming log, episode, turn and field.
+    `where` names the log for messages. Ids of `vocab` (None: unknown) and above are refused.
+    `prompts` replaces the logged prompts; if it has None for every reply, there are no samples.
+    Raises SampleError naming log, episode, turn and field.
 
-    Example: a step with prompt_ids 1 2 3, token_ids 4 5, logprobs -0.1 -0.2, an episode answered
-    and completed -> reward 1.0, one sample of prompt [1 2 3] and tokens [4 5]
+    Example: a step with prompt_ids 1 2 3, token_ids 4 5, logprobs -0.1 -0.2, in an episode that was
+    answered and completed -> reward 1.0, one sample of prompt [1 2 3] and tokens [4 5]
     """
-    judged = verdict_on(trajectory)
+    judged = latest_verdict(trajectory)
     if trajectory.ended is None or judged is None or judged.label is None:
         raise SampleError(
-            f"{where}: episode {trajectory.episode!r} has not ended, or has no verdict with a label"
+            f"{where}: episode {trajectory.episode!r} has not ended or has no verdict with a label"
         )
     if not trajectory.steps and not trajectory.summaries:
         raise SampleError(f"{where}: episode {trajectory.episode!r} has no reply")
     events = trajectory.replies()
     turns = _turns(events)
     replies = [event.reply for event in events]
-    arrays = arrays_of(replies, vocab, _complaint(trajectory, events, turns, where))
-    head, prompts = (arrays.head, arrays.shown) if shown is None else (NOTHING, shown)
+    arrays = arrays_of(replies, vocab, _error_maker(trajectory, events, turns, where))
+    head, tails = (arrays.head, arrays.tails) if prompts is None else (NO_IDS, prompts)
     reward = _episode_reward(trajectory.ended.ending, judged)
     rewards = _step_rewards(trajectory, judged, reward, where)
     samples = [
         Sample(
-            prompt,
+            tail,
             sampled,
             logprobs,
             rewards[turn],
@@ -64,10 +68,10 @@ def rollout_of(
             isinstance(event, HistorySummarized),
             head,
         )
-        for event, turn, prompt, sampled, logprobs in zip(
-            events, turns, prompts, arrays.tokens, arrays.logprobs, strict=True
+        for event, turn, tail, sampled, logprobs in zip(
+            events, turns, tails, arrays.tokens, arrays.logprobs, strict=True
         )
-        if prompt is not None
+        if tail is not None
     ]
     return Rollout(
         trajectory.episode,
@@ -80,24 +84,24 @@ def rollout_of(
     )
 
 
-def _complaint(
+def _error_maker(
     trajectory: Trajectory, events: _Events, turns: Sequence[int], where: str
-) -> Complaint:
-    """Makes errors that name the place."""
+) -> MakeError:
+    """A function that makes errors which name log, episode, policy, turn and field."""
 
-    def complaint(place: int, field: str, why: str) -> SampleError:
-        what = "summary before turn" if isinstance(events[place], HistorySummarized) else "turn"
+    def make_error(index: int, field: str, fault: str) -> SampleError:
+        kind = "summary before turn" if isinstance(events[index], HistorySummarized) else "turn"
         policy = trajectory.started.policy
         return SampleError(
-            f"{where}: episode {trajectory.episode!r} (policy {policy}), {what} {turns[place]}:"
-            f" {field}: {why}"
+            f"{where}: episode {trajectory.episode!r} (policy {policy}), {kind} {turns[index]}:"
+            f" {field}: {fault}"
         )
 
-    return complaint
+    return make_error
 
 
 def _turns(events: _Events) -> list[int]:
-    """The turn of each reply: of a summary that of the step which comes next."""
+    """The turn of each reply; for a summary, the turn of the step that follows it."""
     turns, turn = [], 0
     for event in events:
         turns.append(turn)
@@ -116,9 +120,9 @@ def _episode_reward(ending: Ending, judged: Judged) -> float:
 def _step_rewards(
     trajectory: Trajectory, judged: Judged, reward: float, where: str
 ) -> tuple[float, ...]:
-    """The rewards of the steps, and one more for a summary behind the last."""
+    """The rewards of the steps, and one more for a summary after the last step."""
     num_steps = len(trajectory.steps)
-    if not judged.step_rewards:  # the verdict says nothing of steps
+    if not judged.step_rewards:  # the judge rewards whole episodes only
         return (reward,) * (num_steps + 1)
     if len(judged.step_rewards) != num_steps:
         raise SampleError(

@@ -1,9 +1,12 @@
-"""`python -m learner.demo RECIPE -o FOLDER [--seeds 0 1 2] [--ablation]`: see learn.py."""
+"""The command line of the demonstration (learner.demo.learn and learner.demo.ablation).
 
-import argparse
+python -m learner.demo RECIPE -o FOLDER [--seeds 0 1 2] [--ablation]
+"""
+
 import sys
 from pathlib import Path
 
+import click
 from rich.console import Console
 
 from learner.core.errors import LearnerError
@@ -13,41 +16,72 @@ from learner.demo.recipe import Recipe, read_recipe
 from learner.demo.rehearse import rehearse
 
 
-def main(arguments: list[str] | None = None) -> int:
-    """Run the demonstration; gives the exit status."""
-    parser = argparse.ArgumentParser(prog="learner.demo", description="The learning demonstration.")
-    parser.add_argument("recipe", type=Path)
-    parser.add_argument("-o", "--output", type=Path, required=True)
-    parser.add_argument("--seeds", type=int, nargs="+", default=[0])
-    parser.add_argument("--ablation", action="store_true", help="windows against full histories")
-    given = parser.parse_args(arguments)
+class _DemoCommand(click.Command):
+    """A command whose `--seeds` takes several values: `--seeds 0 1 2`."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        return super().parse_args(ctx, _repeat_flag(args, "--seeds"))
+
+
+@click.command(cls=_DemoCommand)
+@click.argument("recipe_file", metavar="RECIPE", type=click.Path(path_type=Path))
+@click.option(
+    "-o", "--output", type=click.Path(path_type=Path), required=True, help="Folder for all results."
+)
+@click.option(
+    "--seeds",
+    multiple=True,
+    type=int,
+    default=(0,),
+    show_default=True,
+    help="Seeds of the runs, as in --seeds 0 1 2.",
+)
+@click.option("--ablation", is_flag=True, help="Compare training on windows and on full histories.")
+def main(recipe_file: Path, output: Path, seeds: tuple[int, ...], ablation: bool) -> None:
+    """Train an agent from random weights, without a download, by a recipe (TOML)."""
     console = Console()
     try:
-        recipe = read_recipe(given.recipe)
-        if given.ablation:
-            _ablation(recipe, given.output, given.seeds, console)
+        recipe = read_recipe(recipe_file)
+        if ablation:
+            _ablation(recipe, output, seeds, console)
         else:
-            _demonstration(recipe, given.output, given.seeds, console)
+            _demonstration(recipe, output, seeds, console)
     except (LearnerError, OSError) as exc:
         Console(stderr=True).print(f"error: {exc}", highlight=False, style="red")
-        return 2
-    return 0
+        sys.exit(2)
 
 
-def _demonstration(recipe: Recipe, output: Path, seeds: list[int], console: Console) -> None:
+def _demonstration(recipe: Recipe, output: Path, seeds: tuple[int, ...], console: Console) -> None:
     reports = {}
     for seed in seeds:
         folder = output / f"seed-{seed}"
-        reports[folder] = demonstrate(recipe, folder, seed=seed, console=console, verb=rehearse)
-        console.print(reports[folder].told(), highlight=False)
+        reports[folder] = demonstrate(recipe, folder, seed=seed, console=console, command=rehearse)
+        console.print(reports[folder].text(), highlight=False)
     draw(output, reports)
 
 
-def _ablation(recipe: Recipe, output: Path, seeds: list[int], console: Console) -> None:
+def _ablation(recipe: Recipe, output: Path, seeds: tuple[int, ...], console: Console) -> None:
     for seed in seeds:
-        found = ablate(recipe, output / f"seed-{seed}", seed=seed, console=console, verb=rehearse)
-        console.print(found.told(), highlight=False)
+        folder = output / f"seed-{seed}"
+        report = ablate(recipe, folder, seed=seed, console=console, command=rehearse)
+        console.print(report.text(), highlight=False)
+
+
+def _repeat_flag(arguments: list[str], flag: str) -> list[str]:
+    """Write the flag in front of each of the numbers that follow it, as click needs.
+
+    Example: ["--seeds", "0", "1", "-o", "out"] -> ["--seeds", "0", "--seeds", "1", "-o", "out"]
+    """
+    found: list[str] = []
+    after_flag = False
+    for position, argument in enumerate(arguments):
+        is_first = position > 0 and arguments[position - 1] == flag
+        after_flag = argument == flag or (after_flag and argument.isdecimal())
+        if after_flag and argument != flag and not is_first:
+            found.append(flag)
+        found.append(argument)
+    return found
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main(prog_name="learner.demo")

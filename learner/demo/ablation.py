@@ -1,14 +1,14 @@
-"""The ablation that names the product, in miniature: trained on {windows, full histories} and run
-on {windows, full histories}, measured on tasks that need a long memory.
+"""The ablation of aligned windows, in miniature: agents trained on {windows, full histories} and
+run on {windows, full histories}, measured on tasks that need a long memory.
 
-Such a task can be done in two orders; in one of them a window has lost what is needed at the end
+Such a task can be done in two orders; in one of them the window has lost what is needed at the end
 (scenarios.microworlds.tasks). Each agent is cloned and trained by GRPO under one history policy,
-from
-the same random weights, demonstrations and tasks, and measured under both. In a folder where the
-demonstration has run, its agent is the one that is trained on windows.
+from the same random weights, demonstrations and tasks, and is measured under both. If the
+demonstration has run in the folder, its agent is the one trained on windows.
 
-AWM's own figures (4B weights, BFCL v3): aligned 64.5, trained on full histories and run on windows
-61.9. This is no reproduction of them: the model has a million weights, the tasks are drills.
+AWM's own figures (4B weights, BFCL v3): 64.5 when aligned, 61.9 when trained on full histories and
+run on windows. This is not a reproduction of them: the model has a million weights, and the tasks
+are those of micro-worlds.
 """
 
 from pathlib import Path
@@ -17,7 +17,7 @@ from typing import Any
 import msgspec
 from rich.console import Console
 
-from learner.demo.demonstration import Demonstration, Verb
+from learner.demo.demonstration import Demonstration, RunCommand
 from learner.demo.evaluate import Interval, Outcomes, paired
 from learner.demo.learn import Agreement, agreement
 from learner.demo.recipe import Recipe
@@ -27,23 +27,23 @@ KIND = "memory"
 
 
 class Cell(msgspec.Struct, frozen=True):
-    """One agent under one history policy, greedily."""
+    """The result of one agent under one history policy, sampled greedily."""
 
     trained: str
     run: str
     completed: Interval
 
 
-class Ablated(msgspec.Struct, frozen=True):
-    """What one seed came to."""
+class AblationReport(msgspec.Struct, frozen=True):
+    """The results of one seed."""
 
     seed: int
-    windows: str  # the history policy, as in last:3
+    windows: str  # the history policy with windows, as in last:3
     cells: tuple[Cell, ...]  # trained on windows, run on windows and full; then trained on full
-    mismatch: dict[str, Interval]  # what a run gains by the history that it was trained on
-    agreement: dict[str, Agreement]  # of sampler and trainer, by the history that was trained on
+    mismatch: dict[str, Interval]  # the gain of the aligned agent, by the history of the run
+    agreement: dict[str, Agreement]  # of sampler and trainer, by the trained history
 
-    def told(self) -> str:
+    def text(self) -> str:
         """The report in a few lines."""
         lines = [
             f"trained on {cell.trained:7} run on {cell.run:7} {100 * cell.completed.mean:5.1f} %"
@@ -58,31 +58,33 @@ class Ablated(msgspec.Struct, frozen=True):
         return "\n".join([f"seed {self.seed}", *lines, *gains])
 
 
-def ablate(recipe: Recipe, folder: Path, *, seed: int, console: Console, verb: Verb) -> Ablated:
-    """One seed's 2 x 2; its files go below the folder."""
+def ablate(
+    recipe: Recipe, folder: Path, *, seed: int, console: Console, command: RunCommand
+) -> AblationReport:
+    """Run the 2 x 2 comparison of one seed; its files go below the folder."""
     folder.mkdir(parents=True, exist_ok=True)
     windows = recipe.play["history"]
 
     def demonstration(**changes: Any) -> Demonstration:
         changed = msgspec.structs.replace(recipe, **changes)
-        demo = Demonstration(changed, folder, seed=seed, console=console, verb=verb)
+        demo = Demonstration(changed, folder, seed=seed, console=console, command=command)
         demo.prepare()
         return demo
 
     agents = {}
-    for history, mark in ((windows, ""), (FULL, "-full")):
+    for history, suffix in ((windows, ""), (FULL, "-full")):
         demo = demonstration(play={**recipe.play, "history": history})
-        agents[history] = demo.learn(demo.clone(f"clone{mark}"), f"learn{mark}")
+        agents[history] = demo.learn(demo.clone(f"clone{suffix}"), f"learn{suffix}")
     measuring = demonstration(held_out=(KIND,))
     found: dict[tuple[str, str], Outcomes] = {}
     cells = []
     for trained, model in agents.items():
-        for run in agents:
-            name = f"{_word(trained)}-on-{_word(run)}"
-            played = measuring.measure(name, sampled=False, model=str(model), history=run)
-            found[trained, run], score = played
-            cells.append(Cell(trained, run, score.greedy))
-    report = Ablated(
+        for history in agents:
+            name = f"{_label(trained)}-on-{_label(history)}"
+            measured = measuring.measure(name, sampled=False, model=str(model), history=history)
+            found[trained, history], score = measured
+            cells.append(Cell(trained, history, score.greedy))
+    report = AblationReport(
         seed=seed,
         windows=windows,
         cells=tuple(cells),
@@ -100,6 +102,6 @@ def ablate(recipe: Recipe, folder: Path, *, seed: int, console: Console, verb: V
     return report
 
 
-def _word(history: str) -> str:
+def _label(history: str) -> str:
     """A history policy as part of a file's name."""
     return history if history == FULL else "windows"

@@ -1,6 +1,9 @@
-"""One seed's stages: worlds, random weights, cloning, GRPO, measuring. Each leaves its settings and
-its run in the output folder, and is a verb that a user has, too. A stage that is there already is
-not repeated, so that whoever was stopped goes on; one of another recipe is refused."""
+"""The stages of one seed: worlds, random weights, cloning, GRPO, measuring.
+
+Each stage is a `rehearse` command, and leaves its settings and its run in the output folder. A
+finished stage is not repeated, so an interrupted demonstration can be resumed; a stage of another
+recipe is refused.
+"""
 
 import json
 from collections.abc import Callable, Mapping
@@ -15,45 +18,46 @@ from learner.demo.evaluate import Outcomes, Score, outcomes, score
 from learner.demo.model import num_weights, write_start
 from learner.demo.recipe import Recipe
 from learner.demo.rehearse import write_config
-from learner.demo.tokenizer import trained
+from learner.demo.tokenizer import train_tokenizer
 from learner.loop.report import REPORT_NAME
 
-_TOKENIZER_WORLDS = 300  # whose texts the tokenizer is trained on, at most
-Verb = Callable[[str, Path, Path], None]  # runs a verb with these settings into a folder
+_TOKENIZER_WORLDS = 300  # the tokenizer is trained on the texts of at most this many worlds
+# Runs a `rehearse` command: its name, its settings file, its output folder.
+RunCommand = Callable[[str, Path, Path], None]
 
 
 class Demonstration:
-    """One seed's stages, in one folder."""
+    """The stages of one seed, in one folder."""
 
     def __init__(
-        self, recipe: Recipe, folder: Path, *, seed: int, console: Console, verb: Verb
+        self, recipe: Recipe, folder: Path, *, seed: int, console: Console, command: RunCommand
     ) -> None:
         self.recipe = recipe
         self.folder = folder
         self.seed = seed
         self._console = console
-        self._verb = verb
-        self.drills = microworlds.Drills((), ())
+        self._command = command
+        self.worlds = microworlds.MicroWorlds((), ())
 
     def prepare(self) -> int:
-        """Worlds, tokenizer and random weights; gives the number of weights."""
-        self._say("worlds, tokenizer, random weights")
-        self.drills = microworlds.make(self.folder / "worlds", self.recipe.worlds, seed=self.seed)
+        """Make worlds, tokenizer and random weights; returns the number of weights."""
+        self._report("worlds, tokenizer, random weights")
+        self.worlds = microworlds.make(self.folder / "worlds", self.recipe.worlds, seed=self.seed)
         dialect = dialect_of(self.recipe.play["dialect"], lenient=True)
-        prompts, texts = microworlds.prompt_texts(self.drills.train[:_TOKENIZER_WORLDS], dialect)
+        prompts, texts = microworlds.prompt_texts(self.worlds.train[:_TOKENIZER_WORLDS], dialect)
         if (self.folder / "start" / "config.json").exists():
             return num_weights(self.folder / "start")
-        tokenizer = trained(prompts, texts, vocab_size=self.recipe.vocab_size)
+        tokenizer = train_tokenizer(prompts, texts, vocab_size=self.recipe.vocab_size)
         return write_start(self.folder / "start", tokenizer, self.recipe.size, seed=self.seed)
 
     def clone(self, name: str = "clone") -> Path:
-        """Copy the oracle; gives the weights' folder."""
+        """Clone the oracle; returns the folder of the weights."""
         stage = self.recipe.clone
-        tasks = microworlds.tasks_of(self.drills.train, stage.kinds, seed=self.seed)
+        tasks = microworlds.tasks_of(self.worlds.train, stage.kinds, seed=self.seed)
         oracle = self.run(
             f"{name}-oracle", tasks, policy="oracle", tokens=str(self.folder / "start")
         )
-        own = _merged(
+        own = _merge(
             stage.train,
             {
                 "data": {"logs": [str(oracle)], "keep_equal": True},
@@ -64,11 +68,11 @@ class Demonstration:
         return self._train(name, self.folder / "start", own)
 
     def learn(self, start: Path, name: str = "learn") -> Path:
-        """GRPO from these weights; gives the weights' folder."""
+        """Train by GRPO from these weights; returns the folder of the new weights."""
         stage = self.recipe.learn
-        tasks = microworlds.tasks_of(self.drills.train, stage.kinds, seed=self.seed + 1)
-        held_out = microworlds.tasks_of(self.drills.held_out, self.recipe.held_out, seed=self.seed)
-        own = _merged(
+        tasks = microworlds.tasks_of(self.worlds.train, stage.kinds, seed=self.seed + 1)
+        held_out = microworlds.tasks_of(self.worlds.held_out, self.recipe.held_out, seed=self.seed)
+        own = _merge(
             stage.train,
             {
                 "rollouts": {"scenarios": tasks, **self.recipe.play},
@@ -78,8 +82,8 @@ class Demonstration:
         return self._train(name, start, own)
 
     def measure(self, name: str, *, sampled: bool = True, **play: Any) -> tuple[Outcomes, Score]:
-        """Greedy on the held-out tasks; of models with `sampled` also their pass@k."""
-        tasks = microworlds.tasks_of(self.drills.held_out, self.recipe.held_out, seed=self.seed)
+        """Measure a policy greedily on the held-out tasks; `sampled`: models also by pass@k."""
+        tasks = microworlds.tasks_of(self.worlds.held_out, self.recipe.held_out, seed=self.seed)
         if "model" not in play:
             found = outcomes(self.run(f"{name}-held-out", tasks, **play))
             return found, score(found)
@@ -92,37 +96,37 @@ class Demonstration:
         return greedy, score(greedy, several)
 
     def run(self, name: str, tasks: list[str], **settings: Any) -> Path:
-        """One `rehearse run`; gives its folder."""
-        self._say(f"run {name}: {len(tasks)} tasks")
+        """Make one `rehearse run`; returns its folder."""
+        self._report(f"run {name}: {len(tasks)} tasks")
         table = {"scenarios": tasks, "seed": self.seed, **self.recipe.play, **settings}
         folder = self.folder / name
         config = write_config(self.folder / f"{name}.toml", table)
         if not (folder / REPORT_NAME).exists():
-            self._verb("run", config, folder)
+            self._command("run", config, folder)
         return folder
 
     def _train(self, name: str, start: Path, table: dict[str, Any]) -> Path:
-        self._say(f"train {name}: {table['steps']} batches")
+        self._report(f"train {name}: {table['steps']} batches")
         config = write_config(self.folder / f"{name}.toml", {"model": str(start), **table})
         folder = self.folder / name
         if not (folder / REPORT_NAME).exists():
-            self._verb("train", config, folder)
+            self._command("train", config, folder)
         report = json.loads((folder / REPORT_NAME).read_bytes())
         return Path(report["published"])
 
     def _shared(self, *without: str) -> dict[str, Any]:
-        """What all runs share, without some settings."""
+        """The settings that all runs share, except `without`."""
         return {name: value for name, value in self.recipe.play.items() if name not in without}
 
-    def _say(self, text: str) -> None:
+    def _report(self, text: str) -> None:
         self._console.print(f"seed {self.seed}: {text}", highlight=False)
 
 
-def _merged(table: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, Any]:
-    """Two tables as one; the second's values win, tables in both are merged."""
+def _merge(table: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, Any]:
+    """Merge two tables, and the tables within them. The values of `other` win."""
     merged = dict(table)
     for name, value in other.items():
-        mine = merged.get(name)
-        is_table = isinstance(mine, dict) and isinstance(value, Mapping)
-        merged[name] = _merged(mine, value) if is_table else value  # type: ignore[arg-type]
+        present = merged.get(name)
+        is_table = isinstance(present, dict) and isinstance(value, Mapping)
+        merged[name] = _merge(present, value) if is_table else value  # type: ignore[arg-type]
     return merged

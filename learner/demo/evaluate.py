@@ -15,7 +15,7 @@ Outcomes = Mapping[tuple[str, str], Sequence[bool]]  # (scenario, task) -> each 
 
 
 class Interval(msgspec.Struct, frozen=True):
-    """A mean, and the middle 95 % of a bootstrap over tasks."""
+    """A mean with its 95 % interval, from a bootstrap over tasks."""
 
     mean: float
     low: float
@@ -23,17 +23,18 @@ class Interval(msgspec.Struct, frozen=True):
 
 
 class Score(msgspec.Struct, frozen=True):
-    """How a policy did on the held-out tasks."""
+    """The score of a policy on the held-out tasks."""
 
     tasks: int
     greedy: Interval  # completed at temperature 0
-    by_kind: dict[str, float]  # the same, by kind of task
-    pass_at: Interval | None = None  # completed in one of k tries; None: not tried
-    tries: int = 0  # k
+    by_kind: dict[str, float]  # the mean of the same, by kind of task
+    pass_at: Interval | None = None  # completed in at least one of k tries; None: not measured
+    tries: int = 0  # k; 0: not measured
 
 
 def outcomes(run: Path) -> dict[tuple[str, str], list[bool]]:
-    """Which tries of a run's tasks were completed. An episode without a verdict was not."""
+    """Whether each try of each task of a run was completed; an episode without a verdict was
+    not."""
     found: dict[tuple[str, str], list[bool]] = defaultdict(list)
     with open_reader(run) as reader:
         for row in reader.episodes():
@@ -42,7 +43,7 @@ def outcomes(run: Path) -> dict[tuple[str, str], list[bool]]:
 
 
 def score(greedy: Outcomes, sampled: Outcomes | None = None, *, seed: int = 0) -> Score:
-    """The score of a run with one greedy try of each task, and of one with several samples."""
+    """The score from a run with one greedy try per task, and from one with several samples."""
     first = {task: float(tries[0]) for task, tries in greedy.items()}
     kinds: dict[str, list[float]] = defaultdict(list)
     for (_, task), value in first.items():
@@ -60,8 +61,8 @@ def score(greedy: Outcomes, sampled: Outcomes | None = None, *, seed: int = 0) -
 
 
 def paired(before: Outcomes, after: Outcomes, *, seed: int = 0) -> Interval:
-    """By how much the share of completed tasks rose, on the same tasks. Raises ValueError when the
-    two runs had others.
+    """The increase of the share of completed tasks. Raises ValueError when the two runs have
+    different tasks.
 
     Example: before {a: no, b: no}, after {a: yes, b: no} -> mean 0.5
     """
@@ -86,7 +87,7 @@ def _mean(values: Sequence[float]) -> float:
 
 
 def kind_of(task: str) -> str:
-    """The kind of a drill's task.
+    """The kind of a micro-world's task.
 
     Example: kind_of("goals-2-b") -> "goals-2"
     """

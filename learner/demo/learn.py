@@ -1,14 +1,14 @@
-"""The learning demonstration: a model that has seen nothing becomes an agent.
+"""The learning demonstration: a model with random weights becomes an agent.
 
-    1. worlds        drills of many trades (scenarios.drills); those of five trades are held out
-    2. start         a tokenizer of their texts, a small Qwen3 of random weights
+    1. worlds        micro-worlds of many trades (scenarios.microworlds); five trades are held out
+    2. start         a tokenizer of their texts, a small Qwen3 with random weights
     3. cloning       the oracle's episodes are logged in the model's tokens, and `rehearse train`
                      copies them (loss `likelihood`); stopped early
-    4. learning      GRPO: rollouts, verdicts by code, updates on exact windows; half of it on tasks
-                     that clones hardly ever complete, because the window forgets what is needed
+    4. learning      GRPO: rollouts, verdicts by code, updates on exact windows; half of the tasks
+                     are ones that clones rarely complete, because the window loses what is needed
     5. measuring     oracle, start, clone and agent on the same held-out tasks
 
-Everything runs by the same verbs, logs and settings as any other run; their files stay in the
+Every stage uses the same commands, logs and settings as any other run, and its files stay in the
 output folder. `report.json` has the figures, `learning.png` and `scores.png` show them.
 """
 
@@ -22,32 +22,32 @@ import msgspec
 from rich.console import Console
 
 from learner.core.errors import LearnerError
-from learner.demo.demonstration import Demonstration, Verb
+from learner.demo.demonstration import Demonstration, RunCommand
 from learner.demo.evaluate import Interval, Score, paired
 from learner.demo.figures import draw_bars, draw_curves
 from learner.demo.recipe import Recipe
-from learner.loop.learner import AGREEMENT
+from learner.model.logprob_agreement import MAX_DIFFERENCE
 
 
 class Agreement(msgspec.Struct, frozen=True):
-    """The greatest difference between the sampler's and the trainer's log-probability of a token,
-    in nats."""
+    """The greatest difference between the log-probabilities of sampler and trainer for a token, in
+    nats."""
 
-    first: float  # of the first batch: both have the weights that the run begins with
+    first: float  # of the first batch: both have the weights with which the run starts
     worst: float  # of all batches
 
 
-class Learned(msgspec.Struct, frozen=True):
-    """What one demonstration came to."""
+class DemonstrationReport(msgspec.Struct, frozen=True):
+    """The results of one demonstration."""
 
     seed: int
     weights: int  # of the model
     scores: dict[str, Score]  # oracle, random, cloned, learned
-    gain: Interval  # learned over cloned, greedy, on the same tasks
+    gain: Interval  # of learned over cloned, greedy, on the same tasks
     agreement: Agreement  # of sampler and trainer
     seconds: dict[str, float]  # of each stage
 
-    def told(self) -> str:
+    def text(self) -> str:
         """The report in a few lines."""
         lines = [
             f"{name:8} completed {100 * one.greedy.mean:.1f} % greedily"
@@ -62,18 +62,18 @@ class Learned(msgspec.Struct, frozen=True):
                 *lines,
                 f"GRPO over cloning: {100 * self.gain.mean:+.1f} points, 95 % [{low:+.1f},"
                 f" {high:+.1f}]",
-                f"sampler and trainer differ by {self.agreement.first:.1e} nats at most in the"
-                f" first batch, by {self.agreement.worst:.1e} in all",
+                f"sampler and trainer differ by at most {self.agreement.first:.1e} nats in the"
+                f" first batch, and by at most {self.agreement.worst:.1e} in all batches",
             ]
         )
 
 
 def demonstrate(
-    recipe: Recipe, folder: Path, *, seed: int, console: Console, verb: Verb
-) -> Learned:
-    """One seed from nothing to the report; its files go below the folder."""
+    recipe: Recipe, folder: Path, *, seed: int, console: Console, command: RunCommand
+) -> DemonstrationReport:
+    """Run the demonstration for one seed; its files go below the folder."""
     folder.mkdir(parents=True, exist_ok=True)
-    demo = Demonstration(recipe, folder, seed=seed, console=console, verb=verb)
+    demo = Demonstration(recipe, folder, seed=seed, console=console, command=command)
     clock = _Clock()
     weights = demo.prepare()
     clock.stop("preparing")
@@ -89,7 +89,7 @@ def demonstrate(
         "learned": demo.measure("learned", model=str(agent)),
     }
     clock.stop("measuring")
-    report = Learned(
+    report = DemonstrationReport(
         seed=seed,
         weights=weights,
         scores={name: found for name, (_, found) in measured.items()},
@@ -105,26 +105,33 @@ def demonstrate(
 
 
 def agreement(train: Path) -> Agreement:
-    """How well a training run without staleness agreed. Raises LearnerError where its first batch
-    did not: then nothing that was learned can be claimed."""
+    """The agreement of sampler and trainer in a training run without staleness.
+
+    Raises LearnerError if they disagree in the first batch, or if it was not measured: then no
+    result can be claimed.
+    """
     found = [float(row["mismatch_max"]) for row in metrics(train) if "mismatch_max" in row]
-    if not found or found[0] > AGREEMENT:
-        told = f"by {found[0]:.2g}" if found else "nobody knows by how much"
+    if not found:
         raise LearnerError(
-            f"{train}: log-probabilities of sampler and trainer differ {told}, and may by"
-            f" {AGREEMENT:.0e} at most"
+            f"{train}: the difference between the log-probabilities of sampler and trainer was not"
+            " measured"
+        )
+    if found[0] > MAX_DIFFERENCE:
+        raise LearnerError(
+            f"{train}: the log-probabilities of sampler and trainer differ by {found[0]:.2g};"
+            f" at most {MAX_DIFFERENCE:.0e} is allowed"
         )
     return Agreement(found[0], max(found))
 
 
 def metrics(train: Path) -> list[dict[str, Any]]:
-    """The figures of a training run, batch by batch."""
+    """The metrics of a training run, batch by batch."""
     lines = (train / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
     return [json.loads(line) for line in lines]
 
 
 class _Clock:
-    """Seconds of stages that follow each other."""
+    """The seconds of consecutive stages."""
 
     def __init__(self) -> None:
         self.seconds: dict[str, float] = {}
@@ -136,25 +143,25 @@ class _Clock:
         self._since = now
 
 
-_PANELS = {
+_CHARTS = {
     "completed, in training": "pass_rate",
     "completed, held out, greedy": "evaluation/pass_rate",
     "entropy, nats a token": "entropy",
 }
 
 
-def draw(folder: Path, reports: Mapping[Path, Learned]) -> None:
-    """The curves of some seeds, given by their folders, and their mean scores."""
-    panels = {
+def draw(folder: Path, reports: Mapping[Path, DemonstrationReport]) -> None:
+    """Draw the learning curves of some seeds, given by their folders, and their mean scores."""
+    charts = {
         title: {
             f"seed {report.seed}": [
                 (row["step"], row[key]) for row in metrics(run / "learn") if key in row
             ]
             for run, report in reports.items()
         }
-        for title, key in _PANELS.items()
+        for title, key in _CHARTS.items()
     }
-    draw_curves(folder / "learning.png", panels, x="batches of GRPO")
+    draw_curves(folder / "learning.png", charts, x="batches of GRPO")
     names = ("random", "cloned", "learned", "oracle")
     bars = {
         "greedy": {
@@ -172,7 +179,7 @@ def draw(folder: Path, reports: Mapping[Path, Learned]) -> None:
 
 
 def _mean(intervals: Sequence[Interval]) -> Interval:
-    """The mean over seeds, from the least of their lows to the greatest of their highs."""
+    """The mean over seeds, with the lowest low and the highest high."""
     return Interval(
         sum(one.mean for one in intervals) / len(intervals),
         min(one.low for one in intervals),

@@ -1,4 +1,4 @@
-"""The demonstration's worlds: which tasks are learned from, and the texts of their prompts."""
+"""The demonstration's micro-worlds: their tasks, and the texts of their prompts."""
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -15,15 +15,15 @@ from scenarios.format import read
 from scenarios.microworlds.writing import write_microworlds
 
 
-class Drills(msgspec.Struct, frozen=True):
-    """Folders of packages."""
+class MicroWorlds(msgspec.Struct, frozen=True):
+    """The folders of the packages."""
 
     train: tuple[Path, ...]
     held_out: tuple[Path, ...]
 
 
-def make(folder: Path, settings: WorldSettings, *, seed: int) -> Drills:
-    """Write the drills of training, and those of trades and seeds that training never has."""
+def make(folder: Path, settings: WorldSettings, *, seed: int) -> MicroWorlds:
+    """Write the micro-worlds for training, and held-out ones with other trades and seeds."""
     train = write_microworlds(
         folder, seed=seed, count=settings.train, split="train", each=settings.each
     )
@@ -34,24 +34,25 @@ def make(folder: Path, settings: WorldSettings, *, seed: int) -> Drills:
         split="held_out",
         each=settings.each_held_out,
     )
-    return Drills(tuple(train), tuple(held_out))
+    return MicroWorlds(tuple(train), tuple(held_out))
 
 
 def tasks_of(folders: Iterable[Path], kinds: Sequence[str], *, seed: int) -> list[str]:
-    """The tasks of these kinds as `rehearse run` takes them (`folder:task`), in a drawn order."""
-    wanted = tuple(f"{kind}-" for kind in kinds)
+    """The tasks of these kinds, as arguments of `rehearse run` (`folder:task`), in random order."""
+    prefixes = tuple(f"{kind}-" for kind in kinds)
     found = [
         f"{folder}:{task.id}"
         for folder in folders
         for task in read(folder).tasks
-        if task.id.startswith(wanted)
+        if task.id.startswith(prefixes)
     ]
     Random(seed).shuffle(found)
     return found
 
 
 def prompt_texts(folders: Iterable[Path], dialect: Dialect) -> tuple[list[str], list[list[str]]]:
-    """Of each its system prompt, and its tasks' instructions: what a tokenizer is trained on."""
+    """For each package, its system prompt and its tasks' instructions: the texts on which a
+    tokenizer is trained."""
     prompts: list[str] = []
     texts: list[list[str]] = []
     for folder in folders:

@@ -1,24 +1,24 @@
-"""A small Qwen3 from scratch, with a start that can copy.
+"""A small Qwen3 with random weights, initialized so that it can copy.
 
-An agent of tools copies: names of tools, ids, values. Models learn to by way of two attention heads
-in a row, one that looks at the token before and one that finds where the present token stood before
-(induction heads, arXiv:2209.11895). Out of random weights this pair appears after some ten million
-tokens, which is more than two cores compute in the time that we have. So a few heads start as what
-they would become; everything else starts at random, and everything is trained.
+An agent with tools copies: names of tools, ids, values. Models learn to copy with two attention
+heads in sequence: one attends to the previous token, and one finds an earlier position of the
+current token (induction heads, arXiv:2209.11895). From random weights this pair appears after about
+ten million tokens, which two cores cannot compute in the available time. Therefore a few heads
+start as what they would become; everything else starts at random, and everything is trained.
 
-    layer 1, head 1    looks at the place before and notes its token
-    layer 1, last      looks at the place two before and notes its token
-    layer 2, head 1    looks behind an earlier place with the present token: `ord` -> `er`
-    layer 2, last      looks two behind an earlier place with the token before the present one:
-                       in `{"order":` for what stood in `order 52`
+    layer 1, head 1    attends to the previous position and stores its token
+    layer 1, last      attends to the position two before and stores its token
+    layer 2, head 1    attends after an earlier position with the current token: `ord` -> `er`
+    layer 2, last      attends two after an earlier position with the token before the current one:
+                       in `{"order":` for the token that followed in `order 52`
 
 The residual stream of H numbers starts as five parts:
 
-    token    the rest    what the token is: random numbers
-    before   head_dim    the same of the token before
-    second   head_dim    the same of the token two before
-    next     head_dim    what the heads of layer 2 found, read by the output layer
-    constant 1           the same for every token, so that a head can attend by place alone
+    token    the rest    the token itself: random numbers
+    before   head_dim    the same for the previous token
+    second   head_dim    the same for the token two before
+    next     head_dim    the result of the heads of layer 2, read by the output layer
+    constant 1           the same for every token, so that a head can attend by position alone
 """
 
 import math
@@ -35,26 +35,26 @@ from transformers.utils import logging
 
 from learner.demo.tokenizer import END, PAD, save
 
-_CONSTANT = 4.0  # of the constant part; the token's part has variance 1
-_CERTAINTY = 0.4  # of the output layer in what the second head found
-_SHARPNESS = 2.0  # of all heads: the weights of their query and key norms
-_NEAR = 3  # planes of rotation that tell a place from its neighbours
-_SLOW = 0.004  # radians a token: planes that turn slower than this hardly see the distance
+_CONSTANT = 4.0  # value of the constant part; the token's part has variance 1
+_CERTAINTY = 0.4  # weight of the output layer for what the heads of layer 2 found
+_SHARPNESS = 2.0  # the weights of the query and key norms of all heads
+_NEAR = 3  # rotation planes that distinguish a position from its neighbours
+_SLOW = 0.004  # radians per token; planes that turn slower hardly depend on the distance
 
 
 class ModelSize(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """How large the model is."""
+    """The size of the model."""
 
     hidden: int = 160
     layers: int = 3
     heads: int = 4
     kv_heads: int = 2
-    head_dim: int = 32  # the least that vLLM takes
+    head_dim: int = 32  # vLLM's minimum
     context: int = 2048
 
 
 def write_start(folder: Path, tokenizer: Tokenizer, size: ModelSize, *, seed: int) -> int:
-    """Write model and tokenizer as a Hugging Face directory; gives the number of weights."""
+    """Write model and tokenizer as a Hugging Face directory; returns the number of weights."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         model = Qwen3ForCausalLM(_config(tokenizer, size))
@@ -66,7 +66,7 @@ def write_start(folder: Path, tokenizer: Tokenizer, size: ModelSize, *, seed: in
 
 
 def num_weights(folder: Path) -> int:
-    """How many weights a Hugging Face directory of one file has."""
+    """The number of weights in a Hugging Face directory with one weights file."""
     with safe_open(folder / "model.safetensors", "pt") as weights:
         names = list(weights.keys())
         return sum(math.prod(weights.get_slice(name).get_shape()) for name in names)
@@ -92,14 +92,14 @@ def _config(tokenizer: Tokenizer, size: ModelSize) -> Qwen3Config:
 
 @torch.no_grad()
 def start_copying(model: Qwen3ForCausalLM) -> None:
-    """Give four heads their start (see above)."""
+    """Initialize four heads so that the model can copy (see the module's docstring)."""
     config = model.config
-    parts = _RunParts(config.hidden_size, config.head_dim)
+    parts = _ResidualParts(config.hidden_size, config.head_dim)
     embedding = model.model.embed_tokens.weight
     embedding.zero_()
     embedding[:, : parts.token] = torch.randn(len(embedding), parts.token)
     embedding[:, parts.constant] = _CONSTANT
-    # A token's part, said in one head's width.
+    # Projects a token's part to the width of one head.
     code = torch.randn(config.head_dim, parts.token) / math.sqrt(parts.token)
     for layer in model.model.layers:
         layer.self_attn.q_norm.weight.fill_(_SHARPNESS)
@@ -113,23 +113,23 @@ def start_copying(model: Qwen3ForCausalLM) -> None:
     two.look_for(0, 0, code, among=parts.before, to=parts.next)
     own = torch.eye(config.head_dim)
     two.look_for(-1, parts.before, own, among=parts.second, to=parts.next)
-    said = embedding[:, : parts.token] @ code.T
-    model.lm_head.weight[:, parts.next : parts.constant] += _CERTAINTY * said
+    pattern = embedding[:, : parts.token] @ code.T
+    model.lm_head.weight[:, parts.next : parts.constant] += _CERTAINTY * pattern
 
 
-class _RunParts:
-    """Where the parts of the residual stream begin."""
+class _ResidualParts:
+    """The offsets of the parts of the residual stream."""
 
     def __init__(self, hidden: int, head: int) -> None:
         self.constant = hidden - 1
         self.next = self.constant - head
         self.second = self.next - head
         self.before = self.second - head
-        self.token = self.before  # it begins at 0, and is so wide
+        self.token = self.before  # the token's part starts at 0; this is its width
 
 
 class _Heads:
-    """The attention heads of one layer, whose weights are written."""
+    """Writes the weights of the attention heads of one layer."""
 
     def __init__(self, attention: nn.Module, frequencies: Tensor, code: Tensor) -> None:
         self._attention: Any = attention
@@ -137,8 +137,8 @@ class _Heads:
         self._code = code  # [head_dim, width of the token's part]
 
     def look_back(self, head: int, distance: int, *, constant: int, to: int) -> None:
-        """The head attends to the place so many before: its keys are its queries, turned as far.
-        What it finds is noted in another part."""
+        """Make the head attend to the position `distance` before: its keys are its queries, rotated
+        by that distance. It stores what it finds in the part at `to`."""
         half = len(self._frequencies)
         near = torch.arange(_NEAR)
         turns = distance * self._frequencies[near]
@@ -150,21 +150,21 @@ class _Heads:
         self._write(head, "k_proj", key, at=constant)
         self._carry(head, to)
 
-    def look_for(self, head: int, own: int, said: Tensor, *, among: int, to: int) -> None:
-        """The head attends to places whose part `among` says what the part at `own` says of the
-        present place, in the words of `said`. What it finds is noted in another part."""
+    def look_for(self, head: int, own: int, pattern: Tensor, *, among: int, to: int) -> None:
+        """Make the head attend to positions whose part `among` equals the current position's part
+        at `own`, projected by `pattern`. It stores what it finds in the part at `to`."""
         half = len(self._frequencies)
         slow = (self._frequencies < _SLOW).nonzero()[:, 0]
-        places = torch.cat([slow, slow + half])
-        query, key = torch.zeros_like(said), torch.zeros(2 * half, 2 * half)
-        query[places] = said[: len(places)]
-        key[places, torch.arange(len(places))] = 1.0
+        planes = torch.cat([slow, slow + half])
+        query, key = torch.zeros_like(pattern), torch.zeros(2 * half, 2 * half)
+        query[planes] = pattern[: len(planes)]
+        key[planes, torch.arange(len(planes))] = 1.0
         self._write(head, "q_proj", query, at=own)
         self._write(head, "k_proj", key, at=among)
         self._carry(head, to)
 
     def _carry(self, head: int, to: int) -> None:
-        """The head takes the token's part of what it attends to, to another part."""
+        """Make the head copy the token's part of the attended position to the part at `to`."""
         self._write(head, "v_proj", self._code, at=0)
         width = len(self._code)
         output = self._attention.o_proj.weight
@@ -173,8 +173,8 @@ class _Heads:
         output[to : to + width, begin : begin + width] = torch.eye(width)
 
     def _write(self, head: int, name: str, matrix: Tensor, *, at: int) -> None:
-        """Have the head's queries, keys or values be read from the part at `at`. A first or last
-        head reads by the first or last of keys and values, which fewer heads share."""
+        """Make the head's queries, keys or values read the part at `at`. There are fewer heads of
+        keys and values: the first or last head uses the first or last of them."""
         weight = getattr(self._attention, name).weight
         width = len(matrix)
         begin = head % (len(weight) // width) * width

@@ -1,10 +1,10 @@
-"""What many texts of small worlds say alike: phrases that a tokenizer makes one token each."""
+"""Phrases that many texts of micro-worlds share; the tokenizer makes each of them one token."""
 
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-# The frames of calls and results, and what stands behind <|im_start|>.
+# The frames of calls and results, and the text after <|im_start|>.
 _ALWAYS = (
     *("system\n", "user\n", "assistant\n"),
     *('<tool_call>\n{"name":"', '","arguments":{"', "}}\n</tool_call>"),
@@ -16,20 +16,20 @@ _TOOL = re.compile(
 )
 _ARGUMENT = re.compile(r'(\w+)":\{"type"')
 _WORD = re.compile(r"[A-Za-z]+")
-_SHARE = 0.12  # of the texts that a common word stands in, at least
-_SHARE_OF_RUN = 0.005  # of the texts that a phrase stands in, at least
+_SHARE = 0.12  # a common word is in at least this share of the texts
+_SHARE_OF_RUN = 0.005  # a phrase is in at least this share of the texts
 
 
 def phrases_of(prompts: Sequence[str], instructions: Sequence[str]) -> list[str]:
-    """The phrases of system prompts and instructions, none twice."""
+    """The phrases of system prompts and instructions, without duplicates."""
     arguments = frozenset(name for prompt in prompts for name in _ARGUMENT.findall(prompt))
     found = [*_ALWAYS, *_frames(prompts), *_runs(instructions, without=arguments)]
     return list(dict.fromkeys(found))
 
 
 def _frames(prompts: Sequence[str]) -> list[str]:
-    """What stands around the tools of system prompts, and around the names in a tool: its own and
-    those of its arguments. Descriptions are part of it: those of drills are of a few words."""
+    """The texts around the tools of system prompts, and around the names in a tool: its own name
+    and those of its arguments. They include descriptions, which have few words in micro-worlds."""
     frames = []
     for prompt in prompts:
         lines = prompt.split("\n")
@@ -45,13 +45,13 @@ def _frames(prompts: Sequence[str]) -> list[str]:
 
 
 def _around_names(arguments: str) -> list[str]:
-    """What stands around the names of arguments in a tool's schema."""
+    """The texts around the names of arguments in a tool's schema."""
     names = sorted(set(_ARGUMENT.findall(arguments)))
     return [part for part in re.split(rf"\b(?:{'|'.join(names)})\b", arguments) if part]
 
 
 def _runs(texts: Sequence[str], *, without: frozenset[str]) -> list[str]:
-    """The longest runs of common words that many texts share, blanks at their ends included.
+    """The longest runs of common words that many texts share, including blanks at their ends.
 
     Example: ". Then give the " of "… Then give the order of client 41 the …"
     """
@@ -63,7 +63,7 @@ def _runs(texts: Sequence[str], *, without: frozenset[str]) -> list[str]:
 
 
 def _runs_of(text: str, common: set[str]) -> Iterator[str]:
-    """The parts of a text that are made of common words and what stands between them."""
+    """The parts of a text that consist of common words and the characters between them."""
     run = ""
     for piece in [*re.findall(r"[A-Za-z]+|\d+|[^A-Za-z\d]+", text), "0"]:
         if piece in common or not piece[0].isalnum():

@@ -1,4 +1,4 @@
-"""The recipe of the demonstration: one TOML file (configs/learn-cpu.toml), strictly read."""
+"""The recipe of the demonstration: one TOML file (configs/learn-cpu.toml), read strictly."""
 
 from pathlib import Path
 from typing import Any
@@ -11,34 +11,33 @@ from scenarios.files import load_toml
 
 
 class WorldSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Which drills are made."""
+    """The number of micro-worlds, and of their tasks."""
 
     train: int = 400
     held_out: int = 60
-    each: int = 6  # tasks of every kind in a drill of training
-    each_held_out: int = 2
+    each: int = 6  # tasks of every kind in a world for training
+    each_held_out: int = 2  # the same in a held-out world
 
 
 class StageSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """One training run: from which kinds of tasks, and with what in its training file."""
+    """One training run: the kinds of its tasks, and its training file."""
 
     kinds: tuple[str, ...]  # of tasks, as in "goals-2"
-    train: dict[
-        str, Any
-    ]  # learner.config.settings.TrainSettings, without model, data.logs and scenarios
+    # learner.config.settings.TrainSettings without model, data.logs and scenarios
+    train: dict[str, Any]
 
 
 class Recipe(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """The whole demonstration."""
+    """The settings of the whole demonstration."""
 
     vocab_size: int = 900
     size: ModelSize = ModelSize()
     worlds: WorldSettings = WorldSettings()
-    play: dict[str, Any]  # harness.settings.run.Settings that all runs share: history, limits
+    play: dict[str, Any]  # harness.settings.run.Settings of all runs: history, limits
     clone: StageSettings
     learn: StageSettings
     held_out: tuple[str, ...]  # kinds of tasks that are measured
-    pass_at: int = 4  # tries of pass@k
+    pass_at: int = 4  # k of pass@k
 
 
 def read_recipe(path: Path) -> Recipe:

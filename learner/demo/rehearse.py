@@ -1,4 +1,4 @@
-"""The command line, as the demonstration calls it: every stage is a verb that a user has, too."""
+"""Run `rehearse` commands in a subprocess: every stage of the demonstration is a user's command."""
 
 import subprocess
 import sys
@@ -11,25 +11,32 @@ import tomli_w
 from learner.core.errors import LearnerError
 
 
-def rehearse(verb: str, config: Path, output: Path) -> None:
-    """Run a verb to its end, or go on with it; what it says goes to a file beside its settings.
-    Raises LearnerError when it fails."""
+def rehearse(command: str, config: Path, output: Path) -> None:
+    """Run a `rehearse` command to its end, or resume it. Its output is appended to a log file next
+    to its settings. Raises LearnerError when it fails."""
     log = config.with_suffix(".log")
-    given = ["--config", str(config)] if verb == "run" else [str(config)]
-    goes_on = ["--resume"] if output.exists() else []
-    command = [sys.executable, "-m", "harness", verb, *given, "-o", str(output), *goes_on]
-    with log.open("ab") as told:
-        done = subprocess.run(command, stdout=told, stderr=subprocess.STDOUT, check=False)
+    settings = ["--config", str(config)] if command == "run" else [str(config)]
+    resume = ["--resume"] if output.exists() else []
+    arguments = [command, *settings, "-o", str(output), *resume]
+    with log.open("ab") as file:
+        done = subprocess.run(
+            [sys.executable, "-m", "harness", *arguments],
+            stdout=file,
+            stderr=subprocess.STDOUT,
+            check=False,
+        )
     if done.returncode:
         last = log.read_text(encoding="utf-8", errors="replace").strip().rpartition("\n")[2]
-        raise LearnerError(f"rehearse {verb} {config} failed: {last} (all of it: {log})")
+        raise LearnerError(f"rehearse {command} {config} failed: {last} (full output: {log})")
 
 
 def write_config(path: Path, table: Mapping[str, Any]) -> Path:
-    """Write a verb's settings; gives their file. Raises LearnerError where others stand there:
-    what was made with them would be told as made with these."""
+    """Write a command's settings; returns the file. Raises LearnerError when the file has other
+    settings already: results made with those must not be reported as made with these."""
     data = tomli_w.dumps(table).encode()
     if path.exists() and path.read_bytes() != data:
-        raise LearnerError(f"{path}: it is of another recipe or place; name another output folder")
+        raise LearnerError(
+            f"{path}: has the settings of another recipe or folder; choose another output folder"
+        )
     path.write_bytes(data)
     return path

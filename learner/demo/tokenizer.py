@@ -1,9 +1,10 @@
-"""A tokenizer for small worlds, made of their own texts.
+"""A tokenizer for micro-worlds, trained on their texts.
 
-A byte-level BPE in which words, numbers of up to two digits and signs are cut apart, so that a word
-has the same tokens wherever it stands and can be copied from a tool's name into a call. What a
-dialect and its worlds always say alike (the system prompt's sentences, the frames of tools, calls
-and results) is one token each: a prompt of 500 tokens shrinks to 130, and two cores can learn.
+A byte-level BPE that splits words, numbers of up to two digits and signs, so that a word has the
+same tokens everywhere and can be copied from a tool's name into a call. The texts that a dialect
+and its worlds always share (the system prompt's sentences, the frames of tools, calls and results)
+are one token each: a prompt of 500 tokens shrinks to 130, which makes training feasible on two
+cores.
 """
 
 import re
@@ -25,10 +26,10 @@ TEMPLATE = """\
 _PIECE = r"[A-Za-z]+|\d\d?|\s|[^\sA-Za-z\d]+"
 
 
-def trained(
+def train_tokenizer(
     prompts: Sequence[str], instructions: Sequence[Sequence[str]], *, vocab_size: int
 ) -> Tokenizer:
-    """A tokenizer of some worlds: the system prompt of each, and its tasks' instructions."""
+    """Train a tokenizer on some worlds: the system prompt of each, and its tasks' instructions."""
     phrases = phrases_of(prompts, [text for of_world in instructions for text in of_world])
     tokenizer = Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
@@ -51,8 +52,8 @@ def trained(
 
 
 def _words(worlds: Iterable[str], phrases: Sequence[str]) -> Iterator[str]:
-    """The words of each world without its phrases, each word once: so what all worlds say becomes
-    whole tokens, and the nouns of a single one do not."""
+    """The words of each world without its phrases, each word once: so words that all worlds share
+    become whole tokens, and the nouns of a single world do not."""
     known = re.compile("|".join(map(re.escape, sorted(phrases, key=len, reverse=True))))
     for text in worlds:
         yield "\n".join(sorted(set(re.findall(_PIECE, known.sub("\n", text)))))

@@ -1,11 +1,11 @@
 """Attention of an engine's requests: each sees its own slot of the key-value cache.
 
-transformers hands the model's queries, keys and values to whatever function is registered under the
-name in `config._attn_implementation`, so any architecture that asks for its attention that way can
-be sampled from, with its own forward.
+transformers passes the model's queries, keys and values to the function that is registered under
+the name in `config._attn_implementation`. So every architecture that gets its attention that way
+can be sampled from, with its own forward.
 
-Shapes: R requests, T new tokens in all, S slots, H heads, G heads of keys and values, D their size,
-C the capacity of a slot in tokens, L tokens that are attended to.
+Shapes: R requests, T new tokens in total, S slots, H heads, G heads of keys and values, D their
+size, C the capacity of a slot in tokens, L tokens that are attended to.
 """
 
 from collections.abc import Sequence
@@ -19,13 +19,13 @@ from transformers import AttentionInterface
 from learner.core.errors import ModelError
 
 NAME = "rehearsal_slots"
-_ROOM = 256  # tokens by which slots grow at least
+_GROWTH = 256  # tokens; the capacity of slots is a multiple of this
 
 
 class Slots:
-    """Keys and values of the live requests, a slot each, by layer `[S, G, C, D]`.
+    """Keys and values of the live requests, one slot each, by layer `[S, G, C, D]`.
 
-    Slots 0 to R - 1 are in use, so that one step's requests lie side by side.
+    Slots 0 to R - 1 are in use, so the requests of one step are contiguous in memory.
     """
 
     def __init__(self) -> None:
@@ -35,14 +35,14 @@ class Slots:
         self.values: list[Tensor] = []
 
     def reserve(self, num_slots: int, num_tokens: int) -> None:
-        """Make room for so many slots of so many tokens."""
+        """Make room for this many slots of this many tokens."""
         if num_slots <= self.num_slots and num_tokens <= self.capacity:
             return
-        # Well ahead, so that copying what is there stays rare.
+        # Grown well beyond the need, so that copying stays rare.
         if num_slots > self.num_slots:
             self.num_slots = max(num_slots, 2 * self.num_slots)
         if num_tokens > self.capacity:
-            self.capacity = -(-(num_tokens + num_tokens // 4) // _ROOM) * _ROOM
+            self.capacity = -(-(num_tokens + num_tokens // 4) // _GROWTH) * _GROWTH
         self.keys = [self._grown(tensor) for tensor in self.keys]
         self.values = [self._grown(tensor) for tensor in self.values]
 
@@ -53,8 +53,8 @@ class Slots:
         return grown
 
     def of_layer(self, layer: int, like: Tensor) -> tuple[Tensor, Tensor]:
-        """A layer's keys and values; made when they are first asked for, `like` those of a model
-        `[_, G, _, D]`."""
+        """A layer's keys and values. They are allocated on first use, with the type and device of
+        `like` `[_, G, _, D]`."""
         while len(self.keys) <= layer:
             shape = (self.num_slots, like.shape[1], self.capacity, like.shape[3])
             self.keys.append(like.new_zeros(shape))
@@ -69,23 +69,23 @@ class Slots:
         ]
         return torch.stack(parts)
 
-    def write(self, slot: int, kept: Tensor, num_tokens: int) -> None:
-        """Put the first tokens of such a copy into a slot."""
-        for layer, (keys, values) in enumerate(kept):
+    def write(self, slot: int, stored: Tensor, num_tokens: int) -> None:
+        """Write the first tokens of a copy that `read` made into a slot."""
+        for layer, (keys, values) in enumerate(stored):
             of_keys, of_values = self.of_layer(layer, keys[None])
             of_keys[slot, :, :num_tokens] = keys[:, :num_tokens]
             of_values[slot, :, :num_tokens] = values[:, :num_tokens]
 
     def copy(self, source: int, slot: int, num_tokens: int) -> None:
-        """Put the first tokens of one slot into another."""
+        """Copy the first tokens of one slot into another."""
         for tensors in (self.keys, self.values):
             for tensor in tensors:
                 tensor[slot, :, :num_tokens] = tensor[source, :, :num_tokens]
 
 
 class Prefill:
-    """New tokens of several requests behind each other, `lengths[i]` of them going into slot
-    `slots[i]` behind the `starts[i]` tokens that it has."""
+    """Concatenated new tokens of several requests: `lengths[i]` of them are appended to slot
+    `slots[i]`, after its `starts[i]` tokens."""
 
     __slots__ = ("lengths", "masks", "slots", "starts", "store")
 
@@ -102,24 +102,24 @@ class Prefill:
         self.starts = starts
         self.lengths = list(lengths)
         self.masks = [
-            None if start == 0 else _causal(start, length, device)
+            None if start == 0 else _causal_mask(start, length, device)
             for start, length in zip(starts, lengths, strict=True)
         ]
 
     def attend(
         self, layer: int, query_1HTD: Tensor, key_1GTD: Tensor, value_1GTD: Tensor, scaling: float
     ) -> Tensor:
-        """The attention of the new tokens `[1, H, T, D]`; their keys and values are kept."""
+        """The attention of the new tokens `[1, H, T, D]`; their keys and values are stored."""
         keys, values = self.store.of_layer(layer, key_1GTD)
         parts = [torch.split(x, self.lengths, dim=2) for x in (query_1HTD, key_1GTD, value_1GTD)]
         groups = query_1HTD.shape[1] // key_1GTD.shape[1]
         outs = []
-        for place, (query, key, value) in enumerate(zip(*parts, strict=True)):
-            slot, start = self.slots[place], self.starts[place]
-            end = start + self.lengths[place]
+        for index, (query, key, value) in enumerate(zip(*parts, strict=True)):
+            slot, start = self.slots[index], self.starts[index]
+            end = start + self.lengths[index]
             keys[slot, :, start:end] = key[0]
             values[slot, :, start:end] = value[0]
-            mask = self.masks[place]
+            mask = self.masks[index]
             outs.append(
                 scaled_dot_product_attention(
                     query,
@@ -134,35 +134,35 @@ class Prefill:
 
 
 class Decode:
-    """One new token for each of slots 0 to R - 1, behind the tokens that they have."""
+    """One new token for each of slots 0 to R - 1, after the slot's tokens."""
 
-    __slots__ = ("mask", "most", "places", "rows", "store")
+    __slots__ = ("length", "mask", "positions", "rows", "store")
 
-    def __init__(self, store: Slots, lengths_R: Tensor, most: int) -> None:
-        """`lengths_R` counts the tokens that the slots have, int64; `most` is the largest."""
+    def __init__(self, store: Slots, lengths_R: Tensor, longest: int) -> None:
+        """`lengths_R` has the number of tokens of each slot, int64; `longest` is the largest."""
         device = lengths_R.device
         self.store = store
-        self.places = lengths_R
+        self.positions = lengths_R
         self.rows = torch.arange(len(lengths_R), device=device)
-        self.most = most + 1
-        unseen = torch.arange(self.most, device=device) > lengths_R[:, None]
+        self.length = longest + 1
+        unseen = torch.arange(self.length, device=device) > lengths_R[:, None]
         mask = torch.zeros(unseen.shape, device=device)
         self.mask = mask.masked_fill_(unseen, float("-inf"))[:, None, None]  # [R, 1, 1, L]
 
     def attend(
         self, layer: int, query_RH1D: Tensor, key_RG1D: Tensor, value_RG1D: Tensor, scaling: float
     ) -> Tensor:
-        """The attention of the new tokens `[R, H, 1, D]`; their keys and values are kept."""
+        """The attention of the new tokens `[R, H, 1, D]`; their keys and values are stored."""
         keys, values = self.store.of_layer(layer, key_RG1D)
-        keys[self.rows, :, self.places] = key_RG1D[:, :, 0]
-        values[self.rows, :, self.places] = value_RG1D[:, :, 0]
+        keys[self.rows, :, self.positions] = key_RG1D[:, :, 0]
+        values[self.rows, :, self.positions] = value_RG1D[:, :, 0]
         num, heads, _, size = query_RH1D.shape
-        # The heads that share keys are rows of one product, so that keys are read once.
+        # The heads that share keys become rows of one product, so that keys are read once.
         query = query_RH1D.view(num, keys.shape[1], -1, size)
         out = scaled_dot_product_attention(
             query,
-            keys[:num, :, : self.most],
-            values[:num, :, : self.most],
+            keys[:num, :, : self.length],
+            values[:num, :, : self.length],
             attn_mask=self.mask.to(query.dtype),
             scale=scaling,
         )
@@ -182,14 +182,15 @@ def attend(
     sliding_window: int | None = None,
     **_: Any,
 ) -> tuple[Tensor, None]:
-    """What transformers calls: the attention with heads last but one, and no weights.
+    """The function that transformers calls: the attention, with heads as the second-last dimension,
+    and no weights.
 
-    Raises ModelError for a model whose attention slides.
+    Raises ModelError for a model with a sliding window.
     """
     if sliding_window or attention_mask is not None:
-        raise ModelError("a model whose attention has a sliding window cannot be sampled from here")
+        raise ModelError("models with a sliding window cannot be sampled in process")
     layer: int = module.layer_idx  # type: ignore[assignment]
-    # Under autocast the normalised queries and keys come as float32, the values as bfloat16.
+    # Under autocast the normalised queries and keys arrive as float32, the values as bfloat16.
     out = plan.attend(layer, query.to(value.dtype), key.to(value.dtype), value, scaling)
     return out.transpose(1, 2).contiguous(), None
 
@@ -197,7 +198,7 @@ def attend(
 AttentionInterface.register(NAME, attend)
 
 
-def _causal(start: int, length: int, device: torch.device) -> Tensor:
-    """Which of `start + length` tokens each of the last `length` sees: `[length, start + length]`
-    bool."""
+def _causal_mask(start: int, length: int, device: torch.device) -> Tensor:
+    """The mask by which each of the last `length` of `start + length` tokens sees itself and the
+    tokens before it: `[length, start + length]` bool."""
     return torch.ones(length, start + length, dtype=torch.bool, device=device).tril(start)

@@ -1,13 +1,12 @@
 """The thread in which engines run.
 
-The event loop hands requests in and waits for them; it never waits for a computation. Between two
-steps the thread takes up what has come in and gives up what was cancelled, so every slot is soon
-free again.
+The event loop submits requests and awaits them; no computation ever blocks it. Between two steps
+the thread accepts new requests and drops cancelled ones, so slots are freed soon.
 """
 
-from contextlib import AsyncExitStack
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
 from queue import Empty, SimpleQueue
-from types import TracebackType
 from typing import Self
 
 import anyio
@@ -17,8 +16,8 @@ from anyio.from_thread import BlockingPortal
 from learner.inference.engine import Engine, Request
 
 
-class _Order:
-    """A request on its way, and how the one who waits for it is told."""
+class _Job:
+    """A submitted request, and the event that wakes the task which awaits it."""
 
     __slots__ = ("engine", "is_cancelled", "is_done", "ready", "request")
 
@@ -30,103 +29,95 @@ class _Order:
         self.is_cancelled = False
 
 
-class EngineRoom:
-    """Runs engines in a thread of its own, which its block owns.
+class EngineThread(anyio.AsyncContextManagerMixin):
+    """Runs engines in a separate thread. An async context manager that owns the thread.
 
-    What goes wrong in an engine is raised to all who wait for it, and to all who ask it after: half
-    a step may have been taken. Other engines go on.
+    An exception in an engine is raised in all tasks that await a request of that engine, and for
+    all its later requests, because the step may be half done. Other engines continue.
     """
 
     def __init__(self) -> None:
-        self._orders: SimpleQueue[_Order | None] = SimpleQueue()  # None: stop
-        self._stack = AsyncExitStack()
+        self._jobs: SimpleQueue[_Job | None] = SimpleQueue()  # None: stop
         self._portal: BlockingPortal | None = None
         self._is_open = False
 
-    async def __aenter__(self) -> Self:
-        await self._stack.__aenter__()
-        # The thread ends before the portal through which it tells who is done.
-        self._portal = await self._stack.enter_async_context(BlockingPortal())
-        tasks = await self._stack.enter_async_context(anyio.create_task_group())
-        tasks.start_soon(self._run)
-        self._is_open = True
-        return self
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        exc: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._is_open = False
-        self._orders.put(None)
-        await self._stack.__aexit__(kind, exc, trace)
+    @asynccontextmanager
+    async def __asynccontextmanager__(self) -> AsyncGenerator[Self]:
+        # The thread ends before the portal through which it reports finished requests.
+        async with BlockingPortal() as self._portal, anyio.create_task_group() as tasks:
+            tasks.start_soon(self._run)
+            self._is_open = True
+            try:
+                yield self
+            finally:
+                self._is_open = False
+                self._jobs.put(None)
 
     async def sample(self, engine: Engine, request: Request) -> None:
-        """Have the engine sample behind the request's prompt; returns when it is done.
+        """Sample after the request's prompt, with this engine; return when the request is done.
 
-        Raises ModelError for broken weights, whatever bug stopped the engine, and
-        ClosedResourceError where the room's block is over.
+        Raises ModelError for broken weights, the exception of a bug that stopped the engine, and
+        ClosedResourceError when the thread has ended.
         """
         if not self._is_open:
             raise anyio.ClosedResourceError
-        order = _Order(engine, request)
-        self._orders.put(order)
+        job = _Job(engine, request)
+        self._jobs.put(job)
         try:
-            await order.ready.wait()
+            await job.ready.wait()
         except BaseException:
-            order.is_cancelled = True
-            self._orders.put(order)
+            job.is_cancelled = True
+            self._jobs.put(job)
             raise
-        if not order.is_done:
+        if not job.is_done:
             raise engine.failure or anyio.ClosedResourceError
 
     async def _run(self) -> None:
         await anyio.to_thread.run_sync(self._work, limiter=anyio.CapacityLimiter(1))
 
     def _work(self) -> None:
-        """The thread's life: step every engine that has orders, and tell who is done."""
-        orders: dict[Request, _Order] = {}
-        while self._take_up(orders):
-            self._step(orders)
-        self._tell(list(orders.values()))
+        """The thread's main loop: step every engine that has jobs, and report finished jobs."""
+        jobs: dict[Request, _Job] = {}
+        while self._receive_jobs(jobs):
+            self._step(jobs)
+        self._notify(list(jobs.values()))
 
-    def _take_up(self, orders: dict[Request, _Order]) -> bool:
-        """Take in what has come, waiting where there is nothing to do; False: the end."""
+    def _receive_jobs(self, jobs: dict[Request, _Job]) -> bool:
+        """Receive submitted and cancelled jobs, waiting if there is nothing to do. False: stop."""
         while True:
             try:
-                order = self._orders.get(block=not orders)
+                job = self._jobs.get(block=not jobs)
             except Empty:
                 return True
-            if order is None:
+            if job is None:
                 return False
-            if order.engine.failure is not None:
-                self._tell([order])
-            elif not order.is_cancelled:
-                order.engine.add(order.request)
-                orders[order.request] = order
-            elif orders.pop(order.request, None):
-                order.engine.cancel(order.request)
+            if job.engine.failure is not None:
+                self._notify([job])
+            elif not job.is_cancelled:
+                job.engine.add(job.request)
+                jobs[job.request] = job
+            elif jobs.pop(job.request, None):
+                job.engine.cancel(job.request)
 
-    def _step(self, orders: dict[Request, _Order]) -> None:
-        for engine in dict.fromkeys(order.engine for order in orders.values()):
+    def _step(self, jobs: dict[Request, _Job]) -> None:
+        for engine in dict.fromkeys(job.engine for job in jobs.values()):
             try:
-                done = [orders.pop(request) for request in engine.step()]
-                for order in done:
-                    order.is_done = True
+                done = [jobs.pop(request) for request in engine.step()]
+                for job in done:
+                    job.is_done = True
             except Exception as exc:
                 engine.failure = exc
-                done = [order for order in orders.values() if order.engine is engine]
-                for order in done:
-                    del orders[order.request]
-            self._tell(done)
+                done = [job for job in jobs.values() if job.engine is engine]
+                for job in done:
+                    del jobs[job.request]
+            self._notify(done)
 
-    def _tell(self, orders: list[_Order]) -> None:
-        if orders:
+    def _notify(self, jobs: list[_Job]) -> None:
+        if jobs:
             assert self._portal is not None
-            self._portal.start_task_soon(_set, orders)
+            self._portal.start_task_soon(_set, jobs)
 
 
-def _set(orders: list[_Order]) -> None:
-    for order in orders:
-        order.ready.set()
+def _set(jobs: list[_Job]) -> None:
+    for job in jobs:
+        job.ready.set()

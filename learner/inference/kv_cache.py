@@ -1,7 +1,7 @@
-"""Which tokens an engine has computed already: live prompts, and sequences that it keeps.
+"""The tokens that an engine has computed already: live prompts and cached sequences.
 
-A new prompt takes over the keys and values of its longest beginning that is there: a group's
-members share their task's prompt, and an episode whose window only grew goes on where it was.
+A new prompt reuses the keys and values of its longest known beginning: the members of a group share
+their task's prompt, and an episode whose window only grew continues from its previous reply.
 """
 
 from collections.abc import Sequence
@@ -12,13 +12,13 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 Tokens = NDArray[np.int32]
-_EMPTY = -1  # in rows of the table, behind a sequence's end; no token has this id
+_EMPTY = -1  # fills rows of the table after the end of a sequence; no token has this id
 
 
 class PrefixTable:
-    """Finds the row that begins like a prompt, by one comparison over all rows.
+    """Finds the row that shares the longest beginning with a prompt, by one comparison of all rows.
 
-    Example: rows [5, 6, 7] and [5, 8], looked up [5, 6, 9] -> (row 0, 2 tokens)
+    Example: rows [5, 6, 7] and [5, 8], prompt [5, 6, 9] -> (row 0, 2 tokens)
     """
 
     def __init__(self) -> None:
@@ -27,7 +27,7 @@ class PrefixTable:
         self._used: dict[int, int] = {}  # row -> its number of tokens
 
     def add(self, tokens: Tokens) -> int:
-        """Take a sequence up; gives its row."""
+        """Add a sequence; returns its row."""
         self._make_room(len(tokens))
         row = self._free.pop()
         self._tokens[row, : len(tokens)] = tokens
@@ -35,13 +35,13 @@ class PrefixTable:
         return row
 
     def remove(self, row: int) -> None:
-        """Forget a row."""
+        """Remove a row."""
         self._tokens[row] = _EMPTY
         del self._used[row]
         self._free.append(row)
 
     def longest(self, prompt: Tokens) -> tuple[int, int]:
-        """The row that begins most like the prompt, and how many tokens long; (-1, 0): none."""
+        """The row with the longest common beginning, and its length in tokens; (-1, 0): none."""
         if not self._used:
             return -1, 0
         width = min(len(prompt), self._tokens.shape[1])
@@ -63,10 +63,10 @@ class PrefixTable:
         self._free += range(rows, rows + more)
 
 
-class Kept:
-    """Keys and values of sequences that are over, the longest unused going first.
+class SequenceCache:
+    """Keys and values of finished sequences; the least recently used one is removed first.
 
-    `budget` is in bytes. Rows are those of the table, which it adds to and removes from.
+    `budget` is in bytes. Rows are those of the table, to which it adds and from which it removes.
     """
 
     def __init__(self, table: PrefixTable, budget: int) -> None:
@@ -82,14 +82,14 @@ class Kept:
         return len(self._rows)
 
     def get(self, row: int) -> Tensor:
-        """A sequence's keys and values `[layers, 2, G, tokens, D]`; counts as a use."""
-        kept = self._rows.pop(row)
-        self._rows[row] = kept
-        return kept
+        """A sequence's keys and values `[layers, 2, G, tokens, D]`; this counts as a use."""
+        stored = self._rows.pop(row)
+        self._rows[row] = stored
+        return stored
 
-    def add(self, tokens: Tokens, kept: Tensor) -> None:
-        """Keep a sequence; one that it only makes longer goes."""
-        size = kept.element_size() * kept.nelement()
+    def add(self, tokens: Tokens, stored: Tensor) -> None:
+        """Cache a sequence. If it extends a cached one, that one is removed."""
+        size = stored.element_size() * stored.nelement()
         if size > self._budget:
             return
         row, length = self._table.longest(tokens)
@@ -97,27 +97,27 @@ class Kept:
             self._drop(row)
         while self.num_bytes + size > self._budget:
             self._drop(next(iter(self._rows)))
-        self._rows[self._table.add(tokens)] = kept
+        self._rows[self._table.add(tokens)] = stored
         self.num_bytes += size
 
     def _drop(self, row: int) -> None:
-        kept = self._rows.pop(row)
-        self.num_bytes -= kept.element_size() * kept.nelement()
+        stored = self._rows.pop(row)
+        self.num_bytes -= stored.element_size() * stored.nelement()
         self._table.remove(row)
 
 
 def as_tokens(ids: Sequence[int]) -> Tokens:
-    """Ids as an array. Raises OverflowError for what is no id."""
+    """Token ids as an array. Raises OverflowError for numbers that do not fit into int32."""
     return np.asarray(ids, np.int32)
 
 
 def shared_length(one: Tokens, other: Tokens) -> int:
-    """How many tokens both begin with."""
+    """The length of the common beginning."""
     width = min(len(one), len(other))
     differs = np.flatnonzero(one[:width] != other[:width])
     return int(differs[0]) if len(differs) else width
 
 
 def device_numbers(values: Sequence[int], device: torch.device) -> Tensor:
-    """Numbers as a tensor there, int64."""
+    """Numbers as an int64 tensor on the device."""
     return torch.tensor(values, dtype=torch.int64, device=device)

@@ -1,15 +1,16 @@
 """Policy `local`: a transformers model in process, for machines without a model server.
 
-New weights are taken while it plays. Replies are stamped with the version that sampled them, and
-each is sampled by one version from its first token to its last. With `switch = "episode"` an agent
-keeps the weights that it began with; with `"step"` its next reply is by the newest.
+It takes new weights while episodes run. Each reply is marked with the version that sampled it, and
+one version samples it from the first token to the last. With switch = "episode" an agent keeps the
+weights with which it started; with "step" its next reply uses the newest weights.
 """
 
-from collections.abc import Sequence
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import asynccontextmanager
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Literal, NamedTuple, Self
 
+import anyio
 import anyio.to_thread
 import msgspec
 
@@ -24,33 +25,33 @@ from harness.tokenization.chat_tokenizer import ChatTokenizer
 from learner.config.settings import ComputeSettings
 from learner.core.errors import ModelError
 from learner.inference.engine import Engine, Request
-from learner.inference.engine_thread import EngineRoom
+from learner.inference.engine_thread import EngineThread
 from learner.model.pretrained import open_model
 
-FIRST = "v0"  # the version of weights that do not say which they are
+FIRST_VERSION = "v0"  # the version of weights without a model card
 
 
 class LocalSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """How the model is run."""
+    """Settings of policy `local`."""
 
     model: str  # a Hugging Face directory
     sampling: Sampling = Sampling()
-    switch: Literal["episode", "step"] = "episode"  # when agents take new weights
-    max_live: int = 128  # requests that are computed side by side
-    cache_mb: int = 256  # for prompts that may come again, of each version
+    switch: Literal["episode", "step"] = "episode"  # when agents switch to new weights
+    max_live: int = 128  # requests that are computed together
+    cache_mb: int = 256  # for the keys and values of finished sequences, per version
     compute: ComputeSettings = ComputeSettings()  # device and dtype
 
 
 class _Weights(NamedTuple):
-    """One version, which lives as long as an agent or a request has it."""
+    """One version of the weights, which lives as long as an agent or a request refers to it."""
 
     version: str
     folder: Path
     engine: Engine
 
 
-class LocalPolicy:
-    """The policy. An async context manager that owns the model and the thread it runs in.
+class LocalPolicy(anyio.AsyncContextManagerMixin):
+    """The policy. An async context manager that owns the model and the thread in which it runs.
 
     Raises SettingsError for a folder that cannot be used.
     """
@@ -59,27 +60,27 @@ class LocalPolicy:
         self._settings = settings
         self._folder = Path(settings.model)
         self.chat = ChatTokenizer.open(self._folder)
-        self.context = _context(self._folder)  # tokens that the model takes
-        self._room = EngineRoom()
-        self._newest: _Weights | None = None  # None: not entered yet
+        self.context = _context(self._folder)  # the model's context length in tokens
+        self._thread = EngineThread()
+        self._newest: _Weights | None = None  # None: the block was not entered yet
         self._counts = dict.fromkeys(("requests", "prompt_tokens", "cached_tokens"), 0.0)
         self._counts |= {"completion_tokens": 0.0, "versions": 0.0}
 
     @property
     def name(self) -> str:
-        """As in `local:start`: the name of the model's folder."""
+        """The policy and the name of the model's folder, as in `local:start`."""
         return f"local:{self._folder.resolve().name}"
 
     @property
     def version(self) -> str:
-        """Of the newest weights."""
-        return self._present().version
+        """The version of the newest weights."""
+        return self._newest_weights().version
 
     def agent(self, assignment: Assignment) -> TokenAgent:
         """An agent for one episode."""
-        player = _Player(self, self._present() if self._settings.switch == "episode" else None)
+        keeps_weights = self._settings.switch == "episode"
         return TokenAgent(
-            player,
+            _WeightsBackend(self, self._newest_weights() if keeps_weights else None),
             self.chat,
             self._settings.sampling,
             context=self.context,
@@ -87,52 +88,47 @@ class LocalPolicy:
         )
 
     def backend(self) -> TokenBackend:
-        """Samples by the newest weights, for those who render windows themselves."""
-        return _Player(self, None)
+        """A backend that samples with the newest weights, for callers that render prompts
+        themselves."""
+        return _WeightsBackend(self, None)
 
     def statistics(self) -> dict[str, float]:
-        """Counts since the start: requests, prompt_tokens, cached_tokens (of the prompts'),
-        completion_tokens, versions (of weights that were taken)."""
+        """Counts since the start: requests, prompt_tokens, cached_tokens (among these),
+        completion_tokens, versions (of weights that were loaded)."""
         return dict(self._counts)
 
     async def take(self, version: str, folder: Path) -> None:
-        """Sample with these weights from now on, as `switch` says.
+        """Sample with these weights from now on, as `switch` defines.
 
-        Raises ModelError where the folder's model cannot be opened: the weights stay as they are.
+        Raises ModelError when the folder's model cannot be opened; the policy then keeps its
+        current weights.
         """
         newest = self._newest
         if newest is not None and newest.folder == folder:
             engine = newest.engine  # the same weights under another name
         else:
-            engine = await anyio.to_thread.run_sync(self._opened, folder)
+            engine = await anyio.to_thread.run_sync(self._open_engine, folder)
         self._newest = _Weights(version, folder, engine)
         self._counts["versions"] += 1
 
-    async def __aenter__(self) -> Self:
+    @asynccontextmanager
+    async def __asynccontextmanager__(self) -> AsyncGenerator[Self]:
         card = read_card(self._folder)
         try:
-            await self.take(card.version if card else FIRST, self._folder)
+            await self.take(card.version if card else FIRST_VERSION, self._folder)
         except ModelError as exc:
             raise SettingsError(f"model: {exc}") from exc
-        await self._room.__aenter__()
-        return self
+        async with self._thread:
+            yield self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        exc: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        await self._room.__aexit__(kind, exc, trace)
+    async def sample(self, weights: _Weights | None, request: Request) -> Generated:
+        """Sample a request with these weights (None: the newest).
 
-    async def sampled(self, weights: _Weights | None, request: Request) -> Generated:
-        """What these weights (None: the newest) sample for a request.
-
-        Raises PolicyError where the weights are broken.
+        Raises PolicyError for broken weights.
         """
-        used = weights or self._present()
+        used = weights or self._newest_weights()
         try:
-            await self._room.sample(used.engine, request)
+            await self._thread.sample(used.engine, request)
         except ModelError as exc:
             raise PolicyError(f"{used.folder}: {exc}") from exc
         self._counts["requests"] += 1
@@ -141,17 +137,17 @@ class LocalPolicy:
         self._counts["completion_tokens"] += len(request.tokens)
         return request.generated(finish=used.engine.finish_of(request), weights=used.version)
 
-    def _present(self) -> _Weights:
-        assert self._newest is not None, "the policy is used outside of its block"
+    def _newest_weights(self) -> _Weights:
+        assert self._newest is not None, "the policy is used outside of its async with block"
         return self._newest
 
-    def _opened(self, folder: Path) -> Engine:
+    def _open_engine(self, folder: Path) -> Engine:
         settings = self._settings
         model = open_model(folder, settings.compute)
         table: Any = model.get_input_embeddings()
         if table.num_embeddings < self.chat.vocabulary_size:
             raise ModelError(
-                f"{folder}: its model knows {table.num_embeddings:,} tokens and the tokenizer of"
+                f"{folder}: the model has {table.num_embeddings:,} tokens, but the tokenizer of"
                 f" {self._folder} has {self.chat.vocabulary_size:,}"
             )
         return Engine(
@@ -162,8 +158,8 @@ class LocalPolicy:
         )
 
 
-class _Player:
-    """The backend of one agent. `weights` None: with the newest at every request."""
+class _WeightsBackend:
+    """A backend that samples with one version. `weights` None: each request uses the newest."""
 
     __slots__ = ("_policy", "_weights")
 
@@ -180,11 +176,11 @@ class _Player:
         top_p: float,
         seed: int,
     ) -> Generated:
-        """Sample behind the prompt."""
+        """Sample after the prompt."""
         request = Request(
             prompt_ids, max_tokens=max_tokens, temperature=temperature, top_p=top_p, seed=seed
         )
-        return await self._policy.sampled(self._weights, request)
+        return await self._policy.sample(self._weights, request)
 
 
 def local_policy(
@@ -193,8 +189,8 @@ def local_policy(
     switch: Literal["episode", "step"] = "episode",
     compute: ComputeSettings | None = None,
 ) -> LocalPolicy:
-    """The policy of a run's settings; where they name no sampling, tokens are drawn as the model
-    has them. Raises SettingsError."""
+    """The policy `local` of a run's settings. Without settings of sampling, tokens are drawn at
+    temperature 1 and top_p 1. Raises SettingsError."""
     compute = compute or ComputeSettings()
     return LocalPolicy(
         LocalSettings(settings.model.name, sampling_of(settings), switch, compute=compute)
@@ -202,8 +198,8 @@ def local_policy(
 
 
 def _context(folder: Path) -> int:
-    """How many tokens the model takes. Raises SettingsError."""
-    told = read_config(folder / "config.json").get("max_position_embeddings")
-    if not isinstance(told, int):
-        raise SettingsError(f"{folder / 'config.json'}: it has no max_position_embeddings")
-    return told
+    """The model's context length in tokens. Raises SettingsError."""
+    length = read_config(folder / "config.json").get("max_position_embeddings")
+    if not isinstance(length, int):
+        raise SettingsError(f"{folder / 'config.json'}: max_position_embeddings is missing")
+    return length

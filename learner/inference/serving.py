@@ -1,4 +1,4 @@
-"""Serving a checkpoint: its backend opened, its service made, until a signal ends it."""
+"""Serve a checkpoint over the chat API until a signal ends it."""
 
 import sys
 import tempfile
@@ -19,69 +19,68 @@ from harness.vllm.client import VllmClient, VllmSettings
 from harness.vllm.server import VllmServer, VllmServerSettings
 from learner.config.serving import ServePolicy
 
-Opened = tuple[TokenBackend, int]  # what samples, and how many tokens it takes
+Backend = tuple[TokenBackend, int]  # the sampling backend, and its context length in tokens
 
 
 async def serve_policy(
-    wanted: ServePolicy, settings: ServeSettings, say: Callable[[str], None]
+    options: ServePolicy, settings: ServeSettings, report: Callable[[str], None]
 ) -> None:
-    """Serve until SIGTERM or SIGINT; lines for the user go to `say`. Raises SettingsError,
-    PolicyError, and PoolError where the address cannot be had."""
-    folder = Path(wanted.folder)
-    name = wanted.name or _name(folder)
+    """Serve until SIGTERM or SIGINT; lines for the user go to `report`. Raises SettingsError,
+    PolicyError, and PoolError when the address is not available."""
+    folder = Path(options.folder)
+    name = options.name or _name(folder)
     chat, card = ChatTokenizer.open(folder), read_card(folder)
-    formats = ServingFormats(name, chat, card, history=wanted.history, dialect=wanted.dialect)
+    formats = ServingFormats(name, chat, card, history=options.history, dialect=options.dialect)
     for warning in formats.default.warnings:
-        say(f"WARNING {folder}: {warning}")
-    sampling = _sampling(wanted, sampling_of(card))
-    async with _opened(wanted, chat) as (backend, context):
+        report(f"WARNING {folder}: {warning}")
+    sampling = _sampling(options, sampling_of(card))
+    async with _open_backend(options, chat) as (backend, context):
         service = PolicyService(name, backend, chat, formats, sampling, context=context)
         use = service.format
-        say(f"{name} under {use.history.spec}, in the dialect {use.dialect.name}")
-        await serve(service, settings, lambda url: say(f"serving on {url}"))
+        report(f"{name} under {use.history.spec}, in the dialect {use.dialect.name}")
+        await serve(service, settings, lambda url: report(f"serving on {url}"))
 
 
 def _name(folder: Path) -> str:
     return folder.resolve().name
 
 
-def _sampling(wanted: ServePolicy, usual: Sampling) -> Sampling:
+def _sampling(options: ServePolicy, usual: Sampling) -> Sampling:
     return Sampling(
-        temperature=usual.temperature if wanted.temperature is None else wanted.temperature,
-        top_p=usual.top_p if wanted.top_p is None else wanted.top_p,
-        max_tokens=usual.max_tokens if wanted.max_tokens is None else wanted.max_tokens,
+        temperature=usual.temperature if options.temperature is None else options.temperature,
+        top_p=usual.top_p if options.top_p is None else options.top_p,
+        max_tokens=usual.max_tokens if options.max_tokens is None else options.max_tokens,
     )
 
 
 @asynccontextmanager
-async def _opened(wanted: ServePolicy, chat: ChatTokenizer) -> AsyncIterator[Opened]:
-    """The backend that is wanted."""
+async def _open_backend(options: ServePolicy, chat: ChatTokenizer) -> AsyncIterator[Backend]:
+    """Open the backend that the options name."""
     async with AsyncExitStack() as stack:
-        if wanted.backend == "local":
-            module = import_module(
-                "learner.inference.local_policy"
-            )  # torch, which vllm does not need
-            policy = module.LocalPolicy(module.LocalSettings(wanted.folder))
+        if options.backend == "local":
+            # Imported late: it needs torch, which backend vllm does not.
+            module = import_module("learner.inference.local_policy")
+            policy = module.LocalPolicy(module.LocalSettings(options.folder))
             await stack.enter_async_context(policy)
             yield policy.backend(), policy.context
             return
-        server = await stack.enter_async_context(_vllm(wanted))
+        server = await stack.enter_async_context(_vllm(options))
         client = VllmClient(server, list(chat.end_ids))
         await stack.enter_async_context(client)
         yield client, client.context
 
 
 @asynccontextmanager
-async def _vllm(wanted: ServePolicy) -> AsyncIterator[VllmSettings]:
-    """How the vLLM server is asked that is named, or one of our own."""
-    if wanted.base_url is not None:
-        yield VllmSettings(wanted.folder, wanted.base_url)
+async def _vllm(options: ServePolicy) -> AsyncIterator[VllmSettings]:
+    """The client settings of the given vLLM server, or of one that is started here."""
+    if options.base_url is not None:
+        yield VllmSettings(options.folder, options.base_url)
         return
     settings = VllmServerSettings(
-        wanted.folder,
-        python=wanted.vllm_python or sys.executable,
+        options.folder,
+        python=options.vllm_python or sys.executable,
         can_reload=False,
-        arguments=wanted.vllm_args,
+        arguments=options.vllm_args,
     )
     with tempfile.NamedTemporaryFile(prefix="rehearse-vllm-", suffix=".log", delete=False) as file:
         log = Path(file.name)
@@ -90,6 +89,6 @@ async def _vllm(wanted: ServePolicy) -> AsyncIterator[VllmSettings]:
         try:
             async with VllmServer(settings, log) as server:
                 yield server.client()
-        except PolicyError:  # its sentence names the log, where the cause may stand further up
+        except PolicyError:  # the message names the log file, which may show the cause
             cleanup.pop_all()
             raise

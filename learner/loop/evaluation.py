@@ -1,4 +1,5 @@
-"""Evaluation: episodes that nothing is learned from, each time a run of its own."""
+"""Evaluation: episodes that are measured and not learned from; each evaluation is a separate
+run."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -18,12 +19,13 @@ from harness.rollout.plan import EpisodePlan
 from harness.rollout.session import run_session
 from harness.settings.run import Settings, difference
 from learner.core.errors import CheckpointError
+from learner.core.training_folder import evaluation_name
 from learner.loop.progress_state import Values
 from scenarios.format import Scenario, Task
 
 
 class Evaluator(msgspec.Struct, frozen=True):
-    """Plays the same episodes again and again, with whatever weights its policy has."""
+    """Runs the same episodes each time, with the weights that its policy has at that time."""
 
     settings: Settings
     folder: Path
@@ -34,10 +36,13 @@ class Evaluator(msgspec.Struct, frozen=True):
     open_judge: OpenJudge | None
 
     async def evaluate(self, batch: int) -> Values:
-        """Play, after so many batches, and give reward and pass rate; what was played already is
-        not played again. Raises CheckpointError, HarnessError and PoolError."""
-        folder = self.folder / name_of(batch)
-        await anyio.to_thread.run_sync(_forget_other, folder, self.settings)
+        """Run the episodes after `batch` batches; returns reward, pass rate and episodes.
+
+        Episodes that ran already are not repeated. Raises CheckpointError, HarnessError and
+        PoolError.
+        """
+        folder = self.folder / evaluation_name(batch)
+        await anyio.to_thread.run_sync(_remove_outdated, folder, self.settings)
         opened = open_run_parts(
             self.settings,
             folder,
@@ -57,14 +62,14 @@ class Evaluator(msgspec.Struct, frozen=True):
                 meters=Meters(self.pool),
                 resume=True,
             )
-        return await anyio.to_thread.run_sync(_reported, folder)
+        return await anyio.to_thread.run_sync(_summarize, folder)
 
 
 @asynccontextmanager
 async def open_evaluator(
     settings: Settings, folder: Path, policy: OpenPolicy, open_judge: OpenJudge | None
 ) -> AsyncIterator[Evaluator]:
-    """An evaluator whose runs go into `folder`; its worlds stay open from one to the next.
+    """Open an evaluator whose runs go into `folder`; its worlds stay open between evaluations.
 
     Raises SettingsError, ScenarioError and PoolError.
     """
@@ -73,25 +78,17 @@ async def open_evaluator(
         yield Evaluator(settings, folder, tasks, plans, pool, policy, open_judge)
 
 
-def name_of(batch: int) -> str:
-    """The folder of the evaluation after so many batches.
-
-    Example: 10 -> "b000010"
-    """
-    return f"b{batch:06d}"
-
-
-def _forget_other(folder: Path, settings: Settings) -> None:
-    """Remove an evaluation that was interrupted, where its settings have changed since."""
-    began = folder / "run.toml"
-    if began.exists() and difference(began, settings) is not None:
+def _remove_outdated(folder: Path, settings: Settings) -> None:
+    """Remove an interrupted evaluation whose settings have changed since."""
+    stored = folder / "run.toml"
+    if stored.exists() and difference(stored, settings) is not None:
         try:
             rmtree(folder)
         except OSError as exc:
-            raise CheckpointError(f"{folder}: it cannot be removed: {exc}") from exc
+            raise CheckpointError(f"{folder}: cannot be removed: {exc}") from exc
 
 
-def _reported(folder: Path) -> Values:
+def _summarize(folder: Path) -> Values:
     with open_reader(folder) as reader:
         report = report_of(reader.episodes())
     write_report(folder, report)

@@ -1,16 +1,16 @@
-"""The loop: rollouts and training side by side.
+"""The loop: rollouts and training at the same time.
 
-    rollouts   `run_session` plays the plan's episodes; each waits until its group is admitted
-               (learner.data.admission), and samples with the newest weights that its policy has
-               taken
-    feed       groups that are whole come over the bus (learner.data.rollout_feed) into the line-up
-    training   here, batch by batch: take the groups, update in a thread, while the event loop
-               leases the next worlds and plays the next episodes; publish, evaluate, tell, save
+    rollouts   `run_session` runs the plan's episodes; each waits until its group is admitted
+               (learner.data.admission), and samples with the newest weights of its policy
+    feed       complete groups arrive over the bus (learner.data.rollout_feed) in the batch queue
+    training   in this module, batch by batch: take the groups and update in a thread, while the
+               event loop leases the next worlds and runs the next episodes; then publish, evaluate,
+               report, save
 
-Nothing is lost when it is killed, wherever that is. The log has every episode that ended; the last
-checkpoint has weights, optimiser and the Place: how many batches were trained, and which group
-comes next. Whoever goes on finds the groups behind the Place in the log, and they make the same
-batches as before: which groups a batch has follows from the order of the plan alone.
+A kill at any moment loses nothing. The log has every episode that ended; the newest checkpoint has
+weights, optimiser and the TrainProgress: how many batches were trained, and which group comes next.
+A resumed run finds the later groups in the log, and they form the same batches as before, because
+the order of the plan alone determines which groups a batch has.
 """
 
 import time
@@ -21,54 +21,62 @@ from typing import Protocol, TypeVar
 import anyio
 import anyio.to_thread
 import msgspec
+import structlog
 
 from learner.config.settings import TrainSettings
 from learner.core.errors import LearnerError
 from learner.core.samples import Group
-from learner.data.batch_queue import Taken
-from learner.data.grouping import FAILED
+from learner.data.batch_queue import TakenBatch
+from learner.data.grouping import FAILURES
+from learner.data.remedies import format_counts, remedy
 from learner.loop.metrics import Value
 from learner.loop.progress_state import (
-    Place,
+    TrainProgress,
     Values,
     after_batch,
-    since,
-    told_by,
-    told_of,
-    who_waits,
+    metrics_of_batch,
+    metrics_of_update,
+    seconds_since,
+    waiting_side,
 )
 from learner.trainer.trainer import StepReport
 from learner.trainer.weight_publisher import Publisher
 
 _T = TypeVar("_T")
+_log = structlog.get_logger(__name__)
 
 
 class Learner(Protocol):
-    """Who learns. Called in a thread, one call at a time."""
+    """The model that learns. Called in a thread, one call at a time."""
 
     def step(self, groups: Sequence[Group]) -> StepReport:
         """Make one batch's updates. Raises TrainingError."""
 
-    def save(self, place: Place, *, keep_all: bool = False) -> None:
-        """Write a checkpoint. With `keep_all` no older one is removed for it: where something is
-        wrong, they may be what one goes back to. Raises CheckpointError; the one before stays."""
+    def save(self, progress: TrainProgress, *, keep_all: bool = False) -> None:
+        """Write a checkpoint. With `keep_all` no older one is removed: when something is wrong, the
+        user may want to return to one of them. Raises CheckpointError; the previous checkpoint then
+        stays."""
 
 
 class Source(Protocol):
-    """Where batches come from."""
+    """A source of batches."""
 
-    async def take(self, version: int) -> Taken | None:
-        """The groups of the next batch, which is trained on the weights of this version, or newer
-        ones; None: there is no more to train on."""
+    async def take(self, version: int) -> TakenBatch | None:
+        """The next batch, for weights of this version or newer ones; None: there are no more
+        batches."""
 
 
-class Around(msgspec.Struct, frozen=True):
-    """Who else has to do with a run."""
+class LoopCallbacks(msgspec.Struct, frozen=True):
+    """What the loop calls besides learner, source and publisher."""
 
-    tell: Callable[[int, dict[str, Value]], None]  # the figures after so many batches
-    evaluate: Callable[[int], Awaitable[Values]] | None = None  # plays what is not learned from
-    taken: Callable[[int], None] = lambda version: None  # the policies sample with this version
-    held_s: Callable[[], float] = lambda: 0.0  # seconds in which all rollouts waited for weights
+    # Receives the number of batches so far and the metrics of the last one.
+    report: Callable[[int, dict[str, Value]], None]
+    # Runs the evaluation after this many batches and returns its metrics; None: no evaluations.
+    evaluate: Callable[[int], Awaitable[Values]] | None = None
+    # Called when the policies have started to sample with this version.
+    version_in_use: Callable[[int], None] = lambda version: None
+    # Seconds in which all rollouts waited for new weights.
+    throttled_s: Callable[[], float] = lambda: 0.0
 
 
 class Loop:
@@ -81,181 +89,199 @@ class Loop:
         learner: Learner,
         source: Source,
         publisher: Publisher,
-        around: Around,
-        place: Place | None = None,
+        callbacks: LoopCallbacks,
+        progress: TrainProgress | None = None,
         clock: Callable[[], float] = time.perf_counter,
     ) -> None:
-        """`place` is where the run goes on; None: it begins."""
-        self.place = place or Place()
+        """`progress` is that of the checkpoint from which the run resumes; None: it starts."""
+        self.progress = progress or TrainProgress()
         self._settings = settings
         self._learner = learner
         self._source = source
         self._publisher = publisher
-        self._around = around
+        self._callbacks = callbacks
         self._clock = clock
-        self._seconds = dict(self.place.seconds)
-        self._held_before = self._seconds.get("held", 0.0)
-        self._saved = self._stage
+        self._seconds = dict(self.progress.seconds)
+        self._throttled_before = self._seconds.get("throttled", 0.0)
+        self._saved = self._save_key
+        self._has_warned = False  # of a batch without groups
 
     async def begin(self) -> None:
-        """Have the policies take the weights with which the run begins or goes on; before any
-        rollouts. Raises CheckpointError."""
+        """Load the weights with which the run starts or resumes into the policies; to be called
+        before any rollouts. Raises CheckpointError."""
         version = self._version
-        if self.place.batches >= self._settings.steps:
+        if self.progress.batches >= self._settings.steps:
             version = self._last_version
-        await self._publisher.begin(version, self.place.batches)
-        self._around.taken(self._publisher.version)
+        await self._publisher.begin(version, self.progress.batches)
+        self._callbacks.version_in_use(self._publisher.version)
 
-    async def run(self) -> Place:
-        """Train until the last batch, or until the source has no more; gives where it ended.
+    async def run(self) -> TrainProgress:
+        """Train until the last batch, or until the source has no more; returns the progress.
 
-        Cancelled it saves where it is, and passes that on. Raises LearnerError.
+        When cancelled, it writes a checkpoint and re-raises the cancellation. Raises LearnerError.
         """
         steps, every = self._settings.steps, self._settings.save.every
-        if self.place.batches >= steps and not self.place.untold:
-            return self.place
+        if self.progress.batches >= steps and not self.progress.unreported:
+            return self.progress
         try:
-            if self.place.batches == 0 or self.place.untold:
-                await self._close()
+            if self.progress.batches == 0 or self.progress.unreported:
+                await self._close_batch()
                 await self._save()
-            while self.place.batches < steps and await self._batch():
-                if self.place.batches % every == 0:
+            while self.progress.batches < steps and await self._batch():
+                if self.progress.batches % every == 0:
                     await self._save()
             await self._finish()
         except anyio.get_cancelled_exc_class():
             with anyio.CancelScope(shield=True):
                 await self._save()
             raise
-        return self.place
+        return self.progress
 
     @property
-    def _stage(self) -> tuple[int, bool]:
-        """What checkpoints are told apart by."""
-        return self.place.batches, bool(self.place.untold)
+    def _save_key(self) -> tuple[int, bool]:
+        """Two checkpoints with the same key would be equal."""
+        return self.progress.batches, bool(self.progress.unreported)
 
     @property
     def _version(self) -> int:
-        """The newest version that was published of the weights so far."""
-        return self.place.batches // self._settings.loop.publish_every
+        """The newest version that was published for the batches so far."""
+        return self.progress.batches // self._settings.loop.publish_every
 
     @property
     def _last_version(self) -> int:
-        """The version in which all that was trained is published."""
-        return -(-self.place.batches // self._settings.loop.publish_every)
+        """The version that includes all batches so far."""
+        return -(-self.progress.batches // self._settings.loop.publish_every)
 
     async def _batch(self) -> bool:
-        """Train one batch; False: there was none."""
+        """Train one batch; False: there are no more."""
         try:
-            taken = await self._timed("waiting", self._source.take(self._version))
+            batch = await self._timed("waiting", self._source.take(self._version))
         except LearnerError:
             await self._save()
             raise
-        if taken is None:
+        if batch is None:
             return False
-        values: dict[str, Value] = {**told_of(taken), **_made_of(taken, self._version)}
+        values: dict[str, Value] = {
+            **metrics_of_batch(batch),
+            **_composition_of(batch, self._version),
+        }
         report = None
-        if taken.groups:
-            step = anyio.to_thread.run_sync(self._learner.step, taken.groups)
+        if batch.groups:
+            step = anyio.to_thread.run_sync(self._learner.step, batch.groups)
             report = await self._timed("training", step)
-            values |= told_by(report)
-        place = after_batch(self.place, taken, report)
-        self.place = msgspec.structs.replace(place, untold=values)
-        if _is_broken(taken):
+            values |= metrics_of_update(report)
+        progress = after_batch(self.progress, batch, report)
+        self.progress = msgspec.structs.replace(progress, unreported=values)
+        if _has_failed(batch):
             await self._save(keep_all=True)
-            reasons = ", ".join(f"{name} {count}" for name, count in taken.set_aside.items())
             raise LearnerError(
-                f"batch {self.place.batches}: none of its groups can be used ({reasons}): `rehearse"
-                " show` of the rollouts says why; --resume goes on behind it, with the same weights"
-                " (to go back to older ones, remove the newest checkpoints)"
+                f"batch {self.progress.batches}: none of its groups can be used"
+                f" ({format_counts(batch.dropped)}): {remedy(batch.dropped)}; --resume continues"
+                " with the next batch and the same weights (to return to older weights, remove the"
+                " newest checkpoints)"
             )
-        is_last = self.place.batches == self._settings.steps
-        if is_last or self.place.batches % self._settings.loop.publish_every == 0:
+        if not batch.groups:
+            self._warn_once(batch)
+        is_last = self.progress.batches == self._settings.steps
+        if is_last or self.progress.batches % self._settings.loop.publish_every == 0:
             await self._publish(self._last_version)
-        await self._close()
+        await self._close_batch()
         return True
 
-    async def _close(self) -> None:
-        """Evaluate what the last batch gave, where that is due, and tell its figures; of a run that
-        goes on, those of a batch in whose evaluation it was interrupted."""
-        is_last = self.place.batches == self._settings.steps
-        self._tell(self.place.untold | await self._evaluation(is_last=is_last))
-        self.place = msgspec.structs.replace(self.place, untold={})
+    async def _close_batch(self) -> None:
+        """Evaluate after the last batch, if an evaluation is due, and report its metrics. A resumed
+        run does this first for a batch whose evaluation was interrupted."""
+        is_last = self.progress.batches == self._settings.steps
+        self._report(self.progress.unreported | await self._evaluation(is_last=is_last))
+        self.progress = msgspec.structs.replace(self.progress, unreported={})
 
     async def _finish(self) -> None:
-        """Publish, evaluate and save what the last batches gave, if no more came."""
+        """Publish, evaluate and save after the last batch, as far as that was not done."""
         if self._publisher.version < self._last_version:
             await self._publish(self._last_version)
-        if self.place.batches not in self.place.evaluations:
+        if self.progress.batches not in self.progress.evaluations:
             await self._evaluation(is_last=True)
         await self._save()
 
     async def _publish(self, version: int) -> None:
-        await self._timed("publishing", self._publisher.publish(version, self.place.batches))
-        self._around.taken(version)
+        await self._timed("publishing", self._publisher.publish(version, self.progress.batches))
+        self._callbacks.version_in_use(version)
 
     async def _evaluation(self, *, is_last: bool = False) -> dict[str, Value]:
-        """The figures of an evaluation, where one is due."""
-        every, batch = self._settings.loop.evaluate_every, self.place.batches
-        if self._around.evaluate is None or not every or (batch % every and not is_last):
+        """The metrics of an evaluation, if one is due."""
+        every, batch = self._settings.loop.evaluate_every, self.progress.batches
+        if self._callbacks.evaluate is None or not every or (batch % every and not is_last):
             return {}
-        found = await self._timed("evaluating", self._around.evaluate(batch))
-        evaluations = self.place.evaluations | {batch: found}
-        self.place = msgspec.structs.replace(self.place, evaluations=evaluations)
+        found = await self._timed("evaluating", self._callbacks.evaluate(batch))
+        evaluations = self.progress.evaluations | {batch: found}
+        self.progress = msgspec.structs.replace(self.progress, evaluations=evaluations)
         return {f"evaluation/{name}": value for name, value in found.items()}
 
     async def _save(self, *, keep_all: bool = False) -> None:
-        """Save where the run is, if that is not saved yet; see `Learner.save`."""
-        if self._saved == self._stage:
+        """Write a checkpoint, unless the newest one is equal; see `Learner.save`."""
+        if self._saved == self._save_key:
             return
-        self._keep_seconds()
+        self._update_seconds()
         saving = anyio.to_thread.run_sync(
-            partial(self._learner.save, self.place, keep_all=keep_all)
+            partial(self._learner.save, self.progress, keep_all=keep_all)
         )
         await self._timed("saving", saving)
-        self._saved = self._stage
-        self._keep_seconds()
+        self._saved = self._save_key
+        self._update_seconds()
 
-    def _tell(self, values: dict[str, Value]) -> None:
-        """Tell the figures of a batch, with what its time went into."""
-        before = self.place.seconds
-        self._keep_seconds()
-        spent = since(self.place.seconds, before)
+    def _report(self, values: dict[str, Value]) -> None:
+        """Report the metrics of a batch and how its time was spent."""
+        before = self.progress.seconds
+        self._update_seconds()
+        spent = seconds_since(self.progress.seconds, before)
         for name, seconds in spent.items():
             values[f"seconds/{name}"] = seconds
-        values["waits"] = who_waits(spent) or None
-        self._around.tell(self.place.batches, values)
+        values["waits"] = waiting_side(spent) or None
+        self._callbacks.report(self.progress.batches, values)
 
-    def _keep_seconds(self) -> None:
-        held = self._held_before + self._around.held_s()
-        seconds = self._seconds | ({"held": held} if held else {})
-        self.place = msgspec.structs.replace(self.place, seconds=seconds)
+    def _warn_once(self, batch: TakenBatch) -> None:
+        """Warn of the first batch in which nothing could be trained."""
+        if not self._has_warned:
+            self._has_warned = True
+            _log.warning(
+                "batch_not_trained",
+                batch=self.progress.batches,
+                groups_dropped=batch.dropped,
+                remedy=remedy(batch.dropped),
+            )
+
+    def _update_seconds(self) -> None:
+        throttled = self._throttled_before + self._callbacks.throttled_s()
+        seconds = self._seconds | ({"throttled": throttled} if throttled else {})
+        self.progress = msgspec.structs.replace(self.progress, seconds=seconds)
 
     async def _timed(self, name: str, work: Awaitable[_T]) -> _T:
-        began = self._clock()
+        start = self._clock()
         try:
             return await work
         finally:
-            spent = self._clock() - began
+            spent = self._clock() - start
             self._seconds[name] = self._seconds.get(name, 0.0) + spent
 
 
-def _is_broken(taken: Taken) -> bool:
-    """Whether a whole batch failed for reasons that are not how well the agent did: its model or
-    the judge cannot be had, worlds or limits leave nothing of the episodes. The next batches would
-    pass as quickly, with nothing learned."""
-    return not taken.groups and 0 < sum(taken.set_aside.values()) == sum(
-        taken.set_aside.get(reason, 0) for reason in (*FAILED, "few")
+def _has_failed(batch: TakenBatch) -> bool:
+    """Whether a whole batch failed for reasons other than the agent's performance: the model or the
+    judge is unavailable, or worlds and limits left too few episodes. The next batches would pass as
+    quickly, and nothing would be learned."""
+    return not batch.groups and 0 < sum(batch.dropped.values()) == sum(
+        batch.dropped.get(reason, 0) for reason in (*FAILURES, "few")
     )
 
 
-def _made_of(taken: Taken, version: int) -> dict[str, Value]:
-    """What a batch is made of, which is trained on the weights of `version` or newer ones."""
-    versions = [name for group in taken.groups for name in group.versions]
+def _composition_of(batch: TakenBatch, version: int) -> dict[str, Value]:
+    """Metrics of the groups of a batch that is trained on the weights of `version` or newer
+    ones."""
+    versions = [name for group in batch.groups for name in group.versions]
     numbers = [int(name[1:]) for name in versions if name[1:].isdecimal()]
     return {
-        "groups": len(taken.groups),
-        "episodes": sum(len(group.rollouts) for group in taken.groups),
+        "groups": len(batch.groups),
+        "episodes": sum(len(group.rollouts) for group in batch.groups),
         "staleness_max": version - min(numbers, default=version),
-        "groups_set_aside": sum(taken.set_aside.values()),
-        **{f"set_aside/{reason}": count for reason, count in taken.set_aside.items()},
+        "groups_dropped": sum(batch.dropped.values()),
+        **{f"dropped/{reason}": count for reason, count in batch.dropped.items()},
     }

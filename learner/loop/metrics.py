@@ -1,68 +1,64 @@
-"""The figures of a training run, one object a step, in metrics.jsonl; and elsewhere, where wanted.
+"""The metrics of a training run: one object per step in metrics.jsonl, and optional other sinks.
 
     {"step": 12, "loss": -0.013, "reward": 0.53, "pass_rate": 0.41, …}
 
-The file is the truth: it is written first, each line is whole when `write` returns, and a run that
-goes on from a checkpoint drops the lines of later steps, which will be made again. What is not a
-number (NaN, infinity) is null there. Where else they go may fail (a full disk, a server that is
-gone): that is said once, and nothing is lost. Not for concurrent use.
+The file is the primary record: it is written first, each line is complete when `write` returns, and
+a run that resumes from a checkpoint removes the lines of later steps, which will be made again.
+Values that are not finite (NaN, infinity) are null. Other sinks may fail (a full disk, a server
+that is gone): this is reported once, and nothing is lost. Not for concurrent use.
 """
 
-from collections.abc import Iterable, Mapping
-from contextlib import ExitStack, suppress
+from collections.abc import Generator, Iterable, Mapping
+from contextlib import ExitStack, contextmanager, suppress
 from errno import ENOSPC
 from math import isfinite
 from os import strerror
 from pathlib import Path
-from types import TracebackType
-from typing import Any
+from typing import Any, Self
 
 import msgspec
 import structlog
+from anyio import ContextManagerMixin
 
 from harness.log.schema import write_atomically
 from learner.config.settings import TrainSettings
 from learner.core.errors import MetricsError
-from learner.loop.metrics_sinks import Sink, opened
+from learner.core.training_folder import METRICS_NAME
+from learner.loop.metrics_sinks import Sink, open_sinks
 
-FILE_NAME = "metrics.jsonl"
 Value = float | int | str | None
 _log = structlog.get_logger(__name__)
 
 
-class Metrics:
-    """Takes the figures of a run's steps; a context manager that closes what it opened."""
+class Metrics(ContextManagerMixin):
+    """Writes the metrics of a run's steps. A context manager that closes its file and sinks."""
 
     def __init__(self, folder: Path, *, after: int = 0, sinks: Iterable[Sink] = ()) -> None:
-        """`after` is the step after which the run goes on; 0: it begins. The sinks are closed with
+        """`after` is the step after which the run resumes; 0: it starts. The sinks are closed with
         the metrics. Raises MetricsError."""
-        self._path = folder / FILE_NAME
+        self._path = folder / METRICS_NAME
         self._sinks = list(sinks)
         try:
-            _forget(self._path, after)
+            _drop_lines(self._path, after)
             self._file = self._path.open("ab", buffering=0)
         except OSError as exc:
             raise MetricsError(f"{self._path}: cannot be written: {exc}") from exc
 
-    def __enter__(self) -> "Metrics":
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        exc: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        with ExitStack() as stack:
-            stack.callback(self._file.close)
-            for sink in self._sinks:
-                stack.callback(_closed, sink)
+    @contextmanager
+    def __contextmanager__(self) -> Generator[Self]:
+        try:
+            yield self
+        finally:
+            with ExitStack() as stack:
+                stack.callback(self._file.close)
+                for sink in self._sinks:
+                    stack.callback(_close_sink, sink)
 
     def write(self, step: int, values: Mapping[str, Value]) -> None:
-        """Keep the figures of a step. Texts go into the file only. Raises MetricsError."""
+        """Write the metrics of a step. Text values go into the file only. Raises MetricsError."""
         line = msgspec.json.encode({"step": step, **values}) + b"\n"
         try:
-            if self._file.write(line) < len(line):  # what a full disk does to the last write
+            if self._file.write(line) < len(line):  # on a full disk the last write is partial
                 raise OSError(ENOSPC, strerror(ENOSPC))
         except OSError as exc:
             raise MetricsError(f"{self._path}: cannot be written: {exc}") from exc
@@ -74,63 +70,63 @@ class Metrics:
         for sink in tuple(self._sinks):
             try:
                 sink.write(step, numbers)
-            except Exception as exc:  # whatever another's program says of disks and networks
-                _tell(sink, exc)
+            except Exception as exc:  # any failure of a foreign library, its disk or network
+                _warn(sink, exc)
                 self._sinks.remove(sink)
                 with suppress(Exception):
                     sink.close()
 
 
 def open_metrics(folder: Path, settings: TrainSettings, *, after: int = 0) -> Metrics:
-    """The metrics of a run in its folder, with the sinks that its settings ask for.
+    """Open the metrics of a run in its folder, with the sinks that its settings name.
 
-    Raises MetricsError, and ConfigError for a sink whose package is not there.
+    Raises MetricsError, and ConfigError for a sink whose package is missing.
     """
-    return Metrics(folder, after=after, sinks=opened(folder, settings, after=after))
+    return Metrics(folder, after=after, sinks=open_sinks(folder, settings, after=after))
 
 
 def read_metrics(folder: Path) -> list[dict[str, Any]]:
-    """The figures of a run's steps, in order; a line that was cut off is left out.
+    """The metrics of a run's steps, in order; an incomplete line is left out.
 
     Raises MetricsError.
     """
-    path = folder / FILE_NAME
+    path = folder / METRICS_NAME
     try:
-        return [figures for figures, _ in _lines(path.read_bytes())]
+        return [row for row, _ in _lines(path.read_bytes())]
     except OSError as exc:
         raise MetricsError(f"{path}: cannot be read: {exc}") from exc
 
 
-def _closed(sink: Sink) -> None:
+def _close_sink(sink: Sink) -> None:
     try:
         sink.close()
-    except Exception as exc:  # the same
-        _tell(sink, exc)
+    except Exception as exc:  # any failure of a foreign library, its disk or network
+        _warn(sink, exc)
 
 
-def _tell(sink: Sink, exc: Exception) -> None:
+def _warn(sink: Sink, exc: Exception) -> None:
     name = type(sink).__name__
-    _log.warning("figures_go_there_no_more", sink=name, why=str(exc), kept_in=FILE_NAME)
+    _log.warning("metrics_sink_failed", sink=name, why=str(exc), metrics_are_in=METRICS_NAME)
 
 
-def _forget(path: Path, after: int) -> None:
-    """Drop the lines of steps that come after `after` (0: all), and what is no whole line."""
+def _drop_lines(path: Path, after: int) -> None:
+    """Remove the lines of steps after `after` (0: all lines), and incomplete lines."""
     if not path.exists():
         return
     data = path.read_bytes()
-    kept = b"".join(line for figures, line in _lines(data) if after and figures["step"] <= after)
-    if kept != data:
-        write_atomically(path, kept)
+    remaining = b"".join(line for row, line in _lines(data) if after and row["step"] <= after)
+    if remaining != data:
+        write_atomically(path, remaining)
 
 
 def _lines(data: bytes) -> list[tuple[dict[str, Any], bytes]]:
-    """Whole lines, decoded and as they are."""
+    """Complete lines, decoded and as bytes."""
     found = []
     for line in data.splitlines(keepends=True):
         try:
-            figures = msgspec.json.decode(line)
+            row = msgspec.json.decode(line)
         except msgspec.DecodeError:
             continue
-        if line.endswith(b"\n") and isinstance(figures, dict) and "step" in figures:
-            found.append((figures, line))
+        if line.endswith(b"\n") and isinstance(row, dict) and "step" in row:
+            found.append((row, line))
     return found

@@ -1,8 +1,8 @@
-"""Where figures go besides metrics.jsonl: TensorBoard, Weights & Biases, Trackio.
+"""Sinks of metrics besides metrics.jsonl: TensorBoard, Weights & Biases, Trackio.
 
-Each package is known here only and asked for when it is wanted. TensorBoard is on by default, so a
-missing package is said once and the run goes on; the others were asked for, so it is an error.
-Looked at with wandb 0.31 (offline) and trackio 0.43 (local).
+Only this module knows these packages, and it imports each one when its sink is on. TensorBoard is
+on by default, so a missing package is reported once and the run goes on; the user turned the others
+on, so a missing package is an error. Tested with wandb 0.31 (offline) and trackio 0.43 (local).
 """
 
 from collections.abc import Mapping
@@ -21,31 +21,32 @@ _log = structlog.get_logger(__name__)
 
 
 class Sink(Protocol):
-    """Takes the figures of steps."""
+    """Receives the metrics of steps."""
 
     def write(self, step: int, numbers: Mapping[str, float]) -> None:
-        """Keep the figures of a step; steps ascend, all numbers are finite."""
+        """Write the metrics of a step; steps ascend, and all numbers are finite."""
 
     def close(self) -> None:
-        """Write out what is held back."""
+        """Flush and close."""
 
 
-def opened(folder: Path, settings: TrainSettings, *, after: int) -> list[Sink]:
-    """The sinks that the settings ask for, of a run that goes on after step `after` (0: begins).
+def open_sinks(folder: Path, settings: TrainSettings, *, after: int) -> list[Sink]:
+    """Open the sinks that the settings name, for a run that resumes after step `after` (0: starts).
 
-    Raises ConfigError for what is missing or cannot be opened; nothing is left open then.
+    Raises ConfigError for a package that is missing and for a sink that cannot be opened; then no
+    sink is left open.
     """
-    wanted = settings.metrics
+    names = settings.metrics
     config = msgspec.to_builtins(settings)
     with ExitStack() as closing:
         sinks: list[Sink] = []
-        if wanted.wandb:
-            sinks.append(_wandb(folder, wanted.wandb, config))
+        if names.wandb:
+            sinks.append(_wandb(folder, names.wandb, config))
             closing.callback(sinks[-1].close)
-        if wanted.trackio:
-            sinks.append(_trackio(folder, wanted.trackio, config))
+        if names.trackio:
+            sinks.append(_trackio(folder, names.trackio, config))
             closing.callback(sinks[-1].close)
-        if wanted.tensorboard:
+        if names.tensorboard:
             sinks += _tensorboard(folder, after)
         closing.pop_all()
     return sinks
@@ -58,7 +59,7 @@ def _wandb(folder: Path, project: str, config: Any) -> "WandB":
         raise _missing("wandb", project) from exc
     try:
         return WandB(package, folder, project=project, config=config)
-    except Exception as exc:  # whatever another's program says of accounts and networks
+    except Exception as exc:  # any failure of a foreign library: accounts, networks
         raise ConfigError(f"metrics.wandb: {project!r} cannot be opened: {exc}") from exc
 
 
@@ -69,7 +70,7 @@ def _trackio(folder: Path, project: str, config: Any) -> "Trackio":
         raise _missing("trackio", project) from exc
     try:
         return Trackio(package, folder, project=project, config=config)
-    except Exception as exc:  # the same
+    except Exception as exc:  # any failure of a foreign library: accounts, networks
         raise ConfigError(f"metrics.trackio: {project!r} cannot be opened: {exc}") from exc
 
 
@@ -78,28 +79,29 @@ def _tensorboard(folder: Path, after: int) -> list["TensorBoard"]:
         package = import_module("torch.utils.tensorboard")
     except ImportError:
         _log.warning(
-            "tensorboard_is_missing", remedy="pip install tensorboard, or metrics.tensorboard false"
+            "tensorboard_is_missing",
+            remedy="pip install tensorboard, or set metrics.tensorboard = false",
         )
         return []
-    place = folder / "tensorboard"
+    path = folder / "tensorboard"
     try:
-        return [TensorBoard(package, place, after=after)]
+        return [TensorBoard(package, path, after=after)]
     except OSError as exc:
-        raise ConfigError(f"metrics.tensorboard: {place} cannot be opened: {exc}") from exc
+        raise ConfigError(f"metrics.tensorboard: {path} cannot be opened: {exc}") from exc
 
 
 def _missing(package: str, project: str) -> ConfigError:
     return ConfigError(
-        f"metrics.{package}: figures shall go to {project!r}, but the package is missing: "
-        f"pip install {package}"
+        f"metrics.{package}: the project {project!r} is set, but the package {package} is missing:"
+        f" pip install {package}"
     )
 
 
 class TensorBoard:
-    """Event files in a folder. Events of steps that are made again are purged by the reader."""
+    """Event files in a folder. The reader purges the events of steps that are made again."""
 
     def __init__(self, package: Any, folder: Path, *, after: int) -> None:
-        # A run that begins may have begun before, and told of the time before its first step.
+        # A run that starts may have been started before, and have written step 0.
         self._writer = package.SummaryWriter(str(folder), purge_step=after + 1 if after else 0)
 
     def write(self, step: int, numbers: Mapping[str, float]) -> None:
@@ -112,22 +114,23 @@ class TensorBoard:
 
 
 class WandB:
-    """A run of Weights & Biases; one that goes on keeps its id.
+    """A run of Weights & Biases; a resumed run keeps its id.
 
-    Its own counter of steps cannot go back, so the step is a figure, and the axis of all others.
+    W&B's own step counter cannot go back, so the step is logged as a metric, and is the axis of all
+    others.
     """
 
     def __init__(self, package: Any, folder: Path, *, project: str, config: Any) -> None:
-        name = _Name(folder / "wandb.id")
+        name = _StoredName(folder / "wandb.id")
         self._run = package.init(
             project=project,
             name=folder.name,
-            id=name.known,
-            resume="allow" if name.known else None,
+            id=name.value,
+            resume="allow" if name.value else None,
             dir=str(folder),
             config=config,
         )
-        name.keep(self._run.id)
+        name.store(self._run.id)
         self._run.define_metric("step")
         self._run.define_metric("*", step_metric="step")
 
@@ -139,17 +142,17 @@ class WandB:
 
 
 class Trackio:
-    """A run of Trackio; one that goes on keeps its name."""
+    """A run of Trackio; a resumed run keeps its name."""
 
     def __init__(self, package: Any, folder: Path, *, project: str, config: Any) -> None:
-        name = _Name(folder / "trackio.id")
+        name = _StoredName(folder / "trackio.id")
         self._run = package.init(
             project=project,
-            name=name.known or folder.name,
-            resume="allow" if name.known else "never",
+            name=name.value or folder.name,
+            resume="allow" if name.value else "never",
             config=config,
         )
-        name.keep(self._run.name)
+        name.store(self._run.name)
 
     def write(self, step: int, numbers: Mapping[str, float]) -> None:
         self._run.log(dict(numbers), step=step)
@@ -158,12 +161,12 @@ class Trackio:
         self._run.finish()
 
 
-class _Name:
-    """Under which name another program knows the run, in a file of the run's folder."""
+class _StoredName:
+    """The run's name or id in a foreign service, stored in a file of the run's folder."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self.known = path.read_text(encoding="utf-8").strip() if path.exists() else None
+        self.value = path.read_text(encoding="utf-8").strip() if path.exists() else None
 
-    def keep(self, name: str) -> None:
+    def store(self, name: str) -> None:
         self._path.write_text(f"{name}\n", encoding="utf-8")

@@ -19,7 +19,7 @@ _SHOWN = {
 }
 
 
-class TrainProgress(ProgressDisplay):
+class StepDisplay(ProgressDisplay):
     """Shows the metrics of each step; a context manager that leaves the terminal as it was."""
 
     def __init__(self, console: Console, *, total: int, done: int = 0) -> None:
@@ -31,7 +31,7 @@ class TrainProgress(ProgressDisplay):
 
 
 def describe(values: Mapping[str, Value]) -> str:
-    """The metrics of a step in words.
+    """The metrics of a step as a text.
 
     Example: {"reward": 0.53, "waits": "the trainer", "lr": 1e-6}
              -> "reward 0.530, waiting: the trainer"

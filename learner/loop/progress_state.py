@@ -1,82 +1,84 @@
-"""How far a training run is, and what its time went into: what checkpoints keep besides weights.
+"""The progress of a training run and how its time was spent; checkpoints store it with the weights.
 
-All figures are of the whole run, from its first batch on, however often it was resumed. The seconds
-go into
+All values are of the whole run, from its first batch on, however often it was resumed. The seconds
+are counted as
 
-    waiting      for groups: the trainer idles
+    waiting      for groups: the trainer is idle
     training     the updates
-    publishing   writing weights, and the policies taking them
+    publishing   writing weights, and loading them into the policies
     evaluating
     saving       checkpoints
-    held         no episode was live and all waited for new weights: the rollouts idle
+    throttled    no episode was live because all waited for new weights: the rollouts are idle
 """
 
 from collections.abc import Mapping
 
 import msgspec
 
-from learner.data.batch_queue import Taken
+from learner.data.batch_queue import TakenBatch
 from learner.loop.metrics import Value
 from learner.trainer.trainer import StepReport
 
-Values = dict[str, float]  # figures by name
-_NOTICED = 0.05  # the share of the time from which on somebody is said to wait
+Values = dict[str, float]  # by name
+_NOTICEABLE = 0.05  # a smaller share of the time does not count as waiting
 _OF_TRAINER = ("waiting", "training", "publishing", "evaluating", "saving")
 
 
-class Place(msgspec.Struct, frozen=True):
-    """How far a run is. Every checkpoint has it."""
+class TrainProgress(msgspec.Struct, frozen=True):
+    """The progress of a run. Every checkpoint stores it."""
 
-    batches: int = 0  # that were trained
-    next_group: int = 0  # of the plan, or of the logs; those before were in these batches
-    groups: int = 0  # that were trained
-    episodes: int = 0  # of those
-    set_aside: dict[str, int] = {}  # groups that were not, by reason
-    num_trained: int = 0  # tokens
-    num_tokens: int = 0  # that were computed
-    num_row_tokens: int = 0  # that would have been, were each sample a row of its own
+    batches: int = 0  # trained
+    next_group: int = 0  # of the plan or the logs; earlier groups were in these batches
+    groups: int = 0  # trained
+    episodes: int = 0  # in the trained groups
+    dropped: dict[str, int] = {}  # groups that were not trained, by reason
+    num_trained: int = 0  # trained tokens
+    num_tokens: int = 0  # computed tokens
+    num_row_tokens: int = 0  # tokens that would be computed if each sample were a separate row
     seconds: Values = {}
     first: Values = {}  # reward and pass rate of the first batch's episodes
-    last: Values = {}  # of the last one's
+    last: Values = {}  # the same of the last batch
     evaluations: dict[int, Values] = {}  # by the number of batches before
-    untold: dict[str, Value] = {}  # the last batch's figures, where its evaluation is not done yet
+    unreported: dict[str, Value] = {}  # the last batch's metrics, until its evaluation is done
 
 
-def after_batch(place: Place, taken: Taken, report: StepReport | None) -> Place:
-    """The place behind one more batch; `report` None: it had no group that could be used."""
-    told = told_of(taken)
+def after_batch(
+    progress: TrainProgress, batch: TakenBatch, report: StepReport | None
+) -> TrainProgress:
+    """The progress after one more batch; `report` None: the batch had no usable group."""
+    metrics = metrics_of_batch(batch)
     changed = msgspec.structs.replace(
-        place,
-        batches=place.batches + 1,
-        next_group=taken.end,
-        groups=place.groups + len(taken.groups),
-        episodes=place.episodes + sum(len(group.rollouts) for group in taken.groups),
-        set_aside=_added(place.set_aside, taken.set_aside),
-        first=place.first or told,
-        last=told or place.last,
+        progress,
+        batches=progress.batches + 1,
+        next_group=batch.end,
+        groups=progress.groups + len(batch.groups),
+        episodes=progress.episodes + sum(len(group.rollouts) for group in batch.groups),
+        dropped=_add_counts(progress.dropped, batch.dropped),
+        first=progress.first or metrics,
+        last=metrics or progress.last,
     )
     if report is None:
         return changed
     return msgspec.structs.replace(
         changed,
-        num_trained=place.num_trained + report.num_trained,
-        num_tokens=place.num_tokens + report.num_tokens,
-        num_row_tokens=place.num_row_tokens + report.num_row_tokens,
+        num_trained=progress.num_trained + report.num_trained,
+        num_tokens=progress.num_tokens + report.num_tokens,
+        num_row_tokens=progress.num_row_tokens + report.num_row_tokens,
     )
 
 
-def told_of(taken: Taken) -> Values:
-    """How a batch's episodes went; empty where none has a label."""
-    if not taken.num_labels:
+def metrics_of_batch(batch: TakenBatch) -> Values:
+    """Reward and pass rate of a batch's episodes; empty if none has a label."""
+    if not batch.num_labels:
         return {}
     return {
-        "reward": taken.reward / taken.num_labels,
-        "pass_rate": taken.num_completed / taken.num_labels,
+        "reward": batch.reward / batch.num_labels,
+        "pass_rate": batch.num_completed / batch.num_labels,
     }
 
 
-def told_by(report: StepReport) -> Values:
-    """The figures of an update."""
+def metrics_of_update(report: StepReport) -> Values:
+    """The metrics of a batch's updates."""
     return {
         "loss": report.loss,
         "grad_norm": report.grad_norm,
@@ -91,31 +93,31 @@ def told_by(report: StepReport) -> Values:
     }
 
 
-def who_waits(seconds: Mapping[str, float]) -> str:
-    """Which side waits for the other, in words; empty: neither does, or hardly.
+def waiting_side(seconds: Mapping[str, float]) -> str:
+    """The side that waits for the other one, in words; empty: neither waits noticeably.
 
     Example: {"waiting": 30.0, "training": 70.0} -> "the trainer"
     """
     total = sum(seconds.get(name, 0.0) for name in _OF_TRAINER)
-    waiting, held = seconds.get("waiting", 0.0), seconds.get("held", 0.0)
-    if max(waiting, held) <= _NOTICED * total:
+    waiting, throttled = seconds.get("waiting", 0.0), seconds.get("throttled", 0.0)
+    if max(waiting, throttled) <= _NOTICEABLE * total:
         return ""
-    return "the trainer" if waiting >= held else "the rollouts"
+    return "the trainer" if waiting >= throttled else "the rollouts"
 
 
-def idle_share(seconds: Mapping[str, float]) -> float:
+def trainer_idle_share(seconds: Mapping[str, float]) -> float:
     """The share of the trainer's time in which it waited for groups."""
     total = sum(seconds.get(name, 0.0) for name in _OF_TRAINER)
     return seconds.get("waiting", 0.0) / total if total else 0.0
 
 
-def since(now: Mapping[str, float], before: Mapping[str, float]) -> Values:
-    """The seconds that came since.
+def seconds_since(now: Mapping[str, float], before: Mapping[str, float]) -> Values:
+    """The seconds spent since `before`, by name.
 
     Example: {"training": 5.0} after {"training": 3.0} -> {"training": 2.0}
     """
     return {name: value - before.get(name, 0.0) for name, value in now.items()}
 
 
-def _added(one: Mapping[str, int], other: Mapping[str, int]) -> dict[str, int]:
+def _add_counts(one: Mapping[str, int], other: Mapping[str, int]) -> dict[str, int]:
     return {name: one.get(name, 0) + other.get(name, 0) for name in sorted({*one, *other})}

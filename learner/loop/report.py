@@ -1,4 +1,4 @@
-"""The result of a training run, and how a person reads it."""
+"""The result of a training run, as report.json and as text."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -8,50 +8,70 @@ from rich.console import Console
 
 from harness.log.schema import write_atomically
 from learner.core.errors import CheckpointError
-from learner.loop.progress_state import Place, Values, idle_share, who_waits
+from learner.data.remedies import format_counts, remedy
+from learner.loop.progress_state import TrainProgress, Values, trainer_idle_share, waiting_side
 
 REPORT_NAME = "report.json"
 
 
 class TrainReport(msgspec.Struct, frozen=True):
-    """What `rehearse train --json` says and report.json holds, of the whole run."""
+    """The contents of report.json and of `rehearse train --json`, for the whole run."""
 
-    steps: int  # batches that were trained
+    steps: int  # batches trained
     published: str  # the folder of the newest weights
-    groups: int  # that were trained
-    episodes: int  # of those
-    set_aside: dict[str, int]  # groups that were not, by reason
+    groups: int  # trained
+    episodes: int  # in the trained groups
+    dropped: dict[str, int]  # groups that were not trained, by reason
     first: Values  # reward and pass rate of the first batch's episodes
-    last: Values  # of the last one's
+    last: Values  # the same of the last batch
     evaluations: dict[int, Values]  # by the number of batches before
-    seconds: Values  # what the time went into (learner.loop.progress_state)
+    seconds: Values  # how the time was spent (learner.loop.progress_state)
     trainer_idle: float  # the share of the trainer's time in which it waited for groups
-    waits: str  # which side waits for the other; empty: neither does, or hardly
-    num_trained: int  # tokens
-    num_tokens: int  # that were computed
-    num_row_tokens: int  # that would have been, were each sample a row of its own
+    waits: str  # the side that waits for the other one; empty: neither waits noticeably
+    num_trained: int  # trained tokens
+    num_tokens: int  # computed tokens
+    num_row_tokens: int  # tokens that would be computed if each sample were a separate row
     shared: float  # the share of the rows' tokens that was not computed
+    warning: str  # why nothing was trained, and the remedy; empty: tokens were trained
 
 
-def report_of(place: Place, *, published: Path) -> TrainReport:
-    """The report on a run that has come so far."""
-    rows = place.num_row_tokens
+def report_of(progress: TrainProgress, *, published: Path) -> TrainReport:
+    """The report of a run with this progress; `published` is the folder of its newest weights."""
+    rows = progress.num_row_tokens
     return TrainReport(
-        steps=place.batches,
+        steps=progress.batches,
         published=str(published),
-        groups=place.groups,
-        episodes=place.episodes,
-        set_aside=place.set_aside,
-        first=place.first,
-        last=place.last,
-        evaluations=place.evaluations,
-        seconds=place.seconds,
-        trainer_idle=idle_share(place.seconds),
-        waits=who_waits(place.seconds),
-        num_trained=place.num_trained,
-        num_tokens=place.num_tokens,
+        groups=progress.groups,
+        episodes=progress.episodes,
+        dropped=progress.dropped,
+        first=progress.first,
+        last=progress.last,
+        evaluations=progress.evaluations,
+        seconds=progress.seconds,
+        trainer_idle=trainer_idle_share(progress.seconds),
+        waits=waiting_side(progress.seconds),
+        num_trained=progress.num_trained,
+        num_tokens=progress.num_tokens,
         num_row_tokens=rows,
-        shared=1.0 - place.num_tokens / rows if rows else 0.0,
+        shared=1.0 - progress.num_tokens / rows if rows else 0.0,
+        warning=_warning(progress),
+    )
+
+
+def _warning(progress: TrainProgress) -> str:
+    """Why nothing was trained and what to change, as a sentence; empty: tokens were trained.
+
+    Example: 0 tokens, {"equal": 6} -> "nothing was trained: all 6 groups were dropped (equal 6): …"
+    """
+    if progress.num_trained:
+        return ""
+    if not progress.dropped:
+        return "nothing was trained: there were no groups"
+    total = sum(progress.dropped.values())
+    reasons = format_counts(progress.dropped)
+    return (
+        f"nothing was trained: all {total:,} groups were dropped ({reasons}):"
+        f" {remedy(progress.dropped)}"
     )
 
 
@@ -61,24 +81,23 @@ def write_report(folder: Path, report: TrainReport) -> None:
     try:
         write_atomically(folder / REPORT_NAME, data)
     except OSError as exc:
-        raise CheckpointError(f"{folder / REPORT_NAME}: it cannot be written: {exc}") from exc
+        raise CheckpointError(f"{folder / REPORT_NAME}: cannot be written: {exc}") from exc
 
 
 def render(report: TrainReport, console: Console) -> None:
-    """Show the report."""
+    """Print the report."""
     for line in lines_of(report):
         console.print(line, highlight=False, markup=False, soft_wrap=True)
 
 
 def lines_of(report: TrainReport) -> Sequence[str]:
-    """The report in words."""
+    """The report as lines of text."""
     lines = [
         f"{report.steps} steps on {report.groups:,} groups ({report.episodes:,} episodes), "
         f"{report.num_trained:,} tokens trained"
     ]
-    if report.set_aside:
-        reasons = ", ".join(f"{name} {count:,}" for name, count in report.set_aside.items())
-        lines.append(f"groups set aside: {reasons}")
+    if report.dropped:
+        lines.append(f"groups dropped: {format_counts(report.dropped)}")
     if report.first and report.last:
         lines.append(
             "first to last batch: "
@@ -86,11 +105,13 @@ def lines_of(report: TrainReport) -> Sequence[str]:
             f"pass rate {report.first['pass_rate']:.1%} to {report.last['pass_rate']:.1%}"
         )
     for batch, values in report.evaluations.items():
-        told = ", ".join(f"{name} {value:.3f}" for name, value in values.items())
-        lines.append(f"evaluation after {batch} steps: {told}")
+        measured = ", ".join(f"{name} {value:.3f}" for name, value in values.items())
+        lines.append(f"evaluation after {batch} steps: {measured}")
     lines.append(
         f"shared prefixes saved {report.shared:.0%} of the tokens of per-step rows; "
         f"trainer idle {report.trainer_idle:.0%}, waiting: {report.waits or 'neither side'}"
     )
     lines.append(f"weights in {report.published}")
+    if report.warning:
+        lines.append(f"WARNING {report.warning}")
     return lines

@@ -1,4 +1,4 @@
-"""The rollouts of a training run, which are played while it learns."""
+"""The rollouts of a training run, which run while the model is trained."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -18,15 +18,15 @@ from harness.rollout.session import RunParts, run_session
 from harness.settings.run import Settings
 from learner.config.settings import TrainSettings
 from learner.data.admission import Admission
-from learner.data.batch_queue import Lineup
+from learner.data.batch_queue import BatchQueue
 from learner.data.grouping import Grouping
-from learner.data.rollout_feed import RolloutFeed, numbers_of
-from learner.loop.progress_state import Place
+from learner.data.rollout_feed import RolloutFeed, group_numbers
+from learner.loop.progress_state import TrainProgress
 from learner.trainer.weight_publisher import Publisher
 
 
 class Rollouts(msgspec.Struct, frozen=True):
-    """Rollouts that can be played, and the feed that gives their groups."""
+    """Opened rollouts, and the feed that hands out their groups."""
 
     settings: Settings
     folder: Path
@@ -36,8 +36,8 @@ class Rollouts(msgspec.Struct, frozen=True):
     feed: RolloutFeed
     admission: Admission
 
-    async def play(self) -> None:
-        """Play until no more episodes are wanted; those that the log has are not played again.
+    async def run(self) -> None:
+        """Run episodes until no more are needed; episodes in the log are not repeated.
 
         Raises HarnessError, PoolError and SampleError.
         """
@@ -61,9 +61,9 @@ async def open_rollouts(
     open_judge: OpenJudge | None,
     grouping: Grouping,
     publisher: Publisher,
-    place: Place,
+    progress: TrainProgress,
 ) -> AsyncIterator[Rollouts]:
-    """The rollouts of these settings, as they go on from a place in the training run.
+    """Open the rollouts of these settings, for a training run with this progress.
 
     Raises SettingsError, ScenarioError, PoolError and SampleError.
     """
@@ -75,15 +75,15 @@ async def open_rollouts(
         staleness=loop.staleness,
         publish_every=loop.publish_every,
         fill=data.fill,
-        version=place.batches // loop.publish_every,
-        batch=place.batches,
-        first=place.next_group,
+        version=progress.batches // loop.publish_every,
+        batch=progress.batches,
+        first_group=progress.next_group,
     )
     feed = RolloutFeed(
         folder,
-        numbers=numbers_of(plans),
+        numbers=group_numbers(plans),
         grouping=grouping,
-        lineup=Lineup(size=data.groups, fill=data.fill, first=place.next_group),
+        queue=BatchQueue(size=data.groups, fill=data.fill, first=progress.next_group),
         admission=admission,
         publisher=publisher,
         staleness=loop.staleness,
@@ -102,6 +102,6 @@ async def open_rollouts(
             resume=True,
         )
         async with opened as parts:
-            await anyio.to_thread.run_sync(feed.restore, place.next_group)
+            await anyio.to_thread.run_sync(feed.restore, progress.next_group)
             parts = msgspec.structs.replace(parts, admit=feed.admit, listeners=(feed,))
             yield Rollouts(settings, folder, plans, pool, parts, feed, admission)

@@ -1,13 +1,5 @@
-"""A training run in its folder: everything put together, and taken apart in order.
-
-train.toml        the settings, resolved
-metrics.jsonl     the figures of every batch
-rollouts/         the run that is learned from, as of `rehearse run`
-evaluations/      runs that nothing is learned from: b000010 after ten batches
-versions/         published weights
-checkpoints/      what a run goes on from
-report.json       the result
-"""
+"""A training run in its folder (learner.core.training_folder). Its parts are opened here, and
+closed in reverse order."""
 
 from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
@@ -29,110 +21,122 @@ from harness.settings.run import Settings
 from harness.tokenization.chat_tokenizer import ChatTokenizer
 from learner.config.runs import Runs, rhythm_of
 from learner.config.settings import TrainSettings
+from learner.core.training_folder import CHECKPOINTS, EVALUATIONS, ROLLOUTS, VERSIONS
 from learner.data.alignment import Alignment
 from learner.data.group_feed import groups_of_logs
 from learner.data.grouping import Grouping
 from learner.data.log_source import LogSource
 from learner.loop.evaluation import open_evaluator
 from learner.loop.learner import ModelLearner
-from learner.loop.loop import Around, Loop, Source
+from learner.loop.loop import Loop, LoopCallbacks, Source
 from learner.loop.metrics import Value, open_metrics
-from learner.loop.progress_bar import TrainProgress
-from learner.loop.progress_state import Place
+from learner.loop.progress_bar import StepDisplay
+from learner.loop.progress_state import TrainProgress
 from learner.loop.report import TrainReport, report_of, write_report
 from learner.loop.rollout_session import Rollouts, open_rollouts
 from learner.loop.run_folder import (
-    CHECKPOINTS,
-    EVALUATIONS,
-    ROLLOUTS,
-    VERSIONS,
-    begin,
-    forget,
-    forget_after,
+    remove_later_evaluations,
+    remove_leftovers,
+    start_or_resume,
 )
-from learner.loop.trainable_policies import Player
-from learner.model.distributed import joined
+from learner.loop.trainable_policies import TrainablePolicy
+from learner.model.distributed import join_processes
 from learner.trainer.trainer import open_trainer
 from learner.trainer.weight_publisher import Publisher, TakesWeights
 
 
-class Given(msgspec.Struct, frozen=True):
-    """What a training run is given from outside."""
+class TrainDependencies(msgspec.Struct, frozen=True):
+    """What the composition root gives to a training run."""
 
-    judge_opener: Callable[[Settings], OpenJudge | None]  # what opens the judge of some settings
-    player_of: Callable[[Settings], Player]  # their policy
+    judge_opener: Callable[[Settings], OpenJudge | None]  # None: no judge is configured
+    policy_of: Callable[[Settings], TrainablePolicy]
     console: Console  # for progress
 
 
 def train(
-    settings: TrainSettings, runs: Runs, folder: Path, given: Given, *, resume: bool
+    settings: TrainSettings,
+    runs: Runs,
+    folder: Path,
+    dependencies: TrainDependencies,
+    *,
+    resume: bool,
 ) -> TrainReport | None:
-    """Train in a folder, and write its report. None: another process does that, which this one
-    has followed.
+    """Train in a folder, and write the report. None: this process is not process 0, and has
+    followed it.
 
-    A run that fails before there is anything to keep leaves no folder. Raises LearnerError,
-    HarnessError, ScenarioError and PoolError.
+    A run that fails before it has results leaves no folder. Raises LearnerError, HarnessError,
+    ScenarioError and PoolError.
     """
-    with joined(settings.compute) as processes:
+    with join_processes(settings.compute) as processes:
         if processes.rank:
             open_trainer(settings, processes=processes).follow()
             return None
         is_new = not folder.exists()
-        begins = begin(folder, settings, resume=resume)
+        starts = start_or_resume(folder, settings, resume=resume)
         try:
             trainer = open_trainer(settings, processes=processes)
             try:
                 is_live = not settings.data.logs
                 learner = ModelLearner(trainer, settings, folder / CHECKPOINTS, is_live=is_live)
                 vocab = trainer.model.config.vocab_size
-                training = _Training(rhythm_of(settings), runs, folder, given, learner, vocab)
+                training = _Training(
+                    rhythm_of(settings), runs, folder, dependencies, learner, vocab
+                )
                 report: TrainReport = run(training.run)
             finally:
                 trainer.close()
         except Exception:
-            if begins:
-                forget(folder, is_new=is_new)
+            if starts:
+                remove_leftovers(folder, is_new=is_new)
             raise
     return report
 
 
 class _Training(msgspec.Struct, frozen=True):
-    """One training run's work inside of the event loop."""
+    """The work of one training run inside the event loop."""
 
     settings: TrainSettings
     runs: Runs
     folder: Path
-    given: Given
+    dependencies: TrainDependencies
     learner: ModelLearner
     vocab: int
 
     async def run(self) -> TrainReport:
-        place = await anyio.to_thread.run_sync(self.learner.resume) or Place()
-        await anyio.to_thread.run_sync(forget_after, self.folder, place.batches)
+        progress = await anyio.to_thread.run_sync(self.learner.resume) or TrainProgress()
+        await anyio.to_thread.run_sync(remove_later_evaluations, self.folder, progress.batches)
         async with AsyncExitStack() as stack:
-            around = Around(tell=self._teller(stack, place))
-            players: list[Player] = []
+            callbacks = LoopCallbacks(report=self._reporter(stack, progress))
+            policies: list[TrainablePolicy] = []
             if (settings := self.runs.evaluation) is not None:
-                players.append(await stack.enter_async_context(self.given.player_of(settings)))
-                open_judge = self.given.judge_opener(settings)
-                opened = open_evaluator(settings, self.folder / EVALUATIONS, players[0], open_judge)
+                policies.append(
+                    await stack.enter_async_context(self.dependencies.policy_of(settings))
+                )
+                open_judge = self.dependencies.judge_opener(settings)
+                opened = open_evaluator(
+                    settings, self.folder / EVALUATIONS, policies[0], open_judge
+                )
                 evaluator = await stack.enter_async_context(opened)
-                around = msgspec.structs.replace(around, evaluate=evaluator.evaluate)
+                callbacks = msgspec.structs.replace(callbacks, evaluate=evaluator.evaluate)
             if self.settings.data.logs:
-                publisher = self._publisher(players)
-                loop = self._loop(self._log_source(place), publisher, around, place)
-                await beside(loop)
+                publisher = self._publisher(policies)
+                loop = self._loop(self._log_source(progress), publisher, callbacks, progress)
+                await run_with_rollouts(loop)
             else:
                 rollouts = self.runs.rollouts
-                players.append(await stack.enter_async_context(self.given.player_of(rollouts)))
-                publisher = self._publisher(players)
-                live = await self._live(stack, players[-1], publisher, place)
-                around = msgspec.structs.replace(
-                    around, taken=live.admission.take, held_s=live.admission.held_s
+                policies.append(
+                    await stack.enter_async_context(self.dependencies.policy_of(rollouts))
                 )
-                loop = self._loop(live.feed, publisher, around, place)
-                await beside(loop, live)
-        report = report_of(loop.place, published=publisher.path_of(publisher.version))
+                publisher = self._publisher(policies)
+                live = await self._open_rollouts(stack, policies[-1], publisher, progress)
+                callbacks = msgspec.structs.replace(
+                    callbacks,
+                    version_in_use=live.admission.set_version,
+                    throttled_s=live.admission.throttled_s,
+                )
+                loop = self._loop(live.feed, publisher, callbacks, progress)
+                await run_with_rollouts(loop, live)
+        report = report_of(loop.progress, published=publisher.path_of(publisher.version))
         write_report(self.folder, report)
         return report
 
@@ -145,23 +149,23 @@ class _Training(msgspec.Struct, frozen=True):
         rollouts = self.runs.rollouts
         return dialect_of(rollouts.dialect, lenient=rollouts.format.rules != "awm")
 
-    def _teller(
-        self, stack: AsyncExitStack, place: Place
+    def _reporter(
+        self, stack: AsyncExitStack, progress: TrainProgress
     ) -> Callable[[int, dict[str, Value]], None]:
-        """What the figures of each batch are told to."""
-        opened = open_metrics(self.folder, self.settings, after=place.batches)
+        """The callback that writes and shows the metrics of each batch."""
+        opened = open_metrics(self.folder, self.settings, after=progress.batches)
         metrics = stack.enter_context(opened)
-        progress = stack.enter_context(
-            TrainProgress(self.given.console, total=self.settings.steps, done=place.batches)
+        display = stack.enter_context(
+            StepDisplay(self.dependencies.console, total=self.settings.steps, done=progress.batches)
         )
 
-        def tell(step: int, values: dict[str, Value]) -> None:
+        def report(step: int, values: dict[str, Value]) -> None:
             if values:
                 metrics.write(step, values)
             if step:
-                progress.show_step(step, values)
+                display.show_step(step, values)
 
-        return tell
+        return report
 
     def _grouping(self) -> Grouping:
         data = self.settings.data
@@ -170,12 +174,12 @@ class _Training(msgspec.Struct, frozen=True):
             self._dialect,
             ChatTokenizer.open(Path(self.settings.model)),
             misaligned=data.misaligned,
-            check=data.check_prompts,
+            check_share=data.check_prompts,
         )
         loss = self.settings.loss
         return Grouping(data, loss=loss, aligner=alignment, vocab=self.vocab)
 
-    def _publisher(self, players: Sequence[TakesWeights]) -> Publisher:
+    def _publisher(self, policies: Sequence[TakesWeights]) -> Publisher:
         rollouts = self.runs.rollouts
         card = PolicyCard(
             version="",
@@ -190,48 +194,58 @@ class _Training(msgspec.Struct, frozen=True):
             start=Path(self.settings.model),
             card=card,
             write=self.learner.publish,
-            takers=players,
+            policies=policies,
             keep=self.settings.save.keep_published,
         )
 
-    def _log_source(self, place: Place) -> LogSource:
+    def _log_source(self, progress: TrainProgress) -> LogSource:
         data, grouping = self.settings.data, self._grouping()
         groups = groups_of_logs(map(Path, data.logs), grouping, epochs=data.epochs)
-        return LogSource(groups, grouping, size=data.groups, first=place.next_group)
+        return LogSource(groups, grouping, size=data.groups, first=progress.next_group)
 
-    async def _live(
-        self, stack: AsyncExitStack, player: Player, publisher: Publisher, place: Place
+    async def _open_rollouts(
+        self,
+        stack: AsyncExitStack,
+        policy: TrainablePolicy,
+        publisher: Publisher,
+        progress: TrainProgress,
     ) -> Rollouts:
         rollouts = self.runs.rollouts
-        warn_of_mismatches(rollouts, self._history, self.given.console)
+        warn_of_mismatches(rollouts, self._history, self.dependencies.console)
         opened = open_rollouts(
             self.settings,
             rollouts,
             self.folder / ROLLOUTS,
-            player,
-            open_judge=self.given.judge_opener(rollouts),
+            policy,
+            open_judge=self.dependencies.judge_opener(rollouts),
             grouping=self._grouping(),
             publisher=publisher,
-            place=place,
+            progress=progress,
         )
         return await stack.enter_async_context(opened)
 
-    def _loop(self, source: Source, publisher: Publisher, around: Around, place: Place) -> Loop:
+    def _loop(
+        self,
+        source: Source,
+        publisher: Publisher,
+        callbacks: LoopCallbacks,
+        progress: TrainProgress,
+    ) -> Loop:
         return Loop(
             self.settings,
             learner=self.learner,
             source=source,
             publisher=publisher,
-            around=around,
-            place=place,
+            callbacks=callbacks,
+            progress=progress,
         )
 
 
-async def beside(loop: Loop, rollouts: Rollouts | None = None) -> None:
-    """Run the loop, and the rollouts that it learns from beside it.
+async def run_with_rollouts(loop: Loop, rollouts: Rollouts | None = None) -> None:
+    """Run the loop and, at the same time, the rollouts that it learns from.
 
-    When either fails or is cancelled the other one ends, too: the loop saves where it is, the
-    rollouts log what was live as cancelled.
+    When either fails or is cancelled, the other one ends as well: the loop writes a checkpoint, and
+    the rollouts log the live episodes as cancelled.
     """
     await loop.begin()
 
@@ -240,9 +254,9 @@ async def beside(loop: Loop, rollouts: Rollouts | None = None) -> None:
         if rollouts is not None:
             rollouts.admission.close()
 
-    # Both in tasks of the group: asyncio's Ctrl-C cancels the task that waits for them here, and
-    # they are cancelled by the group, which lets the learner's thread come to its end.
+    # Both run in tasks of the group: on Ctrl-C asyncio cancels the task that waits for them here,
+    # and the group cancels them, which lets the learner's thread finish its call.
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(learn)
         if rollouts is not None:
-            tasks.start_soon(rollouts.play)
+            tasks.start_soon(rollouts.run)

@@ -1,4 +1,4 @@
-"""What a training run keeps of its settings, and whether it may begin or go on in a folder."""
+"""The settings file of a training run, and the checks for starting or resuming in its folder."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -16,16 +16,17 @@ from harness.settings.tables import without_none
 from learner.config.loader import read_settings
 from learner.config.settings import TrainSettings
 from learner.core.errors import CheckpointError, ConfigError
-from learner.loop.evaluation import name_of as evaluation_name
-from learner.loop.metrics import FILE_NAME
+from learner.core.training_folder import (
+    CHECKPOINTS,
+    EVALUATIONS,
+    METRICS_NAME,
+    ROLLOUTS,
+    SETTINGS_NAME,
+    VERSIONS,
+    evaluation_name,
+)
 
-SETTINGS_NAME = "train.toml"
-ROLLOUTS = "rollouts"
-EVALUATIONS = "evaluations"
-VERSIONS = "versions"
-CHECKPOINTS = "checkpoints"
-
-# What may differ when a run is resumed: how long, how fast, where, and what is kept.
+# Settings that may differ when a run resumes: how long, how fast, where, and what is kept.
 _MAY_CHANGE = frozenset(
     prefix + ".".join(field.path)
     for kind, prefix in ((TrainSettings, ""), (Settings, "rollouts."))
@@ -34,50 +35,50 @@ _MAY_CHANGE = frozenset(
 )
 
 
-def described(settings: TrainSettings) -> bytes:
-    """The settings as a training file, which gives the same settings again."""
+def as_toml(settings: TrainSettings) -> bytes:
+    """The settings as a training file, from which the same settings can be read."""
     return tomli_w.dumps(without_none(msgspec.to_builtins(settings))).encode()
 
 
-def begin(folder: Path, settings: TrainSettings, *, resume: bool) -> bool:
-    """Begin a run in a folder, or go on with the one that is there; gives whether it begins.
+def start_or_resume(folder: Path, settings: TrainSettings, *, resume: bool) -> bool:
+    """Start a run in a folder, or resume the one in it; returns whether it starts.
 
-    The folder then has these settings. Raises ConfigError where there is a run already, or one of
-    other settings.
+    The folder's train.toml then has these settings. Raises ConfigError when the folder has a run
+    already and `resume` is false, or when its settings differ.
     """
     path = folder / SETTINGS_NAME
-    begins = not path.exists()
-    if not begins and not resume:
+    starts = not path.exists()
+    if not starts and not resume:
         raise ConfigError(
-            f"{folder}: there is a training run already; --resume goes on, or name another"
+            f"{folder}: a training run already exists there; pass --resume or choose another folder"
         )
-    changed = None if begins else _difference(_read(path), msgspec.to_builtins(settings))
+    changed = None if starts else _difference(_read(path), msgspec.to_builtins(settings))
     if changed is not None:
         raise ConfigError(f"{path}: {changed}")
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        write_atomically(path, described(settings))
+        write_atomically(path, as_toml(settings))
     except OSError as exc:
         raise ConfigError(f"{folder}: the run's folder cannot be written: {exc}") from exc
-    return begins
+    return starts
 
 
-def forget(folder: Path, *, is_new: bool) -> None:
-    """Remove what a run wrote that failed before there was anything to keep: its folder, if that
-    `is_new`, else the files in it."""
-    kept = (folder / CHECKPOINTS, folder / VERSIONS, folder / EVALUATIONS)
-    if any(path.exists() for path in kept) or has_episodes(folder / ROLLOUTS):
+def remove_leftovers(folder: Path, *, is_new: bool) -> None:
+    """Remove the files of a run that failed before it had results: the whole folder if it `is_new`,
+    else only the run's files in it."""
+    results = (folder / CHECKPOINTS, folder / VERSIONS, folder / EVALUATIONS)
+    if any(path.exists() for path in results) or has_episodes(folder / ROLLOUTS):
         return
     if is_new:
         rmtree(folder, ignore_errors=True)
         return
-    for name in (SETTINGS_NAME, FILE_NAME):
+    for name in (SETTINGS_NAME, METRICS_NAME):
         (folder / name).unlink(missing_ok=True)
     rmtree(folder / ROLLOUTS, ignore_errors=True)
 
 
-def forget_after(folder: Path, batches: int) -> None:
-    """Remove the evaluations that a run which goes on after so many batches will make anew.
+def remove_later_evaluations(folder: Path, batches: int) -> None:
+    """Remove the evaluations that a run which resumes after `batches` batches will repeat.
 
     Raises CheckpointError.
     """
@@ -86,7 +87,7 @@ def forget_after(folder: Path, batches: int) -> None:
             try:
                 rmtree(path)
             except OSError as exc:
-                raise CheckpointError(f"{path}: it cannot be removed: {exc}") from exc
+                raise CheckpointError(f"{path}: cannot be removed: {exc}") from exc
 
 
 def _read(path: Path) -> Any:
@@ -94,7 +95,7 @@ def _read(path: Path) -> Any:
 
 
 def _difference(before: Any, now: Any, prefix: str = "") -> str | None:
-    """The first setting in which a run that is resumed differs from the run that began."""
+    """The first setting in which a resumed run differs from the stored one."""
     for name in sorted({*before, *now}):
         field = f"{prefix}{name}"
         old, new = before.get(name), now.get(name)
@@ -104,5 +105,5 @@ def _difference(before: Any, now: Any, prefix: str = "") -> str | None:
             if (changed := _difference(old or {}, new or {}, f"{field}.")) is not None:
                 return changed
             continue
-        return f"{field}: the run began with {old!r}, not {new!r}"
+        return f"{field}: the run was started with {old!r}, not {new!r}"
     return None

@@ -1,4 +1,4 @@
-"""Policies that play with the weights that are trained."""
+"""Policies that sample with the weights that are trained."""
 
 from collections.abc import Callable
 from typing import Protocol
@@ -11,18 +11,18 @@ from learner.inference.local_policy import local_policy
 from learner.trainer.weight_publisher import TakesWeights
 
 
-class Player(OpenPolicy, TakesWeights, Protocol):
-    """A policy that plays with the weights that are trained."""
+class TrainablePolicy(OpenPolicy, TakesWeights, Protocol):
+    """A policy whose weights can be replaced by the trained ones."""
 
 
-def player_of(train: TrainSettings) -> Callable[[Settings], Player]:
-    """Makes the policies of a training run's rollouts and evaluations: `local`, or `vllm`, whose
-    server runs already and was started with the model that the run begins with."""
+def policy_of(train: TrainSettings) -> Callable[[Settings], TrainablePolicy]:
+    """A function that makes the policies of a training run's rollouts and evaluations: `local`, or
+    `vllm`, whose server is already running with the model that the run starts with."""
 
-    def made(settings: Settings) -> Player:
+    def make(settings: Settings) -> TrainablePolicy:
         switch = train.loop.switch
         if settings.policy.name == "vllm":
             return vllm(settings, switch=switch)
         return local_policy(settings, switch=switch, compute=train.compute)
 
-    return made
+    return make

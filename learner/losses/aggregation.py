@@ -1,15 +1,15 @@
-"""What share of the loss a token has: the loss of a batch is sum(weights * losses).
+"""The weight of each token in the loss: the loss of a batch is sum(weights * losses).
 
 With N trained tokens, S samples and E episodes in the whole batch, T tokens in a token's sample
-and M in its episode, a token weighs
+and M in its episode, a token has the weight
 
-    token       1 / N           every token the same (DAPO, arXiv:2503.14476)
-    step        1 / (S T)       every sample the same: an episode of many steps counts more
-    episode     1 / (E M)       every episode the same, however many steps it took
+    token       1 / N           all tokens weigh the same (DAPO, arXiv:2503.14476)
+    step        1 / (S T)       all samples weigh the same: an episode of many steps counts more
+    episode     1 / (E M)       all episodes weigh the same, regardless of their number of steps
 
-All weights of a batch add up to 1. The denominators are global: they are those of the batch before
-it is split over micro-batches and processes, so that how it is split changes nothing. Where a batch
-makes several updates, the weights of each are scaled to add up to 1 (learner.trainer.updates).
+The weights of a batch add up to 1. The denominators are global: they are computed before the batch
+is split over micro-batches and processes, so the split does not change the loss. When a batch makes
+several updates, the weights of each update are scaled to add up to 1 (learner.trainer.updates).
 """
 
 from collections.abc import Sequence
@@ -21,9 +21,9 @@ Aggregate = Literal["token", "step", "episode"]
 
 
 def weights_of(groups: Sequence[Group], aggregate: Aggregate) -> list[list[list[float]]]:
-    """The weight of one token of each sample: by group, rollout and sample.
+    """The weight of a token of each sample, by group, rollout and sample.
 
-    Example: one group, episodes of samples of 1 and 3 and of 4 tokens ->
+    Example: one group of two episodes, with samples of 1 and 3 tokens, and of 4 tokens ->
              token [[[1/8, 1/8], [1/8]]], step [[[1/3, 1/9], [1/12]]], episode the same as token
     """
     rollouts = [rollout for group in groups for rollout in group.rollouts]

@@ -1,21 +1,22 @@
-"""The clipped ratio (PPO, arXiv:1707.06347), with bounds that may differ (DAPO, arXiv:2503.14476).
+"""The clipped ratio (PPO, arXiv:1707.06347) with separate bounds (DAPO, arXiv:2503.14476).
 
     r = exp(logprobs - old)
     loss = -min(r A, clip(r, 1 - low, 1 + high) A)
 
-A token of positive advantage is pushed up until its ratio reaches 1 + high, one of negative
-advantage down until 1 - low; beyond, its gradient is 0. A wider upper bound lets rare tokens grow.
+A token of positive advantage is pushed up until its ratio reaches 1 + high, a token of negative
+advantage is pushed down until 1 - low; beyond the bound its gradient is 0. A wider upper bound lets
+rare tokens grow.
 """
 
 import torch
 from torch import Tensor
 
 from learner.losses.base import Measures, TokenBatch
-from learner.losses.metrics import averaged
+from learner.losses.metrics import sum_and_count
 
 
 class Clip:
-    """Clips ratios of tokens to `[1 - low, 1 + high]`."""
+    """Clips the ratios of tokens to `[1 - low, 1 + high]`."""
 
     def __init__(self, *, low: float, high: float) -> None:
         self._low = low
@@ -23,16 +24,17 @@ class Clip:
 
     def __call__(self, tokens: TokenBatch) -> tuple[Tensor, Measures]:
         ratios = (tokens.logprobs - tokens.old).exp()  # [N]
-        return clipped(ratios, tokens.advantages, low=self._low, high=self._high)
+        return clip_losses(ratios, tokens.advantages, low=self._low, high=self._high)
 
 
-def clipped(
+def clip_losses(
     ratios: Tensor, advantages: Tensor, *, low: float, high: float
 ) -> tuple[Tensor, Measures]:
-    """The clipped losses `[N]` of ratios `[N]`, and the shares of tokens that were clipped."""
+    """The clipped losses `[N]` of ratios `[N]`, and the shares of tokens that were clipped low and
+    high."""
     bounded = ratios.clamp(1 - low, 1 + high)
     losses = -torch.minimum(ratios * advantages, bounded * advantages)
     return losses, {
-        "clipped_low": averaged((ratios < 1 - low) & (advantages < 0)),
-        "clipped_high": averaged((ratios > 1 + high) & (advantages > 0)),
+        "clipped_low": sum_and_count((ratios < 1 - low) & (advantages < 0)),
+        "clipped_high": sum_and_count((ratios > 1 + high) & (advantages > 0)),
     }

@@ -1,18 +1,18 @@
-"""A bonus for entropy, from sampled tokens alone.
+"""An entropy bonus, computed from the sampled tokens alone.
 
-The gradient of a distribution's entropy H is -E[log p grad log p] over its tokens; as the mean of
-grad log p is 0, H may be added to log p, which takes most of the variance off. So
+The gradient of a distribution's entropy H is -E[log p grad log p] over its tokens. The mean of
+grad log p is 0, so H may be added to log p, which removes most of the variance. Therefore
 
     loss = stop(logprobs + H) * logprobs
 
-has minus the entropy's gradient in the mean, without keeping the gradients of all the vocabulary.
-This holds for tokens that the model itself samples; multiplied by the mismatch's weights it holds
-for the model before a batch's first update.
+has, in expectation, minus the entropy's gradient, without storing gradients for the whole
+vocabulary. This holds for tokens that the model itself sampled; multiplied by the mismatch weights,
+it holds for the model before a batch's first update.
 """
 
 from torch import Tensor
 
 
 def entropy_losses(logprobs: Tensor, entropy: Tensor) -> Tensor:
-    """The loss of each token `[N]`. Only its gradient means something; its value does not."""
+    """The loss of each token `[N]`. Only its gradient has a meaning; its value has none."""
     return (logprobs.detach() + entropy) * logprobs

@@ -3,15 +3,15 @@
     s = exp(mean over the sequence of logprobs - old)
     loss = -min(s A, clip(s, 1 - low, 1 + high) A)
 
-A sequence is a step (one reply) or an episode (all its replies). The losses are those of the
-paper's token form: each token has the sequence's ratio as a number, and its own gradient,
+A sequence is a step (one reply) or an episode (all its replies). The losses are the paper's token
+form: each token has the sequence's ratio as a constant, and its own gradient,
 
     s_t = stop(s) * exp(logprobs_t - stop(logprobs_t)),
 
-so that tokens of one sequence may lie in several micro-batches. With aggregate = "step" (or
-"episode") the sum over a sequence's tokens is the paper's objective, value and gradient.
+so tokens of one sequence may be in several micro-batches. With aggregate = "step" (or "episode")
+the sum over a sequence's tokens is the paper's objective, in value and gradient.
 
-A step is always whole within a micro-batch. An episode need not be, so that its mean comes from
+A step is always complete within one micro-batch. An episode need not be, so its mean is computed
 outside: TokenBatch.episode_log_ratios, over all its tokens at the start of an update.
 """
 
@@ -19,11 +19,11 @@ import torch
 from torch import Tensor
 
 from learner.losses.base import Measures, TokenBatch
-from learner.losses.clip import clipped
+from learner.losses.clip import clip_losses
 
 
 class Gspo:
-    """Clips ratios of sequences to `[1 - low, 1 + high]`."""
+    """Clips the ratios of sequences to `[1 - low, 1 + high]`."""
 
     def __init__(self, *, low: float, high: float, whole_episodes: bool) -> None:
         self._low = low
@@ -31,9 +31,9 @@ class Gspo:
         self._whole_episodes = whole_episodes
 
     def __call__(self, tokens: TokenBatch) -> tuple[Tensor, Measures]:
-        own = tokens.logprobs - tokens.logprobs.detach()  # [N], zeros that have the gradient
+        own = tokens.logprobs - tokens.logprobs.detach()  # [N], zeros that carry the gradient
         ratios = (self._log_ratios(tokens) + own).exp()
-        return clipped(ratios, tokens.advantages, low=self._low, high=self._high)
+        return clip_losses(ratios, tokens.advantages, low=self._low, high=self._high)
 
     def _log_ratios(self, tokens: TokenBatch) -> Tensor:
         if not self._whole_episodes:
@@ -44,14 +44,14 @@ class Gspo:
 
 
 def mean_log_ratios(logprobs: Tensor, old: Tensor, sequences: Tensor) -> Tensor:
-    """The mean of `logprobs - old [N]` over the tokens of one sequence, for each of its tokens.
+    """For each token, the mean of `logprobs - old [N]` over the tokens of its sequence.
 
-    `sequences [N]` says which one a token belongs to, by any number.
+    `sequences [N]` has an arbitrary number for each sequence; equal numbers are one sequence.
 
     Example: log-ratios [0.1, 0.3, 0.5] of sequences [7, 7, 2] -> [0.2, 0.2, 0.5]
     """
-    _, places = torch.unique(sequences, return_inverse=True)  # [N], from 0
+    _, indices = torch.unique(sequences, return_inverse=True)  # [N], from 0
     log_ratios = logprobs - old
-    sums = log_ratios.new_zeros(len(places)).index_add(0, places, log_ratios)
-    counts = torch.zeros_like(sums).index_add(0, places, torch.ones_like(log_ratios))
-    return (sums / counts.clamp(min=1))[places]
+    sums = log_ratios.new_zeros(len(indices)).index_add(0, indices, log_ratios)
+    counts = torch.zeros_like(sums).index_add(0, indices, torch.ones_like(log_ratios))
+    return (sums / counts.clamp(min=1))[indices]

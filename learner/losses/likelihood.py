@@ -1,10 +1,9 @@
-"""Likelihood: cloning of good episodes, weighted by what they are worth.
+"""Likelihood: cloning of good episodes, weighted by their advantage.
 
     loss = -max(A, 0) logprobs
 
-With advantage = "reward" and rewards of 1 this is the cross-entropy of the sampled tokens. An
-episode worth nothing is not learned from, and one worth less than nothing is not either: to push
-tokens down has no end.
+With advantage = "reward" and rewards of 1 this is the cross-entropy of the sampled tokens. Episodes
+of advantage 0 or less are not learned from: pushing tokens down has no lower bound.
 """
 
 from torch import Tensor

@@ -1,6 +1,6 @@
-"""Measures: how they are taken, added up over micro-batches and processes, and finished.
+"""Measurements of a loss: taken per micro-batch, merged over micro-batches and processes, averaged.
 
-Names ending in `_max` keep the greatest value, all others add up.
+Names that end in `_max` keep the greatest value; all others are added up.
 """
 
 from collections.abc import Iterable
@@ -10,30 +10,31 @@ from torch import Tensor
 
 from learner.losses.base import Measures
 
-Sums = dict[str, tuple[float, float]]  # measures as numbers: name -> (sum, count)
+Sums = dict[str, tuple[float, float]]  # measurements as numbers: name -> (sum, count)
 
 
-def averaged(values: Tensor) -> tuple[Tensor, Tensor]:
-    """The sum and count of `values [N]`, detached, in at least float32."""
+def sum_and_count(values: Tensor) -> tuple[Tensor, Tensor]:
+    """The sum and the count of `values [N]`, detached, in float32 or better."""
     found = values.detach()
     if not found.is_floating_point():
         found = found.float()
     return found.sum(), found.new_tensor(found.numel())
 
 
-def greatest(values: Tensor) -> tuple[Tensor, Tensor]:
-    """The greatest of `values [N]`, none of which is below 0, as a measure named `*_max`."""
+def max_and_count(values: Tensor) -> tuple[Tensor, Tensor]:
+    """The maximum of `values [N]`, none of which may be below 0, and a count of 1; for a
+    measurement named `*_max`."""
     found = values.detach()
     return torch.cat([found, found.new_zeros(1)]).max(), found.new_tensor(1)
 
 
-def numbers(measures: Measures) -> Sums:
-    """Measures that left the device."""
+def to_numbers(measures: Measures) -> Sums:
+    """The measurements as Python numbers, off the device."""
     return {name: (value.item(), count.item()) for name, (value, count) in measures.items()}
 
 
-def merged(parts: Iterable[Sums]) -> Sums:
-    """The measures of several micro-batches or processes as one. A name may be missing from a part.
+def merge(parts: Iterable[Sums]) -> Sums:
+    """Merge the measurements of several micro-batches or processes. A part may lack some names.
 
     Example: {"a": (1, 2), "b_max": (3, 1)} and {"a": (3, 2), "b_max": (2, 1)}
              -> {"a": (4, 4), "b_max": (3, 1)}
@@ -50,11 +51,11 @@ def merged(parts: Iterable[Sums]) -> Sums:
     return total
 
 
-def finished(sums: Sums) -> dict[str, float]:
-    """The means, and what is made of them; names that counted nothing are left out.
+def means_of(sums: Sums) -> dict[str, float]:
+    """The mean of each measurement; names with a count of 0 are left out.
 
-    `mismatch_weight` and its mean square become `mismatch_ess`, the effective sample size as a
-    share of the tokens: (sum w)^2 / (N sum w^2), 1 where all weights are equal.
+    From `mismatch_weight` and its mean square it computes `mismatch_ess`, the effective sample size
+    as a share of the tokens: (sum w)^2 / (N sum w^2), which is 1 when all weights are equal.
     """
     found = {name: value / count for name, (value, count) in sums.items() if count}
     square = found.pop("mismatch_weight_squared", None)

@@ -1,4 +1,4 @@
-"""The loss of a run, put together by its settings."""
+"""The loss of a run, composed as its settings define."""
 
 from torch import Tensor
 
@@ -10,29 +10,29 @@ from learner.losses.entropy import entropy_losses
 from learner.losses.gspo import Gspo
 from learner.losses.kl import k3
 from learner.losses.likelihood import Likelihood
-from learner.losses.metrics import averaged
+from learner.losses.metrics import sum_and_count
 from learner.losses.mismatch import mismatch_measures, step_weights, token_weights
 from learner.losses.tv import Tv
 
 
 def loss_of(settings: LossSettings) -> PolicyLoss:
-    """The policy loss that the settings ask for, with all that goes with it."""
-    return WholeLoss(_policy_loss(settings), settings)
+    """The policy loss that the settings name, with its corrections, bonus and divergence."""
+    return CompositeLoss(_policy_loss(settings), settings)
 
 
 def needs_episode_ratios(settings: LossSettings) -> bool:
-    """Whether TokenBatch.episode_log_ratios must be there (see learner.losses.gspo)."""
+    """Whether the loss needs TokenBatch.episode_log_ratios (see learner.losses.gspo)."""
     return settings.policy == "gspo" and settings.scope == "episode"
 
 
-class WholeLoss:
-    """A policy loss, corrected for the mismatch of sampler and trainer, with the divergence from
-    a reference and a bonus for entropy:
+class CompositeLoss:
+    """A policy loss, corrected for the mismatch between sampler and trainer, with an entropy bonus
+    and the divergence from a reference model:
 
         losses = w (policy + entropy * bonus) + kl * k3
 
-    Cloned tokens were not sampled by a model that is trained here, so that `likelihood` is not
-    corrected and no mismatch is measured.
+    Cloned tokens were not sampled by the trained model, so `likelihood` is not corrected and its
+    mismatch is not measured.
     """
 
     def __init__(self, policy: PolicyLoss, settings: LossSettings) -> None:
@@ -41,22 +41,22 @@ class WholeLoss:
 
     def __call__(self, tokens: TokenBatch) -> tuple[Tensor, Measures]:
         losses, measures = self._policy(tokens)
-        measures |= _what_is_always_measured(tokens)
+        measures |= _common_measures(tokens)
         if self._settings.entropy:
             bonus = entropy_losses(tokens.logprobs, tokens.entropy)
             losses = losses + self._settings.entropy * bonus
         if self._settings.policy != "likelihood":
-            losses, found = self._corrected(losses, tokens)
+            losses, found = self._correct_mismatch(losses, tokens)
             measures |= found
         if self._settings.kl:
             if tokens.reference is None:
-                raise ValueError("a divergence needs the reference's log-probabilities")
+                raise ValueError("loss.kl needs the reference model's log-probabilities")
             divergence = k3(tokens.logprobs, tokens.reference)
             losses = losses + self._settings.kl * divergence
-            measures["kl"] = averaged(divergence)
+            measures["kl"] = sum_and_count(divergence)
         return losses, measures
 
-    def _corrected(self, losses: Tensor, tokens: TokenBatch) -> tuple[Tensor, Measures]:
+    def _correct_mismatch(self, losses: Tensor, tokens: TokenBatch) -> tuple[Tensor, Measures]:
         cap = self._settings.mismatch_cap
         weigh = step_weights if self._settings.mismatch == "step" else token_weights
         weights = weigh(tokens, cap=cap)
@@ -64,14 +64,15 @@ class WholeLoss:
         return losses if self._settings.mismatch == "off" else losses * weights, measures
 
 
-def _what_is_always_measured(tokens: TokenBatch) -> Measures:
-    """`drift_k3` estimates KL(old || model) per token: how far the batch's updates have come."""
+def _common_measures(tokens: TokenBatch) -> Measures:
+    """The measurements of every loss. `drift_k3` estimates KL(old || model) per token: how far the
+    batch's updates have moved the model."""
     log_ratios = tokens.logprobs.detach() - tokens.old
     return {
-        "entropy": averaged(tokens.entropy),
-        "logprob": averaged(tokens.logprobs),
-        "ratio": averaged(log_ratios.exp()),
-        "drift_k3": averaged(log_ratios.expm1() - log_ratios),
+        "entropy": sum_and_count(tokens.entropy),
+        "logprob": sum_and_count(tokens.logprobs),
+        "ratio": sum_and_count(log_ratios.exp()),
+        "drift_k3": sum_and_count(log_ratios.expm1() - log_ratios),
     }
 
 

@@ -1,7 +1,8 @@
-"""Whether sampler and trainer agree: the same tokens, the same log-probabilities.
+"""Whether sampler and trainer agree: the same log-probabilities for the same tokens.
 
-A policy gradient weighs what was sampled by how likely the trainer finds it. Where both compute
-something else (another template, stale weights, a wrong mask), learning goes wrong without a sound.
+A policy gradient weighs sampled tokens by the trainer's probability of them. If sampler and trainer
+compute different things (another template, stale weights, a wrong mask), learning goes wrong
+without any error.
 """
 
 from collections.abc import Iterable
@@ -13,14 +14,14 @@ from transformers import PreTrainedModel
 
 from learner.core.samples import Sample
 
-BOUND = 1e-4  # nats; in float32 agreement is better than this by a factor of ten
+MAX_DIFFERENCE = 1e-4  # nats; in float32 they agree ten times better than this
 
 
-def agreement(model: PreTrainedModel, samples: Iterable[Sample]) -> float:
-    """The largest difference, over all sampled tokens, between the log-probability that the sampler
-    gave and the one that the model computes over the whole row at once, in nats.
+def logprob_difference(model: PreTrainedModel, samples: Iterable[Sample]) -> float:
+    """The largest absolute difference, over all sampled tokens, between the sampler's
+    log-probability and the one that the model computes for the whole row at once, in nats.
 
-    The samples must be sampled at temperature 1 (or 0) and top_p 1. Without any it is 0.
+    The samples must have been sampled at temperature 1 (or 0) and top_p 1. Without samples it is 0.
     """
     return max((_difference(model, sample) for sample in samples), default=0.0)
 
@@ -28,12 +29,12 @@ def agreement(model: PreTrainedModel, samples: Iterable[Sample]) -> float:
 @torch.inference_mode()
 def _difference(model: PreTrainedModel, sample: Sample) -> float:
     computed = teacher_forced(model, sample)
-    given = torch.from_numpy(np.array(sample.logprobs, np.float32)).to(computed.device)
-    return float((computed - given).abs().max())
+    sampled = torch.from_numpy(np.array(sample.logprobs, np.float32)).to(computed.device)
+    return float((computed - sampled).abs().max())
 
 
 def teacher_forced(model: PreTrainedModel, sample: Sample) -> Tensor:
-    """The log-probabilities of a sample's tokens `[T]`, by the model's stock attention."""
+    """The log-probabilities of a sample's tokens `[T]`, with the model's stock attention."""
     row = np.concatenate((sample.prompt, sample.tokens)).astype(np.int64)
     row_1L = torch.from_numpy(row)[None].to(model.device)
     num = len(sample.tokens)

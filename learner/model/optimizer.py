@@ -1,8 +1,9 @@
-"""AdamW, which parameters it decays, and its learning rate over a run.
+"""AdamW, the parameters that it decays, and its learning rate over a run.
 
-Decoupled weight decay (arXiv:1711.05101) shrinks matrices only. Norms' scales and biases are left
-alone, as everywhere in the field, and so are embeddings: a rare token's row gets no gradient in
-most updates, and would only ever be shrunk. A head that is tied to the embeddings is one of them.
+Decoupled weight decay (arXiv:1711.05101) is applied to matrices only. The scales of norms and the
+biases are not decayed, as is common practice. Neither are embeddings: the row of a rare token gets
+no gradient in most updates and would only shrink. A head that is tied to the embeddings counts as
+an embedding.
 """
 
 import math
@@ -16,10 +17,10 @@ from learner.config.settings import OptimizerSettings
 
 def adamw(model: nn.Module, settings: OptimizerSettings) -> AdamW:
     """The optimiser of the model's trainable parameters."""
-    decayed, spared = _split(model)
+    decayed, undecayed = _split(model)
     groups = [
         {"params": decayed, "weight_decay": settings.weight_decay},
-        {"params": spared, "weight_decay": 0.0},
+        {"params": undecayed, "weight_decay": 0.0},
     ]
     return AdamW(
         [group for group in groups if group["params"]],
@@ -30,11 +31,11 @@ def adamw(model: nn.Module, settings: OptimizerSettings) -> AdamW:
 
 
 def learning_rate(step: int, settings: OptimizerSettings, *, steps: int) -> float:
-    """The rate of batch `step` (from 0) of `steps`.
+    """The learning rate of batch `step` (from 0) out of `steps`.
 
-    It grows over `warmup_steps` batches and reaches `lr` at the last of them; then it is constant,
-    or falls to zero, which it would reach one batch after the last. All updates of one batch have
-    one rate.
+    It grows over `warmup_steps` batches and reaches `lr` at the last of them. Then it is constant,
+    or it falls so that it would reach zero one batch after the last. All updates of a batch have
+    the same rate.
 
     Example: lr 1.0, warmup_steps 2, linear, 6 steps -> 0.5, 1.0, 1.0, 0.75, 0.5, 0.25
     """
@@ -50,28 +51,28 @@ def learning_rate(step: int, settings: OptimizerSettings, *, steps: int) -> floa
 
 
 def set_learning_rate(optimizer: AdamW, rate: float) -> None:
-    """Let the next updates have this rate."""
+    """Set the learning rate of the next updates."""
     for group in optimizer.param_groups:
         group["lr"] = rate
 
 
 def trainable(model: nn.Module) -> list[nn.Parameter]:
-    """The parameters that are trained, each once."""
+    """The trainable parameters, each once."""
     return [parameter for parameter in model.parameters() if parameter.requires_grad]
 
 
 def _split(model: nn.Module) -> tuple[list[nn.Parameter], list[nn.Parameter]]:
-    """Parameters that are decayed, and those that are not."""
-    spared_ids = set(_embeddings(model.modules()))
+    """The parameters that are decayed, and those that are not."""
+    embedding_ids = set(_embedding_ids(model.modules()))
     decayed: list[nn.Parameter] = []
-    spared: list[nn.Parameter] = []
+    undecayed: list[nn.Parameter] = []
     for parameter in trainable(model):
-        to = spared if parameter.ndim < 2 or id(parameter) in spared_ids else decayed
-        to.append(parameter)
-    return decayed, spared
+        is_undecayed = parameter.ndim < 2 or id(parameter) in embedding_ids
+        (undecayed if is_undecayed else decayed).append(parameter)
+    return decayed, undecayed
 
 
-def _embeddings(modules: Iterable[nn.Module]) -> Iterable[int]:
+def _embedding_ids(modules: Iterable[nn.Module]) -> Iterable[int]:
     for module in modules:
         if isinstance(module, nn.Embedding):
             weight: Tensor = module.weight

@@ -1,9 +1,9 @@
-"""Models: Hugging Face directories in, Hugging Face directories out.
+"""Open models from Hugging Face directories and publish them as such.
 
-A model is opened in float32 whatever its file has, because an update is often smaller than what
-bfloat16 can tell apart from nothing. With `dtype = "bfloat16"` its decoder computes under autocast:
-matrix products in bfloat16, sums, norms and the residual stream in float32; the head and the loss
-are in float32 always. Dropout is off: log-probabilities must be those of the sampler.
+A model is always opened in float32, whatever its file has, because many updates are too small for
+bfloat16 to represent. With dtype = "bfloat16" its decoder computes under autocast: matrix products
+in bfloat16; sums, norms and the residual stream in float32; head and loss always in float32.
+Dropout is off, because log-probabilities must equal those of the sampler.
 """
 
 import shutil
@@ -22,20 +22,20 @@ from transformers.utils import logging
 
 from harness.core.policy_card import PolicyCard, write_card
 from learner.config.settings import ComputeSettings
-from learner.core.atomic_dirs import reason, written_whole
+from learner.core.atomic_dirs import reason, write_atomic_folder
 from learner.core.errors import ConfigError, ModelError
 
-# What a published folder takes over from the one at the start: everything but weights, and what is
-# written anew.
+# A published folder gets copies of all files of the start folder, except weights and files that
+# publishing writes itself.
 _WEIGHTS = (".safetensors", ".bin", ".pt", ".pth", ".gguf", ".index.json")
 _TOKENIZER = ("tokenizer.json", "tokenizer_config.json")
 
 
 def open_model(folder: Path, compute: ComputeSettings) -> PreTrainedModel:
-    """The model in a Hugging Face directory, in float32 and on its device, ready to be trained.
+    """Open the model in a Hugging Face directory, in float32 and on its device, ready for training.
 
-    Raises ModelError for a folder that holds none, or one that cannot be trained here; ConfigError
-    for a device that is not there.
+    Raises ModelError for a folder without a model or with one that cannot be trained, ConfigError
+    for a device that does not exist here.
     """
     device = device_of(compute)
     _check_files(folder)
@@ -53,24 +53,24 @@ def open_model(folder: Path, compute: ComputeSettings) -> PreTrainedModel:
                 output_loading_info=True,
             )
     except (OSError, ValueError, RuntimeError, SafetensorError, StrictDataclassError) as exc:
-        raise ModelError(f"{folder}: its model cannot be opened: {reason(exc)}") from exc
+        raise ModelError(f"{folder}: the model cannot be opened: {reason(exc)}") from exc
     model, info = opened
     _check_weights(folder, **info)
-    return _ready(model, folder, compute, device)
+    return _prepare(model, folder, compute, device)
 
 
 def device_of(compute: ComputeSettings) -> torch.device:
-    """Where a model is computed. Raises ConfigError for a device that is not there."""
+    """The device of the computation. Raises ConfigError for a device that does not exist here."""
     has_gpu = torch.cuda.is_available()
     name = compute.device or ("cuda" if has_gpu else "cpu")
     try:
         device = torch.device(name)
     except RuntimeError as exc:
-        raise ConfigError(f"compute.device: {name!r} is no device that torch knows") from exc
+        raise ConfigError(f"compute.device: {name!r} is not a device that torch knows") from exc
     if device.type not in ("cpu", "cuda"):
-        raise ConfigError(f"compute.device: {name!r} is neither cpu nor cuda")
+        raise ConfigError(f"compute.device: {name!r} is neither a cpu nor a cuda device")
     if device.type == "cuda" and not has_gpu:
-        raise ConfigError(f"compute.device: {name!r} is wanted, and torch finds no GPU")
+        raise ConfigError(f"compute.device: {name!r} needs a GPU, but torch finds none")
     return device
 
 
@@ -83,24 +83,25 @@ def publish(
     start: Path,
     dtype: torch.dtype = torch.float32,
 ) -> None:
-    """Write a Hugging Face directory: the weights, whole tensors, as `dtype`; the model's config;
-    tokenizer, chat template and whatever else the directory at the start has; the card.
+    """Write a Hugging Face directory: the weights (full tensors) as `dtype`, the model's config,
+    the tokenizer, chat template and all other files of the start directory, and the card.
 
-    Readers see all of it or none. Raises CheckpointError, also for a folder that is there already.
+    The folder appears complete or not at all. Raises CheckpointError, also for a folder that exists
+    already.
     """
-    with written_whole(folder) as partial:
+    with write_atomic_folder(folder) as partial:
         with _quiet():
-            model.save_pretrained(partial, state_dict=_stored(model, weights, dtype))
+            model.save_pretrained(partial, state_dict=_weights_to_store(model, weights, dtype))
         _set_dtype(partial / "config.json", dtype)
         for path in start.iterdir():
-            taken_over = path.is_file() and not path.name.endswith(_WEIGHTS)
-            if taken_over and not (partial / path.name).exists():
+            is_copied = path.is_file() and not path.name.endswith(_WEIGHTS)
+            if is_copied and not (partial / path.name).exists():
                 shutil.copyfile(path, partial / path.name)
         write_card(partial, card)
 
 
 def layers_of(model: PreTrainedModel) -> nn.ModuleList:
-    """The decoder's layers. Raises ModelError for an architecture that has no list of them."""
+    """The decoder's layers. Raises ModelError for an architecture without a list of layers."""
     layers = getattr(decoder_of(model), "layers", None)
     if not isinstance(layers, nn.ModuleList):
         raise ModelError(f"{type(model).__name__} has no decoder layers, so it cannot be trained")
@@ -113,7 +114,7 @@ def decoder_of(model: PreTrainedModel) -> nn.Module:
     return decoder
 
 
-def _ready(
+def _prepare(
     model: Any, folder: Path, compute: ComputeSettings, device: torch.device
 ) -> PreTrainedModel:
     opened: PreTrainedModel = model
@@ -123,22 +124,22 @@ def _ready(
         if not opened.supports_gradient_checkpointing:
             raise ModelError(f"{folder}: {type(opened).__name__} has no gradient checkpointing")
         opened.activation_checkpointing_enable({"use_reentrant": False})
-    opened.train()  # or layers would not be checkpointed
+    opened.train()  # in evaluation mode layers are not checkpointed
     if compute.dtype == "bfloat16":
         _autocast(opened)
     return opened
 
 
 def _autocast(model: PreTrainedModel) -> None:
-    """Let the decoder's forward compute in bfloat16; the backward follows the forward's types."""
+    """Make the decoder's forward compute in bfloat16; the backward uses the forward's types."""
     decoder = decoder_of(model)
     decoder.forward = torch.autocast(model.device.type, torch.bfloat16)(decoder.forward)
 
 
-def _stored(
+def _weights_to_store(
     model: nn.Module, weights: Mapping[str, Tensor], dtype: torch.dtype
 ) -> dict[str, Tensor]:
-    """The weights as they are stored, each once: a tied head is not stored beside embeddings."""
+    """The weights to store, each once: a tied head is not stored in addition to the embeddings."""
     everywhere = {name for name, _ in model.named_parameters(remove_duplicate=False)}
     tied = everywhere - {name for name, _ in model.named_parameters()}
     return {name: weight.to(dtype) for name, weight in weights.items() if name not in tied}
@@ -146,26 +147,28 @@ def _stored(
 
 def _check_files(folder: Path) -> None:
     if not folder.is_dir():
-        raise ModelError(f"{folder}: there is no such folder, so there is no model to train")
+        raise ModelError(f"{folder}: the model folder does not exist")
     for name in ("config.json", *_TOKENIZER):
         if not (folder / name).is_file():
-            raise ModelError(f"{folder}: it has no {name}, so it is no Hugging Face directory")
+            raise ModelError(f"{folder}: not a Hugging Face model directory: {name} is missing")
 
 
 def _check_weights(
     folder: Path, missing_keys: set[str], mismatched_keys: set[tuple[str, Any, Any]], **_: Any
 ) -> None:
-    """transformers fills what is missing or of another shape with random numbers, and warns."""
+    """Raise ModelError for missing or misshapen weights: transformers only warns and fills them
+    with random numbers."""
     for name in sorted(missing_keys):
-        raise ModelError(f"{folder}: its weights lack {name} (and {len(missing_keys) - 1} more)")
-    for name, found, wanted in sorted(mismatched_keys):
-        shapes = f"the shape {list(found)}, by config.json it would have {list(wanted)}"
-        raise ModelError(f"{folder}: its weight {name} has {shapes}")
+        raise ModelError(f"{folder}: the weights lack {name} (and {len(missing_keys) - 1} more)")
+    for name, found, expected in sorted(mismatched_keys):
+        shapes = f"has the shape {list(found)}, but config.json requires {list(expected)}"
+        raise ModelError(f"{folder}: the weight {name} {shapes}")
 
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Within it transformers neither draws progress bars nor warns of what is checked here."""
+    """In this block transformers draws no progress bars and prints no warnings; this module makes
+    the same checks itself."""
     before = logging.get_verbosity()
     logging.disable_progress_bar()  # type: ignore[no-untyped-call]
     logging.set_verbosity_error()  # type: ignore[no-untyped-call]
@@ -176,7 +179,8 @@ def _quiet() -> Iterator[None]:
 
 
 def _set_dtype(path: Path, dtype: torch.dtype) -> None:
-    """transformers writes the type of the model that it is given, not that of the weights."""
+    """Correct the dtype in a config.json: transformers writes the type of the model object, not
+    that of the stored weights."""
     config = msgspec.json.decode(path.read_bytes())
     config["dtype"] = str(dtype).removeprefix("torch.")
     path.write_bytes(msgspec.json.format(msgspec.json.encode(config), indent=2) + b"\n")

@@ -1,16 +1,16 @@
-"""What one optimiser step sees: the samples of some groups, laid out so that shared tokens are
+"""The input of one optimiser step: the samples of some groups, laid out so that shared tokens are
 computed once.
 
-Windows of one group begin alike (system prompt, tools, task) and then differ: a star of one prefix
-and many leaves. A leaf is what follows the prefix in one sample, or in several samples of one
-episode each of which extends the one before, token for token. Every sampled token is trained in
-exactly one place.
+Windows of one group start with the same tokens (system prompt, tools, task) and then differ. They
+form a prefix group: one prefix and many suffixes. A suffix holds the tokens after the prefix of one
+sample, or of several samples of one episode of which each extends the previous one, token for
+token. Every sampled token is trained exactly once.
 
-A leaf begins with a token of its prompt (the last of those that all share, if need be), so that
-every prediction that is trained is made by a token of its leaf:
+A suffix starts with a token of its prompt (if necessary the last token that all prompts share), so
+every trained prediction is made by a token of its own suffix:
 
     prompt 1 2 3 4, sampled 5 6, and prompt 1 2 3 7, sampled 8     ->
-    prefix 1 2 3      leaves [4 5 6], trained [1 2];  [7 8], trained [1]
+    prefix 1 2 3      suffixes [4 5 6], trained [1 2];  [7 8], trained [1]
 """
 
 from collections.abc import Sequence
@@ -21,74 +21,75 @@ from numpy.typing import NDArray
 
 from learner.core.samples import Floats, Ids
 
-Numbers = NDArray[np.int64]
+Int64Array = NDArray[np.int64]
 
 
-class Leaf(msgspec.Struct, frozen=True, eq=False, gc=False):
+class Suffix(msgspec.Struct, frozen=True, eq=False, gc=False):
     """Tokens after a shared prefix: L tokens, N of them trained.
 
-    The token at place `i` stands at position `len(prefix) + i` and is predicted by place `i - 1`.
+    The token at index `i` has position `len(prefix) + i` and is predicted by the token at index
+    `i - 1`.
     """
 
     tokens: Ids  # [L]
-    trained: Numbers  # [N], ascending places of sampled tokens, each from 1 to L - 1
-    sampler: Floats  # [N], log-probabilities that the sampler gave them
+    trained: Int64Array  # [N], ascending indices of the sampled tokens, from 1 to L - 1
+    sampler: Floats  # [N], the sampler's log-probabilities of them
     advantages: Floats  # [N]
-    weights: Floats  # [N], a token's share of the loss: sum(weights * losses) is the loss
-    steps: Numbers  # [N], the number of the token's sample in the batch, from 0
-    episodes: Numbers  # [N], the number of its episode in the batch, from 0
+    weights: Floats  # [N], shares of the loss: the loss is sum(weights * losses)
+    steps: Int64Array  # [N], the number of the token's sample in the batch, from 0
+    episodes: Int64Array  # [N], the number of its episode in the batch, from 0
 
 
-class Star(msgspec.Struct, frozen=True, eq=False):
-    """Tokens that begin alike: a group's, or where it shares little an episode's. Without prefix
-    nothing is shared: leaves are whole rows."""
+class PrefixGroup(msgspec.Struct, frozen=True, eq=False):
+    """Suffixes with the same prefix: those of a group, or of an episode if the group shares little.
+    With an empty prefix nothing is shared, and suffixes are whole rows."""
 
     prefix: Ids  # [P]; positions 0 to P - 1
-    leaves: tuple[Leaf, ...]
-    group: int = 0  # the number of its group in the batch
+    suffixes: tuple[Suffix, ...]
+    group: int = 0  # the number of its episode group in the batch
 
     @property
     def num_tokens(self) -> int:
         """Tokens that are computed."""
-        return len(self.prefix) + sum(len(leaf.tokens) for leaf in self.leaves)
+        return len(self.prefix) + sum(len(suffix.tokens) for suffix in self.suffixes)
 
     @property
     def num_trained(self) -> int:
         """Tokens that are trained."""
-        return sum(len(leaf.trained) for leaf in self.leaves)
+        return sum(len(suffix.trained) for suffix in self.suffixes)
 
 
 class Batch(msgspec.Struct, frozen=True, eq=False):
-    """What one optimiser step sees."""
+    """The input of one optimiser step."""
 
-    stars: tuple[Star, ...]
+    prefix_groups: tuple[PrefixGroup, ...]
     num_steps: int  # samples in it
     num_episodes: int
-    num_row_tokens: int  # tokens if each sample were a row of its own
+    num_row_tokens: int  # tokens if each sample were a separate row
 
     @property
     def num_tokens(self) -> int:
         """Tokens that are computed."""
-        return sum(star.num_tokens for star in self.stars)
+        return sum(prefix_group.num_tokens for prefix_group in self.prefix_groups)
 
     @property
     def num_trained(self) -> int:
         """Tokens that are trained."""
-        return sum(star.num_trained for star in self.stars)
+        return sum(prefix_group.num_trained for prefix_group in self.prefix_groups)
 
 
-def microbatches(leaves: Sequence[Leaf], max_tokens: int) -> list[list[int]]:
-    """Which leaves are computed together: the numbers of leaves, in order, as many as fit
-    `max_tokens` and at least one.
+def microbatches(suffixes: Sequence[Suffix], max_tokens: int) -> list[list[int]]:
+    """The micro-batches, as lists of suffix numbers in order. Each has as many suffixes as fit into
+    `max_tokens`, and at least one.
 
-    Example: leaves of 30, 40 and 50 tokens, 80 -> [[0, 1], [2]]
+    Example: suffixes of 30, 40 and 50 tokens, max_tokens 80 -> [[0, 1], [2]]
     """
     parts: list[list[int]] = []
     room = 0
-    for number, leaf in enumerate(leaves):
-        if not parts or len(leaf.tokens) > room:
+    for number, suffix in enumerate(suffixes):
+        if not parts or len(suffix.tokens) > room:
             parts.append([])
             room = max_tokens
         parts[-1].append(number)
-        room -= len(leaf.tokens)
+        room -= len(suffix.tokens)
     return parts

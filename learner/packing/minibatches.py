@@ -1,72 +1,82 @@
-"""How a batch is split: over the updates that are made of it, and over the processes."""
+"""How a batch is split into optimiser updates, and over processes."""
 
 from collections.abc import Sequence
 from itertools import groupby
 from operator import attrgetter
 
-from learner.packing.batch import Star
+from learner.packing.batch import PrefixGroup
 from learner.packing.rows import rows_of
 
-_PASS = 512  # tokens that are computed in about the time that it takes a pass to begin
+_PASS_OVERHEAD = 512  # starting a pass costs about as much time as computing this many tokens
 
 
-def minibatches(stars: Sequence[Star], num: int) -> list[list[Star]]:
-    """The stars of each update, in order: whole groups, about as many trained tokens in each; as
-    many updates as are wanted and there are groups for.
+def minibatches(prefix_groups: Sequence[PrefixGroup], num: int) -> list[list[PrefixGroup]]:
+    """The prefix groups of each update, in order.
+
+    Episode groups are never split, and updates have about the same number of trained tokens. There
+    are `num` updates, or fewer when there are fewer groups.
 
     Example: groups of 10, 10, 20 and 30 trained tokens, 2 updates -> [[10, 10, 20], [30]]
     """
-    total = _num_trained(stars)
-    parts: list[list[Star]] = [[] for _ in range(num)]
+    total = _num_trained(prefix_groups)
+    parts: list[list[PrefixGroup]] = [[] for _ in range(num)]
     before = 0
-    for _, together in groupby(stars, key=attrgetter("group")):
+    for _, together in groupby(prefix_groups, key=attrgetter("group")):
         group = list(together)
         size = _num_trained(group)
-        # A group belongs where its middle token does.
+        # A group belongs to the update that contains its middle token.
         parts[min(num - 1, int(num * (before + size / 2) / total))] += group
         before += size
     return [part for part in parts if _num_trained(part)]
 
 
-def share_of_loss(stars: Sequence[Star]) -> float:
-    """The sum of the weights of all tokens in some stars: 1 for a whole batch."""
-    return sum(float(leaf.weights.sum(dtype=float)) for star in stars for leaf in star.leaves)
+def share_of_loss(prefix_groups: Sequence[PrefixGroup]) -> float:
+    """The sum of the weights of all tokens: 1 for a whole batch."""
+    return sum(
+        float(suffix.weights.sum(dtype=float))
+        for prefix_group in prefix_groups
+        for suffix in prefix_group.suffixes
+    )
 
 
-def dealt(sizes: Sequence[int], hands: int) -> list[list[int]]:
-    """Which things each of some hands gets, by number, so that the largest hand is small: the
-    largest thing first, always to the smallest hand (Graham's rule: at most 4/3 of the best).
+def balanced_shares(sizes: Sequence[int], num_shares: int) -> list[list[int]]:
+    """Distribute items over shares of about equal size; return the item numbers of each share.
 
-    Example: sizes 5, 9, 4, 2 and two hands -> [[1, 3], [0, 2]], of 11 and 9
+    The largest item goes first, always to the share that is smallest so far (Graham's rule: the
+    largest share is at most 4/3 of the optimum).
+
+    Example: sizes 5, 9, 4, 2 and two shares -> [[1, 3], [0, 2]], of sizes 11 and 9
     """
-    filled = [0] * hands
-    hand_of: dict[int, int] = {}
+    filled = [0] * num_shares
+    share_of: dict[int, int] = {}
     for number in sorted(range(len(sizes)), key=lambda number: (-sizes[number], number)):
-        hand = filled.index(min(filled))
-        hand_of[number] = hand
-        filled[hand] += sizes[number]
-    return [[n for n in range(len(sizes)) if hand_of[n] == hand] for hand in range(hands)]
+        share = filled.index(min(filled))
+        share_of[number] = share
+        filled[share] += sizes[number]
+    return [[n for n in range(len(sizes)) if share_of[n] == share] for share in range(num_shares)]
 
 
-def fewer_passes(stars: Sequence[Star]) -> list[Star]:
-    """The same work in fewer passes over the model: stars that share little become rows of one
-    star, which are computed side by side. The groups of behaviour cloning, of one short episode
-    each, are such.
+def merge_small_groups(prefix_groups: Sequence[PrefixGroup]) -> list[PrefixGroup]:
+    """Prefix groups with the same tokens that need fewer passes over the model.
 
-    Example: stars of one leaf each, [1, 2 | 3] and [4 | 5, 6] -> one of no prefix and two leaves,
-        [1, 2, 3] and [4, 5, 6]
+    Prefix groups that share little become rows of a single one, which are computed side by side.
+    This helps behaviour cloning, whose groups have one short episode each.
+
+    Example: prefix groups of one suffix each, [1, 2 | 3] and [4 | 5, 6] -> one without a prefix and
+        with two suffixes, [1, 2, 3] and [4, 5, 6]
     """
-    small = [star for star in stars if _shared(star) <= _PASS]
+    small = [one for one in prefix_groups if _saved_tokens(one) <= _PASS_OVERHEAD]
     if len(small) < 2:
-        return list(stars)
-    rows = tuple(leaf for star in small for leaf in rows_of(star).leaves)
-    return [*(star for star in stars if _shared(star) > _PASS), Star(small[0].prefix[:0], rows)]
+        return list(prefix_groups)
+    large = [one for one in prefix_groups if _saved_tokens(one) > _PASS_OVERHEAD]
+    rows = tuple(row for one in small for row in rows_of(one).suffixes)
+    return [*large, PrefixGroup(small[0].prefix[:0], rows)]
 
 
-def _num_trained(stars: Sequence[Star]) -> int:
-    return sum(star.num_trained for star in stars)
+def _num_trained(prefix_groups: Sequence[PrefixGroup]) -> int:
+    return sum(prefix_group.num_trained for prefix_group in prefix_groups)
 
 
-def _shared(star: Star) -> int:
-    """Tokens that would be computed more often, were the star's leaves rows."""
-    return len(star.prefix) * (len(star.leaves) - 1)
+def _saved_tokens(prefix_group: PrefixGroup) -> int:
+    """Tokens that would be computed again if the suffixes were separate rows."""
+    return len(prefix_group.prefix) * (len(prefix_group.suffixes) - 1)

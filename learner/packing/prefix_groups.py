@@ -1,15 +1,17 @@
-"""From groups to the layout of one optimiser step: shared prefixes once, each sampled token once.
+"""From episode groups to the layout of one optimiser step: every shared prefix is computed once,
+every sampled token is trained once.
 
-Two things are saved, and neither changes a number that is trained:
+Two methods save work, and neither changes a trained number:
 
-merging    within an episode, a prompt that begins with the prompt before and what was sampled then,
-           token for token, goes on in the same leaf (histories that were only appended to)
-sharing    what all leaves of a group begin with is its prefix (windows that were cut still begin
-           with system prompt, tools and task)
+merging    within an episode, a prompt that starts with the previous prompt and its sampled tokens,
+           token for token, continues the same suffix (histories that were only appended to)
+sharing    the common beginning of all suffixes of a group becomes its prefix (windows that were cut
+           still start with system prompt, tools and task)
 
-Where the episodes of a group differ early, each makes a star of its own, if that is fewer tokens;
-or all but its opening, which makes a star with the openings of the others. So it is in AWM's
-dialect, where the agent asks for the tool list: its own first reply stands before what is long.
+When the episodes of a group differ early, each one becomes a separate prefix group if that computes
+fewer tokens. Or the first suffixes of all episodes form one prefix group, and each episode's later
+suffixes form another one. The latter happens in AWM's dialect, where the agent asks for the tool
+list: there the agent's own first reply comes before the long part of the prompt.
 
 The work is per sample and in arrays, never per token.
 """
@@ -20,27 +22,27 @@ import msgspec
 import numpy as np
 
 from learner.core.samples import Group, Ids, Sample
-from learner.packing.batch import Batch, Leaf, Numbers, Star
+from learner.packing.batch import Batch, Int64Array, PrefixGroup, Suffix
 
 PerSample = Sequence[Sequence[Sequence[float]]]  # a number for each sample: group, rollout, sample
 
 
 class _Rows(msgspec.Struct):
-    """The samples of a batch in order, S of them; their places are their numbers as steps."""
+    """The S samples of a batch, in order; the index of a sample is its step number."""
 
     samples: list[Sample] = []
     advantages: list[float] = []
-    weights: list[float] = []  # of each token
-    episodes: list[int] = []  # their numbers
+    weights: list[float] = []  # of each token of the sample
+    episodes: list[int] = []  # episode numbers
     lengths: list[int] = []  # of the prompts, in tokens
 
 
 class _Chain(msgspec.Struct, gc=False):
-    """Samples that make one leaf: each extends the one before."""
+    """Consecutive samples that form one suffix: each extends the previous one."""
 
     begin: int  # the number of its first sample in the batch
-    end: int  # and of the one behind its last
-    length: int  # tokens up to and with the last one sampled
+    end: int  # the number after its last sample
+    length: int  # tokens from the start of the prompt to the last sampled token
 
 
 def batch_of(
@@ -51,17 +53,18 @@ def batch_of(
     share: bool = True,
     merge: bool = True,
 ) -> Batch:
-    """The groups' samples as stars. Advantages and weights (of each token) stand sample by sample.
+    """The groups' samples as prefix groups.
 
-    Without `share` prefixes are empty: leaves are whole rows. Without `merge` each sample is a leaf
-    of its own. Steps and episodes are numbered in the order given. Raises ValueError where
-    advantages or weights are not as many as the samples.
+    `advantages` has one number per sample, `weights` the weight of each token of a sample. Without
+    `share`, prefixes are empty and suffixes are whole rows. Without `merge`, each sample is a
+    separate suffix. Steps and episodes are numbered in the given order. Raises ValueError when the
+    number of advantages or weights is not the number of samples.
 
     Example: prompt 1 2 3, sampled 4; and in another episode prompt 1 2 5, sampled 6 ->
-        prefix 1 2, leaves [3 4] and [5 6], of each the token at place 1 is trained
+        prefix 1 2, suffixes [3 4] and [5 6]; in each, the token at index 1 is trained
     """
     rows = _Rows()
-    shared: list[list[_Shared]] = []
+    layouts: list[list[_PrefixChains]] = []
     num_episodes = 0
     for group, of_rollouts, of_tokens in zip(groups, advantages, weights, strict=True):
         episodes: list[list[_Chain]] = []
@@ -72,7 +75,7 @@ def batch_of(
                     f"episode {rollout.episode!r} has {count} samples, {len(numbers[0])} advantages"
                     f" and {len(numbers[1])} weights"
                 )
-            lengths = [len(one.head) + len(one.shown) for one in rollout.samples]
+            lengths = [len(one.head) + len(one.tail) for one in rollout.samples]
             episodes.append(_chains(rollout.samples, lengths, len(rows.samples), merge=merge))
             rows.samples += rollout.samples
             rows.lengths += lengths
@@ -80,88 +83,96 @@ def batch_of(
             rows.weights += numbers[1]
             rows.episodes += [num_episodes] * count
             num_episodes += 1
-        shared.append(_shared(rows.samples, episodes, share=share))
+        layouts.append(_choose_layout(rows.samples, episodes, share=share))
     num_row_tokens = sum(rows.lengths) + sum(len(one.tokens) for one in rows.samples)
-    return Batch(tuple(_stars(rows, shared)), len(rows.samples), num_episodes, num_row_tokens)
+    prefix_groups = tuple(_build_prefix_groups(rows, layouts))
+    return Batch(prefix_groups, len(rows.samples), num_episodes, num_row_tokens)
 
 
 def shared_token_ratio(batch: Batch) -> float:
-    """Tokens computed by tokens of per-step rows: 1 where nothing is saved, 0.2 where four fifths
-    are. A batch without samples has 1."""
+    """The tokens that are computed, divided by the tokens of one row per step: 1 if nothing is
+    saved, 0.2 if four fifths are. It is 1 for a batch without samples."""
     return batch.num_tokens / batch.num_row_tokens if batch.num_row_tokens else 1.0
 
 
 def _chains(
     samples: Sequence[Sample], lengths: Sequence[int], first: int, *, merge: bool
 ) -> list[_Chain]:
-    """One episode's samples, with prompts of these lengths, joined where one extends the one
-    before. They are counted from `first`."""
+    """One episode's samples, whose prompts have these lengths, as chains. Samples are numbered from
+    `first`."""
     assert all(one.head is samples[0].head for one in samples), "an episode has one head"
     chains: list[_Chain] = []
-    end = 0  # tokens up to and with the last one sampled before
-    for place, (sample, length) in enumerate(zip(samples, lengths, strict=True)):
-        goes_on = merge and place and _extends(sample, samples[place - 1], end)
+    end = 0  # tokens of the previous sample, from the start of its prompt
+    for index, (sample, length) in enumerate(zip(samples, lengths, strict=True)):
+        extends = merge and index and _extends(sample, samples[index - 1], end)
         end = length + len(sample.tokens)
-        if goes_on:
+        if extends:
             chains[-1].end += 1
             chains[-1].length = end
         else:
-            chains.append(_Chain(first + place, first + place + 1, end))
+            chains.append(_Chain(first + index, first + index + 1, end))
     return chains
 
 
 def _extends(sample: Sample, before: Sample, end: int) -> bool:
-    """Whether a prompt begins with the one before and what was sampled then, `end` tokens
-    together."""
+    """Whether a prompt starts with the previous prompt and its sampled tokens, `end` tokens in
+    total."""
     end -= len(sample.head)
     start = end - len(before.tokens)
-    # Seldom so, and then seen at the sampled tokens.
-    if sample.shown[start:end].tobytes() != before.tokens.tobytes():
+    # Compared first, because a difference is most often found in the sampled tokens.
+    if sample.tail[start:end].tobytes() != before.tokens.tobytes():
         return False
-    return sample.shown[:start].tobytes() == before.shown.tobytes()
+    return sample.tail[:start].tobytes() == before.tail.tobytes()
 
 
-_Shared = tuple[list[_Chain], int]  # the chains of one star, and how many tokens they share
+_PrefixChains = tuple[list[_Chain], int]  # the chains of one prefix group, and the prefix's length
 
 
-def _shared(
+def _choose_layout(
     samples: Sequence[Sample], episodes: Sequence[list[_Chain]], *, share: bool
-) -> list[_Shared]:
-    """The stars of a group."""
-    together = [chain for chains in episodes for chain in chains]
-    if not together:
+) -> list[_PrefixChains]:
+    """The prefix groups of one episode group: of three layouts, the one with the fewest tokens."""
+    all_chains = [chain for chains in episodes for chain in chains]
+    if not all_chains:
         return []
     if not share:
-        return [(together, 0)]
-    kept = [chains for chains in episodes if chains]
-    openings = [chains[0] for chains in kept]
-    behind = [chains[1:] for chains in kept if len(chains) > 1]
-    each = [(chains, len(_head(samples, chains))) for chains in kept]
-    first = _common([_head(samples, [chain]) for chain in openings])
-    least = min(shared for _, shared in each)
-    one = [(together, min(len(first), least))]
-    parted = [(openings, len(first)), *((rest, len(_head(samples, rest))) for rest in behind)]
-    stars = min(one, each, parted, key=lambda stars: sum(map(_cost, stars)))
-    # A single leaf shares with nobody.
-    return [(chains, shared if len(chains) > 1 else 0) for chains, shared in stars]
+        return [(all_chains, 0)]
+    nonempty = [chains for chains in episodes if chains]
+    openings = [chains[0] for chains in nonempty]
+    later = [chains[1:] for chains in nonempty if len(chains) > 1]
+    per_episode = [(chains, len(_common_head(samples, chains))) for chains in nonempty]
+    opening = _common_prefix([_common_head(samples, [chain]) for chain in openings])
+    shortest = min(shared for _, shared in per_episode)
+    together = [(all_chains, min(len(opening), shortest))]
+    split = [
+        (openings, len(opening)),
+        *((rest, len(_common_head(samples, rest))) for rest in later),
+    ]
+    layout = min(together, per_episode, split, key=lambda layout: sum(map(_cost, layout)))
+    # A single suffix has nothing to share.
+    return [(chains, shared if len(chains) > 1 else 0) for chains, shared in layout]
 
 
-def _cost(star: _Shared) -> int:
-    chains, shared = star
+def _cost(prefix_group: _PrefixChains) -> int:
+    """The number of tokens that are computed."""
+    chains, shared = prefix_group
     return sum(chain.length for chain in chains) - (len(chains) - 1) * shared
 
 
-def _head(samples: Sequence[Sample], chains: Sequence[_Chain]) -> Ids:
-    """What the leaves of these chains of one episode begin with (in a chain, what stands later
-    begins with its first prompt). At least one token of each prompt stays in its leaf, so that the
-    leaf itself predicts its first sampled token."""
+def _common_head(samples: Sequence[Sample], chains: Sequence[_Chain]) -> Ids:
+    """The common beginning of these chains of one episode.
+
+    The later prompts of a chain start with its first prompt, so only that one is compared. At least
+    one token of each prompt is left for its suffix, which must itself predict its first sampled
+    token.
+    """
     head = samples[chains[0].begin].head
-    more = _common([samples[chain.begin].shown[:-1] for chain in chains])
+    more = _common_prefix([samples[chain.begin].tail[:-1] for chain in chains])
     return np.concatenate((head, more)) if len(more) else head
 
 
-def _common(arrays: Sequence[Ids]) -> Ids:
-    """What all begin with."""
+def _common_prefix(arrays: Sequence[Ids]) -> Ids:
+    """The longest common prefix of the arrays."""
     common = arrays[0][: min(map(len, arrays))]
     same = common.tobytes()
     for other in arrays:
@@ -172,39 +183,41 @@ def _common(arrays: Sequence[Ids]) -> Ids:
     return common
 
 
-def _stars(rows: _Rows, groups: Sequence[Sequence[_Shared]]) -> Iterator[Star]:
-    """The stars of some groups. The arrays of all leaves are made at once and cut into leaves: N
-    sampled tokens in all.
+def _build_prefix_groups(
+    rows: _Rows, groups: Sequence[Sequence[_PrefixChains]]
+) -> Iterator[PrefixGroup]:
+    """The prefix groups of some episode groups. The arrays of all suffixes, N sampled tokens in
+    total, are made at once and then cut into suffixes.
 
-    Large arrays are also cheaper by the byte, since numpy asks for huge pages from 4 MB on: on
-    a virtual machine most of this work is the kernel giving out fresh pages.
+    Large arrays are also cheaper per byte, because numpy asks for huge pages from 4 MB on: on a
+    virtual machine most of this work is the kernel's, which hands out fresh pages.
     """
-    shared = [(number, *star) for number, stars in enumerate(groups) for star in stars]
-    if not shared:
+    layouts = [(number, *chosen) for number, layout in enumerate(groups) for chosen in layout]
+    if not layouts:
         return
-    chains = [(chain, num) for _, star, num in shared for chain in star]
+    chains = [(chain, num_shared) for _, chosen, num_shared in layouts for chain in chosen]
     lengths = np.array([len(one.tokens) for one in rows.samples])  # [S]
     ends = np.cumsum(lengths)
-    trained, steps, episodes = _places(rows, chains, lengths, ends - lengths)
+    trained, steps, episodes = _token_indices(rows, chains, lengths, ends - lengths)
     sampler = np.concatenate([one.logprobs for one in rows.samples])
     advantages = np.repeat(np.array(rows.advantages, np.float32), lengths)
     weights = np.repeat(np.array(rows.weights, np.float32), lengths)
-    # Of each leaf what its last sample was shown behind the prefix, and what it sampled.
+    # For each suffix: the prompt of its last sample after the prefix, and that sample's tokens.
     pieces: list[Ids] = []
-    for chain, num in chains:
+    for chain, num_shared in chains:
         last = rows.samples[chain.end - 1]
-        if num < len(last.head):
-            pieces.append(last.head[num:])
-        pieces += (last.shown[max(0, num - len(last.head)) :], last.tokens)
+        if num_shared < len(last.head):
+            pieces.append(last.head[num_shared:])
+        pieces += (last.tail[max(0, num_shared - len(last.head)) :], last.tokens)
     tokens = np.concatenate(pieces)
     bounds = [0, *ends.tolist()]
-    place = 0
-    for group, star, num in shared:
-        leaves = []
-        for chain in star:
+    start = 0
+    for group, chosen, num_shared in layouts:
+        suffixes = []
+        for chain in chosen:
             begin, end = bounds[chain.begin], bounds[chain.end]
-            leaf = Leaf(
-                tokens[place : place + chain.length - num],
+            suffix = Suffix(
+                tokens[start : start + chain.length - num_shared],
                 trained[begin:end],
                 sampler[begin:end],
                 advantages[begin:end],
@@ -212,26 +225,26 @@ def _stars(rows: _Rows, groups: Sequence[Sequence[_Shared]]) -> Iterator[Star]:
                 steps[begin:end],
                 episodes[begin:end],
             )
-            leaves.append(leaf)
-            place += chain.length - num
-        prefix = rows.samples[star[0].begin].prompt[:num]
-        yield Star(prefix.copy(), tuple(leaves), group)
+            suffixes.append(suffix)
+            start += chain.length - num_shared
+        prefix = rows.samples[chosen[0].begin].prompt[:num_shared]
+        yield PrefixGroup(prefix.copy(), tuple(suffixes), group)
 
 
-def _places(
-    rows: _Rows, chains: Sequence[tuple[_Chain, int]], lengths: Numbers, starts: Numbers
-) -> Numbers:
-    """Of each sampled token its place in its leaf, its step and its episode: `[3, N]`.
+def _token_indices(
+    rows: _Rows, chains: Sequence[tuple[_Chain, int]], lengths: Int64Array, starts: Int64Array
+) -> Int64Array:
+    """For each sampled token: its index in its suffix, its step and its episode, as `[3, N]`.
 
-    Running sums in one array: all three stay as they are, or go up by one, from token to token,
-    but where a sample begins (at `starts`, with `lengths` tokens).
+    Computed as running sums in one array: from token to token, each of the three stays equal or
+    grows by one, except where a sample starts (at `starts`, with `lengths` tokens).
     """
     first = np.array(rows.lengths)
-    for chain, num in chains:
-        first[chain.begin : chain.end] -= num
+    for chain, num_shared in chains:
+        first[chain.begin : chain.end] -= num_shared
     values = np.stack([first, np.arange(len(lengths)), np.array(rows.episodes)])
     jumps = np.diff(values, axis=1, prepend=0)
-    jumps[0, 1:] -= lengths[:-1] - 1  # the places that the sample before went up
+    jumps[0, 1:] -= lengths[:-1] - 1  # by which the previous sample's indices grew
     sums = np.zeros((3, int(lengths.sum())), np.int64)
     sums[0] = 1
     sums[:, starts] = jumps

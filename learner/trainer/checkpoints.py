@@ -1,14 +1,14 @@
-"""Checkpoints to resume from: all that decides what comes next, so that a run that was killed goes
-on to the same numbers as one that was not.
+"""Checkpoints to resume from. They hold everything that determines the next numbers, so a killed
+and resumed run gets the same numbers as an uninterrupted one.
 
     checkpoints/
-        checkpoint-000004/    whole: written beside, brought to the disk, renamed
-            checkpoint.json   the manifest: step, model, the feed's place
-            .metadata, *.distcp   weights, optimiser, random numbers: torch's distributed checkpoint
-        .checkpoint-000005.partial/   what a kill left; nobody reads it
+        checkpoint-000004/    complete: written under another name, flushed to disk, renamed
+            checkpoint.json   the manifest: step, model, training progress
+            .metadata, *.distcp   weights, optimiser, random states: torch's distributed checkpoint
+        .checkpoint-000005.partial/   left by a kill; never read
 
-The tensors can be read by another number of processes than wrote them; random numbers are then
-drawn anew.
+The tensors can be read by a different number of processes than wrote them; the random states are
+then not restored.
 """
 
 import hashlib
@@ -20,7 +20,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from pickle import UnpicklingError
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 import msgspec
 from torch import nn
@@ -28,7 +28,7 @@ from torch.distributed.checkpoint import state_dict_loader, state_dict_saver
 from torch.distributed.checkpoint.api import CheckpointException
 from torch.distributed.checkpoint.filesystem import FileSystemReader
 
-from learner.core.atomic_dirs import partial_of, reason, removed_whole, written_whole
+from learner.core.atomic_dirs import partial_path, reason, remove_atomically, write_atomic_folder
 from learner.core.errors import CheckpointError
 from learner.model.distributed import Processes
 
@@ -37,16 +37,17 @@ _NAME = re.compile(r"checkpoint-(\d{6,})")
 _STORAGE = frozenset(
     ("_name_or_path", "architectures", "dtype", "torch_dtype", "transformers_version", "use_cache")
 )
-_BROKEN = (EOFError, UnpicklingError)  # what a file that was cut short says
+_TRUNCATED = (EOFError, UnpicklingError)  # raised for a file that was cut short
+_FORMAT: Final = 2
 
 
 class Identity(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Which model a checkpoint is of, weights aside."""
+    """Identifies the model of a checkpoint, apart from its weights."""
 
-    folder: str  # it was opened from, for messages
+    folder: str  # from which it was opened; for messages
     architecture: str
     num_parameters: int
-    digest: str  # of the weights' names and shapes, of the configuration, of the tokenizer
+    digest: str  # of the weights' names and shapes, the configuration, and the tokenizer
 
     def __str__(self) -> str:
         size = f"{self.num_parameters:,} parameters, digest {self.digest[:8]}"
@@ -54,20 +55,20 @@ class Identity(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Manifest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What is in a checkpoint beside tensors."""
+    """The contents of a checkpoint besides tensors."""
 
-    step: int  # batches that were trained
+    step: int  # batches trained
     model: Identity
-    place: bytes  # where the feed is; whoever saved it knows what it means
-    processes: int  # that wrote it
-    format: Literal[1] = 1
+    progress: bytes  # the caller's own state, opaque here
+    processes: int  # the number of processes that wrote it
+    format: Literal[2] = _FORMAT
 
 
 def identity_of(model: nn.Module, folder: Path) -> Identity:
-    """The identity of a model that was opened from a folder; ask before the model is sharded."""
+    """The identity of a model that was opened from a folder; to be computed before sharding."""
     shapes = sorted((name, tuple(weight.shape)) for name, weight in model.named_parameters())
     digest = hashlib.sha256(repr(shapes).encode())
-    digest.update(_computed(model))
+    digest.update(_config_bytes(model))
     tokenizer = folder / "tokenizer.json"
     if tokenizer.is_file():
         digest.update(tokenizer.read_bytes())
@@ -76,80 +77,94 @@ def identity_of(model: nn.Module, folder: Path) -> Identity:
 
 
 def save(root: Path, state: dict[str, Any], manifest: Manifest, processes: Processes) -> None:
-    """Write the next checkpoint. All processes call it, with the same folder on a shared disk.
+    """Write the next checkpoint. All processes must call it, with the same folder on a shared disk.
 
-    Raises CheckpointError (disk full, no permission); then the checkpoints before are as they were.
+    Raises CheckpointError (disk full, no permission); the earlier checkpoints are then unchanged.
     """
     folder = root / f"checkpoint-{_last_number(root) + 1:06}"
-    partial = partial_of(folder)
-    with ExitStack() as stack, _explained(folder, "written"):
+    partial = partial_path(folder)
+    with ExitStack() as stack, _as_checkpoint_errors(folder, "written"):
         problem = None
         if processes.rank == 0:
             try:
-                stack.enter_context(written_whole(folder))
+                stack.enter_context(write_atomic_folder(folder))
                 (partial / _MANIFEST).write_bytes(msgspec.json.encode(manifest))
             except (CheckpointError, OSError) as exc:
                 problem = exc
-        _agree(processes, problem)
+        _raise_in_all(processes, problem)
         with _quiet():
             state_dict_saver.save(state, checkpoint_id=partial, no_dist=processes.size == 1)
 
 
 def load(folder: Path, state: dict[str, Any], processes: Processes) -> None:
     """Read a checkpoint's tensors into the tensors of `state`. Raises CheckpointError."""
-    with _explained(folder, "read"), _quiet():
-        FileSystemReader(folder).read_metadata()  # where this fails, `load` logs tracebacks
+    with _as_checkpoint_errors(folder, "read"), _quiet():
+        FileSystemReader(folder).read_metadata()  # first, because on failure `load` logs tracebacks
         state_dict_loader.load(state, checkpoint_id=folder, no_dist=processes.size == 1)
 
 
 def read_manifest(folder: Path, model: Identity) -> Manifest:
-    """What a checkpoint says of itself.
+    """The manifest of a checkpoint.
 
-    Raises CheckpointError when it cannot be read, or is one of another model.
+    Raises CheckpointError when it cannot be read, has another format, or is of another model.
     """
+    path = folder / _MANIFEST
     try:
-        manifest = msgspec.json.decode((folder / _MANIFEST).read_bytes(), type=Manifest)
+        data = path.read_bytes()
+        found = msgspec.json.decode(data, type=_Format).format
+        if found != _FORMAT:
+            raise CheckpointError(
+                f"{folder}: the checkpoint has format {found}, and this version reads only format"
+                f" {_FORMAT}: start a new run"
+            )
+        manifest = msgspec.json.decode(data, type=Manifest)
     except (OSError, msgspec.DecodeError) as exc:
-        raise CheckpointError(f"{folder / _MANIFEST}: it cannot be read: {reason(exc)}") from exc
+        raise CheckpointError(f"{path}: cannot be read: {reason(exc)}") from exc
     if (manifest.model.architecture, manifest.model.digest) != (model.architecture, model.digest):
         raise CheckpointError(
-            f"{folder}: it is a checkpoint of the model {manifest.model}, not of {model}"
+            f"{folder}: this is a checkpoint of the model {manifest.model}, not of {model}"
         )
     return manifest
 
 
 def newest(root: Path) -> Path | None:
-    """The last checkpoint that is whole; None: there is none."""
+    """The newest complete checkpoint; None: there is none."""
     folders = _checkpoints(root)
     return folders[-1] if folders else None
 
 
 def keep_newest(root: Path, keep: int) -> None:
-    """Remove all but the last `keep` checkpoints (at least one is kept), and what kills left.
+    """Remove all but the newest `keep` checkpoints (at least one is kept), and partial folders.
 
     Raises CheckpointError.
     """
     try:
         for folder in _checkpoints(root)[: -max(1, keep)]:
-            removed_whole(folder)
+            remove_atomically(folder)
         for partial in root.glob(".checkpoint-*.partial"):
             shutil.rmtree(partial)
     except OSError as exc:
-        raise CheckpointError(f"{root}: old checkpoints stay: {reason(exc)}") from exc
+        raise CheckpointError(f"{root}: old checkpoints cannot be removed: {reason(exc)}") from exc
 
 
-def _computed(model: nn.Module) -> bytes:
-    """What a transformers model's configuration says beside shapes: another base of the rotary
-    embedding is another model. What says where and how it is stored or run is left out."""
+class _Format(msgspec.Struct, frozen=True):
+    """The part of a manifest that every version of it has."""
+
+    format: int
+
+
+def _config_bytes(model: nn.Module) -> bytes:
+    """A transformers model's configuration, without the fields about storage and execution. It
+    holds more than shapes: another base of the rotary embedding makes another model."""
     config = getattr(model, "config", None)
     if config is None:
         return b""
-    told = {name: value for name, value in config.to_diff_dict().items() if name not in _STORAGE}
-    return json.dumps(told, sort_keys=True, default=str).encode()
+    fields = {name: value for name, value in config.to_diff_dict().items() if name not in _STORAGE}
+    return json.dumps(fields, sort_keys=True, default=str).encode()
 
 
 def _checkpoints(root: Path) -> list[Path]:
-    """Whole checkpoints, oldest first."""
+    """Complete checkpoints, oldest first."""
     folders = root.iterdir() if root.is_dir() else iter(())
     found = [(int(match[1]), path) for path in folders if (match := _NAME.fullmatch(path.name))]
     return [path for _, path in sorted(found)]
@@ -160,30 +175,32 @@ def _last_number(root: Path) -> int:
     return int(last.name.rpartition("-")[2]) if last else 0
 
 
-def _agree(processes: Processes, problem: Exception | None) -> None:
-    """Raise what went wrong in one process in all of them, or some would wait for the others."""
+def _raise_in_all(processes: Processes, problem: Exception | None) -> None:
+    """Raise the problem of one process in all of them, or some would wait forever for the
+    others."""
     if problem is not None and processes.size == 1:
         raise problem
-    for rank, words in enumerate(processes.gathered(problem and str(problem))):
-        if words:
+    for rank, message in enumerate(processes.gather(problem and str(problem))):
+        if message:
             raise (
-                CheckpointError(words)
+                CheckpointError(message)
                 if rank == processes.rank
-                else CheckpointError(f"process {rank}: {words}")
+                else CheckpointError(f"process {rank}: {message}")
             )
 
 
 @contextmanager
-def _explained(folder: Path, done: str) -> Iterator[None]:
+def _as_checkpoint_errors(folder: Path, action: str) -> Iterator[None]:
     try:
         yield
-    except (*_BROKEN, OSError, RuntimeError, ValueError, KeyError, CheckpointException) as exc:
-        raise CheckpointError(f"{folder}: it cannot be {done}: {reason(exc)}") from exc
+    except (*_TRUNCATED, OSError, RuntimeError, ValueError, KeyError, CheckpointException) as exc:
+        raise CheckpointError(f"{folder}: cannot be {action}: {reason(exc)}") from exc
 
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """One process is what is wanted here; torch warns of it."""
+    """Silence torch's warning about a checkpoint without torch.distributed: a single process is
+    intended here."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="torch.distributed is disabled")
         yield

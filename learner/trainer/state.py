@@ -1,4 +1,4 @@
-"""All in memory that decides a trainer's next numbers: weights, optimiser, random numbers."""
+"""The state that determines a trainer's next numbers: weights, optimiser, random states."""
 
 from collections.abc import Mapping
 from typing import Any, cast
@@ -19,10 +19,10 @@ from learner.model.distributed import Processes
 def training_state(
     model: nn.Module, optimizer: Optimizer, processes: Processes, *, random: bool = True
 ) -> dict[str, Any]:
-    """The state as tensors by name, which torch.distributed.checkpoint writes and reads in place;
-    `random` numbers are each process's own. All processes must ask.
+    """The state as tensors by name, which torch.distributed.checkpoint writes and reads in place.
 
-    An optimiser that has made no update yet is given the state that it would begin with.
+    `random`: include the random state of this process. All processes must call it. An optimiser
+    that has not made an update yet gets its initial state.
     """
     of_model, of_optimizer = get_state_dict(model, optimizer)
     state: dict[str, Any] = {"model": of_model, "optimizer": of_optimizer}
@@ -34,7 +34,7 @@ def training_state(
 def restore(
     model: nn.Module, optimizer: Optimizer, processes: Processes, state: Mapping[str, Any]
 ) -> None:
-    """Take over a state that was read."""
+    """Restore a state that was read from a checkpoint."""
     set_state_dict(
         model,
         optimizer,
@@ -48,9 +48,9 @@ def restore(
             torch.set_rng_state(numbers.cpu())
 
 
-def whole_weights(model: nn.Module) -> dict[str, Tensor]:
-    """All weights in process 0, on the CPU where they are sharded; nothing in the others. All
-    processes must ask."""
+def full_weights(model: nn.Module) -> dict[str, Tensor]:
+    """All weights as full tensors in process 0 (on the CPU if they are sharded), nothing in the
+    other processes. All processes must call it."""
     weights = get_model_state_dict(
         model, options=StateDictOptions(full_state_dict=True, cpu_offload=True)
     )

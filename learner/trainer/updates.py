@@ -1,7 +1,7 @@
-"""One optimiser update: stars in, gradients summed, clipped and stepped.
+"""Optimiser updates: gradients of prefix groups are summed, clipped and applied.
 
-The loss of an update is a sum over its tokens, weighted; the denominators are in the weights. So
-neither micro-batches nor the processes that share the work change it.
+The loss of an update is a weighted sum over its tokens, and the weights include the denominators.
+Therefore neither micro-batches nor the distribution over processes change it.
 """
 
 import math
@@ -18,21 +18,26 @@ from learner.backends.base import Backend, LossOf
 from learner.config.settings import TrainSettings
 from learner.core.errors import TrainingError
 from learner.losses.base import Measures, PolicyLoss
-from learner.losses.metrics import Sums, finished, merged, numbers
+from learner.losses.metrics import Sums, means_of, merge, to_numbers
 from learner.losses.registry import needs_episode_ratios
-from learner.model.distributed import Processes, local, sum_gradients, whole
+from learner.model.distributed import Processes, gathered_weights, local, sum_gradients
 from learner.model.optimizer import trainable
-from learner.packing.batch import Star
-from learner.packing.minibatches import dealt, fewer_passes, minibatches, share_of_loss
-from learner.packing.token_batches import Scores, episode_sums, of_episodes, token_batch
+from learner.packing.batch import PrefixGroup
+from learner.packing.minibatches import (
+    balanced_shares,
+    merge_small_groups,
+    minibatches,
+    share_of_loss,
+)
+from learner.packing.token_batches import Scores, episode_sums, spread_over_tokens, token_batch
 
 
 class Update(msgspec.Struct, frozen=True):
-    """What one update did, in one process or in all together."""
+    """The result of one update, in one process or in all together."""
 
     loss: float
-    grad_norm: float  # before it was clipped
-    num_tokens: int  # that were computed
+    grad_norm: float  # before clipping
+    num_tokens: int  # computed tokens
     measures: Sums
 
 
@@ -58,52 +63,59 @@ class Updater:
         self._reference = reference
         self._processes = processes
 
-    def updates(self, stars: Sequence[Star]) -> list[Update]:
-        """Make the updates of one batch. Raises TrainingError at the first whose loss or gradient
-        is not finite; it is not made, those before it stand."""
-        parts = minibatches(stars, self._settings.optimizer.minibatches)
-        mine = [self._dealt(part) for part in parts]
-        # The tokens of a batch weigh 1 together; so do those of each of its updates.
-        total = share_of_loss(stars)
+    def updates(self, prefix_groups: Sequence[PrefixGroup]) -> list[Update]:
+        """Make the updates of one batch. Raises TrainingError at the first update whose loss or
+        gradient is not finite; that update is not applied, the earlier ones are."""
+        parts = minibatches(prefix_groups, self._settings.optimizer.minibatches)
+        mine = [self._own_share(part) for part in parts]
+        # The weights of a batch's tokens add up to 1; so must those of each of its updates.
+        total = share_of_loss(prefix_groups)
         scales = [total / share_of_loss(part) if len(parts) > 1 else 1.0 for part in parts]
         scores = self._scores(mine)
         return [self._update(*work) for work in zip(mine, scores, scales, strict=True)]
 
-    def _dealt(self, stars: Sequence[Star]) -> list[Star]:
+    def _own_share(self, prefix_groups: Sequence[PrefixGroup]) -> list[PrefixGroup]:
         """This process's share of an update."""
-        hands = dealt([star.num_tokens for star in stars], self._processes.size)
-        return fewer_passes([stars[number] for number in hands[self._processes.rank]])
+        shares = balanced_shares([one.num_tokens for one in prefix_groups], self._processes.size)
+        return merge_small_groups(
+            [prefix_groups[number] for number in shares[self._processes.rank]]
+        )
 
-    def _scores(self, parts: Sequence[Sequence[Star]]) -> list[list[Scores]]:
-        """What is computed before the first of the updates: log-probabilities of the model where
-        there is more than one, and of the reference."""
+    def _scores(self, parts: Sequence[Sequence[PrefixGroup]]) -> list[list[Scores]]:
+        """The scores that are computed before the first update: log-probabilities of the model, if
+        there are several updates, and of the reference."""
         old = self._model if len(parts) > 1 else None
         scored = [[self._scored(model, part) for model in (old, self._reference)] for part in parts]
         return [list(starmap(Scores, zip(*part, strict=True))) for part in scored]
 
-    def _scored(self, model: nn.Module | None, stars: Sequence[Star]) -> Sequence[Tensor | None]:
+    def _scored(
+        self, model: nn.Module | None, prefix_groups: Sequence[PrefixGroup]
+    ) -> Sequence[Tensor | None]:
         if model is None:
-            return [None] * len(stars)
-        with whole(model):
-            return [self._backend.score(model, star) for star in stars]
+            return [None] * len(prefix_groups)
+        with gathered_weights(model):
+            return [self._backend.score(model, prefix_group) for prefix_group in prefix_groups]
 
-    def _update(self, stars: Sequence[Star], scores: Sequence[Scores], scale: float) -> Update:
-        """Gradients of some stars, and the step that they give."""
+    def _update(
+        self, prefix_groups: Sequence[PrefixGroup], scores: Sequence[Scores], scale: float
+    ) -> Update:
+        """Compute the gradients of some prefix groups, and make the optimiser's step."""
         found: list[Measures] = []
         losses = [torch.zeros(())]
         self._optimizer.zero_grad()
-        with whole(self._model):
-            for star, known in zip(stars, self._with_episodes(stars, scores), strict=True):
-                loss_of = self._loss_of(star, known, scale, losses=losses, found=found)
-                self._backend.backward(self._model, star, loss_of)
+        with gathered_weights(self._model):
+            complete = self._with_episode_ratios(prefix_groups, scores)
+            for prefix_group, own_scores in zip(prefix_groups, complete, strict=True):
+                loss_of = self._loss_of(prefix_group, own_scores, scale, losses=losses, found=found)
+                self._backend.backward(self._model, prefix_group, loss_of)
             sum_gradients(self._model, self._backend)
         own = Update(
             loss=sum(loss.item() for loss in losses),
-            grad_norm=self._clipped(),
-            num_tokens=sum(star.num_tokens for star in stars),
-            measures=merged(map(numbers, found)),
+            grad_norm=self._clip_gradient(),
+            num_tokens=sum(prefix_group.num_tokens for prefix_group in prefix_groups),
+            measures=merge(map(to_numbers, found)),
         )
-        update = _of_all(self._processes.gathered(own))
+        update = _combine(self._processes.gather(own))
         self._check(update)
         self._optimizer.step()
         self._optimizer.zero_grad()
@@ -111,17 +123,18 @@ class Updater:
 
     def _loss_of(
         self,
-        star: Star,
+        prefix_group: PrefixGroup,
         scores: Scores,
         scale: float,
         *,
         losses: list[Tensor],
         found: list[Measures],
     ) -> LossOf:
-        """The loss of the star's micro-batches; `losses` and `found` take in what it gives."""
+        """The loss function of the prefix group's micro-batches; it appends to `losses` and
+        `found`."""
 
-        def loss_of(leaves: Sequence[int], logprobs: Tensor, entropy: Tensor) -> Tensor:
-            tokens = token_batch(star, leaves, logprobs, entropy, scores)
+        def loss_of(suffixes: Sequence[int], logprobs: Tensor, entropy: Tensor) -> Tensor:
+            tokens = token_batch(prefix_group, suffixes, logprobs, entropy, scores)
             token_losses, measures = self._loss(tokens)
             loss = (tokens.weights * token_losses).sum() * scale
             losses.append(loss.detach())
@@ -130,25 +143,27 @@ class Updater:
 
         return loss_of
 
-    def _with_episodes(self, stars: Sequence[Star], scores: Sequence[Scores]) -> Sequence[Scores]:
-        """With the episodes' ratios at the start of this update, where the loss wants them. An
-        episode may lie in several stars, and these in several processes."""
+    def _with_episode_ratios(
+        self, prefix_groups: Sequence[PrefixGroup], scores: Sequence[Scores]
+    ) -> Sequence[Scores]:
+        """The scores with the episodes' ratios at the start of this update, if the loss needs them.
+        An episode may be in several prefix groups, and these in several processes."""
         if not needs_episode_ratios(self._settings.loss):
             return scores
         log_ratios = []
-        for star, before in zip(stars, scores, strict=True):
-            now = self._backend.score(self._model, star)
-            # The only update begins where it stands.
+        for prefix_group, before in zip(prefix_groups, scores, strict=True):
+            now = self._backend.score(self._model, prefix_group)
+            # With a single update, the old log-probabilities are the current ones.
             log_ratios.append(now - (now if before.old is None else before.old))
-        sums = merged(map(episode_sums, stars, log_ratios))
-        means = finished(merged(self._processes.gathered(sums)))
+        sums = merge(map(episode_sums, prefix_groups, log_ratios))
+        means = means_of(merge(self._processes.gather(sums)))
         return [
-            before._replace(episode_log_ratios=of_episodes(star, means).to(values))
-            for star, before, values in zip(stars, scores, log_ratios, strict=True)
+            before._replace(episode_log_ratios=spread_over_tokens(prefix_group, means).to(values))
+            for prefix_group, before, values in zip(prefix_groups, scores, log_ratios, strict=True)
         ]
 
-    def _clipped(self) -> float:
-        """Clip the gradient by its norm, which is given as it was."""
+    def _clip_gradient(self) -> float:
+        """Clip the gradient by its norm; returns the norm before clipping."""
         parameters = trainable(self._model)
         norm = local(get_total_norm([p.grad for p in parameters if p.grad is not None]))
         clip_grads_with_norm_(parameters, self._settings.optimizer.max_grad_norm, norm)
@@ -156,7 +171,7 @@ class Updater:
 
     @staticmethod
     def _check(update: Update) -> None:
-        """Refuse numbers that are broken."""
+        """Raise TrainingError for a loss or gradient that is not finite."""
         if math.isfinite(update.loss) and math.isfinite(update.grad_norm):
             return
         raise TrainingError(
@@ -164,11 +179,12 @@ class Updater:
         )
 
 
-def _of_all(updates: Sequence[Update]) -> Update:
-    """What the processes did, as one. The norm is that of the summed gradient in each."""
+def _combine(updates: Sequence[Update]) -> Update:
+    """The updates of all processes as one. Each one's norm is already that of the summed
+    gradient."""
     return Update(
         loss=sum(update.loss for update in updates),
         grad_norm=updates[0].grad_norm,
         num_tokens=sum(update.num_tokens for update in updates),
-        measures=merged(update.measures for update in updates),
+        measures=merge(update.measures for update in updates),
     )

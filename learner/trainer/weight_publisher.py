@@ -1,12 +1,12 @@
-"""Publishing: weights go into a folder of their own, and the policies take them.
+"""Publish versions of the weights: each is written into a new folder, and the policies load it.
 
-    versions/v1/    a Hugging Face directory with the card (harness.core.policy_card)
+    versions/v1/    a Hugging Face directory with a model card (harness.core.policy_card)
     versions/v2/    …
 
-A version is immutable: it is written beside, then renamed, and afterwards only ever removed as a
-whole. v0 is the model that the run began with, in its own folder. A run that goes on from a
-checkpoint trains the batches behind it again, so versions newer than the checkpoint are removed
-before: their numbers will be given anew.
+A version is immutable: it is written under another name, then renamed, and later only removed as a
+whole. v0 is the model that the run started with, in its original folder. A run that resumes from a
+checkpoint trains the later batches again, so versions newer than the checkpoint are removed first:
+their numbers will be used again.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -19,22 +19,22 @@ import msgspec
 
 from harness.core.events import WeightsPublished
 from harness.core.policy_card import CARD_NAME, PolicyCard
-from learner.core.atomic_dirs import reason, removed_whole
+from learner.core.atomic_dirs import reason, remove_atomically
 from learner.core.errors import CheckpointError
 
-Write = Callable[[Path, PolicyCard], None]  # writes model and card into a new folder; in a thread
+Write = Callable[[Path, PolicyCard], None]  # writes model and card to a new folder; in a thread
 
 
 class TakesWeights(Protocol):
-    """A policy whose weights can be replaced while it plays."""
+    """A policy whose weights can be replaced while episodes run."""
 
     async def take(self, version: str, folder: Path) -> None:
-        """Sample with these weights from now on and stamp replies with the version: agents made
-        from now on, or all from their next reply on, as the policy's settings say."""
+        """Sample with these weights from now on, and mark replies with the version. The policy's
+        settings decide whether only new agents use them, or all agents from their next reply on."""
 
 
 class Publisher:
-    """Publishes versions, one at a time."""
+    """Publishes versions of the weights, one at a time."""
 
     def __init__(
         self,
@@ -43,50 +43,52 @@ class Publisher:
         start: Path,
         card: PolicyCard,
         write: Write,
-        takers: Sequence[TakesWeights] = (),
+        policies: Sequence[TakesWeights] = (),
         keep: int = 2,
     ) -> None:
-        """Versions go into `folder`, the last `keep` of them stay; `start` is where v0 is, `card`
-        what every version's card says beside version and step."""
+        """Versions are written into `folder`, and the newest `keep` of them stay. `start` is the
+        folder of v0; `card` is every version's model card except for version and step."""
         self._folder = folder
         self._start = start
         self._card = card
         self._write = write
-        self._takers = tuple(takers)
+        self._policies = tuple(policies)
         self._keep = keep
-        self.version = 0  # that the policies sample with
-        self._tell: Callable[[WeightsPublished], None] | None = None
-        self._untold: list[WeightsPublished] = []
+        self.version = 0  # the version that the policies sample with
+        self._report: Callable[[WeightsPublished], None] | None = None
+        self._unreported: list[WeightsPublished] = []
 
     def path_of(self, version: int) -> Path:
-        """Where a version is, if it is still there."""
+        """The folder of a version, if it still exists."""
         return self._start if version == 0 else self._folder / f"v{version}"
 
     @contextmanager
-    def told_to(self, tell: Callable[[WeightsPublished], None]) -> Iterator[None]:
-        """A block in which every version is told, those first that nobody was told of."""
-        for event in self._untold:
-            tell(event)
-        self._untold.clear()
-        self._tell = tell
+    def reporting_to(self, report: Callable[[WeightsPublished], None]) -> Iterator[None]:
+        """In this block every published version is reported; first those that were published
+        before."""
+        for event in self._unreported:
+            report(event)
+        self._unreported.clear()
+        self._report = report
         try:
             yield
         finally:
-            self._tell = None
+            self._report = None
 
     async def begin(self, version: int, step: int) -> None:
-        """Have the policies sample with the version of a run that begins, or goes on after `step`
-        batches; it is written again where it is gone."""
-        await anyio.to_thread.run_sync(self._forget_after, version)
+        """Make the policies sample with the version of a run that starts, or resumes after `step`
+        batches. The version is written again if its folder no longer exists."""
+        await anyio.to_thread.run_sync(self._remove_after, version)
         if version and not (self.path_of(version) / CARD_NAME).is_file():
             await self.publish(version, step)
         else:
             await self._hand_over(version)
 
     async def publish(self, version: int, step: int) -> Path:
-        """Write the present weights as this version and hand them over; gives where they are.
+        """Write the current weights as this version, and make the policies load it; returns its
+        folder.
 
-        Raises CheckpointError when they cannot be written: what was published before stays.
+        Raises CheckpointError when it cannot be written; the earlier versions then stay.
         """
         card = msgspec.structs.replace(self._card, version=f"v{version}", step=step)
         path = self.path_of(version)
@@ -97,27 +99,27 @@ class Publisher:
 
     async def _hand_over(self, version: int) -> None:
         path = self.path_of(version)
-        for taker in self._takers:
-            await taker.take(f"v{version}", path)
+        for policy in self._policies:
+            await policy.take(f"v{version}", path)
         self.version = version
         event = WeightsPublished(f"v{version}", str(path))
-        if self._tell is None:
-            self._untold.append(event)
+        if self._report is None:
+            self._unreported.append(event)
         else:
-            self._tell(event)
+            self._report(event)
 
     def _published(self) -> list[int]:
-        """The versions that are there, ascending, v0 aside."""
+        """The published versions that exist, ascending, without v0."""
         names = [path.name for path in self._folder.glob("v*") if path.is_dir()]
         return sorted(int(name[1:]) for name in names if name[1:].isdecimal())
 
-    def _forget_after(self, version: int) -> None:
+    def _remove_after(self, version: int) -> None:
         self._remove([later for later in self._published() if later > version])
 
     def _remove(self, versions: Sequence[int]) -> None:
         for version in versions:
             path = self._folder / f"v{version}"
             try:
-                removed_whole(path)
+                remove_atomically(path)
             except OSError as exc:
-                raise CheckpointError(f"{path}: it cannot be removed: {reason(exc)}") from exc
+                raise CheckpointError(f"{path}: cannot be removed: {reason(exc)}") from exc

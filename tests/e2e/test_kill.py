@@ -30,7 +30,7 @@ def _arguments(folder: Path, *flags: str) -> list[str]:
 def _run_and_kill(warm: WarmProcess, folder: Path, output: Path, wait: float) -> int:
     """Start or resume the run and kill it `wait` seconds after its first report; return its exit
     status, which is that of the signal when it was killed."""
-    victim = warm.start(*_arguments(folder, "--resume"), output=output)
+    victim = warm.start_command(*_arguments(folder, "--resume"), output=output)
     while victim.poll() is None and "episode_finished" not in _plain(output):
         time.sleep(0.005)
     time.sleep(wait)
@@ -44,25 +44,26 @@ def _plain(path: Path) -> str:
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-def test_a_run_killed_twenty_times_loses_nothing_and_repeats_nothing(tmp_path: Path) -> None:
+def test_a_run_killed_twenty_times_loses_nothing_and_repeats_nothing(
+    warm_cli: WarmProcess, tmp_path: Path
+) -> None:
     """Every episode that was reported finished is in the log, none is there twice, and the final
     report equals that of a run that was left alone."""
     folder, output, rng = tmp_path / "killed", tmp_path / "output.txt", random.Random(5)
     reported: set[str] = set()
-    with WarmProcess() as warm:
-        for _ in range(KILLS):
-            status = _run_and_kill(warm, folder, output, rng.uniform(0.0, 0.06))
-            reported |= set(_FINISHED.findall(_plain(output)))
-            assert status == -signal.SIGKILL, _plain(output)[-2000:]
-            assert (folder / LOG_NAME).exists()
-            with open_reader(folder) as reader:
-                progress = reader.progress()
-            assert {e for e in reported if not (progress[e].ended and progress[e].judged)} == set()
-        assert 0 < len(reported) < EPISODES
-        last = warm.start(*_arguments(folder, "--resume"), output=output)
-        quiet = warm.start(*_arguments(tmp_path / "quiet"), output=tmp_path / "quiet.txt")
-        assert last.wait() == 0, _plain(output)[-2000:]
-        assert quiet.wait() == 0
+    for _ in range(KILLS):
+        status = _run_and_kill(warm_cli, folder, output, rng.uniform(0.0, 0.06))
+        reported |= set(_FINISHED.findall(_plain(output)))
+        assert status == -signal.SIGKILL, _plain(output)[-2000:]
+        assert (folder / LOG_NAME).exists()
+        with open_reader(folder) as reader:
+            progress = reader.progress()
+        assert {e for e in reported if not (progress[e].ended and progress[e].judged)} == set()
+    assert 0 < len(reported) < EPISODES
+    last = warm_cli.start_command(*_arguments(folder, "--resume"), output=output)
+    quiet = warm_cli.start_command(*_arguments(tmp_path / "quiet"), output=tmp_path / "quiet.txt")
+    assert last.wait() == 0, _plain(output)[-2000:]
+    assert quiet.wait() == 0
 
     assert set(_FINISHED.findall(_plain(output))) & reported == set()
     ended: Counter[str] = Counter()

@@ -1,5 +1,5 @@
-"""Parts for the tests of the loop: a policy whose weights are a name, and a learner that only
-writes down what it was given."""
+"""Fakes for the tests of the loop: a policy whose weights are only a version name, and a learner
+that only records its calls."""
 
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
@@ -20,9 +20,9 @@ from harness.settings.run import Settings, resolve_table
 from learner.config.settings import TrainSettings
 from learner.core.samples import Group
 from learner.data.grouping import Grouping
-from learner.loop.loop import Around, Loop
+from learner.loop.loop import Loop, LoopCallbacks
 from learner.loop.metrics import Value
-from learner.loop.progress_state import Place
+from learner.loop.progress_state import TrainProgress
 from learner.loop.rollout_session import Rollouts, open_rollouts
 from learner.trainer.trainer import StepReport
 from learner.trainer.weight_publisher import Publisher
@@ -32,8 +32,9 @@ CARD = PolicyCard("", "full", "full", "native")
 
 
 class TokenOracle:
-    """Plays the oracle in the members that `is_good` names, and gives up at once in the others; a
-    reply says made-up tokens, and the version of the weights with which its agent began."""
+    """Acts as the oracle in the members for which `is_good` is true, and gives up at once in the
+    others. A reply has made-up tokens and the version of the weights with which its agent
+    started."""
 
     name = "token-oracle"
 
@@ -77,9 +78,9 @@ class _TokenAgent:
     async def reply(self, window: Window) -> Reply:
         if self._before is not None:
             await self._before(self._assignment)
-        said = Reply("I give up.") if self._inner is None else await self._inner.reply(window)
+        reply = Reply("I give up.") if self._inner is None else await self._inner.reply(window)
         return msgspec.structs.replace(
-            said,
+            reply,
             prompt_ids=encode_ids([1, 2, 3]),
             prompt_shared=0,
             token_ids=encode_ids([4, 5]),
@@ -88,15 +89,15 @@ class _TokenAgent:
         )
 
 
-class PaperLearner:
-    """Writes down the batches, and the places that were saved. `before` is called in the learner's
-    thread, with the number of batches so far."""
+class RecordingLearner:
+    """Records the batches and the saved progress. `before` is called in the learner's thread, with
+    the number of batches so far."""
 
     def __init__(self, before: Callable[[int], None] = lambda batch: None) -> None:
         self.batches: list[list[str]] = []  # the names of their groups
-        self.versions: list[tuple[str, ...]] = []  # that sampled each batch
-        self.places: list[Place] = []
-        self.kept_all: list[bool] = []
+        self.versions: list[tuple[str, ...]] = []  # of the weights that sampled each batch
+        self.saved: list[TrainProgress] = []
+        self.keep_all: list[bool] = []  # of each save
         self.threads: set[int] = set()
         self._before = before
 
@@ -119,27 +120,27 @@ class PaperLearner:
             seconds=1.0,
         )
 
-    def save(self, place: Place, *, keep_all: bool = False) -> None:
-        self.places.append(place)
-        self.kept_all.append(keep_all)
+    def save(self, progress: TrainProgress, *, keep_all: bool = False) -> None:
+        self.saved.append(progress)
+        self.keep_all.append(keep_all)
 
     def publish(self, folder: Path, card: PolicyCard) -> None:
         folder.mkdir(parents=True)
         write_card(folder, card)
 
 
-class Told:
-    """Keeps the figures of each batch."""
+class RecordedMetrics:
+    """Records the metrics of each batch."""
 
     def __init__(self) -> None:
-        self.figures: dict[int, dict[str, Value]] = {}
+        self.steps: dict[int, dict[str, Value]] = {}
 
     def __call__(self, step: int, values: dict[str, Value]) -> None:
-        self.figures[step] = values
+        self.steps[step] = values
 
 
 def train_settings(**changes: Any) -> TrainSettings:
-    """Settings of three batches of two groups; `changes` as in a training file."""
+    """Settings for three batches of two groups; `changes` are as in a training file."""
     table: dict[str, Any] = {
         "model": "start",
         "steps": 3,
@@ -153,38 +154,40 @@ def train_settings(**changes: Any) -> TrainSettings:
 
 def rollout_settings(train: TrainSettings, **changes: Any) -> Settings:
     size = changes.pop("group_size", 2)
-    wanted = train.steps * train.data.groups * size
-    table = {"scenarios": [f"{LIBRARY}:pay-fine"], "group_size": size, "episodes": wanted}
+    num_episodes = train.steps * train.data.groups * size
+    table = {"scenarios": [f"{LIBRARY}:pay-fine"], "group_size": size, "episodes": num_episodes}
     return resolve_table(table | {"concurrency": 4, "max_steps": 6} | changes, {})
 
 
-def publisher_of(folder: Path, learner: PaperLearner, *takers: Any, keep: int = 2) -> Publisher:
+def publisher_of(
+    folder: Path, learner: RecordingLearner, *policies: Any, keep: int = 2
+) -> Publisher:
     return Publisher(
         folder / "versions",
         start=folder / "start",
         card=CARD,
         write=learner.publish,
-        takers=takers,
+        policies=policies,
         keep=keep,
     )
 
 
 @asynccontextmanager
-async def opened(
+async def open_loop(
     folder: Path,
     train: TrainSettings,
     policy: TokenOracle,
-    learner: PaperLearner,
+    learner: RecordingLearner,
     *,
-    place: Place | None = None,
-    told: Told | None = None,
+    progress: TrainProgress | None = None,
+    metrics: RecordedMetrics | None = None,
     evaluate: Any = None,
     **changes: Any,
 ) -> AsyncIterator[tuple[Loop, Rollouts]]:
-    """A loop and its rollouts, as learner.loop.run puts them together."""
+    """A loop and its rollouts, assembled as in learner.loop.run."""
     settings = rollout_settings(train, **changes)
     publisher = publisher_of(folder, learner, policy)
-    place = place or Place()
+    progress = progress or TrainProgress()
     live = open_rollouts(
         train,
         settings,
@@ -193,14 +196,14 @@ async def opened(
         open_judge=COMMAND_CONTEXT.judge_opener(settings),
         grouping=Grouping(train.data, loss=train.loss),
         publisher=publisher,
-        place=place,
+        progress=progress,
     )
     async with live as rollouts:
-        around = Around(
-            tell=told or Told(),
+        callbacks = LoopCallbacks(
+            report=metrics or RecordedMetrics(),
             evaluate=evaluate,
-            taken=rollouts.admission.take,
-            held_s=rollouts.admission.held_s,
+            version_in_use=rollouts.admission.set_version,
+            throttled_s=rollouts.admission.throttled_s,
         )
         yield (
             Loop(
@@ -208,8 +211,8 @@ async def opened(
                 learner=learner,
                 source=rollouts.feed,
                 publisher=publisher,
-                around=around,
-                place=place,
+                callbacks=callbacks,
+                progress=progress,
             ),
             rollouts,
         )

@@ -1,4 +1,4 @@
-"""Stars to compute with: random ones, their samples as rows, and a loss."""
+"""Prefix groups for the tests of backends: random ones, their samples as rows, and a loss."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -9,13 +9,13 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 from learner.backends.base import Backend
-from learner.packing.batch import Leaf, Star
+from learner.packing.batch import PrefixGroup, Suffix
 
-Stretch = tuple[int, int]  # of a leaf: so many tokens that were shown, then so many sampled
+Stretch = tuple[int, int]  # part of a suffix: the number of prompt tokens, then of sampled tokens
 
 
-class Made(NamedTuple):
-    """What a backend made of a star."""
+class Results(NamedTuple):
+    """The results of a backend for one prefix group."""
 
     loss: float
     scores: Tensor  # [N]
@@ -23,27 +23,29 @@ class Made(NamedTuple):
 
     @property
     def largest_grad(self) -> float:
-        """By size, over all parameters."""
+        """The largest absolute gradient of all parameters."""
         return max(grad.abs().max().item() for grad in self.grads.values())
 
 
-def star_of(
-    prefix: int, leaves: Sequence[Sequence[Stretch]], *, vocab: int = 23, seed: int = 0
-) -> Star:
-    """A star of random tokens. A leaf of several stretches is several steps, each of whose prompts
-    extends the one before."""
+def prefix_group_of(
+    prefix: int, suffixes: Sequence[Sequence[Stretch]], *, vocab: int = 23, seed: int = 0
+) -> PrefixGroup:
+    """A prefix group of random tokens. A suffix of several stretches has several steps, and the
+    prompt of each one extends the previous one."""
     chance = np.random.default_rng(seed)
-    return Star(_ids(chance, prefix, vocab), tuple(_leaf(chance, leaf, vocab) for leaf in leaves))
+    return PrefixGroup(
+        _ids(chance, prefix, vocab), tuple(_suffix(chance, suffix, vocab) for suffix in suffixes)
+    )
 
 
-def _leaf(chance: np.random.Generator, stretches: Sequence[Stretch], vocab: int) -> Leaf:
+def _suffix(chance: np.random.Generator, stretches: Sequence[Stretch], vocab: int) -> Suffix:
     trained, steps, length = [], [], 0
     for step, (shown, sampled) in enumerate(stretches):
         trained += range(length + shown, length + shown + sampled)
         steps += [step] * sampled
         length += shown + sampled
     count = len(trained)
-    return Leaf(
+    return Suffix(
         tokens=_ids(chance, length, vocab),
         trained=np.array(trained, np.int64),
         sampler=(chance.normal(size=count) * 0.3 - 3).astype(np.float32),
@@ -58,53 +60,55 @@ def _ids(chance: np.random.Generator, count: int, vocab: int) -> np.ndarray:
     return chance.integers(0, vocab, count).astype(np.int32)
 
 
-def step_rows(star: Star) -> Star:
-    """Each step of each leaf as a row of its own, which is what the agent saw and answered."""
+def step_rows(prefix_group: PrefixGroup) -> PrefixGroup:
+    """Each step of each suffix as a separate row: exactly what the agent was shown and sampled."""
     rows = []
-    for leaf in star.leaves:
-        for step in dict.fromkeys(leaf.steps.tolist()):
-            mine = leaf.steps == step
-            end = int(leaf.trained[mine][-1]) + 1
+    for suffix in prefix_group.suffixes:
+        for step in dict.fromkeys(suffix.steps.tolist()):
+            mine = suffix.steps == step
+            end = int(suffix.trained[mine][-1]) + 1
             rows.append(
-                Leaf(
-                    np.concatenate((star.prefix, leaf.tokens[:end])),
-                    leaf.trained[mine] + len(star.prefix),
-                    leaf.sampler[mine],
-                    leaf.advantages[mine],
-                    leaf.weights[mine],
-                    leaf.steps[mine],
-                    leaf.episodes[mine],
+                Suffix(
+                    np.concatenate((prefix_group.prefix, suffix.tokens[:end])),
+                    suffix.trained[mine] + len(prefix_group.prefix),
+                    suffix.sampler[mine],
+                    suffix.advantages[mine],
+                    suffix.weights[mine],
+                    suffix.steps[mine],
+                    suffix.episodes[mine],
                 )
             )
-    return Star(star.prefix[:0], tuple(rows))
+    return PrefixGroup(prefix_group.prefix[:0], tuple(rows))
 
 
-def made(backend: Backend, model: nn.Module, star: Star) -> Made:
+def compute(backend: Backend, model: nn.Module, prefix_group: PrefixGroup) -> Results:
     """Loss, scores and gradients of a clipped policy gradient with a KL term."""
     losses: list[float] = []
 
     def loss_of(numbers: Sequence[int], logprobs: Tensor, entropy: Tensor) -> Tensor:
-        leaves = [star.leaves[number] for number in numbers]
+        suffixes = [prefix_group.suffixes[number] for number in numbers]
         old, advantages, weights = (
-            torch.from_numpy(np.concatenate([getattr(leaf, name) for leaf in leaves])).to(logprobs)
+            torch.from_numpy(np.concatenate([getattr(suffix, name) for suffix in suffixes])).to(
+                logprobs
+            )
             for name in ("sampler", "advantages", "weights")
         )
         ratio = (logprobs - old).exp()
         clipped = torch.minimum(ratio * advantages, ratio.clamp(0.8, 1.28) * advantages)
-        kl = (old - logprobs).expm1() - (old - logprobs)  # where all is clipped, it has a gradient
-        # The entropy has no gradient; it weighs, so that a wrong one is seen.
+        kl = (old - logprobs).expm1() - (old - logprobs)  # a gradient even where all is clipped
+        # The entropy has no gradient; it is a factor here, so that a wrong entropy is noticed.
         loss = (weights * (0.1 * kl - clipped * (1 + entropy))).sum()
         losses.append(loss.item())
         return loss
 
     model.zero_grad()
-    backend.backward(model, star, loss_of)
+    backend.backward(model, prefix_group, loss_of)
     grads = {name: weight.grad.clone() for name, weight in model.named_parameters()}
-    return Made(sum(losses), backend.score(model, star), grads)
+    return Results(sum(losses), backend.score(model, prefix_group), grads)
 
 
-def assert_equal(found: Made, expected: Made, tolerance: float) -> None:
-    """The scores are equal to the tolerance, and so are loss and every parameter's gradient,
+def assert_equal(found: Results, expected: Results, tolerance: float) -> None:
+    """The scores, the loss and every parameter's gradient are equal within the tolerance; gradients
     relative to the largest gradient."""
     largest = expected.largest_grad
     assert found.grads.keys() == expected.grads.keys()
@@ -114,7 +118,7 @@ def assert_equal(found: Made, expected: Made, tolerance: float) -> None:
     }
     for name, grad in expected.grads.items():
         differences[name] = (found.grads[name] - grad).abs().max().item() / largest
-    assert largest > 1e-4  # or there is nothing to compare
+    assert largest > 1e-4  # otherwise there is nothing to compare
     assert {name: gap for name, gap in differences.items() if not gap <= tolerance} == {}
 
 
@@ -122,12 +126,13 @@ def stretches() -> st.SearchStrategy[Stretch]:
     return st.tuples(st.integers(1, 6), st.integers(1, 5))
 
 
-def stars(min_prefix: int = 0) -> st.SearchStrategy[Star]:
-    """Random stars: no prefix or a long one, one leaf or some, of one step or of several."""
-    leaves = st.lists(st.lists(stretches(), min_size=1, max_size=3), min_size=1, max_size=6)
+def prefix_groups(min_prefix: int = 0) -> st.SearchStrategy[PrefixGroup]:
+    """Random prefix groups: an empty or a long prefix, one suffix or several, each of one step or
+    of several."""
+    suffixes = st.lists(st.lists(stretches(), min_size=1, max_size=3), min_size=1, max_size=6)
     return st.builds(
-        lambda prefix, leaves, seed: star_of(prefix, leaves, seed=seed),
+        lambda prefix, suffixes, seed: prefix_group_of(prefix, suffixes, seed=seed),
         st.integers(min_prefix, 20),
-        leaves,
+        suffixes,
         st.integers(0, 10_000),
     )

@@ -1,8 +1,8 @@
-"""A small language model in any precision, of the architecture of Qwen3.
+"""A small language model with the architecture of Qwen3, in any precision.
 
-transformers' own RMSNorm and rotary embedding compute in float32 whatever the model's type, which
-hides errors below 1e-7. This one computes in the type of its weights throughout, and answers to the
-names that the learner asks a transformers model for.
+transformers' own RMSNorm and rotary embedding compute in float32 for every model type, which hides
+errors below 1e-7. This model always computes in the type of its weights. It has the attributes of a
+transformers model that the learner uses.
 """
 
 from types import SimpleNamespace
@@ -39,7 +39,7 @@ def rotated(x_1HND: Tensor, positions_N: Tensor) -> Tensor:
 
 
 def stock(module: Any, q: Tensor, k: Tensor, v: Tensor, mask: None, **kwargs: Any) -> Any:
-    """Causal attention written out."""
+    """Causal attention, written out."""
     k, v = (part.repeat_interleave(q.shape[1] // k.shape[1], 1) for part in (k, v))
     scores = q @ k.transpose(2, 3) * kwargs["scaling"]
     later = torch.ones(q.shape[2], q.shape[2], dtype=torch.bool).triu(1)

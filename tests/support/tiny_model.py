@@ -1,5 +1,5 @@
-"""A model of a few thousand weights as a Hugging Face directory, made here: tokenizer, chat
-template, random Qwen3 weights."""
+"""Write a model of a few thousand weights as a Hugging Face directory: tokenizer, chat template,
+random Qwen3 weights."""
 
 from pathlib import Path
 
@@ -32,7 +32,7 @@ TEXTS = [
 
 
 def tiny_tokenizer(texts: list[str] | None = None, *, vocab_size: int = 384) -> Tokenizer:
-    """A byte-level BPE trained on a few lines; digits stand alone, as in Qwen's."""
+    """A byte-level BPE trained on a few lines; each digit is one token, as in Qwen's."""
     tokenizer = Tokenizer(models.BPE())
     splits = pre_tokenizers.Split(Regex(r"\d|[^\s\d]+|\s+"), "isolated")
     tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
@@ -50,10 +50,16 @@ def tiny_tokenizer(texts: list[str] | None = None, *, vocab_size: int = 384) -> 
     return tokenizer
 
 
-def write_tokenizer(folder: Path, *, template: str = TEMPLATE) -> Tokenizer:
-    """The tokenizer's files of a Hugging Face directory."""
+def write_tokenizer(
+    folder: Path,
+    *,
+    template: str = TEMPLATE,
+    texts: list[str] | None = None,
+    num_tokens: int = 384,
+) -> Tokenizer:
+    """Write the tokenizer's files of a Hugging Face directory."""
     folder.mkdir(parents=True, exist_ok=True)
-    tokenizer = tiny_tokenizer()
+    tokenizer = tiny_tokenizer(texts, vocab_size=num_tokens)
     tokenizer.save(str(folder / "tokenizer.json"))
     config = {
         "tokenizer_class": "PreTrainedTokenizerFast",
@@ -77,15 +83,19 @@ def write_model(
     seed: int = 0,
     tied: bool = True,
     vocab_size: int | None = None,
+    texts: list[str] | None = None,
+    num_tokens: int = 384,
 ) -> Path:
-    """A random Qwen3 with its tokenizer; gives the folder. Head dimension 32 is vLLM's least.
+    """Write a random Qwen3 with its tokenizer; returns the folder. vLLM needs a head dimension of
+    at least 32.
 
-    `vocab_size` None: the tokenizer's.
+    `vocab_size` None: that of the tokenizer, which is trained on `texts` to have at most
+    `num_tokens`. Trained on the texts of the worlds that are run, it makes prompts shorter.
     """
     import torch
     from transformers import Qwen3Config, Qwen3ForCausalLM
 
-    tokenizer = write_tokenizer(folder)
+    tokenizer = write_tokenizer(folder, texts=texts, num_tokens=num_tokens)
     config = Qwen3Config(
         vocab_size=vocab_size or tokenizer.get_vocab_size(),
         hidden_size=hidden,
@@ -106,3 +116,17 @@ def write_model(
         model = Qwen3ForCausalLM(config)
     model.save_pretrained(folder)
     return folder
+
+
+def write_model_for(world: Path, folder: Path, *, num_tokens: int = 420, **sizes: int) -> Path:
+    """Write a model whose tokenizer is trained on a world's texts; returns the folder.
+
+    A micro-world's prompt then has about 560 tokens instead of 1,570. That makes training runs
+    several times cheaper, since attention is quadratic, and two prompts are still long enough for
+    the trainer to share their prefix (learner.packing.minibatches).
+    """
+    from harness.dialects.hermes import Hermes
+    from learner.demo.microworlds import prompt_texts
+
+    [prompt], [instructions] = prompt_texts([world], Hermes())
+    return write_model(folder, texts=[prompt, *instructions], num_tokens=num_tokens, **sizes)

@@ -1,4 +1,4 @@
-"""Episodes with tokens, made up for the tests of the learner's feed."""
+"""Made-up episodes with tokens, for the tests of the learner's feed."""
 
 from collections.abc import Sequence
 
@@ -29,20 +29,20 @@ def reply(
     weights: str = "v1",
     text: str = "",
 ) -> Reply:
-    """A reply with tokens; the first `shared` ids of the prompt are those of the first prompt."""
-    given = [-0.1 * token for token in tokens] if logprobs is None else logprobs
+    """A reply with tokens; it shares the first `shared` ids of its prompt with the first prompt."""
+    values = [-0.1 * token for token in tokens] if logprobs is None else logprobs
     return Reply(
         text,
         prompt_ids=encode_ids(prompt[shared:]),
         prompt_shared=shared,
         token_ids=encode_ids(tokens),
-        logprobs=encode_logprobs(given),
+        logprobs=encode_logprobs(values),
         weights=weights,
     )
 
 
-def took(answer: Reply, reward: float | None = None) -> StepTaken:
-    """A step that gives an answer, or is malformed where it has a reward of its own."""
+def step(answer: Reply, reward: float | None = None) -> StepTaken:
+    """A step that answers; with a reward, a malformed step."""
     if reward is None:
         return StepTaken(answer, Answer(answer.text))
     return StepTaken(answer, FormatError("It is malformed."), reward=reward)
@@ -57,7 +57,7 @@ def ended(ending: Ending = Ending.ANSWERED, num_steps: int = 1) -> EpisodeEnded:
 
 
 def judged(reward: float | None, steps: Sequence[float] = (), label: Label | None = None) -> Judged:
-    """A verdict; None: it could not be given."""
+    """A verdict; None: the judge could not judge."""
     if reward is None:
         return Judged("code", None, None, unjudged="the verifier broke")
     found = label or (Label.COMPLETED if reward == 1 else Label.AGENT_ERROR)
@@ -75,12 +75,12 @@ def episode(
     label: Label | None = None,
 ) -> list[Record]:
     """The records of an episode of one step: sampled, ended and judged."""
-    begun = msgspec.structs.replace(started(group=group, member=member), group_size=size)
-    events: list[Event] = [begun, took(reply(weights=weights)), ended(ending)]
+    start = msgspec.structs.replace(started(group=group, member=member), group_size=size)
+    events: list[Event] = [start, step(reply(weights=weights)), ended(ending)]
     steps = () if reward is None else (reward,)
     return story(f"{group}-{member}", [*events, judged(reward, steps, label)])
 
 
 def attempt(*events: Event, name: str = "e0") -> Trajectory:
-    """The trajectory of these events, after a start."""
+    """The trajectory of an episode with these events after its start."""
     return assemble(story(name, [started(), *events]))

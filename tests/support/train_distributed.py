@@ -1,8 +1,7 @@
-"""Trains a few batches by one set of settings after another, as torchrun's processes do.
+"""Train a few batches with one set of settings after another, in each of torchrun's processes.
 
-Run as `torchrun --nproc-per-node 2 -m tests.support.train_distributed MODEL FOLDER`. For every
-case in CASES
-it publishes the weights into FOLDER/NAME and writes what was reported into FOLDER/NAME.json.
+`main` runs in each process, with the arguments MODEL FOLDER. For every case in CASES it publishes
+the weights into FOLDER/NAME and writes the reports into FOLDER/NAME.json.
 """
 
 import sys
@@ -15,18 +14,18 @@ import msgspec
 from harness.core.policy_card import PolicyCard
 from learner.config.settings import ComputeSettings, TrainSettings
 from learner.core.errors import CheckpointError, TrainingError
-from learner.model.distributed import Processes, joined
+from learner.model.distributed import Processes, join_processes
 from learner.trainer.trainer import StepReport, Trainer, open_trainer
 from tests.support.trainer_runs import changed, in_parts, random_batch, settings_of
 
 CARD = PolicyCard("v1", "last:3", "f00d", "hermes")
 NAN = float("nan")
 
-# Name: settings, and how many stars a batch has: one leaves a process without work.
+# Name: settings, and the number of prefix groups in a batch; with one, a process has no work.
 CASES: dict[str, tuple[dict[str, Any], int]] = {
     "twopass": ({"compute": {"backend": "twopass", "max_tokens": 20}}, 5),
     "packed": ({"compute": {"backend": "packed", "max_tokens": 40}}, 5),
-    "one_star": ({"compute": {"backend": "twopass", "max_tokens": 20}}, 1),
+    "one_group": ({"compute": {"backend": "twopass", "max_tokens": 20}}, 1),
     "updates": ({"optimizer": {"minibatches": 2, "max_grad_norm": 0.1}, "loss": {"kl": 0.1}}, 4),
     "episodes": (
         {
@@ -46,11 +45,11 @@ def settings_for(name: str, model: Path) -> TrainSettings:
     return settings_of(model, **CASES[name][0])
 
 
-def trained(trainer: Trainer, name: str, *, first: int = 0) -> Iterator[StepReport]:
-    """Train a case's batches from the `first` on."""
+def train(trainer: Trainer, name: str, *, first: int = 0) -> Iterator[StepReport]:
+    """Train a case's batches, starting with batch `first`."""
     for step in range(first, STEPS):
-        batch = random_batch(step, stars=CASES[name][1])
-        # Episodes whose stars are in both processes.
+        batch = random_batch(step, num_groups=CASES[name][1])
+        # In case "episodes", the prefix groups of an episode are in both processes.
         yield trainer.step(in_parts(batch) if name == "episodes" else batch)
 
 
@@ -60,24 +59,25 @@ def run(name: str, model: Path, folder: Path, processes: Processes) -> None:
     if processes.rank:
         trainer.follow()
         return
-    reports = list(trained(trainer, name))
+    reports = list(train(trainer, name))
     trainer.publish(folder / name, CARD)
     trainer.close()
     (folder / f"{name}.json").write_bytes(msgspec.json.encode(reports))
 
 
 def run_in_parts(model: Path, folder: Path, processes: Processes) -> None:
-    """Train case `twopass`, saved after one batch, with faults on the way, by two trainers."""
+    """Train case `twopass` with two trainers: the first one saves after one batch, then meets two
+    faults; the second one resumes."""
     settings = settings_for("twopass", model)
     before, after = (open_trainer(settings, processes=processes) for _ in range(2))
     if processes.rank:
         before.follow()
         after.follow()
         return
-    before.step(random_batch(0, stars=5))
+    before.step(random_batch(0, num_groups=5))
     before.save(folder / "checkpoints", b"after 1", keep=1)
-    bad = random_batch(1, stars=5)
-    broken = changed(bad, 4, 0, advantages=bad.stars[4].leaves[0].advantages * NAN)
+    bad = random_batch(1, num_groups=5)
+    broken = changed(bad, 4, 0, advantages=bad.prefix_groups[4].suffixes[0].advantages * NAN)
     faults = []
     for fail in (
         lambda: before.step(broken),
@@ -89,20 +89,17 @@ def run_in_parts(model: Path, folder: Path, processes: Processes) -> None:
         except (TrainingError, CheckpointError) as exc:
             faults.append(str(exc))
     before.close()
-    place = after.resume(folder / "checkpoints")
-    reports = list(trained(after, "twopass", first=1))
+    progress = after.resume(folder / "checkpoints")
+    reports = list(train(after, "twopass", first=1))
     after.publish(folder / "parts", CARD)
     after.close()
-    told = {"place": place, "faults": faults, "reports": reports}
-    (folder / "parts.json").write_bytes(msgspec.json.encode(told))
+    found = {"progress": progress, "faults": faults, "reports": reports}
+    (folder / "parts.json").write_bytes(msgspec.json.encode(found))
 
 
-def main(model: Path, folder: Path) -> None:
-    with joined(ComputeSettings(device="cpu", threads=1)) as processes:
+def main() -> None:
+    model, folder = map(Path, sys.argv[1:])
+    with join_processes(ComputeSettings(device="cpu", threads=1)) as processes:
         for name in CASES:
             run(name, model, folder, processes)
         run_in_parts(model, folder, processes)
-
-
-if __name__ == "__main__":
-    main(Path(sys.argv[1]), Path(sys.argv[2]))

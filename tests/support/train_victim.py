@@ -1,6 +1,6 @@
-"""`rehearse train` that kills itself: python -m tests.support.train_victim POINT ARGUMENTS...
+"""`rehearse train` that kills itself at a given point, for test_train_kill.
 
-Run by test_train_kill.
+python -m tests.support.train_victim POINT ARGUMENTS...
 """
 
 import os
@@ -13,64 +13,74 @@ from torch.distributed.checkpoint import state_dict_saver
 
 from harness import cli
 from harness.core.events import EpisodeEnded, Judged
-from learner.data.batch_queue import Lineup
+from learner.data.batch_queue import BatchQueue
 from learner.data.rollout_feed import RolloutFeed
 from learner.loop import evaluation
 from learner.loop.metrics import Metrics
 from learner.trainer.weight_publisher import Publisher
 
 
-def killed() -> None:
+def kill_self() -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
 
-def after(owner: Any, name: str, is_there: Callable[..., bool]) -> None:
-    """Make a function kill the process after its work, if `is_there` says so of its result and
-    arguments."""
-    real = getattr(owner, name)
+def kill_after(owner: Any, name: str, is_point: Callable[..., bool]) -> None:
+    """Make a function kill the process after a call for whose result and arguments `is_point` is
+    true."""
+    original = getattr(owner, name)
 
     async def coroutine(*arguments: Any, **options: Any) -> Any:
-        result = await real(*arguments, **options)
-        if is_there(result, *arguments):
-            killed()
+        result = await original(*arguments, **options)
+        if is_point(result, *arguments):
+            kill_self()
         return result
 
     def function(*arguments: Any, **options: Any) -> Any:
-        result = real(*arguments, **options)
-        if is_there(result, *arguments):
-            killed()
+        result = original(*arguments, **options)
+        if is_point(result, *arguments):
+            kill_self()
         return result
 
-    is_async = real.__code__.co_flags & 0x80
+    is_async = original.__code__.co_flags & 0x80
     setattr(owner, name, coroutine if is_async else function)
 
 
-def handled(kind: type[Any], episode: str) -> Callable[..., bool]:
-    """Whether a feed has handled such an event of an episode."""
+def processed(kind: type[Any], episode: str) -> Callable[..., bool]:
+    """Whether a feed has processed an event of this kind of an episode."""
 
-    def is_there(result: Any, feed: RolloutFeed, records: Any) -> bool:
+    def is_point(result: Any, feed: RolloutFeed, records: Any) -> bool:
         return any(one.episode == episode and isinstance(one.event, kind) for one in records)
 
-    return is_there
+    return is_point
 
 
 POINTS: dict[str, Callable[[], None]] = {
     # An episode has ended and is in the log; its verdict, or its group, is not.
-    "ended": lambda: after(RolloutFeed, "_hear", handled(EpisodeEnded, "e000001")),
-    "judged": lambda: after(RolloutFeed, "_hear", handled(Judged, "e000005")),
+    "ended": lambda: kill_after(RolloutFeed, "_process", processed(EpisodeEnded, "e000001")),
+    "judged": lambda: kill_after(RolloutFeed, "_process", processed(Judged, "e000005")),
     # A batch has its groups and is not trained yet.
-    "taken": lambda: after(Lineup, "take", lambda taken, *arguments: taken.end == 6),
+    "taken": lambda: kill_after(BatchQueue, "take", lambda batch, *arguments: batch.end == 6),
     # The policies have weights that no checkpoint has.
-    "published": lambda: after(Publisher, "publish", lambda path, me, version, step: version == 3),
-    # An evaluation was played, and nothing has its figures.
-    "evaluated": lambda: after(evaluation, "_reported", lambda values, f: f.name == "b000004"),
-    # All metrics are written, and the checkpoint is complete except for its name.
-    "reported": lambda: after(Metrics, "write", lambda nothing, me, step, values: step == 6),
-    "saved": lambda: after(state_dict_saver, "save", lambda *arguments: True),
+    "published": lambda: kill_after(
+        Publisher, "publish", lambda path, publisher, version, step: version == 3
+    ),
+    # An evaluation has run, and its metrics are not stored.
+    "evaluated": lambda: kill_after(
+        evaluation, "_summarize", lambda values, folder: folder.name == "b000004"
+    ),
+    # The metrics are reported, and the checkpoint is written except for its final name.
+    "reported": lambda: kill_after(
+        Metrics, "write", lambda nothing, metrics, step, values: step == 6
+    ),
+    "saved": lambda: kill_after(state_dict_saver, "save", lambda *arguments: True),
 }
 
 
-if __name__ == "__main__":
+def main() -> None:
     POINTS[sys.argv[1]]()
     sys.argv[1:] = sys.argv[2:]
     cli.main()
+
+
+if __name__ == "__main__":
+    main()

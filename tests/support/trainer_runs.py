@@ -1,5 +1,5 @@
-"""What the trainer's tests share: settings of a tiny model, random batches, and the same update
-written out with nothing but torch."""
+"""Helpers of the trainer's tests: settings of a tiny model, random batches, and log-probabilities
+computed with plain torch."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from learner.config.settings import ComputeSettings, LossSettings, OptimizerSettings, TrainSettings
-from learner.packing.batch import Batch, Leaf, Star
+from learner.packing.batch import Batch, PrefixGroup, Suffix
 
 VOCABULARY = 300
 
@@ -24,7 +24,7 @@ def settings_of(
     optimizer: dict[str, Any] | None = None,
     compute: dict[str, Any] | None = None,
 ) -> TrainSettings:
-    """Settings in which an update is large enough to be seen."""
+    """Settings with updates that are large enough to be measured."""
     return TrainSettings(
         model=str(model),
         steps=steps,
@@ -35,19 +35,19 @@ def settings_of(
 
 
 def random_batch(
-    seed: int, *, stars: int = 4, leaves: int = 4, prefix: int = 180, trained: int = 4
+    seed: int, *, num_groups: int = 4, num_suffixes: int = 4, prefix: int = 180, trained: int = 4
 ) -> Batch:
-    """Stars of several leaves, each a group; two leaves make one episode; every token weighs the
-    same. By default they share so much that they are computed as stars."""
+    """Prefix groups of several suffixes, each one episode group. Two suffixes are one episode, and
+    all tokens weigh the same. By default they share enough to be computed as prefix groups."""
     rng = np.random.default_rng(seed)
-    weight = 1.0 / (stars * leaves * trained)
+    weight = 1.0 / (num_groups * num_suffixes * trained)
 
     def ids(num: int) -> np.ndarray[Any, np.dtype[np.int32]]:
         return rng.integers(0, VOCABULARY, num, dtype=np.int32)
 
-    def leaf(number: int) -> Leaf:
+    def suffix(number: int) -> Suffix:
         length = int(rng.integers(trained + 1, trained + 5))
-        return Leaf(
+        return Suffix(
             ids(length),
             np.arange(length - trained, length),
             rng.normal(-5.7, 0.3, trained).astype(np.float32),
@@ -57,41 +57,47 @@ def random_batch(
             np.full(trained, number // 2),
         )
 
-    made = tuple(
-        Star(ids(prefix), tuple(leaf(star * leaves + number) for number in range(leaves)), star)
-        for star in range(stars)
+    prefix_groups = tuple(
+        PrefixGroup(
+            ids(prefix),
+            tuple(suffix(group * num_suffixes + number) for number in range(num_suffixes)),
+            group,
+        )
+        for group in range(num_groups)
     )
-    rows = sum(prefix + len(leaf.tokens) for star in made for leaf in star.leaves)
-    return Batch(made, stars * leaves, stars * leaves // 2, rows)
+    rows = sum(prefix + len(one.tokens) for group in prefix_groups for one in group.suffixes)
+    return Batch(prefix_groups, num_groups * num_suffixes, num_groups * num_suffixes // 2, rows)
 
 
-def changed(batch: Batch, star: int, leaf: int, **fields: Any) -> Batch:
-    """The batch with other arrays in one leaf."""
-    leaves = list(batch.stars[star].leaves)
-    leaves[leaf] = msgspec.structs.replace(leaves[leaf], **fields)
-    stars = list(batch.stars)
-    stars[star] = msgspec.structs.replace(stars[star], leaves=tuple(leaves))
-    return msgspec.structs.replace(batch, stars=tuple(stars))
+def changed(batch: Batch, prefix_group: int, suffix: int, **fields: Any) -> Batch:
+    """The batch with other arrays in one suffix."""
+    suffixes = list(batch.prefix_groups[prefix_group].suffixes)
+    suffixes[suffix] = msgspec.structs.replace(suffixes[suffix], **fields)
+    prefix_groups = list(batch.prefix_groups)
+    prefix_groups[prefix_group] = msgspec.structs.replace(
+        prefix_groups[prefix_group], suffixes=tuple(suffixes)
+    )
+    return msgspec.structs.replace(batch, prefix_groups=tuple(prefix_groups))
 
 
 def in_parts(batch: Batch) -> Batch:
-    """The batch with each star cut in two, so that every episode of two leaves lies in both."""
-    stars = [
-        msgspec.structs.replace(star, leaves=star.leaves[first::2])
-        for star in batch.stars
+    """The batch with each prefix group split in two, so that both have a suffix of each episode."""
+    prefix_groups = [
+        msgspec.structs.replace(prefix_group, suffixes=prefix_group.suffixes[first::2])
+        for prefix_group in batch.prefix_groups
         for first in (0, 1)
     ]
-    return msgspec.structs.replace(batch, stars=tuple(stars))
+    return msgspec.structs.replace(batch, prefix_groups=tuple(prefix_groups))
 
 
-def logprobs_by_row(model: nn.Module, star: Star) -> list[Tensor]:
-    """Log-probabilities of each leaf's trained tokens, from a plain forward of its row."""
+def logprobs_by_row(model: nn.Module, prefix_group: PrefixGroup) -> list[Tensor]:
+    """Log-probabilities of each suffix's trained tokens, from a plain forward of its row."""
     found = []
-    for leaf in star.leaves:
-        row = torch.from_numpy(np.concatenate([star.prefix, leaf.tokens])).long()
-        places = torch.from_numpy(leaf.trained) + len(star.prefix)
+    for suffix in prefix_group.suffixes:
+        row = torch.from_numpy(np.concatenate([prefix_group.prefix, suffix.tokens])).long()
+        trained = torch.from_numpy(suffix.trained) + len(prefix_group.prefix)
         logits = model(input_ids=row[None]).logits[0].float()
-        found.append(logits.log_softmax(-1)[places - 1, row[places]])
+        found.append(logits.log_softmax(-1)[trained - 1, row[trained]])
     return found
 
 
@@ -101,11 +107,11 @@ def weights_after(model: nn.Module) -> dict[str, Tensor]:
 
 
 def largest_difference(one: dict[str, Tensor], other: dict[str, Tensor]) -> float:
-    """Of all weights; they must be the same ones."""
+    """The largest absolute difference of two sets of weights with the same names."""
     assert one.keys() == other.keys()
     return max(float((one[name].float() - other[name].float()).abs().max()) for name in one)
 
 
 def flat(parts: Sequence[Tensor]) -> Tensor:
-    """Tensors behind each other."""
+    """Concatenated tensors."""
     return torch.cat(list(parts))

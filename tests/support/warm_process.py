@@ -1,128 +1,223 @@
-"""Commands run in children of a warm process: it has imported the command line once, and forks a
-child for each command, which may be killed at any moment.
+"""Processes that start at once: a warm process has imported everything and forks one for each job.
 
-    with WarmProcess() as warm:
-        victim = warm.start("run", "shop_support", output=file)
-        victim.kill()                           # SIGKILL
-        assert victim.wait() == -signal.SIGKILL
+Starting `python -m harness train` costs seconds of imports (torch, transformers). Tests that start,
+kill and restart commands many times ask a warm process instead. It imports the modules that it is
+given, starts no thread, and forks a child for each job. The child runs the job's function like a
+fresh interpreter, with its own arguments, environment, output file and signal handlers, until it
+exits or is killed. All children have the same hash seed; a test that compares runs should make one
+of them in another process.
 
-A fork takes milliseconds where a fresh interpreter takes a second. The warm process runs no event
-loop and starts no thread, so a child is in the state of an interpreter that has just imported.
+    python -m tests.support.warm_process MODULE...
 """
 
+import gc
+import importlib
 import json
 import os
+import select
 import signal
 import subprocess
 import sys
-import traceback
-from collections.abc import Callable, Sequence
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, Self
+from typing import IO
+
+import msgspec
 
 
-class Victim:
-    """One command in its child process."""
+class Job(msgspec.Struct, frozen=True):
+    """The work of one child."""
 
-    def __init__(self, warm: "WarmProcess", pid: int) -> None:
-        self._warm = warm
+    module: str
+    function: str  # of the module; it is called without arguments
+    arguments: tuple[str, ...]  # sys.argv without the program
+    output: str  # a file for standard output and standard error
+    environment: dict[str, str] = {}  # added to the warm process's own
+    is_whole: bool = False  # the environment replaces the warm process's own
+
+
+class Child:
+    """A running child, with the methods of subprocess.Popen that tests need."""
+
+    def __init__(self, pid: int, statuses: Mapping[int, int], receive: Callable[[float], None]):
         self.pid = pid
-
-    def kill(self) -> None:
-        """Send SIGKILL, unless it has ended."""
-        if self.poll() is None:  # not reaped, so its number is still its own
-            os.kill(self.pid, signal.SIGKILL)
+        self._statuses = statuses
+        self._receive = receive
 
     def poll(self) -> int | None:
-        """Its exit status, negative for a signal; None while it runs."""
-        return self._warm.ask({"poll": self.pid})
+        """The exit status, or the negative number of the signal that killed it; None: it runs."""
+        self._receive(0.0)
+        return self._statuses.get(self.pid)
 
-    def wait(self) -> int:
-        """Its exit status, negative for a signal, once it has ended."""
-        status = self._warm.ask({"wait": self.pid})
-        assert status is not None
+    def wait(self, timeout: float = 120.0) -> int:
+        """Wait for the end; returns the status. Raises TimeoutError."""
+        deadline = time.monotonic() + timeout
+        while (status := self.poll()) is None:
+            if time.monotonic() > deadline:
+                raise TimeoutError(f"the child {self.pid} is still running after {timeout:g} s")
+            self._receive(0.1)
         return status
+
+    def kill(self) -> None:
+        """Send SIGKILL, if the child is still running."""
+        self.send_signal(signal.SIGKILL)
+
+    def send_signal(self, number: int) -> None:
+        """Send a signal, if the child is still running."""
+        if self.poll() is None:
+            os.kill(self.pid, number)
 
 
 class WarmProcess:
-    """The warm process; `with` starts and ends it."""
+    """The client of a running warm process; see `open_warm_process`."""
 
-    def __init__(self) -> None:
-        command = [sys.executable, "-m", "tests.support.warm_process"]
-        self._process = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    def __init__(self, commands: IO[bytes], answers: IO[bytes]) -> None:
+        self._commands = commands
+        self._answers = answers.fileno()
+        self._statuses: dict[int, int] = {}
+
+    def start(self, job: Job) -> Child:
+        """Fork a child that runs the job."""
+        self._commands.write(msgspec.json.encode(job) + b"\n")
+        self._commands.flush()
+        while "pid" not in (answer := self.read()):
+            self._statuses[answer["ended"]] = answer["status"]
+        return Child(answer["pid"], self._statuses, self._receive)
+
+    def start_command(self, *arguments: object, output: Path) -> Child:
+        """Fork a child that runs `rehearse` with these arguments and this process's environment.
+        `output` gets its standard output and error, and is empty when this returns."""
+        output.write_bytes(b"")
+        words = tuple(map(str, arguments))
+        return self.start(
+            Job("harness.cli", "main", words, str(output), dict(os.environ), is_whole=True)
         )
 
-    def __enter__(self) -> Self:
-        return self
+    def read(self) -> dict[str, int]:
+        """The next answer. Raises RuntimeError when the warm process has ended."""
+        line = _read_line(self._answers)
+        if not line:
+            raise RuntimeError("the warm process has ended; see its errors on standard error")
+        answer: dict[str, int] = json.loads(line)
+        return answer
 
-    def __exit__(self, *exc: object) -> None:
-        pipe = self._process.stdin
-        assert pipe is not None
-        pipe.close()
-        self._process.wait(10)
-        assert self._process.stdout is not None
-        self._process.stdout.close()
-
-    def start(self, *arguments: object, output: Path) -> Victim:
-        """Start a command of `rehearse`; its standard output and error go to a file, which is
-        empty when this returns."""
-        output.write_bytes(b"")
-        pid = self.ask({"start": list(map(str, arguments)), "output": str(output)})
-        assert pid is not None
-        return Victim(self, pid)
-
-    def ask(self, request: dict[str, object]) -> int | None:
-        """One request and its reply."""
-        assert self._process.stdin is not None and self._process.stdout is not None
-        print(json.dumps(request), file=self._process.stdin, flush=True)
-        reply: int | None = json.loads(self._process.stdout.readline())
-        return reply
+    def _receive(self, seconds: float) -> None:
+        """Read the statuses that arrive within this time."""
+        while select.select([self._answers], [], [], seconds)[0]:
+            answer = self.read()
+            self._statuses[answer["ended"]] = answer["status"]
+            seconds = 0.0
 
 
-def _serve(requests: IO[str], replies: IO[str]) -> None:
-    from harness import cli  # the import that makes the process warm
-
-    statuses: dict[int, int] = {}  # of children that were reaped
-    while line := requests.readline():
-        request = json.loads(line)
-        reply: int | None
-        if "start" in request:
-            reply = _fork(cli.main, request["start"], request["output"])
-        else:
-            reply = _status(statuses, *request.popitem())
-        print(json.dumps(reply), file=replies, flush=True)
-
-
-def _fork(main: Callable[[], None], arguments: Sequence[str], output: str) -> int:
-    child = os.fork()
-    if child:
-        return child
-    status = 1
-    try:
-        with open(output, "ab") as file:
-            os.dup2(file.fileno(), 1)
-            os.dup2(file.fileno(), 2)
-        sys.argv = ["rehearse", *arguments]
-        main()
-        status = 0
-    except SystemExit as exc:
-        status = int(exc.code or 0)
-    except BaseException:
-        traceback.print_exc()
-    finally:
-        sys.stdout.flush()
-        sys.stderr.flush()
-        os._exit(status)
+@contextmanager
+def open_warm_process(*modules: str) -> Iterator[WarmProcess]:
+    """Start a warm process with these modules. At the end of the block it ends, and kills the
+    children that still run."""
+    server = subprocess.Popen(
+        [sys.executable, "-m", "tests.support.warm_process", *modules],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        env=os.environ | {"OMP_NUM_THREADS": "1"},
+    )
+    assert server.stdin is not None and server.stdout is not None
+    with server, server.stdin:
+        warm = WarmProcess(server.stdin, server.stdout)
+        warm.read()  # the server is ready
+        yield warm
 
 
-def _status(statuses: dict[int, int], how: str, child: int) -> int | None:
-    if child not in statuses:
-        pid, status = os.waitpid(child, os.WNOHANG if how == "poll" else 0)
+def torchrun_environment(rank: int, size: int, port: int) -> dict[str, str]:
+    """The environment of one of torchrun's processes on a single machine."""
+    names = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
+    values = (rank, rank, size, size, "127.0.0.1", port)
+    return dict(zip(names, map(str, values), strict=True))
+
+
+def serve() -> Job | None:
+    """Fork a child for each job on standard input. Returns in a child its job, and in the server
+    None at the end of the input."""
+    children: set[int] = set()
+    wake, _ = _wake_on_child()
+    _send({"ready": 1})
+    while True:
+        readable, _, _ = select.select([0, wake], [], [])
+        if wake in readable:
+            os.read(wake, 4096)
+        _reap(children)
+        if 0 not in readable:
+            continue
+        line = _read_line(0)
+        if not line:
+            for child in children:
+                os.kill(child, signal.SIGKILL)
+            return None
+        job = msgspec.json.decode(line, type=Job)
+        pid = os.fork()
+        if not pid:
+            return job
+        children.add(pid)
+        _send({"pid": pid})
+
+
+def _wake_on_child() -> tuple[int, int]:
+    """A pipe that becomes readable when a child ends."""
+    reader, writer = os.pipe()
+    os.set_blocking(writer, False)
+    signal.set_wakeup_fd(writer)
+    signal.signal(signal.SIGCHLD, lambda number, frame: None)
+    return reader, writer
+
+
+def _reap(children: set[int]) -> None:
+    for child in tuple(children):
+        pid, status = os.waitpid(child, os.WNOHANG)
         if pid:
-            statuses[child] = os.waitstatus_to_exitcode(status)
-    return statuses.get(child)
+            children.discard(child)
+            _send({"ended": pid, "status": os.waitstatus_to_exitcode(status)})
+
+
+def _read_line(descriptor: int) -> bytes:
+    """The next line, read without a buffer, so that `select` sees the rest; empty: the end."""
+    line = bytearray()
+    while not line.endswith(b"\n"):
+        byte = os.read(descriptor, 1)
+        if not byte:
+            return b""
+        line += byte
+    return bytes(line)
+
+
+def _send(message: Mapping[str, int]) -> None:
+    os.write(1, json.dumps(message).encode() + b"\n")
+
+
+def run(job: Job) -> None:
+    """Run a job in this process, which is a fresh child."""
+    signal.set_wakeup_fd(-1)
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    output = os.open(job.output, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+    empty = os.open(os.devnull, os.O_RDONLY)
+    for source, target in ((empty, 0), (output, 1), (output, 2)):
+        os.dup2(source, target)
+    if job.is_whole:
+        os.environ.clear()
+    os.environ.update(job.environment)
+    sys.argv = [job.module, *job.arguments]
+    getattr(importlib.import_module(job.module), job.function)()
+
+
+def main() -> None:
+    for name in sys.argv[1:]:
+        importlib.import_module(name)
+    gc.freeze()  # so that collections in the children do not copy the shared memory
+    job = serve()
+    if job is None:
+        os._exit(0)  # there is nothing to clean up, and to unload torch takes seconds
+    run(job)
 
 
 if __name__ == "__main__":
-    _serve(sys.stdin, sys.stdout)
+    main()

@@ -44,7 +44,7 @@ from learner.data.alignment import Alignment
 from learner.data.group_feed import groups_of_logs
 from learner.data.grouping import Grouping
 from learner.losses.aggregation import weights_of
-from learner.model.logprob_agreement import BOUND, agreement, teacher_forced
+from learner.model.logprob_agreement import MAX_DIFFERENCE, logprob_difference, teacher_forced
 from learner.model.pretrained import open_model
 from learner.packing.prefix_groups import batch_of
 from learner.trainer.trainer import open_trainer
@@ -157,7 +157,7 @@ def train_step(model: Path, groups: Sequence[Group], folder: Path) -> float:
     after = list(trainer.model.parameters())
     trainer.publish(folder, PolicyCard("v1", HISTORY.spec, HISTORY.fingerprint, "hermes", step=1))
     _log.info("trained", tokens=report.num_trained, seconds=report.seconds, **report.measures)
-    assert report.measures["mismatch_max"] <= BOUND
+    assert report.measures["mismatch_max"] <= MAX_DIFFERENCE
     return max(
         float((new.detach() - old).abs().max()) for new, old in zip(after, before, strict=True)
     )
@@ -172,21 +172,21 @@ async def test_sampler_and_trainer_agree_before_and_after_a_step(
     async with serve_policy(model, tmp_path / "vllm.log") as policy:
         first = await roll_out(policy, tmp_path / "first")
         start = open_model(model, COMPUTE)
-        apart = agreement(start, samples_of(first))
+        apart = logprob_difference(start, samples_of(first))
         new = tmp_path / "v1"
         changed = train_step(model, first, new)
         began = time.perf_counter()
         await policy.take("v1", new)
         _log.info("taken", seconds=round(time.perf_counter() - began, 2))
         second = await roll_out(policy, tmp_path / "second")
-    later = agreement(open_model(new, COMPUTE), samples_of(second))
-    stale = agreement(start, samples_of(second))
+    later = logprob_difference(open_model(new, COMPUTE), samples_of(second))
+    stale = logprob_difference(start, samples_of(second))
     _log.info("agreement", before=apart, after=later, under_the_old_weights=stale)
     assert (versions_of(first), versions_of(second)) == ({"v0"}, {"v1"})
     assert changed > 1e-3
-    assert apart <= BOUND
-    assert later <= BOUND
-    assert stale > 100 * BOUND
+    assert apart <= MAX_DIFFERENCE
+    assert later <= MAX_DIFFERENCE
+    assert stale > 100 * MAX_DIFFERENCE
 
 
 @pytest.mark.parametrize("pause", ["wait", "keep"])
@@ -225,12 +225,12 @@ async def test_requests_in_flight_survive_new_weights(tmp_path: Path, pause: str
         old, new = (_differences(one, sample) for one in models)
         assert answer.finish == "length" or answer.token_ids[-1] in chat.end_ids
         if pause == "wait":
-            assert float(old.max()) <= BOUND
+            assert float(old.max()) <= MAX_DIFFERENCE
         else:  # of the old weights up to some token, and of the new ones from there
-            is_old = old <= BOUND
+            is_old = old <= MAX_DIFFERENCE
             switched = int(is_old.int().cumprod(0).sum())
             _log.info("frozen", after=switched, tokens=len(is_old))
-            assert float(new[switched:].max()) <= BOUND
+            assert float(new[switched:].max()) <= MAX_DIFFERENCE
     assert len(answers) == 4
 
 

@@ -25,7 +25,7 @@ from tests.support.judged_runs import (
     verdicts_of,
 )
 from tests.support.model_server import Asked, ModelServer
-from tests.support.warm_cli import command, run
+from tests.support.warm_process import WarmProcess
 
 WORLDS = ("shop_support", "flight_desk", "claims_desk")
 NUM = 100  # episodes, one of each task: no two are equal
@@ -71,15 +71,32 @@ def stopping() -> Iterator[tuple[ModelServer, Stopping]]:
         yield server, behaviour
 
 
-def stop_when_stuck(behaviour: Stopping, by: signal.Signals, *arguments: object) -> int:
-    """Start the command, end it when the judge is stuck, and return its exit status."""
-    with command(*arguments) as running:
-        assert behaviour.stuck.wait(30), f"too few requests came: {running.errors()}"
-        running.send_signal(by)
-        status = running.status(30)
-        assert "Traceback" not in running.errors()
-    behaviour.resumed = True
-    return status
+class Commands:
+    """Runs `rehearse` in children of a warm process; what they print goes to one file."""
+
+    def __init__(self, warm: WarmProcess, output: Path) -> None:
+        self._warm = warm
+        self._output = output
+
+    def run(self, *arguments: object) -> None:
+        """Run a command to its end. AssertionError when it fails."""
+        status = self._warm.start_command(*arguments, output=self._output).wait()
+        assert status == 0, self._output.read_text()
+
+    def stop_when_stuck(self, behaviour: Stopping, by: signal.Signals, *arguments: object) -> int:
+        """Start a command, end it when the judge is stuck, and return its exit status."""
+        child = self._warm.start_command(*arguments, output=self._output)
+        assert behaviour.stuck.wait(30), f"too few requests came: {self._output.read_text()}"
+        child.send_signal(by)
+        status = child.wait(30)
+        assert "Traceback" not in self._output.read_text()
+        behaviour.resumed = True
+        return status
+
+
+@pytest.fixture(scope="module")
+def commands(warm_cli: WarmProcess, tmp_path_factory: pytest.TempPathFactory) -> Commands:
+    return Commands(warm_cli, tmp_path_factory.mktemp("commands") / "output.txt")
 
 
 def check_intact(folder: Path) -> None:
@@ -102,10 +119,10 @@ def asked_twice(server: ModelServer, questions: dict[str, Question]) -> set[str]
 
 
 @pytest.fixture(scope="module")
-def original(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def original(commands: Commands, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run of the three bundled worlds, not judged, which each test copies."""
     folder = tmp_path_factory.mktemp("original") / "run"
-    run("run", *WORLDS, "-o", folder, "--judge", "none")
+    commands.run("run", *WORLDS, "-o", folder, "--judge", "none")
     return folder
 
 
@@ -122,6 +139,7 @@ def questions(original: Path) -> dict[str, Question]:
 )
 @pytest.mark.parametrize("only", [("--only", "unjudged"), ()], ids=["only unjudged", "again"])
 def test_judging_can_be_continued(
+    commands: Commands,
     original: Path,
     questions: dict[str, Question],
     tmp_path: Path,
@@ -134,10 +152,10 @@ def test_judging_can_be_continued(
     folder = Path(copytree(original, tmp_path / "run"))
     with stopping() as (server, behaviour):
         flags = ("-m", "m", "--base-url", server.url, "-c", AT_ONCE)
-        assert stop_when_stuck(behaviour, by, "judge", folder, *flags) == status
+        assert commands.stop_when_stuck(behaviour, by, "judge", folder, *flags) == status
         check_intact(folder)
         before = verdicts_of(folder, NAME)
-        run("judge", folder, *only)
+        commands.run("judge", folder, *only)
         again = asked_twice(server, questions)
 
     assert again == set(behaviour.waiting)
@@ -157,7 +175,11 @@ def test_judging_can_be_continued(
     ("by", "status"), [(signal.SIGKILL, -signal.SIGKILL), (signal.SIGINT, 130)]
 )
 def test_a_run_that_is_judged_live_can_be_resumed(
-    questions: dict[str, Question], tmp_path: Path, by: signal.Signals, status: int
+    commands: Commands,
+    questions: dict[str, Question],
+    tmp_path: Path,
+    by: signal.Signals,
+    status: int,
 ) -> None:
     """A run that was killed or interrupted while its judge was busy continues with --resume: every
     episode ends and is judged once, none that had ended runs again, and only the requests that were
@@ -167,11 +189,11 @@ def test_a_run_that_is_judged_live_can_be_resumed(
         flags = ("--judge", "hybrid", "--judge-model", "m", "--judge-base-url", server.url)
         bounds = ("--judge-concurrency", AT_ONCE)
         started = ("run", *WORLDS, "-o", folder, *flags, *bounds)
-        assert stop_when_stuck(behaviour, by, *started) == status
+        assert commands.stop_when_stuck(behaviour, by, *started) == status
         check_intact(folder)
         ended = {r.episode for r in records_of(folder) if isinstance(r.event, EpisodeEnded)}
         judged = set(verdicts_of(folder, NAME))
-        run("run", "-o", folder, "--resume")
+        commands.run("run", "-o", folder, "--resume")
         again = asked_twice(server, questions)
 
     assert again == set(behaviour.waiting)

@@ -1,4 +1,4 @@
-"""Advantages of a group's samples, and what share of the loss a token has."""
+"""Advantages of a group's samples, and the weight of a token in the loss."""
 
 from statistics import stdev
 
@@ -17,7 +17,7 @@ from learner.losses.aggregation import Aggregate, weights_of
 
 def sample(num_tokens: int, reward: float = 0.0) -> Sample:
     return Sample(
-        shown=np.array([1], np.int32),
+        tail=np.array([1], np.int32),
         tokens=np.arange(num_tokens, dtype=np.int32),
         logprobs=np.zeros(num_tokens, np.float32),
         reward=reward,
@@ -27,7 +27,7 @@ def sample(num_tokens: int, reward: float = 0.0) -> Sample:
 
 
 def group(*episodes: tuple[float, list[Sample]]) -> Group:
-    """A group of episodes, each a reward and its samples."""
+    """A group of episodes, each given as its reward and its samples."""
     rollouts = tuple(
         Rollout(
             episode=f"e{member}",
@@ -50,8 +50,9 @@ def flat(advantages: list[list[float]]) -> list[float]:
     return [advantage for samples in advantages for advantage in samples]
 
 
-def test_mean_takes_off_the_groups_mean() -> None:
-    """Over episodes: one of three steps counts once, and its steps share its advantage."""
+def test_mean_subtracts_the_groups_mean() -> None:
+    """The mean is over episodes: one of three steps counts once, and its steps have the same
+    advantage."""
     found = advantages_of(
         group((1.0, [sample(2)]), (0.0, [sample(1), sample(5), sample(3)]), (0.2, [sample(1)])),
         LossSettings(advantage="mean"),
@@ -60,8 +61,8 @@ def test_mean_takes_off_the_groups_mean() -> None:
     assert flat(found) == pytest.approx([0.6, -0.4, -0.4, -0.4, -0.2])
 
 
-def test_mean_std_divides_by_the_samples_deviation() -> None:
-    """The one over G - 1, with nothing added to it."""
+def test_mean_std_divides_by_the_samples_standard_deviation() -> None:
+    """The standard deviation is the one over G - 1, without an added epsilon."""
     rewards = [1.0, 0.1, 0.1, -1.0]
     found = flat(advantages_of(one_each(*rewards), LossSettings(advantage="mean_std")))
     assert found == pytest.approx([(r - 0.05) / stdev(rewards) for r in rewards], rel=1e-12)
@@ -69,23 +70,23 @@ def test_mean_std_divides_by_the_samples_deviation() -> None:
     assert found == pytest.approx([0.75**0.5, -(0.75**0.5), -(0.75**0.5), 0.75**0.5])
 
 
-def test_leave_one_out_takes_off_the_mean_of_the_others() -> None:
-    """By hand, and G / (G - 1) times the advantage of the mean."""
+def test_leave_one_out_subtracts_the_mean_of_the_others() -> None:
+    """It equals the values computed by hand, and G / (G - 1) times the advantage of the mean."""
     settings = LossSettings(advantage="leave_one_out")
     assert flat(advantages_of(one_each(1.0, 0.0, 0.0), settings)) == [1.0, -0.5, -0.5]
     rewards = np.array([0.3, -1.0, 0.1, 1.0])
-    ours = rewards - leave_one_out(rewards).baseline
-    assert ours == pytest.approx((rewards - mean(rewards).baseline) * 4 / 3)
+    found = rewards - leave_one_out(rewards).baseline
+    assert found == pytest.approx((rewards - mean(rewards).baseline) * 4 / 3)
 
 
-def test_leave_one_out_needs_others() -> None:
-    """A group of one has no baseline."""
+def test_leave_one_out_needs_other_episodes() -> None:
+    """A group of one episode has no baseline: it is refused."""
     with pytest.raises(ValueError, match="two episodes or more"):
         advantages_of(one_each(1.0), LossSettings(advantage="leave_one_out"))
 
 
-def test_reward_takes_off_nothing() -> None:
-    """The advantage is the reward, in a group of one, too."""
+def test_reward_subtracts_nothing() -> None:
+    """The advantage is the reward, also in a group of one."""
     settings = LossSettings(advantage="reward")
     assert advantages_of(one_each(1.0, 0.1), settings) == [[1.0], [0.1]]
     assert advantages_of(one_each(0.1), settings) == [[0.1]]
@@ -93,21 +94,22 @@ def test_reward_takes_off_nothing() -> None:
 
 @pytest.mark.parametrize("advantage", ["mean", "mean_std", "leave_one_out"])
 def test_groups_of_equal_rewards_have_no_advantage(advantage: str) -> None:
-    """Also where the mean of equal numbers is not the number: rounding is not blown up."""
-    settings = LossSettings(advantage=advantage)  # type: ignore[arg-type]  # one of its words
+    """Also if the mean of equal numbers is not exactly that number: rounding is not amplified."""
+    settings = LossSettings(advantage=advantage)  # type: ignore[arg-type]  # an allowed value
     found = flat(advantages_of(one_each(*[0.1] * 7), settings))
     assert found == pytest.approx([0.0] * 7, abs=1e-15)
 
 
 @pytest.mark.parametrize("advantage", ["mean", "mean_std"])
 def test_a_group_of_one_has_no_advantage(advantage: str) -> None:
-    """There is nothing to compare it with."""
-    settings = LossSettings(advantage=advantage)  # type: ignore[arg-type]  # one of its words
+    """There is nothing to compare it with, so it is 0."""
+    settings = LossSettings(advantage=advantage)  # type: ignore[arg-type]  # an allowed value
     assert advantages_of(one_each(1.0), settings) == [[0.0]]
 
 
-def test_rewards_of_steps_are_measured_against_the_episodes() -> None:
-    """A format error's -1 falls on its step; those before it have what their own rewards say."""
+def test_step_rewards_use_the_episodes_baseline() -> None:
+    """The -1 of a format error counts against its step; earlier steps have the advantage of their
+    own rewards."""
     broken = (-1.0, [sample(2, 0.0), sample(2, 0.0), sample(2, -1.0)])
     solved = (1.0, [sample(2, 1.0), sample(2, 1.0)])
     both = group(broken, solved)
@@ -121,8 +123,8 @@ def test_rewards_of_steps_are_measured_against_the_episodes() -> None:
     assert found == [[0.0, 0.0, -1.0], [1.0, 1.0]]
 
 
-def test_rewards_of_steps_in_a_group_of_equal_episodes_are_not_blown_up() -> None:
-    """Where episodes do not differ there is no deviation to divide by."""
+def test_step_rewards_in_a_group_of_equal_episodes_are_not_amplified() -> None:
+    """If the episodes do not differ, there is no deviation to divide by."""
     broken = (-1.0, [sample(2, 0.0), sample(2, -1.0)])
     found = advantages_of(group(broken, broken), LossSettings(rewards="step"))
     assert found == [[1.0, 0.0], [1.0, 0.0]]
@@ -143,10 +145,10 @@ GROUPS = [
         ("episode", [[[1 / 12, 1 / 12], [1 / 12]], [[1 / 36, 1 / 36]]]),
     ],
 )
-def test_a_token_weighs_what_the_aggregation_says(
+def test_the_aggregation_defines_a_tokens_weight(
     aggregate: Aggregate, weights: list[list[list[float]]]
 ) -> None:
-    """The same for every token, for every sample, or for every episode; worked out by hand."""
+    """It is the same for every token, every sample, or every episode; expected values by hand."""
     assert weights_of(GROUPS, aggregate) == weights
 
 
@@ -158,10 +160,10 @@ def test_a_token_weighs_what_the_aggregation_says(
     ),
     aggregate=st.sampled_from(["token", "step", "episode"]),
 )
-def test_all_weights_of_a_batch_add_up_to_one(
+def test_the_weights_of_a_batch_add_up_to_one(
     shape: list[list[list[int]]], aggregate: Aggregate
 ) -> None:
-    """Whatever its groups, episodes, samples and tokens."""
+    """This holds for any groups, episodes, samples and tokens."""
     groups = [group(*((0.0, [sample(n) for n in sizes]) for sizes in rows)) for rows in shape]
     weights = weights_of(groups, aggregate)
     total = sum(

@@ -1,4 +1,4 @@
-"""Log-probabilities come from hidden states, in chunks that bound memory."""
+"""Log-probabilities from hidden states, in chunks that bound memory."""
 
 import math
 
@@ -17,7 +17,7 @@ def head_of(weight: list[list[float]]) -> nn.Linear:
 
 
 def test_scores_by_hand() -> None:
-    """Logits 0, 0 and log 2 are chances 1/4, 1/4 and 1/2."""
+    """Logits 0, 0 and log 2 give probabilities 1/4, 1/4 and 1/2."""
     head = head_of([[0.0], [0.0], [math.log(2)]])
     logprobs, entropy = token_scores(
         head, torch.tensor([[1.0], [1.0], [0.0]]), torch.tensor([2, 0, 1])
@@ -30,7 +30,7 @@ def test_scores_by_hand() -> None:
 
 @pytest.mark.parametrize("rows", [1, 3, 10, 11])
 def test_chunks_change_nothing(rows: int) -> None:
-    """In float64, chunks of any size make the scores and gradients of torch's log_softmax."""
+    """In float64, chunks of any size give the scores and gradients of torch's log_softmax."""
     torch.manual_seed(0)
     head = nn.Linear(4, 7, bias=True).double()
     hidden = torch.randn(10, 4, dtype=torch.float64, requires_grad=True)
@@ -48,28 +48,28 @@ def test_chunks_change_nothing(rows: int) -> None:
     torch.testing.assert_close(grads(logprobs), grads(expected), rtol=0, atol=1e-14)
 
 
-def test_no_more_logits_than_allowed() -> None:
-    """No more logits are made at once than the limit says, and between forward and backward none
-    are kept; where all fit at once, they are made once."""
-    head, made = nn.Linear(4, 7), []
-    head.register_forward_hook(lambda _module, _given, logits: made.append(len(logits)))
+def test_the_number_of_logits_is_bounded() -> None:
+    """No more logits are computed at once than the limit, and none are stored between forward and
+    backward; if all fit into the limit, they are computed once."""
+    head, computed = nn.Linear(4, 7), []
+    head.register_forward_hook(lambda _module, _inputs, logits: computed.append(len(logits)))
     hidden, targets = torch.randn(10, 4, requires_grad=True), torch.zeros(10, dtype=torch.int64)
-    kept: list[int] = []
+    stored: list[int] = []
     with torch.autograd.graph.saved_tensors_hooks(
-        lambda x: kept.append(x.numel()) or x, lambda x: x
+        lambda x: stored.append(x.numel()) or x, lambda x: x
     ):
         logprobs, _ = token_scores(head, hidden, targets, max_logits=21)
-        assert max(kept, default=0) < 21
-        assert made == [3, 3, 3, 1]
+        assert max(stored, default=0) < 21
+        assert computed == [3, 3, 3, 1]
         logprobs.sum().backward()
-        assert sorted(made) == [1, 1, 3, 3, 3, 3, 3, 3]
-        made.clear()
+        assert sorted(computed) == [1, 1, 3, 3, 3, 3, 3, 3]
+        computed.clear()
         token_scores(head, hidden, targets, max_logits=70)[0].sum().backward()
-    assert made == [10]
+    assert computed == [10]
 
 
 def test_half_precision_is_summed_in_float32() -> None:
-    """Logits of a bfloat16 model are summed in float32."""
+    """The softmax over logits of a bfloat16 model is computed in float32."""
     head = nn.Linear(4, 7).bfloat16()
     logprobs, entropy = token_scores(head, torch.randn(3, 4).bfloat16(), torch.tensor([0, 1, 2]))
     assert (logprobs.dtype, entropy.dtype) == (torch.float32, torch.float32)

@@ -5,6 +5,7 @@ import re
 import shutil
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -24,26 +25,27 @@ from learner.loop.metrics import read_metrics
 from scenarios.microworlds.writing import write_microworlds
 from tests.support.broker import running_broker
 from tests.support.cli import Rehearse, json_of
-from tests.support.tiny_model import write_model
+from tests.support.tiny_model import write_model, write_model_for
 
 Made = Callable[..., Path]
 
 
 @pytest.fixture(scope="module")
-def start(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The model that a training starts from."""
-    return write_model(tmp_path_factory.mktemp("models") / "start", hidden=16, layers=1)
+def start(tmp_path_factory: pytest.TempPathFactory, world: Path) -> Path:
+    """A model to start with."""
+    folder = tmp_path_factory.mktemp("models") / "start"
+    return write_model_for(world, folder, hidden=16, layers=1)
 
 
 @pytest.fixture(scope="module")
-def drill(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A small world."""
-    [folder] = write_microworlds(tmp_path_factory.mktemp("drills"), seed=3, count=1, split="train")
+    [folder] = write_microworlds(tmp_path_factory.mktemp("worlds"), seed=3, count=1, split="train")
     return folder
 
 
 @pytest.fixture
-def config(tmp_path: Path, start: Path, drill: Path) -> Made:
+def config(tmp_path: Path, start: Path, world: Path) -> Made:
     """Writes a training file; its tables are merged with the default ones."""
 
     def made(**changes: Any) -> Path:
@@ -51,7 +53,7 @@ def config(tmp_path: Path, start: Path, drill: Path) -> Made:
             "model": str(start),
             "steps": 2,
             "rollouts": {
-                "scenarios": [str(drill)],
+                "scenarios": [str(world)],
                 "group_size": 2,
                 "history": "last:1",
                 "dialect": "hermes",
@@ -141,6 +143,9 @@ def test_a_training_run_is_followed_from_another_process(
     with running_broker(tmp_path) as broker:
         command = [sys.executable, "-m", "harness", "watch", "--bus", broker.url, "--events"]
         watcher = subprocess.Popen([*command, "rollouts"], stdout=subprocess.PIPE, text=True)
+        log = tmp_path / "mosquitto.log"  # the watcher must be there before the run ends
+        while "New client connected" not in log.read_text() and watcher.poll() is None:
+            time.sleep(0.01)
         followed = config(rollouts={"bus": broker.url, "think": "0.2:0.4"})
         json_of(rehearse, "train", followed, "-o", tmp_path / "run")
         seen, _ = watcher.communicate(timeout=50)
@@ -155,10 +160,10 @@ def test_a_run_is_resumed(rehearse: Rehearse, config: Made, tmp_path: Path) -> N
     out = tmp_path / "run"
     assert rehearse("train", config(), "-o", out)[0] == 0
     status, _, err = rehearse("train", config(), "-o", out)
-    assert (status, "there is a training run already" in err) == (2, True)
+    assert (status, "a training run already exists there" in err) == (2, True)
     status, _, err = rehearse("train", config(optimizer={"lr": 0.5}), "-o", out, "--resume")
     assert status == 2
-    assert "optimizer.lr: the run began with 0.01, not 0.5" in err
+    assert "optimizer.lr: the run was started with 0.01, not 0.5" in err
     status, _, err = rehearse("train", config(), "--resume")
     assert (status, "--resume: name the run's folder with --output" in err) == (2, True)
     report = json_of(rehearse, "train", config(steps=3), "-o", out, "--resume")
@@ -177,7 +182,7 @@ def test_an_evaluation_with_other_settings_is_run_again(
         raise ConfigError("the power is off")
 
     with monkeypatch.context() as patch:
-        patch.setattr("learner.loop.evaluation._reported", interrupted)
+        patch.setattr("learner.loop.evaluation._summarize", interrupted)
         long = config(loop={"evaluate_every": 2}, evaluation={"episodes": 5})
         assert rehearse("train", long, "-o", out)[0] == 2
     assert (out / "evaluations" / "b000000" / LOG_NAME).is_file()
@@ -197,8 +202,8 @@ def test_learning_from_logs(rehearse: Rehearse, config: Made, tmp_path: Path) ->
     table = settings.read_text()
     start = next(line for line in table.splitlines() if line.startswith("model")).partition('"')[2]
     flags = ("-p", "oracle", "--dialect", "hermes", "--history", "last:1", "--tokens", start[:-1])
-    drill = table.partition("scenarios = [")[2].partition('"')[2].partition('"')[0]
-    assert rehearse("run", drill, *flags, "-o", first)[0] == 0
+    world = table.partition("scenarios = [")[2].partition('"')[2].partition('"')[0]
+    assert rehearse("run", world, *flags, "-o", first)[0] == 0
     out = tmp_path / "cloned"
     cloning = config(
         data={"logs": [str(first)], "epochs": 2},
@@ -279,7 +284,9 @@ def test_logs_of_other_windows(rehearse: Rehearse, config: Made, tmp_path: Path)
     other = config(steps=1, data=logs, rollouts={"history": "last:2"})
     status, _, err = rehearse("train", other, "-o", tmp_path / "second")
     assert status == 2
-    assert "was run under the history policy last:1" in err and "last:2 is trained" in err
+    assert (
+        "was run under the history policy last:1" in err and "the training run uses last:2" in err
+    )
     assert not (tmp_path / "second").exists()
     report = json_of(rehearse, "train", other, "-o", tmp_path / "second", "--misaligned")
     assert report["groups"] == 2
@@ -287,10 +294,10 @@ def test_logs_of_other_windows(rehearse: Rehearse, config: Made, tmp_path: Path)
 
 def test_logs_without_tokens(rehearse: Rehearse, config: Made, tmp_path: Path) -> None:
     """Episodes whose replies have no token ids are refused, naming log, episode, turn and field."""
-    drill = msgspec.toml.decode(config().read_bytes())["rollouts"]["scenarios"][0]
+    world = msgspec.toml.decode(config().read_bytes())["rollouts"]["scenarios"][0]
     first = tmp_path / "first"
     flags = ("-p", "oracle", "--dialect", "hermes", "--history", "last:1")
-    assert rehearse("run", drill, *flags, "-o", first)[0] == 0
+    assert rehearse("run", world, *flags, "-o", first)[0] == 0
     status, _, err = rehearse(
         "train", config(data={"logs": [str(first)]}), "-o", tmp_path / "second"
     )
@@ -311,7 +318,7 @@ def test_a_checkpoint_of_another_model(
     write_model(model, hidden=32, layers=1)
     status, _, err = rehearse("train", config(model=str(model), steps=3), "-o", out, "--resume")
     assert status == 2
-    assert "it is a checkpoint of the model" in err
+    assert "this is a checkpoint of the model" in err
     assert sorted(path.name for path in (out / "checkpoints").iterdir()) == before
     assert json.loads((out / "report.json").read_text())["steps"] == 2
 
@@ -323,10 +330,10 @@ def test_broken_numbers(rehearse: Rehearse, config: Made, tmp_path: Path, start:
     weights = weights_in(model)
     weights["model.norm.weight"][:] = np.nan
     save_file(weights, model / "model.safetensors", metadata={"format": "pt"})
-    drill = msgspec.toml.decode(config().read_bytes())["rollouts"]["scenarios"][0]
+    world = msgspec.toml.decode(config().read_bytes())["rollouts"]["scenarios"][0]
     first = tmp_path / "first"
     flags = ("-p", "oracle", "--dialect", "hermes", "--history", "last:1", "--tokens", start)
-    assert rehearse("run", drill, *flags, "-o", first)[0] == 0
+    assert rehearse("run", world, *flags, "-o", first)[0] == 0
     broken = config(
         model=str(model),
         data={"logs": [str(first)]},
@@ -354,19 +361,23 @@ def test_a_full_disk(
         patch.setattr("learner.trainer.checkpoints.state_dict_saver.save", full)
         status, _, err = rehearse("train", config(steps=2), "-o", out, "--resume")
     assert status == 2
-    assert "checkpoint-000002: it cannot be written: No space left on device" in err
+    assert "checkpoint-000002: cannot be written: No space left on device" in err
     assert sorted(path.name for path in (out / "checkpoints").iterdir()) == kept
     report = json_of(rehearse, "train", config(steps=2), "-o", out, "--resume")
     assert (report["steps"], report["groups"]) == (2, 4)
     assert [one["step"] for one in read_metrics(out)] == [0, 1, 2]
 
 
-def test_a_sampler_with_other_weights_is_detected(
-    rehearse: Rehearse, config: Made, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_another_model_than_is_trained_plays(
+    rehearse: Rehearse,
+    config: Made,
+    tmp_path: Path,
+    world: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """When the sampler's log-probabilities are far from the trainer's, the first batch says so and
     nothing is published or saved."""
-    other = write_model(tmp_path / "other", hidden=16, layers=1, seed=9)
+    other = write_model_for(world, tmp_path / "other", hidden=16, layers=1, seed=9)
     weights = weights_in(other)
     for value in weights.values():
         value *= 3
@@ -380,5 +391,5 @@ def test_a_sampler_with_other_weights_is_detected(
     out = tmp_path / "run"
     status, _, err = rehearse("train", config(), "-o", out)
     assert status == 2
-    assert "the sampler's log-probabilities are not the trainer's" in err
+    assert "the log-probabilities of sampler and trainer differ" in err
     assert not (out / "versions").exists() and not (out / "checkpoints").exists()

@@ -1,9 +1,7 @@
-"""Training in another process that is killed or interrupted."""
+"""Training in a separate process, killed in the middle and interrupted."""
 
 import json
 import signal
-import subprocess
-import sys
 import time
 import tomllib
 from collections import Counter
@@ -17,28 +15,39 @@ from safetensors.numpy import load_file
 
 from harness.core.events import WEIGHTS_EPISODE, Ending, EpisodeEnded
 from harness.log.reader import open_reader
-from learner.loop.metrics import FILE_NAME, read_metrics
+from learner.core.training_folder import METRICS_NAME
+from learner.loop.metrics import read_metrics
 from scenarios.microworlds.writing import write_microworlds
-from tests.support.tiny_model import write_model
+from tests.support.broker import free_port
+from tests.support.cli import Rehearse
+from tests.support.tiny_model import write_model_for
+from tests.support.warm_process import (
+    Child,
+    Job,
+    WarmProcess,
+    torchrun_environment,
+)
 
 STEPS, GROUPS, SIZE = 8, 2, 2
 COMPARED = ("reward", "groups", "loss", "entropy", "grad_norm", "num_trained", "mismatch_max")
-# Sums of floats come in another order where other requests were computed beside; the tokens that
-# are sampled are the same.
+# Sums of floats have another order when other requests are computed together; the sampled tokens
+# are the same.
 TOLERANCE = 1e-4
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
 
 @pytest.fixture(scope="module")
 def config(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A training file: strictly on-policy, so that samples do not depend on timing."""
+    """A training file: strictly on policy, so that the samples do not depend on timing."""
     folder = tmp_path_factory.mktemp("kill")
-    model = write_model(folder / "start", hidden=16, layers=1)
-    [drill] = write_microworlds(folder, seed=3, count=1, split="train")
+    [world] = write_microworlds(folder, seed=3, count=1, split="train")
+    model = write_model_for(world, folder / "start", hidden=16, layers=1)
     table = {
         "model": str(model),
         "steps": STEPS,
         "rollouts": {
-            "scenarios": [str(drill)],
+            "scenarios": [str(world)],
             "group_size": SIZE,
             "history": "last:1",
             "dialect": "hermes",
@@ -58,62 +67,75 @@ def config(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def started(config: Path, out: Path, errors: Path, *program: str) -> "subprocess.Popen[bytes]":
-    named = program or ("harness",)
-    command = [sys.executable, "-m", *named, "train", config, "-o", out, "--resume"]
-    with errors.open("wb") as file:
-        return subprocess.Popen(list(map(str, command)), stdout=file, stderr=file)
+def start(
+    warm: WarmProcess,
+    config: Path,
+    out: Path,
+    errors: Path,
+    *,
+    point: str | None = None,
+    **environment: str,
+) -> Child:
+    """Start `rehearse train --resume` in a child; `point` is where it kills itself."""
+    module = "harness.cli" if point is None else "tests.support.train_victim"
+    arguments = ("train", str(config), "-o", str(out), "--resume")
+    points = () if point is None else (point,)
+    return warm.start(Job(module, "main", (*points, *arguments), str(errors), environment))
 
 
 def num_reported(out: Path) -> int:
-    """The number of batches with metrics."""
-    path = out / FILE_NAME
+    """Batches whose metrics are written."""
+    path = out / METRICS_NAME
     return sum('"loss"' in line for line in path.read_text().splitlines()) if path.exists() else 0
 
 
-def wait_for(process: "subprocess.Popen[bytes]", out: Path, batches: int, errors: Path) -> None:
+def wait_for(child: Child, out: Path, batches: int, errors: Path) -> None:
     while num_reported(out) < batches:
-        assert process.poll() is None, errors.read_text()[-3000:]
+        assert child.poll() is None, errors.read_text()[-3000:]
         time.sleep(0.01)
 
 
-def figures(out: Path) -> list[dict[str, Any]]:
+def metrics_of(out: Path) -> list[dict[str, Any]]:
     return [{name: one[name] for name in COMPARED} for one in read_metrics(out) if one["step"]]
 
 
-@pytest.mark.slow
-@pytest.mark.timeout(300)
-def test_killed_again_and_again_it_trains_the_same(config: Path, tmp_path: Path) -> None:
-    """A run that is killed at several points and resumed has the batches, metrics and weights of an
-    undisturbed run: no group is trained twice or lost, no finished episode is run again."""
-    quiet, killed, errors = tmp_path / "quiet", tmp_path / "killed", tmp_path / "errors.txt"
-    process = started(config, quiet, errors)
-    assert process.wait() == 0, errors.read_text()[-3000:]
+@pytest.fixture(scope="module")
+def uninterrupted(
+    config: Path, warm_process: WarmProcess, tmp_path_factory: pytest.TempPathFactory
+) -> Path:
+    """A run that is not killed."""
+    folder = tmp_path_factory.mktemp("uninterrupted")
+    errors = folder / "errors.txt"
+    assert start(warm_process, config, folder / "run", errors).wait() == 0, errors.read_text()
+    return folder / "run"
+
+
+def test_killed_again_and_again_a_run_trains_the_same(
+    config: Path, warm_process: WarmProcess, uninterrupted: Path, tmp_path: Path
+) -> None:
+    """Killed at several moments, a run resumes to the batches, metrics and weights of an
+    uninterrupted run: no group is trained twice, none is lost, no finished episode is repeated."""
+    killed, errors = tmp_path / "killed", tmp_path / "errors.txt"
     for batches, wait in ((1, 0.0), (3, 0.02), (4, 0.05)):
-        process = started(config, killed, errors)
-        wait_for(process, killed, batches, errors)
+        child = start(warm_process, config, killed, errors)
+        wait_for(child, killed, batches, errors)
         time.sleep(wait)
-        process.send_signal(signal.SIGKILL)
-        assert process.wait() == -signal.SIGKILL
-    process = started(config, killed, errors)
-    assert process.wait() == 0, errors.read_text()[-3000:]
-    assert_same(killed, quiet)
+        child.send_signal(signal.SIGKILL)
+        assert child.wait() == -signal.SIGKILL
+    assert start(warm_process, config, killed, errors).wait() == 0, errors.read_text()[-3000:]
+    assert_same(killed, uninterrupted)
 
 
-def assert_same(killed: Path, quiet: Path) -> None:
-    """Assert that a killed run became the same as an undisturbed one."""
+def assert_same(killed: Path, uninterrupted: Path) -> None:
+    """Assert that a killed run ended like the uninterrupted one."""
     assert [one["step"] for one in read_metrics(killed)] == list(range(STEPS + 1))
-    for found, expected in zip(figures(killed), figures(quiet), strict=True):
+    for found, expected in zip(metrics_of(killed), metrics_of(uninterrupted), strict=True):
         assert found == pytest.approx(expected, rel=TOLERANCE, abs=TOLERANCE)
     report = json.loads((killed / "report.json").read_text())
     assert (report["steps"], report["groups"]) == (STEPS, STEPS * GROUPS)
     assert report["episodes"] == STEPS * GROUPS * SIZE
-    weights, same = (
-        load_file(folder / "versions" / f"v{STEPS}" / "model.safetensors")
-        for folder in (killed, quiet)
-    )
-    for name, value in weights.items():
-        np.testing.assert_allclose(value, same[name], rtol=0, atol=TOLERANCE)
+    assert report["shared"] > 0.4  # prefixes were shared
+    assert_same_weights(killed, uninterrupted)
     with open_reader(killed / "rollouts") as reader:
         records = [record for _, record in reader.records_after(0, 1_000_000)]
         rows = reader.episodes()
@@ -128,78 +150,80 @@ def assert_same(killed: Path, quiet: Path) -> None:
     assert versions[-1] == f"v{STEPS}"
 
 
-@pytest.mark.slow
-@pytest.mark.timeout(300)
-def test_killed_between_two_steps_it_trains_the_same(config: Path, tmp_path: Path) -> None:
-    """Killed between the end of an episode, its verdict, its group and its update, or between
-    publishing, evaluating, reporting and saving, a run is resumed to the same result, evaluations
+def assert_same_weights(one: Path, other: Path) -> None:
+    weights, expected = (
+        load_file(folder / "versions" / f"v{STEPS}" / "model.safetensors")
+        for folder in (one, other)
+    )
+    for name, value in weights.items():
+        np.testing.assert_allclose(value, expected[name], rtol=0, atol=TOLERANCE)
+
+
+def test_killed_at_critical_points_a_run_trains_the_same(
+    config: Path, warm_process: WarmProcess, rehearse: Rehearse, tmp_path: Path
+) -> None:
+    """Killed between the end of an episode, its verdict, its group and its update, and between
+    publishing, evaluating, reporting and saving, a run resumes to the same result, evaluations
     included."""
-    quiet, killed, errors = tmp_path / "quiet", tmp_path / "killed", tmp_path / "errors.txt"
+    uninterrupted, killed = tmp_path / "uninterrupted", tmp_path / "killed"
+    errors = tmp_path / "errors.txt"
     table = tomllib.loads(config.read_text())
     table["loop"]["evaluate_every"] = 4
     table["evaluation"] = {"episodes": 2}
     config = tmp_path / "train.toml"
     config.write_text(tomli_w.dumps(table))
-    assert started(config, quiet, errors).wait() == 0, errors.read_text()[-3000:]
+    # In the test's own process, whose hash seed is not that of the children.
+    status, _, stderr = rehearse("train", config, "-o", uninterrupted)
+    assert status == 0, stderr
     for point in ("ended", "judged", "taken", "published", "evaluated", "reported", "saved"):
-        process = started(config, killed, errors, "tests.support.train_victim", point)
-        assert process.wait() == -signal.SIGKILL, (point, errors.read_text()[-3000:])
-    assert started(config, killed, errors).wait() == 0, errors.read_text()[-3000:]
-    assert_same(killed, quiet)
-    for out in (killed, quiet):
-        steps = [one["step"] for one in read_metrics(out) if "evaluation/reward" in one]
-        assert steps == [0, 4, 8]
-    evaluated, expected = (
-        json.loads((out / "report.json").read_text())["evaluations"] for out in (killed, quiet)
+        child = start(warm_process, config, killed, errors, point=point)
+        assert child.wait() == -signal.SIGKILL, (point, errors.read_text()[-3000:])
+    assert start(warm_process, config, killed, errors).wait() == 0, errors.read_text()[-3000:]
+    assert_same(killed, uninterrupted)
+    for out in (killed, uninterrupted):
+        evaluated = [one["step"] for one in read_metrics(out) if "evaluation/reward" in one]
+        assert evaluated == [0, 4, 8]
+    found, expected = (
+        json.loads((out / "report.json").read_text())["evaluations"]
+        for out in (killed, uninterrupted)
     )
-    assert evaluated == expected
+    assert found == expected
 
 
-@pytest.mark.slow
-@pytest.mark.timeout(300)
-def test_interrupted_it_saves_and_is_resumed(config: Path, tmp_path: Path) -> None:
+def test_an_interrupted_run_saves_and_can_be_resumed(
+    config: Path, warm_process: WarmProcess, tmp_path: Path
+) -> None:
     """Ctrl-C ends a run with the command that resumes it, status 130 and a checkpoint of the last
-    whole batch, from which it is resumed."""
+    complete batch, from which it resumes."""
     out, errors = tmp_path / "run", tmp_path / "errors.txt"
-    process = started(config, out, errors)
-    wait_for(process, out, 1, errors)
-    process.send_signal(signal.SIGINT)
-    assert process.wait() == 130, errors.read_text()[-3000:]
+    child = start(warm_process, config, out, errors)
+    wait_for(child, out, 1, errors)
+    child.send_signal(signal.SIGINT)
+    assert child.wait() == 130, errors.read_text()[-3000:]
     lines = errors.read_text().splitlines()
     assert lines[-1].startswith("interrupted; to continue: rehearse train ")
     assert "Traceback" not in errors.read_text()
     last = num_reported(out)
     manifests = sorted((out / "checkpoints").glob("*/checkpoint.json"))
     assert json.loads(manifests[-1].read_text())["step"] >= last
-    process = started(config, out, errors)
-    assert process.wait() == 0, errors.read_text()[-3000:]
+    assert start(warm_process, config, out, errors).wait() == 0, errors.read_text()[-3000:]
     assert [one["step"] for one in read_metrics(out)] == list(range(STEPS + 1))
 
 
-@pytest.mark.slow
-@pytest.mark.timeout(300)
-def test_two_processes_train_as_one(config: Path, tmp_path: Path) -> None:
-    """Under torchrun the first process runs the rollouts and the other follows: figures and
-    published weights are those of one process."""
-    alone, both, errors = tmp_path / "alone", tmp_path / "both", tmp_path / "errors.txt"
-    assert started(config, alone, errors).wait() == 0, errors.read_text()[-3000:]
-    command = [
-        sys.executable,
-        "-m",
-        "torch.distributed.run",
-        "--nproc-per-node",
-        "2",
-        "--standalone",
+def test_two_processes_train_the_same_as_one(
+    config: Path, warm_process: WarmProcess, uninterrupted: Path, tmp_path: Path
+) -> None:
+    """In torchrun's environment the first process runs the rollouts and the other one follows:
+    metrics and published weights are those of one process (test_distributed starts torchrun)."""
+    both, port = tmp_path / "both", free_port()
+    outputs = [tmp_path / f"output-{rank}.txt" for rank in range(2)]
+    children = [
+        start(warm_process, config, both, output, **torchrun_environment(rank, 2, port))
+        for rank, output in enumerate(outputs)
     ]
-    command += ["-m", "harness", "train", str(config), "-o", str(both)]
-    done = subprocess.run(command, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr[-3000:]
-    for found, expected in zip(figures(both), figures(alone), strict=True):
+    for child, output in zip(children, outputs, strict=True):
+        assert child.wait() == 0, output.read_text()[-3000:]
+    for found, expected in zip(metrics_of(both), metrics_of(uninterrupted), strict=True):
         assert found == pytest.approx(expected, rel=TOLERANCE, abs=TOLERANCE)
-    assert done.stdout.count("run folder") == 1
-    weights, same = (
-        load_file(folder / "versions" / f"v{STEPS}" / "model.safetensors")
-        for folder in (both, alone)
-    )
-    for name, value in weights.items():
-        np.testing.assert_allclose(value, same[name], rtol=0, atol=TOLERANCE)
+    assert [output.read_text().count("run folder") for output in outputs] == [1, 0]
+    assert_same_weights(both, uninterrupted)

@@ -1,4 +1,4 @@
-"""How far rollouts run ahead of training, on virtual time, on both event loops."""
+"""How far rollouts may run ahead of training, on virtual time, on both event loops."""
 
 import random
 from typing import Any
@@ -16,13 +16,13 @@ def anyio_backend(request: pytest.FixtureRequest) -> Any:
 
 
 async def admitted(admission: Admission, groups: int) -> list[int]:
-    """Which of the first groups may begin now."""
+    """Which of the first `groups` groups may start now."""
     found = []
     for group in range(groups):
         with anyio.move_on_after(1):
             if await admission.admit(group):
                 found.append(group)
-                admission.ended()
+                admission.episode_ended()
     return found
 
 
@@ -39,10 +39,11 @@ async def admitted(admission: Admission, groups: int) -> list[int]:
         (0, 3, 1, 12),
     ],
 )
-async def test_so_many_groups_may_begin(
+async def test_how_many_groups_may_start(
     staleness: int, publish_every: int, version: int, expected: int
 ) -> None:
-    """Groups begin whose batch is at most `staleness` versions ahead of the policies' weights."""
+    """A group may start if its batch is at most `staleness` versions ahead of the policies'
+    weights."""
     admission = Admission(
         batches=100,
         groups=2,
@@ -53,61 +54,63 @@ async def test_so_many_groups_may_begin(
     assert await admitted(admission, expected + 4) == list(range(expected))
 
 
-async def test_a_group_waits_for_the_weights_and_then_begins() -> None:
-    """Strictly on policy, the next batch's groups begin when the new weights are taken."""
+async def test_a_group_waits_for_the_weights_and_then_starts() -> None:
+    """Strictly on policy, the next batch's groups start when the policies use the new weights."""
     admission = Admission(batches=3, groups=1, staleness=0)
-    begun: list[tuple[int, float]] = []
+    started: list[tuple[int, float]] = []
 
     async def episode(group: int) -> None:
         assert await admission.admit(group)
-        begun.append((group, anyio.current_time() - start))
+        started.append((group, anyio.current_time() - start))
 
     start = anyio.current_time()
     async with anyio.create_task_group() as tasks:
         for group in (2, 1, 0):
             tasks.start_soon(episode, group)
         await anyio.sleep(5)
-        admission.take(1)
+        admission.set_version(1)
         await anyio.sleep(5)
-        admission.take(2)
-    assert begun == [(0, 0.0), (1, 5.0), (2, 10.0)]
+        admission.set_version(2)
+    assert started == [(0, 0.0), (1, 5.0), (2, 10.0)]
 
 
-async def test_groups_behind_the_last_batch_are_not_wanted() -> None:
-    """What no batch will take is refused at once; with `fill` it waits, since a group before it may
-    be set aside."""
+async def test_groups_after_the_last_batch_are_not_needed() -> None:
+    """A group that no batch will take is refused at once; with `fill` it waits, because an earlier
+    group may be dropped."""
     strict = Admission(batches=2, groups=2, staleness=9)
     assert [await strict.admit(group) for group in range(6)] == [True] * 4 + [False] * 2
     filling = Admission(batches=2, groups=2, staleness=9, fill=True)
     assert await admitted(filling, 6) == [0, 1, 2, 3]
-    filling.set_aside(1)
+    filling.drop(1)
     assert await admitted(filling, 6) == [0, 1, 2, 3, 4]
 
 
-async def test_a_group_that_is_set_aside_makes_room_for_the_next() -> None:
-    """With `fill` the hole in a batch is filled by one more group; without it nothing changes."""
+async def test_a_dropped_group_makes_room_for_the_next() -> None:
+    """With `fill` one more group takes the free slot in the batch; without it nothing changes."""
     for fill, expected in ((True, [0, 1, 2, 3, 4]), (False, [0, 1, 2, 3])):
         admission = Admission(batches=9, groups=2, staleness=1, fill=fill)
-        admission.set_aside(0)
+        admission.drop(0)
         assert await admitted(admission, 8) == expected
 
 
-async def test_a_run_that_goes_on_counts_from_its_next_batch() -> None:
-    """With `fill` more groups than batches take came before: the next batch begins where the run
-    goes on, and each batch where the one before ended."""
-    admission = Admission(batches=9, groups=2, staleness=0, fill=True, version=3, batch=3, first=11)
+async def test_a_resumed_run_counts_from_its_next_batch() -> None:
+    """With `fill`, earlier batches used more groups than their size: the next batch starts at the
+    group where the run resumes, and each batch where the previous one ended."""
+    admission = Admission(
+        batches=9, groups=2, staleness=0, fill=True, version=3, batch=3, first_group=11
+    )
     assert [admission.batch_of(group) for group in range(11, 16)] == [3, 3, 4, 4, 5]
-    admission.set_aside(12)
-    admission.set_aside(12)
+    admission.drop(12)
+    admission.drop(12)
     assert [admission.batch_of(group) for group in range(11, 16)] == [3, 3, 3, 4, 4]
-    admission.took(14)
+    admission.batch_taken(14)
     assert [admission.batch_of(group) for group in range(14, 17)] == [4, 4, 5]
-    admission.set_aside(15)
+    admission.drop(15)
     assert [admission.batch_of(group) for group in range(14, 17)] == [4, 4, 4]
 
 
-async def test_closing_sends_everybody_home() -> None:
-    """Whoever waits when no more episodes are wanted is told so, and whoever comes later."""
+async def test_closing_refuses_all_episodes() -> None:
+    """Episodes that wait are refused, and so are later ones."""
     admission = Admission(batches=9, groups=1, staleness=0)
     answers: list[bool] = []
 
@@ -126,8 +129,8 @@ async def test_closing_sends_everybody_home() -> None:
 @pytest.mark.parametrize("fill", [False, True])
 @pytest.mark.parametrize("seed", range(5))
 async def test_the_bound_holds(seed: int, fill: bool) -> None:
-    """Whatever episodes take, whatever is set aside: no group is trained on weights more than
-    `staleness` versions newer than those that sampled it, and the bound is reached."""
+    """For any durations of episodes and any dropped groups: no group is trained on weights more
+    than `staleness` versions newer than those that sampled it, and the bound is reached."""
     rng = random.Random(seed)
     batches, groups, publish_every = 12, rng.randint(1, 3), rng.randint(1, 3)
     staleness = rng.randint(0, 3)
@@ -138,29 +141,29 @@ async def test_the_bound_holds(seed: int, fill: bool) -> None:
         publish_every=publish_every,
         fill=fill,
     )
-    sampled: dict[int, int] = {}  # group -> the version that it began with
-    usable: dict[int, bool] = {}  # groups that are over
+    sampled: dict[int, int] = {}  # group -> the version with which it started
+    usable: dict[int, bool] = {}  # finished groups
     version = 0
     arrived = anyio.Event()
     lags: list[int] = []
 
-    async def rollouts(first: int) -> None:
+    async def rollouts(worker: int) -> None:
         nonlocal arrived
-        for group in range(first, 10_000, 4):
+        for group in range(worker, 10_000, 4):
             if not await admission.admit(group):
                 return
             sampled[group] = version
             await anyio.sleep(rng.expovariate(1.0))
             usable[group] = rng.random() < 0.7
             if not usable[group]:
-                admission.set_aside(group)
-            admission.ended()
+                admission.drop(group)
+            admission.episode_ended()
             arrived.set()
             arrived = anyio.Event()
 
-    async def take(first: int) -> int:
-        """The group behind the batch that begins with this one."""
-        end = first
+    async def end_of_batch(first_group: int) -> int:
+        """The first group after the batch that starts with this group."""
+        end = first_group
         left = groups
         while left:
             while end not in usable:
@@ -172,35 +175,36 @@ async def test_the_bound_holds(seed: int, fill: bool) -> None:
     async with anyio.create_task_group() as tasks:
         for worker in range(4):
             tasks.start_soon(rollouts, worker)
-        first = 0
+        first_group = 0
         for batch in range(batches):
-            end = await take(first)
-            trained = [group for group in range(first, end) if usable[group]]
+            end = await end_of_batch(first_group)
+            trained = [group for group in range(first_group, end) if usable[group]]
             lags += [batch // publish_every - sampled[group] for group in trained]
-            first = end
+            first_group = end
             await anyio.sleep(1.0)
             if (batch + 1) % publish_every == 0:
                 version += 1
-                admission.take(version)
+                admission.set_version(version)
         admission.close()
     assert max(lags) == min(staleness, (batches - 1) // publish_every)
     assert min(lags) >= 0
 
 
-async def test_held_is_when_nothing_is_live() -> None:
-    """Rollouts are held while no episode is live and some wait for weights, not otherwise."""
+async def test_rollouts_are_throttled_while_nothing_is_live() -> None:
+    """Rollouts count as throttled while no episode is live and some wait for weights, and at no
+    other time."""
     admission = Admission(batches=3, groups=1, staleness=0)
 
     async def episode(group: int, seconds: float) -> None:
         if await admission.admit(group):
             await anyio.sleep(seconds)
-            admission.ended()
+            admission.episode_ended()
 
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(episode, 0, 3.0)
         tasks.start_soon(episode, 1, 2.0)
         await anyio.sleep(4)  # group 0 was live for 3 seconds, then group 1 waited for 1
-        assert admission.held_s() == pytest.approx(1.0)
+        assert admission.throttled_s() == pytest.approx(1.0)
         await anyio.sleep(1)
-        admission.take(1)
-    assert admission.held_s() == pytest.approx(2.0)
+        admission.set_version(1)
+    assert admission.throttled_s() == pytest.approx(2.0)

@@ -1,4 +1,4 @@
-"""Alignment: what the agent was shown is computed again and held against the log."""
+"""Alignment: prompts are computed again and compared with the log."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -31,7 +31,7 @@ from learner.core.errors import AlignmentError, SampleError
 from learner.data.alignment import Alignment
 from learner.data.group_feed import groups_of_logs
 from learner.data.grouping import Grouping
-from learner.data.trajectory_samples import Shown, rollout_of
+from learner.data.trajectory_samples import Prompts, rollout_of
 from tests.support.run_context import library
 from tests.support.tiny_model import write_tokenizer
 
@@ -51,7 +51,7 @@ def chat(tmp_path_factory: pytest.TempPathFactory) -> ChatTokenizer:
 
 
 class _Summing:
-    """Does the oracle's steps, and sums up when it is asked to."""
+    """Takes the oracle's steps, and summarizes when asked to."""
 
     name = "summing"
 
@@ -72,14 +72,14 @@ class _SummingAgent:
         )
 
 
-async def played(
+async def run_oracle(
     folder: Path,
     chat: ChatTokenizer,
     history: str,
     dialect: str = "hermes",
     policy: Policy | None = None,
 ) -> Path:
-    """The log of a run of the oracle, with tokens: a task of seven turns, by two."""
+    """The log of a run of the oracle, with tokens: two episodes of a task of seven turns."""
     scenario = library()
     pool, speech = LocalPool(), dialect_of(dialect)
     parts = RunParts(
@@ -103,10 +103,10 @@ async def logs(
     """One run for each history policy, and one in another dialect."""
     folder = tmp_path_factory.mktemp("runs")
     found = {
-        history: await played(folder / history.replace(":", "-"), chat, history)
+        history: await run_oracle(folder / history.replace(":", "-"), chat, history)
         for history in ("full", "last:2", "last:2+2", "retrieve:1", "tokens:1500", "summary:1500")
     }
-    found["native"] = await played(folder / "native", chat, "full", "native")
+    found["native"] = await run_oracle(folder / "native", chat, "full", "native")
     return found
 
 
@@ -115,13 +115,13 @@ def read(folder: Path) -> tuple[Trajectory, dict[str, ScenarioSnapshot]]:
         return next(reader.trajectories()), reader.scenarios()
 
 
-def shown(alignment: Alignment, folder: Path) -> Shown | None:
-    trajectory, worlds = read(folder)
-    alignment.know(worlds)
-    return alignment.shown(trajectory, where="run")
+def replacement_prompts(alignment: Alignment, folder: Path) -> Prompts | None:
+    trajectory, scenarios = read(folder)
+    alignment.use_scenarios(scenarios)
+    return alignment.replacement_prompts(trajectory, where="run")
 
 
-def lists(prompts: Shown | None) -> list[list[int] | None]:
+def lists(prompts: Prompts | None) -> list[list[int] | None]:
     assert prompts is not None
     return [None if ids is None else ids.tolist() for ids in prompts]
 
@@ -129,12 +129,12 @@ def lists(prompts: Shown | None) -> list[list[int] | None]:
 @pytest.mark.parametrize(
     "history", ["full", "last:2", "last:2+2", "retrieve:1", "tokens:1500", "summary:1500"]
 )
-async def test_a_log_of_the_same_windows_is_taken_as_it_is(
+async def test_a_log_of_the_same_windows_is_used_unchanged(
     history: str, logs: dict[str, Path], chat: ChatTokenizer
 ) -> None:
-    """Under every history policy the prompts computed from the log are the logged ones."""
+    """Under every history policy the prompts computed from the log equal the logged ones."""
     alignment = Alignment(parse_history(history, chat), HERMES, chat)
-    assert shown(alignment, logs[history]) is None
+    assert replacement_prompts(alignment, logs[history]) is None
     was_cut = any(step.first_turn for step in read(logs[history])[0].steps)
     assert was_cut is (history != "full")
     assert alignment.statistics() == {"checked": 1, "misaligned": 0}
@@ -143,9 +143,9 @@ async def test_a_log_of_the_same_windows_is_taken_as_it_is(
 async def test_native_calls_are_part_of_the_window(
     logs: dict[str, Path], chat: ChatTokenizer
 ) -> None:
-    """Prompts are computed again in the dialect with calls of its own, too."""
+    """Prompts can also be computed again in a dialect with native calls."""
     alignment = Alignment(parse_history("full"), dialect_of("native"), chat)
-    assert shown(alignment, logs["native"]) is None
+    assert replacement_prompts(alignment, logs["native"]) is None
 
 
 @pytest.mark.parametrize(
@@ -154,32 +154,32 @@ async def test_native_calls_are_part_of_the_window(
         (
             "last:2",
             "hermes",
-            r"run: episode 'e000000' was run under the history policy full \(fingerprint .*\), and"
-            r" last:2 is trained \(.*\); --misaligned trains it all the same",
+            r"run: episode 'e000000' was run under the history policy full \(fingerprint .*\), but"
+            r" the training run uses last:2 \(fingerprint .*\); --misaligned trains it anyway",
         ),
-        ("full", "native", r"was run in the dialect hermes, and native is trained; --misaligned"),
+        ("full", "native", r"was run in the dialect hermes, but the training run uses native; --m"),
     ],
 )
 async def test_another_history_policy_or_dialect_is_refused(
     history: str, dialect: str, message: str, logs: dict[str, Path], chat: ChatTokenizer
 ) -> None:
-    """The sentence names both, and what to do where that is wanted."""
+    """The error names both, and the flag that accepts the mismatch."""
     alignment = Alignment(parse_history(history), dialect_of(dialect), chat)
     with pytest.raises(AlignmentError, match=message):
-        shown(alignment, logs["full"])
+        replacement_prompts(alignment, logs["full"])
 
 
 async def test_misaligned_episodes_get_the_prompts_of_the_training_run(
     logs: dict[str, Path], chat: ChatTokenizer
 ) -> None:
-    """Run on windows and trained on full histories: the prompts are those that a run on full
-    histories of the same replies would have had, and the sampled tokens stay."""
+    """An episode was run on windows and is trained on full histories: it gets the prompts that a
+    run of the same replies on full histories would have had, and keeps its sampled tokens."""
     alignment = Alignment(parse_history("full"), HERMES, chat, misaligned=True)
     (of_full, _), (of_windows, _) = read(logs["full"]), read(logs["last:2"])
     assert [step.reply.token_ids for step in of_full.steps] == [
         step.reply.token_ids for step in of_windows.steps
     ]
-    assert lists(shown(alignment, logs["last:2"])) == [
+    assert lists(replacement_prompts(alignment, logs["last:2"])) == [
         decode_ids(prompt).tolist() for prompt in of_full.prompts()
     ]
     assert of_windows.prompts() != of_full.prompts()
@@ -189,7 +189,7 @@ async def test_misaligned_episodes_get_the_prompts_of_the_training_run(
 async def test_misaligned_summaries_are_left_out(
     logs: dict[str, Path], chat: ChatTokenizer
 ) -> None:
-    """Under windows without summaries nobody asks for one: it is no sample, and the steps are."""
+    """Under windows without summaries a summary is not a sample; the steps are."""
     grouping = Grouping(
         DataSettings(keep_equal=True),
         aligner=Alignment(parse_history("full"), HERMES, chat, misaligned=True),
@@ -202,17 +202,17 @@ async def test_misaligned_summaries_are_left_out(
         assert not any(one.is_summary for one in rollout.samples)
 
 
-async def test_summaries_that_were_never_made_cannot_be_trained(
+async def test_missing_summaries_cannot_be_trained(
     logs: dict[str, Path], chat: ChatTokenizer
 ) -> None:
-    """What the agent would have summed up is in no log."""
+    """The log does not have the summaries that the agent would have made."""
     alignment = Alignment(parse_history("summary:1500", chat), HERMES, chat, misaligned=True)
-    with pytest.raises(AlignmentError, match="would have been asked for a summary, and the log"):
-        shown(alignment, logs["full"])
+    with pytest.raises(AlignmentError, match="would have been asked for a summary, but the log"):
+        replacement_prompts(alignment, logs["full"])
 
 
 class _Spoiled:
-    """A renderer whose prompts differ in one token from the third on."""
+    """A renderer whose prompts differ in one token, from the third prompt on."""
 
     def __init__(self, chat: ChatTokenizer) -> None:
         self._chat = chat
@@ -226,23 +226,25 @@ class _Spoiled:
         return ids
 
 
-async def test_one_token_that_differs_is_found(logs: dict[str, Path], chat: ChatTokenizer) -> None:
-    """The error names the reply and the token, as after a change of tokenizer or template."""
+async def test_a_single_different_token_is_found(
+    logs: dict[str, Path], chat: ChatTokenizer
+) -> None:
+    """The error names the reply and the token; this finds a changed tokenizer or template."""
     alignment = Alignment(parse_history("full"), HERMES, _Spoiled(chat))
     with pytest.raises(
         AlignmentError,
-        match=r"run: episode 'e000000', reply 2: prompt_ids: .* token 5 was (\d+) and is \d+\. Was",
+        match=r"run: episode 'e000000', reply 2: prompt_ids: .* token 5 was (\d+) and is now \d+\.",
     ):
-        shown(alignment, logs["full"])
+        replacement_prompts(alignment, logs["full"])
 
 
 @pytest.mark.parametrize("history", ["full", "last:2"])
-async def test_half_a_token_is_left_to_whoever_makes_samples(
+async def test_half_a_token_is_refused_when_samples_are_made(
     logs: dict[str, Path], chat: ChatTokenizer, history: str
 ) -> None:
-    """Bytes that are no whole number of ids are refused with turn and field, not with a traceback,
-    under the same windows and, misaligned, under others."""
-    trajectory, worlds = read(logs["full"])
+    """Bytes that are not a whole number of ids are refused with turn and field, not with a
+    traceback, under the same windows and, misaligned, under others."""
+    trajectory, scenarios = read(logs["full"])
     first, second, *rest = trajectory.steps
     halves = [
         (_with_prompt(first, first.reply.prompt_ids + b"x"), "prompt_ids"),
@@ -251,21 +253,22 @@ async def test_half_a_token_is_left_to_whoever_makes_samples(
     for step, field in halves:
         broken = msgspec.structs.replace(trajectory, steps=(step, second, *rest))
         alignment = Alignment(parse_history(history), HERMES, chat, misaligned=True)
-        alignment.know(worlds)
+        alignment.use_scenarios(scenarios)
         with pytest.raises(SampleError, match=rf"run: episode 'e000000' .*, turn 0: ({field}): "):
-            rollout_of(broken, where="run", shown=alignment.shown(broken, where="run"))
+            prompts = alignment.replacement_prompts(broken, where="run")
+            rollout_of(broken, where="run", prompts=prompts)
 
 
 async def test_a_missing_token_is_found(logs: dict[str, Path], chat: ChatTokenizer) -> None:
-    """So is a prompt that is longer or shorter than it was."""
-    trajectory, worlds = read(logs["full"])
+    """A prompt that is longer or shorter than the logged one is an error."""
+    trajectory, scenarios = read(logs["full"])
     first, *rest = trajectory.steps
     cut = encode_ids(decode_ids(first.reply.prompt_ids)[:-1])
     steps = (_with_prompt(first, cut), *rest)
     alignment = Alignment(parse_history("full"), HERMES, chat)
-    alignment.know(worlds)
-    with pytest.raises(AlignmentError, match=r"reply 0: .* there were (\d+) tokens and are \d+\."):
-        alignment.shown(msgspec.structs.replace(trajectory, steps=steps), where="run")
+    alignment.use_scenarios(scenarios)
+    with pytest.raises(AlignmentError, match=r"reply 0: .* there were (\d+) tokens and are now \d"):
+        alignment.replacement_prompts(msgspec.structs.replace(trajectory, steps=steps), where="run")
 
 
 def _with_prompt(step: StepTaken, prompt: bytes) -> StepTaken:
@@ -279,7 +282,7 @@ def _with_tokens(step: StepTaken, tokens: bytes) -> StepTaken:
 
 
 class _Spelling:
-    """The oracle, saying everything letter by letter: other ids than the tokenizer's own."""
+    """The oracle, but it samples letter by letter: other ids than the tokenizer's."""
 
     name = "spelling"
 
@@ -299,29 +302,29 @@ class _SpellingAgent:
 
     async def reply(self, window: Window) -> Reply:
         prompt = self._tokens.prompt(window)
-        said = await self._inner.reply(window)
-        ids = [found for letter in said.text for found in self._chat.encode(letter)]
+        reply = await self._inner.reply(window)
+        ids = [found for letter in reply.text for found in self._chat.encode(letter)]
         ids.append(self._chat.end_id)
-        return self._tokens.attach_tokens(Reply(said.text), prompt, ids, [-1.0] * len(ids))
+        return self._tokens.attach_tokens(Reply(reply.text), prompt, ids, [-1.0] * len(ids))
 
 
-async def test_sampled_ids_stay_where_tokenising_again_differs(
-    tmp_path: Path, chat: ChatTokenizer
-) -> None:
-    """Replies that were sampled in other pieces than the tokenizer's stand in later prompts as
-    they were sampled; tokenised again, these prompts would be others."""
-    trajectory, worlds = read(await played(tmp_path / "run", chat, "full", policy=_Spelling(chat)))
+async def test_prompts_contain_the_sampled_ids(tmp_path: Path, chat: ChatTokenizer) -> None:
+    """Replies that were sampled in other pieces than the tokenizer's appear in later prompts with
+    the sampled ids; tokenizing their text again would give other prompts."""
+    trajectory, scenarios = read(
+        await run_oracle(tmp_path / "run", chat, "full", policy=_Spelling(chat))
+    )
     alignment = Alignment(parse_history("full"), HERMES, chat)
-    alignment.know(worlds)
-    assert alignment.shown(trajectory, where="run") is None
-    again = Alignment(parse_history("full"), HERMES, _TokenisingAgain(chat))
-    again.know(worlds)
+    alignment.use_scenarios(scenarios)
+    assert alignment.replacement_prompts(trajectory, where="run") is None
+    again = Alignment(parse_history("full"), HERMES, _TokenizingAgain(chat))
+    again.use_scenarios(scenarios)
     with pytest.raises(AlignmentError, match="reply 1: prompt_ids"):
-        again.shown(trajectory, where="run")
+        again.replacement_prompts(trajectory, where="run")
 
 
-class _TokenisingAgain:
-    """A renderer that does not know what was sampled."""
+class _TokenizingAgain:
+    """A renderer that ignores the sampled ids."""
 
     def __init__(self, chat: ChatTokenizer) -> None:
         self._chat = chat
@@ -333,29 +336,29 @@ class _TokenisingAgain:
 async def test_a_share_of_episodes_is_computed_again(
     logs: dict[str, Path], chat: ChatTokenizer
 ) -> None:
-    """Which ones follows from their names; the fingerprint of every one is looked at."""
-    trajectory, worlds = read(logs["full"])
+    """Their names decide which ones; the fingerprint of every episode is checked."""
+    trajectory, scenarios = read(logs["full"])
 
     def checked(share: float) -> int:
-        alignment = Alignment(parse_history("full"), HERMES, chat, check=share)
-        alignment.know(worlds)
+        alignment = Alignment(parse_history("full"), HERMES, chat, check_share=share)
+        alignment.use_scenarios(scenarios)
         for number in range(40):
             one = msgspec.structs.replace(trajectory, episode=f"e{number}")
-            assert alignment.shown(one, where="run") is None
+            assert alignment.replacement_prompts(one, where="run") is None
         return alignment.statistics()["checked"]
 
     assert (checked(0.0), checked(1.0)) == (0, 40)
     assert 10 <= checked(0.5) <= 30
-    alignment = Alignment(parse_history("last:2"), HERMES, chat, check=0.0)
+    alignment = Alignment(parse_history("last:2"), HERMES, chat, check_share=0.0)
     with pytest.raises(AlignmentError):
-        shown(alignment, logs["full"])
+        replacement_prompts(alignment, logs["full"])
 
 
-async def test_a_log_without_its_world_is_refused(
+async def test_a_log_without_its_scenario_is_refused(
     logs: dict[str, Path], chat: ChatTokenizer
 ) -> None:
-    """Rules and tools of the world are part of the prompt."""
+    """Rules and tools of the scenario are part of the prompt."""
     trajectory, _ = read(logs["full"])
     alignment = Alignment(parse_history("full"), HERMES, chat)
-    with pytest.raises(SampleError, match=r"run: episode 'e000000': the log does not hold its wor"):
-        alignment.shown(trajectory, where="run")
+    with pytest.raises(SampleError, match=r"run: episode 'e000000': the log does not contain its"):
+        alignment.replacement_prompts(trajectory, where="run")

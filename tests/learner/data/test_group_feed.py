@@ -1,4 +1,4 @@
-"""The feed: groups out of logs and out of runs that go on."""
+"""The feed: groups from logs and from live runs."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -15,11 +15,17 @@ from harness.core.trajectory import assemble
 from harness.log.writer import open_log
 from learner.core.errors import LearnerError, SampleError
 from learner.core.samples import Group
-from learner.data.group_feed import KINDS, LiveFeed, Outcome, groups_of_logs, outcomes_of_log
-from learner.data.grouping import Grouping, SetAside
+from learner.data.group_feed import (
+    KINDS,
+    GroupResult,
+    LiveFeed,
+    group_results_of_log,
+    groups_of_logs,
+)
+from learner.data.grouping import DroppedGroup, Grouping
 from learner.data.log_source import LogSource
 from tests.support.episode_logs import WORLD
-from tests.support.token_logs import episode, took
+from tests.support.token_logs import episode, step
 
 
 @pytest.fixture
@@ -27,14 +33,14 @@ def anyio_backend() -> str:
     return "asyncio"
 
 
-async def logged(folder: Path, *episodes: Sequence[Record]) -> Path:
-    """A finished run with these episodes, their facts taking turns as in a real log."""
+async def write_log(folder: Path, *episodes: Sequence[Record]) -> Path:
+    """A finished run with these episodes, whose records alternate as in a real log."""
     async with open_log(folder) as log:
         log.add_scenario(WORLD)
-        for place in range(max(map(len, episodes))):
+        for index in range(max(map(len, episodes))):
             for records in episodes:
-                if place < len(records):
-                    log.append(records[place])
+                if index < len(records):
+                    log.append(records[index])
     return folder
 
 
@@ -45,40 +51,40 @@ def pair(group: str, first: float = 1.0, second: float = 0.0) -> list[list[Recor
     ]
 
 
-def told(outcome: Outcome) -> Any:
-    if not isinstance(outcome, Group):
-        return outcome
+def summarize(result: GroupResult) -> Any:
+    if not isinstance(result, Group):
+        return result
     samples = [
         [(one.prompt.tolist(), one.tokens.tolist()) for one in rollout.samples]
-        for rollout in outcome.rollouts
+        for rollout in result.rollouts
     ]
-    return outcome.group, samples
+    return result.group, samples
 
 
 def names(groups: Sequence[Group]) -> list[str]:
     return [group.group for group in groups]
 
 
-async def test_a_log_gives_its_groups_in_order(tmp_path: Path) -> None:
-    """Whole groups, in the order of their last members, as often as there are epochs; a second
-    reading gives the same."""
-    one = await logged(tmp_path / "one", *pair("g1"), *pair("g0"), *pair("g2", 1.0, 1.0))
-    other = await logged(tmp_path / "other", *pair("g0"), episode(0, group="g9"))
+async def test_the_groups_of_a_log_come_in_order(tmp_path: Path) -> None:
+    """Complete groups come in the order of their last members, once per epoch and always the
+    same."""
+    one = await write_log(tmp_path / "one", *pair("g1"), *pair("g0"), *pair("g2", 1.0, 1.0))
+    other = await write_log(tmp_path / "other", *pair("g0"), episode(0, group="g9"))
     grouping = Grouping()
     groups = list(groups_of_logs([one, other], grouping, epochs=2))
     assert names(groups) == ["g1", "g0", "g0"] * 2
     sample = ([1, 2, 3], [4, 5])
-    assert told(groups[0]) == ("g1", [[sample], [sample]])
+    assert summarize(groups[0]) == ("g1", [[sample], [sample]])
     found = grouping.statistics()
     assert (found.episodes, found.groups) == (18, 6)
-    assert (found.set_aside["equal"], found.set_aside["incomplete"]) == (2, 2)
+    assert (found.dropped["equal"], found.dropped["incomplete"]) == (2, 2)
 
 
-async def test_logs_in_batches_count_all_that_they_leave_out(tmp_path: Path) -> None:
-    """What is set aside is told with the batch before it, behind the last one, too; a run that goes
-    on tells nothing twice."""
+async def test_batches_of_logs_count_all_dropped_groups(tmp_path: Path) -> None:
+    """Dropped groups are counted with the batch before them, also those after the last batch; a
+    resumed run counts none twice."""
     last = [*pair("g4", 0.0, 0.0), episode(0, group="g5")]
-    folder = await logged(
+    folder = await write_log(
         tmp_path / "run", *pair("g0", 1.0, 1.0), *pair("g1"), *pair("g2"), *pair("g3"), *last
     )
 
@@ -86,39 +92,49 @@ async def test_logs_in_batches_count_all_that_they_leave_out(tmp_path: Path) -> 
         grouping = Grouping()
         return LogSource(groups_of_logs([folder], grouping), grouping, size=1, first=first)
 
-    async def told_by(made: LogSource) -> list[tuple[str, int, dict[str, int]]]:
+    async def take_all(logs: LogSource) -> list[tuple[str, int, dict[str, int]]]:
         found = []
-        while (taken := await made.take(0)) is not None:
-            found.append((taken.groups[0].group, taken.end, taken.set_aside))
+        while (batch := await logs.take(0)) is not None:
+            found.append((batch.groups[0].group, batch.end, batch.dropped))
         return found
 
     batches = [("g1", 1, {"equal": 1}), ("g2", 2, {}), ("g3", 3, {"incomplete": 1, "equal": 1})]
-    assert await told_by(source(0)) == batches
-    assert await told_by(source(2)) == batches[2:]
-    assert await told_by(source(3)) == []
+    assert await take_all(source(0)) == batches
+    assert await take_all(source(2)) == batches[2:]
+    assert await take_all(source(3)) == []
 
 
-async def test_logs_without_any_group_that_can_be_used(tmp_path: Path) -> None:
-    """There is nothing to train on: an error says so, and why."""
-    folder = await logged(tmp_path / "run", *pair("g0", 1.0, 1.0), episode(0, group="g1"))
+async def test_logs_without_a_usable_group(tmp_path: Path) -> None:
+    """There is nothing to train on: the error names the reasons and a remedy."""
+    folder = await write_log(tmp_path / "run", *pair("g0", 1.0, 1.0), episode(0, group="g1"))
     grouping = Grouping()
     source = LogSource(groups_of_logs([folder], grouping), grouping, size=8)
     with pytest.raises(LearnerError) as caught:
         await source.take(0)
-    assert str(caught.value) == (
-        "data.logs: none of their groups can be used (incomplete 1, equal 1)"
+    assert str(caught.value).startswith(
+        "data.logs: none of the groups in these logs can be used (incomplete 1, equal 1): in every"
+        " such group all episodes had the same reward"
     )
 
 
-async def test_a_run_that_goes_on_takes_from_its_log_what_is_left(tmp_path: Path) -> None:
-    """Groups that were trained are passed over, and so are episodes that wait for their verdict:
-    their groups stay open for those that come live."""
+async def test_logs_without_any_group(tmp_path: Path) -> None:
+    """A log without episodes is an error."""
+    folder = await write_log(tmp_path / "run", [])
+    grouping = Grouping()
+    source = LogSource(groups_of_logs([folder], grouping), grouping, size=8)
+    with pytest.raises(LearnerError, match="these logs have no groups of episodes"):
+        await source.take(0)
+
+
+async def test_a_resumed_run_uses_the_remaining_groups_of_its_log(tmp_path: Path) -> None:
+    """Trained groups are skipped, and so are episodes that wait for their verdict: their groups
+    stay open for the live episodes."""
     waiting = episode(1, group="g2", reward=0.0)
     episodes = [*pair("g0"), *pair("g1"), episode(0, group="g2"), waiting[:-1]]
-    folder = await logged(tmp_path / "run", *episodes)
+    folder = await write_log(tmp_path / "run", *episodes)
     grouping = Grouping()
-    left = list(outcomes_of_log(folder, grouping, pending=True, without={"g0"}))
-    assert [told(outcome)[0] for outcome in left] == ["g1"]
+    left = list(group_results_of_log(folder, grouping, pending=True, without={"g0"}))
+    assert [summarize(result)[0] for result in left] == ["g1"]
     (last,) = [grouping.add(assemble(waiting), where=str(folder))]
     assert isinstance(last, Group) and last.group == "g2"
 
@@ -126,92 +142,95 @@ async def test_a_run_that_goes_on_takes_from_its_log_what_is_left(tmp_path: Path
 async def test_a_log_without_tokens_is_refused(tmp_path: Path) -> None:
     """The error names the folder and the episode."""
     whole, bare = pair("g1")
-    folder = await logged(tmp_path / "run", *pair("g0"), whole, without_tokens(bare))
+    folder = await write_log(tmp_path / "run", *pair("g0"), whole, without_tokens(bare))
     with pytest.raises(SampleError, match=rf"^{folder}: episode 'g1-1' .* turn 0: token_ids"):
         list(groups_of_logs([folder], Grouping()))
 
 
 def without_tokens(records: list[Record]) -> list[Record]:
-    start, step, *rest = records
-    bare = msgspec.structs.replace(step, event=took(Reply("Done.")))
+    start, first, *rest = records
+    bare = msgspec.structs.replace(first, event=step(Reply("Done.")))
     return [start, bare, *rest]
 
 
-def feed(given: list[Outcome], **settings: Any) -> LiveFeed:
-    return LiveFeed(Grouping(), given.append, where="run", **settings)
+def feed(results: list[GroupResult], **settings: Any) -> LiveFeed:
+    return LiveFeed(Grouping(), results.append, where="run", **settings)
 
 
-async def served(live: LiveFeed, records: Sequence[Record]) -> None:
-    """Publish records on a bus that the feed hears, and close it."""
+async def serve(live: LiveFeed, records: Sequence[Record]) -> None:
+    """Publish records on a bus to which the feed subscribes, and close it."""
     bus = LocalBus()
-    async with bus.subscribe(kinds=KINDS, depth=1) as heard, anyio.create_task_group() as tasks:
-        tasks.start_soon(live.serve, heard)
+    async with (
+        bus.subscribe(kinds=KINDS, depth=1) as subscription,
+        anyio.create_task_group() as tasks,
+    ):
+        tasks.start_soon(live.serve, subscription)
         for record in records:
             await bus.publish(record)
         bus.close()
 
 
 def mixed(*episodes: Sequence[Record]) -> list[Record]:
-    """The facts of some episodes by turns."""
+    """The alternating records of some episodes."""
     longest = max(map(len, episodes))
-    return [one[place] for place in range(longest) for one in episodes if place < len(one)]
+    return [one[index] for index in range(longest) for one in episodes if index < len(one)]
 
 
-async def test_a_run_gives_what_its_log_gives(tmp_path: Path) -> None:
-    """Live, a group comes with the verdict on its last member; what is not whole at the end is set
-    aside. The log of the same run gives the same groups."""
+async def test_a_live_run_gives_the_groups_of_its_log(tmp_path: Path) -> None:
+    """Live, a group is complete with the verdict on its last member, and groups that are incomplete
+    at the end are dropped. The log of the same run gives the same groups."""
     episodes = [*pair("g0"), *pair("g1", 1.0, 1.0), episode(0, group="g2"), *pair("g3", 0.0, 1.0)]
-    given: list[Outcome] = []
-    live = feed(given)
-    await served(live, mixed(*episodes))
-    folder = await logged(tmp_path / "run", *episodes)
-    groups = [told(group) for group in groups_of_logs([folder], Grouping())]
-    assert list(map(told, given)) == [
+    results: list[GroupResult] = []
+    live = feed(results)
+    await serve(live, mixed(*episodes))
+    folder = await write_log(tmp_path / "run", *episodes)
+    groups = [summarize(group) for group in groups_of_logs([folder], Grouping())]
+    assert list(map(summarize, results)) == [
         groups[0],
-        SetAside("g1", "equal"),
+        DroppedGroup("g1", "equal"),
         groups[1],
-        SetAside("g2", "incomplete"),
+        DroppedGroup("g2", "incomplete"),
     ]
     assert live.statistics() == {"live": 0}
 
 
-async def test_a_group_is_there_before_the_run_is_over() -> None:
-    """Each fact is looked at when it comes; none is held back."""
-    given: list[Outcome] = []
-    live = feed(given)
-    *facts, last = mixed(*pair("g0"))
-    for record in facts:
-        live.take(record)
-    assert (given, live.statistics()) == ([], {"live": 1})
-    live.take(last)
-    assert len(given) == 1
+async def test_a_group_is_available_during_the_run() -> None:
+    """Each record is processed when it arrives; the group does not wait for the run's end."""
+    results: list[GroupResult] = []
+    live = feed(results)
+    *records, last = mixed(*pair("g0"))
+    for record in records:
+        live.add(record)
+    assert (results, live.statistics()) == ([], {"live": 1})
+    live.add(last)
+    assert len(results) == 1
 
 
-async def test_another_attempt_takes_the_place_of_the_first() -> None:
-    """Facts of an attempt that was given up are forgotten."""
-    given: list[Outcome] = []
+async def test_another_attempt_replaces_the_first() -> None:
+    """The records of an abandoned attempt are discarded."""
+    results: list[GroupResult] = []
     first, second = pair("g0")
     again = [msgspec.structs.replace(record, attempt=2) for record in first]
-    await served(feed(given), [first[0], *again[:2], *first[1:3], *again[2:], *second])
-    assert [told(outcome)[0] for outcome in given] == ["g0"]
-    assert len(told(given[0])[1][0]) == 1
+    await serve(feed(results), [first[0], *again[:2], *first[1:3], *again[2:], *second])
+    assert [summarize(result)[0] for result in results] == ["g0"]
+    assert len(summarize(results[0])[1][0]) == 1
 
 
-async def test_a_verdict_on_an_episode_of_an_earlier_sitting_is_looked_up() -> None:
-    """After a crash the judge judges what ended before; the log has the rest of the episode."""
+async def test_a_verdict_on_an_earlier_episode_loads_it_from_the_log() -> None:
+    """After a crash the judge judges episodes that ended before; the log has the rest of them."""
     first, second = pair("g0")
     known = {first[0].episode: assemble(first)}
-    given: list[Outcome] = []
-    await served(feed(given, recall=known.get), [first[-1], *second])
-    assert [told(outcome)[0] for outcome in given] == ["g0"]
-    given.clear()
-    await served(feed(given), [first[-1], *second])
-    assert given == [SetAside("g0", "incomplete")]
+    results: list[GroupResult] = []
+    await serve(feed(results, load_trajectory=known.get), [first[-1], *second])
+    assert [summarize(result)[0] for result in results] == ["g0"]
+    results.clear()
+    await serve(feed(results), [first[-1], *second])
+    assert results == [DroppedGroup("g0", "incomplete")]
 
 
 async def test_a_reply_without_tokens_stops_the_run() -> None:
-    """What cannot be trained on at all is no silence: the error reaches whoever serves the feed."""
+    """An episode without tokens cannot be trained: the error propagates out of `serve`."""
     with pytest.raises(ExceptionGroup) as caught:
-        await served(feed([]), without_tokens(pair("g0")[0]))
+        await serve(feed([]), without_tokens(pair("g0")[0]))
     (error,) = caught.value.exceptions
     assert isinstance(error, SampleError)

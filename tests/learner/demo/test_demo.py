@@ -1,4 +1,4 @@
-"""The whole demonstration at a toy's size: what it writes, and that its numbers can be trusted."""
+"""The whole demonstration at a small size: what it writes, and that its numbers can be trusted."""
 
 import json
 import tomllib
@@ -9,7 +9,7 @@ from rich.console import Console
 
 from learner.core.errors import ConfigError, LearnerError
 from learner.demo.ablation import ablate
-from learner.demo.demonstration import Verb
+from learner.demo.demonstration import RunCommand
 from learner.demo.learn import Agreement, agreement, demonstrate
 from learner.demo.recipe import Recipe, read_recipe
 from learner.demo.rehearse import write_config
@@ -70,25 +70,25 @@ def toy(tmp_path: Path) -> Recipe:
 
 
 @pytest.fixture
-def verb(rehearse: Rehearse) -> Verb:
-    """The command line in this process, which spares the libraries' import."""
+def command(rehearse: Rehearse) -> RunCommand:
+    """Runs `rehearse` in this process, which avoids importing the libraries again."""
 
     def run(name: str, config: Path, output: Path) -> None:
-        given = ["--config", config] if name == "run" else [config]
-        status, _, error = rehearse(name, *given, "-o", output)
+        settings = ["--config", config] if name == "run" else [config]
+        status, _, error = rehearse(name, *settings, "-o", output)
         assert status == 0, error
 
     return run
 
 
 @pytest.mark.slow
-def test_the_demonstration_goes_from_nothing_to_its_report(
-    toy: Recipe, verb: Verb, tmp_path: Path
+def test_the_demonstration_runs_to_its_report(
+    toy: Recipe, command: RunCommand, tmp_path: Path
 ) -> None:
     """All policies are measured on the same tasks, the oracle completes all of them, sampler and
-    trainer agree, and the pictures are there."""
+    trainer agree, and the pictures are written."""
     folder = tmp_path / "out"
-    report = demonstrate(toy, folder, seed=1, console=Console(quiet=True), verb=verb)
+    report = demonstrate(toy, folder, seed=1, console=Console(quiet=True), command=command)
     assert list(report.scores) == ["oracle", "random", "cloned", "learned"]
     assert {one.tasks for one in report.scores.values()} == {2}
     assert report.scores["oracle"].greedy.mean == 1.0
@@ -98,26 +98,26 @@ def test_the_demonstration_goes_from_nothing_to_its_report(
     assert json.loads((folder / "report.json").read_bytes())["seed"] == 1
     for picture in ("learning.png", "scores.png"):
         assert (folder / picture).read_bytes().startswith(b"\x89PNG")
-    assert "95 %" in report.told()
+    assert "95 %" in report.text()
 
 
-def test_what_another_recipe_made_is_not_told_as_this_ones(tmp_path: Path) -> None:
-    """A stage's settings may be written again, as they are; others are refused."""
+def test_a_stage_of_another_recipe_is_refused(tmp_path: Path) -> None:
+    """Equal settings of a stage may be written again; different ones are an error."""
     path = tmp_path / "clone.toml"
     assert write_config(path, {"steps": 2}) == write_config(path, {"steps": 2}) == path
-    with pytest.raises(LearnerError, match=r"clone\.toml: it is of another recipe or place"):
+    with pytest.raises(LearnerError, match=r"clone\.toml: has the settings of another recipe"):
         write_config(path, {"steps": 3})
     assert tomllib.loads(path.read_text()) == {"steps": 2}
 
 
 @pytest.mark.slow
 def test_the_ablation_measures_two_agents_under_two_histories(
-    toy: Recipe, verb: Verb, tmp_path: Path
+    toy: Recipe, command: RunCommand, tmp_path: Path
 ) -> None:
-    """The agent that was cloned and trained under windows and the one under full histories, each
-    under both; what a run gains by its own history is told for both."""
+    """An agent is cloned and trained under windows, another one under full histories; each is
+    measured under both, and the report has the gain of alignment for both."""
     folder = tmp_path / "out"
-    report = ablate(toy, folder, seed=1, console=Console(quiet=True), verb=verb)
+    report = ablate(toy, folder, seed=1, console=Console(quiet=True), command=command)
     assert [(cell.trained, cell.run) for cell in report.cells] == [
         *(("last:2", "last:2"), ("last:2", "full")),
         *(("full", "last:2"), ("full", "full")),
@@ -134,30 +134,30 @@ def test_the_ablation_measures_two_agents_under_two_histories(
     }
 
 
-def test_nothing_is_claimed_where_sampler_and_trainer_disagree(tmp_path: Path) -> None:
-    """A first batch above 1e-4 nats, or a difference that was never measured, ends the
-    demonstration; what later batches came to is told."""
+def test_nothing_is_claimed_if_sampler_and_trainer_disagree(tmp_path: Path) -> None:
+    """A first batch above 1e-4 nats, or a difference that was not measured, is an error; the
+    largest difference of later batches is reported."""
     rows = tmp_path / "metrics.jsonl"
     first, later = '{"step": 1, "mismatch_max": 2e-6}\n', '{"step": 2, "mismatch_max": 0.002}\n'
     rows.write_text('{"step": 0}\n' + first + later)
     assert agreement(tmp_path) == Agreement(2e-6, 0.002)
     rows.write_text(later)
-    with pytest.raises(LearnerError, match=r"differ by 0\.002, and may by 1e-04 at most"):
+    with pytest.raises(LearnerError, match=r"differ by 0\.002; at most 1e-04 is allowed"):
         agreement(tmp_path)
     rows.write_text('{"step": 0}\n')
-    with pytest.raises(LearnerError, match="nobody knows"):
+    with pytest.raises(LearnerError, match="sampler and trainer was not measured"):
         agreement(tmp_path)
 
 
 @pytest.mark.parametrize("name", ["learn-cpu", "learn-gpu"])
-def test_the_recipes_that_we_ship_can_be_read(name: str) -> None:
-    """Every key is known, and GRPO meets tasks that are held out."""
+def test_the_bundled_recipes_can_be_read(name: str) -> None:
+    """All their keys are known, and GRPO's kinds of tasks are among the held-out ones."""
     recipe = read_recipe(ROOT / "configs" / f"{name}.toml")
     assert set(recipe.learn.kinds) <= set(recipe.held_out)
 
 
-def test_a_recipe_with_a_slip_is_refused_by_file_and_field(tmp_path: Path) -> None:
-    """As every settings file."""
+def test_a_recipe_with_a_misspelt_key_is_refused(tmp_path: Path) -> None:
+    """The error names file and field, as for every settings file."""
     path = tmp_path / "recipe.toml"
     path.write_text(TOY.replace("each_held_out", "each_heldout"))
     with pytest.raises(ConfigError, match=r"recipe.toml: worlds.each_heldout: unknown"):

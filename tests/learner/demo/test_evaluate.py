@@ -1,4 +1,4 @@
-"""What runs on the same tasks came to, and how sure their differences are."""
+"""Scores of runs on the same tasks, and the intervals of their differences."""
 
 from pathlib import Path
 
@@ -10,8 +10,9 @@ from tests.support.cli import Rehearse
 YES, NO = [True], [False]
 
 
-def test_a_score_has_shares_by_kind_and_the_best_of_several_tries() -> None:
-    """Greedy tries are counted by kind of task; one completed sample of a task is enough."""
+def test_a_score_has_shares_by_kind_and_pass_at_k() -> None:
+    """Greedy tries are averaged by kind of task; for pass@k one completed sample of a task is
+    enough."""
     greedy = {("w", "goals-1-a"): YES, ("w", "goals-1-b"): NO, ("w", "memory-a"): NO}
     sampled = {task: [False, task[1] != "memory-a", False] for task in greedy}
     found = score(greedy, sampled)
@@ -23,8 +24,8 @@ def test_a_score_has_shares_by_kind_and_the_best_of_several_tries() -> None:
     assert score(greedy).pass_at is None
 
 
-def test_a_bootstrap_holds_the_mean_s_spread() -> None:
-    """Half of 400 tasks: the interval is about 1.96 standard errors wide on either side."""
+def test_a_bootstrap_interval_has_the_right_width() -> None:
+    """With half of 400 tasks completed, it is about 1.96 standard errors wide on either side."""
     found = bootstrap([0.0, 1.0] * 200, seed=0)
     assert found.mean == 0.5
     assert found.low == pytest.approx(0.451, abs=0.004)
@@ -32,8 +33,8 @@ def test_a_bootstrap_holds_the_mean_s_spread() -> None:
     assert bootstrap([1.0, 1.0], seed=0) == Interval(1.0, 1.0, 1.0)
 
 
-def test_a_paired_difference_is_surer_than_that_of_two_means() -> None:
-    """Tasks that both complete, or neither, do not widen the interval."""
+def test_a_paired_difference_has_a_narrow_interval() -> None:
+    """Tasks that both runs complete, or neither, do not widen the interval."""
     before = {("w", f"goals-1-{n}"): YES if n % 2 else NO for n in range(200)}
     after = before | {("w", f"goals-1-{n}"): YES for n in range(0, 40, 2)}
     found = paired(before, after)
@@ -42,13 +43,13 @@ def test_a_paired_difference_is_surer_than_that_of_two_means() -> None:
 
 
 def test_runs_of_different_tasks_are_not_compared() -> None:
-    """A pair needs both."""
+    """Pairing needs the same tasks in both runs."""
     with pytest.raises(ValueError, match="different tasks"):
         paired({("w", "a-1"): YES}, {("w", "b-1"): YES})
 
 
 def test_outcomes_are_read_from_a_run(rehearse: Rehearse, tmp_path: Path) -> None:
-    """By scenario and task, a try for each episode."""
+    """By scenario and task, with one try per episode."""
     run = tmp_path / "run"
     names = ["shop_support:gift-card-balance", "shop_support:new-email"]
     status, _, error = rehearse("run", *names, "-p", "noop", "-g", 2, "-o", run)
@@ -59,6 +60,6 @@ def test_outcomes_are_read_from_a_run(rehearse: Rehearse, tmp_path: Path) -> Non
     }
 
 
-def test_a_task_s_kind_is_what_stands_before_its_letter() -> None:
-    """Tasks of one kind are counted together."""
+def test_the_kind_of_a_task() -> None:
+    """It is the id without its last part, so that tasks of one kind are counted together."""
     assert (kind_of("goals-2-b"), kind_of("memory-a")) == ("goals-2", "memory")

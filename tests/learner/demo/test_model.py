@@ -1,4 +1,4 @@
-"""The demonstration's random model: its heads copy before anything is learned."""
+"""The demonstration's random model: its heads copy before any training."""
 
 from pathlib import Path
 
@@ -11,7 +11,7 @@ from harness.dialects.hermes import Hermes
 from learner.config.settings import ComputeSettings
 from learner.demo.microworlds import prompt_texts
 from learner.demo.model import ModelSize, write_start
-from learner.demo.tokenizer import trained
+from learner.demo.tokenizer import train_tokenizer
 from learner.model.pretrained import open_model
 from scenarios.microworlds.writing import write_microworlds
 
@@ -20,7 +20,7 @@ from scenarios.microworlds.writing import write_microworlds
 def model(tmp_path_factory: pytest.TempPathFactory) -> Qwen3ForCausalLM:
     folder = tmp_path_factory.mktemp("start")
     worlds = write_microworlds(folder / "worlds", seed=1, count=4, split="train")
-    tokenizer = trained(*prompt_texts(worlds, Hermes()), vocab_size=600)
+    tokenizer = train_tokenizer(*prompt_texts(worlds, Hermes()), vocab_size=600)
     write_start(folder / "model", tokenizer, ModelSize(), seed=3)
     opened = open_model(folder / "model", ComputeSettings(device="cpu"))
     assert isinstance(opened, Qwen3ForCausalLM)
@@ -29,7 +29,7 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Qwen3ForCausalLM:
 
 @torch.no_grad()
 def next_token(model: Qwen3ForCausalLM, tokens: list[int]) -> Tensor:
-    """The log-probabilities of what follows."""
+    """The log-probabilities of the next token."""
     logits = model(input_ids=torch.tensor([tokens])).logits[0, -1]
     return logits.log_softmax(-1)
 
@@ -40,10 +40,10 @@ def some_tokens(seed: int, number: int) -> list[int]:
     return drawn
 
 
-def test_what_followed_a_token_before_is_likely_to_follow_it_again(
+def test_the_model_repeats_what_followed_a_token_before(
     model: Qwen3ForCausalLM,
 ) -> None:
-    """`a b … a` goes on with b, for most a and b (an induction head)."""
+    """After `a b … a` the model predicts b, for most a and b (an induction head)."""
     right = 0
     for seed in range(40):
         tokens = some_tokens(seed, 40)
@@ -51,8 +51,8 @@ def test_what_followed_a_token_before_is_likely_to_follow_it_again(
     assert right >= 20
 
 
-def test_a_value_is_found_by_what_stands_two_before_it(model: Qwen3ForCausalLM) -> None:
-    """`n _ v … n :` makes v more likely than it was, for most n and v."""
+def test_the_model_finds_a_value_by_the_token_two_before_it(model: Qwen3ForCausalLM) -> None:
+    """After `n _ v … n :` v is more likely than without the n, for most n and v."""
     risen = 0
     for seed in range(40):
         *tokens, other, sign = some_tokens(seed, 42)
@@ -63,7 +63,7 @@ def test_a_value_is_found_by_what_stands_two_before_it(model: Qwen3ForCausalLM) 
 
 
 def test_random_weights_alone_copy_nothing(model: Qwen3ForCausalLM) -> None:
-    """The two tests above fail for a model whose heads were not given their start."""
+    """The first test above fails for a model whose heads were not initialized."""
     torch.manual_seed(0)
     plain = Qwen3ForCausalLM(model.config).eval()
     right = 0
@@ -74,9 +74,9 @@ def test_random_weights_alone_copy_nothing(model: Qwen3ForCausalLM) -> None:
 
 
 def test_equal_seeds_give_equal_weights(tmp_path: Path) -> None:
-    """And others others."""
+    """Different seeds give different weights."""
     worlds = write_microworlds(tmp_path / "worlds", seed=1, count=2, split="train")
-    tokenizer = trained(*prompt_texts(worlds, Hermes()), vocab_size=500)
+    tokenizer = train_tokenizer(*prompt_texts(worlds, Hermes()), vocab_size=500)
     small = ModelSize(layers=2)
     for name, seed in (("one", 5), ("two", 5), ("other", 6)):
         assert write_start(tmp_path / name, tokenizer, small, seed=seed) > 100_000

@@ -14,14 +14,14 @@ from learner.config.settings import ComputeSettings
 from learner.core.errors import ModelError
 from learner.core.samples import Sample
 from learner.inference.engine import Engine, Request
-from learner.inference.kv_cache import Kept, PrefixTable, as_tokens, shared_length
-from learner.inference.sampling import Draws, sampled
-from learner.model.logprob_agreement import agreement
+from learner.inference.kv_cache import PrefixTable, SequenceCache, as_tokens, shared_length
+from learner.inference.sampling import RandomDraws, sample_tokens
+from learner.model.logprob_agreement import logprob_difference
 from learner.model.pretrained import open_model
 from tests.support.tiny_model import write_model
 
-NUM_IDS = 300  # of the model's that prompts are made of
-NONE: frozenset[int] = frozenset()  # no end tokens: replies are as long as they may be
+NUM_IDS = 300  # prompts have only the model's first ids
+NONE: frozenset[int] = frozenset()  # no end tokens: every reply reaches its limit
 
 
 @pytest.fixture(scope="module")
@@ -36,7 +36,7 @@ def ids(seed: int, count: int) -> list[int]:
 
 
 def run(engine: Engine, requests: Sequence[Request]) -> None:
-    """Have all of them done."""
+    """Run the engine until all requests are done."""
     for request in requests:
         engine.add(request)
     while engine.num_requests:
@@ -54,14 +54,14 @@ def sample_of(request: Request) -> Sample:
     )
 
 
-def worst(model: PreTrainedModel, requests: Sequence[Request]) -> float:
-    return agreement(model, [sample_of(request) for request in requests])
+def largest_difference(model: PreTrainedModel, requests: Sequence[Request]) -> float:
+    return logprob_difference(model, [sample_of(request) for request in requests])
 
 
 @pytest.mark.parametrize("max_prefill", [2048, 16])
 def test_sampler_and_trainer_agree(model: PreTrainedModel, max_prefill: int) -> None:
-    """Log-probabilities are the model's own over the whole row, within 1e-5, for prompts of all
-    lengths, side by side and joining late, with prefixes that are there already, and in parts."""
+    """Log-probabilities equal the model's own over the whole row within 1e-5: for prompts of all
+    lengths, computed together, joining late, with cached prefixes, and in parts."""
     engine = Engine(model, end_ids=NONE, max_live=6, max_prefill=max_prefill)
     shared = ids(0, 40)
     prompts = [shared[: 7 * n] + ids(n, 1 + 5 * n) for n in range(7)]
@@ -73,14 +73,14 @@ def test_sampler_and_trainer_agree(model: PreTrainedModel, max_prefill: int) -> 
     longer = [Request([*r.prompt, *r.tokens, 9, 8], max_tokens=4, seed=9) for r in requests]
     again = [Request(r.prompt.tolist(), max_tokens=2, seed=3) for r in requests]
     run(engine, [*longer, *again])
-    assert worst(model, [*requests, *longer, *again]) < 1e-5
-    # Of a prompt that goes on from an earlier one, only what is new was computed.
+    assert largest_difference(model, [*requests, *longer, *again]) < 1e-5
+    # If a prompt extends an earlier one, only the new tokens are computed.
     assert [len(r.prompt) - r.cached for r in longer] == [3] * 7
     assert [len(r.prompt) - r.cached for r in again] == [1] * 7
 
 
-def test_agreement_sees_what_is_wrong(model: PreTrainedModel) -> None:
-    """A wrong position, another token or other weights are far beyond the bound."""
+def test_the_comparison_finds_faults(model: PreTrainedModel) -> None:
+    """A wrong position or another token gives a difference far beyond the bound."""
     request = Request(ids(1, 30), max_tokens=8)
     run(Engine(model, end_ids=NONE), [request])
     good = sample_of(request)
@@ -88,13 +88,13 @@ def test_agreement_sees_what_is_wrong(model: PreTrainedModel) -> None:
     swapped = good.tokens.copy()
     swapped[3] += 1
     other = Sample(good.prompt, swapped, good.logprobs, 0.0, 0, "v0")
-    assert agreement(model, [good]) < 1e-5
-    assert min(agreement(model, [shifted]), agreement(model, [other])) > 1e-3
-    assert agreement(model, []) == 0.0
+    assert logprob_difference(model, [good]) < 1e-5
+    assert min(logprob_difference(model, [shifted]), logprob_difference(model, [other])) > 1e-3
+    assert logprob_difference(model, []) == 0.0
 
 
 def test_a_groups_prompt_is_computed_once(model: PreTrainedModel) -> None:
-    """Of eight prompts that begin alike and come at once, the shared beginning is computed once."""
+    """Of eight prompts that arrive at once, the common beginning is computed once."""
     engine = Engine(model, end_ids=NONE)
     shared = ids(0, 100)
     requests = [Request([*shared, *ids(n, 10)], max_tokens=2, seed=n) for n in range(1, 9)]
@@ -105,12 +105,12 @@ def test_a_groups_prompt_is_computed_once(model: PreTrainedModel) -> None:
         "cached_tokens": 700,
         "sampled_tokens": 16,
     }
-    assert worst(model, requests) < 1e-5
+    assert largest_difference(model, requests) < 1e-5
 
 
-def test_a_request_samples_the_same_in_any_company(model: PreTrainedModel) -> None:
-    """A request's tokens follow from its prompt and seed: alone, among others, after others left
-    and with another limit on who is live; another seed gives others."""
+def test_a_request_does_not_depend_on_its_neighbours(model: PreTrainedModel) -> None:
+    """Prompt and seed determine a request's tokens: alone, among others, after others left, and
+    with another limit on live requests; another seed gives other tokens."""
     prompt = ids(0, 25)
     found = []
     for company, max_live in ((0, 1), (5, 8), (5, 2)):
@@ -124,9 +124,9 @@ def test_a_request_samples_the_same_in_any_company(model: PreTrainedModel) -> No
     assert another.tokens != found[0]
 
 
-def test_greedy_takes_the_likeliest(model: PreTrainedModel) -> None:
-    """At temperature 0 the tokens are those of the model's own greedy continuation, whatever the
-    seed; their log-probabilities are the model's."""
+def test_greedy_takes_the_most_likely_token(model: PreTrainedModel) -> None:
+    """At temperature 0 the tokens are those of the model's own greedy continuation, for any seed;
+    their log-probabilities are the model's."""
     prompt = ids(5, 20)
     expected = list(prompt)
     for _ in range(6):
@@ -135,24 +135,24 @@ def test_greedy_takes_the_likeliest(model: PreTrainedModel) -> None:
     requests = [Request(prompt, max_tokens=6, temperature=0.0, seed=n) for n in range(2)]
     run(Engine(model, end_ids=NONE), requests)
     assert [[*r.prompt.tolist(), *r.tokens] for r in requests] == [expected] * 2
-    assert worst(model, requests) < 1e-5
+    assert largest_difference(model, requests) < 1e-5
 
 
 def test_a_reply_ends_with_an_end_token(model: PreTrainedModel) -> None:
-    """Sampling stops behind an end token, which is part of the reply, or at the limit."""
+    """Sampling stops after an end token, which is part of the reply, or at the limit."""
     free = Request(ids(2, 9), max_tokens=20, seed=4)
     run(Engine(model, end_ids=NONE), [free])
     end = free.tokens[5]
     first = free.tokens.index(end)
     engine = Engine(model, end_ids=frozenset({end}))
-    stopped, short = (Request(ids(2, 9), max_tokens=most, seed=4) for most in (20, first))
+    stopped, short = (Request(ids(2, 9), max_tokens=limit, seed=4) for limit in (20, first))
     run(engine, [stopped, short])
     assert [stopped.tokens, short.tokens] == [free.tokens[: first + 1], free.tokens[:first]]
     assert [engine.finish_of(stopped), engine.finish_of(short)] == ["stop", "length"]
 
 
 def test_a_cancelled_request_frees_its_slot(model: PreTrainedModel) -> None:
-    """Whether it waits, is live or is done: the others go on as if it had never been."""
+    """Whether it waits, is live or is done, the others continue as if it had never existed."""
     engine = Engine(model, end_ids=NONE, max_live=2)
     requests = [Request(ids(n, 10 + n), max_tokens=6, seed=n) for n in range(4)]
     alone = [Request(ids(n, 10 + n), max_tokens=6, seed=n) for n in (1, 3)]
@@ -168,13 +168,13 @@ def test_a_cancelled_request_frees_its_slot(model: PreTrainedModel) -> None:
     engine.cancel(requests[1])
     run(Engine(model, end_ids=NONE), alone)
     assert [requests[1].tokens, requests[3].tokens] == [r.tokens for r in alone]
-    assert worst(model, [requests[1], requests[3]]) < 1e-5
+    assert largest_difference(model, [requests[1], requests[3]]) < 1e-5
 
 
-def test_what_is_kept_stays_within_its_budget(model: PreTrainedModel) -> None:
-    """Sequences that are over are kept up to the budget, the longest unused going first, and one
-    that was made longer only in its longer form."""
-    size = 2 * 2 * 2 * 16 * 4  # bytes of a token: layers, keys and values, heads, their size
+def test_the_sequence_cache_stays_within_its_budget(model: PreTrainedModel) -> None:
+    """Finished sequences are cached up to the budget, and the least recently used one is removed
+    first; an extended sequence replaces the shorter one."""
+    size = 2 * 2 * 2 * 16 * 4  # bytes per token: layers, keys and values, heads, their size, float
     engine = Engine(model, end_ids=NONE, cache_bytes=100 * size)
 
     def cached(prompt: list[int]) -> int:
@@ -184,16 +184,16 @@ def test_what_is_kept_stays_within_its_budget(model: PreTrainedModel) -> None:
 
     one, two, three = ids(1, 40), ids(2, 40), ids(3, 40)
     assert [cached(prompt) for prompt in (one, two, one)] == [0, 0, 39]
-    assert [cached(prompt) for prompt in (three, one, two)] == [0, 39, 0]  # `two` had to go
+    assert [cached(prompt) for prompt in (three, one, two)] == [0, 39, 0]  # `two` was removed
     assert [cached(prompt) for prompt in ([*two, 5], [*two, 5, 6], one)] == [40, 41, 39]
-    # Of 40 + 42 tokens the first are taken over here, so the others go when there is no room.
+    # Here the first tokens of `two` are reused, so `one` is removed when space runs out.
     assert [cached([*two[:9], *ids(5, 6)]), cached(ids(6, 40)), cached(two)] == [9, 0, 39]
     assert cached(ids(4, 101)) == cached(ids(4, 101)) == 0  # larger than the budget
 
 
 def test_sampling_follows_the_distribution() -> None:
-    """Over many draws tokens come as often as the processed distribution says, and the
-    log-probabilities are that distribution's: after temperature, of top_p's nucleus."""
+    """Over many draws, tokens have the frequencies of the processed distribution (temperature and
+    top_p applied), and the log-probabilities are those of that distribution."""
     logits = torch.tensor([2.0, 1.0, 0.0, -1.0]).repeat(4000, 1)
     draws = np.random.default_rng(0).random(4000).tolist()
     for temperature, top_p, expected in (
@@ -202,59 +202,59 @@ def test_sampling_follows_the_distribution() -> None:
         (1.0, 0.7, [0.7311, 0.2689, 0.0, 0.0]),
         (1.0, 0.5, [1.0, 0.0, 0.0, 0.0]),
     ):
-        tokens, logprobs = sampled(logits, draws, [temperature] * 4000, [top_p] * 4000)
+        tokens, logprobs = sample_tokens(logits, draws, [temperature] * 4000, [top_p] * 4000)
         shares = torch.bincount(tokens, minlength=4) / 4000
         assert shares.tolist() == pytest.approx(expected, abs=0.02)
         assert logprobs.exp().tolist() == pytest.approx([expected[t] for t in tokens], abs=1e-4)
 
 
 @pytest.mark.parametrize("temperature", [1e-46, 1e-38, 1e-6])
-def test_a_temperature_that_divides_by_nothing_is_greedy(temperature: float) -> None:
-    """A request so cold that its logits would overflow takes the likeliest token, and is no broken
-    model, which would end its neighbours, too."""
+def test_a_temperature_near_zero_is_greedy(temperature: float) -> None:
+    """If dividing by the temperature would overflow the logits, the request takes the most likely
+    token; it is not mistaken for a broken model, which would end its neighbours, too."""
     logits = torch.tensor([[1.0, 2.0, 3.0]])
-    cold, greedy = (sampled(logits, [0.1], [one], [1.0]) for one in (temperature, 0.0))
+    cold, greedy = (sample_tokens(logits, [0.1], [one], [1.0]) for one in (temperature, 0.0))
     assert [x.item() for x in cold] == [x.item() for x in greedy]
     assert cold[0].item() == 2
 
 
-def test_neighbours_have_settings_of_their_own() -> None:
-    """Temperature, top_p and greed hold for their own request only."""
+def test_settings_are_per_request() -> None:
+    """Temperature, top_p and greedy sampling apply only to their own request."""
     logits = torch.tensor([2.0, 1.0, 0.0, -1.0]).repeat(4, 1)
-    tokens, logprobs = sampled(logits, [0.99] * 4, [1.0, 2.0, 1.0, 0.0], [1.0, 1.0, 0.7, 0.5])
+    tokens, logprobs = sample_tokens(logits, [0.99] * 4, [1.0, 2.0, 1.0, 0.0], [1.0, 1.0, 0.7, 0.5])
     assert tokens.tolist() == [3, 3, 1, 0]
     assert logprobs.exp().tolist() == pytest.approx([0.0321, 0.1015, 0.2689, 0.6439], abs=1e-4)
 
 
 @given(st.integers(0, 2**48), st.integers(1, 5))
 def test_no_impossible_token_is_drawn(seed: int, num_dead: int) -> None:
-    """Tokens of probability 0 are never taken, not even by the largest number below 1."""
+    """Tokens of probability 0 are never drawn, not even with the largest number below 1."""
     logits = torch.randn(2, 8, generator=torch.Generator().manual_seed(seed % 2**31))
     logits[:, :num_dead] = logits[:, -2:] = float("-inf")
-    tokens, logprobs = sampled(logits, [0.0, 1.0 - 2.0**-53], [1.0] * 2, [1.0] * 2)
+    tokens, logprobs = sample_tokens(logits, [0.0, 1.0 - 2.0**-53], [1.0] * 2, [1.0] * 2)
     assert set(tokens.tolist()) <= set(range(num_dead, 6))
     assert logprobs.isfinite().all()
 
 
-def test_draws_go_on_from_a_seed() -> None:
-    """A request's numbers are its seed's, each drawn once."""
-    draws, again = Draws(3), Draws(3)
+def test_the_seed_determines_the_random_numbers() -> None:
+    """Equal seeds give equal numbers, and no number is repeated."""
+    draws, again = RandomDraws(3), RandomDraws(3)
     numbers = [draws() for _ in range(200)]
     assert numbers == [again() for _ in range(200)]
     assert len(set(numbers)) == 200
-    assert numbers[0] != Draws(4)()
+    assert numbers[0] != RandomDraws(4)()
 
 
-def test_broken_weights_are_a_sentence(model: PreTrainedModel, tmp_path: Path) -> None:
-    """A model that gives NaN stops with a sentence; so do requests that make no sense."""
+def test_broken_weights_are_reported(model: PreTrainedModel, tmp_path: Path) -> None:
+    """A model that gives NaN stops with an error that names the cause; so do invalid requests."""
     broken = open_model(write_model(tmp_path, seed=1), ComputeSettings())
     with torch.no_grad():
         next(broken.parameters()).fill_(float("nan"))
     with pytest.raises(ModelError, match="its weights are broken"):
         run(Engine(broken, end_ids=NONE), [Request([5], max_tokens=1)])
-    for prompt, most in (([], 1), ([5], 0)):
-        with pytest.raises(ValueError, match="a request needs a prompt and room"):
-            Request(prompt, max_tokens=most)
+    for prompt, limit in (([], 1), ([5], 0)):
+        with pytest.raises(ValueError, match="a request needs a prompt and a max_tokens"):
+            Request(prompt, max_tokens=limit)
 
 
 rows = st.lists(st.integers(0, 2), min_size=1, max_size=6)
@@ -264,15 +264,15 @@ rows = st.lists(st.integers(0, 2), min_size=1, max_size=6)
 def test_the_table_finds_the_longest_beginning(
     sequences: list[tuple[list[int], bool]], prompt: list[int]
 ) -> None:
-    """The row that is found begins as long alike as any other that was not removed."""
+    """The row that is found has the longest common beginning of all rows that were not removed."""
     table = PrefixTable()
-    there = {table.add(as_tokens(sequence)): (sequence, stays) for sequence, stays in sequences}
-    for row, (_, stays) in there.items():
+    added = {table.add(as_tokens(sequence)): (sequence, stays) for sequence, stays in sequences}
+    for row, (_, stays) in added.items():
         if not stays:
             table.remove(row)
     shared = {
         row: shared_length(as_tokens(sequence), as_tokens(prompt))
-        for row, (sequence, stays) in there.items()
+        for row, (sequence, stays) in added.items()
         if stays
     }
     row, length = table.longest(as_tokens(prompt))
@@ -281,18 +281,19 @@ def test_the_table_finds_the_longest_beginning(
 
 
 def test_shared_length() -> None:
-    """Two sequences are compared up to where they differ, or where the shorter one ends."""
+    """Two sequences are compared up to their first difference, or up to the end of the shorter
+    one."""
     pairs = [([1, 2, 3], [1, 2, 4]), ([1, 2], [1, 2, 4]), ([3], [4]), ([1, 2], [1, 2])]
     lengths = [shared_length(as_tokens(one), as_tokens(other)) for one, other in pairs]
     assert lengths == [2, 2, 0, 2]
 
 
 def test_the_table_grows() -> None:
-    """Long sequences and many of them are found, too."""
+    """Long sequences and large numbers of them can also be found."""
     table = PrefixTable()
     long = as_tokens(ids(0, 1000))
     rows = [table.add(long[: 10 * n]) for n in range(1, 101)]
     assert table.longest(long) == (rows[-1], 1000)
     assert table.longest(as_tokens([*long, 5, 6])) == (rows[-1], 1000)
-    kept = Kept(table, 10)
-    assert (len(kept), rows[0] in kept, kept.num_bytes) == (0, False, 0)
+    cache = SequenceCache(table, 10)
+    assert (len(cache), rows[0] in cache, cache.num_bytes) == (0, False, 0)

@@ -1,9 +1,10 @@
-"""What surrounds a training run: the learner that the loop calls, its figures, its settings."""
+"""The parts around the loop: the learner that it calls, its progress and report, the run's
+settings and folder."""
 
 import io
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import msgspec
 import numpy as np
@@ -20,11 +21,20 @@ from learner.config.runs import rhythm_of, runs_of
 from learner.config.settings import TrainSettings
 from learner.core.errors import CheckpointError, ConfigError, TrainingError
 from learner.core.samples import Group, Rollout, Sample
-from learner.data.batch_queue import Taken
+from learner.data.batch_queue import TakenBatch
+from learner.data.grouping import Reason
+from learner.data.remedies import remedy
 from learner.loop.learner import ModelLearner
-from learner.loop.progress_state import Place, after_batch, idle_share, since, told_of, who_waits
-from learner.loop.report import render, report_of
-from learner.loop.run_folder import begin, described, forget
+from learner.loop.progress_state import (
+    TrainProgress,
+    after_batch,
+    metrics_of_batch,
+    seconds_since,
+    trainer_idle_share,
+    waiting_side,
+)
+from learner.loop.report import lines_of, render, report_of
+from learner.loop.run_folder import as_toml, remove_leftovers, start_or_resume
 from learner.packing.batch import Batch
 from learner.trainer.trainer import StepReport
 from tests.support.fake_learner import train_settings
@@ -35,7 +45,7 @@ def report(step: int = 1, **measures: float) -> StepReport:
 
 
 def group(*rewards: float) -> Group:
-    """Episodes of two steps; the prompts of both begin alike."""
+    """Episodes of two steps, whose prompts have the same beginning."""
 
     def sample(member: int, turn: int) -> Sample:
         prompt = np.array([1, 2, 3, 10 * member + turn], np.int32)
@@ -52,23 +62,23 @@ def group(*rewards: float) -> Group:
 
 
 class FakeTrainer:
-    """Gives the reports that it is told to, and what it keeps as a checkpoint."""
+    """Returns the given reports, and records its saves."""
 
-    def __init__(self, *reports: StepReport, place: bytes | None = None) -> None:
+    def __init__(self, *reports: StepReport, progress: bytes | None = None) -> None:
         self.batches: list[Batch] = []
         self.saved: list[tuple[Path, bytes, int]] = []
         self._reports = list(reports)
-        self._place = place
+        self._progress = progress
 
     def step(self, batch: Batch) -> StepReport:
         self.batches.append(batch)
         return self._reports.pop(0)
 
-    def save(self, root: Path, place: bytes, *, keep: int) -> None:
-        self.saved.append((root, place, keep))
+    def save(self, root: Path, progress: bytes, *, keep: int) -> None:
+        self.saved.append((root, progress, keep))
 
     def resume(self, root: Path) -> bytes | None:
-        return self.saved[-1][1] if self.saved else self._place
+        return self.saved[-1][1] if self.saved else self._progress
 
 
 def learner_of(trainer: FakeTrainer, *, is_live: bool = True, **changes: Any) -> ModelLearner:
@@ -76,12 +86,12 @@ def learner_of(trainer: FakeTrainer, *, is_live: bool = True, **changes: Any) ->
     return ModelLearner(fake, train_settings(**changes), Path("checkpoints"), is_live=is_live)
 
 
-def test_older_checkpoints_may_stay() -> None:
-    """A checkpoint of a run in which something is wrong takes the place of none."""
+def test_older_checkpoints_can_be_kept() -> None:
+    """A checkpoint with `keep_all`, for a run in which something is wrong, replaces none."""
     trainer = FakeTrainer()
     learner = learner_of(trainer, save={"keep": 2})
-    learner.save(Place(batches=1))
-    learner.save(Place(batches=2), keep_all=True)
+    learner.save(TrainProgress(batches=1))
+    learner.save(TrainProgress(batches=2), keep_all=True)
     assert [keep for _, _, keep in trainer.saved] == [2, sys.maxsize]
 
 
@@ -89,8 +99,8 @@ def test_older_checkpoints_may_stay() -> None:
     ("backend", "tokens"), [("twopass", 3 + 4 * 3), ("flex", 3 + 4 * 3), ("naive", 4 * 6)]
 )
 def test_groups_become_a_batch(backend: str, tokens: int) -> None:
-    """Advantages compare the group's episodes, all weights add up to 1, and prefixes are shared
-    where the backend can."""
+    """Advantages compare the group's episodes, all weights add up to 1, and prefixes are shared if
+    the backend supports it."""
     trainer = FakeTrainer(report())
     learner = learner_of(trainer, compute={"backend": backend}, loss={"advantage": "mean"})
     learner.step([group(1.0, 0.0)])
@@ -98,24 +108,24 @@ def test_groups_become_a_batch(backend: str, tokens: int) -> None:
     assert (batch.num_tokens, batch.num_trained, batch.num_steps, batch.num_episodes) == (
         *(tokens, 8, 4, 2),
     )
-    leaves = [leaf for star in batch.stars for leaf in star.leaves]
-    assert sum(float(leaf.weights.sum()) for leaf in leaves) == pytest.approx(1.0)
-    assert [leaf.advantages.tolist() for leaf in leaves] == [[0.5] * 2] * 2 + [[-0.5] * 2] * 2
+    suffixes = [suffix for prefix_group in batch.prefix_groups for suffix in prefix_group.suffixes]
+    assert sum(float(suffix.weights.sum()) for suffix in suffixes) == pytest.approx(1.0)
+    assert [suffix.advantages.tolist() for suffix in suffixes] == [[0.5] * 2] * 2 + [[-0.5] * 2] * 2
 
 
-def test_agreement_is_not_mentioned() -> None:
-    """Log-probabilities that agree in float32 raise no alarm."""
+def test_agreement_is_not_logged() -> None:
+    """Log-probabilities that agree in float32 cause no warning."""
     with capture_logs() as logs:
         learner_of(FakeTrainer(report(mismatch_k3=1e-12, mismatch_max=9e-5))).step([group(1, 0)])
     assert logs == []
 
 
-def test_disagreement_is_told_loudly() -> None:
-    """A difference above 1e-4 in float32 is warned of with its size, in a run's first batch; in
-    bfloat16 it is what is to be expected."""
-    apart = {"mismatch_k3": 1e-6, "mismatch_max": 2e-3}
+def test_disagreement_is_a_warning() -> None:
+    """A difference above 1e-4 in float32 in a run's first batch is a warning with its size; in
+    bfloat16 such a difference is expected."""
+    mismatch = {"mismatch_k3": 1e-6, "mismatch_max": 2e-3}
     with capture_logs() as logs:
-        learner_of(FakeTrainer(report(**apart))).step([group(1, 0)])
+        learner_of(FakeTrainer(report(**mismatch))).step([group(1, 0)])
     assert logs == [
         {
             "event": "sampler_and_trainer_disagree",
@@ -127,55 +137,64 @@ def test_disagreement_is_told_loudly() -> None:
     ]
     with capture_logs() as logs:
         compute = {"dtype": "bfloat16"}
-        learner_of(FakeTrainer(report(**apart)), compute=compute).step([group(1, 0)])
-        learner_of(FakeTrainer(report(step=2, **apart))).step([group(1, 0)])  # of older weights
+        learner_of(FakeTrainer(report(**mismatch)), compute=compute).step([group(1, 0)])
+        learner_of(FakeTrainer(report(step=2, **mismatch))).step([group(1, 0)])  # of older weights
     assert logs == []
 
 
 def test_another_model_is_refused() -> None:
-    """Log-probabilities of another model stop the run; logs may be of another model."""
-    apart = {"mismatch_k3": 4.0, "mismatch_max": 9.0}
-    with pytest.raises(TrainingError, match="are not the trainer's: they differ by up to 9"):
-        learner_of(FakeTrainer(report(**apart))).step([group(1, 0)])
-    learner_of(FakeTrainer(report(**apart)), is_live=False).step([group(1, 0)])
+    """Log-probabilities of another model stop a live run; a run on logs may have sampled with
+    another model."""
+    mismatch = {"mismatch_k3": 4.0, "mismatch_max": 9.0}
+    with pytest.raises(TrainingError, match="log-probabilities of sampler and trainer differ by"):
+        learner_of(FakeTrainer(report(**mismatch))).step([group(1, 0)])
+    learner_of(FakeTrainer(report(**mismatch)), is_live=False).step([group(1, 0)])
 
 
-def test_a_place_goes_into_checkpoints_and_back() -> None:
-    """What is saved is found again, figures and evaluations included."""
-    place = Place(3, 6, 5, 10, {"equal": 1}, seconds={"waiting": 1.5}, evaluations={2: {"a": 0.5}})
+def test_progress_is_saved_in_checkpoints_and_restored() -> None:
+    """The restored progress is equal, seconds and evaluations included."""
+    progress = TrainProgress(
+        3, 6, 5, 10, {"equal": 1}, seconds={"waiting": 1.5}, evaluations={2: {"a": 0.5}}
+    )
     trainer = FakeTrainer()
     learner = learner_of(trainer, save={"keep": 4})
     assert learner.resume() is None
-    learner.save(place)
+    learner.save(progress)
     assert trainer.saved[0][0] == Path("checkpoints") and trainer.saved[0][2] == 4
-    assert learner.resume() == place
+    assert learner.resume() == progress
 
 
-def test_a_place_that_cannot_be_read() -> None:
-    """A checkpoint whose place says something else is refused with the folder's name."""
-    with pytest.raises(CheckpointError, match="checkpoints: the place in the run cannot be read"):
-        learner_of(FakeTrainer(place=b'{"batches": "x"}')).resume()
+def test_progress_that_cannot_be_read() -> None:
+    """A checkpoint whose progress cannot be decoded is an error that names the folder."""
+    with pytest.raises(CheckpointError, match="checkpoints: the checkpoint's training progress"):
+        learner_of(FakeTrainer(progress=b'{"batches": "x"}')).resume()
 
 
-def test_a_place_adds_up() -> None:
-    """Batches add up; one without groups counts, and without labels keeps the last figures."""
-    one = Taken((group(1, 0),), 2, {"equal": 1}, 4, 1, 1.5)
-    place = after_batch(Place(), one, report())
-    assert place == Place(
+def test_progress_adds_up() -> None:
+    """Batches add up: a batch without groups counts, and one without labels keeps the last
+    metrics."""
+    one = TakenBatch((group(1, 0),), 2, {"equal": 1}, 4, 1, 1.5)
+    progress = after_batch(TrainProgress(), one, report())
+    assert progress == TrainProgress(
         *(1, 2, 1, 2, {"equal": 1}, 10, 40, 100),
         first={"reward": 0.375, "pass_rate": 0.25},
         last={"reward": 0.375, "pass_rate": 0.25},
     )
-    place = after_batch(place, Taken((), 4, {"equal": 1, "few": 1}, 2, 2, 2.0), None)
-    assert (place.batches, place.next_group, place.groups, place.num_trained) == (2, 4, 1, 10)
-    assert place.set_aside == {"equal": 2, "few": 1}
-    assert (place.first["reward"], place.last["reward"]) == (0.375, 1.0)
-    assert after_batch(place, Taken((), 6), None).last == place.last
-    assert told_of(Taken((), 6)) == {}
+    progress = after_batch(progress, TakenBatch((), 4, {"equal": 1, "few": 1}, 2, 2, 2.0), None)
+    assert (progress.batches, progress.next_group, progress.groups, progress.num_trained) == (
+        2,
+        4,
+        1,
+        10,
+    )
+    assert progress.dropped == {"equal": 2, "few": 1}
+    assert (progress.first["reward"], progress.last["reward"]) == (0.375, 1.0)
+    assert after_batch(progress, TakenBatch((), 6), None).last == progress.last
+    assert metrics_of_batch(TakenBatch((), 6)) == {}
 
 
 @pytest.mark.parametrize(
-    ("waiting", "held", "who"),
+    ("waiting", "throttled", "side"),
     [
         (0, 0, ""),
         (4, 0, ""),
@@ -184,18 +203,18 @@ def test_a_place_adds_up() -> None:
         (9, 20, "the rollouts"),
     ],
 )
-def test_who_waits(waiting: float, held: float, who: str) -> None:
-    """The side that waits longer is named, if that is noticeable."""
-    seconds = {"waiting": waiting, "training": 100.0 - waiting, "held": held}
-    assert who_waits(seconds) == who
-    assert idle_share(seconds) == pytest.approx(waiting / 100)
-    assert idle_share({}) == 0.0
-    assert since({"a": 3.0, "b": 1.0}, {"a": 2.0}) == {"a": 1.0, "b": 1.0}
+def test_waiting_side(waiting: float, throttled: float, side: str) -> None:
+    """The side that waits longer is named, if its waiting is noticeable."""
+    seconds = {"waiting": waiting, "training": 100.0 - waiting, "throttled": throttled}
+    assert waiting_side(seconds) == side
+    assert trainer_idle_share(seconds) == pytest.approx(waiting / 100)
+    assert trainer_idle_share({}) == 0.0
+    assert seconds_since({"a": 3.0, "b": 1.0}, {"a": 2.0}) == {"a": 1.0, "b": 1.0}
 
 
 def test_the_report_in_words() -> None:
-    """A person reads what was trained, set aside and gained, and who waited."""
-    place = Place(
+    """The text has the trained and dropped groups, the gain, and the side that waited."""
+    progress = TrainProgress(
         *(2, 4, 3, 6, {"equal": 1}, 1_000, 2_000, 8_000),
         seconds={"waiting": 5.0, "training": 15.0},
         first={"reward": 0.1, "pass_rate": 0.0},
@@ -203,10 +222,10 @@ def test_the_report_in_words() -> None:
         evaluations={0: {"pass_rate": 0.5}},
     )
     text = io.StringIO()
-    render(report_of(place, published=Path("versions/v2")), Console(file=text, width=40))
+    render(report_of(progress, published=Path("versions/v2")), Console(file=text, width=40))
     assert text.getvalue().splitlines() == [
         "2 steps on 3 groups (6 episodes), 1,000 tokens trained",
-        "groups set aside: equal 1",
+        "groups dropped: equal 1",
         "first to last batch: reward 0.100 to 0.500, pass rate 0.0% to 25.0%",
         "evaluation after 0 steps: pass_rate 0.500",
         "shared prefixes saved 75% of the tokens of per-step rows; trainer idle 25%, waiting:"
@@ -215,7 +234,42 @@ def test_the_report_in_words() -> None:
     ]
 
 
-def told(**changes: Any) -> TrainSettings:
+@pytest.mark.parametrize(
+    ("dropped", "warning"),
+    [
+        ({}, "nothing was trained: there were no groups"),
+        (
+            {"equal": 5, "stale": 1},
+            "nothing was trained: all 6 groups were dropped (equal 5, stale 1): in every such group"
+            " all episodes had the same reward, so there was nothing to compare: use easier or"
+            " mixed tasks, a policy that succeeds sometimes, a larger group_size, or"
+            " data.keep_equal = true (for cloning)",
+        ),
+        (
+            {"stale": 2},
+            "nothing was trained: all 2 groups were dropped (stale 2): the weights of these groups"
+            " were too old: raise loop.staleness",
+        ),
+    ],
+)
+def test_the_report_warns_if_nothing_was_trained(dropped: dict[str, int], warning: str) -> None:
+    """The warning has the reasons and a remedy for the most frequent one; it is the last line of
+    the text."""
+    report = report_of(TrainProgress(batches=3, dropped=dropped), published=Path("start"))
+    assert report.warning == warning
+    assert lines_of(report)[-1] == f"WARNING {warning}"
+    trained = report_of(TrainProgress(num_trained=1, dropped=dropped), published=Path("start"))
+    assert trained.warning == ""
+    assert not any("WARNING" in line for line in lines_of(trained))
+
+
+def test_every_reason_has_a_remedy() -> None:
+    """Without dropped groups there is nothing to change."""
+    assert all(remedy({reason: 1}) for reason in get_args(Reason))
+    assert remedy({}) == remedy({"equal": 0}) == ""
+
+
+def settings_with(**changes: Any) -> TrainSettings:
     table: dict[str, Any] = {
         "model": "start",
         "steps": 5,
@@ -224,10 +278,12 @@ def told(**changes: Any) -> TrainSettings:
     return settings_of(table | changes)
 
 
-def test_runs_follow_from_the_training_file() -> None:
-    """The model and the number of episodes follow from the file; an evaluation stands on the
-    rollouts, its groups aside."""
-    settings = told(loop={"evaluate_every": 5}, evaluation={"temperature": 0.0, "scenarios": ["b"]})
+def test_the_training_file_determines_the_runs() -> None:
+    """The model and the number of episodes follow from the file; an evaluation has the settings of
+    the rollouts, except for their groups."""
+    settings = settings_with(
+        loop={"evaluate_every": 5}, evaluation={"temperature": 0.0, "scenarios": ["b"]}
+    )
     runs = runs_of(settings)
     assert runs.evaluation is not None
     rollouts = runs.rollouts
@@ -241,8 +297,8 @@ def test_runs_follow_from_the_training_file() -> None:
     assert (evaluation.limits.max_steps, evaluation.group_size, evaluation.episodes) == (
         *(7, 1, None),
     )
-    assert runs_of(told()).evaluation is None
-    assert runs_of(told(data={"fill": True})).rollouts.episodes == 10 * 5 * 8 * 4
+    assert runs_of(settings_with()).evaluation is None
+    assert runs_of(settings_with(data={"fill": True})).rollouts.episodes == 10 * 5 * 8 * 4
 
 
 @pytest.mark.parametrize(
@@ -257,15 +313,15 @@ def test_runs_follow_from_the_training_file() -> None:
         ({"loop": {"evaluate_every": 5}, "evaluation": {"scenarios": []}}, "[evaluation] scenario"),
     ],
 )
-def test_settings_that_do_not_go_together(changes: dict[str, Any], sentence: str) -> None:
-    """A contradiction is told with table and field."""
+def test_contradictory_settings(changes: dict[str, Any], sentence: str) -> None:
+    """A contradiction is an error that names table and field."""
     with pytest.raises(ConfigError) as caught:
-        runs_of(told(**changes))
+        runs_of(settings_with(**changes))
     assert str(caught.value).startswith(sentence)
 
 
-def test_groups_of_one_are_refused_where_none_would_be_kept() -> None:
-    """Groups of one are all equal: a run that keeps no such groups would train nothing."""
+def test_groups_of_one_are_refused_without_keep_equal() -> None:
+    """Groups of one member are always equal: a run that drops such groups would train nothing."""
     table = {
         "model": "start",
         "rollouts": {"scenarios": ["a"], "group_size": 1},
@@ -278,50 +334,52 @@ def test_groups_of_one_are_refused_where_none_would_be_kept() -> None:
     settings_of(table | {"data": {"keep_equal": True}})
 
 
-def test_logs_are_published_when_somebody_looks() -> None:
-    """Learning from logs, weights are published for evaluations and at the end, not each batch."""
-    assert rhythm_of(told()).loop.publish_every == 1
+def test_training_on_logs_publishes_only_for_evaluations() -> None:
+    """When training on logs, weights are published for evaluations and at the end, not after each
+    batch."""
+    assert rhythm_of(settings_with()).loop.publish_every == 1
     logs = {"logs": ["run"]}
-    assert rhythm_of(told(data=logs)).loop.publish_every == 5
-    rare = told(data=logs, loop={"evaluate_every": 2}, evaluation={"policy": "local"})
+    assert rhythm_of(settings_with(data=logs)).loop.publish_every == 5
+    rare = settings_with(data=logs, loop={"evaluate_every": 2}, evaluation={"policy": "local"})
     assert rhythm_of(rare).loop.publish_every == 2
 
 
-def test_a_folder_goes_on_under_its_settings(tmp_path: Path) -> None:
-    """A folder keeps the settings: with others a run does not go on, but for those that say how
-    long, how fast and where, which may differ as in any run; it keeps those with which it goes
-    on."""
-    settings = told()
-    assert begin(tmp_path, settings, resume=False) is True
-    assert described(settings) == (tmp_path / "train.toml").read_bytes()
-    assert begin(tmp_path, settings, resume=True) is False
-    longer = told(
+def test_a_run_resumes_only_with_its_settings(tmp_path: Path) -> None:
+    """The folder stores the settings, and a run does not resume with others. Settings of how long,
+    how fast and where may differ, as in any run; the folder then stores the new ones."""
+    settings = settings_with()
+    assert start_or_resume(tmp_path, settings, resume=False) is True
+    assert as_toml(settings) == (tmp_path / "train.toml").read_bytes()
+    assert start_or_resume(tmp_path, settings, resume=True) is False
+    longer = settings_with(
         steps=9, rollouts=settings.rollouts | {"concurrency": 2}, compute={"max_tokens": 5}
     )
-    assert begin(tmp_path, longer, resume=True) is False
-    assert described(longer) == (tmp_path / "train.toml").read_bytes()
+    assert start_or_resume(tmp_path, longer, resume=True) is False
+    assert as_toml(longer) == (tmp_path / "train.toml").read_bytes()
     for field in fields_of(Settings):
         if field.may_change:
             change = nest({field.key: "elsewhere"}, Settings)
             rollouts = merge(settings.rollouts, change)
             moved = msgspec.structs.replace(settings, steps=9, rollouts=rollouts)
-            assert begin(tmp_path, moved, resume=True) is False
-    with pytest.raises(ConfigError, match=r"rollouts\.seed: the run began with 3, not 4"):
-        begin(tmp_path, told(rollouts=settings.rollouts | {"seed": 4}), resume=True)
-    with pytest.raises(ConfigError, match="there is a training run already"):
-        begin(tmp_path, settings, resume=False)
-    assert described(moved) == (tmp_path / "train.toml").read_bytes()
+            assert start_or_resume(tmp_path, moved, resume=True) is False
+    with pytest.raises(ConfigError, match=r"rollouts\.seed: the run was started with 3, not 4"):
+        start_or_resume(
+            tmp_path, settings_with(rollouts=settings.rollouts | {"seed": 4}), resume=True
+        )
+    with pytest.raises(ConfigError, match="a training run already exists there; pass --resume"):
+        start_or_resume(tmp_path, settings, resume=False)
+    assert as_toml(moved) == (tmp_path / "train.toml").read_bytes()
 
 
-def test_what_a_failed_beginning_leaves(tmp_path: Path) -> None:
-    """Nothing, as long as there is nothing to keep; a folder that was there stays."""
+def test_a_failed_start_leaves_nothing(tmp_path: Path) -> None:
+    """Its files are removed as long as it has no results; a folder that existed before stays."""
     for is_new in (True, False):
-        begin(tmp_path / "run", told(), resume=False)
-        forget(tmp_path / "run", is_new=is_new)
+        start_or_resume(tmp_path / "run", settings_with(), resume=False)
+        remove_leftovers(tmp_path / "run", is_new=is_new)
         assert (tmp_path / "run").exists() is not is_new
         assert not (tmp_path / "run" / "train.toml").exists()
-    begin(tmp_path / "run", told(), resume=False)
+    start_or_resume(tmp_path / "run", settings_with(), resume=False)
     (tmp_path / "run" / "checkpoints").mkdir()
-    forget(tmp_path / "run", is_new=True)
+    remove_leftovers(tmp_path / "run", is_new=True)
     assert (tmp_path / "run" / "train.toml").exists()
     assert msgspec.toml.decode((tmp_path / "run" / "train.toml").read_bytes())["steps"] == 5

@@ -1,4 +1,4 @@
-"""Models are opened from Hugging Face directories and published as such."""
+"""Models are opened from Hugging Face directories and published as Hugging Face directories."""
 
 import json
 import resource
@@ -38,11 +38,11 @@ def trained(folder: Path) -> Trainer:
     return trainer
 
 
-def test_what_is_published_is_what_was_trained(
+def test_the_published_weights_are_the_trained_ones(
     folder: Path, trained: Trainer, tmp_path: Path
 ) -> None:
-    """A published folder has the trained weights bit by bit, the tokenizer and other files of the
-    start byte by byte, its own card, and transformers opens it."""
+    """A published folder has bit-identical trained weights, byte-identical tokenizer and other
+    files of the start folder, and a model card; transformers can open it."""
     published = tmp_path / "versions" / "v1"
     trained.publish(published, CARD)
     weights = weights_after(trained.model)
@@ -59,8 +59,8 @@ def test_what_is_published_is_what_was_trained(
     assert AutoModelForCausalLM.from_pretrained(published).dtype == torch.float32
 
 
-def test_what_computes_in_bfloat16_is_published_in_it(folder: Path, tmp_path: Path) -> None:
-    """Weights are rounded once, when they are published, and the config says so."""
+def test_a_bfloat16_run_publishes_bfloat16(folder: Path, tmp_path: Path) -> None:
+    """Weights are rounded once, when they are published, and the config has that dtype."""
     trainer = open_trainer(settings_of(folder, compute={"dtype": "bfloat16"}))
     trainer.publish(tmp_path / "v1", CARD)
     stored = load_file(tmp_path / "v1" / "model.safetensors")
@@ -71,32 +71,32 @@ def test_what_computes_in_bfloat16_is_published_in_it(folder: Path, tmp_path: Pa
 
 
 def test_nothing_is_published_twice(trained: Trainer, tmp_path: Path) -> None:
-    """A version that is there is not written over."""
+    """An existing version is not overwritten."""
     trained.publish(tmp_path / "v1", CARD)
     before = (tmp_path / "v1" / "rehearsal.json").read_bytes()
-    with pytest.raises(CheckpointError, match="v1: it is there already"):
+    with pytest.raises(CheckpointError, match="v1: the folder exists already"):
         trained.publish(tmp_path / "v1", msgspec.structs.replace(CARD, step=9))
     assert (tmp_path / "v1" / "rehearsal.json").read_bytes() == before
 
 
 def test_a_full_disk_leaves_nothing_half_published(trained: Trainer, tmp_path: Path) -> None:
-    """When the disk is full, the error names the folder and the cause, the version before stays,
-    and of the new one nothing does."""
+    """On a full disk, the error names the folder and the cause, the previous version stays, and
+    nothing of the new one remains."""
     trained.publish(tmp_path / "v1", CARD)
 
     def publish() -> None:
         resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, 20_000))
-        with pytest.raises(CheckpointError, match=r"v2: it cannot be written: .*File too large"):
+        with pytest.raises(CheckpointError, match=r"v2: cannot be written: .*File too large"):
             trained.publish(tmp_path / "v2", CARD)
 
     assert in_child(publish) == 0
     assert [path.name for path in tmp_path.iterdir()] == ["v1"]
 
 
-def test_where_nothing_can_be_written(trained: Trainer, tmp_path: Path) -> None:
-    """A folder in which nothing can be made is named."""
+def test_a_folder_that_cannot_be_created_is_named(trained: Trainer, tmp_path: Path) -> None:
+    """The error names the folder and the cause."""
     (tmp_path / "file").touch()
-    with pytest.raises(CheckpointError, match=r"file/v1: it cannot be written: Not a directory"):
+    with pytest.raises(CheckpointError, match=r"file/v1: cannot be written: Not a directory"):
         trained.publish(tmp_path / "file" / "v1", CARD)
 
 
@@ -121,58 +121,66 @@ def _cut(folder: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("spoil", "said"),
+    ("spoil", "message"),
     [
-        (shutil.rmtree, "there is no such folder, so there is no model to train"),
-        (lambda f: _without(f, "config.json"), "it has no config.json, so it is no Hugging Face"),
-        (lambda f: _without(f, "tokenizer.json"), "it has no tokenizer.json"),
-        (lambda f: _without(f, "model.safetensors"), "its model cannot be opened: "),
-        (lambda f: (f / "config.json").write_text("{"), "its model cannot be opened: "),
-        (lambda f: _config(f, model_type="nonesuch"), "its model cannot be opened: .*nonesuch"),
+        (shutil.rmtree, "the model folder does not exist"),
+        (
+            lambda f: _without(f, "config.json"),
+            "not a Hugging Face model directory: config.json is missing",
+        ),
+        (lambda f: _without(f, "tokenizer.json"), ".*: tokenizer.json is missing"),
+        (lambda f: _without(f, "model.safetensors"), "the model cannot be opened: "),
+        (lambda f: (f / "config.json").write_text("{"), "the model cannot be opened: "),
+        (lambda f: _config(f, model_type="nonesuch"), "the model cannot be opened: .*nonesuch"),
         (
             lambda f: _config(f, hidden_size="x"),
-            "its model cannot be opened: .*hidden_size.*got str",
+            "the model cannot be opened: .*hidden_size.*got str",
         ),
         (
             lambda f: _config(f, num_hidden_layers=3),
-            "its model cannot be opened: .*num_hidden_layers",
+            "the model cannot be opened: .*num_hidden_layers",
         ),
-        (lambda f: _config(f, model_type="bert"), r"its weights lack bert\."),
+        (lambda f: _config(f, model_type="bert"), r"the weights lack bert\."),
         (
             lambda f: _config(f, hidden_size=32),
-            r"its weight .* shape \[366, 16\], by .* \[366, 32\]",
+            r"the weight .* shape \[366, 16\], but .* \[366, 32\]",
         ),
-        (_lose_a_weight, r"its weights lack model\.layers\.1\.mlp\.up_proj\.weight"),
-        (_cut, "its model cannot be opened: "),
+        (_lose_a_weight, r"the weights lack model\.layers\.1\.mlp\.up_proj\.weight"),
+        (_cut, "the model cannot be opened: "),
     ],
 )
-def test_what_is_no_model_is_named(folder: Path, tmp_path: Path, spoil, said: str) -> None:
-    """A folder that holds no model, or not all of it, is refused; name and fault are told."""
+def test_a_folder_without_a_complete_model_is_refused(
+    folder: Path, tmp_path: Path, spoil, message: str
+) -> None:
+    """The error names the folder and the fault."""
     spoiled = shutil.copytree(folder, tmp_path / "spoiled")
     spoil(spoiled)
-    with pytest.raises(ModelError, match=f"spoiled: {said}"):
+    with pytest.raises(ModelError, match=f"spoiled: {message}"):
         open_model(spoiled, CPU)
 
 
-def test_a_reference_of_another_vocabulary_is_named(folder: Path, tmp_path: Path) -> None:
-    """A divergence between distributions over different tokens means nothing: the reference's
-    folder is told, and both numbers of tokens."""
+def test_a_reference_of_another_vocabulary_is_refused(folder: Path, tmp_path: Path) -> None:
+    """A divergence between distributions over different tokens has no meaning: the error names the
+    reference's folder and both numbers of tokens."""
     other = write_model(tmp_path / "other", hidden=16, head_dim=8, vocab_size=500)
     settings = settings_of(folder, loss={"kl": 0.1, "reference": str(other)})
     with pytest.raises(ModelError) as caught:
         open_trainer(settings)
     assert str(caught.value) == (
-        f"loss.reference: {other} has 500 tokens, and the model that is trained has 366"
+        f"loss.reference: {other} has 500 tokens, but the trained model has 366"
     )
 
 
-def test_a_device_that_is_not_there_is_named(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A device that torch does not know, or a GPU where there is none, is the setting's fault."""
-    with pytest.raises(ConfigError, match=r"compute\.device: 'gpu' is no device that torch knows"):
+def test_an_unavailable_device_is_named(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A device that torch does not know, and a GPU on a machine without one, are errors of the
+    setting."""
+    with pytest.raises(ConfigError, match=r"compute\.device: 'gpu' is not a device that torch kno"):
         open_model(folder, ComputeSettings(device="gpu"))
-    with pytest.raises(ConfigError, match=r"compute\.device: 'meta' is neither cpu nor cuda"):
+    with pytest.raises(
+        ConfigError, match=r"compute\.device: 'meta' is neither a cpu nor a cuda device"
+    ):
         open_model(folder, ComputeSettings(device="meta"))
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    with pytest.raises(ConfigError, match=r"compute\.device: 'cuda' is wanted, and torch finds no"):
+    with pytest.raises(ConfigError, match=r"compute\.device: 'cuda' needs a GPU, but torch finds"):
         open_model(folder, ComputeSettings(device="cuda"))
     assert open_model(folder, ComputeSettings()).device == torch.device("cpu")

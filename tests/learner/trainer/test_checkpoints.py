@@ -1,4 +1,4 @@
-"""Checkpoints: whoever goes on from one gets the numbers of a run that was never interrupted."""
+"""Checkpoints: a run that resumes from one gets the numbers of an uninterrupted run."""
 
 import json
 import os
@@ -24,7 +24,7 @@ from tests.support.trainer_runs import largest_difference, random_batch, setting
 STEPS = 6
 EVERY = 2  # batches between two checkpoints
 
-Numbers = dict[
+Int64Array = dict[
     int, tuple[float, float, float, float]
 ]  # by batch: loss, norm, rate, a random number
 
@@ -40,19 +40,19 @@ def uninterrupted(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Any
 
 
 def opened(folder: Path) -> Trainer:
-    """A trainer whose rate changes with the batches, and whose batches make two updates."""
+    """A trainer whose learning rate changes per batch, and whose batches make two updates."""
     optimizer = {"warmup_steps": 2, "schedule": "linear", "minibatches": 2}
     return open_trainer(settings_of(folder, steps=STEPS, optimizer=optimizer))
 
 
-def train(folder: Path, root: Path) -> tuple[Numbers, dict[str, Tensor]]:
-    """Train to the end from the newest checkpoint, if there is one."""
+def train(folder: Path, root: Path) -> tuple[Int64Array, dict[str, Tensor]]:
+    """Train to the end, from the newest checkpoint if there is one."""
     trainer = opened(folder)
-    place = trainer.resume(root)
-    assert place == (None if place is None else b"after %d" % trainer.num_steps)
-    numbers: Numbers = {}
+    progress = trainer.resume(root)
+    assert progress == (None if progress is None else b"after %d" % trainer.num_steps)
+    numbers: Int64Array = {}
     for step in range(trainer.num_steps, STEPS):
-        report = trainer.step(random_batch(step, stars=2, leaves=2, prefix=9))
+        report = trainer.step(random_batch(step, num_groups=2, num_suffixes=2, prefix=9))
         drawn = torch.rand(()).item()
         numbers[report.step] = (report.loss, report.grad_norm, report.lr, drawn)
         if report.step % EVERY == 0:
@@ -60,16 +60,16 @@ def train(folder: Path, root: Path) -> tuple[Numbers, dict[str, Tensor]]:
     return numbers, weights_after(trainer.model)
 
 
-def watched(act: Callable[[], None]) -> None:
-    """From now on, do something before each update and before all that is done to files."""
+def call_before_each_action(act: Callable[[], None]) -> None:
+    """From now on, call `act` before each update and before each file operation."""
     for owner, name in [
         *((os, name) for name in ("fsync", "mkdir", "rename", "unlink", "rmdir")),
         (torch.optim.AdamW, "step"),
     ]:
-        setattr(owner, name, _after(act, getattr(owner, name)))
+        setattr(owner, name, _with_call(act, getattr(owner, name)))
 
 
-def _after(act: Callable[[], None], do: Callable[..., Any]) -> Callable[..., Any]:
+def _with_call(act: Callable[[], None], do: Callable[..., Any]) -> Callable[..., Any]:
     def wrapped(*args: Any, **kwargs: Any) -> Any:
         act()
         return do(*args, **kwargs)
@@ -77,16 +77,16 @@ def _after(act: Callable[[], None], do: Callable[..., Any]) -> Callable[..., Any
     return wrapped
 
 
-def test_killed_at_any_moment_it_goes_on_to_the_same_numbers(
+def test_killed_at_any_moment_a_run_resumes_to_the_same_numbers(
     folder: Path, tmp_path: Path, uninterrupted: Any
 ) -> None:
     """Killed before an update, while a checkpoint is written, between its files, before or after it
-    is renamed, while an old one is removed: whoever goes on gets the same losses, norms, rates and
-    random numbers, and the same weights bit by bit."""
+    is renamed, or while an old one is removed: the resumed run gets the same losses, norms, rates
+    and random numbers, and bit-identical weights."""
     moments = tmp_path / "moments"
 
     def count() -> None:
-        watched(lambda: moments.open("a").write(".") and None)
+        call_before_each_action(lambda: moments.open("a").write(".") and None)
         train(folder, tmp_path / "counted")
 
     assert in_child(count) == 0
@@ -101,7 +101,7 @@ def test_killed_at_any_moment_it_goes_on_to_the_same_numbers(
                 os.kill(os.getpid(), signal.SIGKILL)
 
         def die(root: Path = root, kill: Callable[[], None] = kill) -> None:
-            watched(kill)
+            call_before_each_action(kill)
             train(folder, root)
 
         assert in_child(die) == -signal.SIGKILL
@@ -111,13 +111,13 @@ def test_killed_at_any_moment_it_goes_on_to_the_same_numbers(
         assert numbers == {step: expected[step] for step in numbers}
         assert largest_difference(weights, expected_weights) == 0
         shutil.rmtree(root)
-    # Kills hit all stages: before the first checkpoint, and after each but the last.
+    # The kills hit all stages: before the first checkpoint, and after each but the last.
     assert {first for first, *_ in found} >= {1, 3, 5}
 
 
-def test_resuming_is_what_makes_the_numbers_equal(folder: Path, tmp_path: Path) -> None:
-    """Weights alone are not enough: without the optimiser's state other numbers come out, so that
-    the test above can fail."""
+def test_without_the_optimisers_state_the_numbers_differ(folder: Path, tmp_path: Path) -> None:
+    """Weights alone are not enough: without the optimiser's state the numbers differ, so the test
+    above can fail."""
     trainer = opened(folder)
     trainer.step(random_batch(0))
     trainer.save(tmp_path, b"", keep=1)
@@ -131,7 +131,7 @@ def test_resuming_is_what_makes_the_numbers_equal(folder: Path, tmp_path: Path) 
 
 
 def test_without_a_checkpoint_nothing_is_resumed(folder: Path, tmp_path: Path) -> None:
-    """No folder and an empty one hold no checkpoint."""
+    """A missing folder and an empty one have no checkpoint."""
     trainer = opened(folder)
     before = weights_after(trainer.model)
     assert trainer.resume(tmp_path / "nowhere") is None
@@ -140,14 +140,14 @@ def test_without_a_checkpoint_nothing_is_resumed(folder: Path, tmp_path: Path) -
     assert largest_difference(weights_after(trainer.model), before) == 0
 
 
-def test_the_last_ones_are_kept(folder: Path, tmp_path: Path) -> None:
-    """So many checkpoints stay as are wanted, at least one; what a kill left is removed; a second
-    one after the same batch has its own place."""
+def test_the_newest_checkpoints_are_kept(folder: Path, tmp_path: Path) -> None:
+    """The newest `keep` checkpoints stay, at least one. Partial folders that a kill left are
+    removed. A second checkpoint after the same batch gets its own folder."""
     trainer = opened(folder)
     (tmp_path / ".checkpoint-000001.partial").mkdir()
     (tmp_path / ".checkpoint-000009.partial").mkdir()
-    for place in (b"a", b"b", b"c"):
-        trainer.save(tmp_path, place, keep=2)
+    for progress in (b"a", b"b", b"c"):
+        trainer.save(tmp_path, progress, keep=2)
     names = sorted(path.name for path in tmp_path.iterdir())
     assert names == ["checkpoint-000002", "checkpoint-000003"]
     assert trainer.resume(tmp_path) == b"c"
@@ -157,18 +157,18 @@ def test_the_last_ones_are_kept(folder: Path, tmp_path: Path) -> None:
 
 
 def test_a_checkpoint_of_another_model_is_refused(folder: Path, tmp_path: Path) -> None:
-    """It is named, with the model that it is of and the one that it should be of."""
+    """The error names the checkpoint, its model, and the expected model."""
     root = tmp_path / "checkpoints"
     opened(folder).save(root, b"", keep=1)
     other = write_model(tmp_path / "other", hidden=16, head_dim=8, layers=1)
     with pytest.raises(CheckpointError) as caught:
         opened(other).resume(root)
-    told = str(caught.value)
-    assert told.startswith(
-        f"{root / 'checkpoint-000001'}: it is a checkpoint of the model {folder} "
+    message = str(caught.value)
+    assert message.startswith(
+        f"{root / 'checkpoint-000001'}: this is a checkpoint of the model {folder} "
     )
-    assert f"not of {other} (Qwen3ForCausalLM, 8,992 parameters, digest " in told
-    assert told.count("Qwen3ForCausalLM") == 2
+    assert f"not of {other} (Qwen3ForCausalLM, 8,992 parameters, digest " in message
+    assert message.count("Qwen3ForCausalLM") == 2
 
     retokenised = shutil.copytree(folder, tmp_path / "retokenised")
     (retokenised / "tokenizer.json").write_bytes((other / "tokenizer.json").read_bytes() + b" ")
@@ -186,59 +186,75 @@ def test_a_checkpoint_of_another_model_is_refused(folder: Path, tmp_path: Path) 
 
 
 @pytest.mark.parametrize(
-    ("name", "said"),
+    ("name", "message"),
     [
-        ("checkpoint.json", r"checkpoint\.json: it cannot be read: "),
-        (".metadata", "checkpoint-000001: it cannot be read: "),
-        ("__0_0.distcp", "checkpoint-000001: it cannot be read: "),
+        ("checkpoint.json", r"checkpoint\.json: cannot be read: "),
+        (".metadata", "checkpoint-000001: cannot be read: "),
+        ("__0_0.distcp", "checkpoint-000001: cannot be read: "),
     ],
 )
 @pytest.mark.parametrize("missing", [False, True])
-def test_what_is_broken_is_named(
+def test_a_broken_file_is_named(
     folder: Path,
     tmp_path: Path,
     name: str,
-    said: str,
+    message: str,
     missing: bool,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """A file that is gone or cut short is an error that names it, and never other numbers; no
-    traceback stands beside it."""
+    """A missing or truncated file is an error that names it, and never leads to other numbers; no
+    traceback is logged."""
     opened(folder).save(tmp_path, b"", keep=1)
     path = tmp_path / "checkpoint-000001" / name
     if missing:
         path.unlink()
     else:
         path.write_bytes(path.read_bytes()[:100])
-    with pytest.raises(CheckpointError, match=said):
+    with pytest.raises(CheckpointError, match=message):
         opened(folder).resume(tmp_path)
     assert [record for record in caplog.records if record.name == "root"] == []
 
 
-def test_an_archive_that_ends_early_says_why() -> None:
-    """torch tells of a full disk by positions in its file."""
-    told = "[enforce fail at inline_container.cc:672] . unexpected pos 704 vs 598"
-    why = "a file could not be written to its end; is the disk full?"
-    assert reason(RuntimeError(told)) == f"{why} ({told})"
+def test_a_checkpoint_of_an_older_format_is_refused(folder: Path, tmp_path: Path) -> None:
+    """The error names the checkpoint, both formats, and what to do."""
+    opened(folder).save(tmp_path, b"", keep=1)
+    path = tmp_path / "checkpoint-000001" / "checkpoint.json"
+    manifest = json.loads(path.read_bytes())
+    manifest["place"] = manifest.pop("progress")
+    path.write_text(json.dumps(manifest | {"format": 1}))
+    with pytest.raises(CheckpointError) as caught:
+        opened(folder).resume(tmp_path)
+    assert str(caught.value) == (
+        f"{tmp_path / 'checkpoint-000001'}: the checkpoint has format 1, and this version reads"
+        " only format 2: start a new run"
+    )
+
+
+def test_a_truncated_archive_is_explained() -> None:
+    """torch reports a full disk as positions in its file."""
+    message = "[enforce fail at inline_container.cc:672] . unexpected pos 704 vs 598"
+    cause = "a file could not be written completely; is the disk full?"
+    assert reason(RuntimeError(message)) == f"{cause} ({message})"
 
 
 def test_a_full_disk_costs_no_checkpoint(folder: Path, tmp_path: Path) -> None:
-    """When the disk is full while a checkpoint is written, the error names it and the cause, the
-    one before stays and can be gone on from, and with room again the next is written."""
+    """If the disk fills up while a checkpoint is written, the error names it and the cause, the
+    previous checkpoint stays and can be resumed from, and with free space the next one is
+    written."""
 
     def fill() -> None:
         trainer = opened(folder)
         trainer.step(random_batch(0))
         trainer.save(tmp_path, b"good", keep=1)
         trainer.step(random_batch(1))
-        _, most = resource.getrlimit(resource.RLIMIT_FSIZE)
-        for limit in (100, 20_000):  # too little for the manifest, too little for the tensors
-            resource.setrlimit(resource.RLIMIT_FSIZE, (limit, most))
-            said = r"checkpoint-000002: it cannot be written: .*File too large"
-            with pytest.raises(CheckpointError, match=said):
+        _, maximum = resource.getrlimit(resource.RLIMIT_FSIZE)
+        for limit in (100, 20_000):  # too small for the manifest, too small for the tensors
+            resource.setrlimit(resource.RLIMIT_FSIZE, (limit, maximum))
+            message = r"checkpoint-000002: cannot be written: .*File too large"
+            with pytest.raises(CheckpointError, match=message):
                 trainer.save(tmp_path, b"bad", keep=1)
             assert [path.name for path in tmp_path.iterdir()] == ["checkpoint-000001"]
-        resource.setrlimit(resource.RLIMIT_FSIZE, (most, most))
+        resource.setrlimit(resource.RLIMIT_FSIZE, (maximum, maximum))
         expected = trainer.step(random_batch(2)).grad_norm
         resumed = opened(folder)
         assert resumed.resume(tmp_path) == b"good"

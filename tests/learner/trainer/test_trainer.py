@@ -1,4 +1,4 @@
-"""The trainer: its updates equal the same updates written out with nothing but torch."""
+"""The trainer: its updates equal the same updates written out in plain torch."""
 
 import math
 from collections.abc import Callable
@@ -18,7 +18,7 @@ from learner.core.errors import TrainingError
 from learner.model.optimizer import adamw, learning_rate
 from learner.model.pretrained import open_model
 from learner.packing.batch import Batch
-from learner.packing.minibatches import dealt, fewer_passes, minibatches
+from learner.packing.minibatches import balanced_shares, merge_small_groups, minibatches
 from learner.trainer.trainer import StepReport, open_trainer
 from tests.support.tiny_model import write_model
 from tests.support.trainer_runs import (
@@ -33,9 +33,9 @@ from tests.support.trainer_runs import (
 )
 
 STEPS = 3
-# AdamW divides a gradient by its own size, so that where that is nearly zero rounding is seen: up
-# to lr in the worst place. float32 gradients are equal to 1e-6 of the largest.
-NEAR = 2e-5
+# AdamW divides a gradient by its own size, so for a gradient near zero rounding becomes visible: up
+# to lr in the worst case. float32 gradients are equal within 1e-6 of the largest one.
+TOLERANCE = 2e-5
 
 
 @pytest.fixture(scope="module")
@@ -43,39 +43,41 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_model(tmp_path_factory.mktemp("model"), hidden=16, head_dim=8)
 
 
-def clip_loss(new: Tensor, old: Tensor, leaf: object) -> Tensor:
-    """PPO's clipped loss by the formula, weighted and summed."""
-    advantages, weights = torch.from_numpy(leaf.advantages), torch.from_numpy(leaf.weights)
+def clip_loss(new: Tensor, old: Tensor, suffix: object) -> Tensor:
+    """PPO's clipped loss by its formula, weighted and summed."""
+    advantages, weights = torch.from_numpy(suffix.advantages), torch.from_numpy(suffix.weights)
     ratios = (new - old).exp()
     clipped = ratios.clamp(0.8, 1.28)
     return -(weights * torch.minimum(ratios * advantages, clipped * advantages)).sum()
 
 
 @cache
-def written_out(
+def reference_run(
     folder: Path, *, minibatches: int, prefix: int
 ) -> tuple[dict[str, Tensor], list[float]]:
-    """Weights after some batches and each batch's mean norm, by the book: row by row, autograd,
-    torch's AdamW."""
+    """The weights after some batches and each batch's mean gradient norm, computed directly: row by
+    row, with autograd and torch's AdamW."""
     norms = []
     model = open_model(folder, settings_of(folder).compute)
     named = dict(model.named_parameters())
     decayed = [w for name, w in named.items() if w.ndim == 2 and "embed" not in name]
-    spared = [w for name, w in named.items() if w.ndim == 1 or "embed" in name]
-    groups = [{"params": decayed}, {"params": spared, "weight_decay": 0.0}]
+    undecayed = [w for name, w in named.items() if w.ndim == 1 or "embed" in name]
+    groups = [{"params": decayed}, {"params": undecayed, "weight_decay": 0.0}]
     optimizer = AdamW(groups, lr=1e-3, betas=(0.9, 0.95), weight_decay=0.01)
     for step in range(STEPS):
-        stars = random_batch(step, prefix=prefix).stars
+        prefix_groups = random_batch(step, prefix=prefix).prefix_groups
         with torch.no_grad():
-            old = [logprobs_by_row(model, star) for star in stars]
-        size = len(stars) // minibatches
-        for first in range(0, len(stars), size):
+            old = [logprobs_by_row(model, prefix_group) for prefix_group in prefix_groups]
+        size = len(prefix_groups) // minibatches
+        for first in range(0, len(prefix_groups), size):
             optimizer.zero_grad()
-            for star, before in list(zip(stars, old, strict=True))[first : first + size]:
-                now = logprobs_by_row(model, star)
-                for new, was, leaf in zip(now, before, star.leaves, strict=True):
-                    # Each update's tokens weigh 1 together.
-                    (minibatches * clip_loss(new, was, leaf)).backward()
+            for prefix_group, before in list(zip(prefix_groups, old, strict=True))[
+                first : first + size
+            ]:
+                now = logprobs_by_row(model, prefix_group)
+                for new, was, suffix in zip(now, before, prefix_group.suffixes, strict=True):
+                    # The weights of each update's tokens add up to 1.
+                    (minibatches * clip_loss(new, was, suffix)).backward()
             norms.append(torch.nn.utils.clip_grad_norm_(model.parameters(), 0.1).item())
             optimizer.step()
     return weights_after(model), np.reshape(norms, (STEPS, minibatches)).mean(1).tolist()
@@ -87,9 +89,9 @@ def written_out(
 def test_updates_are_those_of_the_formulas(
     folder: Path, backend: str, minibatches: int, prefix: int
 ) -> None:
-    """Clipped loss, old log-probabilities, clipping of the norm and AdamW give the weights that
-    the same updates give when they are written out, for each backend and number of updates, whether
-    stars share much or little."""
+    """Clipped loss, old log-probabilities, gradient clipping and AdamW give the same weights as the
+    written-out updates, for each backend and number of updates, whether prefix groups share much or
+    little."""
     settings = settings_of(
         folder,
         optimizer={"minibatches": minibatches, "max_grad_norm": 0.1},
@@ -97,24 +99,35 @@ def test_updates_are_those_of_the_formulas(
     )
     trainer = open_trainer(settings)
     reports = [trainer.step(random_batch(step, prefix=prefix)) for step in range(STEPS)]
-    weights, norms = written_out(folder, minibatches=minibatches, prefix=prefix)
-    assert largest_difference(weights_after(trainer.model), weights) < NEAR
+    weights, norms = reference_run(folder, minibatches=minibatches, prefix=prefix)
+    assert largest_difference(weights_after(trainer.model), weights) < TOLERANCE
     assert [report.grad_norm for report in reports] == pytest.approx(norms, rel=1e-4)
-    assert min(norms) > 0.1  # so all were clipped
+    assert min(norms) > 0.1  # so all gradients were clipped
     assert [report.updates for report in reports] == [minibatches] * STEPS
     assert (reports[0].measures["drift_k3"] > 0) == (minibatches > 1)
 
 
-def test_a_report_says_what_was_done(folder: Path) -> None:
-    """The report has the batch's tokens, its loss and its rate, and counts batches."""
+def test_the_report_of_a_step(folder: Path) -> None:
+    """The report has the batch's tokens, loss and learning rate, and it counts batches."""
     batch = random_batch(0)
     trainer = open_trainer(settings_of(folder, optimizer={"warmup_steps": 4}))
     model = open_model(folder, settings_of(folder).compute)
-    now = flat([flat(logprobs_by_row(model, star)) for star in batch.stars]).detach()
+    now = flat(
+        [flat(logprobs_by_row(model, prefix_group)) for prefix_group in batch.prefix_groups]
+    ).detach()
     report = trainer.step(batch)
-    computed = sum(180 + sum(len(leaf.tokens) for leaf in star.leaves) for star in batch.stars)
+    computed = sum(
+        180 + sum(len(suffix.tokens) for suffix in prefix_group.suffixes)
+        for prefix_group in batch.prefix_groups
+    )
     rows = computed + 3 * 180 * 4
-    advantages = np.concatenate([leaf.advantages for star in batch.stars for leaf in star.leaves])
+    advantages = np.concatenate(
+        [
+            suffix.advantages
+            for prefix_group in batch.prefix_groups
+            for suffix in prefix_group.suffixes
+        ]
+    )
     expected = StepReport(
         step=1,
         loss=pytest.approx(-advantages.mean(), abs=1e-6),  # all ratios are 1
@@ -133,13 +146,13 @@ def test_a_report_says_what_was_done(folder: Path) -> None:
     assert report.measures["logprob"] == pytest.approx(now.mean().item(), abs=1e-5)
     assert report.measures["ratio"] == 1.0
     assert trainer.step(random_batch(1)).step == 2
-    little = random_batch(2, prefix=9)  # is not worth to be shared
-    assert trainer.step(little).num_tokens == little.num_row_tokens > little.num_tokens
+    small = random_batch(2, prefix=9)  # too small for sharing to pay off
+    assert trainer.step(small).num_tokens == small.num_row_tokens > small.num_tokens
 
 
 def test_micro_batches_change_nothing(folder: Path) -> None:
-    """Whatever fits one micro-batch, weights come out the same, also for GSPO over episodes, whose
-    leaves then lie in several micro-batches."""
+    """For any size of micro-batches the weights are the same, also for GSPO over episodes, whose
+    suffixes are then in several micro-batches."""
     found = []
     for max_tokens in (1, 20, 1000):
         settings = settings_of(
@@ -151,19 +164,19 @@ def test_micro_batches_change_nothing(folder: Path) -> None:
         trainer = open_trainer(settings)
         reports = [trainer.step(random_batch(step)) for step in range(STEPS)]
         found.append((weights_after(trainer.model), reports[-1].measures))
-    assert largest_difference(found[0][0], found[1][0]) < NEAR
-    assert largest_difference(found[0][0], found[2][0]) < NEAR
-    # The second update's ratios are those of whole episodes: some are clipped.
+    assert largest_difference(found[0][0], found[1][0]) < TOLERANCE
+    assert largest_difference(found[0][0], found[2][0]) < TOLERANCE
+    # The second update's ratios are those of whole episodes, and some are clipped.
     for name in ("clipped_low", "clipped_high"):
         assert found[0][1][name] == found[1][1][name] == found[2][1][name]
     assert found[0][1]["clipped_low"] + found[0][1]["clipped_high"] > 0
 
 
 @pytest.mark.parametrize("prefix", [9, 520])
-def test_an_episode_may_lie_in_several_stars(folder: Path, prefix: int) -> None:
-    """GSPO over episodes gives the same weights whether the leaves of an episode are in one star or
-    in two, which of 520 shared tokens are not joined; other ones where they are taken for different
-    episodes."""
+def test_an_episode_may_be_in_several_prefix_groups(folder: Path, prefix: int) -> None:
+    """GSPO over episodes gives the same weights whether the suffixes of an episode are in one
+    prefix group or in two (which are not merged if they share 520 tokens), and other weights if
+    they are treated as different episodes."""
     settings = settings_of(
         folder,
         loss={"policy": "gspo", "scope": "episode", "gspo_low": 1e-4, "gspo_high": 1e-4},
@@ -176,20 +189,20 @@ def test_an_episode_may_lie_in_several_stars(folder: Path, prefix: int) -> None:
             trainer.step(change(random_batch(step, prefix=prefix)))
         return weights_after(trainer.model)
 
-    def apart(batch: Batch) -> Batch:
-        for star, number in product(range(4), range(4)):
-            leaf = batch.stars[star].leaves[number]
-            batch = changed(batch, star, number, episodes=leaf.steps)
+    def as_separate_episodes(batch: Batch) -> Batch:
+        for prefix_group, number in product(range(4), range(4)):
+            suffix = batch.prefix_groups[prefix_group].suffixes[number]
+            batch = changed(batch, prefix_group, number, episodes=suffix.steps)
         return batch
 
     together = weights(lambda batch: batch)
-    assert largest_difference(weights(in_parts), together) < 10 * NEAR
-    assert largest_difference(weights(apart), together) > 100 * NEAR
+    assert largest_difference(weights(in_parts), together) < 10 * TOLERANCE
+    assert largest_difference(weights(as_separate_episodes), together) > 100 * TOLERANCE
 
 
 def test_the_reference_is_another_model(folder: Path, tmp_path: Path) -> None:
-    """The divergence is measured from the reference's log-probabilities: none from the model at the
-    start before the first update, k3 by its formula from another model."""
+    """The divergence uses the reference's log-probabilities: before the first update it is 0 from
+    the start model, and k3 by its formula from another model."""
     batch = random_batch(0)
     first = open_trainer(settings_of(folder, loss={"kl": 0.1})).step(batch)
     assert first.measures["kl"] == pytest.approx(0.0, abs=1e-6)
@@ -200,7 +213,12 @@ def test_the_reference_is_another_model(folder: Path, tmp_path: Path) -> None:
     )
     compute = settings_of(folder).compute
     new, reference = (
-        flat([flat(logprobs_by_row(open_model(path, compute), star)) for star in batch.stars])
+        flat(
+            [
+                flat(logprobs_by_row(open_model(path, compute), prefix_group))
+                for prefix_group in batch.prefix_groups
+            ]
+        )
         for path in (folder, other)
     )
     k3 = ((reference - new).expm1() - (reference - new)).mean().item()
@@ -209,15 +227,15 @@ def test_the_reference_is_another_model(folder: Path, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("broken", ["loss", "gradient"])
 def test_broken_numbers_change_nothing(folder: Path, broken: str) -> None:
-    """A batch whose loss or gradient is not finite is refused by its number; weights, optimiser and
-    count stay as they were, so that training goes on as if it had not been."""
+    """A batch whose loss or gradient is not finite is an error with its number; weights, optimiser
+    and count are unchanged, so that training continues as if the batch had not existed."""
     trainer, other = open_trainer(settings_of(folder)), open_trainer(settings_of(folder))
     trainer.step(random_batch(0))
     other.step(random_batch(0))
     if broken == "loss":
         bad = changed(random_batch(1), 2, 1, advantages=np.full(4, np.nan, np.float32))
-        said = "batch 2 cannot be trained on: the loss is nan"
-        with pytest.raises(TrainingError, match=said):
+        message = "batch 2 cannot be trained on: the loss is nan"
+        with pytest.raises(TrainingError, match=message):
             trainer.step(bad)
     else:
         norm = next(weight for weight in trainer.model.parameters() if weight.ndim == 1)
@@ -231,10 +249,10 @@ def test_broken_numbers_change_nothing(folder: Path, broken: str) -> None:
 
 
 def test_nothing_to_train_is_refused(folder: Path) -> None:
-    """A batch without trained tokens is the caller's mistake."""
+    """A batch without trained tokens is the caller's error."""
     empty = np.zeros(0, np.int64)
     none = np.zeros(0, np.float32)
-    batch = random_batch(0, stars=1, leaves=1)
+    batch = random_batch(0, num_groups=1, num_suffixes=1)
     nothing = changed(
         batch,
         0,
@@ -250,14 +268,14 @@ def test_nothing_to_train_is_refused(folder: Path) -> None:
         open_trainer(settings_of(folder)).step(nothing)
 
 
-def test_bfloat16_computes_in_it_and_keeps_float32(folder: Path) -> None:
+def test_bfloat16_is_used_for_computing_only(folder: Path) -> None:
     """Under bfloat16 the decoder's products are in bfloat16, weights and gradients in float32, and
-    log-probabilities are near those of float32."""
+    log-probabilities are close to those of float32."""
     exact = open_trainer(settings_of(folder)).step(random_batch(0))
     trainer = open_trainer(settings_of(folder, compute={"dtype": "bfloat16"}))
     types = set()
     layer = trainer.model.get_decoder().layers[0].mlp.up_proj
-    layer.register_forward_hook(lambda module, given, made: types.add(made.dtype))
+    layer.register_forward_hook(lambda module, inputs, output: types.add(output.dtype))
     layer.weight.register_hook(lambda grad: types.add(grad.dtype))
     head = trainer.model.get_output_embeddings()
     head.register_forward_hook(lambda module, given, made: types.add((made.dtype, "head")))
@@ -271,7 +289,7 @@ def test_bfloat16_computes_in_it_and_keeps_float32(folder: Path) -> None:
 
 
 def test_gradient_checkpointing_changes_nothing(folder: Path) -> None:
-    """Layers that are computed twice give the same weights, and are computed twice."""
+    """With checkpointing layers are computed twice, and the weights are the same."""
     found = []
     for checkpointing in (False, True):
         compute = {"gradient_checkpointing": checkpointing}
@@ -289,7 +307,7 @@ def test_gradient_checkpointing_changes_nothing(folder: Path) -> None:
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 @pytest.mark.parametrize(("dtype", "tolerance"), [("float32", 1e-3), ("bfloat16", 0.05)])
 def test_a_device_trains_what_the_cpu_does(folder: Path, dtype: str, tolerance: float) -> None:
-    """On a GPU the same batches give the same figures, within its precision."""
+    """On a GPU the same batches give the same reports, within its precision."""
     reports = []
     for device in ("cpu", "cuda"):
         trainer = open_trainer(settings_of(folder, compute={"device": device, "dtype": dtype}))
@@ -300,8 +318,8 @@ def test_a_device_trains_what_the_cpu_does(folder: Path, dtype: str, tolerance: 
         assert on_gpu.measures["logprob"] == pytest.approx(expected, rel=tolerance)
 
 
-def test_what_is_decayed(folder: Path, tmp_path: Path) -> None:
-    """Matrices are decayed, a head of its own among them; norms and embeddings are not."""
+def test_which_parameters_are_decayed(folder: Path, tmp_path: Path) -> None:
+    """Matrices are decayed, including an untied head; norms and embeddings are not."""
 
     def decayed(path: Path) -> set[str]:
         model = open_model(path, settings_of(path).compute)
@@ -324,9 +342,9 @@ def test_what_is_decayed(folder: Path, tmp_path: Path) -> None:
     assert decayed(untied) == of_layer | {"lm_head.weight"}
 
 
-def test_the_rate_over_a_run() -> None:
-    """The rate warms up, then stays, or falls along a line or a cosine, never to zero before the
-    last batch."""
+def test_the_learning_rate_over_a_run() -> None:
+    """The rate warms up, then stays constant or falls linearly or as a cosine; it never reaches
+    zero before the last batch."""
 
     def rates(schedule: str, warmup: int, steps: int) -> list[float]:
         settings = OptimizerSettings(lr=1.0, warmup_steps=warmup, schedule=schedule)
@@ -339,37 +357,53 @@ def test_the_rate_over_a_run() -> None:
         [1.0, 0.5 + math.sqrt(0.125), 0.5, 0.5 - math.sqrt(0.125)]
     )
     settings = OptimizerSettings(lr=1.0, warmup_steps=2, schedule="linear")
-    assert learning_rate(9, settings, steps=2) == 0.0  # behind the end, and steps were few
+    assert learning_rate(9, settings, steps=2) == 0.0  # after the end
 
 
 def test_how_a_batch_is_split() -> None:
-    """Updates get whole groups in order and about as many trained tokens; processes about as much
-    work, nothing twice and nothing left."""
-    stars = [
-        msgspec.structs.replace(random_batch(n, stars=1, trained=trained).stars[0], group=n)
+    """Updates get whole groups in order, with about the same number of trained tokens. Processes
+    get about the same work, and every item goes to exactly one process."""
+    prefix_groups = [
+        msgspec.structs.replace(
+            random_batch(n, num_groups=1, trained=trained).prefix_groups[0], group=n
+        )
         for n, trained in enumerate([1, 1, 2, 3])
     ]
-    sizes = [[star.num_trained for star in part] for part in minibatches(stars, 2)]
+    sizes = [
+        [prefix_group.num_trained for prefix_group in part]
+        for part in minibatches(prefix_groups, 2)
+    ]
     assert sizes == [[4, 4, 8], [12]]
-    assert [len(part) for part in minibatches(stars, 1)] == [4]
-    assert [len(part) for part in minibatches(stars[:2], 4)] == [1, 1]
-    together = [stars[0], *(msgspec.structs.replace(star, group=1) for star in stars[1:])]
+    assert [len(part) for part in minibatches(prefix_groups, 1)] == [4]
+    assert [len(part) for part in minibatches(prefix_groups[:2], 4)] == [1, 1]
+    together = [
+        prefix_groups[0],
+        *(msgspec.structs.replace(prefix_group, group=1) for prefix_group in prefix_groups[1:]),
+    ]
     assert minibatches(together, 2) == [together[:1], together[1:]]
-    assert dealt([5, 9, 4, 2], 2) == [[1, 3], [0, 2]]
-    assert dealt([7], 3) == [[0], [], []]
+    assert balanced_shares([5, 9, 4, 2], 2) == [[1, 3], [0, 2]]
+    assert balanced_shares([7], 3) == [[0], [], []]
 
 
-def test_small_stars_are_computed_side_by_side() -> None:
-    """Stars that share little become rows of one star; those that share much stay, and one alone
-    gains nothing."""
+def test_small_prefix_groups_are_merged() -> None:
+    """Prefix groups that share little become rows of a single one. Those that share much stay, and
+    so does a small one without a partner."""
     large, small, other = (
-        random_batch(n, stars=1, prefix=p).stars[0] for n, p in enumerate((180, 9, 9))
+        random_batch(n, num_groups=1, prefix=p).prefix_groups[0] for n, p in enumerate((180, 9, 9))
     )
-    assert fewer_passes([large, small]) == [large, small]
-    kept, rows = fewer_passes([small, large, other])
-    assert kept is large
+    assert merge_small_groups([large, small]) == [large, small]
+    unchanged, rows = merge_small_groups([small, large, other])
+    assert unchanged is large
     assert len(rows.prefix) == 0
-    expected = [[*star.prefix, *leaf.tokens] for star in (small, other) for leaf in star.leaves]
-    assert [leaf.tokens.tolist() for leaf in rows.leaves] == expected
-    trained = [(leaf.trained + 9).tolist() for star in (small, other) for leaf in star.leaves]
-    assert [leaf.trained.tolist() for leaf in rows.leaves] == trained
+    expected = [
+        [*prefix_group.prefix, *suffix.tokens]
+        for prefix_group in (small, other)
+        for suffix in prefix_group.suffixes
+    ]
+    assert [suffix.tokens.tolist() for suffix in rows.suffixes] == expected
+    trained = [
+        (suffix.trained + 9).tolist()
+        for prefix_group in (small, other)
+        for suffix in prefix_group.suffixes
+    ]
+    assert [suffix.trained.tolist() for suffix in rows.suffixes] == trained

@@ -261,9 +261,9 @@ async def test_a_killed_synthesis_can_be_resumed(tmp_path: Path) -> None:
         settings = asked(tmp_path, server.url, BIKES, LENSES)
         text = msgspec.json.encode(settings).decode()
         code = (
-            "import sys, anyio, msgspec; from judge.worlds.synthesize import SynthesisOptions, run_synthesis; "
-            "asked = msgspec.json.decode(sys.argv[1], type=SynthesisOptions); "
-            "anyio.run(run_synthesis, asked, lambda *_: None)"
+            "import sys, anyio, msgspec; from judge.worlds import synthesize; "
+            "options = msgspec.json.decode(sys.argv[1], type=synthesize.SynthesisOptions); "
+            "anyio.run(synthesize.run_synthesis, options, lambda *_: None)"
         )
         async with await anyio.open_process([sys.executable, "-c", code, text]) as process:
             assert isinstance(server.default, Writes)

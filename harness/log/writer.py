@@ -292,11 +292,11 @@ async def _prepared(database: aiosqlite.Connection, path: Path) -> LogWriter:
         if found != FORMAT:
             raise LogError(f"{path}: the log has format {found}; this program writes {FORMAT}")
         position = await _value(database, "SELECT max(position) FROM events")
-        mounted = await database.execute_fetchall("SELECT package FROM worlds")
+        mounted = await database.execute_fetchall("SELECT scenario_digest FROM worlds")
     except sqlite3.Error as exc:
         raise log_error(path, "the file is no log that can be continued", exc) from exc
     return LogWriter(
-        database, path, position=position or 0, mounted={package for (package,) in mounted}
+        database, path, position=position or 0, mounted={digest for (digest,) in mounted}
     )
 
 

@@ -415,7 +415,7 @@ async def _damaged(folder: Path, how: str) -> None:
         ("no database", "episodes.sqlite: the log cannot be read: file is not a database"),
         ("cut short", "episodes.sqlite: the log cannot be read: .*malformed"),
         ("empty", "episodes.sqlite: the log is empty: its run never began"),
-        ("other format", "episodes.sqlite: the log has format 99; this program reads 1"),
+        ("other format", "episodes.sqlite: the log has format 99; this program reads 2"),
         ("foreign database", "episodes.sqlite: the file is a database, but not a log"),
         ("broken record", "episodes.sqlite: the log is damaged: record 9 cannot be read"),
         ("broken world", "episodes.sqlite: the log is damaged: a world cannot be read"),

@@ -1,28 +1,26 @@
-"""All benchmarks, one after the other, held against the performance contract (docs/performance.md).
+"""Run benchmarks one after the other and compare them with the performance contract.
 
     python -m benchmarks --json figures.json
     python -m benchmarks --quick rollout live
 
-Each runs in a process of its own, so that none inherits another's heap. They take minutes; on a
-machine that does something else beside them they say little.
+Without a name, all of them run (see docs/performance.md). Each runs in a process
+of its own, so that none inherits another's heap. They take minutes. On a machine that does other
+work at the same time, their figures say little.
 """
 
-import argparse
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
 
+import click
 import msgspec
 
-from benchmarks.figures import Figure, tell
+from benchmarks.figures import Figure
+from benchmarks.options import benchmark
 
-NAMES = (
-    *("world_store", "rollout", "live", "http_step", "served", "awm_hosting"),
-    *("judging", "gate_defects", "generating"),
-    *("learner_sharing", "learner_feed", "learner_engine", "learner_idle"),
-)
-_QUICK = {
+# Benchmark -> the arguments of a quick run.
+QUICK = {
     "world_store": ("--worlds", "2000", "--runs", "3"),
     "rollout": ("--runs", "2"),
     "live": ("--episodes", "2000", "--think", "0.2:1"),
@@ -39,31 +37,27 @@ _QUICK = {
 }
 
 
-def figures_of(name: str, given: tuple[str, ...]) -> list[Figure]:
-    """The figures of one benchmark."""
+def figures_of(name: str, arguments: tuple[str, ...]) -> list[Figure]:
+    """Run one benchmark with these arguments; return its figures. Exits when it fails."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "figures.json"
-        command = [sys.executable, "-m", f"benchmarks.{name}", "--json", str(path), *given]
+        command = [sys.executable, "-m", f"benchmarks.{name}", "--json", str(path), *arguments]
         done = subprocess.run(command, stdout=subprocess.DEVNULL)
         if done.returncode != 0:
-            raise SystemExit(f"{' '.join(command)} ended with {done.returncode}")
+            raise SystemExit(f"{' '.join(command)} failed with exit status {done.returncode}")
         return msgspec.json.decode(path.read_bytes(), type=list[Figure])
 
 
-def main() -> None:
+@benchmark(f"{__doc__}\nThe benchmarks: {', '.join(QUICK)}.")
+@click.argument("names", nargs=-1, metavar="[NAME]...", type=click.Choice(list(QUICK)))
+@click.option("--quick", is_flag=True, help="Measure less and fewer times: rougher figures.")
+def main(names: tuple[str, ...], quick: bool) -> list[Figure]:
     """The command line."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(NAMES)}: all")
-    parser.add_argument("--quick", action="store_true", help="smaller and rougher")
-    parser.add_argument("--json", type=Path, help="write the figures there")
-    options = parser.parse_args()
-    if unknown := set(options.names) - set(NAMES):
-        parser.error(f"there is no benchmark {min(unknown)!r}; there are {', '.join(NAMES)}")
     found: list[Figure] = []
-    for name in options.names or NAMES:
+    for name in names or QUICK:
         print(f"{name} …", file=sys.stderr, flush=True)
-        found += figures_of(name, _QUICK[name] if options.quick else ())
-    tell(found, options.json)
+        found += figures_of(name, QUICK[name] if quick else ())
+    return found
 
 
 if __name__ == "__main__":

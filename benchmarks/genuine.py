@@ -1,8 +1,8 @@
-"""The stack that AWM's worlds were written for, as the baseline: a process for each episode.
+"""The baseline: the stack that AWM's worlds were written for, with one process for each episode.
 
 A scenario's code is launched as AWM launches it: its database is built from the record, the line
-that creates the engine is replaced, fastapi-mcp is mounted, uvicorn serves. It runs in an
-environment of its own with the versions that AWM is locked to, made once in the user's cache.
+that creates the engine is replaced, fastapi-mcp is mounted, uvicorn serves. It runs in a virtual
+environment with the versions that AWM pins, which is created once, in the user's cache.
 """
 
 import hashlib
@@ -13,15 +13,16 @@ import subprocess
 import sys
 import tempfile
 import time
-from contextlib import suppress
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Self
 
 import aiohttp
 import anyio
 import msgspec
 import psutil
+from anyio import AsyncContextManagerMixin
 
 from scenarios.format import AwmRecord
 
@@ -33,14 +34,14 @@ _HEADERS = {
     "Content-Type": "application/json",
 }
 _VERSION = "2025-06-18"
-_READY = 180.0  # seconds that a start may take, as in OpenEnv
-_LOOK = 0.01  # seconds between two looks whether it is up: AWM looks every half second
+_START_S = 180.0  # seconds that a start may take, as in OpenEnv
+_POLL_S = 0.01  # seconds between two checks whether it is up: AWM checks every half second
 
 Call = tuple[str, dict[str, Any]]  # tool and arguments
 
 
-def interpreter() -> Path:
-    """The Python of the baseline's environment; makes the environment when it is not there."""
+def baseline_python() -> Path:
+    """The Python of the baseline's environment, which is created when it does not exist."""
     pins = REQUIREMENTS.read_bytes()
     version = ".".join(map(str, sys.version_info[:3]))
     name = hashlib.blake2b(pins + version.encode(), digest_size=6).hexdigest()
@@ -48,7 +49,7 @@ def interpreter() -> Path:
     folder = cache / f"rehearsal-genuine-{name}"
     python = folder / "bin" / "python"
     if not (folder / "complete").exists():
-        print(f"making the baseline's environment in {folder} …", file=sys.stderr)
+        print(f"creating the baseline's environment in {folder} …", file=sys.stderr)
         subprocess.run([sys.executable, "-m", "venv", "--clear", str(folder)], check=True)
         pip = (str(python), "-I", "-m", "pip", "--quiet", "--disable-pip-version-check")
         subprocess.run([*pip, "install", "-r", str(REQUIREMENTS)], check=True)
@@ -75,7 +76,7 @@ def launched_code(code: str, database: Path) -> str:
 
 
 def build_database(record: AwmRecord, path: Path) -> None:
-    """The record's database by AWM's rules: foreign keys on, failing statements left out."""
+    """Build the record's database by AWM's rules: foreign keys on, failing statements skipped."""
     with sqlite3.connect(path) as connection:
         connection.execute("PRAGMA foreign_keys = ON")
         for table in record.tables:
@@ -92,8 +93,8 @@ def _run(connection: sqlite3.Connection, statements: tuple[str, ...]) -> None:
     connection.commit()
 
 
-class Genuine:
-    """One server process, and one MCP session with it, until the block is left."""
+class GenuineServer(AsyncContextManagerMixin):
+    """A context manager: one server process, and one MCP session with it."""
 
     def __init__(self, python: Path, record: AwmRecord, session: aiohttp.ClientSession) -> None:
         self._python = python
@@ -105,7 +106,8 @@ class Genuine:
         self._ids = 0
         self.start_s = 0.0  # from the start of the process to its tool list
 
-    async def __aenter__(self) -> Self:
+    @asynccontextmanager
+    async def __asynccontextmanager__(self) -> AsyncGenerator[Self, None]:
         folder = Path(self._folder.name)
         build_database(self._record, folder / "world.db")
         code = launched_code(self._record.code, folder / "world.db")
@@ -120,25 +122,18 @@ class Genuine:
             "TZ": "UTC",
         }
         began = time.perf_counter()
-        self._process = _start([self._python, "server.py"], folder, environment)
-        self._watched = psutil.Process(self._process.pid)
+        process = _start([self._python, "server.py"], folder, environment)
         try:
-            with anyio.fail_after(_READY):
-                while not await self._is_up():  # noqa: ASYNC110 - nobody tells
-                    await anyio.sleep(_LOOK)
-        except BaseException:
-            self._end()
-            raise
-        self.start_s = time.perf_counter() - began
-        return self
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        exc: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._end()
+            self._process, self._stats = process, psutil.Process(process.pid)
+            with anyio.fail_after(_START_S):
+                while not await self._is_up():  # noqa: ASYNC110 - no event announces it
+                    await anyio.sleep(_POLL_S)
+            self.start_s = time.perf_counter() - began
+            yield self
+        finally:
+            process.kill()
+            process.wait()
+            self._folder.cleanup()
 
     async def call(self, name: str, arguments: dict[str, Any]) -> tuple[str, bool]:
         """The text of a call's result, and whether it is an error."""
@@ -147,34 +142,34 @@ class Genuine:
         return "\n".join(texts), bool(result["isError"])
 
     def cpu_s(self) -> float:
-        """CPU seconds of the process so far."""
-        times = self._watched.cpu_times()
+        """CPU seconds that the process has used so far."""
+        times = self._stats.cpu_times()
         return float(times.user + times.system)
 
     def memory(self) -> tuple[int, int]:
-        """Resident bytes, and proportional ones (pages that it shares counted in part)."""
-        info = self._watched.memory_full_info()
+        """Resident and proportional bytes; a shared page counts in part among the latter."""
+        info = self._stats.memory_full_info()
         return int(info.rss), int(info.pss)
 
     async def _is_up(self) -> bool:
-        """Whether it told its tools. Raises RuntimeError when it ended."""
+        """Whether the server lists its tools. Raises RuntimeError when its process has ended."""
         if self._process.poll() is not None:
             log = (Path(self._folder.name) / "server.log").read_text()[-2000:]
-            raise RuntimeError(f"the genuine server ended:\n{log}")
+            raise RuntimeError(f"the genuine server's process ended; the end of its log is:\n{log}")
         try:
-            await self._initialise()
+            await self._initialize()
         except aiohttp.ClientError:
             return False
         tools = await self._ask("tools/list", {})
         return bool(tools["tools"])
 
-    async def _initialise(self) -> None:
-        told = {
+    async def _initialize(self) -> None:
+        client = {
             "protocolVersion": _VERSION,
             "capabilities": {},
             "clientInfo": {"name": "benchmark", "version": "1"},
         }
-        body = self._body("initialize", told)
+        body = self._body("initialize", client)
         async with self._http.post(self._url, data=body, headers=_HEADERS) as response:
             await response.read()
             self._headers["Mcp-Session-Id"] = response.headers["Mcp-Session-Id"]
@@ -194,13 +189,8 @@ class Genuine:
 
     def _body(self, method: str, params: dict[str, Any]) -> bytes:
         self._ids += 1
-        asked = {"jsonrpc": "2.0", "id": self._ids, "method": method, "params": params}
-        return msgspec.json.encode(asked)
-
-    def _end(self) -> None:
-        self._process.kill()
-        self._process.wait()
-        self._folder.cleanup()
+        message = {"jsonrpc": "2.0", "id": self._ids, "method": method, "params": params}
+        return msgspec.json.encode(message)
 
 
 def _start(

@@ -1,18 +1,17 @@
-"""CPU of a step against an instant model server over HTTP, and of its parts.
+"""Measure the CPU of a step with an instant model server over HTTP, and of its components.
 
     python -m benchmarks.http_step --episodes 2048 --concurrency 1024
 
-The server is a process of its own and is not counted. Every episode of shop_support makes ten
-reading calls and answers: eleven replies. Printed is CPU in ms for each reply, the median of
+The server is a separate process and is not counted. Every episode of shop_support makes ten
+reading calls and answers: eleven replies. The figures are CPU in ms for each reply, the median of
 several runs, which measure all of these in turns:
 
-    aiohttp   the same request bodies sent with a bare aiohttp session, answers read and dropped
-    policy    harness.policies.openai alone: windows to bodies, answers to replies
+    aiohttp   the same request bodies sent with a bare aiohttp session, responses read and dropped
+    policy    harness.policies.openai alone: windows to request bodies, responses to replies
     package   the same through the openai package (only with --package: it takes long)
     rehearse  the whole harness, `rehearse bench`, with worlds, windows, log, bus and code judge
 """
 
-import argparse
 import contextlib
 import resource
 import subprocess
@@ -26,11 +25,13 @@ from typing import Any
 
 import aiohttp
 import anyio
+import click
 import msgspec
 import uvloop
 
-from benchmarks.figures import Figure, figure, tell
-from benchmarks.model_server import Oracle, Part, PlayedCall
+from benchmarks.figures import Figure, figure
+from benchmarks.model_server import Oracle, Script, ScriptedCall
+from benchmarks.options import benchmark, count_option, runs_option
 from envpool.inprocess.world import HostedScenario
 from harness.chat.retry import Failure
 from harness.chat.wire import RequestWriter, read_completion
@@ -49,7 +50,7 @@ NUM_CALLS = 10
 _READING = ("get_", "list_", "search_", "find_", "check_", "track_")
 
 
-class Shape(msgspec.Struct, frozen=True):
+class Workload(msgspec.Struct, frozen=True):
     """How much is measured."""
 
     episodes: int
@@ -57,20 +58,20 @@ class Shape(msgspec.Struct, frozen=True):
     runs: int
 
 
-def script_of(scenario: Scenario) -> list[Part]:
-    """For each task that has reading calls in its oracle: these, over and over, then its answer."""
-    parts = []
+def scripts_of(scenario: Scenario) -> list[Script]:
+    """For each task whose oracle makes reading calls: these calls in a cycle, then its answer."""
+    scripts = []
     for task in scenario.tasks:
         reads = [call for call in task.oracle if call.name.startswith(_READING)]
         if reads:
-            played = [PlayedCall(c.name, c.arguments) for c in islice(cycle(reads), NUM_CALLS)]
-            parts.append(Part(task.instruction, tuple(played), task.answer))
-    parts.append(Part())  # tasks without: answered at once
-    return parts
+            calls = [ScriptedCall(c.name, c.arguments) for c in islice(cycle(reads), NUM_CALLS)]
+            scripts.append(Script(task.instruction, tuple(calls), task.answer))
+    scripts.append(Script())  # for tasks without reading calls: an answer at once
+    return scripts
 
 
 def windows_of_episode(scenario: Scenario, task: Task, oracle: Oracle) -> list[Window]:
-    """What the model is shown in one episode, turn by turn."""
+    """The windows that the model is shown in one episode, one for each turn."""
     world = HostedScenario(scenario)
     lease = world.lease()
     dialect = Native()
@@ -90,27 +91,29 @@ def windows_of_episode(scenario: Scenario, task: Task, oracle: Oracle) -> list[W
         fold.apply(StepTaken(reply, decision, results))
 
 
-async def cpu_of(episode: Callable[[], Coroutine[Any, Any, None]], shape: Shape) -> float:
-    """CPU seconds of so many episodes, so many at once, once as many as run at once are through
-    and have their connections."""
-    left = iter(range(shape.episodes))
+async def cpu_of(episode: Callable[[], Coroutine[Any, Any, None]], load: Workload) -> float:
+    """CPU seconds of `load.episodes` episodes, `load.concurrency` at once.
+
+    Before the measurement one round of episodes opens all connections.
+    """
+    left = iter(range(load.episodes))
 
     async def worker() -> None:
         for _ in left:
             await episode()
 
     async with anyio.create_task_group() as group:
-        for _ in range(shape.concurrency):
+        for _ in range(load.concurrency):
             group.start_soon(episode)
     began = time.process_time()
     async with anyio.create_task_group() as group:
-        for _ in range(shape.concurrency):
+        for _ in range(load.concurrency):
             group.start_soon(worker)
     return time.process_time() - began
 
 
-async def aiohttp_cpu(url: str, windows: list[Window], shape: Shape) -> float:
-    """The floor: bodies that are there already, answers that nobody decodes."""
+async def aiohttp_cpu(url: str, windows: list[Window], load: Workload) -> float:
+    """CPU seconds of the minimum: bodies encoded beforehand, responses not decoded."""
     writer = RequestWriter({"model": "instant"})
     bodies = [writer.body(window) for window in windows]
     async with aiohttp.ClientSession(
@@ -124,13 +127,17 @@ async def aiohttp_cpu(url: str, windows: list[Window], shape: Shape) -> float:
                 async with session.post(url + "/chat/completions", data=body) as response:
                     await response.read()
 
-        return await cpu_of(episode, shape)
+        return await cpu_of(episode, load)
 
 
 async def policy_cpu(
-    url: str, windows: list[Window], shape: Shape, settings: OpenAISettings, assignment: Assignment
+    url: str,
+    windows: list[Window],
+    load: Workload,
+    settings: OpenAISettings,
+    assignment: Assignment,
 ) -> float:
-    """The policy, asked as the episode loop asks it."""
+    """CPU seconds of the policy, called as the episode loop calls it."""
     async with OpenAIPolicy(settings) as policy:
 
         async def episode() -> None:
@@ -138,30 +145,30 @@ async def policy_cpu(
             for window in windows:
                 await agent.reply(window)
 
-        return await cpu_of(episode, shape)
+        return await cpu_of(episode, load)
 
 
-def rehearse_cpu(url: str, shape: Shape) -> tuple[float, int]:
+def rehearse_cpu(url: str, load: Workload) -> tuple[float, int]:
     """CPU seconds and steps of `rehearse bench`."""
     command = [
         *(sys.executable, "-m", "harness.cli", "bench", SCENARIO, "-p", "openai", "-m", "instant"),
-        *("--base-url", url, "-n", str(shape.episodes), "-c", str(shape.concurrency)),
+        *("--base-url", url, "-n", str(load.episodes), "-c", str(load.concurrency)),
         *("--json", "-"),
     ]
     done = subprocess.run(command, capture_output=True)
     if done.returncode != 0:
-        said = done.stderr.decode()
-        raise SystemExit(f"{said}\n{' '.join(command)} ended with {done.returncode}")
+        stderr = done.stderr.decode()
+        raise SystemExit(f"{stderr}\n{' '.join(command)} failed with exit status {done.returncode}")
     report = msgspec.json.decode(done.stdout)
     return report["cpu_s"], report["steps"]
 
 
 @contextlib.contextmanager
-def model_server(script: list[Part]) -> Iterator[str]:
-    """An instant model server in a process of its own; gives its base URL."""
+def model_server(scripts: list[Script]) -> Iterator[str]:
+    """Run an instant model server in a separate process; yield its base URL."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "script.jsonl"
-        path.write_bytes(b"\n".join(msgspec.json.encode(part) for part in script))
+        path.write_bytes(b"\n".join(msgspec.json.encode(script) for script in scripts))
         command = [sys.executable, "-m", "benchmarks.model_server", "--script", str(path)]
         with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as server:
             assert server.stdin is not None and server.stdout is not None
@@ -175,17 +182,17 @@ def model_server(script: list[Part]) -> Iterator[str]:
 
 
 def allow_many_files() -> None:
-    """Raise this process's limit of open files to what it may be."""
+    """Raise this process's limit of open files as far as the system permits."""
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
-def measure(shape: Shape, *, package: bool, whole: bool) -> dict[str, list[float]]:
-    """CPU in ms for each reply, a value a run."""
+def measure(load: Workload, *, package: bool, whole: bool) -> dict[str, list[float]]:
+    """CPU in ms for each reply: name of the measurement -> one value for each run."""
     scenario = find(SCENARIO)
-    script = script_of(scenario)
-    task = next(task for task in scenario.tasks if task.instruction == script[0].when)
-    windows = windows_of_episode(scenario, task, Oracle(tuple(script), NUM_CALLS))
+    scripts = scripts_of(scenario)
+    task = next(task for task in scenario.tasks if task.instruction == scripts[0].when)
+    windows = windows_of_episode(scenario, task, Oracle(tuple(scripts), NUM_CALLS))
     briefing = Briefing(task.instruction, scenario.rules, (), "agent", scenario.clock)
     assignment = Assignment("e1", scenario, task, 0, briefing)
     found: dict[str, list[float]] = {}
@@ -193,44 +200,43 @@ def measure(shape: Shape, *, package: bool, whole: bool) -> dict[str, list[float
     def note(name: str, seconds: float, replies: int) -> None:
         found.setdefault(name, []).append(seconds / replies * 1000)
 
-    with model_server(script) as url:
-        for _ in range(shape.runs):
-            replies = shape.episodes * len(windows)
-            note("aiohttp", uvloop.run(aiohttp_cpu(url, windows, shape)), replies)
+    with model_server(scripts) as url:
+        for _ in range(load.runs):
+            replies = load.episodes * len(windows)
+            note("aiohttp", uvloop.run(aiohttp_cpu(url, windows, load)), replies)
             for client in ("lean", "package") if package else ("lean",):
                 settings = OpenAISettings("instant", base_url=url, api_key="none", client=client)
-                cpu = uvloop.run(policy_cpu(url, windows, shape, settings, assignment))
+                cpu = uvloop.run(policy_cpu(url, windows, load, settings, assignment))
                 note("policy" if client == "lean" else client, cpu, replies)
             if whole:
-                note("rehearse", *rehearse_cpu(url, shape))
+                note("rehearse", *rehearse_cpu(url, load))
     return found
 
 
 def figures(found: dict[str, list[float]]) -> list[Figure]:
-    """What was measured, the whole harness against the contract."""
+    """All figures; that of the whole harness has the bounds of the contract."""
     per_reply = []
     for name, values in found.items():
         if name == "rehearse":
-            per_reply.append(figure("CPU a step over HTTP", "ms", values, reach=1.0, aim=0.5))
+            per_reply.append(figure("CPU of a step over HTTP", "ms", values, reach=1.0, aim=0.5))
         else:
-            per_reply.append(figure(f"CPU a reply, {name}", "ms", values))
+            per_reply.append(figure(f"CPU of a reply, {name}", "ms", values))
     return per_reply
 
 
-def main() -> None:
+@benchmark(__doc__)
+@count_option("--episodes", 2048, "Episodes of each measurement.")
+@count_option("--concurrency", 1024, "Episodes live at once.")
+@runs_option(3)
+@click.option("--package", is_flag=True, help="Measure the openai package, too.")
+@click.option("--client-only", is_flag=True, help="Do not measure the whole harness.")
+def main(
+    episodes: int, concurrency: int, runs: int, package: bool, client_only: bool
+) -> list[Figure]:
     """The command line."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--episodes", type=int, default=2048)
-    parser.add_argument("--concurrency", type=int, default=1024)
-    parser.add_argument("--runs", type=int, default=3)
-    parser.add_argument("--package", action="store_true", help="the openai package too")
-    parser.add_argument("--client-only", action="store_true", help="without the whole harness")
-    parser.add_argument("--json", type=Path, help="write the figures there")
-    options = parser.parse_args()
     allow_many_files()
-    shape = Shape(options.episodes, options.concurrency, options.runs)
-    found = measure(shape, package=options.package, whole=not options.client_only)
-    tell(figures(found), options.json)
+    load = Workload(episodes, concurrency, runs)
+    return figures(measure(load, package=package, whole=not client_only))
 
 
 if __name__ == "__main__":

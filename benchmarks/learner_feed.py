@@ -30,7 +30,7 @@ import numpy as np
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 
 from benchmarks.figures import Figure, figure, quiet, tell
-from benchmarks.worlds import hosted, tasks
+from benchmarks.worlds import host_worlds, tasks
 from envpool.inprocess.pool import LocalPool
 from harness.core.events import Record
 from harness.core.messages import Message, Reply, Window
@@ -221,7 +221,7 @@ def _ratios(
     name: str, policy: Policy, dialect: Dialect, shape: Shape, *, reach: float | None = None
 ) -> list[Figure]:
     pool = LocalPool()
-    judge = ScenarioJudges(pool, [world.scenario for world in hosted(pool).values()])
+    judge = ScenarioJudges(pool, [world.scenario for world in host_worlds(pool).values()])
     parts = RunParts(
         pool=pool,
         policy=policy,

@@ -1,30 +1,32 @@
-"""Ten thousand episodes live at once in one process, whose agents think for seconds.
+"""Measure ten thousand episodes live at once in one process, with agents that think for seconds.
 
     python -m benchmarks.live --episodes 10000 --think 1:5 --runs 1
 
-All start together; log, bus, windows and code judge are on. Each run is a process of its own, so
-that its peak of memory is its own. Loop lag is how much later than asked a sleeping task wakes.
+All start together; log, bus, windows and code judge are on. Each run is a separate process, so
+that its memory peak is its own. Loop lag is how much later than requested a sleeping task wakes up.
 """
 
-import argparse
 import subprocess
 import sys
-from pathlib import Path
 
+import click
 import msgspec
 
-from benchmarks.figures import Figure, figure, quiet, tell
-from benchmarks.rollout import Theatre
+from benchmarks.figures import Figure, figure
+from benchmarks.options import benchmark, count_option, runs_option
+from benchmarks.rollout import RolloutBench
 from benchmarks.worlds import tasks
+from harness.core.errors import SettingsError
 from harness.policies.oracle import OraclePolicy
 from harness.policies.think_time import ThinkPolicy
 from harness.reports.bench import BenchReport
 from harness.rollout.gc_tuning import tune_memory
 from harness.rollout.plan import plan_of
+from harness.settings.run import think_range
 
 
-class Shape(msgspec.Struct, frozen=True):
-    """How much is measured; `low` to `high` are the seconds of a think time."""
+class Workload(msgspec.Struct, frozen=True):
+    """How much is measured; a think time lasts `low` to `high` seconds."""
 
     episodes: int = 10_000
     low: float = 1.0
@@ -32,23 +34,23 @@ class Shape(msgspec.Struct, frozen=True):
     runs: int = 1
 
 
-def run_once(shape: Shape) -> BenchReport:
+def run_once(load: Workload) -> BenchReport:
     """The report on one run, in this process."""
-    theatre = Theatre()
+    bench = RolloutBench()
     tune_memory()
-    policy = ThinkPolicy(OraclePolicy(theatre.dialect), shape.low, shape.high)
-    plans = plan_of(tasks(), episodes=shape.episodes, group_size=1, seed=0)
-    report = theatre.run(policy, plans, shape.episodes)
-    theatre.pool.close()
+    policy = ThinkPolicy(OraclePolicy(bench.dialect), load.low, load.high)
+    plans = plan_of(tasks(), episodes=load.episodes, group_size=1, seed=0)
+    report = bench.run(policy, plans, load.episodes)
+    bench.pool.close()
     return report
 
 
-def figures(shape: Shape) -> list[Figure]:
+def figures(load: Workload) -> list[Figure]:
     """The figures of several runs."""
     reports = []
-    for _ in range(shape.runs):
-        given = msgspec.json.encode(shape).decode()
-        command = [sys.executable, "-m", "benchmarks.live", "--once", given]
+    for _ in range(load.runs):
+        encoded = msgspec.json.encode(load).decode()
+        command = [sys.executable, "-m", "benchmarks.live", "--once", encoded]
         done = subprocess.run(command, stdout=subprocess.PIPE, check=True)
         reports.append(msgspec.json.decode(done.stdout, type=BenchReport))
     lags = [report.loop_lag_ms for report in reports]
@@ -58,29 +60,42 @@ def figures(shape: Shape) -> list[Figure]:
         figure("loop lag p95", "ms", (lag.p95 for lag in lags)),
         figure("loop lag max", "ms", (lag.max for lag in lags)),
         figure("resident memory at its peak", "MB", (r.rss_mb for r in reports), reach=3072),
-        figure("the same a live episode", "KB", (r.rss_per_live_world_kb for r in reports)),
+        figure("the same for each live episode", "KB", (r.rss_per_live_world_kb for r in reports)),
         figure("live at once", "", (r.max_live for r in reports)),
-        figure("CPU a step, live", "µs", (r.cpu_s / r.steps * 1e6 for r in reports)),
+        figure("CPU of a step, live", "µs", (r.cpu_s / r.steps * 1e6 for r in reports)),
         figure("pass rate, live", "", (r.pass_rate for r in reports)),
     ]
 
 
-def main() -> None:
+def _think_range(
+    _context: click.Context, _option: click.Parameter, text: str
+) -> tuple[float, float]:
+    try:
+        return think_range(text)
+    except SettingsError as exc:
+        raise click.BadParameter(str(exc)) from exc
+
+
+@benchmark(__doc__)
+@count_option("--episodes", 10_000, "Episodes live at once.")
+@click.option(
+    "--think",
+    metavar="LOW:HIGH",
+    default="1:5",
+    callback=_think_range,
+    help="Seconds that an agent thinks before each reply, drawn uniformly.",
+)
+@runs_option(1)
+@click.option("--once", metavar="JSON", hidden=True, help="Print the report on one run.")
+def main(
+    episodes: int, think: tuple[float, float], runs: int, once: str | None
+) -> list[Figure] | None:
     """The command line."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--episodes", type=int, default=10_000)
-    parser.add_argument("--think", default="1:5", help="seconds, low:high")
-    parser.add_argument("--runs", type=int, default=1)
-    parser.add_argument("--once", help=argparse.SUPPRESS)
-    parser.add_argument("--json", type=Path, help="write the figures there")
-    options = parser.parse_args()
-    quiet()
-    if options.once:
-        report = run_once(msgspec.json.decode(options.once, type=Shape))
-        sys.stdout.write(msgspec.json.encode(report).decode())
-        return
-    low, high = map(float, options.think.split(":"))
-    tell(figures(Shape(options.episodes, low, high, options.runs)), options.json)
+    if once is None:
+        return figures(Workload(episodes, *think, runs))
+    report = run_once(msgspec.json.decode(once, type=Workload))
+    sys.stdout.write(msgspec.json.encode(report).decode())
+    return None
 
 
 if __name__ == "__main__":

@@ -1,60 +1,62 @@
-"""An OpenAI-compatible model server that answers at once: for benchmarks, in its own process.
+"""Serve an OpenAI-compatible model that answers at once, for benchmarks, in a separate process.
 
     python -m benchmarks.model_server --calls 10 --script oracle.jsonl
 
 It prints the base URL in its first line and serves until its standard input is closed. Every
-episode gets `--calls` tool calls, one a turn, then the answer. Which turn it is follows from the
+episode gets `--calls` tool calls, one for each turn, then the answer. The turn follows from the
 request alone: one past the number in the newest tool call's id, so truncated histories work.
 
-Without a script it calls the first tool that needs no arguments. A line of the script is
+Without a script file it calls the first tool that needs no arguments. A line of the file is
 
     {"when": "cancel order 17", "calls": [{"name": "get_order", "arguments": {"id": 17}}],
      "answer": "Done."}
 
-and the first line whose `when` occurs in the request's first user message is played: its calls,
-again from the first when they run out before `--calls`, then its answer. `--calls 0` plays each
-script once, to its end.
+The first line whose `when` occurs in the request's first user message is used: its calls, again
+from the first when there are fewer than `--calls`, then its answer. `--calls 0` makes each line's
+calls once.
 
-HTTP/1.1 with keep-alive and Content-Length only: it is no server for anything else.
+It speaks HTTP/1.1 with keep-alive and Content-Length only, so it is not a server for anything else.
 """
 
-import argparse
 import asyncio
 import re
 import sys
 from pathlib import Path
 from typing import Any, cast
 
+import click
 import msgspec
 import uvloop
+
+from benchmarks.options import SETTINGS, help_text
 
 _CALL_NUMBER = re.compile(r"\d+")
 _LENGTH = re.compile(rb"\r\ncontent-length: *(\d+)", re.IGNORECASE)
 
 
-class PlayedCall(msgspec.Struct, frozen=True):
+class ScriptedCall(msgspec.Struct, frozen=True):
     """One call of a script."""
 
     name: str
     arguments: dict[str, Any] = {}
 
 
-class Part(msgspec.Struct, frozen=True):
-    """What is said in one episode; `when` is a text of its first user message."""
+class Script(msgspec.Struct, frozen=True):
+    """The replies of one episode; `when` is a text that its first user message contains."""
 
     when: str = ""
-    calls: tuple[PlayedCall, ...] = ()
+    calls: tuple[ScriptedCall, ...] = ()
     answer: str = "Done."
 
 
-class _Said(msgspec.Struct, frozen=True):
+class _Message(msgspec.Struct, frozen=True):
     role: str
     content: Any = None
     tool_call_id: str | None = None
 
 
 class _Request(msgspec.Struct, frozen=True):
-    messages: list[_Said]
+    messages: list[_Message]
     tools: msgspec.Raw = msgspec.Raw(b"[]")
 
 
@@ -68,24 +70,24 @@ class _Tool(msgspec.Struct, frozen=True):
 
 
 class Oracle:
-    """Answers requests by script. Raises LookupError when no line of the script fits."""
+    """Answers requests by scripts (none: it calls tools). Raises LookupError when none applies."""
 
-    def __init__(self, script: tuple[Part, ...], num_calls: int) -> None:
-        self._script = script
+    def __init__(self, scripts: tuple[Script, ...], num_calls: int) -> None:
+        self._scripts = scripts
         self._num_calls = num_calls
         self._decoder = msgspec.json.Decoder(_Request)
-        self._default: dict[bytes, Part] = {}  # by the request's own `tools`
+        self._default: dict[bytes, Script] = {}  # by the request's `tools`
 
     def answer(self, body: bytes) -> bytes:
-        """The response's body for a request's."""
+        """The response's body for a request's body."""
         request = self._decoder.decode(body)
-        part = self._part(request)
+        script = self._script_for(request)
         turn = _turn(request.messages)
-        total = self._num_calls or len(part.calls)
-        if turn >= total or not part.calls:
-            message: dict[str, Any] = {"role": "assistant", "content": part.answer}
+        total = self._num_calls or len(script.calls)
+        if turn >= total or not script.calls:
+            message: dict[str, Any] = {"role": "assistant", "content": script.answer}
         else:
-            call = part.calls[turn % len(part.calls)]
+            call = script.calls[turn % len(script.calls)]
             arguments = msgspec.json.encode(call.arguments).decode()
             function = {"name": call.name, "arguments": arguments}
             calls = [{"id": f"call-{turn}", "type": "function", "function": function}]
@@ -102,29 +104,29 @@ class Oracle:
             }
         )
 
-    def _part(self, request: _Request) -> Part:
-        if not self._script:
-            return self._default_part(bytes(request.tools))
-        said = next((str(m.content) for m in request.messages if m.role == "user"), "")
-        for part in self._script:
-            if part.when in said:
-                return part
-        raise LookupError(f"no line of the script fits {said[:200]!r}")
+    def _script_for(self, request: _Request) -> Script:
+        if not self._scripts:
+            return self._default_script(bytes(request.tools))
+        text = next((str(m.content) for m in request.messages if m.role == "user"), "")
+        for script in self._scripts:
+            if script.when in text:
+                return script
+        raise LookupError(f"no line of the script has a 'when' that occurs in {text[:200]!r}")
 
-    def _default_part(self, tools: bytes) -> Part:
-        part = self._default.get(tools)
-        if part is None:
+    def _default_script(self, tools: bytes) -> Script:
+        script = self._default.get(tools)
+        if script is None:
             functions = [tool.function for tool in msgspec.json.decode(tools, type=list[_Tool])]
             free = [f for f in functions if not f.parameters.get("required")]
             if functions and not free:
-                raise LookupError("every tool of the request needs arguments: give a script")
-            part = Part(calls=tuple(PlayedCall(f.name) for f in free[:1]))
-            self._default[tools] = part
-        return part
+                raise LookupError("every tool of the request needs arguments: pass --script")
+            script = Script(calls=tuple(ScriptedCall(f.name) for f in free[:1]))
+            self._default[tools] = script
+        return script
 
 
-def _turn(messages: list[_Said]) -> int:
-    """Which turn a request asks for.
+def _turn(messages: list[_Message]) -> int:
+    """The number of the turn that a request asks for.
 
     Example: the newest message answers `call-4` -> 5; no message answers a call -> 0
     """
@@ -144,7 +146,9 @@ class _Connection(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = cast(asyncio.Transport, transport)  # uvloop's is none by isinstance
+        self._transport = cast(
+            asyncio.Transport, transport
+        )  # uvloop's class does not pass isinstance
 
     def data_received(self, data: bytes) -> None:
         received = self._received
@@ -181,19 +185,22 @@ async def serve(oracle: Oracle) -> None:
         await loop.run_in_executor(None, sys.stdin.buffer.read)
 
 
-def read_script(path: Path) -> tuple[Part, ...]:
-    """The parts of a script, one a line."""
-    return tuple(msgspec.json.Decoder(Part).decode_lines(path.read_bytes()))
+def read_scripts(path: Path) -> tuple[Script, ...]:
+    """The scripts of a file, one for each line."""
+    return tuple(msgspec.json.Decoder(Script).decode_lines(path.read_bytes()))
 
 
-def main() -> None:
+@click.command(help=help_text(__doc__), context_settings=SETTINGS)
+@click.option("--calls", type=click.IntRange(min=0), default=10, help="Tool calls of an episode.")
+@click.option(
+    "--script",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="File with the replies, one JSON object in each line.",
+)
+def main(calls: int, script: Path | None) -> None:
     """The command line."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--calls", type=int, default=10, help="tool calls an episode")
-    parser.add_argument("--script", type=Path, help="what to play, as JSON lines")
-    options = parser.parse_args()
-    script = read_script(options.script) if options.script else ()
-    uvloop.run(serve(Oracle(script, options.calls)))
+    scripts = read_scripts(script) if script else ()
+    uvloop.run(serve(Oracle(scripts, calls)))
 
 
 if __name__ == "__main__":

@@ -1,20 +1,19 @@
-"""What the harness costs around the tool calls: whole rollouts with an instant policy.
+"""Measure what the harness adds to the tool calls: whole rollouts with an instant policy.
 
     python -m benchmarks.rollout --episodes 1024 --concurrency 1024 --runs 5
 
-The oracle plays the bundled worlds; log, bus, windows and code judge are on, as in
-`rehearse bench`. `overhead_ratio` is the CPU of the whole by the CPU of its bare calls, run by run
-(see harness.reports.bench). The breakdown measures the same episodes with parts left out, all in
-one process and in turns, as CPU for each tool call:
+The oracle acts in the bundled worlds; log, bus, windows and code judge are on, as in
+`rehearse bench`. `overhead_ratio` is the CPU of the whole divided by the CPU of its bare calls, for
+each run (see harness.reports.bench). The breakdown measures the same episodes with components left
+out, all in one process and in turns, as CPU for each tool call:
 
-    dedicated   the bare calls, on one warm connection a scenario
+    dedicated   the bare calls, on one warm connection for each scenario
     switched    the same calls through leases, interleaved
-    episodes    episode loop, windows, dialect and policy; facts are stamped and dropped
-    logged      and log, bus and monitor
-    judged      and the code judge: the whole
+    episodes    episode loop, windows, dialect and policy; events are stamped and dropped
+    logged      the same with log, bus and monitor
+    judged      the same with the code judge: the whole
 """
 
-import argparse
 import gc
 import tempfile
 import time
@@ -24,9 +23,10 @@ from pathlib import Path
 import anyio
 import msgspec
 
-from benchmarks.figures import Figure, figure, quiet, tell
+from benchmarks.figures import Figure, figure
+from benchmarks.options import benchmark, count_option, runs_option
 from benchmarks.world_store import play, play_dedicated
-from benchmarks.worlds import hosted, in_order, interleaved, leases, tasks
+from benchmarks.worlds import calls_in_order, host_worlds, interleaved_calls, lease_worlds, tasks
 from envpool.inprocess.dedicated_connection import Dedicated
 from envpool.inprocess.pool import LocalPool
 from harness.core.events import Record
@@ -47,7 +47,7 @@ from harness.rollout.session import RunParts, run_session
 from judge.verdicts.code_judges import ScenarioJudges
 
 
-class Shape(msgspec.Struct, frozen=True):
+class Workload(msgspec.Struct, frozen=True):
     """How much is measured."""
 
     episodes: int = 1024
@@ -55,31 +55,31 @@ class Shape(msgspec.Struct, frozen=True):
     runs: int = 5
 
 
-class Dropped:
-    """A log that keeps nothing. It implements harness.log.recorder.Sink."""
+class NullSink:
+    """A log that stores nothing. It implements harness.log.recorder.Sink."""
 
     def append(self, record: Record) -> None:
-        """Drop it."""
+        """Drop the record."""
 
     async def wait_for_room(self) -> None:
-        """There is room."""
+        """Return at once: there is always room."""
 
     async def flush(self) -> int:
-        """Nothing is kept."""
+        """Return 0: nothing is stored."""
         return 0
 
 
-class Theatre:
+class RolloutBench:
     """The bundled worlds with their judge, shared by all runs of one process."""
 
     def __init__(self) -> None:
         self.pool = LocalPool()
-        self.worlds = hosted(self.pool)
-        self._court = ScenarioJudges(self.pool, [world.scenario for world in self.worlds.values()])
+        self.worlds = host_worlds(self.pool)
+        self._judge = ScenarioJudges(self.pool, [world.scenario for world in self.worlds.values()])
         self.dialect = dialect_of("native")
 
     def parts(self, policy: Policy, *, judged: bool = True) -> RunParts:
-        """What a run is made of."""
+        """The components of a run."""
         return RunParts(
             self.pool,
             policy,
@@ -87,11 +87,11 @@ class Theatre:
             parse_history("full"),
             FormatSettings(),
             Limits(max_steps=40),
-            self._court if judged else None,
+            self._judge if judged else None,
         )
 
     def run(self, policy: Policy, plans: Iterable[EpisodePlan], concurrency: int) -> BenchReport:
-        """The report on a whole run. Its log is kept no longer than it is measured."""
+        """The report on a whole run. Its log is deleted afterwards."""
         with tempfile.TemporaryDirectory() as folder:
             meters = self.session(Path(folder), self.parts(policy), plans, concurrency)
             return report_on(Path(folder), meters, self.worlds, concurrency=concurrency)
@@ -99,7 +99,7 @@ class Theatre:
     def session_cpu(
         self, policy: Policy, plans: Iterable[EpisodePlan], concurrency: int, *, judged: bool
     ) -> float:
-        """CPU seconds of a whole run, with a judge or without."""
+        """CPU seconds of a whole run, with the code judge or without."""
         with tempfile.TemporaryDirectory() as folder:
             parts = self.parts(policy, judged=judged)
             return self.session(Path(folder), parts, plans, concurrency).cpu_s
@@ -107,7 +107,7 @@ class Theatre:
     def session(
         self, folder: Path, parts: RunParts, plans: Iterable[EpisodePlan], concurrency: int
     ) -> Meters:
-        """What a run took whose log is left in the folder."""
+        """The measurements of one run, which leaves its log in the folder."""
 
         async def session() -> Meters:
             meters = Meters()
@@ -117,81 +117,78 @@ class Theatre:
         return anyio.run(session, backend_options={"use_uvloop": True})
 
     def episodes_cpu(self, policy: Policy, plans: Iterable[EpisodePlan], concurrency: int) -> float:
-        """CPU seconds of the episodes alone, whose facts nobody keeps."""
+        """CPU seconds of the episodes alone: their events are dropped."""
         parts = self.parts(policy)
 
         async def episodes() -> float:
             windows = HistoryManager()
-            stage = RunContext(
+            context = RunContext(
                 pool=parts.pool,
                 policy=parts.policy,
                 dialect=parts.dialect,
                 history=parts.history,
                 format=parts.format,
                 limits=parts.limits,
-                recorder=Recorder(Dropped(), folds=(windows.handle,)),
+                recorder=Recorder(NullSink(), folds=(windows.handle,)),
                 windows=windows,
                 watchdog=Watchdog(),
                 meters=Meters(),
             )
             began = time.process_time()
-            await run_all(plans, lambda plan: run_episode(plan, stage), concurrency=concurrency)
+            await run_all(plans, lambda plan: run_episode(plan, context), concurrency=concurrency)
             return time.process_time() - began
 
         return anyio.run(episodes, backend_options={"use_uvloop": True})
 
 
-def figures(shape: Shape) -> list[Figure]:
-    """The overhead, and what each part of it costs."""
-    theatre = Theatre()
-    policy = OraclePolicy(theatre.dialect)
-    hosts = [Dedicated(world.scenario, world.template) for world in theatre.worlds.values()]
-    host_of = dict(zip(theatre.worlds, hosts, strict=True))
-    played = in_order(shape.episodes)
-    num_calls = sum(map(len, played))
+def figures(load: Workload) -> list[Figure]:
+    """The overhead ratio, and the cost of each component."""
+    bench = RolloutBench()
+    policy = OraclePolicy(bench.dialect)
+    hosts = [Dedicated(world.scenario, world.template) for world in bench.worlds.values()]
+    host_of = dict(zip(bench.worlds, hosts, strict=True))
+    episodes = calls_in_order(load.episodes)
+    num_calls = sum(map(len, episodes))
     found: dict[str, list[float]] = {}
     reports: list[BenchReport] = []
 
     def note(name: str, seconds: float) -> None:
         found.setdefault(name, []).append(seconds / num_calls * 1e6)
 
-    for run in range(shape.runs + 1):
-        if run == 1:  # the first pass prepared what is prepared once
+    for run in range(load.runs + 1):
+        if run == 1:  # run 0 warmed up statements and caches
             found.clear()
             reports.clear()
-        plans = list(plan_of(tasks(), episodes=shape.episodes, group_size=1, seed=run))
+        plans = list(plan_of(tasks(), episodes=load.episodes, group_size=1, seed=run))
         gc.collect()
-        note("dedicated", play_dedicated(host_of, played))
-        held = leases(theatre.worlds, shape.episodes)
-        note("switched", play(held, interleaved(shape.episodes, seed=run)))
-        del held
-        note("episodes", theatre.episodes_cpu(policy, plans, shape.concurrency))
-        note("logged", theatre.session_cpu(policy, plans, shape.concurrency, judged=False))
-        reports.append(theatre.run(policy, plans, shape.concurrency))
+        note("dedicated", play_dedicated(host_of, episodes))
+        live = lease_worlds(bench.worlds, load.episodes)
+        note("switched", play(live, interleaved_calls(load.episodes, seed=run)))
+        del live
+        note("episodes", bench.episodes_cpu(policy, plans, load.concurrency))
+        note("logged", bench.session_cpu(policy, plans, load.concurrency, judged=False))
+        reports.append(bench.run(policy, plans, load.concurrency))
         note("judged", reports[-1].cpu_s)
     for host in hosts:
         host.close()
-    theatre.pool.close()
+    bench.pool.close()
     ratios = [report.overhead_ratio for report in reports]
     return [
         figure("overhead_ratio", "", ratios, reach=6, aim=3),
-        *(figure(f"CPU a call, {name}", "µs", values) for name, values in found.items()),
+        *(figure(f"CPU of a call, {name}", "µs", values) for name, values in found.items()),
         figure("lease in the run, p50", "µs", (report.lease_us.p50 for report in reports)),
-        figure("episodes a second", "", (report.episodes_per_s for report in reports)),
+        figure("episodes per second", "", (report.episodes_per_s for report in reports)),
         figure("pass rate", "", (report.pass_rate for report in reports)),
     ]
 
 
-def main() -> None:
+@benchmark(__doc__)
+@count_option("--episodes", 1024, "Episodes of each run.")
+@count_option("--concurrency", 1024, "Episodes live at once.")
+@runs_option(5)
+def main(episodes: int, concurrency: int, runs: int) -> list[Figure]:
     """The command line."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--episodes", type=int, default=1024)
-    parser.add_argument("--concurrency", type=int, default=1024)
-    parser.add_argument("--runs", type=int, default=5)
-    parser.add_argument("--json", type=Path, help="write the figures there")
-    options = parser.parse_args()
-    quiet()
-    tell(figures(Shape(options.episodes, options.concurrency, options.runs)), options.json)
+    return figures(Workload(episodes, concurrency, runs))
 
 
 if __name__ == "__main__":

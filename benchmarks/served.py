@@ -1,14 +1,13 @@
-"""Calls a second that a served world answers, against a plain fastmcp server with the same tool.
+"""Compare the calls per second of a served world with those of a plain fastmcp server.
 
     python -m benchmarks.served --seconds 5
 
-Each server is a process of its own, on uvicorn with uvloop and httptools, fastmcp in its fastest
-configuration (stateless, plain JSON). The client writes the same bytes over and over on 64
-connections and looks at lengths only, so that what is measured is the server. Both serve
-shop_support's `get_product` on one world over MCP 2026-07-28.
+Each server is a separate process, on uvicorn with uvloop and httptools, fastmcp in its fastest
+configuration (stateless, plain JSON). The client writes the same bytes again and again on 64
+connections and reads lengths only, so that the server is measured. Both serve shop_support's
+`get_product` on one world over MCP 2026-07-28.
 """
 
-import argparse
 import asyncio
 import contextlib
 import socket
@@ -16,17 +15,18 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from pathlib import Path
 from typing import cast
 from urllib.parse import urlsplit
 
 import anyio
+import click
 import msgspec
 import uvicorn
 import uvloop
 from fastmcp import FastMCP
 
-from benchmarks.figures import Figure, figure, quiet, tell
+from benchmarks.figures import Figure, figure
+from benchmarks.options import benchmark, count_option, runs_option
 from envpool.inprocess.pool import LocalPool
 from envpool.inprocess.world import HostedScenario
 from envpool.server import jsonrpc as m
@@ -42,7 +42,7 @@ _START_S = 30.0  # within which a server answers its first call
 SERVERS = ("rehearse", "fastmcp")
 
 
-class Shape(msgspec.Struct, frozen=True):
+class Workload(msgspec.Struct, frozen=True):
     """How much is measured."""
 
     connections: int
@@ -51,7 +51,7 @@ class Shape(msgspec.Struct, frozen=True):
 
 
 def request_of(url: str) -> bytes:
-    """The call as it goes over a connection."""
+    """The bytes of the call's HTTP request."""
     parts = urlsplit(url)
     meta = {m.VERSION_KEY: m.MODERN[-1], m.CAPABILITIES_KEY: {}}
     params = {"name": TOOL, "arguments": ARGUMENTS, "_meta": meta}
@@ -66,26 +66,27 @@ def request_of(url: str) -> bytes:
 
 
 class Caller(asyncio.Protocol):
-    """One connection that calls again as soon as it is answered."""
+    """One connection that calls again as soon as the answer has arrived."""
 
     def __init__(self, request: bytes) -> None:
         self.num_answers = 0
-        self.first = asyncio.get_running_loop().create_future()  # the first answer, whole
+        self.first = asyncio.get_running_loop().create_future()  # the first complete answer
         self._request = request
         self._pending = b""
         self._transport: asyncio.WriteTransport
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Call."""
-        self._transport = cast(asyncio.WriteTransport, transport)  # uvloop's is none by its type
+        """Make the first call."""
+        # uvloop's transport is not an instance of it
+        self._transport = cast(asyncio.WriteTransport, transport)
         self._transport.write(self._request)
 
     def data_received(self, data: bytes) -> None:
-        """Call again, once the answer is whole."""
+        """Call again once the answer is complete."""
         data = self._pending + data if self._pending else data
         head = data.find(b"\r\n\r\n")
-        place = data.lower().find(b"content-length:", 0, head) if head >= 0 else -1
-        if place < 0 or len(data) < head + 4 + int(data[place + 15 : data.find(b"\r\n", place)]):
+        start = data.lower().find(b"content-length:", 0, head) if head >= 0 else -1
+        if start < 0 or len(data) < head + 4 + int(data[start + 15 : data.find(b"\r\n", start)]):
             self._pending = data
             return
         self._pending = b""
@@ -95,17 +96,17 @@ class Caller(asyncio.Protocol):
         self._transport.write(self._request)
 
     def close(self) -> None:
-        """Call no more."""
+        """Close the connection."""
         self._transport.close()
 
 
-async def calls_per_s(url: str, shape: Shape) -> float:
-    """What the server answers, once every connection is warm."""
+async def calls_per_s(url: str, load: Workload) -> float:
+    """Calls per second that the server answers once every connection is warm."""
     parts = urlsplit(url)
     loop = asyncio.get_running_loop()
     request = request_of(url)
     callers = []
-    for _ in range(shape.connections):
+    for _ in range(load.connections):
         _, caller = await loop.create_connection(
             lambda: Caller(request), str(parts.hostname), int(parts.port or 80)
         )
@@ -115,7 +116,7 @@ async def calls_per_s(url: str, shape: Shape) -> float:
         if not first.startswith(b"HTTP/1.1 200") or b'"isError":false' not in first:
             raise SystemExit(f"{url} answered {first.decode()}")
     before, began = sum(caller.num_answers for caller in callers), time.perf_counter()
-    await asyncio.sleep(shape.seconds)
+    await asyncio.sleep(load.seconds)
     answered, took = sum(caller.num_answers for caller in callers), time.perf_counter() - began
     for caller in callers:
         caller.close()
@@ -124,7 +125,7 @@ async def calls_per_s(url: str, shape: Shape) -> float:
 
 @contextlib.contextmanager
 def server(name: str) -> Iterator[str]:
-    """A server in a process of its own; gives the URL of its MCP endpoint."""
+    """Run a server in a separate process; yield the URL of its MCP endpoint."""
     command = [sys.executable, "-m", "benchmarks.served", "--serve", name]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
         assert process.stdin is not None and process.stdout is not None
@@ -138,7 +139,7 @@ def server(name: str) -> Iterator[str]:
 
 
 async def serve_rehearse() -> None:
-    """A world of ours, until standard input ends."""
+    """Serve a bundled world until standard input ends."""
     pool = LocalPool()
     settings = ServeSettings(port=0)
     async with Leases(pool, [find(SCENARIO)], settings) as leases, serving(leases) as url:
@@ -149,7 +150,7 @@ async def serve_rehearse() -> None:
 
 
 async def serve_fastmcp() -> None:
-    """A plain fastmcp server with the same tool, until standard input ends."""
+    """Run a plain fastmcp server with the same tool until standard input ends."""
     world = HostedScenario(find(SCENARIO)).lease()
     mcp = FastMCP(SCENARIO)
 
@@ -170,34 +171,36 @@ async def serve_fastmcp() -> None:
 
 
 def figures(found: dict[str, list[float]]) -> list[Figure]:
-    """What was measured: both rates, and how much less of ours a call takes."""
-    ratios = [theirs / ours for ours, theirs in zip(*found.values(), strict=True)]
+    """Both rates, and the time of a call on our server divided by that on fastmcp's."""
+    ratios = [fastmcp / served for served, fastmcp in zip(*found.values(), strict=True)]
     return [
         *(figure(f"calls over MCP, {name}", "1/s", values) for name, values in found.items()),
         figure("a served call ÷ fastmcp's", "", ratios, reach=1 / 3, aim=1 / 10),
     ]
 
 
-def main() -> None:
+@benchmark(__doc__)
+@count_option("--connections", 64, "Connections of the client.")
+@click.option(
+    "--seconds",
+    type=click.FloatRange(min=0, min_open=True),
+    default=4.0,
+    help="Duration of each measurement.",
+)
+@runs_option(3)
+@click.option("--serve", type=click.Choice(SERVERS), hidden=True, help="Run as this server.")
+def main(connections: int, seconds: float, runs: int, serve: str | None) -> list[Figure] | None:
     """The command line."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--connections", type=int, default=64)
-    parser.add_argument("--seconds", type=float, default=4.0)
-    parser.add_argument("--runs", type=int, default=3)
-    parser.add_argument("--serve", choices=SERVERS, help="be a server")
-    parser.add_argument("--json", type=Path, help="write the figures there")
-    options = parser.parse_args()
-    quiet()
-    if options.serve:
-        uvloop.run(serve_rehearse() if options.serve == "rehearse" else serve_fastmcp())
-        return
-    shape = Shape(options.connections, options.seconds, options.runs)
+    if serve is not None:
+        uvloop.run(serve_rehearse() if serve == "rehearse" else serve_fastmcp())
+        return None
+    load = Workload(connections, seconds, runs)
     found: dict[str, list[float]] = {name: [] for name in SERVERS}
-    for _ in range(shape.runs):
+    for _ in range(load.runs):
         for name in SERVERS:
             with server(name) as url:
-                found[name].append(uvloop.run(calls_per_s(url, shape)))
-    tell(figures(found), options.json)
+                found[name].append(uvloop.run(calls_per_s(url, load)))
+    return figures(found)
 
 
 if __name__ == "__main__":

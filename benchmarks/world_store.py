@@ -1,28 +1,34 @@
-"""What a world costs: to lease, to hold, to reset, to fork, and to switch to for a call.
+"""Measure what a world costs: its lease, memory, reset and fork, and a call that switches to it.
 
     python -m benchmarks.world_store --worlds 10000 --live 1024 --runs 5
 
-A call that switches is timed as thousands of live episodes make it: the oracle's calls of the
-bundled worlds, interleaved in a seeded order, through `Lease.call`, with its changes, digest and
-transaction. It is held against the same calls on one warm connection for each scenario
+A call that switches worlds is timed as thousands of live episodes make it: the oracle's calls of
+the bundled worlds, interleaved in a seeded order, through `Lease.call`, with its changes, digest
+and transaction. It is compared with the same calls on one warm connection for each scenario
 (envpool.inprocess.dedicated_connection), episode after episode, with nothing around them. Both are
-CPU time, in turns, in one process, and the ratio is taken run by run.
+measured as CPU time, in turns, in one process, and the ratio is computed for each run.
 """
 
-import argparse
 import gc
 import time
 import tracemalloc
 from collections import defaultdict
 from collections.abc import Callable, Iterable
-from pathlib import Path
 from statistics import median
 
+import click
 import msgspec
 import psutil
 
-from benchmarks.figures import Figure, figure, tell
-from benchmarks.worlds import Call, hosted, in_order, interleaved, leases
+from benchmarks.figures import Figure, figure
+from benchmarks.options import benchmark, count_option, runs_option
+from benchmarks.worlds import (
+    Call,
+    calls_in_order,
+    host_worlds,
+    interleaved_calls,
+    lease_worlds,
+)
 from envpool.inprocess.dedicated_connection import Dedicated
 from envpool.inprocess.pool import LocalPool
 from envpool.inprocess.world import HostedScenario, Lease
@@ -31,27 +37,27 @@ Worlds = dict[str, HostedScenario]
 Times = dict[str, list[float]]  # tool -> seconds of each call
 
 
-class Shape(msgspec.Struct, frozen=True):
+class Workload(msgspec.Struct, frozen=True):
     """How much is measured."""
 
-    worlds: int = 10_000  # held at once when memory is measured
-    live: int = 1024  # held at once when calls are measured
+    worlds: int = 10_000  # leased at once when memory is measured
+    live: int = 1024  # leased at once when calls are measured
     runs: int = 5
 
 
 def memory(worlds: Worlds, count: int) -> list[Figure]:
-    """Bytes of one more live world, as the process's resident memory shows them: the slope from
-    the first tenth of the worlds to the last."""
+    """Resident memory of one more live world: the slope from the first tenth of the worlds to all
+    of them."""
     first = count // 10
     process = psutil.Process()
-    held = leases(worlds, first)
+    live = lease_worlds(worlds, first)
     fresh = process.memory_info().rss
-    held += leases(worlds, count - first)
+    live += lease_worlds(worlds, count, first=first)
     fresh = process.memory_info().rss - fresh
-    calls = list(interleaved(count, seed=0))
-    play(held, (call for call in calls if call.episode < first))
+    calls = list(interleaved_calls(count, seed=0))
+    play(live, (call for call in calls if call.episode < first))
     played = process.memory_info().rss
-    play(held, (call for call in calls if call.episode >= first))
+    play(live, (call for call in calls if call.episode >= first))
     played = process.memory_info().rss - played
     return [
         figure("resident memory of a fresh world", "KB", [fresh / 1024 / (count - first)]),
@@ -60,11 +66,11 @@ def memory(worlds: Worlds, count: int) -> list[Figure]:
 
 
 def allocations(worlds: Worlds, count: int) -> list[Figure]:
-    """Bytes that Python allocated for one more live world and still holds."""
+    """Memory that Python allocated for one more live world and did not free."""
     tracemalloc.start()
-    held = leases(worlds, count)
+    live = lease_worlds(worlds, count)
     fresh = tracemalloc.get_traced_memory()[0]
-    play(held, interleaved(count, seed=0))
+    play(live, interleaved_calls(count, seed=0))
     gc.collect()
     played = tracemalloc.get_traced_memory()[0]
     tracemalloc.stop()
@@ -74,9 +80,9 @@ def allocations(worlds: Worlds, count: int) -> list[Figure]:
     ]
 
 
-def play(held: list[Lease], calls: Iterable[Call]) -> float:
-    """CPU seconds of these calls on these worlds. A call that fails is a broken benchmark."""
-    ready = [(held[call.episode], call.name, call.arguments, call.id) for call in calls]
+def play(live: list[Lease], calls: Iterable[Call]) -> float:
+    """CPU seconds of these calls on these worlds. Raises RuntimeError when a call fails."""
+    ready = [(live[call.episode], call.name, call.arguments, call.id) for call in calls]
     began = time.thread_time()
     results = [lease.call(*call) for lease, *call in ready]
     spent = time.thread_time() - began
@@ -86,7 +92,7 @@ def play(held: list[Lease], calls: Iterable[Call]) -> float:
 
 
 def play_dedicated(hosts: dict[str, Dedicated], episodes: list[list[Call]]) -> float:
-    """CPU seconds of these calls on a warm connection a scenario, an episode after the other."""
+    """CPU seconds of these calls on one warm connection for each scenario, episode by episode."""
     total = 0.0
     for calls in episodes:
         host = hosts[calls[0].scenario]
@@ -99,17 +105,17 @@ def play_dedicated(hosts: dict[str, Dedicated], episodes: list[list[Call]]) -> f
     return total
 
 
-def switching(worlds: Worlds, shape: Shape) -> list[Figure]:
-    """Calls that switch worlds, and the same calls on warm connections."""
+def switching(worlds: Worlds, load: Workload) -> list[Figure]:
+    """CPU of calls that switch worlds and of the same calls on warm connections."""
     hosts = {name: Dedicated(world.scenario, world.template) for name, world in worlds.items()}
-    episodes = in_order(shape.live)
+    episodes = calls_in_order(load.live)
     num_calls = sum(map(len, episodes))
     switched, dedicated = [], []
-    for run in range(shape.runs + 1):
+    for run in range(load.runs + 1):
         gc.collect()
         dedicated.append(play_dedicated(hosts, episodes) / num_calls * 1e6)
-        held = leases(worlds, shape.live)
-        switched.append(play(held, interleaved(shape.live, seed=run)) / num_calls * 1e6)
+        live = lease_worlds(worlds, load.live)
+        switched.append(play(live, interleaved_calls(load.live, seed=run)) / num_calls * 1e6)
     del switched[0], dedicated[0]  # the first pass prepares the statements
     ratios = [s / d for s, d in zip(switched, dedicated, strict=True)]
     for host in hosts.values():
@@ -121,18 +127,18 @@ def switching(worlds: Worlds, shape: Shape) -> list[Figure]:
     ]
 
 
-def by_kind(worlds: Worlds, shape: Shape) -> str:
-    """The same tool by tool: medians in µs, from single calls on a wall clock."""
+def tool_table(worlds: Worlds, load: Workload) -> str:
+    """The same for each tool, as a table: medians in µs of single calls, by the wall clock."""
     hosts = {name: Dedicated(world.scenario, world.template) for name, world in worlds.items()}
     switched: Times = defaultdict(list)
     dedicated: Times = defaultdict(list)
-    for run in range(shape.runs):
-        held = leases(worlds, shape.live)
-        for call in interleaved(shape.live, seed=run):
+    for run in range(load.runs):
+        live = lease_worlds(worlds, load.live)
+        for call in interleaved_calls(load.live, seed=run):
             began = time.perf_counter()
-            held[call.episode].call(call.name, call.arguments, call.id)
+            live[call.episode].call(call.name, call.arguments, call.id)
             switched[f"{call.scenario}.{call.name}"].append(time.perf_counter() - began)
-        for calls in in_order(shape.live):
+        for calls in calls_in_order(load.live):
             host = hosts[calls[0].scenario]
             host.begin()
             for call in calls:
@@ -144,21 +150,22 @@ def by_kind(worlds: Worlds, shape: Shape) -> str:
         host.close()
     lines = [f"{'tool':44}{'calls':>8}{'switched':>10}{'dedicated':>10}{'ratio':>8}"]
     for name, times in sorted(switched.items()):
-        mine, other = median(times) * 1e6, median(dedicated[name]) * 1e6
-        lines.append(f"{name:44}{len(times):8}{mine:10.1f}{other:10.1f}{mine / other:8.2f}")
+        switching_us, dedicated_us = median(times) * 1e6, median(dedicated[name]) * 1e6
+        ratio = switching_us / dedicated_us
+        lines.append(f"{name:44}{len(times):8}{switching_us:10.1f}{dedicated_us:10.1f}{ratio:8.2f}")
     return "\n".join(lines)
 
 
-def lives(worlds: Worlds, shape: Shape) -> list[Figure]:
-    """Lease, reset, fork and snapshot: the median of each run, on a wall clock."""
+def lifecycle(worlds: Worlds, load: Workload) -> list[Figure]:
+    """Lease, reset, fork and snapshot: the median of each run, by the wall clock."""
     found = defaultdict(list)
-    for run in range(shape.runs):
-        held = leases(worlds, shape.live)
-        play(held, interleaved(shape.live, seed=run))
-        found["lease"].append(_p50_us(lease.world.lease for lease in held))
-        found["fork"].append(_p50_us(lease.fork for lease in held))
-        found["snapshot"].append(_p50_us(lease.state for lease in held))
-        found["reset"].append(_p50_us(lease.reset for lease in held))
+    for run in range(load.runs):
+        live = lease_worlds(worlds, load.live)
+        play(live, interleaved_calls(load.live, seed=run))
+        found["lease"].append(_p50_us(lease.world.lease for lease in live))
+        found["fork"].append(_p50_us(lease.fork for lease in live))
+        found["snapshot"].append(_p50_us(lease.state for lease in live))
+        found["reset"].append(_p50_us(lease.reset for lease in live))
     return [
         figure("lease, p50", "µs", found["lease"], reach=20, aim=5),
         figure("fork after an episode, p50", "µs", found["fork"]),
@@ -167,42 +174,40 @@ def lives(worlds: Worlds, shape: Shape) -> list[Figure]:
     ]
 
 
-def _p50_us(works: Iterable[Callable[[], object]]) -> float:
+def _p50_us(actions: Iterable[Callable[[], object]]) -> float:
     times = []
-    for work in works:
+    for action in actions:
         began = time.perf_counter()
-        work()
+        action()
         times.append(time.perf_counter() - began)
     return median(times) * 1e6
 
 
-def figures(shape: Shape) -> list[Figure]:
-    """All figures of the world store. Memory is measured first, while the heap is fresh."""
+def figures(load: Workload) -> list[Figure]:
+    """All figures of the world store. Memory is measured first, while the heap is new."""
     pool = LocalPool()
-    worlds = hosted(pool)
-    resident = memory(worlds, shape.worlds)
-    found = [*lives(worlds, shape), *allocations(worlds, min(shape.worlds, 1024)), *resident]
-    found += switching(worlds, shape)
+    worlds = host_worlds(pool)
+    resident = memory(worlds, load.worlds)
+    found = [*lifecycle(worlds, load), *allocations(worlds, min(load.worlds, 1024)), *resident]
+    found += switching(worlds, load)
     pool.close()
     return found
 
 
-def main() -> None:
+@benchmark(__doc__)
+@count_option("--worlds", 10_000, "Worlds leased at once when memory is measured.")
+@count_option("--live", 1024, "Worlds leased at once when calls are measured.")
+@runs_option(5)
+@click.option("--kinds", is_flag=True, help="Print a table with a line for each tool instead.")
+def main(worlds: int, live: int, runs: int, kinds: bool) -> list[Figure] | None:
     """The command line."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--worlds", type=int, default=10_000)
-    parser.add_argument("--live", type=int, default=1024)
-    parser.add_argument("--runs", type=int, default=5)
-    parser.add_argument("--kinds", action="store_true", help="every tool on a line of its own")
-    parser.add_argument("--json", type=Path, help="write the figures there")
-    options = parser.parse_args()
-    shape = Shape(options.worlds, options.live, options.runs)
-    if options.kinds:
-        pool = LocalPool()
-        print(by_kind(hosted(pool), shape))
-        pool.close()
-        return
-    tell(figures(shape), options.json)
+    load = Workload(worlds, live, runs)
+    if not kinds:
+        return figures(load)
+    pool = LocalPool()
+    print(tool_table(host_worlds(pool), load))
+    pool.close()
+    return None
 
 
 if __name__ == "__main__":

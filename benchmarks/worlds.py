@@ -1,4 +1,4 @@
-"""The bundled worlds and their oracles' calls, as all benchmarks use them."""
+"""The bundled worlds and the calls of their oracles, for all benchmarks."""
 
 from collections.abc import Iterator
 from itertools import cycle, islice
@@ -30,39 +30,41 @@ def tasks() -> list[tuple[Scenario, Task]]:
     return chosen_tasks(NAMES)
 
 
-def hosted(pool: LocalPool) -> dict[str, HostedScenario]:
-    """The bundled worlds, by name."""
+def host_worlds(pool: LocalPool) -> dict[str, HostedScenario]:
+    """The bundled worlds of a pool, by name."""
     return {scenario.name: pool.world(scenario) for scenario, _ in tasks()}
 
 
-def episodes(count: int) -> list[tuple[Scenario, Task]]:
-    """So many episodes: the tasks, round and round."""
+def episode_tasks(count: int) -> list[tuple[Scenario, Task]]:
+    """The tasks of `count` episodes: all tasks in order, repeated as often as needed."""
     return list(islice(cycle(tasks()), count))
 
 
-def leases(worlds: dict[str, HostedScenario], count: int) -> list[Lease]:
-    """Fresh worlds for so many episodes."""
-    return [worlds[scenario.name].lease() for scenario, _ in episodes(count)]
+def lease_worlds(worlds: dict[str, HostedScenario], count: int, *, first: int = 0) -> list[Lease]:
+    """Fresh worlds for the episodes from number `first` to `count` - 1."""
+    return [worlds[scenario.name].lease() for scenario, _ in episode_tasks(count)[first:]]
 
 
-def in_order(count: int) -> list[list[Call]]:
-    """The oracle's calls of so many episodes, one episode after the other."""
+def calls_in_order(count: int) -> list[list[Call]]:
+    """The oracle's calls of `count` episodes, a list for each episode."""
     return [
         [
             Call(number, scenario.name, call.name, call.arguments, f"c{turn}-0")
             for turn, call in enumerate(task.oracle)
         ]
-        for number, (scenario, task) in enumerate(episodes(count))
+        for number, (scenario, task) in enumerate(episode_tasks(count))
     ]
 
 
-def interleaved(count: int, seed: int) -> Iterator[Call]:
-    """The same calls as thousands of live episodes make them: the first call of each, in random
-    order, then the second of each, and so on; so nearly every call works on another world than
-    the one before it."""
+def interleaved_calls(count: int, seed: int) -> Iterator[Call]:
+    """Yield the same calls in the order in which thousands of live episodes make them.
+
+    The first calls of all episodes come first, in random order, then their second calls, and so on.
+    So nearly every call works on another world than the call before it.
+    """
     random = Random(seed)
-    played = in_order(count)
-    for turn in range(max(map(len, played))):
-        calls = [calls[turn] for calls in played if turn < len(calls)]
+    episodes = calls_in_order(count)
+    for turn in range(max(map(len, episodes))):
+        calls = [calls[turn] for calls in episodes if turn < len(calls)]
         random.shuffle(calls)
         yield from calls

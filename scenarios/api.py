@@ -1,4 +1,4 @@
-"""What the code inside a scenario package is written against.
+"""The interface for the code inside a scenario package: tools and verifiers.
 
 `tools.py` holds plain typed functions. The first parameter is a `Db`; the others are the tool's
 arguments, and the docstring is its description:
@@ -13,11 +13,13 @@ arguments, and the docstring is its description:
 Every public function of `tools.py` whose first parameter is annotated `Db` is a tool. Argument
 types may be `int`, `float`, `str`, `bool`, `Literal[...]`, `X | None`, `list[X]`, a
 `msgspec.Struct`, and `Annotated[X, msgspec.Meta(ge=1, description="...")]` of these; a parameter
-with a default is optional. A tool returns something that JSON can say. It raises `ToolError` to
-refuse; any other exception is a fault of the world. Either way the whole call is undone.
+with a default is optional. A tool returns a value that JSON can represent. It raises `ToolError`
+to refuse a call; any other exception is a fault of the world. In both cases the whole call is
+undone.
 
-Time is the scenario's clock (`db.now`, and SQLite's own `datetime('now')` says the same), never
-the wall clock; SQL's `random()` is not to be had. DDL, PRAGMA and ATTACH are denied.
+Time is the scenario's clock (`db.now`; SQLite's own `datetime('now')` returns the same moment),
+never the wall clock. SQL's `random()`, DDL, PRAGMA and ATTACH are denied: worlds must be
+deterministic.
 """
 
 from collections.abc import Sequence
@@ -30,7 +32,7 @@ SqlValue = int | float | str | bytes | None
 
 
 class User(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Who acts through the tools of a world (`[user]` in scenario.toml)."""
+    """The user for whom the agent calls the tools of a world (`[user]` in scenario.toml)."""
 
     id: str
     name: str
@@ -53,7 +55,7 @@ class RowChange(msgspec.Struct, frozen=True, gc=False):
 
 
 class Reads(Protocol):
-    """Questions to a database. Parameters are positional (`?`)."""
+    """Read access to a database. Parameters of statements are positional (`?`)."""
 
     @property
     def now(self) -> str:
@@ -61,34 +63,34 @@ class Reads(Protocol):
 
     @property
     def user(self) -> User:
-        """Who acts."""
+        """The user for whom the agent acts."""
 
     def all(self, sql: str, /, *params: SqlValue) -> list[Row]:
-        """Every row, as a dict by column name."""
+        """Return every row, as a dict by column name."""
 
     def one(self, sql: str, /, *params: SqlValue) -> Row | None:
-        """The first row, or None when there is none."""
+        """Return the first row, or None when there is none."""
 
     def value(self, sql: str, /, *params: SqlValue) -> Any:
-        """The first column of the first row, or None when there is no row."""
+        """Return the first column of the first row, or None when there is no row."""
 
 
 class Db(Reads, Protocol):
-    """What a tool gets: one open transaction on its episode's world."""
+    """A tool's access to the world of its episode: one open transaction."""
 
     def run(self, sql: str, /, *params: SqlValue) -> int:
-        """Execute one INSERT, UPDATE or DELETE; gives the number of rows that it changed."""
+        """Execute one INSERT, UPDATE or DELETE; return the number of rows that it changed."""
 
     def insert(self, table: str, /, **values: SqlValue) -> int:
-        """Insert one row; gives its rowid (the id of an INTEGER PRIMARY KEY)."""
+        """Insert one row; return its rowid (the id of an INTEGER PRIMARY KEY)."""
 
     def execute(self, sql: str, params: Sequence[SqlValue] = (), /) -> list[tuple[Any, ...]]:
-        """The plain way, for those who know it from sqlite3: rows as tuples."""
+        """Execute a statement as sqlite3 does; return the rows as tuples."""
 
 
 class State(Reads, Protocol):
-    """A world at one moment, read-only: what a verifier gets."""
+    """A verifier's access to a world at one moment: read-only."""
 
     @property
     def changes(self) -> Sequence[RowChange]:
-        """What differs from the episode's start, ordered by table and key."""
+        """The rows that differ from the episode's start, ordered by table and key."""

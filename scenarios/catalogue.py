@@ -1,4 +1,4 @@
-"""Which worlds there are, and finding one by name or by path."""
+"""The catalogue of scenarios: listing them, and finding one by name or by path."""
 
 import os
 from collections.abc import Iterator
@@ -7,48 +7,50 @@ from pathlib import Path
 
 import msgspec
 
+from scenarios.awm.folder import AwmFolder, AwmSettings, parse_address
 from scenarios.awm.join import ENVS
-from scenarios.awm.records import AwmFolder, AwmSettings, addressed
+from scenarios.decode_errors import field_sentence
 from scenarios.errors import ScenarioError, UnknownScenario
-from scenarios.format import Scenario, read
+from scenarios.format import BUNDLED, Scenario, read
+from scenarios.nearest import did_you_mean
 
-BUNDLED = Path(__file__).parent / "bundled"
 
+class CatalogueEntry(msgspec.Struct, frozen=True):
+    """One scenario of the catalogue."""
 
-class Listed(msgspec.Struct, frozen=True):
-    """One world of the catalogue."""
-
-    name: str  # what it is found by
+    name: str  # `find` finds it by this name
     path: Path
     scenario: Scenario | None  # None: its package is broken
-    fault: str = ""  # why
+    fault: str = ""  # why it is broken
 
 
 def bundled_names() -> list[str]:
-    """Names of the worlds that ship with the project, sorted."""
+    """Return the names of the scenarios that ship with the project, sorted."""
     return sorted(path.parent.name for path in BUNDLED.glob("*/scenario.toml"))
 
 
 def worlds_folder() -> Path:
-    """Where imported worlds are: $REHEARSE_WORLDS, else `worlds` below the current folder."""
+    """Return the folder of imported scenarios: $REHEARSE_WORLDS, else `worlds` below the current
+    folder."""
     return Path(os.environ.get("REHEARSE_WORLDS") or "worlds")
 
 
 def imported_names() -> list[str]:
-    """Names of the worlds in the worlds folder, sorted; a bundled one's name is not found there."""
+    """Return the names of the scenarios in the worlds folder, sorted, without those that have the
+    name of a bundled scenario: `find` prefers the bundled one."""
     found = {path.parent.name for path in worlds_folder().glob("[!.]*/scenario.toml")}
     return sorted(found - set(bundled_names()))
 
 
-def listed() -> Iterator[Listed]:
-    """Every world of the catalogue, bundled and then imported, read one by one."""
-    places = [BUNDLED / name for name in bundled_names()]
-    places += [worlds_folder() / name for name in imported_names()]
-    for path in places:
+def catalogue_entries() -> Iterator[CatalogueEntry]:
+    """Yield every scenario of the catalogue, the bundled ones first, reading them one by one."""
+    folders = [BUNDLED / name for name in bundled_names()]
+    folders += [worlds_folder() / name for name in imported_names()]
+    for path in folders:
         try:
-            yield Listed(path.name, path, read(path, check_code=False))
+            yield CatalogueEntry(path.name, path, read(path, check_code=False))
         except ScenarioError as exc:
-            yield Listed(path.name, path, None, str(exc))
+            yield CatalogueEntry(path.name, path, None, str(exc))
 
 
 def is_bundled(scenario: Scenario) -> bool:
@@ -62,8 +64,8 @@ def is_trusted(scenario: Scenario) -> bool:
 
 
 def find(name: str) -> Scenario:
-    """The scenario of a bundled or imported name, of a folder's path, or of a record's address
-    (`<folder of AWM's files>/<name>`, see AwmFolder).
+    """Return the scenario with a bundled or imported name, at a folder's path, or at a record's
+    address (`<folder of AWM's files>/<name>`, see AwmFolder).
 
     Raises UnknownScenario when there is none, PackageError when it is broken.
     """
@@ -75,23 +77,33 @@ def find(name: str) -> Scenario:
     folder, _, record = name.rpartition("/")
     if folder and os.path.isfile(Path(folder, ENVS)):
         return _find_record(Path(folder), record)
-    known = f"bundled are {', '.join(bundled_names())}"
-    if imported := imported_names():
-        known += f", and {worlds_folder()} has {len(imported)}"
-    raise UnknownScenario(f"there is no scenario {name!r}: no folder of that path, and {known}")
+    raise UnknownScenario(f"scenario {name!r} not found{_hint(name)}")
+
+
+def _hint(name: str) -> str:
+    """The nearest names; where no name is near, the names that exist."""
+    imported = imported_names()
+    if near := did_you_mean(name, [*bundled_names(), *imported]):
+        return near
+    more = f", and {worlds_folder()} has {len(imported)} more" if imported else ""
+    return (
+        f": no folder has this path, and no scenario this name; bundled scenarios are "
+        f"{', '.join(bundled_names())}{more}"
+    )
 
 
 def _find_record(folder: Path, record: str) -> Scenario:
     try:
-        name, settings = addressed(record)
+        name, settings = parse_address(record)
         stats = [(path.name, path.stat()) for path in sorted(folder.glob("gen_*.jsonl"))]
         files = tuple((name, stat.st_size, stat.st_mtime_ns) for name, stat in stats)
         return _records(folder, settings, files).find(name)
     except (ValueError, msgspec.ValidationError) as exc:
-        raise UnknownScenario(f"{folder}: {record!r} is no record's address: {exc}") from exc
+        fault = field_sentence(str(exc), AwmSettings)
+        raise UnknownScenario(f"{folder}: {record!r} is not a record's address: {fault}") from exc
 
 
 @lru_cache(maxsize=2)
 def _records(folder: Path, settings: AwmSettings, files: object) -> AwmFolder:
-    """The folder's index, kept as long as its files are the same."""
+    """The folder's index, cached as long as its files stay the same."""
     return AwmFolder(folder, seeding=settings.seeding, clock=settings.clock)

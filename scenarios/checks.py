@@ -1,7 +1,7 @@
-"""Verifiers made of named findings.
+"""Verifiers that report named findings.
 
-A function of `verify.py` takes the state before, the state after and the final answer, and gives
-its findings. `Check` writes them:
+A function of `verify.py` receives the state before, the state after and the final answer, and
+returns its findings. `Check` collects them:
 
     def cancel_duplicate(before: State, after: State, answer: str) -> list[Finding]:
         check = Check(before, after, answer)
@@ -11,12 +11,12 @@ its findings. `Check` writes them:
         check.nothing_else()
         return check.findings
 
-A *goal* is something the task asked for; a *guard* is something that must not be harmed. The task
-is completed when every finding passes; it is partially completed when all guards hold and some
+A *goal* is something that the task asks for; a *guard* is something that must stay unharmed. A task
+is completed when every finding passes. It is partially completed when all guards pass and some
 goals do.
 
-Rows are compared strictly: a column that changed and was not named is a change that nobody asked
-for, and `nothing_else()` reports it. Name a column with `ANY` where its value does not matter.
+Rows are compared strictly: a column that changed without being named is an unrequested change, and
+`nothing_else()` reports it. Name a column with `ANY` where its value does not matter.
 """
 
 import re
@@ -32,7 +32,7 @@ DECLINES = "answer declines"  # the name of the finding that an answer must refu
 
 
 class Finding(msgspec.Struct, frozen=True, gc=False):
-    """One thing that a verifier looked at.
+    """The result of one check of a verifier.
 
     Example: Finding("orders 1042 updated", False, "status='cancelled'", "status='open'", "goal")
     """
@@ -65,7 +65,7 @@ class one_of:
 
 
 class mentions:
-    """Matches a text that holds one of the given phrases, whatever their case."""
+    """Matches a text that contains one of the given phrases, in upper or lower case."""
 
     def __init__(self, *phrases: str) -> None:
         self.phrases = phrases
@@ -74,18 +74,18 @@ class mentions:
         return "a text with " + " or ".join(map(repr, self.phrases))
 
 
-def _matches(wanted: Any, value: Any) -> bool:
-    if wanted is ANY:
+def _matches(expected: Any, value: Any) -> bool:
+    if expected is ANY:
         return True
-    if isinstance(wanted, one_of):
-        return value in wanted.values
-    if isinstance(wanted, mentions):
-        return isinstance(value, str) and any(says(value, phrase) for phrase in wanted.phrases)
-    return bool(wanted == value)  # True matches 1: SQLite has no booleans
+    if isinstance(expected, one_of):
+        return value in expected.values
+    if isinstance(expected, mentions):
+        return isinstance(value, str) and any(says(value, phrase) for phrase in expected.phrases)
+    return bool(expected == value)  # True matches 1: SQLite has no booleans
 
 
-# A number stands by itself: not inside of a word or code, nor part of a longer decimal. Commas
-# group thousands only in threes, so that "1042,1043" is two numbers.
+# A number counts only by itself: not inside of a word or code, and not as part of a longer decimal.
+# Commas group thousands only in threes, so that "1042,1043" is two numbers.
 _NUMBER = re.compile(r"(?<![\w.])[-+]?(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d+)?(?!\w|\.\d)")
 _REFUSALS = re.compile(
     r"\b(?:can(?:no|')t|can not|could(?:n't| not)|unable|won't|(?:will|would|must|may|should) not"
@@ -105,7 +105,7 @@ def _numbers(text: str) -> set[float]:
 
 
 def says(answer: str, phrase: str) -> bool:
-    """Whether a text says a phrase: a number as a whole number, words as whole words.
+    """Whether a text contains a phrase: a number as a whole number, words as whole words.
 
     Example: says("We refund $1,042.50 today", "1042.5") -> True
     Example: says("Order 10425 is late", "1042") -> False
@@ -159,12 +159,12 @@ class Check:
         self._claimed: dict[int, set[str] | None] = {}  # index of change -> columns (None: all)
 
     def goal(self, name: str, passed: bool, expected: str, found: str) -> bool:
-        """A finding of one's own about something the task asked for."""
+        """Add a custom finding on something that the task asks for."""
         self.findings.append(Finding(name, bool(passed), expected, found, "goal"))
         return bool(passed)
 
     def guard(self, name: str, passed: bool, expected: str, found: str) -> bool:
-        """A finding of one's own about something that must not be harmed."""
+        """Add a custom finding on something that must stay unharmed."""
         self.findings.append(Finding(name, bool(passed), expected, found, "guard"))
         return bool(passed)
 
@@ -174,10 +174,10 @@ class Check:
         `key` is one value, or a tuple for a composite key. At least one of the named columns
         must differ from before, so a row that had the values from the start does not pass.
         """
-        wanted_key = key if isinstance(key, tuple) else (key,)
+        key_columns = key if isinstance(key, tuple) else (key,)
         name = f"{table} {key} updated"
         for index, change in enumerate(self._changes):
-            if change.table == table and change.key == wanted_key:
+            if change.table == table and change.key == key_columns:
                 if change.before is None or change.after is None:
                     break
                 self._claimed.setdefault(index, set())
@@ -214,19 +214,19 @@ class Check:
         )
 
     def deleted(self, table: str, key: Any) -> bool:
-        """Goal: the row with this primary key is gone."""
-        wanted_key = key if isinstance(key, tuple) else (key,)
+        """Goal: the row with this primary key was deleted."""
+        key_columns = key if isinstance(key, tuple) else (key,)
         for index, change in enumerate(self._changes):
-            if change.table == table and change.key == wanted_key and change.after is None:
+            if change.table == table and change.key == key_columns and change.after is None:
                 self._claimed[index] = None
                 return self.goal(f"{table} {key} deleted", True, "deleted", "deleted")
         return self.goal(f"{table} {key} deleted", False, "deleted", "still there")
 
     def allow(self, table: str, *columns: str, new: int = 0, **values: Any) -> None:
-        """Permit changes that the task brings along, without asking for them.
+        """Allow changes that the task may cause, without requiring them.
 
-        `allow("orders", "updated_at")` permits that column of any updated row to change;
-        `allow("audit_log", new=2)` permits up to two new rows (with `values`, only such rows).
+        `allow("orders", "updated_at")` allows that column of any updated row to change;
+        `allow("audit_log", new=2)` allows up to two new rows (with `values`, only such rows).
         """
         left = new
         for index, change in enumerate(self._changes):
@@ -242,15 +242,15 @@ class Check:
                     claimed.update(columns)
 
     def untouched(self, table: str, key: Any) -> bool:
-        """Guard: the row with this primary key is exactly as it was. For the record that looks
-        right and is not."""
-        wanted_key = key if isinstance(key, tuple) else (key,)
-        hits = [c for c in self._changes if c.table == table and c.key == wanted_key]
+        """Guard: the row with this primary key is exactly as it was. Use it for a row that looks
+        like the right one and is not."""
+        key_columns = key if isinstance(key, tuple) else (key,)
+        hits = [c for c in self._changes if c.table == table and c.key == key_columns]
         found = "; ".join(map(_describe, hits)) or "unchanged"
         return self.guard(f"{table} {key} untouched", not hits, "unchanged", found)
 
     def nothing_else(self) -> bool:
-        """Guard: every change was named by a goal or allowed. Write it last."""
+        """Guard: a goal named or `allow` allowed every change. Call it last."""
         extra = []
         for index, change in enumerate(self._changes):
             claimed = self._claimed.get(index, _NOTHING)
@@ -262,19 +262,20 @@ class Check:
         return self.guard("nothing else changed", not extra, "no other change", shown or "none")
 
     def answer_has(self, *alternatives: str, name: str | None = None) -> bool:
-        """Goal: the final answer says one of the alternatives (see `says`)."""
+        """Goal: the final answer contains one of the alternatives (see `says`)."""
         passed = any(says(self.answer, phrase) for phrase in alternatives)
         expected = " or ".join(map(repr, alternatives))
         return self.goal(name or f"answer says {expected}", passed, expected, _excerpt(self.answer))
 
     def answer_lacks(self, *phrases: str) -> bool:
-        """Guard: the final answer says none of the phrases (the lookalike's name, say)."""
-        said = [phrase for phrase in phrases if says(self.answer, phrase)]
+        """Guard: the final answer contains none of the phrases, such as the lookalike's name."""
+        found = [phrase for phrase in phrases if says(self.answer, phrase)]
         expected = "no word of " + " or ".join(map(repr, phrases))
-        return self.guard("answer is not misled", not said, expected, ", ".join(said) or "none")
+        return self.guard("answer is not misled", not found, expected, ", ".join(found) or "none")
 
     def declined(self, *reasons: str) -> bool:
-        """Goals: the answer declines, and gives one of the reasons. Then nothing may change."""
+        """Goals: the answer declines, and gives one of the reasons. Add `nothing_else()`: a
+        declined request may change nothing."""
         refused = declines(self.answer)
         self.goal(DECLINES, refused, "a refusal in words", _excerpt(self.answer))
         return self.answer_has(*reasons, name="answer gives the reason") and refused
@@ -285,7 +286,7 @@ _NOTHING: set[str] = set()
 
 def _row_matches(row: Row | None, values: dict[str, Any]) -> bool:
     return row is not None and all(
-        column in row and _matches(want, row[column]) for column, want in values.items()
+        column in row and _matches(value, row[column]) for column, value in values.items()
     )
 
 
@@ -295,5 +296,5 @@ def _excerpt(text: str, limit: int = 200) -> str:
 
 
 def failed(findings: Iterable[Finding]) -> list[Finding]:
-    """The findings that did not pass."""
+    """Return the findings that did not pass."""
     return [finding for finding in findings if not finding.passed]

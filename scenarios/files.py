@@ -1,4 +1,4 @@
-"""Reading the files of a package. Whatever is wrong raises PackageError: file, field, fault."""
+"""Reading the files of a package. Every fault raises PackageError with file, field and reason."""
 
 import json
 import tomllib
@@ -8,14 +8,14 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from scenarios.decode_errors import field_sentence
 from scenarios.errors import PackageError
-from scenarios.faults import field_sentence
 
 T = TypeVar("T")
 
 
 def read_text(path: Path, *, exact: bool = False) -> str:
-    """A file's text; `exact`: with its line ends as they are, for code that others wrote."""
+    """Return a file's text; `exact` keeps its line ends unchanged, for untrusted code."""
     try:
         with path.open(encoding="utf-8", newline="" if exact else None) as file:
             return file.read()
@@ -26,7 +26,7 @@ def read_text(path: Path, *, exact: bool = False) -> str:
 
 
 def parse_toml(path: Path, text: str) -> dict[str, Any]:
-    """The tables of a TOML file's text."""
+    """Return the tables of a TOML file's text."""
     try:
         return tomllib.loads(text)
     except tomllib.TOMLDecodeError as exc:
@@ -36,7 +36,7 @@ def parse_toml(path: Path, text: str) -> dict[str, Any]:
 
 
 def parse_json(path: Path, text: str) -> Any:
-    """The value of a JSON file's text."""
+    """Return the value of a JSON file's text."""
     try:
         return json.loads(text)
     except json.JSONDecodeError as exc:
@@ -46,21 +46,23 @@ def parse_json(path: Path, text: str) -> Any:
 
 
 def convert(path: Path, value: Any, kind: type[T]) -> T:
-    """A value read from a file as the type that it must have."""
+    """Return a value that was read from a file as this type, checked."""
     try:
         return msgspec.convert(value, kind)
     except msgspec.ValidationError as exc:
-        raise PackageError(f"{path}: {field_sentence(str(exc))}") from exc
+        raise PackageError(f"{path}: {field_sentence(str(exc), kind)}") from exc
 
 
 def python_fault(text: str) -> str | None:
-    """Why a text is no Python file, with the line in front; None: it is one. Nothing is executed.
+    """Return why a text is not valid Python, with the line in front; None: it is valid.
+
+    Nothing is executed.
 
     Example: "x =" -> "line 1: invalid syntax"
     """
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # an odd escape in generated code is no fault
+            warnings.simplefilter("ignore")  # an odd escape in generated code is not a fault
             compile(text, "<package>", "exec", dont_inherit=True)
     except SyntaxError as exc:
         return f"line {exc.lineno}: {exc.msg}" if exc.lineno else str(exc.msg)

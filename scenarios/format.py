@@ -1,17 +1,17 @@
-"""The two package formats: what a world is, on disk and in memory.
+"""The two package formats: a scenario on disk, and the same scenario in memory.
 
     <name>/
       scenario.toml   name, title, version, description, clock, [user] id, name, role
                       [, written_by = "model": the code runs in workers only]
       schema.sql      tables, indexes, triggers
-      data.sql        the seed rows; a statement that fails is an error
+      data.sql        the seed rows; a failing statement is an error
       tools.py        the tools (see scenarios.api)
       policy.md       the rules that the agent must follow; may be empty
       tasks.toml      [[task]] id, instruction, difficulty, kind, oracle, answer[, trap, verify]
       verify.py       one function per task (see scenarios.checks)
 
-A package with `format = "awm"` in its scenario.toml is an imported AWM record (written by
-scenarios.awm.package); its code was written by a model and runs in workers only:
+A package with `format = "awm"` in its scenario.toml is an imported AWM record, written by
+scenarios.awm.package. A model wrote its code, so it runs in workers only:
 
     <name>/
       scenario.toml   format, name, title, version, description, clock, seeding, [user]
@@ -20,26 +20,27 @@ scenarios.awm.package); its code was written by a model and runs in workers only
       data.json       [{table_name, insert_statements}]
       tasks.json      [instruction], the ids are "0", "1", …
       verify/         <task>_sql.py and <task>_code.py, where the task has them
-      source.toml     where it came from; not read
+      source.toml     where it came from; never read
 
-Reading a package runs none of its code and opens no database. Whatever is wrong raises
-PackageError with a sentence that names the file and the field.
+Reading a package runs none of its code and opens no database. Every fault raises PackageError with
+a sentence that names the file and the field, and in tasks.toml the line and id of the task.
 """
 
 import hashlib
-import math
-import re
-from datetime import datetime
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
 import msgspec
 
 from scenarios.api import User
+from scenarios.call_checks import McpRecord
 from scenarios.errors import PackageError, UnknownScenario
-from scenarios.expect import ForeignRecord
 from scenarios.files import convert, parse_json, parse_toml, python_fault, read_text
+from scenarios.nearest import did_you_mean
+from scenarios.task_tables import TaskTables
+from scenarios.value_checks import NAME, NOT_A_CLOCK, is_clock, json_fault
 
+BUNDLED = Path(__file__).parent / "bundled"  # the scenarios that ship with the project
 FILES = (
     "scenario.toml",
     "schema.sql",
@@ -49,20 +50,17 @@ FILES = (
     "tasks.toml",
     "verify.py",
 )
-NAME = re.compile(r"[a-z][a-z0-9_]*")
-TASK_ID = re.compile(r"[a-z0-9][a-z0-9_-]*")
-NO_CLOCK = "is not a moment in UTC such as '2026-03-14T09:30:00Z'"
 _encode = msgspec.msgpack.Encoder(order="deterministic").encode
 
 T = TypeVar("T")
 Difficulty = Literal["simple", "medium", "hard", "unrated"]  # unrated: AWM records
-TaskKind = Literal["change", "question", "decline", "open"]  # open: unsolved by its author
+TaskKind = Literal["change", "question", "decline", "open"]  # open: its author has no solution
 Seeding = Literal["awm", "openenv", "strict"]
-Author = Literal["people", "model"]
+CodeAuthor = Literal["people", "model"]
 
 
 class Call(msgspec.Struct, frozen=True, forbid_unknown_fields=True, gc=False):
-    """A tool call: which tool, with what arguments (JSON values).
+    """A tool call: the tool's name and its arguments (JSON values).
 
     Example: Call("get_order", {"order_id": 1042})
     """
@@ -72,15 +70,15 @@ class Call(msgspec.Struct, frozen=True, forbid_unknown_fields=True, gc=False):
 
 
 class Task(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """One task of a world, with the way to solve it that its author knows."""
+    """One task of a scenario, with its author's solution."""
 
     id: str
     instruction: str
     difficulty: Difficulty
     kind: TaskKind  # change: the world must change; question: an answer in words; decline: refuse
     answer: str  # the oracle's final answer
-    oracle: tuple[Call, ...] = ()
-    trap: str | None = None  # what could mislead here; None: nothing in particular
+    oracle: tuple[Call, ...] = ()  # the calls that solve the task
+    trap: str | None = None  # what could mislead the agent; None: nothing in particular
     verify: str = ""  # the function in verify.py; empty: the id with `-` written `_`
 
     @property
@@ -106,15 +104,15 @@ class AwmSample(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class AwmVerifier(msgspec.Struct, frozen=True):
-    """The verifiers of one AWM task. None: the record has none, or one without code."""
+    """The verifiers of one AWM task. None: the record has no such verifier, or it has no code."""
 
     sql: str | None = None  # Python with verify_task(initial_db_path, final_db_path)
     code: str | None = None  # Python with verify_task_completion(…, …, final_answer)
 
 
 class AwmRecord(msgspec.Struct, frozen=True):
-    """What an AWM record has instead of schema.sql, data.sql, tools.py and verify.py: code that a
-    model wrote, so it runs in workers only (see envpool.workers)."""
+    """The part of an AWM record that takes the place of schema.sql, data.sql, tools.py and
+    verify.py. A model wrote the code, so it runs in workers only (see envpool.workers)."""
 
     code: str  # FastAPI and SQLAlchemy, one file
     tables: tuple[AwmTable, ...]
@@ -124,7 +122,7 @@ class AwmRecord(msgspec.Struct, frozen=True):
 
 
 class Scenario(msgspec.Struct, frozen=True):
-    """A package as read from its folder."""
+    """A package as it was read from its folder."""
 
     name: str
     title: str
@@ -138,17 +136,27 @@ class Scenario(msgspec.Struct, frozen=True):
     tasks: tuple[Task, ...]
     path: Path
     digest: str  # of all files of the package, 32 hexadecimal digits
-    awm: AwmRecord | None = None  # None: a package of ours; set: the two SQL texts are empty
-    foreign: ForeignRecord | None = None  # set: an MCP server's; SQL empty, clock and user too
-    written_by: Author = "people"  # of the code: a model's is never executed in this process
+    awm: AwmRecord | None = None  # None: a package in our format; set: the two SQL texts are empty
+    foreign: McpRecord | None = None  # set: tasks for an MCP server, without SQL
+    written_by: CodeAuthor = "people"  # code that a model wrote never runs in this process
 
     def task(self, task_id: str) -> Task:
-        """The task of this id. Raises UnknownScenario."""
+        """Return the task of this id. Raises UnknownScenario."""
         for task in self.tasks:
             if task.id == task_id:
                 return task
-        known = ", ".join(task.id for task in self.tasks)
-        raise UnknownScenario(f"scenario {self.name!r} has no task {task_id!r}; it has {known}")
+        hint = did_you_mean(task_id, [task.id for task in self.tasks])
+        count = "1 task" if len(self.tasks) == 1 else f"{len(self.tasks)} tasks"
+        raise UnknownScenario(
+            f"scenario {self.name!r} has no task {task_id!r}{hint + ' It' if hint else '; it'} "
+            f"has {count}, {self._where_tasks_are_listed()}"
+        )
+
+    def _where_tasks_are_listed(self) -> str:
+        if self.foreign is not None:
+            return f"listed in {self.path}"
+        name = self.name if self.path.parent == BUNDLED else self.path
+        return f"listed by `rehearse scenarios show {name}`"
 
 
 class _Head(msgspec.Struct, forbid_unknown_fields=True):
@@ -160,8 +168,8 @@ class _Head(msgspec.Struct, forbid_unknown_fields=True):
     user: User
 
 
-class _OurHead(_Head, forbid_unknown_fields=True):
-    written_by: Author = "people"
+class _PackageHead(_Head, forbid_unknown_fields=True):
+    written_by: CodeAuthor = "people"
 
 
 class AwmHead(_Head, forbid_unknown_fields=True):
@@ -176,28 +184,28 @@ class _Tasks(msgspec.Struct, forbid_unknown_fields=True):
 
 
 def read(folder: Path, *, check_code: bool = True) -> Scenario:
-    """Read one package, of either format. Raises PackageError.
+    """Return a package of either format as a scenario. Raises PackageError.
 
-    `check_code` False: the server.py of an AWM package is not looked at (a worker will do it);
-    for lists of many.
+    `check_code` False: the syntax of an AWM package's server.py is not checked, which is faster
+    for lists of many packages; the worker that hosts it checks it.
     """
     path = folder / "scenario.toml"
     head = parse_toml(path, read_text(path))
     match head.get("format"):
         case None:
-            return _read_ours(folder, head)
+            return _read_package(folder, head)
         case "awm":
             return _read_awm(folder, head, check_code)
     raise PackageError(f"{path}: format: expected 'awm' or no such key, got {head['format']!r}")
 
 
-def _read_ours(folder: Path, toml: dict[str, Any]) -> Scenario:
-    head = convert(folder / "scenario.toml", toml, _OurHead)
+def _read_package(folder: Path, toml: dict[str, Any]) -> Scenario:
+    head = convert(folder / "scenario.toml", toml, _PackageHead)
     texts = {name: read_text(folder / name) for name in FILES}
-    path = folder / "tasks.toml"
-    tasks = convert(path, parse_toml(path, texts["tasks.toml"]), _Tasks).task
+    tables = TaskTables(folder / "tasks.toml", texts["tasks.toml"])
+    tasks = tables.convert(_Tasks).task
     _check_head(folder, head)
-    _check_tasks(path, tasks)
+    _check_tasks(tables, tasks)
     for name in ("tools.py", "verify.py"):
         _check_python(folder / name, texts[name])
     return Scenario(
@@ -242,20 +250,22 @@ def _json_of(path: Path, kind: type[T]) -> T:
 
 
 def verifier_file(task_id: str, kind: Literal["sql", "code"]) -> str:
-    """The name of a verifier's file in an AWM package, below verify/."""
+    """Return the name of a verifier's file in an AWM package, below verify/."""
     return f"{task_id}_{kind}.py"
 
 
 def _verifiers(folder: Path, num_tasks: int) -> dict[str, AwmVerifier]:
-    """What verify/ holds; a file that no task asks for is an error: its name may be a slip."""
-    there = {path.name for path in folder.glob("*.py")}
+    """The verifiers in verify/. A file that belongs to no task is an error: it may be misnamed."""
+    existing = {path.name for path in folder.glob("*.py")}
     ids = [str(index) for index in range(num_tasks)]
     known = {verifier_file(task_id, kind) for task_id in ids for kind in ("sql", "code")}
-    if stray := min(there - known, default=None):
-        raise PackageError(f"{folder / stray}: there is no task for it; there are {num_tasks}")
+    if stray := min(existing - known, default=None):
+        raise PackageError(
+            f"{folder / stray}: the file belongs to no task (the package has {num_tasks} tasks)"
+        )
 
     def text(name: str) -> str | None:
-        return read_text(folder / name, exact=True) if name in there else None
+        return read_text(folder / name, exact=True) if name in existing else None
 
     return {
         task_id: AwmVerifier(
@@ -266,7 +276,7 @@ def _verifiers(folder: Path, num_tasks: int) -> dict[str, AwmVerifier]:
 
 
 def instructions_fault(instructions: tuple[str, ...]) -> str | None:
-    """What is wrong with the tasks of an AWM record; None: nothing."""
+    """Return what is wrong with the tasks of an AWM record; None: nothing."""
     if not instructions:
         return "there is no task"
     for index, instruction in enumerate(instructions):
@@ -278,8 +288,10 @@ def instructions_fault(instructions: tuple[str, ...]) -> str | None:
 def awm_scenario(
     head: AwmHead, instructions: tuple[str, ...], record: AwmRecord, path: Path
 ) -> Scenario:
-    """The scenario of an AWM record, the same whether it was imported or not: the digest is of
-    what the record says, not of where it stands."""
+    """Return the scenario of an AWM record, the same whether the record was imported or not.
+
+    The digest covers the content of the record, not its location.
+    """
     content = (msgspec.structs.astuple(head), instructions, record)
     return Scenario(
         name=head.name,
@@ -309,59 +321,20 @@ def _check_head(folder: Path, head: _Head) -> None:
         if not getattr(head, field).strip():
             raise PackageError(f"{path}: {field}: must not be empty")
     if not is_clock(head.clock):
-        raise PackageError(
-            f"{path}: clock: {head.clock!r} is not a moment in UTC such as '2026-03-14T09:30:00Z'"
-        )
+        raise PackageError(f"{path}: clock: {head.clock!r} {NOT_A_CLOCK}")
 
 
-def is_clock(text: str) -> bool:
-    """Whether a text is a moment in UTC as scenarios write it."""
-    try:
-        datetime.strptime(text, "%Y-%m-%dT%H:%M:%SZ")  # noqa: DTZ007 - the Z is in the pattern
-    except ValueError:
-        return False
-    return True
-
-
-def _check_tasks(path: Path, tasks: tuple[Task, ...]) -> None:
+def _check_tasks(tables: TaskTables, tasks: tuple[Task, ...]) -> None:
     if not tasks:
-        raise PackageError(f"{path}: task: the package has no task")
-    seen: set[str] = set()
+        raise PackageError(f"{tables.path}: task: the package has no task")
+    tables.check_ids([task.id for task in tasks])
     for index, task in enumerate(tasks):
-        if not TASK_ID.fullmatch(task.id):
-            raise PackageError(f"{path}: task[{index}].id: {task.id!r} is not a lower-case word")
-        if task.id in seen:
-            raise PackageError(f"{path}: task[{index}].id: {task.id!r} is there twice")
-        seen.add(task.id)
         for field in ("instruction", "answer"):
             if not getattr(task, field).strip():
-                raise PackageError(f"{path}: task {task.id!r}: {field}: must not be empty")
+                raise tables.fault(index, f"{field}: must not be empty")
         for number, call in enumerate(task.oracle):
-            if fault := not_json(call.arguments):
-                raise PackageError(
-                    f"{path}: task {task.id!r}: oracle[{number}].arguments{fault} in JSON"
-                )
-
-
-def not_json(value: Any) -> str | None:
-    """Where in a TOML value something is that JSON cannot say, and what; None: nowhere.
-
-    Example: {"days": [datetime.date(2026, 3, 14)]} -> ".days[0]: 2026-03-14 has no like"
-    """
-    if isinstance(value, dict):
-        inner = ((f".{name}", item) for name, item in value.items())
-    elif isinstance(value, list):
-        inner = ((f"[{index}]", item) for index, item in enumerate(value))
-    elif isinstance(value, str | bool):
-        return None
-    elif isinstance(value, float):
-        return None if math.isfinite(value) else f": {value} has no like"
-    elif isinstance(value, int):
-        fits = -(2**63) <= value < 2**63
-        return None if fits else f": {value} has more than 64 bits and no like"
-    else:
-        return f": {value} has no like"
-    return next((place + fault for place, item in inner if (fault := not_json(item))), None)
+            if fault := json_fault(call.arguments):
+                raise tables.fault(index, f"oracle[{number}].arguments{fault}")
 
 
 def _check_python(path: Path, text: str) -> None:

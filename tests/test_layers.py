@@ -159,8 +159,8 @@ LIBRARIES: dict[str, set[str]] = {
         "learner.demo.rehearse",
         "learner.loop.run_folder",
         "scenarios.awm.package",
-        "scenarios.synth.core.package",
-        "scenarios.synth.storage.folder",
+        "scenarios.synth.core.package_files",
+        "scenarios.synth.storage.output_folder",
     },
     "tokenizers": {
         "harness.tokenization.chat_tokenizer",

@@ -1,7 +1,7 @@
-"""Executing generated code once: one FastAPI application per scenario.
+"""Execute a scenario's generated code once and find its FastAPI application.
 
 AWM runs the code as a script, so `if __name__ == "__main__":` blocks are executed here too, though
-the module has a name of its own. Where the script would start a server (`uvicorn.run(app)`, a
+the module has another name. Where the script would start a server (`uvicorn.run(app)`, a
 `uvicorn.Server`), its execution ends and the application is known. Then the application's startup
 is run, as the server would have run it.
 """
@@ -25,40 +25,41 @@ from fastapi.dependencies import models as dependencies
 
 from envpool.core.errors import ToolsetError
 from envpool.hosting.determinism.loop import Runner
-from envpool.hosting.fastapi_compat import quiet
+from envpool.hosting.fastapi_compat import ignore_warnings
 
-# What the code may ask of its environment; the database is the hook's, whatever is asked for.
+# Environment variables for the code. Whatever URL it opens, the hook gives it the world's database.
 ENVIRONMENT = {"DATABASE_PATH": "sqlite:///world.db", "HOST": "127.0.0.1", "PORT": "8000"}
 
 
-class _Started(BaseException):
-    """The code has come to where its server would run. No `except Exception` of its stops this."""
+class _ServerReached(BaseException):
+    """The code has reached the start of its server. `except Exception` does not catch this."""
 
 
 class HostedApp:
-    """An application and the module that it came from. `close()` runs its shutdown and lets go."""
+    """A FastAPI application and its module. `close()` runs the shutdown and drops the module."""
 
     def __init__(self, app: FastAPI, module: ModuleType, runner: Runner) -> None:
         self.app = app
         self.module = module
-        self.runner = runner  # of everything that the application does
-        self._lifespan: Any = None  # its context manager; None: not entered
+        self.runner = runner  # runs everything that the application does
+        self._lifespan: Any = None  # the context manager of its lifespan; None: not entered
 
     def startup(self, path: Path) -> None:
         """Run the application's startup. Raises ToolsetError."""
         lifespan = self.app.router.lifespan_context(self.app)
         try:
-            with quiet():
-                self.runner.run(_entered(lifespan), keeps_generators=True)
+            with ignore_warnings():
+                self.runner.run(_enter(lifespan), keeps_generators=True)
         except (Exception, SystemExit) as exc:
-            raise ToolsetError(f"{_place(path, exc)}: its startup fails: {_told(exc)}") from exc
+            why = _exception_text(exc)
+            raise ToolsetError(f"{_location(path, exc)}: its startup fails: {why}") from exc
         self._lifespan = lifespan
 
     def close(self) -> None:
-        """Run the shutdown, whatever comes of it, and forget the module."""
+        """Run the shutdown, ignoring its errors, and remove the module."""
         if self._lifespan is not None:
-            with suppress(Exception, SystemExit), quiet():
-                self.runner.run(_left(self._lifespan))
+            with suppress(Exception, SystemExit), ignore_warnings():
+                self.runner.run(_exit(self._lifespan))
         self.runner.close()
         sys.modules.pop(self.module.__name__, None)
         linecache.cache.pop(str(self.module.__file__), None)
@@ -66,7 +67,7 @@ class HostedApp:
 
 
 def _clear_caches() -> None:
-    """Empty FastAPI's memory of functions and models: 3 MB of each application would stay."""
+    """Clear FastAPI's caches of functions and models, which keep 3 MB of each application."""
     for library in (dependencies, models):
         for value in vars(library).values():
             if isinstance(value, functools._lru_cache_wrapper):
@@ -74,55 +75,60 @@ def _clear_caches() -> None:
     routing._endpoint_context_cache.clear()
 
 
-async def _entered(lifespan: Any) -> None:
+async def _enter(lifespan: Any) -> None:
     await lifespan.__aenter__()
 
 
-async def _left(lifespan: Any) -> None:
+async def _exit(lifespan: Any) -> None:
     await lifespan.__aexit__(None, None, None)
 
 
 def execute(code: str, name: str, path: Path) -> HostedApp:
-    """Execute the code under a module name of its own, which stays in sys.modules.
+    """Execute the code as the module `name`, which stays in sys.modules.
 
-    Enter envpool.hosting.determinism.loop.Contained and the database hook around it. Raises
-    ToolsetError naming `path` (of server.py), line and reason.
+    The caller enters envpool.hosting.determinism.loop.VirtualAsyncio and the database hook around
+    it. Raises ToolsetError naming `path` (of server.py), line and reason.
     """
-    compiled = _compiled(code, path)
+    compiled = _compile(code, path)
     module = ModuleType(name)
     module.__file__ = str(path)
     sys.modules[name] = module
     # Tracebacks and inspect.getsource find the text here; the file need not exist.
     linecache.cache[str(path)] = (len(code), None, code.splitlines(keepends=True), str(path))
     try:
-        with quiet(), _environment(), _no_server(module) as launched, suppress(_Started):
+        with (
+            ignore_warnings(),
+            _environment(),
+            _without_server(module) as launched,
+            suppress(_ServerReached),
+        ):
             exec(compiled, vars(module))
-        app = _chosen(module, launched, path)
+        app = _choose_app(module, launched, path)
     except (Exception, SystemExit, KeyboardInterrupt) as exc:
         sys.modules.pop(name, None)
         if isinstance(exc, ToolsetError):
             raise
-        raise ToolsetError(f"{_place(path, exc)}: {_told(exc)}") from exc
+        raise ToolsetError(f"{_location(path, exc)}: {_exception_text(exc)}") from exc
     return HostedApp(app, module, Runner())
 
 
-def _compiled(code: str, path: Path) -> CodeType:
+def _compile(code: str, path: Path) -> CodeType:
     if not code.strip():
-        raise ToolsetError(f"{path}: there is no code")
+        raise ToolsetError(f"{path}: the code is empty")
     try:
-        with quiet():  # about invalid escapes in strings
+        with ignore_warnings():  # such as those about invalid escapes in strings
             tree = _as_script(ast.parse(code, filename=str(path)), code)
             compiled: CodeType = compile(tree, str(path), "exec", dont_inherit=True)
             return compiled
     except SyntaxError as exc:
-        place = f"line {exc.lineno}: " if exc.lineno else ""
-        raise ToolsetError(f"{path}: {place}{exc.msg}") from exc
+        line = f"line {exc.lineno}: " if exc.lineno else ""
+        raise ToolsetError(f"{path}: {line}{exc.msg}") from exc
     except (ValueError, RecursionError, MemoryError) as exc:
-        raise ToolsetError(f"{path}: not valid Python: {_told(exc)}") from exc
+        raise ToolsetError(f"{path}: not valid Python: {_exception_text(exc)}") from exc
 
 
 def _as_script(tree: ast.Module, code: str) -> ast.Module:
-    """The same as it runs as a script. Only statements that name `__main__` are looked into."""
+    """Make the tree run as a script. Only statements that contain "__main__" are visited."""
     ends = re.split(r"\r\n|\r|\n", code)  # as Python's parser counts lines
     lines = [number for number, line in enumerate(ends, 1) if "__main__" in line]
     for position, node in enumerate(tree.body):
@@ -168,8 +174,8 @@ def _environment() -> Iterator[None]:
 
 
 @contextmanager
-def _no_server(module: ModuleType) -> Iterator[list[FastAPI]]:
-    """While it is entered, uvicorn starts nothing. Gives the applications that it was told of."""
+def _without_server(module: ModuleType) -> Iterator[list[FastAPI]]:
+    """A block in which uvicorn starts no server. Yields the applications that it should run."""
     launched: list[FastAPI] = []
     if importlib.util.find_spec("uvicorn") is None:
         yield launched
@@ -177,12 +183,12 @@ def _no_server(module: ModuleType) -> Iterator[list[FastAPI]]:
     uvicorn = importlib.import_module("uvicorn")
 
     def run(app: Any = None, *_: Any, **keywords: Any) -> None:
-        _note(launched, module, app if app is not None else keywords.get("app"))
-        raise _Started
+        _note_app(launched, module, app if app is not None else keywords.get("app"))
+        raise _ServerReached
 
     def serve(server: Any, *_: Any, **__: Any) -> None:
-        _note(launched, module, server.config.app)
-        raise _Started
+        _note_app(launched, module, server.config.app)
+        raise _ServerReached
 
     replaced: list[tuple[Any, str, Callable[..., None]]] = [
         (uvicorn, "run", run),
@@ -200,7 +206,7 @@ def _no_server(module: ModuleType) -> Iterator[list[FastAPI]]:
             setattr(owner, name, function)
 
 
-def _note(launched: list[FastAPI], module: ModuleType, app: Any) -> None:
+def _note_app(launched: list[FastAPI], module: ModuleType, app: Any) -> None:
     """Note the application that a server is asked to run: itself, or "module:attribute"."""
     if isinstance(app, str):
         app = getattr(module, app.rpartition(":")[2], None)
@@ -210,8 +216,8 @@ def _note(launched: list[FastAPI], module: ModuleType, app: Any) -> None:
         launched.append(app)
 
 
-def _chosen(module: ModuleType, launched: list[FastAPI], path: Path) -> FastAPI:
-    """The application: the one that is run, else `app`, else the only one."""
+def _choose_app(module: ModuleType, launched: list[FastAPI], path: Path) -> FastAPI:
+    """The application that uvicorn was asked to run, else `app`, else the only one."""
     if launched:
         return launched[0]
     named = getattr(module, "app", None)
@@ -220,12 +226,14 @@ def _chosen(module: ModuleType, launched: list[FastAPI], path: Path) -> FastAPI:
     every = {id(value): value for value in vars(module).values() if isinstance(value, FastAPI)}
     if len(every) == 1:
         return next(iter(every.values()))
-    found = "there is no FastAPI application" if not every else "it has several applications"
+    if not every:
+        raise ToolsetError(f"{path}: it has no FastAPI application")
+    found = f"it has {len(every)} FastAPI applications"
     raise ToolsetError(f"{path}: {found}, and none is called app or run by uvicorn")
 
 
-def _place(path: Path, exc: BaseException) -> str:
-    """The file, and the innermost line of it that the exception passed through."""
+def _location(path: Path, exc: BaseException) -> str:
+    """The file and the innermost of its lines in the traceback, to begin an error message."""
     line = 0
     trace = exc.__traceback__
     while trace is not None:
@@ -235,11 +243,11 @@ def _place(path: Path, exc: BaseException) -> str:
     return f"{path}: line {line}" if line else str(path)
 
 
-def _told(exc: BaseException) -> str:
-    """An exception in words; its own code may be hostile."""
+def _exception_text(exc: BaseException) -> str:
+    """Type and message of an exception, whose own methods may be hostile."""
     try:
         text = str(exc)
     except Exception:
-        text = "(its text cannot be had)"
+        text = "(its text is not available)"
     text = text.encode(errors="replace").decode()
     return f"{type(exc).__name__}: {text[:2000]}" if text else type(exc).__name__

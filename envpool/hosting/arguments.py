@@ -1,7 +1,7 @@
-"""Checking a tool's arguments as the MCP SDK does: against the tool's JSON schema.
+"""Check a tool's arguments as the MCP SDK does: against the tool's JSON schema.
 
-Nearly all arguments fit, and nearly all schemas say no more of an argument than its type. Those are
-passed by a look at the types (1 µs); jsonschema (40 µs) has the word on everything else.
+Nearly all arguments are valid, and nearly all schemas state only the type of an argument. For those
+a comparison of types is enough (1 µs); jsonschema (40 µs) decides about everything else.
 """
 
 from typing import Any
@@ -22,39 +22,39 @@ _TYPES: dict[str, tuple[type, ...]] = {
     "array": (list,),
     "object": (dict,),
 }
-_SILENT = {"title", "description", "default", "example", "examples", "deprecated"}
+_ANNOTATIONS = {"title", "description", "default", "example", "examples", "deprecated"}
 
 
-class Arguments:
-    """The check of one tool's arguments, built once."""
+class ArgumentsCheck:
+    """The check of one tool's arguments, created once."""
 
-    __slots__ = ("_errors", "_fitting", "_kind", "_required", "_schema", "_schema_fault")
+    __slots__ = ("_errors", "_kind", "_required", "_schema", "_schema_fault", "_types")
 
     def __init__(self, schema: Json) -> None:
         self._kind = validator_for(schema, default=jsonschema.Draft202012Validator)
         self._errors = self._kind(schema).iter_errors
         self._schema = schema
         self._required = frozenset(schema.get("required", ()))
-        self._fitting = {name: _types_of(one) for name, one in schema.get("properties", {}).items()}
+        self._types = {name: _types_of(one) for name, one in schema.get("properties", {}).items()}
         if schema.keys() - {"type", "properties", "required", "title"}:
-            self._fitting = {}
-            self._required = frozenset(("",))  # which no arguments have: jsonschema is asked
-        self._schema_fault: str | None = None  # None: not looked at yet, it takes a millisecond
+            self._types = {}
+            self._required = frozenset(("",))  # never present, so that jsonschema decides
+        self._schema_fault: str | None = None  # None: not checked yet, it takes a millisecond
 
     def fault(self, arguments: Json) -> str:
-        """What is wrong with the arguments, in the SDK's words; empty: nothing."""
-        if self._surely_fit(arguments):
+        """The SDK's message about invalid arguments; empty when they are valid."""
+        if self._match_by_type(arguments):
             return ""
         error = best_match(self._errors(arguments))
         return "" if error is None else f"Input validation error: {error.message}"
 
-    def _surely_fit(self, arguments: Json) -> bool:
-        """Whether the arguments fit by their types alone. False says nothing."""
-        fitting = self._fitting
+    def _match_by_type(self, arguments: Json) -> bool:
+        """Whether the arguments are valid by their types alone. False: jsonschema must decide."""
+        allowed = self._types
         for name, value in arguments.items():
-            types = fitting.get(name)
+            types = allowed.get(name)
             if types is None:
-                if name in fitting:
+                if name in allowed:
                     return False
             elif type(value) not in types:
                 return False
@@ -62,10 +62,10 @@ class Arguments:
 
     @property
     def schema_fault(self) -> str:
-        """What is wrong with the schema; empty: nothing.
+        """The error in the schema itself; empty when it is valid.
 
-        The SDK looks before each use: a schema that is none (a name required twice, for a path and
-        a body parameter of one name) fails every call of its tool.
+        The SDK checks the schema before each use: an invalid one (a name that is required twice,
+        for a path and a body parameter of one name) fails every call of its tool.
         """
         if self._schema_fault is None:
             try:
@@ -77,11 +77,11 @@ class Arguments:
 
 
 def _types_of(schema: Any) -> frozenset[type] | None:
-    """The types whose every value fits; None: the schema says more, or something else.
+    """The types all of whose values are valid; None: the schema states more than types.
 
     Example: {"anyOf": [{"type": "string"}, {"type": "null"}], "type": "string"} -> {str}
     """
-    if not isinstance(schema, dict) or schema.keys() - _SILENT - {"type", "anyOf"}:
+    if not isinstance(schema, dict) or schema.keys() - _ANNOTATIONS - {"type", "anyOf"}:
         return None
     if "type" not in schema and "anyOf" not in schema:
         return None

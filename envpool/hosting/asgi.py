@@ -1,10 +1,10 @@
-"""A tool call as a request to the application, and the text that comes back.
+"""Turn a tool call into a request to the application, and the response into the reply's text.
 
 What fastapi-mcp 0.4.0 and httpx's ASGITransport do with a call is done here with a raw ASGI scope:
-the MCP SDK's check of the arguments, path parameters put into the path, query and headers, the rest
-as a JSON body for POST, PUT and PATCH (GET and DELETE drop it), no redirect followed, JSON answers
-indented by two, other texts as they are, 4xx and 5xx as errors. The application's own middleware,
-exception handlers, dependencies and background tasks run as ever.
+the MCP SDK's check of the arguments, path parameters inserted into the path, query and headers, the
+rest as a JSON body for POST, PUT and PATCH (GET and DELETE drop it), no redirect followed, JSON
+responses indented by two, other texts unchanged, 4xx and 5xx as errors. The application's own
+middleware, exception handlers, dependencies and background tasks run as usual.
 
 Limit: cookies that the application sets are not sent back with the next call.
 """
@@ -20,14 +20,14 @@ from typing import Any
 import msgspec
 
 from envpool.core.types import ToolError
-from envpool.hosting.arguments import Arguments
+from envpool.hosting.arguments import ArgumentsCheck
 from envpool.hosting.determinism.loop import Runner, Stuck
-from envpool.hosting.tool_listing import Listed, Operation
-from envpool.hosting.urls import InvalidAddress, path_of, query_of
+from envpool.hosting.tool_listing import ListedTool, Operation
+from envpool.hosting.urls import InvalidURL, path_of, query_of
 
 Json = dict[str, Any]
 
-MAX_ANSWER = 16 * 2**20  # bytes of an answer's body
+MAX_ANSWER = 16 * 2**20  # bytes of a response's body
 
 _WITH_BODY = frozenset(("POST", "PUT", "PATCH"))
 _CLIENT_HEADERS = (
@@ -38,24 +38,24 @@ _CLIENT_HEADERS = (
 )
 _HOST = (b"host", b"apiserver")
 _CHARSET = re.compile(r"charset\s*=\s*[\"']?([^\s\"';,]+)", re.IGNORECASE)
-# Numbers that Python writes otherwise than msgspec: exponents, and what is smaller than 0.0001.
+# Numbers that Python writes differently from msgspec: exponents, and numbers below 0.0001.
 _ODD_NUMBER = re.compile(rb"\d[eE]|0\.0000")
 _decode, _encode = msgspec.json.Decoder().decode, msgspec.json.Encoder().encode
 
 
 class Reply(msgspec.Struct, frozen=True):
-    """What the agent reads."""
+    """The text that the agent reads, and the kind of error."""
 
     text: str
     error: ToolError | None = None
 
 
-class _TooLong(BaseException):
-    """The answer is longer than MAX_ANSWER. No `except Exception` of the code stops this."""
+class _AnswerTooLong(BaseException):
+    """The response is longer than MAX_ANSWER. `except Exception` does not catch this."""
 
 
 class _Response:
-    """Collects what the application sends, and gives it the request's body."""
+    """Collects what the application sends, and provides it with the request's body."""
 
     __slots__ = ("_body", "_sent", "_size", "body", "complete", "headers", "status")
 
@@ -66,7 +66,7 @@ class _Response:
         self.status: int | None = None
         self.headers: Any = ()
         self.body: list[bytes] = []
-        self.complete: asyncio.Event | None = None  # None: nobody has asked for it
+        self.complete: asyncio.Event | None = None  # None: nothing has needed it
 
     async def receive(self) -> Json:
         if not self._sent:
@@ -87,7 +87,7 @@ class _Response:
             if body := message.get("body", b""):
                 self._size += len(body)
                 if self._size > MAX_ANSWER:
-                    raise _TooLong
+                    raise _AnswerTooLong
                 self.body.append(body)
             if not message.get("more_body", False):
                 if self.complete is None:
@@ -106,19 +106,21 @@ class Request(msgspec.Struct, frozen=True):
 class Caller:
     """Calls the tools of one application."""
 
-    def __init__(self, app: Callable[..., Any], tools: tuple[Listed, ...], runner: Runner) -> None:
+    def __init__(
+        self, app: Callable[..., Any], tools: tuple[ListedTool, ...], runner: Runner
+    ) -> None:
         self._app = app
         self._runner = runner
         self._tools = {
-            tool.spec.name: (Arguments(tool.spec.schema), tool.operation) for tool in tools
+            tool.spec.name: (ArgumentsCheck(tool.spec.schema), tool.operation) for tool in tools
         }
 
     def request(self, name: str, arguments: Any) -> Request | Reply:
-        """The request that the call makes; a reply where it makes none. Runs no hosted code."""
+        """The request of a call; a reply when the call makes no request. Runs no hosted code."""
         if arguments is None:
             arguments = {}
         if not isinstance(arguments, dict):
-            return Reply("Invalid request parameters: the arguments are no object", "arguments")
+            return Reply("Invalid request parameters: the arguments are not an object", "arguments")
         tool = self._tools.get(name)
         if tool is None:
             return Reply(f"Unknown tool: {name}", "unknown_tool")
@@ -128,54 +130,54 @@ class Caller:
         if fault := check.fault(arguments):
             return Reply(fault, "arguments")
         try:
-            return Request(name, *_request(operation, dict(arguments)))
-        except (InvalidAddress, TypeError, ValueError) as exc:
+            return Request(name, *_build_request(operation, dict(arguments)))
+        except (InvalidURL, TypeError, ValueError) as exc:
             return Reply(str(exc), "arguments")
 
     def answer(self, request: Request) -> Reply:
-        """Let the application answer. What goes wrong is in the reply.
+        """Run the application on the request. Failures are replies, too.
 
-        Enter envpool.hosting.determinism.loop.Contained around it.
+        The caller enters envpool.hosting.determinism.loop.VirtualAsyncio around it.
         """
         response = _Response(request.body)
         try:
             self._runner.run(self._app(request.scope, response.receive, response.send))
         except Stuck as exc:
             return Reply(f"{request.tool} does not end: {exc}.", "timeout")
-        except Exception:  # the application answered with 500 before it raised, or could not
+        except Exception:  # Starlette sent a 500 before it raised, or could not
             if response.status is None:
                 response.status = 500
-        except _TooLong:
+        except _AnswerTooLong:
             fault = f"{request.tool} answered with more than {MAX_ANSWER >> 20} MiB."
             return Reply(fault, "internal")
         except (asyncio.CancelledError, SystemExit, KeyboardInterrupt) as exc:
             return Reply(f"{request.tool} ended its own process: {type(exc).__name__}", "internal")
         else:
             if response.complete is None or not response.complete.is_set():
-                return Reply("", "internal")  # an answer without an end: the client's assertion
+                return Reply("", "internal")  # unfinished: the genuine client's assertion
         return _reply(request.tool, response)
 
 
-def _request(operation: Operation, arguments: Json) -> tuple[Json, bytes]:
-    """The ASGI scope and the body. Raises InvalidAddress, TypeError, ValueError."""
+def _build_request(operation: Operation, arguments: Json) -> tuple[Json, bytes]:
+    """The ASGI scope and the body of a call. Raises InvalidURL, TypeError, ValueError."""
     path = operation.path
     query: Json = {}
     headers: Json = {}
-    for place, name in operation.parameters:
+    for location, name in operation.parameters:
         if name in arguments:
-            if place == "path":
+            if location == "path":
                 path = path.replace(f"{{{name}}}", str(arguments.pop(name)))
-            elif place == "query":
+            elif location == "query":
                 query[name] = arguments.pop(name)
-            elif place == "header":
+            elif location == "header":
                 headers[name] = arguments.pop(name)
     body = b""
     raw_headers = [_HOST, *_CLIENT_HEADERS]
     if headers:
-        raw_headers = _with(raw_headers, headers)
+        raw_headers = _merge_headers(raw_headers, headers)
     if operation.method in _WITH_BODY:
         if arguments:
-            body = _json(arguments)
+            body = _encode_arguments(arguments)
             raw_headers.append((b"content-length", b"%d" % len(body)))
             raw_headers.append((b"content-type", b"application/json"))
         else:
@@ -198,34 +200,34 @@ def _request(operation: Operation, arguments: Json) -> tuple[Json, bytes]:
     return scope, body
 
 
-def _json(arguments: Json) -> bytes:
+def _encode_arguments(arguments: Json) -> bytes:
     return json.dumps(
         arguments, ensure_ascii=False, separators=(",", ":"), allow_nan=False
     ).encode()
 
 
-def _with(raw: list[tuple[bytes, bytes]], headers: Json) -> list[tuple[bytes, bytes]]:
-    """The headers with those of the call, which take the place of their like."""
-    given = []
+def _merge_headers(raw: list[tuple[bytes, bytes]], headers: Json) -> list[tuple[bytes, bytes]]:
+    """The headers with those of the call, which replace headers of the same name."""
+    added = []
     for name, value in headers.items():
         if not isinstance(value, str):
             raise TypeError(f"Header value must be str or bytes, not {type(value)}")
-        given.append((name.lower().encode("ascii"), value.encode("ascii")))
-    names = {name for name, _ in given}
-    return [header for header in raw if header[0] not in names] + given
+        added.append((name.lower().encode("ascii"), value.encode("ascii")))
+    names = {name for name, _ in added}
+    return [header for header in raw if header[0] not in names] + added
 
 
 def _reply(name: str, response: _Response) -> Reply:
     status = response.status
     assert status is not None
     try:
-        body = _decompressed(b"".join(response.body), response.headers)
-        text = None if 400 <= status < 600 else _indented(body)
+        body = _decompress(b"".join(response.body), response.headers)
+        text = None if 400 <= status < 600 else _indent_json(body)
         if text is None:
-            text = _text(body, response.headers)
-    except (ValueError, zlib.error) as exc:  # a body that is not what it says
+            text = _decode_text(body, response.headers)
+    except (ValueError, zlib.error) as exc:  # a body that its headers describe wrongly
         return Reply(str(exc), "internal")
-    if not text.isascii():  # an escape for half a character, which no log can hold
+    if not text.isascii():  # a lone surrogate from an escape, which no log can hold
         text = text.encode(errors="replace").decode()
     if not 400 <= status < 600:
         return Reply(text)
@@ -235,13 +237,13 @@ def _reply(name: str, response: _Response) -> Reply:
     return Reply(f"Error calling {name}. Status code: {status}. Response: {text}", error)
 
 
-def _indented(body: bytes) -> str | None:
-    """JSON with an indent of two, as Python writes it; None: this is no JSON.
+def _indent_json(body: bytes) -> str | None:
+    """JSON with an indent of two, as Python writes it; None when the body is not JSON.
 
     Example: b'{"a":[1.50]}' -> '{\n  "a": [\n    1.5\n  ]\n}'
 
-    Raises UnicodeDecodeError. msgspec is ten times as fast and writes the same, save for some
-    numbers; what it does not take (NaN, integers of more than 64 bits) Python's json may.
+    Raises UnicodeDecodeError. msgspec is ten times as fast and writes the same except for some
+    numbers. What it rejects (NaN, integers of more than 64 bits) Python's json may accept.
     """
     try:
         plain = _encode(_decode(body))
@@ -259,15 +261,15 @@ def _header(headers: Any, name: bytes) -> str:
     return next((value.decode("latin-1") for key, value in headers if key.lower() == name), "")
 
 
-def _decompressed(body: bytes, headers: Any) -> bytes:
+def _decompress(body: bytes, headers: Any) -> bytes:
     encoding = _header(headers, b"content-encoding").strip().lower()
     if encoding not in ("gzip", "deflate"):
         return body
     stream = zlib.decompressobj(zlib.MAX_WBITS | (16 if encoding == "gzip" else 0))
-    return stream.decompress(body) + stream.flush()  # of a broken stream, what there is
+    return stream.decompress(body) + stream.flush()  # of a truncated stream: the part that is there
 
 
-def _text(body: bytes, headers: Any) -> str:
+def _decode_text(body: bytes, headers: Any) -> str:
     found = _CHARSET.search(_header(headers, b"content-type"))
     charset = found[1] if found else "utf-8"
     try:

@@ -1,11 +1,11 @@
-"""An AWM record, hosted in a worker: its generated code is executed once and serves all its worlds.
+"""Host an AWM record in a worker: its generated code is executed once and serves all its worlds.
 
-A call sees the scenario's time and the world's chance, database and module state, whichever world
-was served before. What it commits stays, also when it then fails: the result of such a call has an
-error and changes, as on the stack for which the code was written.
+A call sees the scenario's time and the world's randomness, database and module state, whichever
+world was served before. What it commits stays even if the call then fails: the result of such a
+call has an error and changes, as on the stack for which the code was written.
 
 What the code does to the database while it is loaded (create_all, rows written at startup) belongs
-to the template. Where another worker has built that already, its image is taken instead.
+to the template. When another worker has built the template already, its image is used instead.
 """
 
 from typing import Any
@@ -16,14 +16,14 @@ from envpool.core.types import ToolResult, ToolSpec
 from envpool.hosting.app import HostedApp, execute
 from envpool.hosting.asgi import Caller, Reply
 from envpool.hosting.dbapi.database import WorldDatabase
-from envpool.hosting.dbapi.hooks import hooked
-from envpool.hosting.determinism.clock import chance, frozen, seeded
-from envpool.hosting.determinism.loop import Contained
-from envpool.hosting.determinism.module_state import Memory
+from envpool.hosting.dbapi.hooks import Hook
+from envpool.hosting.determinism.clock import frozen_clock, random_bytes, seed_random
+from envpool.hosting.determinism.loop import VirtualAsyncio
+from envpool.hosting.determinism.module_state import ModuleState
 from envpool.hosting.determinism.threads import Threads
-from envpool.hosting.fastapi_compat import older
+from envpool.hosting.fastapi_compat import compat
 from envpool.hosting.live_world import LiveWorld
-from envpool.hosting.routes import hasten
+from envpool.hosting.routes import compile_routes
 from envpool.hosting.seeding import seed
 from envpool.hosting.tool_listing import list_tools
 from envpool.store.digest import written
@@ -36,35 +36,37 @@ FILE = "server.py"  # of the package: the record's code
 
 
 class AwmHost:
-    """A hosted AWM record. `close()` gives its connections back and forgets its module.
+    """A hosted AWM record. `close()` closes its connections and removes its module.
 
-    `image` is the template's pages where another worker built it; empty: it is taken from here.
+    `image` has the template's pages when another worker built it; empty: it is built here.
     Raises SeedError and ToolsetError.
     """
 
     template: Template
     tools: tuple[ToolSpec, ...]
     memory: bytes  # module state at the start of every world
-    num_statements: int  # of the seed
+    num_statements: int  # statements of the seed
     seed_faults: tuple[SeedFault, ...]
-    notes: tuple[str, ...] = ()  # what was set aside or isolated, in words
+    notes: tuple[str, ...] = ()  # which state is separate for each world, as sentences
 
     def __init__(self, scenario: Scenario, image: bytes = b"") -> None:
         record = scenario.awm
-        assert record is not None, "a package of ours is hosted by envpool.hosting.package_host"
+        assert record is not None, (
+            "packages in our format are hosted by envpool.hosting.package_host"
+        )
         self._scenario = scenario
         self._path = scenario.path / FILE
         self._threads = Threads()
-        self._contained = Contained()
+        self._virtual_asyncio = VirtualAsyncio()
         self._hosted: HostedApp | None = None
         self._vfs = clock_of(scenario)
         self._database: WorldDatabase | None = None
         try:
-            # The code is loaded on the bare seed in any case: on a template it would find the
-            # rows that it is about to write.
-            pages = self._seeded()
-            self._database = database = WorldDatabase(self._vfs, pages, chance=chance)
-            self._hook = hooked(database)
+            # The code is always loaded on the bare seed: on a template it would find the rows that
+            # it is about to write.
+            pages = self._seed_pages()
+            self._database = database = WorldDatabase(self._vfs, pages, random_bytes=random_bytes)
+            self._hook = Hook(database)
             loaded = self._load(record.code)
             if image or loaded.pages:
                 pages = _pages(image) if image else database.pages_of(loaded)
@@ -78,30 +80,30 @@ class AwmHost:
         return f"<AwmHost {self._scenario.name!r} [{len(self.tools)} tools]>"
 
     def call(self, world: LiveWorld, name: str, arguments: Any) -> ToolResult:
-        """Execute one call on a world, which it moves on. Bad calls are results."""
+        """Execute one call on a world and update the world. Invalid calls give results, too."""
         num_calls = world.num_calls
         world.num_calls += 1
         request = self._caller.request(name, arguments)
         if isinstance(request, Reply):
             return _result(request, world)
-        with frozen(self._scenario.clock, num_calls), self._contained:
-            seeded(self._scenario.digest, num_calls)
-            self._memory.restore(world.memory)
+        with frozen_clock(self._scenario.clock, num_calls), self._virtual_asyncio:
+            seed_random(self._scenario.digest, num_calls)
+            self._module_state.restore(world.memory)
             self._hook.enter(world.overlay)
             try:
                 reply = self._caller.answer(request)
             finally:
-                self._threads.check()  # whoever owns the process sees what goes on
-                left = self._hook.leave()
-            world.memory = self._memory.capture()
-        if left.stopped and reply.error is not None:
+                self._threads.check()  # the worker itself reports threads that still run
+                effects = self._hook.leave()
+            world.memory = self._module_state.capture()
+        if effects.stopped and reply.error is not None:
             reply = Reply(f"{name} took too long and was stopped.", "timeout")
-        return _result(reply, world, left.changes)
+        return _result(reply, world, effects.changes)
 
     def close(self) -> None:
-        """Run the application's shutdown and close the connections. Worlds are dead after this."""
+        """Run the application's shutdown and close the connections; worlds become unusable."""
         if self._hosted is not None:
-            with frozen(self._scenario.clock), self._contained, self._hook:
+            with frozen_clock(self._scenario.clock), self._virtual_asyncio, self._hook:
                 self._hosted.close()
                 self._threads.check()
         if self._database is not None:
@@ -109,20 +111,20 @@ class AwmHost:
             self._database.close()
         self._vfs.unregister()
 
-    def _seeded(self) -> tuple[bytes, ...]:
+    def _seed_pages(self) -> tuple[bytes, ...]:
         seeding = seed(self._scenario, self._vfs)
         self.num_statements, self.seed_faults = seeding.num_statements, seeding.faults
         return seeding.pages
 
     def _load(self, code: str) -> Overlay:
-        """Execute the code and its startup. Gives the world in which they ran."""
-        overlay = self._hook.database.start()
-        with frozen(self._scenario.clock), self._contained:
-            seeded(self._scenario.digest, -1)
+        """Execute the code and its startup; return the world in which they ran."""
+        overlay = self._hook.database.fresh_overlay()
+        with frozen_clock(self._scenario.clock), self._virtual_asyncio:
+            seed_random(self._scenario.digest, -1)
             self._hook.enter(overlay)
             try:
-                with older():
-                    # The name is the same in every worker, where pickled module state refers to it.
+                with compat():
+                    # Pickled module state refers to the name, so it is the same in every worker.
                     self._hosted = execute(code, f"awm_{self._scenario.digest}", self._path)
                     listed = list_tools(self._hosted.app, self._path)
                 self._hosted.startup(self._path)
@@ -131,11 +133,11 @@ class AwmHost:
                 self._hook.leave()
             if fault:
                 raise ToolsetError(f"{self._path}: {fault}")
-            self._memory = Memory(self._hosted.module)
-            self.memory = self._memory.capture()
-            self.notes = self._memory.notes
+            self._module_state = ModuleState(self._hosted.module)
+            self.memory = self._module_state.capture()
+            self.notes = self._module_state.notes
         self.tools = tuple(tool.spec for tool in listed)
-        hasten(self._hosted.app)
+        compile_routes(self._hosted.app)
         self._caller = Caller(self._hosted.app, listed, self._hosted.runner)
         return overlay
 

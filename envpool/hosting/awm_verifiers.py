@@ -1,18 +1,18 @@
-"""The verifiers of AWM tasks: Python that reads the database before and after, as two files.
+"""Run the verifiers of AWM tasks: Python code that reads two database files, before and after.
 
 Both kinds are called as AWM calls them (reference: AgentWorldModel, arXiv:2602.10090, §4 of its
-verification): the function is that of the first line that begins `def verify_` wherever it stands,
-else the kind's own name; arguments go by the names initial_db_path, final_db_path and final_answer,
-or all by position when none of these names is there. The code runs as it is, with every builtin, so
-this belongs into a worker.
+verification). The function is that of the first line that begins with `def verify_`, at any depth,
+else the default name of its kind. Arguments are passed by the names initial_db_path, final_db_path
+and final_answer, or all by position when the function has none of these names. The code runs
+unchanged, with every builtin, so it must run in a worker.
 
 | kind | function               | label                                                      |
 |------|------------------------|------------------------------------------------------------|
 | code | verify_task_completion | its `result`: complete, or others; judge_error: it failed   |
 | sql  | verify_task            | incomplete: evidence for a judge; judge_error: it failed    |
 
-Here it differs from AWM: the answer reaches both kinds; what a verifier prints is kept; time is the
-scenario's; leaving Python (SystemExit and the like) is a judge_error and not the runner's end.
+Differences from AWM: both kinds get the answer; what a verifier prints is returned; time is the
+scenario's; leaving Python (SystemExit and the like) is a judge_error and does not end the runner.
 """
 
 import builtins
@@ -33,39 +33,39 @@ from typing import Any, Literal
 
 import msgspec
 
-from envpool.hosting.dbapi.clock_patch import telling_time
-from envpool.hosting.determinism.clock import frozen, seeded
+from envpool.hosting.dbapi.clock_patch import patch_sql_clock
+from envpool.hosting.determinism.clock import frozen_clock, seed_random
 from scenarios.format import AwmRecord
 
-Which = Literal["code", "sql"]
+VerifierKind = Literal["code", "sql"]
 
 MAX_PRINTED = 64 * 1024  # characters
 MAX_DETAIL = 2**20  # characters of JSON
-_SHORTEST = 10  # characters of code; what is shorter cannot be a function
-_dumps, _loads = json.dumps, json.loads  # whatever a verifier puts in their place
+_MIN_LENGTH = 10  # characters of code; what is shorter cannot be a function
+_dumps, _loads = json.dumps, json.loads  # a verifier may replace those of the module
 _NAMES = ("initial_db_path", "final_db_path", "final_answer")
 _DEFAULTS = {"code": "verify_task_completion", "sql": "verify_task"}
 _GUARDED = (builtins, io, json, os, os.path, re, sqlite3, sqlite3.dbapi2)
 
 
 class Verdict(msgspec.Struct, frozen=True):
-    """What an AWM verifier said."""
+    """The result of an AWM verifier."""
 
     label: Literal["complete", "others", "incomplete", "judge_error"]
-    detail: Any  # what AWM's runner tells of it, in plain JSON
+    detail: Any  # what AWM's runner reports about it, in plain JSON
     printed: str = ""  # at most MAX_PRINTED
-    fault: str = ""  # why there is no verdict; set with judge_error
-    violation: str = ""  # it changed what other code in this process uses: the worker must go
+    fault: str = ""  # why the verifier failed; set with judge_error
+    violation: str = ""  # what it changed of other code: then the worker must be replaced
 
 
-class _Broken(Exception):
-    """The verifier failed; the sentence says how."""
+class _VerifierError(Exception):
+    """The verifier failed; the message says why."""
 
 
 def verify_awm(
     record: AwmRecord,
     task_id: str,
-    which: Which,
+    kind: VerifierKind,
     before_image: bytes,
     after_image: bytes,
     answer: str,
@@ -73,59 +73,61 @@ def verify_awm(
     *,
     clock: str,
 ) -> Verdict:
-    """Ask a task's verifier about an episode's databases and final answer.
+    """Run a task's verifier on an episode's databases and final answer.
 
-    The databases lie as read-only files in a folder of their own inside of `scratch`, written anew
-    each time and gone afterwards. `clock` is the scenario's.
+    The databases are read-only files in a separate folder inside of `scratch`, written for each run
+    and deleted afterwards. `clock` is the scenario's.
     """
     verifiers = record.verifiers.get(task_id)
-    code = getattr(verifiers, which, None)
-    if code is None or len(code.strip()) < _SHORTEST:
-        why = f"task {task_id!r} has no {which} verifier"
+    code = getattr(verifiers, kind, None)
+    if code is None or len(code.strip()) < _MIN_LENGTH:
+        why = f"task {task_id!r} has no {kind} verifier"
         return Verdict("judge_error", {"error": why}, fault=why)
-    printed = _Printed()
+    printed = _CapturedOutput()
     with (
-        _files(scratch, before_image, after_image) as paths,
-        frozen(clock),
-        telling_time(),
+        _database_files(scratch, before_image, after_image) as paths,
+        frozen_clock(clock),
+        patch_sql_clock(),
         redirect_stdout(printed),
-        redirect_stderr(_Printed()),
-        _watched() as replaced,
+        redirect_stderr(_CapturedOutput()),
+        _restored_modules() as replaced,
     ):
-        seeded(task_id, 0)
-        label, detail, fault = _judged(code, which, (*paths, answer))
+        seed_random(task_id, 0)
+        label, detail, fault = _run_verifier(code, kind, (*paths, answer))
     violation = f"the verifier replaced {', '.join(replaced)[:200]}" if replaced else ""
     return Verdict(label, detail, printed.text(), fault, violation)
 
 
-def _judged(code: str, which: Which, given: tuple[str, str, str]) -> tuple[Any, Any, str]:
-    """Label, detail and fault. Nothing that the code does escapes as an exception."""
+def _run_verifier(
+    code: str, kind: VerifierKind, arguments: tuple[str, str, str]
+) -> tuple[Any, Any, str]:
+    """Label, detail and fault. The code's exceptions do not leave this function."""
     try:
-        result = _called(code, which, given)
-        return (_complete_or_others if which == "code" else _evidence)(result)
-    except _Broken as exc:
-        return _error(which, str(exc))
+        result = _call(code, kind, arguments)
+        return (_code_verdict if kind == "code" else _sql_verdict)(result)
+    except _VerifierError as exc:
+        return _error_verdict(kind, str(exc))
     except BaseException as exc:  # also SystemExit and KeyboardInterrupt, which code can raise
-        return _error(which, f"Execution error: {_said(exc)}")
+        return _error_verdict(kind, f"Execution error: {_exception_text(exc)}")
 
 
-def _called(code: str, which: Which, given: tuple[str, str, str]) -> Any:
+def _call(code: str, kind: VerifierKind, arguments: tuple[str, str, str]) -> Any:
     namespace: dict[str, Any] = {"sqlite3": sqlite3, "json": json, "os": os}
-    if which == "code":
+    if kind == "code":
         namespace["re"] = re
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        exec(_compiled(code, which), namespace)
-        name = _function_name(code, _DEFAULTS[which])
+        exec(_compile(code, kind), namespace)
+        name = _function_name(code, _DEFAULTS[kind])
         function = namespace.get(name)
         if not function:
-            raise _Broken(f"Function '{name}' not found")
-        return _with_arguments(function, given)
+            raise _VerifierError(f"Function '{name}' not found")
+        return _call_with_arguments(function, arguments)
 
 
 @lru_cache(256)
-def _compiled(code: str, which: Which) -> CodeType:
-    return compile(code, f"<{which} verifier>", "exec", dont_inherit=True)
+def _compile(code: str, kind: VerifierKind) -> CodeType:
+    return compile(code, f"<{kind} verifier>", "exec", dont_inherit=True)
 
 
 def _function_name(code: str, default: str) -> str:
@@ -136,105 +138,106 @@ def _function_name(code: str, default: str) -> str:
     return default
 
 
-def _with_arguments(function: Callable[..., Any], given: tuple[str, str, str]) -> Any:
-    taken = inspect.signature(function).parameters
-    named = {name: value for name, value in zip(_NAMES, given, strict=True) if name in taken}
-    if named or len(taken) < 2:
+def _call_with_arguments(function: Callable[..., Any], arguments: tuple[str, str, str]) -> Any:
+    parameters = inspect.signature(function).parameters
+    named = {n: value for n, value in zip(_NAMES, arguments, strict=True) if n in parameters}
+    if named or len(parameters) < 2:
         return function(**named)
-    return function(*given[: min(len(taken), 3)])
+    return function(*arguments[: min(len(parameters), 3)])
 
 
-def _complete_or_others(result: Any) -> tuple[str, Any, str]:
+def _code_verdict(result: Any) -> tuple[str, Any, str]:
     if not isinstance(result, dict) or "result" not in result:
-        raise _Broken(f"Invalid return format: {type(result).__name__}")
+        raise _VerifierError(f"Invalid return format: {type(result).__name__}")
     value = result.get("result")
     label = "complete" if isinstance(value, str) and str(value) == "complete" else "others"
     try:
-        raw = _plain(result)
-    except Exception as exc:  # AWM's runner does not look at the rest of it
-        raw = f"it cannot be told as JSON: {_said(exc)}"
+        raw = _to_json(result)
+    except Exception as exc:  # AWM's runner reads only the label
+        raw = f"it cannot be written as JSON: {_exception_text(exc)}"
     return label, {"result": label, "execution_status": "success", "raw_result": raw}, ""
 
 
-def _evidence(result: Any) -> tuple[str, Any, str]:
-    detail = _plain(result)
+def _sql_verdict(result: Any) -> tuple[str, Any, str]:
+    detail = _to_json(result)
     if isinstance(detail, dict) and detail.get("execution_status") == "error":
-        return "judge_error", detail, str(detail.get("error_message", "it says so itself"))
+        why = str(detail.get("error_message", "the verifier reported an error without a message"))
+        return "judge_error", detail, why
     return "incomplete", detail, ""
 
 
-def _error(which: Which, why: str) -> tuple[str, Any, str]:
+def _error_verdict(kind: VerifierKind, why: str) -> tuple[str, Any, str]:
     detail = {"execution_status": "error", "error_message": why}
-    return "judge_error", {"result": "others", **detail} if which == "code" else detail, why
+    return "judge_error", {"result": "others", **detail} if kind == "code" else detail, why
 
 
-def _said(exc: BaseException) -> str:
-    """An exception's text, which its class may have made a trap."""
+def _exception_text(exc: BaseException) -> str:
+    """An exception's message; its class's own methods may be hostile."""
     try:
         text = str.__str__(str(exc))
-        kind = str.__str__(type(exc).__name__)
+        name = str.__str__(type(exc).__name__)
     except BaseException as other:
-        return f"an exception whose text raises {_kind(other)}"
+        return f"an exception whose text raises {_builtin_name(other)}"
     if isinstance(exc, Exception):
-        return _clean(text[:2_000])
-    return _clean(f"{kind}: {text}"[:2_000])
+        return _without_surrogates(text[:2_000])
+    return _without_surrogates(f"{name}: {text}"[:2_000])
 
 
-def _kind(exc: BaseException) -> str:
+def _builtin_name(exc: BaseException) -> str:
     return next(base.__name__ for base in type(exc).__mro__ if base.__module__ == "builtins")
 
 
-def _plain(value: Any) -> Any:
-    """The value as JSON says it: what a log and a frame can hold.
+def _to_json(value: Any) -> Any:
+    """The value as JSON has it, which a log and a message to the pool can hold.
 
     Example: {1: (b"ab", {2})} -> {"1": ["ab", [2]]}
 
-    Raises what the value's own methods raise, and ValueError when it refers to itself.
+    Raises what the value's own methods raise, and ValueError for a value that contains itself.
     """
-    text = _dumps(_stringed(value, set()), default=str)
+    text = _dumps(_stringify(value, set()), default=str)
     if len(text) > MAX_DETAIL:
-        raise _Broken(f"its result is larger than {MAX_DETAIL} characters of JSON")
-    return _loads(text, parse_int=_bounded)
+        raise _VerifierError(f"its result is larger than {MAX_DETAIL} characters of JSON")
+    return _loads(text, parse_int=_parse_integer)
 
 
-def _stringed(value: Any, around: set[int]) -> Any:
-    """The same with texts for keys, lists for sets, and texts that UTF-8 can say."""
+def _stringify(value: Any, enclosing: set[int]) -> Any:
+    """The value with texts as keys, lists instead of sets, and texts that UTF-8 can encode."""
     if isinstance(value, str):
-        return _clean(str.__str__(value))
+        return _without_surrogates(str.__str__(value))
     if not isinstance(value, dict | list | tuple | set | frozenset | bytes):
         return value
     if isinstance(value, bytes):
         return value.decode("utf-8", "replace")
-    if id(value) in around:
+    if id(value) in enclosing:
         raise ValueError("Circular reference detected")
-    around.add(id(value))
+    enclosing.add(id(value))
     if isinstance(value, dict):
-        plain: Any = {_key(key): _stringed(inner, around) for key, inner in value.items()}
+        plain: Any = {_key(key): _stringify(inner, enclosing) for key, inner in value.items()}
     else:
-        plain = [_stringed(inner, around) for inner in value]
-    around.discard(id(value))
+        plain = [_stringify(inner, enclosing) for inner in value]
+    enclosing.discard(id(value))
     return plain
 
 
 def _key(key: Any) -> str:
     if isinstance(key, str):
-        return _clean(str.__str__(key))
+        return _without_surrogates(str.__str__(key))
     if key is None or isinstance(key, bool | int | float):
         return str(_dumps(key))
-    return _clean(str(key))
+    return _without_surrogates(str(key))
 
 
-def _bounded(digits: str) -> int | str:
+def _parse_integer(digits: str) -> int | str:
     number = int(digits)
     return number if -(2**63) <= number < 2**63 else digits
 
 
-def _clean(text: str) -> str:
+def _without_surrogates(text: str) -> str:
     return text if text.isascii() else text.encode(errors="replace").decode()
 
 
-class _Printed(io.TextIOBase):
-    """Where a verifier prints to. It keeps the beginning."""
+class _CapturedOutput(io.TextIOBase):
+    """A verifier's standard output. It stores the beginning."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -254,34 +257,36 @@ class _Printed(io.TextIOBase):
         return len(text)
 
     def text(self) -> str:
-        """What was printed, as UTF-8 can say it."""
-        return _clean("".join(self._pieces))
+        """The printed text, without what UTF-8 cannot encode."""
+        return _without_surrogates("".join(self._pieces))
 
 
 @contextmanager
-def _files(scratch: Path, before: bytes, after: bytes) -> Iterator[tuple[str, str]]:
-    """The two databases as files in a folder that holds nothing else."""
+def _database_files(scratch: Path, before: bytes, after: bytes) -> Iterator[tuple[str, str]]:
+    """The two databases as files in a folder with nothing else in it."""
     folder = scratch / "verify"
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     paths = (folder / "initial.db", folder / "final.db")
     try:
         for path, image in zip(paths, (before, after), strict=True):
-            with open(path, "xb", opener=_read_only) as file:
+            with open(path, "xb", opener=_open_read_only) as file:
                 file.write(image)
         yield str(paths[0]), str(paths[1])
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _read_only(path: str, flags: int) -> int:
-    return os.open(path, flags, 0o444)  # at once: a worker may not change a file's mode
+def _open_read_only(path: str, flags: int) -> int:
+    return os.open(path, flags, 0o444)  # at creation: a worker may not change a file's mode
 
 
 @contextmanager
-def _watched() -> Iterator[list[str]]:
-    """Afterwards the list names what the code put in the place of functions that others use too,
-    and all is as it was."""
+def _restored_modules() -> Iterator[list[str]]:
+    """A block after which the guarded modules have their old names and values again.
+
+    Yields a list that afterwards has the names that the code replaced, removed or added.
+    """
     replaced: list[str] = []
     before = [(module, vars(module), vars(module).copy()) for module in _GUARDED]
     try:
@@ -292,8 +297,8 @@ def _watched() -> Iterator[list[str]]:
                 now[name] = names[name]
                 replaced.append(f"{module.__name__}.{name}")
             for name in now.keys() - names.keys():
-                if name == "__builtins__":  # code of dataclasses, run for a class without a module
+                if name == "__builtins__":  # from dataclasses, for a class without a module
                     del now[name]
-                elif not isinstance(now[name], ModuleType):  # which a plain import leaves there
+                elif not isinstance(now[name], ModuleType):  # which a plain import adds
                     del now[name]
                     replaced.append(f"{module.__name__}.{name}")

@@ -1,16 +1,18 @@
-"""Today's FastAPI and pydantic, as generated code knows them: as FastAPI 0.115 with pydantic 2.12.
+"""Make today's FastAPI and pydantic behave as FastAPI 0.115 with pydantic 2.12.
 
-AWM's code runs on FastAPI 0.115.12; that release cannot be installed beside what we use elsewhere.
-While `older()` is entered, what the code defines behaves as on the older one, in these points:
+AWM's code is written for FastAPI 0.115.12, which cannot be installed beside the packages that we
+use elsewhere. What the code defines inside of a `compat()` block behaves as on that release, in
+these points:
 
-- a dependency with `yield` ends before the answer is sent, so that an error in its last part (a
-  commit that fails) makes the answer a 500;
-- a number that is no number (NaN, infinity) in an answer is a 500, not null;
+- a dependency with `yield` ends before the response is sent, so that an error after the `yield` (a
+  commit that fails) makes the response a 500;
+- NaN or infinity in a response is a 500, not null;
 - schemas describe decimals by a pattern, and files as strings of the format `binary`;
 - `app.add_event_handler` and `app.route` exist.
 
-Known to differ still: an alias given to a `Body()` parameter is respected here, and was not there;
-security schemes answer 401 here where it was 403; an endpoint that yields streams its items.
+Known differences: an alias given to a `Body()` parameter is respected here, and was not there;
+security schemes respond with 401 here and with 403 there; an endpoint that yields streams its items
+here.
 """
 
 import json
@@ -28,27 +30,27 @@ _MISSING = object()
 
 
 class _StrictField(v2.ModelField):
-    """An answer's model whose JSON has no null for what is no number."""
+    """A response model that does not write NaN and infinity as null."""
 
     def serialize_json(self, value: Any, **how: Any) -> bytes:
-        """JSON. Raises ValueError for NaN and infinity."""
+        """The value as JSON. Raises ValueError for NaN and infinity."""
         body = super().serialize_json(value, **how)
-        if b"null" in body:  # then only, since the look costs 25 µs
+        if b"null" in body:  # only then, because the check costs 25 µs
             json.dumps(self.serialize(value, **how), allow_nan=False)
         return body
 
 
 @contextmanager
-def quiet() -> Iterator[None]:
-    """Without warnings: generated code is not ours to mend."""
+def ignore_warnings() -> Iterator[None]:
+    """A block without warnings, because generated code is hosted unchanged."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         yield
 
 
 @contextmanager
-def older() -> Iterator[None]:
-    """Execute generated code, and list its tools, inside of this. It changes the process."""
+def compat() -> Iterator[None]:
+    """A block in which to execute generated code and list its tools. It changes the process."""
     attributes: tuple[tuple[Any, str, Any], ...] = (
         (v2, "ModelField", _StrictField),
         (GenerateJsonSchema, "get_decimal_pattern", _decimal_pattern),
@@ -73,13 +75,13 @@ def older() -> Iterator[None]:
 
 
 def _decimal_pattern(_: GenerateJsonSchema, schema: Any) -> str:
-    """The pattern of a decimal's text in pydantic 2.12, after its digits' limits."""
-    digits, places = schema.get("max_digits"), schema.get("decimal_places")
+    """The pattern of a decimal's text in pydantic 2.12, from its limits of digits."""
+    digits, decimals = schema.get("max_digits"), schema.get("decimal_places")
     start = r"^(?!^[-+.]*$)[+-]?0*"
     if digits is None:
-        return start + (r"\d*\.?\d*$" if places is None else rf"\d*\.?\d{{0,{places}}}0*$")
-    whole = digits if places is None else max(0, digits - places)
-    fraction = r"\d*\.\d*" if places is None else rf"\d{{0,{whole}}}\.\d{{0,{places}}}"
+        return start + (r"\d*\.?\d*$" if decimals is None else rf"\d*\.?\d{{0,{decimals}}}0*$")
+    whole = digits if decimals is None else max(0, digits - decimals)
+    fraction = r"\d*\.\d*" if decimals is None else rf"\d{{0,{whole}}}\.\d{{0,{decimals}}}"
     return rf"{start}(?:\d{{0,{whole}}}|(?=[\d.]{{1,{digits + 1}}}0*$){fraction}0*$)"
 
 

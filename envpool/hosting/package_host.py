@@ -1,6 +1,6 @@
-"""A package of ours, hosted in a worker: its code as texts, its time and chance the world's.
+"""Host a package in our format in a worker: code from texts, the world's time and randomness.
 
-Module state of its code is not kept apart; a package keeps its state in its database.
+Worlds share the module state of its code: a package has to store its state in its database.
 """
 
 from collections.abc import Callable, Mapping
@@ -8,7 +8,7 @@ from typing import Any
 
 from envpool.core.errors import ToolsetError
 from envpool.core.types import ToolResult, ToolSpec
-from envpool.hosting.determinism.clock import frozen, seeded
+from envpool.hosting.determinism.clock import frozen_clock, seed_random
 from envpool.hosting.determinism.threads import Threads
 from envpool.hosting.live_world import LiveWorld
 from envpool.inprocess.toolset import Tool, load
@@ -22,10 +22,10 @@ from scenarios.format import Scenario
 
 
 class PackageHost:
-    """A hosted package. `close()` gives its connections back.
+    """A hosted package. `close()` closes its connections.
 
-    `sources` are the texts of tools.py and verify.py by name; no file is read. `image` is the
-    seeded database where another worker built it; empty: it is built here.
+    `sources` has the texts of tools.py and verify.py by name; no file is read. `image` is the
+    seeded database when another worker built it; empty: it is built here.
     Raises SeedError and ToolsetError.
     """
 
@@ -38,7 +38,7 @@ class PackageHost:
         self._scenario = scenario
         self._sources = sources
         self._threads = Threads()
-        self._verifiers: Verifiers | None = None  # None: not yet asked for
+        self._verifiers: Verifiers | None = None  # None: not loaded yet
         self._world = HostedScenario(
             scenario,
             tools=self._load(),
@@ -52,29 +52,29 @@ class PackageHost:
 
     @property
     def tools(self) -> tuple[ToolSpec, ...]:
-        """The tools, in the order in which they are shown."""
+        """The tools, in the order in which agents see them."""
         return self._world.tools
 
     def call(self, world: LiveWorld, name: str, arguments: Any) -> ToolResult:
-        """Execute one call on a world, which it moves on. Bad calls are results."""
+        """Execute one call on a world and update the world. Invalid calls give results, too."""
         num_calls = world.num_calls
         world.num_calls += 1
-        with frozen(self._scenario.clock, num_calls):
-            seeded(self._scenario.digest, num_calls)
+        with frozen_clock(self._scenario.clock, num_calls):
+            seed_random(self._scenario.digest, num_calls)
             result = self._world.call(world.overlay, name, arguments)
-            self._threads.check()  # whoever owns the process sees what goes on
+            self._threads.check()  # the worker itself reports threads that still run
         return result
 
     def verify(self, task_id: str, overlay: Overlay, answer: str) -> tuple[Finding, ...]:
         """The findings of a task's verifier on a world and an answer.
 
         Raises VerifierFault, PackageError for a verify.py that cannot be loaded, and
-        UnknownScenario for a task that is not there.
+        UnknownScenario for an unknown task.
         """
         task = self._scenario.task(task_id)
         before, after = self._world.states(self._world.stored(overlay))
-        with frozen(self._scenario.clock):
-            seeded(self._scenario.digest, -1)
+        with frozen_clock(self._scenario.clock):
+            seed_random(self._scenario.digest, -1)
             try:
                 if self._verifiers is None:
                     self._verifiers = Verifiers(self._scenario, self._source("verify.py"))
@@ -83,37 +83,37 @@ class PackageHost:
                 raise
             except BaseException as exc:  # SystemExit and the like, which its code can raise
                 raise VerifierFault(
-                    f"the verifier of task {task_id!r} raised {_kind(exc)}"
+                    f"the verifier of task {task_id!r} raised {_builtin_name(exc)}"
                 ) from exc
             finally:
                 self._threads.check()
 
     def close(self) -> None:
-        """Close the connections. Worlds are dead after this."""
+        """Close the connections; worlds become unusable."""
         self._world.close()
 
     def _load(self) -> dict[str, Tool]:
         scenario = self._scenario
         path = scenario.path / "tools.py"
-        with frozen(scenario.clock):
-            seeded(scenario.digest, -1)
+        with frozen_clock(scenario.clock):
+            seed_random(scenario.digest, -1)
             try:
                 tools = load(scenario, self._source("tools.py"))
             except Exception:
                 raise
             except BaseException as exc:
-                raise ToolsetError(f"{path}: {_kind(exc)}") from exc
+                raise ToolsetError(f"{path}: {_builtin_name(exc)}") from exc
             fault = self._threads.check()
         if fault:
             raise ToolsetError(f"{path}: {fault}")
         for tool in tools.values():
-            tool.function = _guarded(tool.function)
+            tool.function = _guard(tool.function)
         return tools
 
     def _source(self, name: str) -> str:
         source = self._sources.get(name)
         if source is None:
-            raise ToolsetError(f"{self._scenario.path / name}: its text is missing")
+            raise ToolsetError(f"{self._scenario.path / name}: its source text is missing")
         return source
 
 
@@ -126,31 +126,33 @@ def _template(scenario: Scenario, image: bytes) -> Template:
         vfs.unregister()
 
 
-def _guarded(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The function with nothing hostile in what it raises or returns: a world trusts its tools with
-    exceptions whose texts can be had, and with plain texts."""
+def _guard(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The function with a guard against hostile exceptions and results.
+
+    A world relies on tools that raise exceptions with readable messages and return plain texts.
+    """
 
     def guarded(*args: Any, **kwargs: Any) -> Any:
         try:
             value = function(*args, **kwargs)
         except Exception as exc:
-            if _is_sayable(exc):
+            if _has_plain_text(exc):
                 raise
-            raise RuntimeError(f"the text of its {_kind(exc)} cannot be had") from None
+            raise RuntimeError(f"the text of its {_builtin_name(exc)} is not available") from None
         except BaseException as exc:
-            raise RuntimeError(f"it raised {_kind(exc)}") from exc
+            raise RuntimeError(f"it raised {_builtin_name(exc)}") from exc
         return str.__str__(value) if issubclass(type(value), str) else value
 
     return guarded
 
 
-def _is_sayable(exc: Exception) -> bool:
+def _has_plain_text(exc: Exception) -> bool:
     try:
         return type(str(exc)) is str and type(type(exc).__name__) is str
     except BaseException:
         return False
 
 
-def _kind(exc: BaseException) -> str:
-    """The exception's kind, in a name that no code of the package has made."""
+def _builtin_name(exc: BaseException) -> str:
+    """The name of the exception's first built-in class, which the package's code cannot choose."""
     return next(base.__name__ for base in type(exc).__mro__ if base.__module__ == "builtins")

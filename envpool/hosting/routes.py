@@ -1,8 +1,8 @@
-"""Finding a route sooner.
+"""Find the route of a request faster.
 
-A router asks its routes one after the other whether they match; with 40 of them that costs 25 µs a
-call, a thirtieth of it. A route whose path does not even begin as the request's does is asked a
-cheaper question here. What routes answer stays the same, and so does their order.
+A router asks its routes one after the other whether they match. With 40 routes that costs 25 µs, a
+thirtieth of a call. Here a route first compares the literal beginning of its path, which is
+cheaper. The answers of the routes and their order stay the same.
 """
 
 from collections.abc import Callable
@@ -15,23 +15,24 @@ from starlette.routing import Match
 _Matches = Callable[[Any], tuple[Match, Any]]
 
 
-def hasten(app: FastAPI) -> None:
-    """Let the application's plain routes refuse by their literal beginnings.
+def compile_routes(app: FastAPI) -> None:
+    """Make the application's plain routes reject a request by the literal beginning of their path.
 
-    Only where paths are compared as they are: not under a root path, not for routes of other kinds.
+    Applies only where a route's whole path is compared: not under a root path, and not to routes of
+    other kinds.
     """
     if app.root_path:
         return
     for route in app.router.routes:
         if type(route) is APIRoute:
-            beginning = route.path_format.partition("{")[0]
-            route.matches = _refusing(beginning, route.matches)  # type: ignore[assignment,method-assign]
+            prefix = route.path_format.partition("{")[0]
+            route.matches = _with_prefix_check(prefix, route.matches)  # type: ignore[assignment,method-assign]
 
 
-def _refusing(beginning: str, matches: _Matches) -> _Matches:
-    def refusing(scope: Any) -> tuple[Match, Any]:
-        if scope["path"].startswith(beginning) or scope.get("root_path"):
+def _with_prefix_check(prefix: str, matches: _Matches) -> _Matches:
+    def checked_matches(scope: Any) -> tuple[Match, Any]:
+        if scope["path"].startswith(prefix) or scope.get("root_path"):
             return matches(scope)
         return Match.NONE, {}
 
-    return refusing
+    return checked_matches

@@ -1,16 +1,17 @@
-"""Building the database of an AWM record by the rules under which its authors built it.
+"""Build the database of an AWM record by the rules by which its authors built it.
 
-    awm      what AWM's own functions do: per table the DDL, its indexes and its examples, where the
-             first that fails ends the table's; then the seed rows with foreign keys enforced, each
-             that fails skipped
-    openenv  what OpenEnv's do: no examples, no foreign keys; each statement that fails skipped
-    strict   as awm, and the first that fails is an error
+    awm      what AWM's own functions do: for each table the DDL, its indexes and its examples, up
+             to the first statement that fails; then the seed rows with foreign keys enforced, where
+             each statement that fails is skipped
+    openenv  what OpenEnv's functions do: no examples, no foreign keys; each statement that fails is
+             skipped
+    strict   as awm, but the first statement that fails is an error
 
 (Sources: awm/core/db.py and sample.py of Snowflake-Labs/agent-world-model; server/db_manager.py of
 OpenEnv's AWM environment.) All statements run as `sqlite3` runs them (see
-envpool.hosting.dbapi.connections),
-one transaction for the schema and one for the rows. Time is the scenario's clock and chance follows
-from the scenario's digest, so every process builds the same bytes.
+envpool.hosting.dbapi.connections), in one transaction for the schema and one for the rows. Time is
+the scenario's clock and random numbers follow from the scenario's digest, so every process builds
+the same bytes.
 """
 
 import sqlite3
@@ -28,41 +29,41 @@ from envpool.store.overlay import OverlayVFS
 from scenarios.format import AwmRecord, AwmTable, Scenario, Seeding
 
 
-class Seeded(msgspec.Struct, frozen=True):
+class SeededDatabase(msgspec.Struct, frozen=True):
     """A seeded database."""
 
     pages: tuple[bytes, ...]
-    num_statements: int  # of the seed rows
+    num_statements: int  # INSERT statements of the seed rows
     faults: tuple[SeedFault, ...]
 
 
-def seed(scenario: Scenario, vfs: OverlayVFS) -> Seeded:
+def seed(scenario: Scenario, vfs: OverlayVFS) -> SeededDatabase:
     """Build the database of a scenario's AWM record. Raises SeedError."""
     record = scenario.awm
-    assert record is not None, "a package of ours has scripts (see envpool.store.template.build)"
-    database = WorldDatabase(vfs, (), chance=Random(scenario.digest).randbytes)
+    assert record is not None, "envpool.store.template.build seeds packages in our format"
+    database = WorldDatabase(vfs, (), random_bytes=Random(scenario.digest).randbytes)
     try:
-        overlay = database.start()
+        overlay = database.fresh_overlay()
         database.enter(overlay)
-        faults = [*_schema(database, record), *_rows(database, record)]
+        faults = [*_create_schema(database, record), *_insert_rows(database, record)]
         database.leave()
         pages = database.pages_of(overlay)
-    except sqlite3.Error as exc:  # of the last COMMIT: a deferred constraint
-        raise SeedError(f"{scenario.path}: seed rows: they cannot be committed: {exc}") from exc
+    except sqlite3.Error as exc:  # the last COMMIT failed: a deferred constraint
+        raise SeedError(f"{scenario.path}: seed rows: the final COMMIT failed: {exc}") from exc
     finally:
         database.close()
     if record.seeding == "strict" and faults:
-        raise SeedError(_sentence(scenario.path, faults[0]))
+        raise SeedError(_format_fault(scenario.path, faults[0]))
     num_statements = sum(len(sample.insert_statements) for sample in record.samples)
-    return Seeded(pages, num_statements, tuple(faults))
+    return SeededDatabase(pages, num_statements, tuple(faults))
 
 
-def _schema(database: WorldDatabase, record: AwmRecord) -> Iterator[SeedFault]:
-    """Create the tables; yields what failed. Statements count from the table's DDL, which is 0."""
+def _create_schema(database: WorldDatabase, record: AwmRecord) -> Iterator[SeedFault]:
+    """Create the tables; yield the failures. A table's statements are counted from its DDL, 0."""
     connection = database.connect()
     for table in record.tables:
-        for number, statement in enumerate(_of_schema(table, record.seeding)):
-            error = _failure(connection, statement)
+        for number, statement in enumerate(_schema_statements(table, record.seeding)):
+            error = _execute(connection, statement)
             if error:
                 yield SeedFault("schema", table.name, number, error)
                 if record.seeding != "openenv":
@@ -71,27 +72,27 @@ def _schema(database: WorldDatabase, record: AwmRecord) -> Iterator[SeedFault]:
     connection.close()
 
 
-def _of_schema(table: AwmTable, seeding: Seeding) -> tuple[str, ...]:
+def _schema_statements(table: AwmTable, seeding: Seeding) -> tuple[str, ...]:
     examples = () if seeding == "openenv" else table.examples
     return (table.ddl, *table.indexes, *examples)
 
 
-def _rows(database: WorldDatabase, record: AwmRecord) -> Iterator[SeedFault]:
-    """Insert the seed rows; yields what failed."""
+def _insert_rows(database: WorldDatabase, record: AwmRecord) -> Iterator[SeedFault]:
+    """Insert the seed rows; yield the failures."""
     connection = database.connect()
     if record.seeding != "openenv":
         connection.execute("PRAGMA foreign_keys=ON")
     for sample in record.samples:
         for number, statement in enumerate(sample.insert_statements):
-            error = _failure(connection, statement)
+            error = _execute(connection, statement)
             if error:
                 yield SeedFault("seed", sample.table_name, number, error)
     connection.commit()
     connection.close()
 
 
-def _failure(connection: Connection, statement: str) -> str:
-    """Execute a statement; what is wrong with it, empty when nothing is."""
+def _execute(connection: Connection, statement: str) -> str:
+    """Execute a statement; return its error, empty when it succeeds."""
     try:
         connection.execute(statement)
     except (sqlite3.Error, UnicodeError, MemoryError) as exc:
@@ -99,6 +100,6 @@ def _failure(connection: Connection, statement: str) -> str:
     return ""
 
 
-def _sentence(path: Path, fault: SeedFault) -> str:
+def _format_fault(path: Path, fault: SeedFault) -> str:
     name = "schema.json" if fault.stage == "schema" else "data.json"
     return f"{path / name}: table {fault.table}: statement {fault.statement}: {fault.error}"

@@ -1,13 +1,15 @@
-"""The tools of a FastAPI application, as fastapi-mcp 0.4.0 would list them over MCP.
+"""List the tools of a FastAPI application as fastapi-mcp 0.4.0 lists them over MCP.
 
-Each operation of the OpenAPI document is a tool: its name is the operation's id, its description
-the summary, the description and an example of the first 2xx response, its arguments the path and
-query parameters and the properties of the request body. References are replaced by what they refer
-to. Where fastapi-mcp takes any type out of a set (a union without a type of its own), it depends on
-Python's hash seed; we take the one that it takes with PYTHONHASHSEED=0 on Python 3.11.
+Each operation of the OpenAPI document is a tool. Its name is the operation's id. Its description
+has the summary, the description and an example of the first 2xx response. Its arguments are the
+path and query parameters and the properties of the request body. References are replaced by what
+they refer to. For a union without a type, fastapi-mcp takes an arbitrary type out of a set, which
+depends on Python's hash seed; here it is the type that it takes with PYTHONHASHSEED=0 on Python
+3.11.
 
-Behaviour after fastapi-mcp 0.4.0 (openapi/convert.py, openapi/utils.py), read and compared; a
-property in a response that the example leaves out (a union, a constant) is left out here too.
+The behaviour is that of fastapi-mcp 0.4.0 (openapi/convert.py, openapi/utils.py), read and
+compared. A property of a response that its example omits (a union, a constant) is omitted here,
+too.
 """
 
 import json
@@ -20,20 +22,20 @@ from fastapi.openapi.utils import get_openapi
 
 from envpool.core.errors import ToolsetError
 from envpool.core.types import ToolSpec
-from envpool.hosting.fastapi_compat import quiet
+from envpool.hosting.fastapi_compat import ignore_warnings
 
 Json = dict[str, Any]
 
 _METHODS = ("get", "post", "put", "delete", "patch")
 _MODELS = "#/components/schemas/"
-_NOT_SHOWN = (
+_NOT_IN_EXAMPLES = (
     *("allOf", "anyOf", "oneOf", "nullable", "discriminator"),
     *("readOnly", "writeOnly", "xml", "externalDocs"),
 )
-# How a set of these words is ordered with PYTHONHASHSEED=0: number and object, which share a place,
-# as they come. (Sets of five, or of number, object and boolean, may be ordered otherwise.)
-_PLACES = {"array": 0, "string": 1, "integer": 2, "number": 3, "object": 3, "boolean": 4}
-_EXAMPLES = {
+# The order of a set of these words with PYTHONHASHSEED=0; number and object have the same rank and
+# keep their order. (Sets of five, or of number, object and boolean, may have another order.)
+_TYPE_ORDER = {"array": 0, "string": 1, "integer": 2, "number": 3, "object": 3, "boolean": 4}
+_STRING_EXAMPLES = {
     "date-time": "2023-01-01T00:00:00Z",
     "date": "2023-01-01",
     "email": "user@example.com",
@@ -42,27 +44,27 @@ _EXAMPLES = {
 
 
 class Operation(msgspec.Struct, frozen=True):
-    """How a tool's call becomes a request."""
+    """What is needed to build the request of a tool's call."""
 
     method: str  # upper case
     path: str  # template: "/orders/{order_id}"
     parameters: tuple[tuple[str, str], ...]  # (in, name), in order; in: path, query, header, …
 
 
-class Listed(msgspec.Struct, frozen=True):
+class ListedTool(msgspec.Struct, frozen=True):
     """A tool and its operation."""
 
     spec: ToolSpec
     operation: Operation
 
 
-def list_tools(app: FastAPI, path: Path) -> tuple[Listed, ...]:
+def list_tools(app: FastAPI, path: Path) -> tuple[ListedTool, ...]:
     """The tools, in the order of the routes. Raises ToolsetError naming `path`.
 
     An operation id given twice is listed twice; calls go to the later one (fastapi-mcp does so).
     """
     try:
-        with quiet():
+        with ignore_warnings():
             document = get_openapi(
                 title=app.title,
                 version=app.version,
@@ -72,34 +74,38 @@ def list_tools(app: FastAPI, path: Path) -> tuple[Listed, ...]:
             )
     except Exception as exc:
         raise ToolsetError(
-            f"{path}: its tools cannot be told as OpenAPI: {type(exc).__name__}: {exc}"
+            f"{path}: its tools have no OpenAPI description: {type(exc).__name__}: {exc}"
         ) from exc
     models = document.get("components", {}).get("schemas", {})
     _check_recursion(models, path)
     listed = []
     for route, item in document.get("paths", {}).items():
-        for method, operation in _resolved(item, models).items():
+        for method, operation in _resolve_references(item, models).items():
             if method in _METHODS and operation.get("operationId"):
-                listed.append(_listed(method, route, operation))
+                listed.append(_listed_tool(method, route, operation))
     if not listed:
-        raise ToolsetError(f"{path}: its application has no tool: no route is in its OpenAPI")
+        raise ToolsetError(
+            f"{path}: its application has no tool: its OpenAPI document has no route"
+        )
     return tuple(listed)
 
 
-def _listed(method: str, route: str, operation: Json) -> Listed:
+def _listed_tool(method: str, route: str, operation: Json) -> ListedTool:
     name = operation["operationId"]
-    spec = ToolSpec(name, _description(method, route, operation), _schema(name, operation))
+    spec = ToolSpec(
+        name, _description(method, route, operation), _arguments_schema(name, operation)
+    )
     parameters = tuple(
         (parameter["in"], parameter["name"]) for parameter in operation.get("parameters", [])
     )
-    return Listed(spec, Operation(method.upper(), route, parameters))
+    return ListedTool(spec, Operation(method.upper(), route, parameters))
 
 
 # References --------------------------------------------------------------------------------------
 
 
 def _check_recursion(models: Json, path: Path) -> None:
-    """Raise ToolsetError for a model that contains itself: it has no end when written out."""
+    """Raise ToolsetError for a model that contains itself: its references cannot be replaced."""
     names = {name: frozenset(_references(model)) for name, model in models.items()}
     for name in names:
         seen: set[str] = set()
@@ -119,12 +125,14 @@ def _references(part: Any) -> list[str]:
         return [name for item in part if isinstance(item, dict) for name in _references(item)]
     if not isinstance(part, dict):
         return []
-    own = part.get("$ref")
-    found = [own.rpartition("/")[2]] if isinstance(own, str) and own.startswith(_MODELS) else []
+    target = part.get("$ref")
+    found = []
+    if isinstance(target, str) and target.startswith(_MODELS):
+        found.append(target.rpartition("/")[2])
     return found + [name for value in part.values() for name in _references(value)]
 
 
-def _resolved(part: Json, models: Json) -> Json:
+def _resolve_references(part: Json, models: Json) -> Json:
     """A copy with every reference replaced by its model.
 
     Example: {"$ref": "#/components/schemas/Item", "title": "x"} -> {"title": "Item", "type": …}
@@ -136,14 +144,16 @@ def _resolved(part: Json, models: Json) -> Json:
         if model is not None:
             del part["$ref"]
             part.update(model)
-    if part.get("contentMediaType") == "application/octet-stream":  # how newer FastAPI says it
+    if part.get("contentMediaType") == "application/octet-stream":  # in newer FastAPI
         part = {"format" if k == "contentMediaType" else k: v for k, v in part.items()}
         part["format"] = "binary"
     for key, value in part.items():
         if isinstance(value, dict):
-            part[key] = _resolved(value, models)
+            part[key] = _resolve_references(value, models)
         elif isinstance(value, list):
-            part[key] = [_resolved(v, models) if isinstance(v, dict) else v for v in value]
+            part[key] = [
+                _resolve_references(v, models) if isinstance(v, dict) else v for v in value
+            ]
     return part
 
 
@@ -158,7 +168,7 @@ def _description(method: str, route: str, operation: Json) -> str:
     if not responses:
         return text
     success = next((str(code) for code in range(200, 300) if str(code) in responses), None)
-    # An empty description of a response counts as none.
+    # An empty response object counts as missing.
     main = responses[success] if success is not None else None
     shown = {success: main} if success is not None and main else responses
     text += "\n\n### Responses:\n"
@@ -175,31 +185,31 @@ def _description(method: str, route: str, operation: Json) -> str:
 def _example_text(content: Json) -> str:
     example = None
     if "examples" in content:
-        given = (entry["value"] for entry in content["examples"].values() if "value" in entry)
-        example = next(given, None)
+        values = (entry["value"] for entry in content["examples"].values() if "value" in entry)
+        example = next(values, None)
     elif "example" in content:
         example = content["example"]
-    example = example or _example(_shown(content["schema"]))
+    example = example or _example(_example_schema(content["schema"]))
     if not example:
         return ""
     return f"\n\n**Example Response:**\n```json\n{json.dumps(example, indent=2)}\n```"
 
 
-def _shown(schema: Json) -> Json:
-    """A schema without what an example cannot be made from."""
-    schema = {key: value for key, value in schema.items() if key not in _NOT_SHOWN}
+def _example_schema(schema: Json) -> Json:
+    """A schema without the keys that examples ignore."""
+    schema = {key: value for key, value in schema.items() if key not in _NOT_IN_EXAMPLES}
     if "properties" in schema:
         schema["properties"] = {
-            name: _shown(value) if isinstance(value, dict) else value
+            name: _example_schema(value) if isinstance(value, dict) else value
             for name, value in schema["properties"].items()
         }
     if schema.get("type") == "array" and isinstance(schema.get("items"), dict):
-        schema["items"] = _shown(schema["items"])
+        schema["items"] = _example_schema(schema["items"])
     return schema
 
 
 def _example(schema: Any) -> Any:
-    """A value of this schema; None: there is none to show.
+    """An example value of this schema; None when there is none.
 
     Example: {"type": "object", "properties": {"id": {"type": "integer"}}} -> {"id": 1}
     """
@@ -207,13 +217,13 @@ def _example(schema: Any) -> Any:
         return None
     kind = schema.get("type")
     if kind == "object":
-        made = ((name, _example(value)) for name, value in schema.get("properties", {}).items())
-        return {name: value for name, value in made if value is not None}
+        values = ((name, _example(value)) for name, value in schema.get("properties", {}).items())
+        return {name: value for name, value in values if value is not None}
     if kind == "array":
         item = _example(schema.get("items"))
         return [] if item is None else [item]
     if kind == "string":
-        return _EXAMPLES.get(schema.get("format", "")) or schema.get("title", "string")
+        return _STRING_EXAMPLES.get(schema.get("format", "")) or schema.get("title", "string")
     known = {"integer": 1, "number": 1.0, "boolean": True}
     return known.get(kind) if isinstance(kind, str) else None
 
@@ -221,19 +231,19 @@ def _example(schema: Any) -> Any:
 # Arguments ---------------------------------------------------------------------------------------
 
 
-def _schema(name: str, operation: Json) -> Json:
-    """The JSON schema of a tool's arguments: path parameters, then query, then the body's."""
+def _arguments_schema(name: str, operation: Json) -> Json:
+    """The JSON schema of a tool's arguments: path and query parameters, then body properties."""
     properties: Json = {}
     required: list[str] = []
-    for place in ("path", "query"):
+    for location in ("path", "query"):
         for parameter in operation.get("parameters", []):
-            if parameter.get("in") == place:
-                _add(properties, parameter, is_path=place == "path")
-                if parameter.get("required", place == "path"):
+            if parameter.get("in") == location:
+                _add_property(properties, parameter, is_path=location == "path")
+                if parameter.get("required", location == "path"):
                     required.append(parameter["name"])
     body = _body(operation)
     for field, schema in body.get("properties", {}).items():
-        _add(properties, {"name": field, "schema": schema}, is_path=False)
+        _add_property(properties, {"name": field, "schema": schema}, is_path=False)
         if field in body.get("required", []):
             required.append(field)
     result = {"type": "object", "properties": properties, "title": f"{name}Arguments"}
@@ -241,14 +251,14 @@ def _schema(name: str, operation: Json) -> Json:
 
 
 def _body(operation: Json) -> Json:
-    """The schema of the first content type of the request body; empty: none."""
+    """The schema of the first content type of the request body; empty without a body."""
     contents = operation.get("requestBody", {}).get("content", {})
     first: Json = next(iter(contents.values()), {})
     schema: Json = first.get("schema", {})
     return schema
 
 
-def _add(properties: Json, parameter: Json, *, is_path: bool) -> None:
+def _add_property(properties: Json, parameter: Json, *, is_path: bool) -> None:
     name, schema = parameter["name"], parameter.get("schema", {})
     added = schema.copy()
     added["title"] = name
@@ -260,10 +270,10 @@ def _add(properties: Json, parameter: Json, *, is_path: bool) -> None:
 
 
 def _first_type(schema: Json) -> str:
-    """The type that a union is given.
+    """The type that fastapi-mcp gives to a union.
 
     Example: {"anyOf": [{"type": "integer"}, {"type": "string"}, {"type": "null"}]} -> "string"
     """
     types = [option.get("type") for option in schema.get("anyOf", [])]
     known = [kind for kind in types if kind and kind != "null"]
-    return min(known, key=lambda kind: _PLACES.get(kind, 0), default="string")
+    return min(known, key=lambda kind: _TYPE_ORDER.get(kind, 0), default="string")

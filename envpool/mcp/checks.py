@@ -6,10 +6,10 @@ import anyio
 
 from envpool.core.errors import WorldError
 from envpool.core.types import Env, ToolResult
+from scenarios.call_checks import CallCheck
 from scenarios.checks import Finding
-from scenarios.expect import CallCheck
-from scenarios.foreign import answer_findings
 from scenarios.format import Scenario, Task
+from scenarios.mcp_tasks import answer_findings
 
 _numbers = count()  # an id is executed once, and a check is a call each time
 

@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 
 from harness.core.errors import SettingsError
-from scenarios.faults import field_sentence
+from scenarios.decode_errors import field_sentence
 
 _MILLION = 1_000_000
 

@@ -11,8 +11,8 @@ from harness.settings.judge import Rewards, read_judge
 from harness.settings.run import Settings, resolve
 from scenarios.catalogue import find
 from scenarios.errors import ScenarioError
-from scenarios.foreign import read_foreign
 from scenarios.format import Scenario
+from scenarios.mcp_tasks import read_mcp_tasks
 
 
 def run_settings(folder: Path) -> Settings:
@@ -52,6 +52,6 @@ def scenario_finder(folder: Path) -> Callable[[str, str], Scenario]:
 
 def _found(place: str, mcp: str) -> Scenario | None:
     try:
-        return read_foreign(Path(place), mcp) if mcp else find(place)
+        return read_mcp_tasks(Path(place), mcp) if mcp else find(place)
     except ScenarioError:
         return None

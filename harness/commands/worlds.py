@@ -27,9 +27,9 @@ from harness.reports.world_view import WorldReport, render_world, world_report
 from harness.rollout.launch import finder, pool_of
 from harness.rollout.process import allow_many_files, run
 from harness.settings.run import Settings, resolve
+from scenarios.awm.folder import CLOCK
 from scenarios.awm.importing import ImportReport, import_awm
-from scenarios.awm.records import CLOCK
-from scenarios.catalogue import listed
+from scenarios.catalogue import catalogue_entries
 from scenarios.format import Scenario, Seeding
 
 
@@ -44,7 +44,7 @@ def list_command(json_file: str | None) -> None:
     """List the bundled worlds and the imported ones."""
     table = Table("name", "title", "tasks", "description", box=None, pad_edge=False)
     rows: list[dict[str, Any]] = []
-    for one in listed():
+    for one in catalogue_entries():
         if one.scenario is None:
             table.add_row(one.name, "", "", f"broken: {one.fault}")
             rows.append({"name": one.name, "fault": one.fault})

@@ -17,7 +17,7 @@ from harness.core.messages import Reply
 from harness.dialects.base import Dialect
 from harness.policies.base import Agent, Assignment
 from harness.policies.known_calls import Player, replies_of
-from scenarios.faults import field_sentence
+from scenarios.decode_errors import field_sentence
 from scenarios.format import Call
 
 

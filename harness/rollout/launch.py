@@ -41,10 +41,10 @@ from harness.rollout.policies import LocalPolicy, open_policy, policy_of
 from harness.rollout.process import allow_many_files, run
 from harness.rollout.session import Judge, Link, RunParts, run_session
 from harness.settings.run import Settings, log_id_of, saved, stops_with_world
-from scenarios.awm.records import AwmFolder
+from scenarios.awm.folder import AwmFolder
 from scenarios.catalogue import find
-from scenarios.foreign import read_foreign
 from scenarios.format import Scenario, Task
+from scenarios.mcp_tasks import read_mcp_tasks
 
 # Opens the judge of a run in this folder, whose judge has cost so much already, in USD.
 OpenJudge = Callable[
@@ -212,7 +212,7 @@ def _mcp_pool(settings: Settings) -> Pool:
 def finder(settings: Settings) -> Callable[[str], Scenario]:
     """How scenarios of these settings are found by name. Raises ScenarioError."""
     if settings.mcp:
-        return lambda path: read_foreign(Path(path), settings.mcp)
+        return lambda path: read_mcp_tasks(Path(path), settings.mcp)
     if settings.awm:
         return AwmFolder(Path(settings.awm), seeding=settings.seeding).find
     return find

@@ -15,7 +15,7 @@ import tomli_w
 
 from harness.core.errors import SettingsError
 from harness.log.schema import write_atomically
-from scenarios.faults import field_sentence
+from scenarios.decode_errors import field_sentence
 
 FILE_NAME = "judge.toml"
 JudgeMode = Literal["code", "llm", "hybrid"]

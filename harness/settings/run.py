@@ -19,7 +19,7 @@ from envpool.workers.pool import MAX_WORKERS
 from harness.bus.mqtt_settings import MqttSettings
 from harness.core.errors import SettingsError
 from harness.settings.judge import JudgeSettings, Rewards, Vote, checked
-from scenarios.faults import field_of
+from scenarios.decode_errors import field_of
 from scenarios.format import Seeding
 
 _JUDGE = JudgeSettings()

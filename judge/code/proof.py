@@ -81,9 +81,9 @@ def _proved(label: Label, proof: str) -> Ruling:
 
 
 def _call_failed(finding: Finding) -> bool:
-    """Whether a foreign check saw nothing, as its own call failed (see scenarios.expect). A record
-    that begins with these words passes for such a call: then too much is left open, never too
-    little. What an answer says was seen, whatever it begins with."""
+    """Whether a foreign check saw nothing, as its own call failed (see scenarios.call_checks). A
+    record that begins with these words passes for such a call: then too much is left open, never
+    too little. What an answer says was seen, whatever it begins with."""
     return finding.found.startswith("error: ") and not finding.name.startswith("answer says ")
 
 

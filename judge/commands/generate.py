@@ -16,9 +16,9 @@ from harness.commands.options import JSON, console_of, write_json
 from judge.commands.options import counted
 from judge.worlds.generate import Fault, Generated, generate_worlds
 from scenarios.generate.core.errors import GenerateError
+from scenarios.generate.output_folder import GenerationOrder
 from scenarios.generate.plan.knobs import knobs_of
 from scenarios.generate.plan.splits import SPLITS, Split
-from scenarios.generate.writing import Order
 
 _MEASURES = ("tables", "rows", "tools")
 
@@ -66,7 +66,7 @@ def generate_command(
     for again. Ends with 1 when a world could not be made.
     """
     began = time.monotonic()
-    order = Order(
+    order = GenerationOrder(
         seed=seed,
         knobs=knobs_of(_pairs(knobs)),
         trades=tuple(trades),

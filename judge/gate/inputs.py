@@ -4,8 +4,8 @@ import tomllib
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
+from scenarios.awm.folder import AwmFolder
 from scenarios.awm.join import ENVS
-from scenarios.awm.records import AwmFolder
 from scenarios.errors import UnknownScenario
 from scenarios.format import FILES
 

@@ -30,9 +30,9 @@ from harness.core.messages import Message, Reply, Usage, Window
 from harness.history.token_budget import ByteCounter
 from harness.policies.openai import OpenAISettings, endpoint_of, error_sentence, request_fields
 from scenarios.errors import OutOfBudget, SynthesisError
-from scenarios.similar import embed
-from scenarios.synth.core.protocols import Purpose, Said, Turn
-from scenarios.synth.storage.spending import Ledger, Spent
+from scenarios.synth.core.protocols import ModelAnswer, PromptMessage, Purpose
+from scenarios.synth.storage.spending import Ledger, LedgerEntry
+from scenarios.text_similarity import embed
 
 _SEEDS = 2**31  # the servers' seeds are 32-bit integers, some of them signed
 _TEXTS = 64  # in one request for vectors
@@ -55,7 +55,7 @@ class EmbeddingEndpoint(Endpoint, frozen=True):
 
 class ModelAuthor:
     """One model. An async context manager that owns its connections. It implements
-    scenarios.synth.core.protocols.Author.
+    scenarios.synth.core.protocols.AuthorModel.
 
     `embeddings` is the name of the model that gives vectors at the same place; empty: texts are
     compared here, by their wording. Raises SettingsError for settings that cannot be used.
@@ -101,18 +101,20 @@ class ModelAuthor:
         finally:
             await self._client.__aexit__(kind, exc, trace)
 
-    async def say(self, turns: Sequence[Turn], purpose: Purpose, *, seed: int) -> Said:
+    async def answer(
+        self, messages: Sequence[PromptMessage], purpose: Purpose, *, seed: int
+    ) -> ModelAnswer:
         """An answer. Raises OutOfBudget and SynthesisError."""
-        window = Window(tuple(Message(turn.role, _whole(turn.text)) for turn in turns))
+        window = Window(tuple(Message(turn.role, _whole(turn.text)) for turn in messages))
         try:
             reply = await self.reply(window, purpose, seed=seed)
         except Unanswerable as exc:
-            return Said("", str(exc))
+            return ModelAnswer("", str(exc))
         if reply.finish == "length":
-            return Said(reply.text, "the answer was cut off; it must be shorter")
+            return ModelAnswer(reply.text, "the answer was cut off; it must be shorter")
         if not reply.text.strip():
-            return Said("", "the answer is empty")
-        return Said(reply.text)
+            return ModelAnswer("", "the answer is empty")
+        return ModelAnswer(reply.text)
 
     async def reply(self, window: Window, purpose: Purpose, *, seed: int) -> Reply:
         """A reply, with tool calls where the window has tools. Raises Unanswerable, OutOfBudget
@@ -171,7 +173,7 @@ class ModelAuthor:
     def _lost_at(self, worst: float, purpose: Purpose) -> Iterator[Callable[[], None]]:
         """A block that books a request at worst, cancelled or not, unless it says `settled`: a lost
         answer may have been billed."""
-        open_bills = [Spent(purpose.stage, purpose.about, cost_usd=worst)]
+        open_bills = [LedgerEntry(purpose.stage, purpose.about, cost_usd=worst)]
         try:
             yield open_bills.clear
         finally:
@@ -183,7 +185,7 @@ class ModelAuthor:
             model, used.prompt_tokens, used.cached_tokens, used.completion_tokens
         )
         self._ledger.add(
-            Spent(
+            LedgerEntry(
                 purpose.stage,
                 purpose.about,
                 used.prompt_tokens,

@@ -23,7 +23,15 @@ from judge.playback.tool_fuzzing import Prober, absent_calls, bad_arguments, edg
 from judge.worlds.author import Unanswerable
 from scenarios.api import Row
 from scenarios.format import Call, Scenario, Task
-from scenarios.synth.core.protocols import Made, Play, Probed, Purpose, ToolShape, Trial, Unhostable
+from scenarios.synth.core.protocols import (
+    CallResult,
+    JudgedRun,
+    MutantResult,
+    ProbeResult,
+    Purpose,
+    ToolShape,
+    Unhostable,
+)
 
 MAX_STEPS = 20  # of a solver, as in AWM
 MAX_MUTANTS = 80  # of a solution; beyond that a seeded sample
@@ -40,7 +48,7 @@ class Replies(Protocol):
 
 
 class WorkerBench:
-    """Hosts packages in isolation. It implements scenarios.synth.core.protocols.Bench."""
+    """Hosts packages in isolation. It implements scenarios.synth.core.protocols.DraftHost."""
 
     def __init__(self, pool: RoutingPool, solver: Replies, *, max_steps: int = MAX_STEPS) -> None:
         self._pool = pool
@@ -73,7 +81,7 @@ def _without_folder(text: str, scenario: Scenario) -> str:
 
 
 class HostedPackage:
-    """One package. It implements scenarios.synth.core.protocols.Hosted."""
+    """One package. It implements scenarios.synth.core.protocols.HostedDraft."""
 
     def __init__(
         self,
@@ -96,7 +104,7 @@ class HostedPackage:
         """The start state's rows by table."""
         return self._states.dump(self._states.template.overlay())
 
-    async def probe(self, *, seed: int) -> Probed:
+    async def probe(self, *, seed: int) -> ProbeResult:
         """Call every tool, with what fits its schema and with what does not, each on a fresh
         world."""
         prober, wider = Prober(self._states, seed), Prober(self._states, seed + 1)
@@ -114,9 +122,9 @@ class HostedPackage:
             count += found.calls
             if found.broken:
                 faults.append(found.broken)
-        return Probed(count, tuple(faults), tuple(dead))
+        return ProbeResult(count, tuple(faults), tuple(dead))
 
-    async def play(self, task_id: str, calls: Sequence[Call], answer: str) -> Play:
+    async def run(self, task_id: str, calls: Sequence[Call], answer: str) -> JudgedRun:
         """The calls on a fresh world, then the verifier."""
         task = self._scenario.task(task_id)
         run = _Run()
@@ -128,7 +136,7 @@ class HostedPackage:
         except WorldError as exc:
             return run.broken(str(exc))
 
-    async def solve(self, task_id: str, *, seed: int) -> Play:
+    async def solve(self, task_id: str, *, seed: int) -> JudgedRun:
         """The solver's own calls and answer, then the verifier."""
         task = self._scenario.task(task_id)
         run = _Run()
@@ -147,17 +155,17 @@ class HostedPackage:
             return msgspec.structs.replace(played, unfinished="the answer is empty")
         return played
 
-    async def try_mutants(self, task_id: str, solution: Play) -> Trial:
+    async def try_mutants(self, task_id: str, solution: JudgedRun) -> MutantResult:
         """Every single mistake in the solution, at most MAX_MUTANTS of them."""
         task = msgspec.structs.replace(
             self._scenario.task(task_id), oracle=solution.calls, answer=solution.answer
         )
-        writes = [made.changed for made in solution.made]
+        writes = [made.changed for made in solution.results]
         mutants = mutants_of(task, writes, self._states.tools)
         survivors, faults, equivalents = [], [], 0
         chosen = _sample(mutants, task_id)
         for mutant in chosen:
-            played = await self.play(task_id, mutant.calls, mutant.answer)
+            played = await self.run(task_id, mutant.calls, mutant.answer)
             if played.fault:
                 faults.append(f"after a mistake ({mutant.note}): {played.fault}")
             elif (played.digest, played.answer) == (solution.digest, solution.answer):
@@ -166,7 +174,7 @@ class HostedPackage:
                 survivors.append(mutant.note)
         counted = len(chosen) - equivalents
         caught = counted - len(survivors)
-        return Trial(counted, caught, equivalents, tuple(survivors), tuple(faults))
+        return MutantResult(counted, caught, equivalents, tuple(survivors), tuple(faults))
 
     async def _solved(self, task: Task, env: Env, run: "_Run", seed: int) -> str | None:
         """The solver's answer; None: it gave none in time."""
@@ -186,7 +194,7 @@ class HostedPackage:
             messages += dialect.turn(StepTaken(reply, decision, tuple(results)))
         return None
 
-    async def _ended(self, task: Task, env: Env, run: "_Run", answer: str) -> Play:
+    async def _ended(self, task: Task, env: Env, run: "_Run", answer: str) -> JudgedRun:
         state = env.state()
         try:
             verified = await self._pool.verify(self._scenario, task, state, answer)
@@ -194,8 +202,8 @@ class HostedPackage:
             findings = verified.findings
         except PoolError as exc:
             fault, findings = str(exc), ()
-        return Play(
-            made=tuple(run.made),
+        return JudgedRun(
+            results=tuple(run.made),
             answer=answer,
             digest=state.digest,
             changes=net_changes(run.changes),
@@ -266,19 +274,19 @@ class _Run:
     """The calls of one world, as they are made."""
 
     def __init__(self) -> None:
-        self.made: list[Made] = []
+        self.made: list[CallResult] = []
         self.changes: list[Any] = []
 
     async def call(self, env: Env, call: Call) -> ToolResult:
         """Make one."""
         result = await env.call(call.name, call.arguments, f"c{len(self.made)}-0")
-        self.made.append(Made(call, result.text, result.error, bool(result.changes)))
+        self.made.append(CallResult(call, result.text, result.error, bool(result.changes)))
         self.changes.append(result.changes)
         return result
 
-    def broken(self, why: str) -> Play:
+    def broken(self, why: str) -> JudgedRun:
         """The end of a world that came to none."""
-        return Play(tuple(self.made), "", "", (), unfinished=why)
+        return JudgedRun(tuple(self.made), "", "", (), unfinished=why)
 
 
 def _call_of(call: AgentCall) -> Call:

@@ -15,16 +15,16 @@ from judge.worlds.trial import hosted
 from scenarios.errors import ScenarioError
 from scenarios.generate.compose import generate
 from scenarios.generate.core.errors import GenerateError
-from scenarios.generate.plan.plan import WorldPlan, plan_worlds
-from scenarios.generate.writing import (
+from scenarios.generate.output_folder import (
+    GenerationOrder,
     Manifest,
-    Order,
-    Record,
-    left_of,
-    opened,
+    WorldRecord,
+    find_missing,
+    lock_folder,
     write_manifest,
     write_world,
 )
+from scenarios.generate.plan.world_plans import WorldPlan, plan_worlds
 
 _AT_ONCE = 4  # plans that a process is given together
 
@@ -45,7 +45,7 @@ class Generated(msgspec.Struct, frozen=True):
 
 
 def generate_worlds(
-    order: Order,
+    order: GenerationOrder,
     count: int,
     folder: Path,
     *,
@@ -65,8 +65,8 @@ def generate_worlds(
         modules=order.modules,
         split=order.split,
     )
-    with opened(folder, order):
-        kept, left = left_of(folder, plans)
+    with lock_folder(folder, order):
+        kept, left = find_missing(folder, plans)
         records = {record.plan.name: record for record in kept}
         faults = []
         told(len(records), count)
@@ -80,7 +80,7 @@ def generate_worlds(
         return Generated(write_manifest(folder, order, there), len(kept), tuple(faults))
 
 
-def _made(plans: Sequence[WorldPlan], folder: Path, jobs: int) -> Iterator[Record | Fault]:
+def _made(plans: Sequence[WorldPlan], folder: Path, jobs: int) -> Iterator[WorldRecord | Fault]:
     make = partial(make_one, folder)
     if jobs == 1 or len(plans) < 2:
         yield from map(make, plans)
@@ -95,7 +95,7 @@ def _made(plans: Sequence[WorldPlan], folder: Path, jobs: int) -> Iterator[Recor
             ) from exc
 
 
-def make_one(folder: Path, plan: WorldPlan) -> Record | Fault:
+def make_one(folder: Path, plan: WorldPlan) -> WorldRecord | Fault:
     """Make one world and write it. Raises GenerateError when the disk takes no more."""
     try:
         made = generate(plan, hosted)

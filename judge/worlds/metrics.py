@@ -23,8 +23,8 @@ from judge.gate.near_duplicates import features_of
 from scenarios.errors import PackageError
 from scenarios.format import FILES, AwmRecord, Difficulty, Scenario, Task, TaskKind
 from scenarios.generate.core.package import digest_of
-from scenarios.generate.tasks.features import Features
-from scenarios.generate.writing import MANIFEST, Record
+from scenarios.generate.output_folder import MANIFEST, WorldRecord
+from scenarios.generate.tasks.features import TaskFeatures
 
 Source = Literal["procedural", "written", "synthesised", "AWM"]
 _METHODS = frozenset({"get", "post", "put", "patch", "delete"})
@@ -83,7 +83,7 @@ def world_figures(scenario: Scenario) -> WorldFigures:
     )
 
 
-def _source_of(scenario: Scenario, record: Record | None) -> Source:
+def _source_of(scenario: Scenario, record: WorldRecord | None) -> Source:
     if scenario.awm is not None:
         return "AWM"
     if scenario.written_by == "model":
@@ -91,10 +91,10 @@ def _source_of(scenario: Scenario, record: Record | None) -> Source:
     return "written" if record is None else "procedural"
 
 
-def _record_of(folder: Path) -> Record | None:
+def _record_of(folder: Path) -> WorldRecord | None:
     """The record of a procedural world; None: there is none, or the world was altered since."""
     try:
-        record = msgspec.json.decode((folder / MANIFEST).read_bytes(), type=Record)
+        record = msgspec.json.decode((folder / MANIFEST).read_bytes(), type=WorldRecord)
     except (OSError, msgspec.DecodeError, ValueError):
         return None
     texts = {name: (folder / name).read_text(encoding="utf-8") for name in FILES}
@@ -104,13 +104,13 @@ def _record_of(folder: Path) -> Record | None:
 # Tasks ------------------------------------------------------------------------------------------
 
 
-def _tasks_of(scenario: Scenario, record: Record | None) -> tuple[TaskFigures, ...]:
+def _tasks_of(scenario: Scenario, record: WorldRecord | None) -> tuple[TaskFigures, ...]:
     if record is not None:
         return tuple(_measured(task, record.plan.knobs.window) for task in record.tasks)
     return tuple(map(_told, scenario.tasks))
 
 
-def _measured(task: Features, window: int) -> TaskFigures:
+def _measured(task: TaskFeatures, window: int) -> TaskFigures:
     return TaskFigures(
         kind=task.kind,
         difficulty=task.difficulty,

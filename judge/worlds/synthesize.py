@@ -19,10 +19,10 @@ from scenarios.synth.awm_export.files import write_awm
 from scenarios.synth.core.prompt_files import NAMES, Prompts
 from scenarios.synth.core.seeds import read_seeds
 from scenarios.synth.report import Report
-from scenarios.synth.run import MAY_CHANGE, SynthesisSettings, Told, synthesise
+from scenarios.synth.run import MAY_CHANGE, ReportProgress, SynthesisSettings, synthesise
 from scenarios.synth.stages.common import Sizes
 from scenarios.synth.stages.ideas import IdeaSettings
-from scenarios.synth.storage.folder import Folder, write_json
+from scenarios.synth.storage.output_folder import SynthesisFolder, write_json
 from scenarios.synth.storage.spending import Ledger
 
 
@@ -97,17 +97,17 @@ def checked(asked: Asked) -> Asked:
     return asked
 
 
-async def run_synthesis(asked: Asked, told: Told) -> Report:
+async def run_synthesis(asked: Asked, told: ReportProgress) -> Report:
     """Do it, and write report.json. Raises SettingsError, SynthesisError, JudgeError for prices,
     PoolError where no worker can be started."""
     seeds = read_seeds(Path(asked.seeds))
     prompts = Prompts(Path(asked.prompts) if asked.prompts else None)
     prices = _prices(asked)
-    folder = Folder(Path(asked.output))
+    folder = SynthesisFolder(Path(asked.output))
     settings = _settings(asked, len(seeds))
     began = _began(asked, settings, prompts)
     async with AsyncExitStack() as stack:
-        stack.enter_context(folder.alone())
+        stack.enter_context(folder.lock())
         folder.begin(began, MAY_CHANGE)
         ledger = Ledger(folder.path / "ledger.jsonl")
         author = ModelAuthor(
@@ -128,11 +128,11 @@ async def run_synthesis(asked: Asked, told: Told) -> Report:
             folder,
             ledger,
             author=author,
-            bench=WorkerBench(pool, author, max_steps=asked.max_steps),
+            host=WorkerBench(pool, author, max_steps=asked.max_steps),
             prompts=prompts,
             settings=settings,
             again=asked.again,
-            told=told,
+            report_progress=told,
         )
     write_json(folder.path / "report.json", report)
     if asked.awm:

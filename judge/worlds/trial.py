@@ -13,7 +13,7 @@ from envpool.store.changes import net_changes
 from scenarios.api import RowChange
 from scenarios.format import Scenario
 from scenarios.generate.core.package import Package, digest_of
-from scenarios.generate.core.trial import Outcome
+from scenarios.generate.core.world_host import CallOutcome
 
 
 class WorldAttempt:
@@ -23,11 +23,11 @@ class WorldAttempt:
         self._lease = world.lease()
         self._results: list[ToolResult] = []
 
-    def call(self, name: str, arguments: dict[str, Any]) -> Outcome:
+    def call(self, name: str, arguments: dict[str, Any]) -> CallOutcome:
         """Play one call."""
         result = self._lease.call(name, arguments)
         self._results.append(result)
-        return Outcome(result.text, result.error is not None, bool(result.changes))
+        return CallOutcome(result.text, result.error is not None, bool(result.changes))
 
     def changes(self) -> Sequence[RowChange]:
         """What differs from the start, by table and key."""
@@ -40,7 +40,7 @@ class WorldStage:
     def __init__(self, world: HostedScenario) -> None:
         self._world = world
 
-    def attempt(self) -> WorldAttempt:
+    def start_run(self) -> WorldAttempt:
         """A fresh start."""
         return WorldAttempt(self._world)
 

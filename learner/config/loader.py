@@ -11,7 +11,7 @@ import msgspec
 from learner.config.profiles import with_profile
 from learner.config.settings import TrainSettings
 from learner.core.errors import ConfigError
-from scenarios.faults import field_of
+from scenarios.decode_errors import field_of
 
 
 class _Range(NamedTuple):

@@ -12,7 +12,7 @@ from harness.dialects.base import Dialect
 from harness.rollout.episode import user_of
 from learner.demo.recipe import WorldSettings
 from scenarios.format import read
-from scenarios.microworlds.writing import write_drills
+from scenarios.microworlds.writing import write_microworlds
 
 
 class Drills(msgspec.Struct, frozen=True):
@@ -24,8 +24,10 @@ class Drills(msgspec.Struct, frozen=True):
 
 def make(folder: Path, settings: WorldSettings, *, seed: int) -> Drills:
     """Write the drills of training, and those of trades and seeds that training never has."""
-    train = write_drills(folder, seed=seed, count=settings.train, split="train", each=settings.each)
-    held_out = write_drills(
+    train = write_microworlds(
+        folder, seed=seed, count=settings.train, split="train", each=settings.each
+    )
+    held_out = write_microworlds(
         folder,
         seed=seed,
         count=settings.held_out,

@@ -8,7 +8,7 @@ import msgspec
 
 from learner.core.errors import ConfigError
 from learner.demo.model import ModelSize
-from scenarios.faults import field_of
+from scenarios.decode_errors import field_of
 
 
 class WorldSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

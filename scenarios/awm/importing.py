@@ -1,18 +1,18 @@
-"""Importing AWM records: a package for each scenario that is whole, a sentence for each other."""
+"""Importing AWM records: a package for each valid scenario, a reason for each refused one."""
 
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import msgspec
 
+from scenarios.awm.folder import CLOCK, AwmFolder
 from scenarios.awm.join import ENVS, Duplicate
-from scenarios.awm.package import Occupied, Source, write
-from scenarios.awm.records import CLOCK, AwmFolder
+from scenarios.awm.package import Occupied, RecordSource, write
 from scenarios.errors import PackageError, RecordError
 from scenarios.format import Scenario, Seeding
 
-Examine = Callable[[Scenario], str | None]  # what speaks against a scenario; None: nothing
-Progress = Callable[[int, int, str], None]  # done, all, the scenario that is next
+Examine = Callable[[Scenario], str | None]  # why to refuse a scenario; None: accept it
+Progress = Callable[[int, int, str], None]  # number done, total, the next scenario
 
 
 class Written(msgspec.Struct, frozen=True):
@@ -24,23 +24,23 @@ class Written(msgspec.Struct, frozen=True):
 
 
 class Refusal(msgspec.Struct, frozen=True):
-    """A scenario that was not imported, or a line that does not say of which scenario it is."""
+    """A scenario that was not imported, or a broken line whose scenario is not known."""
 
-    scenario: str | None  # None: it cannot be told
+    scenario: str | None  # None: not known
     file: str
-    line: int | None  # None: the file has no row of it
+    line: int | None  # None: the file has no row of the scenario
     reason: str
 
 
 class ImportReport(msgspec.Struct, frozen=True):
-    """What an import came to."""
+    """The result of an import."""
 
     written: tuple[Written, ...]
     refused: tuple[Refusal, ...]
-    duplicates: tuple[Duplicate, ...]  # of all chosen scenarios, refused ones included
-    tasks_without_sql: int  # of the written scenarios' tasks: there is no verifier of this kind
-    tasks_without_code: int
-    stray_verifiers: int  # for tasks that their scenario does not have
+    duplicates: tuple[Duplicate, ...]  # of all chosen scenarios, including refused ones
+    tasks_without_sql: int  # tasks of written scenarios that have no SQL verifier
+    tasks_without_code: int  # tasks of written scenarios that have no code verifier
+    stray_verifiers: int  # verifiers for tasks that their scenario does not have
 
 
 def import_awm(
@@ -55,10 +55,10 @@ def import_awm(
 ) -> ImportReport:
     """Write the scenarios of a folder as packages below `out`; `names` None: all of them.
 
-    Nothing is left half-written: a package is there whole or not at all. `seeding` and `clock` are
-    written into every package. `examine` may refuse a scenario that reads well (by hosting it).
-    Raises PackageError for a folder that lacks a file,
-    UnknownScenario for a name that none of them has, before anything is written.
+    No package is left half-written. `seeding` and `clock` are written into every package.
+    `examine` may refuse a scenario that is valid on disk, for example by hosting it. Raises
+    PackageError for a folder that lacks a file and UnknownScenario for an unknown name, both
+    before anything is written.
     """
     records = AwmFolder(folder, seeding=seeding, clock=clock)
     chosen = records.names()
@@ -99,9 +99,10 @@ def _import_one(
     try:
         scenario = records.find(name)
         if examine is not None and (reason := examine(scenario)):
-            raise RecordError(records.path, ENVS, records.join.needed(ENVS, name).line, reason)
-        source = Source(records.path, tuple(records.join.taken(name)), duplicates)
-        path = _written(scenario, out, source)
+            line = records.join.required_row(ENVS, name).line
+            raise RecordError(records.path, ENVS, line, reason)
+        source = RecordSource(records.path, tuple(records.join.used_rows(name)), duplicates)
+        path = _write(scenario, out, source)
     except RecordError as exc:
         tally.refused.append(_refusal(name, exc))
         return
@@ -116,10 +117,10 @@ def _import_one(
     tally.stray += records.num_stray(scenario)
 
 
-def _written(scenario: Scenario, out: Path, source: Source) -> Path:
+def _write(scenario: Scenario, out: Path, source: RecordSource) -> Path:
     try:
         return write(scenario, out, source)
-    except OSError as exc:  # a full disk: the next would fare no better
+    except OSError as exc:  # such as a full disk: the next package would fail as well
         raise PackageError(f"{out}: packages cannot be written there: {exc}") from exc
 
 

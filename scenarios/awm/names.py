@@ -1,12 +1,12 @@
-"""How AWM joins its files: by the scenario's name, written in one way."""
+"""The names of AWM's scenarios: AWM joins its files by the normalised name."""
 
 import re
 
-_MAX_NAME = 120  # characters: the name becomes a folder's
+_MAX_NAME = 120  # characters: the name becomes the name of a folder
 
 
-def normalised(written: str) -> str:
-    """A scenario's name as AWM's loaders compare it; empty when nothing is left of it.
+def normalize_name(written: str) -> str:
+    """Return a scenario's name as AWM's loaders compare it; empty when no character remains.
 
     Example: "E-Commerce  Lab (1)" -> "e_commerce_lab_1"
     """
@@ -14,7 +14,7 @@ def normalised(written: str) -> str:
 
 
 def package_name(name: str) -> str:
-    """The package's name for a normalised one: it begins with a letter, and no two share it.
+    """Return the package's name for a normalised name: it begins with a letter and is unique.
 
     Example: "3d_printing_2" -> "w_3d_printing_2", and "w_3d_printing_2" -> "w_w_3d_printing_2"
     """
@@ -22,8 +22,8 @@ def package_name(name: str) -> str:
 
 
 def name_fault(written: str) -> str | None:
-    """Why a written name cannot name a scenario; None: it can."""
-    name = normalised(written)
+    """Return why a name from a file cannot name a scenario; None: it can."""
+    name = normalize_name(written)
     if not name:
         return f"{written[:_MAX_NAME]!r} has no letter and no digit of a-z, 0-9"
     if len(package_name(name)) > _MAX_NAME:

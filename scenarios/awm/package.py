@@ -1,6 +1,7 @@
 """Writing an AWM record as a package: files that people can read (see scenarios.format).
 
-A package is written into a folder beside its place and moved there when it is whole.
+A package is first written into a temporary folder next to its destination, and moved there when it
+is complete.
 """
 
 import json
@@ -15,7 +16,7 @@ import msgspec
 import tomli_w
 
 from scenarios.awm.join import Duplicate
-from scenarios.awm.rows import Row
+from scenarios.awm.row_index import RowPosition
 from scenarios.errors import PackageError
 from scenarios.format import Scenario, verifier_file
 
@@ -26,42 +27,42 @@ LICENCE = (
 
 
 class Occupied(PackageError):
-    """Something that is no AWM package stands where one shall be written."""
+    """A folder of the package's name exists and is not an AWM package."""
 
 
-class Source(msgspec.Struct, frozen=True):
+class RecordSource(msgspec.Struct, frozen=True):
     """Where a record came from."""
 
     folder: Path
-    rows: tuple[tuple[str, Row], ...]  # that count, with their files
+    rows: tuple[tuple[str, RowPosition], ...]  # the rows that are used, with their files
     duplicates: tuple[Duplicate, ...] = ()
 
 
-def write(scenario: Scenario, out: Path, source: Source) -> Path:
-    """Write the package `out/<name>`, in place of an AWM package that may be there; gives it.
+def write(scenario: Scenario, out: Path, source: RecordSource) -> Path:
+    """Write the package `out/<name>`, replacing an earlier AWM package; return its folder.
 
-    Raises Occupied when something else is there, OSError when it cannot be written.
+    Raises Occupied when something else has that name, OSError when it cannot be written.
     """
-    place = out / scenario.name
-    if place.exists() and not _is_awm(place):
-        raise Occupied("there is something else of that name; it is left alone")
+    package = out / scenario.name
+    if package.exists() and not _is_awm(package):
+        raise Occupied("something that is not an AWM package has this name; it is left unchanged")
     fresh, old = (out / f".{scenario.name}.{os.getpid()}.{word}" for word in ("new", "old"))
     try:
         (fresh / "verify").mkdir(parents=True)
         for name, text in _texts(scenario, source):
             (fresh / name).write_bytes(text.encode())
-        if place.exists():
-            place.rename(old)
-        fresh.rename(place)
+        if package.exists():
+            package.rename(old)
+        fresh.rename(package)
     finally:
-        if old.exists() and not place.exists():
-            old.rename(place)
+        if old.exists() and not package.exists():
+            old.rename(package)
         for folder in (fresh, old):
             shutil.rmtree(folder, ignore_errors=True)
-    return place
+    return package
 
 
-def _texts(scenario: Scenario, source: Source) -> Iterator[tuple[str, str]]:
+def _texts(scenario: Scenario, source: RecordSource) -> Iterator[tuple[str, str]]:
     """The files of a package: name and text."""
     record = scenario.awm
     assert record is not None
@@ -81,17 +82,17 @@ def _texts(scenario: Scenario, source: Source) -> Iterator[tuple[str, str]]:
     yield "source.toml", tomli_w.dumps(_origin(source))
 
 
-def _origin(source: Source) -> dict[str, Any]:
+def _origin(source: RecordSource) -> dict[str, Any]:
     """Example: {"folder": "/data/awm", …, "row": [{"file": "gen_db.jsonl", "line": 7}]}"""
     rows = [
         _without_none({"file": file, "line": row.line, "task": row.task})
         for file, row in source.rows
     ]
-    told = [_without_none(msgspec.to_builtins(duplicate)) for duplicate in source.duplicates]
-    for duplicate in told:
+    duplicates = [_without_none(msgspec.to_builtins(one)) for one in source.duplicates]
+    for duplicate in duplicates:
         del duplicate["scenario"]
-    about = {"folder": str(source.folder.absolute()), "licence": LICENCE, "row": rows}
-    return about | ({"duplicate": told} if told else {})
+    origin = {"folder": str(source.folder.absolute()), "licence": LICENCE, "row": rows}
+    return origin | ({"duplicate": duplicates} if duplicates else {})
 
 
 def _without_none(fields: dict[str, Any]) -> dict[str, Any]:
@@ -102,9 +103,9 @@ def _json(value: Any) -> str:
     return json.dumps(msgspec.to_builtins(value), ensure_ascii=False, indent=1) + "\n"
 
 
-def _is_awm(place: Path) -> bool:
+def _is_awm(folder: Path) -> bool:
     try:
-        head = tomllib.loads((place / "scenario.toml").read_text(encoding="utf-8"))
+        head = tomllib.loads((folder / "scenario.toml").read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return False
     return head.get("format") == "awm"

@@ -1,75 +1,81 @@
-"""A world from its plan: setting, texts, tasks, verifiers. Pure but for the trial that it is
-given; the same plan and version give the same texts."""
+"""Generating a world from its plan: words and rows, texts, tasks, verifiers.
+
+Apart from the host that executes the calls this is pure: the same plan and version of the
+generator give the same texts.
+"""
 
 import msgspec
 
-from scenarios.generate.content.setting import Setting, setting_of
-from scenarios.generate.content.texts import package_of, tools_of, with_called
+from scenarios.generate.content.drawn_world import DrawnWorld, draw_world
+from scenarios.generate.content.package_texts import package_of, tools_of, with_called_tools
 from scenarios.generate.core.errors import ModuleError
 from scenarios.generate.core.package import Package
-from scenarios.generate.core.trial import Trial
-from scenarios.generate.plan.plan import WorldPlan, sized
-from scenarios.generate.tasks.derived_verifiers import Columns, verify_py
-from scenarios.generate.tasks.features import Features
-from scenarios.generate.tasks.tasks import Drafting
+from scenarios.generate.core.world_host import WorldHost
+from scenarios.generate.plan.world_plans import WorldPlan, draw_size
+from scenarios.generate.tasks.derived_verifiers import TableColumns, verify_py
+from scenarios.generate.tasks.features import TaskFeatures
+from scenarios.generate.tasks.task_maker import TaskMaker
 
-_MORE_TOOLS = 1.03  # for the worlds whose modules have fewer than is drawn
+_MORE_TOOLS = 1.03  # makes up for the worlds whose modules have fewer tools than were drawn
 
 
-class Made(msgspec.Struct, frozen=True):
-    """A world, made and measured."""
+class GeneratedWorld(msgspec.Struct, frozen=True):
+    """A generated package and its measures."""
 
     package: Package
     tables: int
     rows: int
     tools: int
-    tasks: tuple[Features, ...]
-    dropped: dict[str, int]  # drafts in vain, "module.draft: why" -> how often
+    tasks: tuple[TaskFeatures, ...]
+    dropped: dict[str, int]  # unusable drafts: "module.draft: why" -> how often
 
 
-def generate(plan: WorldPlan, trial: Trial) -> Made:
-    """Make a world. Raises ModuleError when its modules give no task at all, and what the trial
-    raises when a package cannot be hosted."""
-    setting = setting_of(plan)
-    bare = package_of(setting)
-    with trial(bare) as stage:
-        tools = sized(_MORE_TOOLS * plan.knobs.tools, setting.maker.rng)
-        drafting = Drafting(setting, stage, tools)
-        made = drafting.tasks()
-    if not made:
-        raise ModuleError(f"world {plan.name!r}: none of its modules gives a sound task")
-    kept = [
+def generate(plan: WorldPlan, host: WorldHost) -> GeneratedWorld:
+    """Make a world.
+
+    Raises ModuleError when its modules give no task at all, and the host's exceptions when a
+    package cannot be hosted.
+    """
+    world = draw_world(plan)
+    bare = package_of(world)
+    with host(bare) as seeded:
+        num_tools = draw_size(_MORE_TOOLS * plan.knobs.tools, world.maker.rng)
+        task_maker = TaskMaker(world, seeded, num_tools)
+        tasks = task_maker.make_tasks()
+    if not tasks:
+        raise ModuleError(f"world {plan.name!r}: none of its modules gives a valid task")
+    tools = [
         name
-        for one in setting.modules
+        for one in world.modules
         for name in one.tools
-        if setting.dressers[one.name].name(name) not in drafting.left_out
+        if world.dressers[one.name].name(name) not in task_maker.left_out
     ]
-    kept = with_called(setting, kept)
+    tools = with_called_tools(world, tools)
     package = msgspec.structs.replace(
         bare,
-        tools=tools_of(setting, kept),
-        tasks=tuple(one.task for one in made),
-        verify=verify_py([one.wanted for one in made], _columns(setting)),
+        tools=tools_of(world, tools),
+        tasks=tuple(one.task for one in tasks),
+        verify=verify_py([one.demands for one in tasks], _columns(world)),
     )
-    return Made(
+    return GeneratedWorld(
         package=package,
-        tables=len(setting.tables),
-        rows=setting.maker.num_rows,
-        tools=len(kept),
-        tasks=tuple(one.features for one in made),
-        dropped=dict(sorted(drafting.dropped.items())),
+        tables=len(world.tables),
+        rows=world.maker.num_rows,
+        tools=len(tools),
+        tasks=tuple(one.features for one in tasks),
+        dropped=dict(sorted(task_maker.dropped.items())),
     )
 
 
-def _columns(setting: Setting) -> dict[str, Columns]:
+def _columns(world: DrawnWorld) -> dict[str, TableColumns]:
     found = {}
-    for dressed, (owner, table) in setting.tables.items():
-        dresser = setting.dressers[owner]
+    for dressed, (owner, table) in world.tables.items():
+        dresser = world.dressers[owner]
         refers = {
             dresser.name(name): dresser.name(column.refers)
             for name, column in table.columns.items()
             if column.refers
         }
-        ignored = tuple(map(dresser.name, setting.noise.get(table.name, ())))
-        found[dressed] = Columns(table.has_id, refers, ignored)
+        ignored = tuple(map(dresser.name, world.noise.get(table.name, ())))
+        found[dressed] = TableColumns(table.has_id, refers, ignored)
     return found

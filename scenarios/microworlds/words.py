@@ -1,9 +1,9 @@
-"""The words of drills: nouns of the trades, fields and names.
+"""The words of micro-worlds: nouns of the trades, fields and names.
 
-Nouns come from the trades of scenarios.generate, so that a drill of a held-out trade has words that
-no drill of training has. Most drills of training have nouns blended of two, such as "bookent" of
-"booking" and "document": who meets a few hundred nouns only learns these, and not to copy a noun.
-Fields and names are the same for all.
+The nouns come from the trades of scenarios.generate, so that a micro-world of a held-out trade has
+nouns that no micro-world of training has. Most nouns of training are blends of two, such as
+"bookent" of "booking" and "document": a model that sees only a few hundred nouns learns these
+nouns, and does not learn to copy a noun. Fields and names are the same in every micro-world.
 """
 
 from functools import cache
@@ -15,7 +15,7 @@ from scenarios.generate.vocabulary.trades import trade, trade_names
 
 Split = Literal["train", "held_out"]
 Noun = tuple[str, str]  # singular, plural
-_BLENDED = 0.75  # of the nouns of training
+_BLENDED = 0.75  # share of the nouns of training
 _LONGEST = 14  # letters of a blend
 FIELDS = (
     *("price", "weight", "length", "score", "width", "height", "depth", "speed", "volume"),
@@ -26,16 +26,16 @@ NAMES = (
     *("ivan", "jonas", "julia", "karl", "lara", "leon", "marta", "nora", "oscar", "paula", "sara"),
     *("vera", "zoe"),
 )
-# What tools, tables and sentences of every drill say already.
-_TAKEN = (
+# Words that the tools, tables and sentences of every micro-world already contain.
+_RESERVED = (
     frozenset(FIELDS)
     | frozenset(NAMES)
     | {"find", "close", "delete", "rename", "link", "name", "state", "task"}
 )
 
 
-def noun(rng: Random, split: Split, words: tuple[Noun, ...]) -> Noun:
-    """One of a trade's nouns; in training often a blend of two."""
+def draw_noun(rng: Random, split: Split, words: tuple[Noun, ...]) -> Noun:
+    """Return one of a trade's nouns; in training often a blend of two."""
     if split == "held_out" or rng.random() >= _BLENDED:
         return rng.choice(words)
     while True:
@@ -52,7 +52,7 @@ def _is_held_out(word: str) -> bool:
 
 @cache
 def nouns(split: Split) -> tuple[tuple[str, tuple[Noun, ...]], ...]:
-    """The trades of a split, each with its nouns as (singular, plural), in order."""
+    """Return the trades of a split, each with its nouns as (singular, plural), in order."""
     return tuple(
         (name, tuple(sorted(_nouns_of(name))))
         for name in trade_names()
@@ -66,4 +66,4 @@ def _nouns_of(name: str) -> set[Noun]:
 
 
 def _is_plain(word: str) -> bool:
-    return is_free_word(word) and word not in _TAKEN
+    return is_free_word(word) and word not in _RESERVED

@@ -1,7 +1,6 @@
-"""One drill: two small tables, and the tools that look into them and change them.
+"""One micro-world: two small tables, and the tools that read and change them.
 
-The subjects have a name, a number and the object that they are linked to; the objects have a
-number and a state:
+A subject has a name, a number and a link to an object. An object has a number and a state:
 
     clients  id 37, name "vera", price 47, order 52        orders  id 52, weight 18, state "open"
 """
@@ -10,13 +9,13 @@ from random import Random
 
 import msgspec
 
-from scenarios.microworlds.words import FIELDS, NAMES, Split, noun, nouns
+from scenarios.microworlds.words import FIELDS, NAMES, Split, draw_noun, nouns
 
 NUM_ROWS = 10  # of each table
-_LOOKS = ("find", "get_subject", "get_object")
-_ALWAYS = ("set_subject",)
-_DRAWN = ("set_object", "rename", "close", "delete", "add", "link")
-_NUM_DRAWN = 2
+_READERS = ("find", "get_subject", "get_object")  # kinds of tools that every micro-world has
+_REQUIRED = ("set_subject",)
+_OPTIONAL = ("set_object", "rename", "close", "delete", "add", "link")
+_NUM_OPTIONAL = 2  # how many of the optional kinds a micro-world has
 
 
 class Subject(msgspec.Struct, frozen=True):
@@ -25,18 +24,18 @@ class Subject(msgspec.Struct, frozen=True):
     id: int
     name: str
     number: int
-    object: int  # the id of the object that it is linked to
+    object: int  # the id of the linked object
 
 
 class Object(msgspec.Struct, frozen=True):
-    """A row of the second table; its state is open."""
+    """A row of the second table; its state is `open` at the start."""
 
     id: int
     number: int
 
 
-class Drill(msgspec.Struct, frozen=True):
-    """What a drill is made of, before its tasks."""
+class MicroWorld(msgspec.Struct, frozen=True):
+    """A micro-world's words, rows and tools, without its tasks."""
 
     name: str
     trade: str
@@ -46,15 +45,15 @@ class Drill(msgspec.Struct, frozen=True):
     object_field: str
     subjects: tuple[Subject, ...]
     objects: tuple[Object, ...]
-    tools: tuple[str, ...]  # kinds, in the order in which they are shown
+    tools: tuple[str, ...]  # kinds of tools, in the order in which the agent sees them
 
 
-def drawn(rng: Random, *, name: str, split: Split) -> Drill:
-    """A drill of a trade of the split."""
+def draw_world(rng: Random, *, name: str, split: Split) -> MicroWorld:
+    """Return a micro-world of one of the split's trades."""
     trade, words = rng.choice(nouns(split))
-    subject = object_ = noun(rng, split, words)
+    subject = object_ = draw_noun(rng, split, words)
     while not set(subject).isdisjoint(object_):
-        object_ = noun(rng, split, words)
+        object_ = draw_noun(rng, split, words)
     subject_field, object_field = rng.sample(FIELDS, 2)
     ids = rng.sample(range(10, 100), 2 * NUM_ROWS)
     objects = tuple(Object(id=one, number=rng.randint(10, 99)) for one in sorted(ids[:NUM_ROWS]))
@@ -65,8 +64,8 @@ def drawn(rng: Random, *, name: str, split: Split) -> Drill:
             sorted(ids[NUM_ROWS:]), rng.sample(NAMES, NUM_ROWS), linked, strict=True
         )
     )
-    tools = [*_LOOKS, *_ALWAYS, *rng.sample(_DRAWN, _NUM_DRAWN)]
+    tools = [*_READERS, *_REQUIRED, *rng.sample(_OPTIONAL, _NUM_OPTIONAL)]
     rng.shuffle(tools)
-    return Drill(
+    return MicroWorld(
         name, trade, subject, object_, subject_field, object_field, subjects, objects, tuple(tools)
     )

@@ -1,18 +1,18 @@
-"""Drills as scenario packages on disk."""
+"""Writing micro-worlds as scenario packages."""
 
 from pathlib import Path
 from random import Random
 
 from scenarios.api import User
 from scenarios.generate.core.package import Package, inserts
-from scenarios.microworlds.tasks import Drawn, tasks_of
+from scenarios.microworlds.tasks import TaskWithChecks, draw_tasks
 from scenarios.microworlds.words import Split
-from scenarios.microworlds.world import Drill, drawn
+from scenarios.microworlds.world import MicroWorld, draw_world
 
 _USER = User("kim", "Kim", "clerk")
 _CLOCK = "2026-01-05T09:00:00Z"
 _TOOLS_HEAD = '''\
-"""The tools of this drill."""
+"""The tools of this micro-world."""
 
 from scenarios.api import Db, Row
 from scenarios.errors import ToolError
@@ -25,72 +25,76 @@ from scenarios.checks import Check, Finding
 '''
 
 
-def write_drills(folder: Path, *, seed: int, count: int, split: Split, each: int = 2) -> list[Path]:
-    """Write `count` packages below `folder`, with `each` tasks of every kind, and give their
-    folders, in order. The same arguments give the same bytes, also where the
-    packages are there already. Raises OSError."""
+def write_microworlds(
+    folder: Path, *, seed: int, count: int, split: Split, each: int = 2
+) -> list[Path]:
+    """Write `count` packages below `folder`, with `each` tasks of every kind; return their folders.
+
+    The same arguments give the same bytes, and packages that exist already are overwritten.
+    Raises OSError.
+    """
     folders = []
     for number in range(count):
-        name = f"{'drill' if split == 'train' else 'held_out'}_{seed}_{number:04d}"
+        name = f"{'microworld' if split == 'train' else 'held_out'}_{seed}_{number:04d}"
         rng = Random(f"{seed} {split} {number}")
-        drill = drawn(rng, name=name, split=split)
-        place = folder / name
-        place.mkdir(parents=True, exist_ok=True)
-        for file, text in package_of(drill, tasks_of(drill, rng, each=each)).texts().items():
-            (place / file).write_text(text)
-        folders.append(place)
+        world = draw_world(rng, name=name, split=split)
+        package = folder / name
+        package.mkdir(parents=True, exist_ok=True)
+        for file, text in package_of(world, draw_tasks(world, rng, each=each)).texts().items():
+            (package / file).write_text(text)
+        folders.append(package)
     return folders
 
 
-def package_of(drill: Drill, tasks: list[Drawn]) -> Package:
-    """The drill's package."""
+def package_of(world: MicroWorld, tasks: list[TaskWithChecks]) -> Package:
+    """Return the package of a micro-world and its tasks."""
     return Package(
-        name=drill.name,
-        title=f"Drill: {drill.subject[1]} and {drill.object[1]}",
-        description=f"Two small tables of the trade {drill.trade}, to practise tool use on.",
+        name=world.name,
+        title=f"Micro-world: {world.subject[1]} and {world.object[1]}",
+        description=f"Two small tables of the trade {world.trade}, to practise tool use on.",
         clock=_CLOCK,
         user=_USER,
-        schema_sql=_schema(drill),
-        data_sql=_data(drill),
-        tools=_TOOLS_HEAD + "".join(_tool(drill, kind) for kind in drill.tools),
+        schema_sql=_schema(world),
+        data_sql=_data(world),
+        tools=_TOOLS_HEAD + "".join(_tool(world, kind) for kind in world.tools),
         policy="",
         tasks=tuple(one.task for one in tasks),
         verify=_VERIFY_HEAD + "".join(map(_verifier, tasks)),
     )
 
 
-def _schema(drill: Drill) -> str:
+def _schema(world: MicroWorld) -> str:
     return f"""\
-CREATE TABLE {drill.object[1]} (
+CREATE TABLE {world.object[1]} (
   id INTEGER PRIMARY KEY,
-  {drill.object_field} INTEGER NOT NULL,
+  {world.object_field} INTEGER NOT NULL,
   state TEXT NOT NULL DEFAULT 'open' CHECK (state IN ('open', 'closed'))
 );
 
-CREATE TABLE {drill.subject[1]} (
+CREATE TABLE {world.subject[1]} (
   id INTEGER PRIMARY KEY,
   name TEXT NOT NULL UNIQUE,
-  {drill.subject_field} INTEGER NOT NULL,
-  {drill.object[0]} INTEGER NOT NULL
+  {world.subject_field} INTEGER NOT NULL,
+  {world.object[0]} INTEGER NOT NULL
 );
 """
 
 
-def _data(drill: Drill) -> str:
-    objects = [{"id": one.id, drill.object_field: one.number} for one in drill.objects]
+def _data(world: MicroWorld) -> str:
+    objects = [{"id": one.id, world.object_field: one.number} for one in world.objects]
     subjects = [
         {
             "id": one.id,
             "name": one.name,
-            drill.subject_field: one.number,
-            drill.object[0]: one.object,
+            world.subject_field: one.number,
+            world.object[0]: one.object,
         }
-        for one in drill.subjects
+        for one in world.subjects
     ]
-    return inserts(drill.object[1], objects) + inserts(drill.subject[1], subjects)
+    return inserts(world.object[1], objects) + inserts(world.subject[1], subjects)
 
 
-def _verifier(drawn: Drawn) -> str:
+def _verifier(drawn: TaskWithChecks) -> str:
     lines = "".join(f"    {line}\n" for line in (*drawn.checks, "check.nothing_else()"))
     return f'''
 
@@ -101,9 +105,9 @@ def {drawn.task.verifier}(before: State, after: State, answer: str) -> list[Find
 '''
 
 
-def _tool(drill: Drill, kind: str) -> str:
-    (noun, plural), (other, others) = drill.subject, drill.object
-    one, field = drill.subject_field, drill.object_field
+def _tool(world: MicroWorld, kind: str) -> str:
+    (noun, plural), (other, others) = world.subject, world.object
+    one, field = world.subject_field, world.object_field
     match kind:
         case "find":
             return _function(
@@ -122,8 +126,8 @@ def _tool(drill: Drill, kind: str) -> str:
         case "set_object":
             return _setter(f"set_{other}_{field}", other, others, f"{field}: int")
         case "rename":
-            taken = f'db.one("SELECT id FROM {plural} WHERE name = ?", name)'
-            refusal = _refusal(f"{taken} is not None", f"Another {noun} has this name.")
+            found = f'db.one("SELECT id FROM {plural} WHERE name = ?", name)'
+            refusal = _refusal(f"{found} is not None", f"Another {noun} has this name.")
             return _setter(f"rename_{noun}", noun, plural, "name: str", *refusal)
         case "link":
             return _setter(f"link_{noun}", noun, plural, f"{other}: int")
@@ -140,11 +144,11 @@ def _tool(drill: Drill, kind: str) -> str:
 
 
 def _reader(noun: str, plural: str, *columns: str) -> str:
-    wanted = ", ".join([f"id AS {noun}", *columns])
+    selected = ", ".join([f"id AS {noun}", *columns])
     return _function(
         f"get_{noun}(db: Db, {noun}: int)",
         "Get one.",
-        f'row = db.one("SELECT {wanted} FROM {plural} WHERE id = ?", {noun})',
+        f'row = db.one("SELECT {selected} FROM {plural} WHERE id = ?", {noun})',
         *_refusal("row is None", f"There is no {noun} of this id."),
         "return row",
     )
@@ -178,5 +182,5 @@ def _refusal(condition: str, sentence: str) -> tuple[str, str]:
 
 def _function(signature: str, about: str, *lines: str) -> str:
     body = "".join(f"    {line}\n" for line in lines)
-    gives = "str" if lines[-1] == 'return "done"' else "Row"
-    return f'\n\ndef {signature} -> {gives}:\n    """{about}"""\n{body}'
+    returned = "str" if lines[-1] == 'return "done"' else "Row"
+    return f'\n\ndef {signature} -> {returned}:\n    """{about}"""\n{body}'

@@ -1,4 +1,4 @@
-"""One scenario from its brief to its package. What an earlier run has done is not done again."""
+"""Writing the world of one scenario, stage by stage; finished stages of earlier runs are reused."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -8,25 +8,38 @@ import msgspec
 
 from scenarios.errors import OutOfBudget
 from scenarios.format import AwmSample, AwmTable
-from scenarios.synth.core.attempts import Step, tried
-from scenarios.synth.core.drafts import Brief, Draft, Idea, Proven, TaskDraft, ToolDraft
-from scenarios.synth.core.package import remove, texts_of, write
+from scenarios.synth.core.attempts import PromptedStage, ask_until_valid
+from scenarios.synth.core.package_files import package_texts, remove_package, write_package
 from scenarios.synth.core.prompt_files import Prompts
-from scenarios.synth.core.protocols import Author, Bench, Unhostable
+from scenarios.synth.core.protocols import AuthorModel, DraftHost, Unhostable
+from scenarios.synth.core.world_drafts import (
+    ProvenTask,
+    ScenarioIdea,
+    TaskDraft,
+    TaskPlan,
+    ToolDraft,
+    WorldDraft,
+)
 from scenarios.synth.stages.code import DEAD, CodeStage
-from scenarios.synth.stages.common import Sizes
+from scenarios.synth.stages.common import DraftStage, Sizes
 from scenarios.synth.stages.database import DataStage, SchemaStage
-from scenarios.synth.stages.ideas import side_by_side
+from scenarios.synth.stages.ideas import map_concurrently
 from scenarios.synth.stages.tasks import TasksStage
 from scenarios.synth.stages.tools import ToolsStage
 from scenarios.synth.stages.verifiers import ProvingStage
-from scenarios.synth.storage.folder import Folder, Record, digest_of, value_of
+from scenarios.synth.storage.output_folder import (
+    StageRecord,
+    SynthesisFolder,
+    input_digest,
+    record_value,
+)
 
 T = TypeVar("T")
-PROVED = "verify-"  # before a task's id: the name of its record
+S = TypeVar("S", bound=DraftStage)
+PROVED = "verify-"  # with a task's id: the name of its record
 
 
-class Dropped(msgspec.Struct, frozen=True):
+class UnprovenTask(msgspec.Struct, frozen=True):
     """A task that could not be proved."""
 
     task: str
@@ -34,43 +47,43 @@ class Dropped(msgspec.Struct, frozen=True):
 
 
 class SynthesizedWorld(msgspec.Struct, frozen=True):
-    """What became of one scenario. `fault` empty: its package is there."""
+    """The result for one scenario. `fault` empty: its package was written."""
 
     name: str
     fault: str = ""
-    stage: str = ""  # in which it failed or was stopped
-    stopped: bool = False  # by the budget: a rerun goes on
+    stage: str = ""  # the stage that failed
+    stopped: bool = False  # by the budget; a rerun continues
     tasks: int = 0
     tables: int = 0
     rows: int = 0
     tools: int = 0
     lines: int = 0  # of tools.py
-    steps: tuple[int, ...] = ()  # calls of each oracle
-    used: tuple[int, ...] = ()  # different tools of each oracle
+    steps: tuple[int, ...] = ()  # number of calls of each oracle
+    used: tuple[int, ...] = ()  # number of different tools of each oracle
     mutants: int = 0
     caught: int = 0
-    dropped: tuple[Dropped, ...] = ()
+    dropped: tuple[UnprovenTask, ...] = ()
     dead: tuple[str, ...] = ()  # tools of which no call succeeded
     unused: tuple[str, ...] = ()  # tools that no oracle calls
 
 
-class Workshop(msgspec.Struct, frozen=True):
-    """What all lines of a synthesis share."""
+class PipelineContext(msgspec.Struct, frozen=True):
+    """The dependencies and settings that all pipelines of a synthesis share."""
 
-    author: Author
-    bench: Bench
+    author: AuthorModel
+    host: DraftHost
     prompts: Prompts
-    folder: Folder
+    folder: SynthesisFolder
     sizes: Sizes
     tries: int
     seed: int
-    least_tasks: int  # that must be proved, or the world is given up
-    again: bool  # make anew what failed in an earlier run
-    told: Callable[[str], None]  # the name of a stage that is over
+    least_tasks: int  # a world with fewer proved tasks fails
+    again: bool  # run the stages again that failed in an earlier run
+    report_step: Callable[[str], None]  # called with the name of each finished stage
 
 
-class _Failed(Exception):
-    """A stage gave nothing that holds."""
+class _StageFailed(Exception):
+    """A stage gave no valid answer."""
 
     def __init__(self, stage: str, why: str) -> None:
         super().__init__(why)
@@ -78,66 +91,71 @@ class _Failed(Exception):
         self.why = why
 
 
-class Line:
-    """The work on one scenario."""
+class WorldPipeline:
+    """Writes the world of one scenario."""
 
-    def __init__(self, idea: Idea, shop: Workshop) -> None:
+    def __init__(self, idea: ScenarioIdea, context: PipelineContext) -> None:
         self._idea = idea
-        self._shop = shop
+        self._context = context
         self._notes: list[str] = []
 
     async def run(self) -> SynthesizedWorld:
-        """All stages. Raises SynthesisError when the author can no longer be asked."""
+        """Run all stages. Raises SynthesisError when the author can no longer be asked."""
         name = self._idea.key
         try:
-            return await self._world(await self._draft())
-        except _Failed as exc:
-            remove(self._shop.folder.worlds / name)  # of an earlier run: it holds no longer
+            return await self._write_world(await self._write_draft())
+        except _StageFailed as exc:
+            remove_package(self._context.folder.worlds / name)  # an outdated one of an earlier run
             return SynthesizedWorld(name, exc.why, exc.stage)
         except OutOfBudget as exc:
             return SynthesizedWorld(name, str(exc), stopped=True)
         finally:
-            self._shop.folder.clear_drafts(name)
+            self._context.folder.clear_drafts(name)
 
-    async def _draft(self) -> Draft:
-        """Everything but the proofs."""
-        shop, idea = self._shop, self._idea
-        tasks = TasksStage(idea, shop.prompts, shop.sizes.tasks)
-        draft = Draft(idea, await self._stage(tasks, Brief, idea.name, idea.description))
-        about = (idea.name, idea.description, draft.brief)
-        schema = SchemaStage(draft, shop.prompts, shop.sizes, shop.bench, self._place("schema"))
+    async def _write_draft(self) -> WorldDraft:
+        """Run all stages except the proofs."""
+        context, idea = self._context, self._idea
+        tasks = TasksStage(idea, context.prompts, context.sizes.tasks)
+        draft = WorldDraft(idea, await self._stage(tasks, TaskPlan, idea.name, idea.description))
+        about = (idea.name, idea.description, draft.plan)
+        schema = self._draft_stage(SchemaStage, draft)
         tables = await self._stage(schema, tuple[AwmTable, ...], *about)
         draft = msgspec.structs.replace(draft, tables=tables)
-        data = DataStage(draft, shop.prompts, shop.sizes, shop.bench, self._place("data"))
+        data = self._draft_stage(DataStage, draft)
         samples = await self._stage(data, tuple[AwmSample, ...], *about, tables)
         draft = msgspec.structs.replace(draft, samples=samples)
-        spec = ToolsStage(draft, shop.prompts, shop.sizes, shop.bench, self._place("tools"))
-        tools = await self._stage(spec, tuple[ToolDraft, ...], *about, tables)
+        specification = self._draft_stage(ToolsStage, draft)
+        tools = await self._stage(specification, tuple[ToolDraft, ...], *about, tables)
         draft = msgspec.structs.replace(draft, tools=tools)
-        code = CodeStage(draft, shop.prompts, shop.sizes, shop.bench, self._place("code"))
+        code = self._draft_stage(CodeStage, draft)
         source = await self._stage(code, str, *about, tables, samples, tools)
         return msgspec.structs.replace(draft, code=source)
 
-    async def _world(self, draft: Draft) -> SynthesizedWorld:
+    def _draft_stage(self, stage: type[S], draft: WorldDraft) -> S:
+        context, folder = self._context, self._trial_folder(stage.name)
+        return stage(draft, context.prompts, context.sizes, context.host, folder)
+
+    async def _write_world(self, draft: WorldDraft) -> SynthesizedWorld:
         """Prove the tasks and write the package."""
 
-        async def prove(task: TaskDraft) -> Proven | Dropped:
+        async def prove(task: TaskDraft) -> ProvenTask | UnprovenTask:
             return await self._prove(draft, task)
 
-        found = await side_by_side(prove, draft.brief.tasks)
-        proven = tuple(each for each in found if isinstance(each, Proven))
-        dropped = tuple(each for each in found if isinstance(each, Dropped))
-        if len(proven) < self._shop.least_tasks:
+        found = await map_concurrently(prove, draft.plan.tasks)
+        proven = tuple(each for each in found if isinstance(each, ProvenTask))
+        dropped = tuple(each for each in found if isinstance(each, UnprovenTask))
+        if len(proven) < self._context.least_tasks:
             why = f"{len(proven)} of {len(found)} tasks could be proved"
-            why += f", and {self._shop.least_tasks} have to be"
-            raise _Failed("verify", f"{why}: {dropped[0].why}" if dropped else why)
+            why += f", at least {self._context.least_tasks} must be"
+            raise _StageFailed("verify", f"{why}: {dropped[0].why}" if dropped else why)
         draft = msgspec.structs.replace(draft, proven=proven)
         try:
-            scenario = write(self._shop.folder.worlds / self._idea.key, texts_of(draft))
-            async with self._shop.bench.host(scenario) as hosted:
+            folder = self._context.folder.worlds / self._idea.key
+            scenario = write_package(folder, package_texts(draft))
+            async with self._context.host.host(scenario) as hosted:
                 rows = sum(map(len, hosted.rows().values()))
         except Unhostable as exc:
-            raise _Failed("verify", exc.reason) from exc
+            raise _StageFailed("verify", exc.reason) from exc
         used = {call.name for each in proven for call in each.oracle}
         names = [tool.name for tool in draft.tools]
         return SynthesizedWorld(
@@ -156,42 +174,48 @@ class Line:
             unused=tuple(name for name in names if name not in used),
         )
 
-    async def _prove(self, draft: Draft, task: TaskDraft) -> Proven | Dropped:
-        shop = self._shop
+    async def _prove(self, draft: WorldDraft, task: TaskDraft) -> ProvenTask | UnprovenTask:
+        context, folder = self._context, self._trial_folder(task.id)
         stage = ProvingStage(
-            draft, task, shop.prompts, shop.sizes, shop.bench, self._place(task.id), seed=shop.seed
+            *(draft, task, context.prompts, context.sizes, context.host, folder),
+            seed=context.seed,
         )
         try:
-            return await self._stage(stage, Proven, draft, task, record=PROVED + task.id)
-        except _Failed as exc:
-            return Dropped(task.id, exc.why)
+            return await self._stage(stage, ProvenTask, draft, task, record=PROVED + task.id)
+        except _StageFailed as exc:
+            return UnprovenTask(task.id, exc.why)
 
-    def _place(self, stage: str) -> Path:
-        """Where a stage's packages are tried out."""
-        return self._shop.folder.drafts(self._idea.key) / stage
+    def _trial_folder(self, stage: str) -> Path:
+        """The folder in which a stage's packages are tried out."""
+        return self._context.folder.drafts(self._idea.key) / stage
 
-    async def _stage(self, step: Step[T], kind: type[T], *inputs: Any, record: str = "") -> T:
-        """What a stage gives, made now or before. Raises _Failed."""
-        shop, stage = self._shop, step.purpose.stage
-        name, digest = record or stage, digest_of(*inputs)
-        known = shop.folder.record(self._idea.key, name)
-        if known is None or known.inputs != digest or (shop.again and not known.ok):
-            known = await self._made(step, digest)
-            shop.folder.keep(self._idea.key, known, name)
-        shop.told(stage)
+    async def _stage(
+        self, stage: PromptedStage[T], kind: type[T], *inputs: Any, record: str = ""
+    ) -> T:
+        """The result of a stage, from its record or from a new run. Raises _StageFailed."""
+        context, name = self._context, record or stage.purpose.stage
+        digest = input_digest(*inputs)
+        known = context.folder.record(self._idea.key, name)
+        if known is None or known.inputs != digest or (context.again and not known.ok):
+            known = await self._run_stage(stage, digest)
+            context.folder.save(self._idea.key, known, name)
+        context.report_step(stage.purpose.stage)
         self._notes += known.notes
         if not known.ok:
-            last = known.attempts[-1].faults if known.attempts else ()
-            raise _Failed(stage, f"{len(known.attempts)} answers did not hold; {'; '.join(last)}")
-        return value_of(known, kind, shop.folder.stage_file(self._idea.key, name))
+            last = "; ".join(known.attempts[-1].faults if known.attempts else ())
+            why = f"none of {len(known.attempts)} answers was valid; {last}"
+            raise _StageFailed(stage.purpose.stage, why)
+        return record_value(known, kind, context.folder.stage_file(self._idea.key, name))
 
-    async def _made(self, step: Step[T], digest: str) -> Record:
-        shop, stage = self._shop, step.purpose.stage
-        outcome = await tried(shop.author, step, tries=shop.tries, seed=shop.seed)
-        return Record(
-            stage=stage,
+    async def _run_stage(self, stage: PromptedStage[T], digest: str) -> StageRecord:
+        context, name = self._context, stage.purpose.stage
+        outcome = await ask_until_valid(
+            context.author, stage, tries=context.tries, seed=context.seed
+        )
+        return StageRecord(
+            stage=name,
             inputs=digest,
-            prompt=shop.prompts.version(stage),
+            prompt=context.prompts.version(name),
             ok=outcome.ok,
             attempts=outcome.attempts,
             notes=outcome.notes,

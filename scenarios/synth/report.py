@@ -1,4 +1,4 @@
-"""What a synthesis came to: its stages as in AWM's table, sizes, what failed, what it cost."""
+"""The report on a synthesis: its stages as in AWM's table, sizes, failures and cost."""
 
 import math
 import statistics
@@ -10,9 +10,9 @@ from rich.table import Table
 from rich.text import Text
 
 from scenarios.synth.pipeline import PROVED, SynthesizedWorld
-from scenarios.synth.stages.ideas import Pool
-from scenarios.synth.storage.folder import Folder, Record, read_json
-from scenarios.synth.storage.spending import Ledger, Spent
+from scenarios.synth.stages.ideas import IdeaPool
+from scenarios.synth.storage.output_folder import StageRecord, SynthesisFolder, read_json
+from scenarios.synth.storage.spending import Ledger, LedgerEntry
 
 STAGES = ("tasks", "schema", "data", "tools", "code", "verify")
 SPENDING = ("classify", "invent", "embed", *STAGES, "solve")
@@ -25,8 +25,8 @@ class StageFigures(msgspec.Struct, frozen=True):
     stage: str
     subjects: int = 0  # worlds or tasks
     ok: int = 0
-    first_try: float | None = None  # share of the subjects whose first answer held; None: none yet
-    corrections: float | None = None  # mean, of those that needed some and came to hold
+    first_try: float | None = None  # share of subjects with a valid first answer; None: none yet
+    corrections: float | None = None  # mean over the subjects that became valid by corrections
     attempts: int = 0
     requests: int = 0
     prompt_tokens: int = 0
@@ -35,7 +35,7 @@ class StageFigures(msgspec.Struct, frozen=True):
 
 
 class Size(msgspec.Struct, frozen=True):
-    """A measure over the worlds (over the tasks, for steps and different tools)."""
+    """A measure over all worlds (over all tasks, for steps and different tools)."""
 
     mean: float
     median: float
@@ -43,7 +43,7 @@ class Size(msgspec.Struct, frozen=True):
 
 
 class FailedWorld(msgspec.Struct, frozen=True):
-    """A scenario that became no world."""
+    """A scenario whose world failed."""
 
     world: str
     stage: str
@@ -59,15 +59,15 @@ class DroppedTask(msgspec.Struct, frozen=True):
 
 
 class Report(msgspec.Struct, frozen=True):
-    """The whole."""
+    """The report on all worlds of a synthesis."""
 
-    ideas: int  # scenarios that were found fit
-    refused: int  # and that were not
+    ideas: int  # scenarios that were kept
+    refused: int  # scenarios that were not kept
     worlds: int
     tasks: int
     tools: int
     failed: tuple[FailedWorld, ...]
-    unfinished: tuple[str, ...]  # scenarios that a rerun goes on with
+    unfinished: tuple[str, ...]  # scenarios that a rerun continues with
     dropped: tuple[DroppedTask, ...]
     dead_tools: tuple[str, ...]
     unused_tools: tuple[str, ...]
@@ -76,8 +76,8 @@ class Report(msgspec.Struct, frozen=True):
     stages: tuple[StageFigures, ...]
     sizes: dict[str, Size]
     cost_usd: float | None  # None: a model has no price
-    stopped: str = ""  # why it stopped before its end; empty: it did not
-    ideas_ended: str = ""  # why there are fewer scenarios than were asked for
+    stopped: str = ""  # why the synthesis stopped early; empty: it did not
+    ideas_ended: str = ""  # why there are fewer scenarios than requested
 
     @property
     def ok(self) -> bool:
@@ -86,9 +86,14 @@ class Report(msgspec.Struct, frozen=True):
 
 
 def report_of(
-    pool: Pool, worlds: Sequence[SynthesizedWorld], folder: Folder, ledger: Ledger, *, stopped: str
+    pool: IdeaPool,
+    worlds: Sequence[SynthesizedWorld],
+    folder: SynthesisFolder,
+    ledger: Ledger,
+    *,
+    stopped: str,
 ) -> Report:
-    """The report on what there is."""
+    """Return the report on the worlds of a folder."""
     made = [world for world in worlds if not world.fault]
     begun = {world.name for world in worlds}
     waiting = [world.name for world in worlds if world.stopped]
@@ -109,7 +114,7 @@ def report_of(
             for world in made
             for dropped in world.dropped
         ),
-        dead_tools=tuple(f"{world.name}.{told}" for world in made for told in world.dead),
+        dead_tools=tuple(f"{world.name}.{tool}" for world in made for tool in world.dead),
         unused_tools=tuple(f"{world.name}.{tool}" for world in made for tool in world.unused),
         mutants=sum(world.mutants for world in made),
         mutants_caught=sum(world.caught for world in made),
@@ -121,20 +126,22 @@ def report_of(
     )
 
 
-def _figures(pool: Pool, folder: Folder, ledger: Ledger) -> tuple[StageFigures, ...]:
-    records: dict[str, list[Record]] = {}
+def _figures(pool: IdeaPool, folder: SynthesisFolder, ledger: Ledger) -> tuple[StageFigures, ...]:
+    records: dict[str, list[StageRecord]] = {}
     for idea in pool.kept:
         for file in sorted(folder.stage_file(idea.key, "x").parent.glob("*.json")):
             name = "verify" if file.stem.startswith(PROVED) else file.stem
-            if (record := read_json(file, Record)) is not None:
+            if (record := read_json(file, StageRecord)) is not None:
                 records.setdefault(name, []).append(record)
-    spent: dict[str, list[Spent]] = {}
+    spent: dict[str, list[LedgerEntry]] = {}
     for entry in ledger.entries:
         spent.setdefault(entry.stage, []).append(entry)
     return tuple(_of_stage(name, records.get(name, []), spent.get(name, [])) for name in SPENDING)
 
 
-def _of_stage(name: str, records: Sequence[Record], spent: Sequence[Spent]) -> StageFigures:
+def _of_stage(
+    name: str, records: Sequence[StageRecord], spent: Sequence[LedgerEntry]
+) -> StageFigures:
     tries = [len(record.attempts) for record in records if record.ok]
     corrected = [count - 1 for count in tries if count > 1]
     return StageFigures(
@@ -151,7 +158,7 @@ def _of_stage(name: str, records: Sequence[Record], spent: Sequence[Spent]) -> S
     )
 
 
-def _cost(entries: Sequence[Spent]) -> float | None:
+def _cost(entries: Sequence[LedgerEntry]) -> float | None:
     costs = [entry.cost_usd for entry in entries]
     return None if None in costs else sum(cost or 0.0 for cost in costs)
 
@@ -178,7 +185,7 @@ def _size(numbers: Sequence[int]) -> Size:
 
 
 def render(report: Report, console: Console) -> None:
-    """The report as tables."""
+    """Print the report as tables."""
     console.print(_stage_table(report))
     if report.sizes:
         console.print(_size_table(report))
@@ -233,7 +240,7 @@ def _usd(cost: float | None) -> str:
 
 
 def _line(console: Console, word: str, what: str, why: str, style: str) -> None:
-    """One line; what a model wrote cannot steer the terminal."""
-    told = ": ".join(part for part in (what, " ".join(why.split())[:500]) if part)
-    plain = "".join(letter if letter.isprintable() else "\ufffd" for letter in told)
+    """Print one line; control characters in a model's text cannot reach the terminal."""
+    text = ": ".join(part for part in (what, " ".join(why.split())[:500]) if part)
+    plain = "".join(letter if letter.isprintable() else "\ufffd" for letter in text)
     console.print(Text.assemble((word, style), " ", plain), soft_wrap=True)

@@ -1,4 +1,4 @@
-"""A whole synthesis: seeds in, worlds out."""
+"""A whole synthesis: from seeds to worlds."""
 
 from collections.abc import Callable, Sequence
 
@@ -7,69 +7,69 @@ import msgspec
 
 from scenarios.errors import OutOfBudget
 from scenarios.synth.core.attempts import TRIES
-from scenarios.synth.core.drafts import Idea, Seed
 from scenarios.synth.core.prompt_files import Prompts
-from scenarios.synth.core.protocols import Author, Bench
-from scenarios.synth.pipeline import Line, SynthesizedWorld, Workshop
+from scenarios.synth.core.protocols import AuthorModel, DraftHost
+from scenarios.synth.core.world_drafts import ScenarioIdea, SeedScenario
+from scenarios.synth.pipeline import PipelineContext, SynthesizedWorld, WorldPipeline
 from scenarios.synth.report import Report, report_of
 from scenarios.synth.stages.common import Sizes
-from scenarios.synth.stages.ideas import Gathering, IdeaSettings, Pool, side_by_side
-from scenarios.synth.storage.folder import Folder
+from scenarios.synth.stages.ideas import IdeaGatherer, IdeaPool, IdeaSettings, map_concurrently
+from scenarios.synth.storage.output_folder import SynthesisFolder
 from scenarios.synth.storage.spending import Ledger
 
-MAY_CHANGE = frozenset({"count", "tries", "least_tasks", "model", "formats"})  # on a rerun
-NUM_STAGES = 5  # of a line, before its tasks are proved
+MAY_CHANGE = frozenset({"count", "tries", "least_tasks", "model", "formats"})  # in a rerun
+NUM_STAGES = 5  # of a world, before its tasks are proved
 
 
 class SynthesisSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What to make."""
+    """The settings of a synthesis."""
 
     ideas: IdeaSettings = IdeaSettings()
     sizes: Sizes = Sizes()
     tries: int = TRIES
     seed: int = 0
-    least_tasks: int = 1  # that must be proved, or the world is given up
-    at_once: int = 8  # scenarios worked on side by side
+    least_tasks: int = 1  # a world with fewer proved tasks fails
+    at_once: int = 8  # worlds written concurrently
 
 
-Told = Callable[[str, int, int], None]  # what is over: a stage; how many are over, of how many
+ReportProgress = Callable[[str, int, int], None]  # the finished stage, steps done, all steps
 
 
 async def synthesise(
-    seeds: Sequence[Seed],
-    folder: Folder,
+    seeds: Sequence[SeedScenario],
+    folder: SynthesisFolder,
     ledger: Ledger,
     *,
-    author: Author,
-    bench: Bench,
+    author: AuthorModel,
+    host: DraftHost,
     prompts: Prompts,
     settings: SynthesisSettings,
     again: bool = False,
-    told: Told = lambda *_: None,
+    report_progress: ReportProgress = lambda *_: None,
 ) -> Report:
-    """Make the worlds that are not there yet; gives the report on all of them.
+    """Write the worlds that do not exist yet; return the report on all worlds.
 
-    `again` makes anew what failed before. A budget that is spent stops it, which the report says.
-    Raises SynthesisError when the author cannot be asked or the folder cannot be used; what was
-    finished is kept, and a rerun goes on.
+    `again` repeats the stages that failed in an earlier run. An exhausted budget stops the
+    synthesis, and the report says so. Raises SynthesisError when the author cannot be asked or the
+    folder cannot be used; finished stages stay on disk, and a rerun continues.
     """
-    counter = _Counter(told, settings)
-    gathering = Gathering(
+    counter = _ProgressCounter(report_progress, settings)
+    gathering = IdeaGatherer(
         folder,
         author,
         prompts,
         settings.ideas,
         tries=settings.tries,
         seed=settings.seed,
-        told=counter.one,
+        report_step=counter.count_step,
     )
     try:
         pool = await gathering.gather(seeds)
     except OutOfBudget as exc:
         return report_of(gathering.pool, (), folder, ledger, stopped=str(exc))
-    shop = Workshop(
+    context = PipelineContext(
         author=author,
-        bench=bench,
+        host=host,
         prompts=prompts,
         folder=folder,
         sizes=settings.sizes,
@@ -77,39 +77,41 @@ async def synthesise(
         seed=settings.seed,
         least_tasks=settings.least_tasks,
         again=again,
-        told=counter.one,
+        report_step=counter.count_step,
     )
-    counter.begin(len(pool.kept))
-    worlds = await _worlds(pool, shop, settings.at_once)
+    counter.begin_worlds(len(pool.kept))
+    worlds = await _write_worlds(pool, context, settings.at_once)
     stopped = next((world.fault for world in worlds if world.stopped), "")
     return report_of(pool, worlds, folder, ledger, stopped=stopped)
 
 
-async def _worlds(pool: Pool, shop: Workshop, at_once: int) -> list[SynthesizedWorld]:
-    room = anyio.CapacityLimiter(at_once)
+async def _write_worlds(
+    pool: IdeaPool, context: PipelineContext, at_once: int
+) -> list[SynthesizedWorld]:
+    limiter = anyio.CapacityLimiter(at_once)
 
-    async def one(idea: Idea) -> SynthesizedWorld:
-        async with room:
-            return await Line(idea, shop).run()
+    async def write(idea: ScenarioIdea) -> SynthesizedWorld:
+        async with limiter:
+            return await WorldPipeline(idea, context).run()
 
-    return await side_by_side(one, pool.kept)
+    return await map_concurrently(write, pool.kept)
 
 
-class _Counter:
-    """How far it is, as steps done of steps to be done."""
+class _ProgressCounter:
+    """Counts the finished steps and the steps of the whole synthesis."""
 
-    def __init__(self, told: Told, settings: SynthesisSettings) -> None:
-        self._told = told
+    def __init__(self, report_progress: ReportProgress, settings: SynthesisSettings) -> None:
+        self._report_progress = report_progress
         self._settings = settings
         self._done = 0
         self._all = settings.ideas.count
 
-    def begin(self, num_worlds: int) -> None:
-        """The worlds are known."""
+    def begin_worlds(self, num_worlds: int) -> None:
+        """Set the number of worlds, once it is known."""
         steps = NUM_STAGES + self._settings.sizes.tasks
         self._all = self._done + num_worlds * steps
 
-    def one(self, stage: str) -> None:
-        """One step is over."""
+    def count_step(self, stage: str) -> None:
+        """Count and report one finished step."""
         self._done += 1
-        self._told(stage, min(self._done, self._all), self._all)
+        self._report_progress(stage, min(self._done, self._all), self._all)

@@ -1,3 +1,5 @@
+"""The instant model server of the benchmarks answers by its scripts."""
+
 import json
 from pathlib import Path
 from typing import Any
@@ -5,13 +7,13 @@ from typing import Any
 import pytest
 
 from benchmarks.http_step import model_server
-from benchmarks.model_server import Oracle, Part, PlayedCall, read_script
+from benchmarks.model_server import Oracle, Script, ScriptedCall, read_scripts
 from harness.core.messages import AgentCall, Message, Window
 from harness.policies.openai import OpenAIAgent, OpenAIPolicy, OpenAISettings
 
-SCRIPT = (
-    Part("order 7", (PlayedCall("get", {"id": 7}), PlayedCall("look")), "It is void."),
-    Part("", (), "I cannot."),
+SCRIPTS = (
+    Script("order 7", (ScriptedCall("get", {"id": 7}), ScriptedCall("look")), "It is void."),
+    Script("", (), "I cannot."),
 )
 TOOLS: list[dict[str, Any]] = [
     {"type": "function", "function": {"name": "get", "parameters": {"required": ["id"]}}},
@@ -24,8 +26,8 @@ def anyio_backend() -> str:
     return "asyncio"
 
 
-def said(oracle: Oracle, instruction: str, *ids: str, tools: Any = ()) -> dict[str, Any]:
-    """What the oracle says after results for these call ids."""
+def ask(oracle: Oracle, instruction: str, *ids: str, tools: Any = ()) -> dict[str, Any]:
+    """The oracle's message after results for these call ids."""
     messages: list[dict[str, Any]] = [{"role": "user", "content": instruction}]
     messages += [{"role": "tool", "content": "", "tool_call_id": id} for id in ids]
     body = oracle.answer(json.dumps({"messages": messages, "tools": list(tools)}).encode())
@@ -36,56 +38,58 @@ def said(oracle: Oracle, instruction: str, *ids: str, tools: Any = ()) -> dict[s
 
 
 def call(message: dict[str, Any]) -> tuple[str, str, str]:
-    [asked] = message["tool_calls"]
-    return asked["id"], asked["function"]["name"], asked["function"]["arguments"]
+    [found] = message["tool_calls"]
+    return found["id"], found["function"]["name"], found["function"]["arguments"]
 
 
-def test_a_script_is_played_again_until_the_calls_are_made() -> None:
-    """Three calls from a script of two, then its answer."""
-    oracle = Oracle(SCRIPT, 3)
-    assert call(said(oracle, "Void order 7!")) == ("call-0", "get", '{"id":7}')
-    assert call(said(oracle, "Void order 7!", "call-0")) == ("call-1", "look", "{}")
-    assert call(said(oracle, "Void order 7!", "call-0", "call-1")) == (
+def test_a_script_repeats_until_enough_calls_are_made() -> None:
+    """A script of two calls gives three calls, then its answer."""
+    oracle = Oracle(SCRIPTS, 3)
+    assert call(ask(oracle, "Void order 7!")) == ("call-0", "get", '{"id":7}')
+    assert call(ask(oracle, "Void order 7!", "call-0")) == ("call-1", "look", "{}")
+    assert call(ask(oracle, "Void order 7!", "call-0", "call-1")) == (
         "call-2",
         "get",
         '{"id":7}',
     )
-    assert said(oracle, "Void order 7!", "call-0", "call-1", "call-2")["content"] == "It is void."
+    assert ask(oracle, "Void order 7!", "call-0", "call-1", "call-2")["content"] == "It is void."
 
 
-def test_the_newest_call_tells_the_turn() -> None:
-    """A history of which only the last result is shown goes on where it was."""
-    oracle = Oracle(SCRIPT, 0)
-    assert call(said(oracle, "order 7", "c0-0"))[0] == "call-1"
-    assert said(oracle, "order 7", "c1-0")["content"] == "It is void."
+def test_the_newest_call_id_determines_the_turn() -> None:
+    """A history that shows only the last result continues with the right turn."""
+    oracle = Oracle(SCRIPTS, 0)
+    assert call(ask(oracle, "order 7", "c0-0"))[0] == "call-1"
+    assert ask(oracle, "order 7", "c1-0")["content"] == "It is void."
 
 
-def test_other_tasks_get_another_part() -> None:
-    """The first part whose `when` is in the instruction is played."""
-    assert said(Oracle(SCRIPT, 3), "order 8")["content"] == "I cannot."
-    with pytest.raises(LookupError, match="no line of the script fits 'order 8'"):
-        said(Oracle(SCRIPT[:1], 3), "order 8")
+def test_the_instruction_selects_the_script() -> None:
+    """The first script whose `when` is in the instruction is used; without one it is an error."""
+    assert ask(Oracle(SCRIPTS, 3), "order 8")["content"] == "I cannot."
+    with pytest.raises(
+        LookupError, match="no line of the script has a 'when' that occurs in 'order 8'"
+    ):
+        ask(Oracle(SCRIPTS[:1], 3), "order 8")
 
 
-def test_without_a_script_a_free_tool_is_called() -> None:
-    """The first tool that needs no arguments is called; where there is none it is said."""
+def test_without_a_script_a_tool_without_arguments_is_called() -> None:
+    """The first tool that needs no arguments is called; without such a tool it is an error."""
     oracle = Oracle((), 2)
-    assert call(said(oracle, "go", tools=TOOLS)) == ("call-0", "look", "{}")
-    assert said(oracle, "go", "call-0", "call-1", tools=TOOLS)["content"] == "Done."
+    assert call(ask(oracle, "go", tools=TOOLS)) == ("call-0", "look", "{}")
+    assert ask(oracle, "go", "call-0", "call-1", tools=TOOLS)["content"] == "Done."
     with pytest.raises(LookupError, match="every tool of the request needs arguments"):
-        said(oracle, "go", tools=TOOLS[:1])
+        ask(oracle, "go", tools=TOOLS[:1])
 
 
 def test_scripts_are_read_line_by_line(tmp_path: Path) -> None:
-    """A script file is JSON lines."""
+    """A script file has one JSON object in each line."""
     path = tmp_path / "script.jsonl"
     path.write_text('{"when": "a", "calls": [{"name": "f"}], "answer": "b"}\n{"answer": "c"}\n')
-    assert read_script(path) == (Part("a", (PlayedCall("f"),), "b"), Part(answer="c"))
+    assert read_scripts(path) == (Script("a", (ScriptedCall("f"),), "b"), Script(answer="c"))
 
 
-async def test_the_server_plays_over_http() -> None:
-    """The process serves the policy an episode, and ends when it is left."""
-    with model_server(list(SCRIPT)) as url:
+async def test_the_server_answers_over_http() -> None:
+    """The process serves an episode of the policy, and ends with its block."""
+    with model_server(list(SCRIPTS)) as url:
         async with OpenAIPolicy(OpenAISettings("m", base_url=url, api_key="k")) as policy:
             agent = OpenAIAgent(policy, None)
             task = Message("user", "order 7")

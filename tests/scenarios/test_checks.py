@@ -1,4 +1,4 @@
-"""What verifiers are written with: findings on rows and on answers."""
+"""The checks of verifiers: findings on rows and on answers."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -12,7 +12,7 @@ from scenarios.checks import ANY, Check, Finding, failed, mentions, one_of, says
 
 
 class Rows:
-    """A state that knows its changes and nothing else."""
+    """A state that has changes and nothing else."""
 
     now = "2026-03-14T09:30:00Z"
     user = User("u", "U", "tester")
@@ -21,13 +21,13 @@ class Rows:
         self.changes: Sequence[RowChange] = changes
 
     def all(self, sql: str, /, *params: SqlValue) -> list[Row]:
-        raise AssertionError("the checks look at changes only")
+        raise AssertionError("the checks read nothing but changes")
 
     def one(self, sql: str, /, *params: SqlValue) -> Row | None:
-        raise AssertionError("the checks look at changes only")
+        raise AssertionError("the checks read nothing but changes")
 
     def value(self, sql: str, /, *params: SqlValue) -> Any:
-        raise AssertionError("the checks look at changes only")
+        raise AssertionError("the checks read nothing but changes")
 
 
 def updated(table: str, key: int, before: Row, after: Row) -> RowChange:
@@ -49,8 +49,8 @@ def check_of(*changes: RowChange, answer: str = "") -> Check:
 ORDER = updated("orders", 7, {"status": "open", "note": "a"}, {"status": "void", "note": "a"})
 
 
-def test_an_update_is_told_whole() -> None:
-    """A finding says what was expected and what was found."""
+def test_a_finding_shows_what_was_expected_and_found() -> None:
+    """A failed update names the expected and the found values."""
     check = check_of(ORDER)
     assert not check.updated("orders", 7, status="held")
     assert check.findings == [
@@ -89,8 +89,8 @@ def test_true_matches_what_sqlite_stores_for_it() -> None:
 @pytest.mark.parametrize(
     "change", [created("orders", 7, status="void"), deleted("orders", 7, status="void")]
 )
-def test_a_new_or_deleted_row_is_no_update(change: RowChange) -> None:
-    """`updated` asks for a row that was there before and still is."""
+def test_a_new_or_deleted_row_is_not_an_update(change: RowChange) -> None:
+    """`updated` requires a row that exists before and after."""
     check = check_of(change)
     assert not check.updated("orders", 7, status="void")
     assert not check.nothing_else()
@@ -114,7 +114,7 @@ def test_created_counts_exactly() -> None:
 
 
 def test_a_surplus_row_is_something_else() -> None:
-    """The row that was created twice fails `nothing_else` too."""
+    """A row that was created once too often fails `nothing_else`, too."""
     check = check_of(created("refunds", 1, order_id=7), created("refunds", 2, order_id=7))
     check.created("refunds", order_id=7)
     assert not check.nothing_else()
@@ -122,14 +122,14 @@ def test_a_surplus_row_is_something_else() -> None:
 
 
 def test_deleted() -> None:
-    """A row that is gone passes; one that is there or was only changed does not."""
+    """A deleted row passes; an existing or merely changed row does not."""
     assert check_of(deleted("orders", 7)).deleted("orders", 7)
     assert not check_of(ORDER).deleted("orders", 7)
     assert not check_of().deleted("orders", 7)
 
 
-def test_nothing_else_names_what_nobody_asked_for() -> None:
-    """A column that was not named is reported with its move, though its row was named."""
+def test_nothing_else_names_unrequested_changes() -> None:
+    """A changed column that was not named is reported, even when its row was named."""
     check = check_of(updated("orders", 7, {"s": 1, "due": "x"}, {"s": 2, "due": "y"}))
     check.updated("orders", 7, s=2)
     assert not check.nothing_else()
@@ -138,14 +138,14 @@ def test_nothing_else_names_what_nobody_asked_for() -> None:
 
 
 def test_nothing_else_shortens_long_lists() -> None:
-    """Five are shown, the rest is counted."""
+    """Five changes are shown, the rest is counted."""
     check = check_of(*(deleted("orders", key) for key in range(8)))
     check.nothing_else()
     assert check.findings[-1].found.endswith("orders 4 was deleted; and 3 more")
 
 
 def test_allow_permits_columns_and_a_number_of_rows() -> None:
-    """What is allowed is neither asked for nor reported; one row more is reported."""
+    """Allowed changes are neither required nor reported; one more row is reported."""
     changes = (
         updated("orders", 7, {"at": 1}, {"at": 2}),
         created("audit", 1, what="void"),
@@ -169,7 +169,7 @@ def test_untouched_guards_the_lookalike() -> None:
 
 
 @pytest.mark.parametrize(
-    ("answer", "phrase", "said"),
+    ("answer", "phrase", "contained"),
     [
         ("We refund $1,042.50 today.", "1042.5", True),
         ("We refund $1,042.50 today.", "$1042.50", True),
@@ -195,20 +195,20 @@ def test_untouched_guards_the_lookalike() -> None:
         ("", "1", False),
     ],
 )
-def test_says(answer: str, phrase: str, said: bool) -> None:
-    """Numbers are compared as numbers, words as whole words, whatever their case."""
-    assert says(answer, phrase) is said
+def test_phrases_in_answers(answer: str, phrase: str, contained: bool) -> None:
+    """Numbers are compared as numbers, words as whole words, in upper or lower case."""
+    assert says(answer, phrase) is contained
 
 
 @given(st.text(), st.text(min_size=1))
-def test_says_takes_any_text(answer: str, phrase: str) -> None:
-    """No text of an agent breaks it, and a word says itself."""
+def test_any_text_can_be_searched(answer: str, phrase: str) -> None:
+    """No text of an agent raises an error."""
     assert isinstance(says(answer, phrase), bool)
 
 
 @given(st.integers(0, 10**12))
-def test_a_number_is_said_however_it_is_grouped(number: int) -> None:
-    """1042 and 1,042 are the same number; another number is not said."""
+def test_a_number_is_found_with_and_without_grouping(number: int) -> None:
+    """1042 and 1,042 are the same number; another number is not found."""
     assert says(f"There are {number:,} of them.", str(number))
     assert says(f"There are {number} of them.", f"{number:,}")
     assert not says(f"There are {number:,} of them.", str(number + 1))
@@ -240,8 +240,8 @@ def test_declined_knows_a_refusal(answer: str) -> None:
 @pytest.mark.parametrize(
     "answer", ["", "Done: I have carried out everything.", "The card is lent, not blocked."]
 )
-def test_declined_is_not_fooled(answer: str) -> None:
-    """Success, silence and a mere `not` are no refusal."""
+def test_other_answers_are_not_refusals(answer: str) -> None:
+    """Success, silence and a mere `not` do not count as a refusal."""
     assert not check_of(answer=answer).declined("blocked")
 
 
@@ -258,8 +258,8 @@ def test_answers() -> None:
 @pytest.mark.parametrize(
     ("write", "kind"), [(Check.goal, "goal"), (Check.guard, "guard")], ids=["goal", "guard"]
 )
-def test_own_findings(write: Callable[..., bool], kind: str) -> None:
-    """A finding of one's own stores a real boolean, whatever truth it was given."""
+def test_custom_findings(write: Callable[..., bool], kind: str) -> None:
+    """A custom finding stores a boolean for any truth value."""
     check = check_of()
     assert write(check, "x", 1, "a", "b") is True
     assert [(finding.passed, finding.kind) for finding in check.findings] == [(True, kind)]

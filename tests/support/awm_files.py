@@ -1,10 +1,10 @@
-"""A small folder of AWM's files: two scenarios, written differently in different files."""
+"""A small folder of AWM's files: two scenarios whose names are spelt differently per file."""
 
 import json
 from pathlib import Path
 from typing import Any
 
-from scenarios.awm.records import AwmFolder
+from scenarios.awm.folder import AwmFolder
 from scenarios.format import Scenario, Seeding
 
 FILES = (
@@ -18,11 +18,11 @@ INSERT = "INSERT INTO notes VALUES (1, 'naïve; “quoted”')"
 APP = "app = 'of {name}'\n"
 VERIFIER = "def {function}(initial_db_path, final_db_path):\n    return {{}}\n"
 
-Rows = dict[str, list[Any]]  # by file; a str is a line as it is
+Rows = dict[str, list[Any]]  # by file; a str is a whole line
 
 
 def rows_of(written: str, key: str, num_tasks: int = 2) -> Rows:
-    """The rows of one scenario: `key` is its name where AWM itself writes it."""
+    """Return the rows of one scenario; `key` is its name in the files that AWM itself writes."""
     tasks = [f"Do thing {index} of {written}." for index in range(num_tasks)]
     table = {"name": "notes", "ddl": DDL, "indexes": [INDEX]}
     sample = {"table_name": "notes", "reasoning": "", "insert_statements": [INSERT]}
@@ -46,13 +46,13 @@ def rows_of(written: str, key: str, num_tasks: int = 2) -> Rows:
 
 
 def two() -> Rows:
-    """The rows of "Mail Desk 1" and of "3D Shop", the second one's first in every file."""
+    """Return the rows of "3D Shop" and, after them, those of "Mail Desk 1"."""
     mail, shop = rows_of("Mail Desk 1", "mail_desk_1"), rows_of("3D Shop!", "3d_shop")
     return {file: [*shop[file], *mail[file]] for file in FILES}
 
 
 def write_folder(folder: Path, rows: Rows) -> Path:
-    """Write the files; a file without rows is not there."""
+    """Write the files; a file without rows is not written."""
     folder.mkdir(parents=True, exist_ok=True)
     for file, values in rows.items():
         lines = [row if isinstance(row, str) else json.dumps(row) for row in values]
@@ -63,5 +63,5 @@ def write_folder(folder: Path, rows: Rows) -> Path:
 
 
 def mail_desk(folder: Path, rows: Rows, seeding: Seeding = "awm") -> Scenario:
-    """ "Mail Desk 1" as read from these rows."""
+    """Return "Mail Desk 1", read from these rows."""
     return AwmFolder(write_folder(folder, rows), seeding=seeding).find("mail_desk_1")

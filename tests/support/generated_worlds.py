@@ -1,4 +1,4 @@
-"""Generated worlds for tests: made, written and put through the gate."""
+"""Generated worlds for tests: making, writing and checking them with the gate."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -8,10 +8,10 @@ from judge.gate.context import GateSettings
 from judge.gate.package import check_scenario
 from judge.gate.report import Report, merged
 from judge.worlds.trial import hosted
-from scenarios.generate.compose import Made, generate
+from scenarios.generate.compose import GeneratedWorld, generate
 from scenarios.generate.plan.business_modules import module
 from scenarios.generate.plan.knobs import Knobs
-from scenarios.generate.plan.plan import plan_worlds
+from scenarios.generate.plan.world_plans import plan_worlds
 
 QUICK = GateSettings(max_mutants=40, probes=10)
 
@@ -24,31 +24,31 @@ def made_with(
     among: Sequence[str] = (),
     trades: Sequence[str] = (),
     knobs: Knobs | None = None,
-) -> list[Made]:
-    """Worlds that have all of these modules, and of `among` others as there is room."""
+) -> list[GeneratedWorld]:
+    """Make worlds with all of these modules, and with modules of `among` as there is room."""
     plans = plan_worlds(count, seed, knobs, trades=trades, modules=modules, among=among)
     return [generate(plan, hosted) for plan in plans]
 
 
-def gated(worlds: Sequence[Made], folder: Path, settings: GateSettings = QUICK) -> Report:
-    """What the gate says of worlds, which are written below the folder."""
+def gated(worlds: Sequence[GeneratedWorld], folder: Path, settings: GateSettings = QUICK) -> Report:
+    """Write worlds below the folder; return the gate's report on them."""
     return merged(check_scenario(folder_of(made, folder), settings) for made in worlds)
 
 
-def folder_of(made: Made, folder: Path) -> Path:
-    """The folder to which a world was written."""
-    place = folder / made.package.name
-    place.mkdir(parents=True, exist_ok=True)
+def folder_of(made: GeneratedWorld, folder: Path) -> Path:
+    """Write a world below the folder; return the world's folder."""
+    package = folder / made.package.name
+    package.mkdir(parents=True, exist_ok=True)
     for name, text in made.package.texts().items():
-        (place / name).write_text(text, encoding="utf-8")
-    return place
+        (package / name).write_text(text, encoding="utf-8")
+    return package
 
 
-def drafts_used(worlds: Sequence[Made]) -> Counter[str]:
-    """How often each draft, "module.function", is part of a task."""
+def drafts_used(worlds: Sequence[GeneratedWorld]) -> Counter[str]:
+    """Return how often each draft, "module.function", is part of a task."""
     return Counter(name for made in worlds for task in made.tasks for name in task.drafts)
 
 
 def drafts_of(name: str) -> set[str]:
-    """Every draft of a module, as `drafts_used` names them."""
+    """Return every draft of a module, named as in `drafts_used`."""
     return {f"{name}.{function.__name__}" for function in module(name).drafts}

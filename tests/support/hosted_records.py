@@ -1,4 +1,4 @@
-"""Hosted AWM records for tests: the fixture's scenario, small ones, and golden records."""
+"""Hosted AWM records for tests: the fixture's scenario, small scenarios, and golden records."""
 
 import json
 import re
@@ -11,7 +11,7 @@ from envpool.hosting.awm_host import AwmHost
 from envpool.hosting.live_world import LiveWorld
 from envpool.store.states import States
 from scenarios.api import User
-from scenarios.awm.records import AwmFolder
+from scenarios.awm.folder import AwmFolder
 from scenarios.format import AwmRecord, AwmTable, Scenario, Task
 from tests.support.paths import AWM
 
@@ -38,19 +38,19 @@ class Note(Base):
 
 
 Base.metadata.create_all(engine)
-"""  # of small scenarios: one table, two rows
+"""  # for small scenarios: one table
 TABLES = (
     AwmTable("notes", "CREATE TABLE notes (id INTEGER PRIMARY KEY, text TEXT NOT NULL UNIQUE)"),
 )
 
 
-def fixture() -> Scenario:
+def fixture_scenario() -> Scenario:
     """The scenario of the AWM fixture."""
     return AwmFolder(AWM).find("e_commerce_lab_1")
 
 
 def small(code: str, *, name: str = "small", tables: tuple[AwmTable, ...] = TABLES) -> Scenario:
-    """A scenario of this code. Its digest follows from its name."""
+    """A scenario with this code. Its digest follows from its name."""
     task = Task("t0", "Do it.", "unrated", "open", "")
     return Scenario(
         name=name,
@@ -70,7 +70,7 @@ def small(code: str, *, name: str = "small", tables: tuple[AwmTable, ...] = TABL
 
 
 def fresh(host: AwmHost) -> LiveWorld:
-    """A world at its start."""
+    """A fresh world."""
     return LiveWorld(host.template.overlay(), host.memory)
 
 
@@ -86,33 +86,33 @@ def golden(kind: str) -> list[dict[str, Any]]:
     return [record for record in map(json.loads, lines) if record["kind"] == kind]
 
 
-def masked(value: Any) -> Any:
-    """Moments of the years 2025 to 2029 and uuid4s are not to be compared."""
+def mask(value: Any) -> Any:
+    """The value without times of the years 2025 to 2029 and without uuid4s, for comparison."""
     if isinstance(value, dict):
-        return {key: masked(item) for key, item in value.items()}
+        return {key: mask(item) for key, item in value.items()}
     if isinstance(value, list):
-        return [masked(item) for item in value]
+        return [mask(item) for item in value]
     if isinstance(value, str):
-        return _UUID.sub("<uuid>", _ISO.sub(_moment, value))
+        return _UUID.sub("<uuid>", _ISO.sub(_mask_time, value))
     return value
 
 
-def _moment(match: re.Match[str]) -> str:
+def _mask_time(match: re.Match[str]) -> str:
     return "<ts>" if 2025 <= int(match[1]) <= 2029 else match[0]
 
 
 def dump(states: States, world: LiveWorld) -> dict[str, list[list[Any]]]:
-    """A world's rows as the golden records write them: table -> rows, sorted by their text."""
+    """A world's rows in the form of the golden records: table -> rows, sorted by their text."""
     return {
-        table: _sorted([masked(_plain(row.values())) for row in rows])
+        table: _sorted([mask(_plain(row.values())) for row in rows])
         for table, rows in states.dump(world.overlay).items()
     }
 
 
 def golden_dump(record: dict[str, Any]) -> dict[str, list[list[Any]]]:
-    """The same of a golden record."""
+    """The same for a golden record."""
     tables = record["db"]["tables"]
-    return {name: _sorted(masked(table["rows"])) for name, table in tables.items()}
+    return {name: _sorted(mask(table["rows"])) for name, table in tables.items()}
 
 
 def _plain(values: Iterable[Any]) -> list[Any]:

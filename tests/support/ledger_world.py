@@ -1,5 +1,5 @@
-"""A small world that exercises what the pool must get right: every kind of key, triggers, cascades,
-REPLACE, savepoints, floats, blobs, tools that refuse, break, run away or give bad data."""
+"""A small world with the difficult cases for a pool: all kinds of keys, triggers, cascades,
+REPLACE, savepoints, floats, blobs, and tools that refuse, break, never end or return bad data."""
 
 from pathlib import Path
 
@@ -285,7 +285,7 @@ def open(before: State, after: State, answer: str) -> list[Finding]:
 
 
 def write_package(folder: Path, **files: str) -> Path:
-    """Write the package, with some files replaced (`tools_py="..."`); gives its folder."""
+    """Write the package, with some files replaced (`tools_py="..."`); return its folder."""
     texts = {
         "scenario.toml": HEAD,
         "schema.sql": SCHEMA,
@@ -303,5 +303,5 @@ def write_package(folder: Path, **files: str) -> Path:
 
 
 def ledger(folder: Path, **files: str) -> Scenario:
-    """The package, written and read."""
+    """Write the package; return it as it was read."""
     return read(write_package(folder, **files))

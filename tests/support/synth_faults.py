@@ -1,9 +1,8 @@
-"""Answers with the faults that are known from AWM's data, each followed by one that mends it.
+"""Answers with the faults that are known from AWM's data, each followed by a corrected answer.
 
 `FAULTY` is the script of the world `City Bike Hire` (see tests.support.synth_server), `SOLUTIONS`
-are what
-the solver knows of its further tasks. Under `HOPELESS` no schema of a world ever holds, and under
-`DEAD` one tool of a world never works.
+are the solver's solutions of its additional tasks. With `HOPELESS` no schema of a world is ever
+valid, and with `DEAD` one tool of a world never works.
 """
 
 import json
@@ -19,19 +18,19 @@ from tests.support.synth_worlds import (
     TASKS,
     TOOLS,
     VERIFIERS,
-    brief,
+    code_block,
     data,
-    fenced,
     put,
     schema,
+    tasks_answer,
     tools,
 )
 
 W = BIKES
 MORE_TASKS = {
     **TASKS,
-    "repaired": "Make sure that PRE-104 is marked as being in repair.",  # it is, from the start
-    "ghost": "Ana Ruiz (ana.r@example.com) wants PRE-777 until 2026-03-22.",  # there is none
+    "repaired": "Make sure that PRE-104 is marked as being in repair.",  # it already is
+    "ghost": "Ana Ruiz (ana.r@example.com) wants PRE-777 until 2026-03-22.",  # does not exist
     "stubborn": "Mia O'Dea wants PRE-101 until 2026-03-23. Book it out to her.",  # never proved
 }
 _REPAIRED = "Mia O'Dea (mia@example.com) is here for BK-101. Book it out until 2026-03-24."
@@ -57,7 +56,7 @@ def _lent(name: str, member: int, due_on: str) -> str:
 
 
 def _rewritten(instruction: str, code: str) -> str:
-    return f"```json\n{json.dumps({'instruction': instruction})}\n```\n{fenced(W, code)}"
+    return f"```json\n{json.dumps({'instruction': instruction})}\n```\n{code_block(W, code)}"
 
 
 _UNCHECKED = CODE.replace(
@@ -86,7 +85,7 @@ _ESCAPED = "INSERT INTO MEMBERS (id, name, email) VALUES (4, 'Mia O\\'Dea', 'mia
 _ORPHAN = INSERT_LOANS[0].replace("VALUES (1, 4, 3,", "VALUES (1, 44, 3,")
 
 FAULTY = {
-    (W.name, "tasks"): ("Let me think about some tasks.", brief(W, MORE_TASKS)),
+    (W.name, "tasks"): ("Let me think about some tasks.", tasks_answer(W, MORE_TASKS)),
     (W.name, "schema"): (
         schema(W, ddl=MEMBERS.replace("PRIMARY KEY,", "PRIMARY KEY", 1)),
         schema(W, ddl=MEMBERS.replace("email TEXT", "password TEXT,\n  email TEXT")),
@@ -102,26 +101,28 @@ FAULTY = {
         tools(W),
     ),
     (W.name, "code"): (
-        fenced(W, _CLOCK),
-        fenced(W, _UNCHECKED),
-        fenced(W, _DEAD),
-        fenced(W, _MARKED),
+        code_block(W, _CLOCK),
+        code_block(W, _UNCHECKED),
+        code_block(W, _DEAD),
+        code_block(W, _MARKED),
     ),
     (W.name, "lend"): (
-        fenced(W, _verifier("lend", "check.nothing_else()")),  # accepts the untouched world
-        fenced(W, _verifier("lend", 'after.one("SELECT * FROM LOANS WHERE id = 2")["due_on"]')),
-        fenced(W, VERIFIERS["lend"].replace('"THINGS", 2', '"THINGS", 1')),  # refuses the solution
-        fenced(  # accepts mistakes
+        code_block(W, _verifier("lend", "check.nothing_else()")),  # accepts the unchanged world
+        code_block(W, _verifier("lend", 'after.one("SELECT * FROM LOANS WHERE id = 2")["due_on"]')),
+        code_block(
+            W, VERIFIERS["lend"].replace('"THINGS", 2', '"THINGS", 1')
+        ),  # refuses the solution
+        code_block(  # accepts mistakes
             W, VERIFIERS["lend"].replace('due_on="2026-03-21"', "due_on=ANY")
         ),
-        fenced(W, VERIFIERS["lend"]),
+        code_block(W, VERIFIERS["lend"]),
     ),
     (W.name, "who"): (
-        fenced(W, 'def who(before, after, answer):\n    return {"result": "complete"}\n'),
-        fenced(W, VERIFIERS["who"]),
+        code_block(W, 'def who(before, after, answer):\n    return {"result": "complete"}\n'),
+        code_block(W, VERIFIERS["who"]),
     ),
     (W.name, "repaired"): (
-        fenced(
+        code_block(
             W,
             _verifier(
                 "repaired",
@@ -132,10 +133,10 @@ FAULTY = {
         _rewritten(_REPAIRED, _lent("repaired", 4, "2026-03-24")),
     ),
     (W.name, "ghost"): (
-        fenced(W, _lent("ghost", 2, "2026-03-22")),
+        code_block(W, _lent("ghost", 2, "2026-03-22")),
         _rewritten(_GHOST, _lent("ghost", 2, "2026-03-22")),
     ),
-    (W.name, "stubborn"): (fenced(W, _lent("stubborn", 1, "2026-03-23")),),
+    (W.name, "stubborn"): (code_block(W, _lent("stubborn", 1, "2026-03-23")),),
 }
 SOLUTIONS = {
     (W.name, _REPAIRED): (
@@ -151,5 +152,5 @@ SOLUTIONS = {
         "Done.",
     ),
 }
-DEAD = {(BERTHS.name, "code"): (fenced(BERTHS, _DEAD),)}
+DEAD = {(BERTHS.name, "code"): (code_block(BERTHS, _DEAD),)}
 HOPELESS = {(ROBES.name, "schema"): (schema(ROBES, ddl="CREATE TABLE singers (id INTEGER"),)}

@@ -3,9 +3,10 @@
     async with ModelServer(Writes({("City Bike Hire", "schema"): (hopeless, good)})) as server:
         ... ask server.url
 
-It tells the stage, the world and the task from the prompt. A script has the answers of a stage in
-their order, the last of which is repeated; what it does not have is answered well (see
-tests.support.synth_worlds). As a solver it plays the task's solution, or what `solutions` has.
+It reads the stage, the world and the task from the prompt. A script has the answers of a stage in
+order, the last of which is repeated; a stage without a script gets a good answer (see
+tests.support.synth_worlds). As a solver it makes the calls of the task's solution, or those in
+`solutions`.
 
     python -m tests.support.synth_server --port 0      prints its URL and serves until it is stopped
 """
@@ -33,8 +34,8 @@ _FUNCTION = re.compile(r"Write the function (\w+)\.")
 
 @dataclass
 class Writes:
-    """The behaviour. `solutions` are (calls, answer) by world and instruction; `asked` counts the
-    requests of each stage."""
+    """The behaviour of the server. `solutions` are (calls, answer) by world and instruction;
+    `asked` counts the requests of each stage."""
 
     script: Script = field(default_factory=dict)
     known: Sequence[Words] = worlds.WORLDS
@@ -43,12 +44,12 @@ class Writes:
     )
     usage: Mapping[str, int] | None = None  # None: the server's own
     asked: Counter[tuple[str, str]] = field(default_factory=Counter)
-    halt: str = ""  # the stage that is never answered
+    halt: str = ""  # requests of this stage get no answer
     _halted: int = 0
     _changed: asyncio.Condition = field(default_factory=asyncio.Condition)
 
     async def halted(self, number: int) -> None:
-        """Wait until so many requests wait for an answer that never comes."""
+        """Wait until `number` requests wait for an answer that never comes."""
         async with self._changed:
             await self._changed.wait_for(lambda: self._halted >= number)
 
@@ -60,8 +61,8 @@ class Writes:
                 self._halted += 1
                 self._changed.notify_all()
             await asyncio.Event().wait()
-        says = self._solve(asked.body) if asked.body.get("tools") else self._write(asked.body)
-        body = says.completion()
+        reply = self._solve(asked.body) if asked.body.get("tools") else self._write(asked.body)
+        body = reply.completion()
         if self.usage is not None:
             body["usage"] = dict(self.usage)
         writer.write(response(200, json.dumps(body).encode()))
@@ -83,13 +84,13 @@ class Writes:
 
     def _good(self, world: str, stage: str, part: str) -> str:
         if stage == "classify":
-            return worlds.described()
+            return worlds.classification()
         if stage == "invent":
-            raise AssertionError("nobody has scripted new scenarios")
+            raise AssertionError("the script has no new scenarios")
         words = self._words(world)
         match stage:
             case "tasks":
-                return worlds.brief(words)
+                return worlds.tasks_answer(words)
             case "schema":
                 return worlds.schema(words)
             case "data":
@@ -97,8 +98,8 @@ class Writes:
             case "tools":
                 return worlds.tools(words)
             case "code":
-                return worlds.fenced(words, worlds.CODE)
-        return worlds.fenced(words, worlds.VERIFIERS[part])
+                return worlds.code_block(words, worlds.CODE)
+        return worlds.code_block(words, worlds.VERIFIERS[part])
 
     def _words(self, world: str) -> Words:
         return next(words for words in self.known if words.name == world)
@@ -125,13 +126,13 @@ class Writes:
             for name, text in worlds.TASKS.items():
                 if worlds.put(words, text) == instruction:
                     calls, answer = worlds.SOLUTIONS[name]
-                    told = json.loads(worlds.put(words, json.dumps([list(calls), answer])))
-                    return [(name, arguments) for name, arguments in told[0]], told[1]
+                    dressed = json.loads(worlds.put(words, json.dumps([list(calls), answer])))
+                    return [(name, arguments) for name, arguments in dressed[0]], dressed[1]
         return (), "I do not know how."
 
 
 def _embed(asked: Asked, writer: asyncio.StreamWriter) -> bool:
-    """Vectors that tell texts apart by their first word: equal ones are equal."""
+    """Send vectors that depend on the first word of each text."""
     vectors = []
     for index, text in enumerate(asked.body["input"]):
         vector = [0.0] * 26
@@ -145,7 +146,7 @@ def _embed(asked: Asked, writer: asyncio.StreamWriter) -> bool:
 
 async def _serve(port: int) -> None:
     async with ModelServer(Writes(), port=port) as server:
-        print(server.url, flush=True)  # noqa: T201 - what starts it reads that
+        print(server.url, flush=True)  # noqa: T201 - the parent process reads the URL
         await asyncio.Event().wait()
 
 

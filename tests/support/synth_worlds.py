@@ -1,9 +1,9 @@
 """Small worlds as a model would write them, stage by stage: four trades of one kind of business.
 
     members  things  loans
-    lend a thing (change), who has one (question), lend to somebody who is blocked (decline)
+    lend a thing (change), who has one (question), lend to a member who is blocked (decline)
 
-The answers that hold are here; those with the faults that are known from AWM's data are in
+The valid answers are here; answers with the known faults of AWM's data are in
 tests.support.synth_faults.
 """
 
@@ -22,7 +22,7 @@ class Words:
     member: str
     thing: str
     loan: str
-    prefix: str  # of the things' codes
+    prefix: str  # of the codes of things
     description: str
 
     @property
@@ -60,7 +60,7 @@ def plural(word: str) -> str:
 
 
 def put(words: Words, text: str) -> str:
-    """A text with the trade's words."""
+    """Return a text in the trade's words."""
     for mark, word in (
         ("MEMBERS", plural(words.member)),
         ("MEMBER", words.member),
@@ -256,24 +256,24 @@ SOLUTIONS: dict[str, tuple[tuple[Call, ...], str]] = {
 }
 
 
-def described(score: int = 9) -> str:
-    """A classification."""
+def classification(score: int = 9) -> str:
+    """Return the answer of stage `classify`."""
     return json.dumps({"score": score, "categories": ["rental"], "features": ["loans"]})
 
 
-def brief(words: Words, tasks: dict[str, str] = TASKS) -> str:
-    """The answer of stage `tasks`."""
-    listed = [
+def tasks_answer(words: Words, tasks: dict[str, str] = TASKS) -> str:
+    """Return the answer of stage `tasks`."""
+    rows = [
         {"id": name, "kind": KINDS.get(name, "change"), "instruction": put(words, text)}
         for name, text in tasks.items()
     ]
     policy = put(words, "- Nothing is booked out to a MEMBER who is blocked.")
     user = {"name": "Noor Haddad", "role": "desk"}
-    return json.dumps({"user": user, "policy": policy, "tasks": listed})
+    return json.dumps({"user": user, "policy": policy, "tasks": rows})
 
 
 def schema(words: Words, *, ddl: str = MEMBERS) -> str:
-    """The answer of stage `schema`."""
+    """Return the answer of stage `schema`."""
     tables = [
         {"name": "MEMBERS", "ddl": ddl, "indexes": []},
         {"name": "THINGS", "ddl": THINGS},
@@ -289,7 +289,7 @@ def data(
     things: tuple[str, ...] = INSERT_THINGS,
     loans: tuple[str, ...] = INSERT_LOANS,
 ) -> str:
-    """The answer of stage `data`."""
+    """Return the answer of stage `data`."""
     tables = [
         {"table_name": name, "reasoning": "so that the tasks can be done", "insert_statements": sql}
         for name, sql in (("MEMBERS", members), ("THINGS", things), ("LOANS", loans))
@@ -298,10 +298,10 @@ def data(
 
 
 def tools(words: Words, listed: list[dict[str, Any]] = TOOLS) -> str:
-    """The answer of stage `tools`."""
+    """Return the answer of stage `tools`."""
     return put(words, json.dumps({"tools": listed}))
 
 
-def fenced(words: Words, code: str) -> str:
-    """Code as models give it."""
+def code_block(words: Words, code: str) -> str:
+    """Return code in a code block, as models answer."""
     return f"Here it is:\n\n```python\n{put(words, code)}```\n"

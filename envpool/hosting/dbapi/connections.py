@@ -1,11 +1,11 @@
-"""The stdlib's `sqlite3`, as code in a world sees it: its connections, over slots.
+"""Connections for the code in a world: the interface of the stdlib's `sqlite3`, over slots.
 
 They begin transactions, count rows, adapt parameters and raise as `sqlite3` of Python 3.11 does,
 with its own exception classes and texts, so that SQLAlchemy's pysqlite dialect and code that calls
-`sqlite3.connect` work unchanged. One difference is meant: a statement is read to its end when it
+`sqlite3.connect` work unchanged. One difference is intended: a statement is read to its end when it
 is executed, so no cursor holds a lock, and what fails later in `sqlite3` fails here at once.
 
-Not to be had: backup, blobopen, (de)serialize, load_extension, and a connection's own authorizer,
+Not available: backup, blobopen, (de)serialize, load_extension, and a connection's own authorizer,
 progress handler and trace callback. They raise sqlite3.NotSupportedError.
 """
 
@@ -19,7 +19,7 @@ from typing import Any, Protocol
 from envpool.hosting.dbapi.cursors import Cursor
 from envpool.hosting.dbapi.errors import as_sqlite3
 from envpool.hosting.dbapi.slots import Slot
-from envpool.hosting.dbapi.statements import CHANGE, KEYS, PLAIN, SCHEMA
+from envpool.hosting.dbapi.statements import CHANGE, FOREIGN_KEYS, PLAIN, SCHEMA
 
 _BEGINS = {
     "": "BEGIN",
@@ -29,26 +29,26 @@ _BEGINS = {
 }
 
 
-class Source(Protocol):
-    """Where connections get their slots."""
+class SlotSource(Protocol):
+    """What gives slots to connections."""
 
-    def lend(self, connection: "Connection") -> Slot:
-        """A slot for this connection alone."""
+    def acquire(self, connection: "Connection") -> Slot:
+        """A slot that only this connection uses."""
 
-    def take_back(self, slot: Slot) -> None:
-        """The slot that was lent; its connection is closed or gone."""
+    def release(self, slot: Slot) -> None:
+        """Take the slot back; its connection is closed or deleted."""
 
-    made: "list[weakref.ref[Connection]]"  # since the last call
-    has_moved: bool  # in the current call, a statement ran that may have changed the schema
+    new_connections: "list[weakref.ref[Connection]]"  # those created since the last call
+    schema_has_changed: bool  # whether the current call ran a statement that may change the schema
 
-    def schema_moved(self) -> None:
-        """A statement that may change the schema is about to run."""
+    def note_schema_change(self) -> None:
+        """Note that a statement that may change the schema is about to run."""
 
 
 class Connection:
-    """A connection to the world in which the call runs; `sqlite3.Connection` to whoever asks.
+    """A connection to the world in which the call runs; isinstance says `sqlite3.Connection`.
 
-    It outlives calls: in the next one it is a connection to that call's world.
+    It outlives calls: in the next call it is a connection to that call's world.
     """
 
     Warning = sqlite3.Warning
@@ -63,80 +63,80 @@ class Connection:
     NotSupportedError = sqlite3.NotSupportedError
 
     def __init__(
-        self, source: Source, *, isolation_level: str | None = "", detect_types: int = 0
+        self, source: SlotSource, *, isolation_level: str | None = "", detect_types: int = 0
     ) -> None:
         self.row_factory: Callable[[Any, Any], Any] | None = None
         self.text_factory: Callable[[bytes], Any] = str
         self.detect_types = detect_types
         self.closed = False
-        self.settings: list[Callable[[Slot], object]] | None = []  # None: settled
+        self.settings: list[Callable[[Slot], object]] | None = []  # None: setup has ended
         self.source = source
         self._slot: Slot | None = None
-        self._settled: tuple[Callable[[Slot], object], ...] = ()
-        self._num_before = 0
+        self._own_settings: tuple[Callable[[Slot], object], ...] = ()
+        self._initial_changes = 0
         self._level: str | None = None
         self._begin: str | None = None
         self.isolation_level = isolation_level
-        source.made.append(weakref.ref(self))
+        source.new_connections.append(weakref.ref(self))
 
     def __repr__(self) -> str:
         return f"<Connection to a world [{'closed' if self.closed else self._slot}]>"
 
     @property  # type: ignore[misc]
-    def __class__(self) -> type:  # generated listeners ask isinstance(…, sqlite3.Connection)
+    def __class__(self) -> type:  # generated listeners check isinstance(…, sqlite3.Connection)
         return sqlite3.Connection
 
     # The slot --------------------------------------------------------------------------------
 
     def slot(self) -> Slot:
-        """The slot that serves this connection. Raises sqlite3.ProgrammingError once closed."""
+        """The slot of this connection. Raises sqlite3.ProgrammingError when it is closed."""
         slot = self._slot
         if slot is None:
             if self.closed:
                 raise sqlite3.ProgrammingError("Cannot operate on a closed database.")
-            slot = self._slot = self.source.lend(self)
-            for setting in self._settled:
+            slot = self._slot = self.source.acquire(self)
+            for setting in self._own_settings:
                 slot.plain = False
                 setting(slot)
-            slot.settle()
-            self._num_before = slot.connection.total_changes()
+            slot.save_defaults()
+            self._initial_changes = slot.connection.total_changes()
         return slot
 
-    def lose_slot(self) -> None:
-        """The slot is gone; the next statement gets another, with the same settings."""
+    def drop_slot(self) -> None:
+        """Forget a closed slot; the next statement gets another one, with the same settings."""
         self._slot = None
 
-    def settle(self) -> None:
-        """What has been set so far belongs to the connection; what is set later, to a call."""
+    def end_setup(self) -> None:
+        """End the setup: settings so far stay with the connection, later ones end with a call."""
         if self.settings is not None:
-            self._settled, self.settings = tuple(self.settings), None
+            self._own_settings, self.settings = tuple(self.settings), None
             if self._slot is not None:
-                self._slot.settle()
+                self._slot.save_defaults()
 
-    def _set(self, setting: Callable[[Slot], object]) -> None:
+    def _configure(self, setting: Callable[[Slot], object]) -> None:
         slot = self.slot()
         if self.settings is not None:
             self.settings.append(setting)
-        slot.stained = True
+        slot.dirty = True
         slot.plain = False
         setting(slot)
 
-    def before(self, slot: Slot, sql: str, kind: int) -> bool:
-        """What precedes a statement of this kind; whether a transaction was begun."""
+    def before_statement(self, slot: Slot, sql: str, kind: int) -> bool:
+        """Do what must precede a statement of this kind; return whether a transaction was begun."""
         if kind == CHANGE:
             if self._begin is not None and not slot.connection.in_transaction:
-                self._control(slot, self._begin)
+                self._execute_control(slot, self._begin)
                 return True
         elif kind == SCHEMA:
-            slot.known.clear()
-            self.source.schema_moved()
-        elif kind == KEYS:
-            slot.keys_moved = True
+            slot.statements.clear()
+            self.source.note_schema_change()
+        elif kind == FOREIGN_KEYS:
+            slot.foreign_keys_changed = True
             if self.settings is not None:
-                self.settings.append(lambda slot: _set_keys(slot, sql))
+                self.settings.append(lambda slot: _set_foreign_keys(slot, sql))
         elif kind != PLAIN:
-            slot.known.clear()
-            slot.stained = True
+            slot.statements.clear()
+            slot.dirty = True
             if self.settings is not None:
                 self.settings.append(lambda slot: slot.execute(sql).fetchall())
         return False
@@ -145,7 +145,7 @@ class Connection:
 
     @property
     def isolation_level(self) -> str | None:
-        """The word after BEGIN; None: no transaction is begun by itself."""
+        """The word after BEGIN; None: no transaction begins implicitly."""
         return self._level
 
     @isolation_level.setter
@@ -178,22 +178,22 @@ class Connection:
 
     def _end(self, statement: str) -> None:
         if self._slot is None and not self.closed:
-            return  # nothing was begun
+            return  # no transaction was begun
         slot = self.slot()
         if slot.connection.in_transaction:
-            self._control(slot, statement)
+            self._execute_control(slot, statement)
 
-    def begin_anew(self, slot: Slot) -> None:
-        """The transaction that was begun, as if nothing had been prepared in it, which takes a
-        lock: `sqlite3` prepares a statement first, and then begins."""
+    def restart_transaction(self, slot: Slot) -> None:
+        """Begin the transaction again, to release the lock that preparing a statement took:
+        `sqlite3` prepares a statement first, and then begins."""
         slot.execute("ROLLBACK")
-        self._control(slot, self._begin or "BEGIN")
+        self._execute_control(slot, self._begin or "BEGIN")
 
     def schema_may_differ(self) -> bool:
         """Whether another connection may have changed the schema in this call."""
-        return self.source.has_moved
+        return self.source.schema_has_changed
 
-    def _control(self, slot: Slot, statement: str) -> None:
+    def _execute_control(self, slot: Slot, statement: str) -> None:
         try:
             slot.execute(statement)
         except Exception as exc:
@@ -219,11 +219,11 @@ class Connection:
             raise
 
     def close(self) -> None:
-        """Give the slot back; an open transaction is rolled back."""
+        """Release the slot; an open transaction is rolled back."""
         self.closed = True
         slot, self._slot = self._slot, None
         if slot is not None:
-            self.source.take_back(slot)
+            self.source.release(slot)
 
     def __del__(self) -> None:
         if self._slot is not None:
@@ -234,10 +234,10 @@ class Connection:
     def cursor(self, factory: "Callable[[Connection], Any] | None" = None) -> Any:
         """A cursor of this connection."""
         self.slot()
-        made = Cursor(self) if factory is None else factory(self)
+        cursor = Cursor(self) if factory is None else factory(self)
         if self.row_factory is not None:
-            made.row_factory = self.row_factory
-        return made
+            cursor.row_factory = self.row_factory
+        return cursor
 
     def execute(self, sql: str, parameters: Any = (), /) -> Any:
         """Execute a statement on a new cursor, which is returned."""
@@ -254,7 +254,7 @@ class Connection:
     @property
     def total_changes(self) -> int:
         """Rows changed since the connection was made."""
-        return self.slot().connection.total_changes() - self._num_before
+        return self.slot().connection.total_changes() - self._initial_changes
 
     def iterdump(self) -> Iterator[str]:
         """The database as SQL text, a statement at a time."""
@@ -262,7 +262,7 @@ class Connection:
         return lines
 
     def interrupt(self) -> None:
-        """Nothing runs that could be stopped: statements are read to their end."""
+        """Do nothing: statements are read to their end, so none is running."""
         self.slot()
 
     # Functions -------------------------------------------------------------------------------
@@ -270,37 +270,41 @@ class Connection:
     def create_function(
         self, name: str, narg: int, func: Callable[..., Any] | None, *, deterministic: bool = False
     ) -> None:
-        """Let SQL call a Python function; None takes it away."""
-        self._set(
+        """Let SQL call a Python function; None removes it."""
+        self._configure(
             lambda slot: slot.connection.create_scalar_function(
                 name, func, narg, deterministic=deterministic
             )
         )
 
     def create_aggregate(self, name: str, n_arg: int, aggregate_class: Any) -> None:
-        """Let SQL call a class with `step` and `finalize`; None takes it away."""
+        """Let SQL call a class with `step` and `finalize`; None removes it."""
         factory = None if aggregate_class is None else lambda: _Aggregate(aggregate_class())
-        self._set(lambda slot: slot.connection.create_aggregate_function(name, factory, n_arg))
+        self._configure(
+            lambda slot: slot.connection.create_aggregate_function(name, factory, n_arg)
+        )
 
     def create_window_function(self, name: str, num_params: int, aggregate_class: Any, /) -> None:
         """Let SQL call a class with `step`, `inverse`, `value` and `finalize` over a window."""
         factory: Any = None if aggregate_class is None else lambda: _Aggregate(aggregate_class())
-        self._set(lambda slot: slot.connection.create_window_function(name, factory, num_params))
+        self._configure(
+            lambda slot: slot.connection.create_window_function(name, factory, num_params)
+        )
 
     def create_collation(self, name: str, callback: Callable[[str, str], int] | None, /) -> None:
-        """Let SQL order texts by a Python function; None takes it away."""
-        self._set(lambda slot: slot.connection.create_collation(name, callback))
+        """Let SQL order texts by a Python function; None removes it."""
+        self._configure(lambda slot: slot.connection.create_collation(name, callback))
 
-    def _refused(self, *_: Any, **__: Any) -> Any:
-        raise sqlite3.NotSupportedError("this is not to be had in a world")
+    def _refuse(self, *_: Any, **__: Any) -> Any:
+        raise sqlite3.NotSupportedError("this is not available in a world")
 
-    backup = blobopen = serialize = deserialize = _refused
-    enable_load_extension = load_extension = _refused
-    set_authorizer = set_progress_handler = set_trace_callback = getlimit = setlimit = _refused
+    backup = blobopen = serialize = deserialize = _refuse
+    enable_load_extension = load_extension = _refuse
+    set_authorizer = set_progress_handler = set_trace_callback = getlimit = setlimit = _refuse
 
 
-def _set_keys(slot: Slot, pragma: str) -> None:
-    slot.keys_moved = True
+def _set_foreign_keys(slot: Slot, pragma: str) -> None:
+    slot.foreign_keys_changed = True
     slot.execute(pragma).fetchall()
 
 
@@ -314,10 +318,10 @@ class _Aggregate:
         self.inverse = getattr(instance, "inverse", None)
 
 
-class Module:
-    """What SQLAlchemy takes for the module `sqlite3`: its connections are ours."""
+class Sqlite3Module:
+    """The module that SQLAlchemy uses as `sqlite3`; its `connect` returns our connections."""
 
-    def __init__(self, source: Source) -> None:
+    def __init__(self, source: SlotSource) -> None:
         self.source = source
 
     def connect(
@@ -327,7 +331,7 @@ class Module:
         detect_types: int = 0,
         **__: Any,
     ) -> Connection:
-        """A connection to the current world, whatever database is named."""
+        """A connection to the current world; the database's name is ignored."""
         return Connection(self.source, isolation_level=isolation_level, detect_types=detect_types)
 
     def __getattr__(self, name: str) -> Any:

@@ -1,4 +1,4 @@
-"""Cursors of connections to a world: one statement at a time, executed, read whole and told."""
+"""Cursors of connections to a world: each statement is executed and its rows are read at once."""
 
 import sqlite3
 from collections.abc import Callable, Iterable
@@ -8,8 +8,8 @@ from typing import Any, Protocol
 import apsw
 
 from envpool.hosting.dbapi.errors import as_sqlite3
-from envpool.hosting.dbapi.rows import Rows, known_of, shaped, twin
-from envpool.hosting.dbapi.slots import Known, Slot
+from envpool.hosting.dbapi.rows import Rows, convert_rows, statement_info, stdlib_cursor
+from envpool.hosting.dbapi.slots import Slot, StatementInfo
 from envpool.hosting.dbapi.statements import (
     CHANGE,
     is_empty,
@@ -18,12 +18,12 @@ from envpool.hosting.dbapi.statements import (
     statements_of,
 )
 
-_MAX_KNOWN = 2000  # statements that a slot knows; hosted code may invent texts without end
-_OF_PARAMETERS = (apsw.BindingsError, TypeError, KeyError, OverflowError, UnicodeError)
-_USUAL = frozenset({tuple, dict, list})
+_MAX_STATEMENTS = 2000  # that a slot remembers; hosted code may produce texts without end
+_PARAMETER_ERRORS = (apsw.BindingsError, TypeError, KeyError, OverflowError, UnicodeError)
+_COMMON_TYPES = frozenset({tuple, dict, list})
 
 
-class Connected(Protocol):
+class CursorConnection(Protocol):
     """What a cursor needs of its connection (see envpool.hosting.dbapi.connections)."""
 
     detect_types: int
@@ -31,23 +31,23 @@ class Connected(Protocol):
     closed: bool
 
     def slot(self) -> Slot:
-        """The slot that serves it. Raises sqlite3.ProgrammingError once closed."""
+        """The connection's slot. Raises sqlite3.ProgrammingError when the connection is closed."""
 
-    def before(self, slot: Slot, sql: str, kind: int) -> bool:
-        """Do what precedes a statement of this kind; whether a transaction was begun."""
+    def before_statement(self, slot: Slot, sql: str, kind: int) -> bool:
+        """Do what must precede a statement of this kind; return whether a transaction was begun."""
 
-    def begin_anew(self, slot: Slot) -> None:
-        """Put the transaction that was just begun back to where it held no lock."""
+    def restart_transaction(self, slot: Slot) -> None:
+        """Begin the transaction that was just begun again, so that it holds no lock."""
 
     def schema_may_differ(self) -> bool:
-        """Whether the slot may not know the world's schema."""
+        """Whether the slot's view of the world's schema may be outdated."""
 
     def commit(self) -> None:
         """Commit the open transaction, if there is one."""
 
 
 class Cursor:
-    """The result of a statement, read whole; `sqlite3.Cursor` to whoever asks."""
+    """The result of a statement, read completely; isinstance says `sqlite3.Cursor`."""
 
     __slots__ = (
         "__weakref__",
@@ -63,7 +63,7 @@ class Cursor:
         "rowcount",
     )
 
-    def __init__(self, connection: Connected) -> None:
+    def __init__(self, connection: CursorConnection) -> None:
         self.connection = connection
         self.row_factory: Callable[[Any, Any], Any] | None = None
         self.arraysize = 1
@@ -71,8 +71,8 @@ class Cursor:
         self.lastrowid: int | None = None
         self.rowcount = -1
         self._rows: Rows = []
-        self._next = 0  # of the rows: the first that was not fetched yet
-        self._num_changed = -1  # what `rowcount` is once the rows have been fetched
+        self._next = 0  # index of the first row that was not fetched yet
+        self._num_changed = -1  # `rowcount` after all rows have been fetched
         self._closed = False
 
     def __repr__(self) -> str:
@@ -84,25 +84,25 @@ class Cursor:
 
     def execute(self, sql: str, parameters: Any = (), /) -> "Cursor":
         """Execute one statement. Raises sqlite3.Error."""
-        slot = self._ready()
-        if type(parameters) not in _USUAL and not _is_sequence(parameters):
+        slot = self._begin_statement()
+        if type(parameters) not in _COMMON_TYPES and not _is_sequence(parameters):
             raise sqlite3.ProgrammingError("parameters are of unsupported type")
-        known = slot.known.get(sql)
-        if known is None:
-            self._first(slot, sql, parameters)
+        info = slot.statements.get(sql)
+        if info is None:
+            self._execute_new(slot, sql, parameters)
             return self
-        begun = self.connection.before(slot, sql, known.kind) if known.kind else False
+        began = self.connection.before_statement(slot, sql, info.kind) if info.kind else False
         try:
             self._rows = slot.execute(sql, parameters).fetchall()
         except Exception as exc:
             fault = as_sqlite3(exc, slot.connection, sql, parameters)
-            if begun and isinstance(exc, _OF_PARAMETERS):
-                self.connection.begin_anew(slot)
+            if began and isinstance(exc, _PARAMETER_ERRORS):
+                self.connection.restart_transaction(slot)
             raise fault from None
-        self._done(slot, known)
+        self._finish(slot, info)
         return self
 
-    def _ready(self) -> Slot:
+    def _begin_statement(self) -> Slot:
         if self._closed:
             raise sqlite3.ProgrammingError("Cannot operate on a closed cursor.")
         slot = self.connection.slot()
@@ -110,67 +110,67 @@ class Cursor:
         self.description, self.rowcount = None, -1
         return slot
 
-    def _first(self, slot: Slot, sql: str, parameters: Any) -> None:
-        """Execute a statement that this slot does not know, and learn what it gives."""
+    def _execute_new(self, slot: Slot, sql: str, parameters: Any) -> None:
+        """Execute a statement that the slot does not know yet, and record its columns."""
         if not isinstance(sql, str):
             raise TypeError(f"execute() argument 1 must be str, not {type(sql).__name__}")
         if is_empty(sql):
             return
         kind, many = kind_of(sql), is_more_than_one(sql)
         if self.connection.schema_may_differ() and not slot.connection.in_transaction:
-            _look_again(slot)  # not within a transaction, whose lock it would hold
-        begun = self.connection.before(slot, sql, kind)
-        known: Known | None = None
+            _refresh_schema(slot)  # in a transaction it would take the lock
+        began = self.connection.before_statement(slot, sql, kind)
+        info: StatementInfo | None = None
 
-        def look(cursor: Any, _sql: str, _parameters: Any) -> bool:
-            nonlocal known
-            if known is None:  # else it is asked about a comment behind the statement
-                known = known_of(kind, cursor.get_description(), self.connection.detect_types)
+        def trace(cursor: Any, _sql: str, _parameters: Any) -> bool:
+            nonlocal info
+            if info is None:  # else it is called for a comment after the statement
+                info = statement_info(kind, cursor.get_description(), self.connection.detect_types)
             return not many
 
         cursor = slot.connection.cursor()
-        cursor.exec_trace = look
+        cursor.exec_trace = trace
         try:
             self._rows = cursor.execute(sql, parameters, can_cache=False).fetchall()
         except Exception as exc:
-            cursor.close(True)  # which the traceback keeps alive, and with it the statement's lock
+            cursor.close(True)  # the traceback keeps it alive, and with it the statement's lock
             fault = as_sqlite3(exc, slot.connection, sql, parameters)
-            of_parameters = isinstance(exc, _OF_PARAMETERS)
-            prepared = known is not None or of_parameters
+            of_parameters = isinstance(exc, _PARAMETER_ERRORS)
+            prepared = info is not None or of_parameters
             if prepared and many:
                 fault = sqlite3.ProgrammingError("You can only execute one statement at a time.")
-            if begun and (many or not prepared):
+            if began and (many or not prepared):
                 slot.execute("ROLLBACK")
-            elif begun and of_parameters:
-                self.connection.begin_anew(slot)
+            elif began and of_parameters:
+                self.connection.restart_transaction(slot)
             raise fault from None
-        if known is not None:
-            if len(slot.known) >= _MAX_KNOWN:
-                slot.known.clear()
-            slot.known[sql] = known
-            self._done(slot, known)
+        if info is not None:
+            if len(slot.statements) >= _MAX_STATEMENTS:
+                slot.statements.clear()
+            slot.statements[sql] = info
+            self._finish(slot, info)
 
-    def _done(self, slot: Slot, known: Known) -> None:
+    def _finish(self, slot: Slot, info: StatementInfo) -> None:
         connection = self.connection
-        self.description = known.description
+        self.description = info.description
         self.lastrowid = slot.connection.last_insert_rowid()
-        if known.kind == CHANGE:
+        if info.kind == CHANGE:
             self._num_changed = slot.connection.changes()
             self.rowcount = 0 if self._rows else self._num_changed
         if self._rows and (connection.text_factory is not str or connection.detect_types):
-            self._rows = shaped(self._rows, known, connection.text_factory)
+            self._rows = convert_rows(self._rows, info, connection.text_factory)
 
     def executemany(self, sql: str, parameters: Iterable[Any], /) -> "Cursor":
         """Execute a statement that changes rows, once for each set of parameters."""
-        slot = self._ready()
+        slot = self._begin_statement()
         if isinstance(sql, str) and kind_of(sql) != CHANGE:
             text = "executemany() can only execute DML statements."
             raise sqlite3.ProgrammingError(text)
         lastrowid, num_changed = self.lastrowid, 0
-        self.connection.before(slot, sql, CHANGE)
+        self.connection.before_statement(slot, sql, CHANGE)
         try:
-            for given in parameters:
-                self.execute(sql, given)
+            for one in parameters:
+                self.execute(sql, one)
                 num_changed += self._num_changed
         finally:
             self.lastrowid = lastrowid
@@ -182,12 +182,12 @@ class Cursor:
         """Commit, then execute every statement of a script; no transaction is begun."""
         if not isinstance(script, str):
             raise TypeError(f"executescript() argument must be str, not {type(script).__name__}")
-        slot = self._ready()
+        slot = self._begin_statement()
         self.connection.commit()
         for statement in statements_of(script):
             kind = kind_of(statement)
             if kind != CHANGE:
-                self.connection.before(slot, statement, kind)
+                self.connection.before_statement(slot, statement, kind)
             try:
                 slot.execute(statement).fetchall()
             except Exception as exc:
@@ -203,16 +203,16 @@ class Cursor:
         self._next += 1
         if self._next == len(rows):
             self._all_fetched()
-        return row if self.row_factory is None else self._made(row)
+        return row if self.row_factory is None else self._make_row(row)
 
     def fetchmany(self, size: int | None = None) -> list[Any]:
-        """The next rows, `size` (else `arraysize`) of them at most."""
+        """The next rows, at most `size` (default: `arraysize`) of them."""
         rows = self._open_rows()
-        given = rows[self._next : self._next + (self.arraysize if size is None else size)]
-        self._next += len(given)
+        fetched = rows[self._next : self._next + (self.arraysize if size is None else size)]
+        self._next += len(fetched)
         if self._next == len(rows):
             self._all_fetched()
-        return given if self.row_factory is None else [self._made(row) for row in given]
+        return fetched if self.row_factory is None else [self._make_row(row) for row in fetched]
 
     def fetchall(self) -> list[Any]:
         """The rows that were not fetched yet."""
@@ -221,7 +221,7 @@ class Cursor:
             rows = rows[self._next :]
         self._rows, self._next = [], 0
         self._all_fetched()
-        return rows if self.row_factory is None else [self._made(row) for row in rows]
+        return rows if self.row_factory is None else [self._make_row(row) for row in rows]
 
     def __iter__(self) -> "Cursor":
         return self
@@ -242,11 +242,11 @@ class Cursor:
         if self._num_changed >= 0:
             self.rowcount = self._num_changed
 
-    def _made(self, row: tuple[Any, ...]) -> Any:
+    def _make_row(self, row: tuple[Any, ...]) -> Any:
         factory: Any = self.row_factory
         if isinstance(factory, type) and issubclass(factory, sqlite3.Row):
             assert self.description is not None
-            return factory(twin(tuple(column[0] for column in self.description)), row)
+            return factory(stdlib_cursor(tuple(column[0] for column in self.description)), row)
         return factory(self, row)
 
     def close(self) -> None:
@@ -255,10 +255,10 @@ class Cursor:
         self._rows = []
 
     def setinputsizes(self, sizes: Any, /) -> None:
-        """Nothing, as in `sqlite3`."""
+        """Do nothing, as in `sqlite3`."""
 
     def setoutputsize(self, size: Any, column: Any = None, /) -> None:
-        """Nothing, as in `sqlite3`."""
+        """Do nothing, as in `sqlite3`."""
 
 
 def _is_sequence(parameters: Any) -> bool:
@@ -267,8 +267,11 @@ def _is_sequence(parameters: Any) -> bool:
     )
 
 
-def _look_again(slot: Slot) -> None:
-    """Have SQLite notice another connection's new schema: it does when it runs a statement, not
-    when it prepares one, whose columns would be those of the old schema."""
-    with suppress(apsw.Error):  # locked: then the statement itself will say so
+def _refresh_schema(slot: Slot) -> None:
+    """Let SQLite notice another connection's new schema.
+
+    It does so when it runs a statement, not when it prepares one, which would then have the columns
+    of the old schema.
+    """
+    with suppress(apsw.Error):  # when locked, the statement itself raises the error
         slot.execute("SELECT 1 FROM sqlite_schema LIMIT 0")

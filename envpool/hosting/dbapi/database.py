@@ -1,14 +1,14 @@
-"""The database of one hosted scenario: its code's connections all see the world it is pointed at.
+"""The database of one hosted scenario: all connections of its code see the current call's world.
 
-Between `enter` and `leave` runs one call. The code may open connections, commit, roll back and fail
-as often as it likes: what it committed stays, what it left open is rolled back, and the changes of
-the call are the net of it all. A connection that the code keeps goes on in the next call, on that
+One call runs between `enter` and `leave`. The code may open connections, commit, roll back and fail
+as often as it likes: commits stay, open transactions are rolled back, and the changes of the call
+are the net of all commits. A connection that the code keeps continues in the next call, on that
 call's world.
 
 Invariants:
-- Outside of a call no slot is in a transaction, and none holds a setting that a call has made.
-- A slot that has seen another schema than the template's serves no second world: SQLite knows a
-  schema by a number that two worlds may share, so it would not notice.
+- Outside of a call no slot is in a transaction, and none has a setting that a call has made.
+- A slot that has seen another schema than the template's serves no second world: SQLite identifies
+  a schema by a number that two worlds may share, so it would not notice the difference.
 """
 
 import sqlite3
@@ -35,19 +35,19 @@ _MASK = (1 << 128) - 1
 _PATH = Path("server.py")
 
 
-class Left(msgspec.Struct, frozen=True):
-    """What a call did to its world."""
+class CallEffects(msgspec.Struct, frozen=True):
+    """The effects of a call on its world."""
 
     changes: tuple[RowChange, ...]  # net, over all its transactions
     total: int  # the state's row sum (see envpool.store.digest)
-    stopped: bool = False  # its SQL ran past the limit
+    stopped: bool = False  # its SQL exceeded the limit
 
 
 class WorldDatabase:
     """Connections for hosted code, all on one world at a time.
 
-    `chance(n)` gives n random bytes for SQL's random functions. `close()` gives the connections
-    back.
+    `random_bytes(n)` returns n random bytes for SQL's random functions. `close()` closes the
+    connections.
     """
 
     def __init__(
@@ -55,43 +55,43 @@ class WorldDatabase:
         vfs: OverlayVFS,
         pages: Sequence[bytes],
         *,
-        chance: Callable[[int], bytes] | None = None,
+        random_bytes: Callable[[int], bytes] | None = None,
         max_steps: int = MAX_STEPS,
         max_pages: int = MAX_PAGES,
     ) -> None:
-        self.chance = chance or Random(0).randbytes  # may be set anew before each call
+        self.random_bytes = random_bytes or Random(0).randbytes  # may be replaced before each call
         self._vfs = vfs
         self._max_pages = max_pages
         self._max_strides = max(1, max_steps // STRIDE)
         self._strides = 0
         self._closed = False
         self._slots: list[Slot] = []
-        self._spares: list[Slot] = []  # of them, those that serve nobody
+        self._free_slots: list[Slot] = []  # the slots that no connection uses
         self._owners: dict[Slot, weakref.ref[Connection]] = {}
         self._peers: list[SlotFile] = []
-        self.made: list[weakref.ref[Connection]] = []
-        self.has_moved = False
-        self._odd = False  # the current world's schema is not the template's
+        self.new_connections: list[weakref.ref[Connection]] = []
+        self.schema_has_changed = False
+        self._other_schema = False  # whether the current world's schema differs from the template's
         self._tracker: Tracker | None = None
         self.rebase(pages)
 
     def __repr__(self) -> str:
         return (
             f"<WorldDatabase [{len(self.tables)} tables, {len(self._pages)} pages | "
-            f"{len(self._slots)} slots, {len(self._spares)} spare]>"
+            f"{len(self._slots)} slots, {len(self._free_slots)} spare]>"
         )
 
     def rebase(self, pages: Sequence[bytes]) -> None:
-        """Take other pages as the template. Raises SeedError."""
+        """Use other pages as the template. Raises SeedError."""
         self._drop(list(self._slots))
         self._pages = tuple(pages)
-        self.overlay = self.start()
-        self.tables: dict[str, Table] = self._seen(self.overlay)[0]
-        self._before = self.start()
+        self.overlay = self.fresh_overlay()
+        self.tables: dict[str, Table] = self._inspect(self.overlay)[0]
+        self._before = self.fresh_overlay()
         self._tracker = None
 
-    def start(self) -> Overlay:
-        """A fresh world; its row sum is not known here."""
+    def fresh_overlay(self) -> Overlay:
+        """A fresh world; its row sum is not set."""
         return Overlay({}, len(self._pages), 0)
 
     def pages_of(self, overlay: Overlay) -> tuple[bytes, ...]:
@@ -105,45 +105,47 @@ class WorldDatabase:
     def enter(self, overlay: Overlay) -> None:
         """Point every connection at this world. The call writes into the overlay."""
         if overlay is not self.overlay:
-            odd = self._is_odd(overlay)
-            if odd or self._odd:
+            other_schema = self._has_other_schema(overlay)
+            if other_schema or self._other_schema:
                 self._drop(list(self._slots))
-            self._odd = odd
+            self._other_schema = other_schema
             self.overlay = overlay
             for slot in self._slots:
                 slot.file.switch(overlay)
         for slot in self._slots:
-            slot.connection.set_last_insert_rowid(0)  # of another world's call
+            slot.connection.set_last_insert_rowid(0)  # from another world's call
         self._before = overlay.copy()
-        self.has_moved = False
+        self.schema_has_changed = False
         self._strides = 0
         if self._tracker is not None:
             self._tracker.begin()
 
-    def leave(self) -> Left:
-        """End the call: nothing stays open, what was committed is told. Sets the row sum of the
-        overlay that was entered."""
+    def leave(self) -> CallEffects:
+        """End the call: close what is open; return the committed changes.
+
+        Sets the row sum of the overlay that was entered.
+        """
         stopped, self._strides = self._strides > self._max_strides, 0
         for slot in self._slots:
-            slot.rest()
-        for made in self.made:
-            connection = made()
+            slot.reset()
+        for reference in self.new_connections:
+            connection = reference()
             if connection is not None:
-                connection.settle()
-        self.made.clear()
+                connection.end_setup()
+        self.new_connections.clear()
         overlay = self.overlay
         if self._tracker is None or overlay.pages == self._before.pages:
-            left = Left((), overlay.total, stopped)
-        elif self._odd or self._is_odd(overlay):
-            left = self._compared(stopped)
+            effects = CallEffects((), overlay.total, stopped)
+        elif self._other_schema or self._has_other_schema(overlay):
+            effects = self._compared_effects(stopped)
         else:
-            left = self._tracked(self._tracker, stopped)
-        overlay.total = left.total
-        self._drop([slot for slot in self._slots if slot.stained])
-        self._odd = self._is_odd(overlay)
-        return left
+            effects = self._tracked_effects(self._tracker, stopped)
+        overlay.total = effects.total
+        self._drop([slot for slot in self._slots if slot.dirty])
+        self._other_schema = self._has_other_schema(overlay)
+        return effects
 
-    def _tracked(self, tracker: Tracker, stopped: bool) -> Left:
+    def _tracked_effects(self, tracker: Tracker, stopped: bool) -> CallEffects:
         tracker.read_with(self._reader().connection)
         changes, total = tracker.net(self.overlay.total)
         if tracker.unfollowed:
@@ -151,18 +153,18 @@ class WorldDatabase:
             more, before, after = self._differences(tables, tables)
             changes = tuple(sorted((*changes, *more), key=place))
             total = (total - before + after) & _MASK
-        return Left(changes, total, stopped)
+        return CallEffects(changes, total, stopped)
 
-    def _compared(self, stopped: bool) -> Left:
-        tables = self._seen(self._before)[0] if self._odd else self.tables
-        after, total = self._seen(self.overlay)
-        return Left(self._differences(tables, after)[0], total, stopped)
+    def _compared_effects(self, stopped: bool) -> CallEffects:
+        tables = self._inspect(self._before)[0] if self._other_schema else self.tables
+        after, total = self._inspect(self.overlay)
+        return CallEffects(self._differences(tables, after)[0], total, stopped)
 
     def _differences(
         self, tables: dict[str, Table], tables_after: dict[str, Table]
     ) -> tuple[tuple[RowChange, ...], int, int]:
-        """The rows of these tables that the call changed, and their row sums before and after."""
-        first, second = self._view(self._before), self._view(self.overlay)
+        """The rows of these tables that the call changed, and the row sums before and after it."""
+        first, second = self._open_view(self._before), self._open_view(self.overlay)
         try:
             changes = changes_between(first, second, tables, tables_after)
             return changes, sum_of(first, tables), sum_of(second, tables_after)
@@ -170,19 +172,19 @@ class WorldDatabase:
             first.close()
             second.close()
 
-    def _seen(self, overlay: Overlay) -> tuple[dict[str, Table], int]:
-        """A world's tables and row sum, read afresh."""
-        connection = self._view(overlay)
+    def _inspect(self, overlay: Overlay) -> tuple[dict[str, Table], int]:
+        """A world's tables and row sum, read from its pages."""
+        connection = self._open_view(overlay)
         try:
             tables = tables_of(connection, _PATH)
             return tables, sum_of(connection, tables)
         finally:
             connection.close()
 
-    def _view(self, overlay: Overlay) -> apsw.Connection:
+    def _open_view(self, overlay: Overlay) -> apsw.Connection:
         return self._vfs.connect(OverlayFile(self._pages, overlay))
 
-    def _is_odd(self, overlay: Overlay) -> bool:
+    def _has_other_schema(self, overlay: Overlay) -> bool:
         page = overlay.pages.get(0)
         first = self._pages[0] if self._pages else b""
         return page is not None and not same_schema(page, first)
@@ -193,43 +195,43 @@ class WorldDatabase:
         """A connection for hosted code."""
         return Connection(self, isolation_level=isolation_level, detect_types=detect_types)
 
-    def lend(self, connection: Connection) -> Slot:
-        """A slot for this connection alone (see envpool.hosting.dbapi.connections.Source)."""
+    def acquire(self, connection: Connection) -> Slot:
+        """A slot that only this connection uses (see connections.SlotSource)."""
         if self._closed:
             raise sqlite3.ProgrammingError("Cannot operate on a closed database.")
-        slot = self._spares.pop() if self._spares else self._opened()
+        slot = self._free_slots.pop() if self._free_slots else self._open_slot()
         self._owners[slot] = weakref.ref(connection)
         return slot
 
-    def take_back(self, slot: Slot) -> None:
-        """The slot that was lent is free."""
+    def release(self, slot: Slot) -> None:
+        """Take a slot back."""
         if slot not in self._owners:
             return
         del self._owners[slot]
-        slot.rest()
-        if slot.stained or slot.keys_at_rest or not slot.plain:
+        slot.reset()
+        if slot.dirty or slot.foreign_keys_default or not slot.plain:
             self._drop([slot])
         else:
-            self._spares.append(slot)
+            self._free_slots.append(slot)
 
-    def schema_moved(self) -> None:
-        """A statement that may change the schema is about to run."""
-        self.has_moved = True
+    def note_schema_change(self) -> None:
+        """Note that a statement that may change the schema is about to run."""
+        self.schema_has_changed = True
         for slot in self._slots:
-            slot.known.clear()
+            slot.statements.clear()
 
     def close(self) -> None:
-        """Close the connections, those of the code too."""
+        """Close the connections, also those that the code still uses."""
         self._closed = True
         self._drop(list(self._slots))
 
-    def _opened(self) -> Slot:
+    def _open_slot(self) -> Slot:
         file = SlotFile(self._pages, self.overlay)
         slot = Slot(
             self._vfs,
             file,
-            chance=self._random_bytes,
-            count=self._count,
+            random_bytes=self._random_bytes,
+            should_stop=self._should_stop,
             max_pages=self._max_pages,
         )
         file.join(self._peers)
@@ -241,11 +243,11 @@ class WorldDatabase:
         return slot
 
     def _reader(self) -> Slot:
-        """A slot without tables of its own that would hide the world's."""
-        slot = next((slot for slot in self._slots if not slot.stained), None)
+        """A slot without temporary tables, which would hide the world's tables."""
+        slot = next((slot for slot in self._slots if not slot.dirty), None)
         if slot is None:
-            slot = self._opened()
-            self._spares.append(slot)
+            slot = self._open_slot()
+            self._free_slots.append(slot)
         return slot
 
     def _drop(self, slots: list[Slot]) -> None:
@@ -253,15 +255,15 @@ class WorldDatabase:
             owner = self._owners.pop(slot, None)
             connection = owner() if owner is not None else None
             if connection is not None:
-                connection.lose_slot()
+                connection.drop_slot()
             self._slots.remove(slot)
-            if slot in self._spares:
-                self._spares.remove(slot)
+            if slot in self._free_slots:
+                self._free_slots.remove(slot)
             slot.close()
 
     def _random_bytes(self, num: int) -> bytes:
-        return self.chance(num)
+        return self.random_bytes(num)
 
-    def _count(self) -> bool:
+    def _should_stop(self) -> bool:
         self._strides += 1
         return self._strides > self._max_strides

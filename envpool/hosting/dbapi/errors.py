@@ -1,4 +1,4 @@
-"""apsw's errors as the stdlib's `sqlite3` would have raised them: its classes, codes and texts."""
+"""Translate apsw's errors into those of the stdlib's `sqlite3`: its classes, codes and texts."""
 
 import sqlite3
 from typing import Any
@@ -34,15 +34,15 @@ def as_sqlite3(
 ) -> BaseException:
     """The exception that `sqlite3` raises where apsw raised `exc` for this statement."""
     if isinstance(exc, apsw.Error) and not isinstance(exc, apsw.BindingsError):
-        return _of_sqlite(exc)
+        return _sqlite_error(exc)
     if isinstance(exc, MemoryError):
         return exc
     if isinstance(exc, ValueError) and "\0" in sql:
         return sqlite3.ProgrammingError("the query contains a null character")
-    return _of_parameters(_marks(connection, sql), parameters) or _of_function(exc)
+    return _parameter_error(_placeholders(connection, sql), parameters) or _function_error(exc)
 
 
-def _of_sqlite(exc: apsw.Error) -> BaseException:
+def _sqlite_error(exc: apsw.Error) -> BaseException:
     code = getattr(exc, "result", apsw.SQLITE_ERROR)
     if code == apsw.SQLITE_NOMEM:
         return MemoryError()
@@ -59,20 +59,20 @@ def _error(kind: type[sqlite3.Error], text: str, code: int) -> sqlite3.Error:
 
 
 class _Names(dict[str, None]):
-    """Parameters that say yes to every name and remember it."""
+    """Parameters that contain every name and record it."""
 
     def __missing__(self, name: str) -> None:
         self[name] = None
 
 
-def _marks(connection: apsw.Connection, sql: str) -> list[str]:
-    """The parameters of a statement that apsw can prepare, as ":name" or "?"; nothing is run."""
+def _placeholders(connection: apsw.Connection, sql: str) -> list[str]:
+    """The placeholders of a statement that apsw can prepare, ":name" or "?". Runs nothing."""
     cursor = connection.cursor()
     cursor.exec_trace = lambda *_: False
     names = _Names()
-    for given in (names, ()):
+    for parameters in (names, ()):
         try:
-            cursor.execute(sql, given)
+            cursor.execute(sql, parameters)
         except apsw.ExecTraceAbort:
             return [f":{name}" for name in names]
         except apsw.BindingsError as exc:  # "…  The current statement uses 2 and there are …"
@@ -84,11 +84,11 @@ def _marks(connection: apsw.Connection, sql: str) -> list[str]:
     return []
 
 
-def _of_parameters(marks: list[str], parameters: Any) -> BaseException | None:
-    """What `sqlite3` says to such parameters for such a statement; None: it takes them."""
+def _parameter_error(placeholders: list[str], parameters: Any) -> BaseException | None:
+    """The error of `sqlite3` for these parameters and placeholders; None: it accepts them."""
     connection = sqlite3.connect(":memory:")
     try:
-        connection.execute(f"SELECT {', '.join(marks) or '1'}", parameters).fetchall()
+        connection.execute(f"SELECT {', '.join(placeholders) or '1'}", parameters).fetchall()
     except Exception as exc:
         return exc.with_traceback(None)
     finally:
@@ -96,20 +96,20 @@ def _of_parameters(marks: list[str], parameters: Any) -> BaseException | None:
     return None
 
 
-def _of_function(exc: Exception) -> BaseException:
-    """Of what broke between SQL and Python: a function of the user's, a text that is none."""
+def _function_error(exc: Exception) -> BaseException:
+    """The error of a failure between SQL and Python: in a function, or of a text not in UTF-8."""
     if isinstance(exc, UnicodeDecodeError):
         return sqlite3.OperationalError(f"Could not decode to UTF-8: {exc}")
     text = "user-defined function raised exception"
     return _error(sqlite3.OperationalError, text, apsw.SQLITE_ERROR)
 
 
-def adapted(_cursor: apsw.Cursor, _number: int, value: Any) -> Any:
-    """A parameter that SQLite has no type for, as the adapters registered with `sqlite3` give it.
+def adapt(_cursor: apsw.Cursor, _number: int, value: Any) -> Any:
+    """Adapt a parameter that SQLite has no type for, by the adapters registered with `sqlite3`.
 
     Example: datetime(2024, 1, 2, 3, 4) -> "2024-01-02 03:04:00"
 
-    Raises TypeError when nobody can adapt it.
+    Raises TypeError when no adapter accepts it.
     """
     found = sqlite3.adapt(value, sqlite3.PrepareProtocol, value)
     if found is value:

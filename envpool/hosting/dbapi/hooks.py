@@ -1,9 +1,9 @@
-"""The hook: whatever engine or connection hosted code makes is given the scenario's WorldDatabase.
+"""The hook that connects hosted code's engines and connections to the scenario's WorldDatabase.
 
 `create_engine` ignores its URL and its keywords, as AWM's own patch of the code does, and
-`sqlite3.connect` its path; only ":memory:" stays a database of its own. Hooked is every place from
-which code can import them, while a `Hook` is entered; elsewhere `sqlite3` is the stdlib's, which is
-what verifiers get.
+`sqlite3.connect` its path; only ":memory:" stays a separate database. While a `Hook` is entered,
+every module from which code can import these functions is patched. Otherwise `sqlite3` is the
+stdlib's, which is what verifiers use.
 """
 
 import sqlite3
@@ -28,15 +28,15 @@ from sqlalchemy.pool import Pool
 from sqlalchemy.pool.base import ConnectionPoolEntry
 
 from envpool.core.errors import ToolsetError
-from envpool.hosting.dbapi.connections import Connection, Module
-from envpool.hosting.dbapi.database import Left, WorldDatabase
+from envpool.hosting.dbapi.connections import Connection, Sqlite3Module
+from envpool.hosting.dbapi.database import CallEffects, WorldDatabase
 from envpool.store.overlay import Overlay
 
 _create_engine = sqlalchemy.create_engine
 _connect = sqlite3.connect
 _listen = sqlalchemy.event.listen
 _EVENTS = (sqlalchemy.event, sqlalchemy.event.api)
-_OWN = ("", ":memory:")  # paths that name no file: a database of the code's own
+_PRIVATE_PATHS = ("", ":memory:")  # paths of private databases in memory
 _ENGINES = (
     sqlalchemy,
     sqlalchemy.engine,
@@ -46,12 +46,12 @@ _ENGINES = (
 )
 _FROM_CONFIG = (sqlalchemy, sqlalchemy.engine, sqlalchemy.engine.create)
 _REGISTRIES: tuple[dict[Any, Any], ...] = (sqlite3.adapters, sqlite3.converters)
-_AT_REST = tuple(dict(registry) for registry in _REGISTRIES)
+_ORIGINALS = tuple(dict(registry) for registry in _REGISTRIES)
 _ASYNC = (sqlalchemy.ext.asyncio, sqlalchemy.ext.asyncio.engine)
 
 
 class WorldPool(Pool):
-    """Connections of one engine, as many as are in use at once; none is ever waited for."""
+    """The connections of one engine, as many as are in use at once; code never waits for one."""
 
     def __init__(self, creator: Any, **keywords: Any) -> None:
         super().__init__(creator, **keywords)
@@ -63,7 +63,7 @@ class WorldPool(Pool):
         record = self._create_connection()
         connection = record.dbapi_connection
         if isinstance(connection, Connection):
-            connection.settle()
+            connection.end_setup()
         return record
 
     def _do_return_conn(self, record: ConnectionPoolEntry) -> None:
@@ -83,18 +83,19 @@ class WorldPool(Pool):
 
 
 class Hook:
-    """The hook of one database. A call runs between `enter` and `leave`, which belong together.
+    """The hook of one database. One call runs between `enter` and `leave`.
 
     What the code registers with `sqlite3` (adapters, converters) and its listeners to all of
-    SQLAlchemy's engines or sessions are there in its own calls only. `close()` takes them away.
+    SQLAlchemy's engines or sessions are active in its own calls only. `close()` removes them.
+    As a context manager, it runs its block in a fresh world.
     """
 
     def __init__(self, database: WorldDatabase) -> None:
         self.database = database
-        module = Module(database)
+        module = Sqlite3Module(database)
 
         def connect(path: Any = "", *args: Any, **keywords: Any) -> Any:
-            if path in _OWN:
+            if path in _PRIVATE_PATHS:
                 return _connect(path, *args, **keywords)
             return module.connect(path, *args, **keywords)
 
@@ -102,8 +103,8 @@ class Hook:
             return _create_engine("sqlite://", module=module, poolclass=WorldPool)
 
         self._replaced = [
-            (place, name, getattr(place, name), new)
-            for places, name, new in (
+            (owner, name, getattr(owner, name), new)
+            for owners, name, new in (
                 (_ENGINES, "create_engine", create_engine),
                 (_FROM_CONFIG, "engine_from_config", create_engine),
                 (_ASYNC, "create_async_engine", _no_async_engine),
@@ -112,7 +113,7 @@ class Hook:
                 (_EVENTS, "listen", self._listen),
                 (_EVENTS, "listens_for", self._listens_for),
             )
-            for place in places
+            for owner in owners
         ]
         self._registered: tuple[dict[Any, Any], ...] = ({}, {})
         self._listeners: list[tuple[Any, str, Callable[..., Any]]] = []
@@ -125,31 +126,31 @@ class Hook:
         """Begin a call on this world (see WorldDatabase.enter)."""
         self.database.enter(overlay)
         self._entered = True
-        for place, name, _, new in self._replaced:
-            setattr(place, name, new)
+        for owner, name, _, new in self._replaced:
+            setattr(owner, name, new)
         for registry, own in zip(_REGISTRIES, self._registered, strict=True):
             if own:
                 registry.update(own)
 
-    def leave(self) -> Left:
-        """End the call: sessions that it left open are closed (see WorldDatabase.leave)."""
-        for place, name, old, _ in self._replaced:
-            setattr(place, name, old)
-        if any(map(dict.__ne__, _REGISTRIES, _AT_REST)):
-            self._put_away()
+    def leave(self) -> CallEffects:
+        """End the call: close its open sessions (see WorldDatabase.leave)."""
+        for owner, name, old, _ in self._replaced:
+            setattr(owner, name, old)
+        if any(map(dict.__ne__, _REGISTRIES, _ORIGINALS)):
+            self._store_registered()
         close_all_sessions()
-        left = self.database.leave()
+        effects = self.database.leave()
         self._entered = False
-        return left
+        return effects
 
     def close(self) -> None:
-        """Take away the listeners that would outlive the code."""
+        """Remove the listeners that would outlive the code."""
         for target, event, listener in self._listeners:
             sqlalchemy.event.remove(target, event, listener)
         self._listeners.clear()
 
     def __enter__(self) -> "Hook":
-        self.enter(self.database.start())
+        self.enter(self.database.fresh_overlay())
         return self
 
     def __exit__(
@@ -170,35 +171,30 @@ class Hook:
     def _listen(
         self, target: Any, event: str, listener: Callable[..., Any], *args: Any, **keywords: Any
     ) -> None:
-        """sqlalchemy.event.listen; of a class of SQLAlchemy's, which all hosted code shares, the
-        listener hears in calls of this code only."""
+        """sqlalchemy.event.listen. All hosted code shares SQLAlchemy's classes, so a listener to
+        one of them is active in calls of this code only."""
         if isinstance(target, type) and target.__module__.startswith("sqlalchemy."):
-            heard = listener
+            original = listener
 
-            @wraps(heard)
-            def listener(*given: Any, **named: Any) -> Any:
-                return heard(*given, **named) if self._entered else None
+            @wraps(original)
+            def listener(*arguments: Any, **named: Any) -> Any:
+                return original(*arguments, **named) if self._entered else None
 
             self._listeners.append((target, event, listener))
         _listen(target, event, listener, *args, **keywords)
 
-    def _put_away(self) -> None:
+    def _store_registered(self) -> None:
         self._registered = tuple(
-            {key: value for key, value in registry.items() if rest.get(key) is not value}
-            for registry, rest in zip(_REGISTRIES, _AT_REST, strict=True)
+            {key: value for key, value in registry.items() if originals.get(key) is not value}
+            for registry, originals in zip(_REGISTRIES, _ORIGINALS, strict=True)
         )
-        for registry, rest in zip(_REGISTRIES, _AT_REST, strict=True):
+        for registry, originals in zip(_REGISTRIES, _ORIGINALS, strict=True):
             registry.clear()
-            registry.update(rest)
-
-
-def hooked(database: WorldDatabase) -> Hook:
-    """`with hooked(database):` the code's engines are this database's, in a fresh world."""
-    return Hook(database)
+            registry.update(originals)
 
 
 def _no_async_engine(*_: Any, **__: Any) -> Any:
     raise ToolsetError(
-        "server.py: create_async_engine: engines of asyncio are not supported; AWM's worlds have "
-        "synchronous ones"
+        "server.py: create_async_engine: asynchronous engines are not supported; AWM's worlds use "
+        "synchronous engines"
     )

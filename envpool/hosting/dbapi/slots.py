@@ -1,11 +1,11 @@
 """Slots: the connections that serve one scenario's worlds, and what hosted code may do with them.
 
-Slots of one database look at one world together, as connections to one file would: SQLite's locks
-hold between them, and what one commits the others see. A lock that another slot holds is refused
-at once, not after five seconds: nobody else runs who could release it.
+The slots of one database see one world together, as connections to one file would: SQLite's locks
+apply between them, and each sees what another commits. A lock that another slot holds is refused
+at once, not after five seconds: no other code runs that could release it.
 
-Nothing here reaches a file. ATTACH of one, extensions and PRAGMAs that concern files, memory or
-threads do nothing or are refused, whatever the hosted code asks for.
+Nothing here accesses a file. ATTACH of a file, extensions, and PRAGMAs that concern files, memory
+or threads do nothing or are refused, whatever the hosted code asks for.
 """
 
 from collections.abc import Callable
@@ -13,11 +13,11 @@ from typing import Any
 
 import apsw
 
-from envpool.hosting.dbapi.errors import adapted
+from envpool.hosting.dbapi.errors import adapt
 from envpool.store.overlay import Overlay, OverlayFile, OverlayVFS
 
 MAX_BYTES = 64 * 2**20  # of one text, blob or row; of one statement a quarter of it
-STRIDE = 100_000  # SQLite virtual machine instructions between two looks at the count
+STRIDE = 100_000  # SQLite virtual machine instructions between two checks of the limit
 
 _LIMITS = {
     apsw.SQLITE_LIMIT_LENGTH: MAX_BYTES,
@@ -25,8 +25,8 @@ _LIMITS = {
     apsw.SQLITE_LIMIT_ATTACHED: 1,  # VACUUM attaches an empty one
     apsw.SQLITE_LIMIT_WORKER_THREADS: 0,
 }
-# PRAGMAs that are what they are elsewhere; any other one does nothing, as `journal_mode=WAL`.
-_PRAGMAS = frozenset(
+# PRAGMAs that have their usual effect; any other one does nothing, for example `journal_mode=WAL`.
+_ALLOWED_PRAGMAS = frozenset(
     {
         "application_id",
         "automatic_index",
@@ -65,12 +65,12 @@ _PRAGMAS = frozenset(
         "user_version",
     }
 )
-_READABLE = frozenset(
+_READ_ONLY_PRAGMAS = frozenset(
     {"busy_timeout", "cache_size", "journal_mode", "page_size", "schema_version", "synchronous"}
 )
 
-# A slot that holds at least the lock on the right bars another from the one on the left.
-_BARRED_BY = {
+# A slot that holds at least the lock on the right blocks another from the lock on the left.
+_BLOCKED_BY = {
     apsw.SQLITE_LOCK_SHARED: apsw.SQLITE_LOCK_PENDING,
     apsw.SQLITE_LOCK_RESERVED: apsw.SQLITE_LOCK_RESERVED,
     apsw.SQLITE_LOCK_EXCLUSIVE: apsw.SQLITE_LOCK_SHARED,
@@ -78,7 +78,7 @@ _BARRED_BY = {
 
 
 class SlotFile(OverlayFile):
-    """One slot's view of the world's file."""
+    """The world's file as one slot reads and locks it."""
 
     __slots__ = ("level", "peers")
 
@@ -88,15 +88,17 @@ class SlotFile(OverlayFile):
         self.peers: list[SlotFile] = []  # the files of all slots, itself included
 
     def join(self, peers: "list[SlotFile]") -> None:
-        """Respect the locks of these files from now on, as they do this one's. (A connection that
-        is being opened reads, whoever holds a lock.)"""
+        """Respect the locks of these files from now on, as they respect this one's.
+
+        (A connection that is being opened reads in spite of locks.)
+        """
         self.peers = peers
         peers.append(self)
 
     def xLock(self, level: int) -> None:
-        bar = _BARRED_BY[level]
+        blocking = _BLOCKED_BY[level]
         for peer in self.peers:
-            if peer.level >= bar and peer is not self:
+            if peer.level >= blocking and peer is not self:
                 if level == apsw.SQLITE_LOCK_EXCLUSIVE:
                     self.level = apsw.SQLITE_LOCK_PENDING
                 raise apsw.BusyError("another connection to this world holds a lock")
@@ -120,8 +122,8 @@ class SlotFile(OverlayFile):
             self.peers.remove(self)
 
 
-class Known:
-    """What a slot has learnt of a statement by running it."""
+class StatementInfo:
+    """What a slot knows about a statement after running it once."""
 
     __slots__ = ("converters", "description", "kind")
 
@@ -132,23 +134,26 @@ class Known:
         converters: tuple[Callable[[bytes], Any] | None, ...],
     ) -> None:
         self.kind = kind  # see envpool.hosting.dbapi.statements
-        self.description = description  # of DB-API; None: it gives no rows
-        self.converters = converters  # one a column, where the connection detects types
+        self.description = description  # as in DB-API; None: the statement returns no rows
+        self.converters = converters  # for each column, when the connection detects types
 
 
 class Slot:
-    """One connection. `chance(n)` gives n random bytes; `count` is asked every STRIDE instructions
-    whether the statement is to be stopped."""
+    """One connection of apsw, used by one connection of hosted code at a time.
+
+    `random_bytes(n)` returns n random bytes. `should_stop()` is called every STRIDE instructions
+    and stops the statement when it returns True.
+    """
 
     __slots__ = (
         "connection",
+        "dirty",
         "execute",
         "file",
-        "keys_at_rest",
-        "keys_moved",
-        "known",
+        "foreign_keys_changed",
+        "foreign_keys_default",
         "plain",
-        "stained",
+        "statements",
     )
 
     def __init__(
@@ -156,68 +161,70 @@ class Slot:
         vfs: OverlayVFS,
         file: SlotFile,
         *,
-        chance: Callable[[int], bytes],
-        count: Callable[[], bool],
+        random_bytes: Callable[[int], bytes],
+        should_stop: Callable[[], bool],
         max_pages: int,
     ) -> None:
         self.file = file
         self.connection = connection = vfs.connect(file)
         self.execute = connection.execute
-        self.known: dict[str, Known] = {}  # by the statement's text
-        self.keys_at_rest = False  # whether foreign keys are enforced at the start of a call
-        self.keys_moved = False  # somebody has set whether they are
-        self.stained = False  # somebody has set what cannot be set back
-        self.plain = True  # it has no functions but SQLite's and the host's
+        self.statements: dict[str, StatementInfo] = {}  # by the statement's text
+        self.foreign_keys_default = False  # whether a call begins with them enforced
+        self.foreign_keys_changed = False  # whether the call has set this
+        self.dirty = False  # something was set that cannot be undone
+        self.plain = True  # it has only SQLite's functions and the host's
         self.execute(f"PRAGMA max_page_count={max_pages}").fetchall()
-        connection.config(apsw.SQLITE_DBCONFIG_ENABLE_FKEY, 0)  # as `sqlite3` has it
+        connection.config(apsw.SQLITE_DBCONFIG_ENABLE_FKEY, 0)  # as in `sqlite3`
         for limit, value in _LIMITS.items():
             connection.limit(limit, value)
-        connection.convert_binding = adapted
+        connection.convert_binding = adapt
         connection.config(apsw.SQLITE_DBCONFIG_TRUSTED_SCHEMA, 1)
-        connection.create_scalar_function("random", _random(chance), 0)
-        connection.create_scalar_function("randomblob", _random_blob(chance), 1)
-        connection.authorizer = _authorise
-        connection.set_progress_handler(count, STRIDE)
+        connection.create_scalar_function("random", _random_function(random_bytes), 0)
+        connection.create_scalar_function("randomblob", _randomblob_function(random_bytes), 1)
+        connection.authorizer = _authorize
+        connection.set_progress_handler(should_stop, STRIDE)
 
     def __repr__(self) -> str:
-        return f"<Slot [{len(self.known)} statements, lock {self.file.level}]>"
+        return f"<Slot [{len(self.statements)} statements, lock {self.file.level}]>"
 
-    def settle(self) -> None:
-        """Take what is set now as what every call finds."""
-        if self.keys_moved:
-            self.keys_at_rest = self.connection.config(apsw.SQLITE_DBCONFIG_ENABLE_FKEY, -1) == 1
-            self.keys_moved = False
-        self.stained = False
+    def save_defaults(self) -> None:
+        """Make the current settings those with which every call begins."""
+        if self.foreign_keys_changed:
+            self.foreign_keys_default = (
+                self.connection.config(apsw.SQLITE_DBCONFIG_ENABLE_FKEY, -1) == 1
+            )
+            self.foreign_keys_changed = False
+        self.dirty = False
 
-    def rest(self) -> None:
-        """End what a call left open, and set back what it set."""
+    def reset(self) -> None:
+        """End the transaction that a call left open, and undo its settings."""
         if self.connection.in_transaction:
             self.execute("ROLLBACK")
-        if self.keys_moved:
-            self.connection.config(apsw.SQLITE_DBCONFIG_ENABLE_FKEY, int(self.keys_at_rest))
-            self.keys_moved = False
-        if self.file.level:  # a statement is not at its end: it would go on in another world
-            self.stained = True
+        if self.foreign_keys_changed:
+            self.connection.config(apsw.SQLITE_DBCONFIG_ENABLE_FKEY, int(self.foreign_keys_default))
+            self.foreign_keys_changed = False
+        if self.file.level:  # an unfinished statement would continue in another world
+            self.dirty = True
 
     def close(self) -> None:
-        """Close the connection; it serves nobody after this."""
+        """Close the connection; it cannot be used after this."""
         self.connection.close(True)
 
 
-def _random(chance: Callable[[int], bytes]) -> Callable[..., int]:
-    return lambda *_: int.from_bytes(chance(8), "big", signed=True)
+def _random_function(random_bytes: Callable[[int], bytes]) -> Callable[..., int]:
+    return lambda *_: int.from_bytes(random_bytes(8), "big", signed=True)
 
 
-def _random_blob(chance: Callable[[int], bytes]) -> Callable[..., bytes]:
-    return lambda num: chance(min(max(1, int(num or 0)), MAX_BYTES + 1))
+def _randomblob_function(random_bytes: Callable[[int], bytes]) -> Callable[..., bytes]:
+    return lambda num: random_bytes(min(max(1, int(num or 0)), MAX_BYTES + 1))
 
 
-def _authorise(
+def _authorize(
     op: int, a: str | None, b: str | None, _database: str | None, _trigger: str | None
 ) -> int:
     if op == apsw.SQLITE_PRAGMA:
         name = (a or "").lower()
-        allowed = name in _PRAGMAS or (name in _READABLE and b is None)
+        allowed = name in _ALLOWED_PRAGMAS or (name in _READ_ONLY_PRAGMAS and b is None)
         return apsw.SQLITE_OK if allowed else apsw.SQLITE_IGNORE
     if op == apsw.SQLITE_ATTACH and a:
         return apsw.SQLITE_DENY

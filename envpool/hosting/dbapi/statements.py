@@ -1,4 +1,4 @@
-"""What a statement's text tells before SQLite reads it, by the rules of the stdlib's `sqlite3`."""
+"""Classify statements by their texts, by the rules of the stdlib's `sqlite3`."""
 
 import re
 import sqlite3
@@ -9,9 +9,9 @@ Kind = Literal[0, 1, 2, 3, 4]
 
 PLAIN: Kind = 0
 CHANGE: Kind = 1  # INSERT, UPDATE, DELETE, REPLACE: `sqlite3` begins a transaction before it
-SCHEMA: Kind = 2  # the tables may be others afterwards
-KEYS: Kind = 3  # PRAGMA foreign_keys with a value
-SETTING: Kind = 4  # it may leave the connection in another state than it found it
+SCHEMA: Kind = 2  # it may change the tables
+FOREIGN_KEYS: Kind = 3  # PRAGMA foreign_keys with a value
+SETTING: Kind = 4  # it may change the connection's own state
 
 _SPACE = re.compile(r"(?:[ \t\f\n\r]+|--[^\n]*(?:\n|\Z)|/\*.*?(?:\*/|\Z))*", re.DOTALL)
 _WORD = re.compile(r"[A-Za-z]+")
@@ -19,7 +19,7 @@ _CHANGES = frozenset({"INSERT", "UPDATE", "DELETE", "REPLACE"})
 _SCHEMA = frozenset({"CREATE", "DROP", "ALTER", "VACUUM", "REINDEX", "ANALYZE"})
 _TEMPORARY = re.compile(r"CREATE\s+TEMP(?:ORARY)?\b", re.IGNORECASE)
 _PRAGMA = re.compile(r"PRAGMA\s+(?:\w+\s*\.\s*)?(\w+)\s*([=(]?)", re.IGNORECASE)
-# What these PRAGMAs set stays set; the others only ask, write into the file, or do nothing here.
+# PRAGMAs whose setting lasts; the others only query, write into the file, or do nothing here.
 _LASTING = frozenset(
     {
         "automatic_index",
@@ -38,13 +38,13 @@ _LASTING = frozenset(
 
 
 def skip(sql: str, start: int = 0) -> int:
-    """Where the text goes on after white space and comments."""
+    """The position of the first character after white space and comments."""
     match = _SPACE.match(sql, start)
     return match.end() if match else start
 
 
 def is_empty(sql: str) -> bool:
-    """Whether there is no statement in it, only white space, comments and semicolons."""
+    """Whether a text has no statement, only white space, comments and semicolons."""
     start = skip(sql)
     while sql[start : start + 1] == ";":
         start = skip(sql, start + 1)
@@ -52,10 +52,10 @@ def is_empty(sql: str) -> bool:
 
 
 def kind_of(sql: str) -> Kind:
-    """What a statement may do, by its first words.
+    """The kind of a statement, by its first words.
 
-    Example: "-- new\\nINSERT INTO t VALUES (1)" -> CHANGE; "WITH … INSERT …" -> PLAIN, as `sqlite3`
-    sees it, which then begins no transaction.
+    Example: "-- new\\nINSERT INTO t VALUES (1)" -> CHANGE; "WITH … INSERT …" -> PLAIN, as in
+    `sqlite3`, which begins no transaction for it.
     """
     start = skip(sql)
     word = _WORD.match(sql, start)
@@ -75,12 +75,12 @@ def _pragma_kind(sql: str, start: int) -> Kind:
     if not value:
         return PLAIN
     if name.lower() == "foreign_keys":
-        return KEYS
+        return FOREIGN_KEYS
     return SETTING if name.lower() in _LASTING else PLAIN
 
 
 def is_more_than_one(sql: str) -> bool:
-    """Whether something follows the first statement that is no comment."""
+    """Whether anything but comments follows the first statement."""
     if ";" not in sql:
         return False
     first = next(statements_of(sql), "")
@@ -88,20 +88,19 @@ def is_more_than_one(sql: str) -> bool:
 
 
 def statements_of(script: str) -> Iterator[str]:
-    """A script in pieces of one statement each, whose texts together are the script.
+    """Split a script into pieces of one statement each; together they are the script.
 
-    Semicolons before a statement belong to it. The end of the script may be a piece without any
-    statement.
+    Semicolons before a statement belong to it. The last piece may have no statement.
     """
-    start = at = 0
-    while at < len(script):
-        end = script.find(";", at) + 1
+    start = position = 0
+    while position < len(script):
+        end = script.find(";", position) + 1
         if not end:
             break
         piece = script[start:end]
         if sqlite3.complete_statement(piece) and piece.strip("; \t\f\n\r"):
             yield piece
             start = end
-        at = end
+        position = end
     if start < len(script):
         yield script[start:]

@@ -1,12 +1,11 @@
-"""The event loop under hosted code: its time is virtual, and nothing in it outlives a call.
+"""The event loop of hosted code: its time is virtual, and nothing in it outlives a call.
 
 When every task waits, the clock jumps to the next deadline, so `asyncio.sleep(3600)` takes no time.
-What would go to a thread (`def` endpoints and dependencies, `asyncio.to_thread`, executors) runs in
-line: the same world is under it, and no other thread wakes up. Tasks and timers that a call leaves
-behind are driven to their end, for at most a day of virtual time; what goes on even then is
-cancelled.
+Work for threads (`def` endpoints and dependencies, `asyncio.to_thread`, executors) runs inline: in
+the calling thread, on the same world. Tasks and timers that a call leaves behind run to their end,
+for at most a day of virtual time; those that do not end by then are cancelled.
 
-Limit: `anyio.from_thread` finds no thread here, and says so to whoever calls it.
+Limit: `anyio.from_thread` does not work here and raises its own error.
 """
 
 import asyncio
@@ -22,17 +21,17 @@ import anyio.to_thread
 T = TypeVar("T")
 
 MAX_WAIT = 7 * 86_400.0  # virtual seconds that a call may wait
-LEFT_WAIT = 86_400.0  # virtual seconds for what a call leaves behind …
-LEFT_TURNS = 10_000  # … and turns of the loop
-THREAD_WAIT = 1.0  # wall seconds to wait for a thread of the code, when all else waits
+LEFTOVER_WAIT = 86_400.0  # virtual seconds for the tasks that a call leaves behind …
+LEFTOVER_TURNS = 10_000  # … and turns of the loop
+THREAD_WAIT = 1.0  # real seconds to wait for a thread of the code when nothing else can run
 
 
 class Stuck(Exception):
-    """A coroutine waits for what will not come."""
+    """A coroutine waits for something that cannot happen."""
 
 
-class _NothingToWatch:
-    """What the loop takes for its selector. It watches no file; waiting moves the clock."""
+class _VirtualSelector:
+    """The selector of a VirtualLoop. It watches no file; waiting moves the clock."""
 
     def __init__(self, loop: "VirtualLoop") -> None:
         self._loop = loop
@@ -43,24 +42,24 @@ class _NothingToWatch:
 
 
 class VirtualLoop(asyncio.BaseEventLoop):
-    """An event loop that waits for nothing but itself, with a clock of its own."""
+    """An event loop with a virtual clock, which waits only for its own tasks and timers."""
 
     def __init__(self) -> None:
         super().__init__()
         self.now = 0.0
-        self.until = MAX_WAIT  # the clock goes no further
-        self.turns_left: int | None = None  # None: any number
-        self.made: list[asyncio.Task[Any]] = []  # the tasks of this call
-        self._selector = _NothingToWatch(self)
+        self.latest = MAX_WAIT  # the clock stops here
+        self.turns_left: int | None = None  # None: no limit
+        self.tasks: list[asyncio.Task[Any]] = []  # the tasks of this call
+        self._selector = _VirtualSelector(self)
         self._woken = threading.Event()
         self.set_exception_handler(lambda loop, context: None)
-        self.set_task_factory(_note_task)  # type: ignore[arg-type]  # typeshed wants a Protocol
+        self.set_task_factory(_create_task)  # type: ignore[arg-type]  # typeshed wants a Protocol
 
     def time(self) -> float:
         return self.now
 
     def wait(self, timeout: float | None) -> None:
-        """One turn of the loop: nothing is ready for `timeout` seconds (None: for ever)."""
+        """Wait in one turn of the loop: nothing is ready for `timeout` seconds (None: forever)."""
         if self.turns_left is not None:
             self.turns_left -= 1
             if self.turns_left < 0:
@@ -71,7 +70,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
             self._woken.clear()
         elif timeout > 0:
             self.now += timeout
-            if self.now > self.until:
+            if self.now > self.latest:
                 raise Stuck("it waits too long")
 
     def run_in_executor(  # type: ignore[override]  # typeshed counts the arguments of func
@@ -79,17 +78,17 @@ class VirtualLoop(asyncio.BaseEventLoop):
     ) -> asyncio.Future[T]:
         future: asyncio.Future[T] = self.create_future()
         try:
-            future.set_result(_apart(func, *args))
+            future.set_result(_run_inline(func, *args))
         except Exception as exc:
             future.set_exception(exc)
         return future
 
-    def leftovers(self) -> list[asyncio.Task[Any]]:
-        """Tasks that are not done."""
-        return [task for task in self.made if not task.done()]
+    def unfinished_tasks(self) -> list[asyncio.Task[Any]]:
+        """The tasks that are not done."""
+        return [task for task in self.tasks if not task.done()]
 
     def forget_generators(self) -> None:
-        """Leave the asynchronous generators that are open now to whoever holds them."""
+        """Do not close the asynchronous generators that are open now: their owner does."""
         self._asyncgens.clear()  # type: ignore[attr-defined]
 
     def is_clear(self) -> bool:
@@ -101,7 +100,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
             self._ready  # type: ignore[attr-defined]
             or self._scheduled  # type: ignore[attr-defined]
             or any(gen.ag_frame is not None for gen in self._asyncgens)  # type: ignore[attr-defined]
-            or self.leftovers()
+            or self.unfinished_tasks()
         )
 
     def _process_events(self, event_list: Any) -> None:
@@ -111,11 +110,11 @@ class VirtualLoop(asyncio.BaseEventLoop):
         self._woken.set()
 
 
-def _note_task(
+def _create_task(
     loop: VirtualLoop, coro: Coroutine[Any, Any, T], context: Context | None = None
 ) -> asyncio.Task[T]:
     task = asyncio.Task(coro, loop=loop, context=context)
-    loop.made.append(task)
+    loop.tasks.append(task)
     return task
 
 
@@ -128,8 +127,8 @@ class _Policy(asyncio.DefaultEventLoopPolicy):
 _policy = _Policy()
 
 
-def _apart(func: Callable[..., T], *args: Any) -> T:
-    """Call in line what believes that it is in a thread of its own: no loop runs there."""
+def _run_inline(func: Callable[..., T], *args: Any) -> T:
+    """Call a function that expects to be in another thread: without a running loop."""
     running = events._get_running_loop()
     events._set_running_loop(None)
     try:
@@ -138,15 +137,15 @@ def _apart(func: Callable[..., T], *args: Any) -> T:
         events._set_running_loop(running)
 
 
-async def _in_line(func: Callable[..., T], *args: Any, **_: Any) -> T:
-    """In the place of anyio.to_thread.run_sync."""
-    return _apart(func, *args)
+async def _run_sync_inline(func: Callable[..., T], *args: Any, **_: Any) -> T:
+    """The replacement of anyio.to_thread.run_sync."""
+    return _run_inline(func, *args)
 
 
-class Contained:
-    """While it is entered, threads of anyio run in line and new event loops are virtual.
+class VirtualAsyncio:
+    """A block in which threads of anyio run inline and new event loops are virtual.
 
-    Its state is the process's: enter it around every run of hosted code, and not from two threads.
+    It changes the process's state: enter it around every run of hosted code, from one thread only.
     """
 
     __slots__ = ("_outer", "_policy", "_run_sync")
@@ -155,8 +154,8 @@ class Contained:
         self._outer = events._get_running_loop()
         events._set_running_loop(None)  # the caller may be asynchronous itself
         self._run_sync = anyio.to_thread.run_sync
-        anyio.to_thread.run_sync = _in_line  # type: ignore[assignment]  # counts the same
-        self._policy = events._event_loop_policy  # type: ignore[attr-defined]  # None: not asked yet
+        anyio.to_thread.run_sync = _run_sync_inline  # type: ignore[assignment]  # other keywords
+        self._policy = events._event_loop_policy  # type: ignore[attr-defined]  # None: not created yet
         events._event_loop_policy = _policy  # type: ignore[attr-defined]
 
     def __exit__(self, *_: object) -> None:
@@ -168,68 +167,69 @@ class Contained:
 class Runner:
     """Runs coroutines of hosted code, one after the other. `close()` ends it.
 
-    Enter `Contained` around each run. A loop that something clings to is given up for a new one.
+    The caller enters `VirtualAsyncio` around each run. A loop with tasks that cannot be ended is
+    replaced by a new one.
     """
 
     def __init__(self) -> None:
         self._loop = VirtualLoop()
 
     def run(self, coro: Coroutine[Any, Any, T], *, keeps_generators: bool = False) -> T:
-        """The coroutine's result, or its exception. Raises Stuck when it cannot go on.
+        """Return the coroutine's result. Raises its exception, or Stuck when it cannot continue.
 
         `keeps_generators`: asynchronous generators that it leaves open (a lifespan's) stay open.
         """
         loop = self._loop
-        loop.until = loop.now + MAX_WAIT
+        loop.latest = loop.now + MAX_WAIT
         try:
             return loop.run_until_complete(coro)
         finally:
             if keeps_generators:
                 loop.forget_generators()
             if loop.is_clear():
-                loop.made.clear()
+                loop.tasks.clear()
             else:
-                self._finish()
+                self._finish_leftovers()
 
-    def _finish(self) -> None:
-        """Drive what was left to its end, or end it."""
+    def _finish_leftovers(self) -> None:
+        """Run the leftovers to their end, or cancel them. Replaces the loop."""
         loop, self._loop = self._loop, VirtualLoop()
-        loop.until = loop.now + LEFT_WAIT + 1
-        loop.turns_left = LEFT_TURNS
+        loop.latest = loop.now + LEFTOVER_WAIT + 1
+        loop.turns_left = LEFTOVER_TURNS
         try:
-            loop.run_until_complete(_drained(loop))
+            loop.run_until_complete(_drain(loop))
         except (Exception, asyncio.CancelledError, SystemExit):
             _give_up(loop)
         loop.close()
 
     def close(self) -> None:
-        """End the loop."""
+        """Close the loop."""
         self._loop.close()
 
 
-async def _drained(loop: VirtualLoop) -> None:
-    me = asyncio.current_task()
-    while left := [task for task in loop.leftovers() if task is not me]:
-        await asyncio.wait(left, timeout=loop.until - loop.now - 1)
-        if loop.now >= loop.until - 1:
+async def _drain(loop: VirtualLoop) -> None:
+    current = asyncio.current_task()
+    while pending := [task for task in loop.unfinished_tasks() if task is not current]:
+        await asyncio.wait(pending, timeout=loop.latest - loop.now - 1)
+        if loop.now >= loop.latest - 1:
             raise Stuck("what the call left behind does not end")
-    await asyncio.sleep(loop.until - loop.now - 1)  # timers
+    await asyncio.sleep(loop.latest - loop.now - 1)  # timers
     await loop.shutdown_asyncgens()
 
 
 def _give_up(loop: VirtualLoop) -> None:
-    """Cancel what there is. What does not let itself be cancelled dies with the loop."""
-    for task in loop.leftovers():
+    """Cancel the unfinished tasks. Those that refuse end with the loop."""
+    for task in loop.unfinished_tasks():
         task.cancel()
     loop.turns_left = 100
-    loop.until = loop.now + LEFT_WAIT
+    loop.latest = loop.now + LEFTOVER_WAIT
     with suppress(Exception, asyncio.CancelledError, SystemExit):
-        loop.run_until_complete(_cancelled(loop))
+        loop.run_until_complete(_cancel_all(loop))
 
 
-async def _cancelled(loop: VirtualLoop) -> None:
-    me = asyncio.current_task()
-    left = [task for task in loop.leftovers() if task is not me]
-    if left:
-        await asyncio.wait(left, timeout=1.0)
+async def _cancel_all(loop: VirtualLoop) -> None:
+    current = asyncio.current_task()
+    pending = [task for task in loop.unfinished_tasks() if task is not current]
+    if pending:
+        await asyncio.wait(pending, timeout=1.0)
     await loop.shutdown_asyncgens()

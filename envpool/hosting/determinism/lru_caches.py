@@ -1,7 +1,7 @@
-"""functools.lru_cache for hosted code, with contents that can be looked into.
+"""functools.lru_cache for hosted code, with readable contents.
 
-A cache is state of the module: what one world has cached must not be seen by another, and must be
-there again when the world goes on. The real one hides its entries in C.
+A cache is module state: what one world has cached must not be visible to another, and must be there
+again in the world's next call. The real cache hides its entries in C.
 """
 
 import functools
@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 
 class CacheInfo(NamedTuple):
-    """As functools tells it."""
+    """Statistics of a cache, as in functools."""
 
     hits: int
     misses: int
@@ -20,14 +20,14 @@ class CacheInfo(NamedTuple):
 
 
 class Cached:
-    """A function with its least recently used results, as functools.lru_cache makes it."""
+    """A function with a cache of its most recently used results, as of functools.lru_cache."""
 
     def __init__(self, function: Callable[..., Any], maxsize: int | None, typed: bool) -> None:
         functools.update_wrapper(self, function)
         self.function = function
         self._maxsize = maxsize
         self._typed = typed
-        self.entries: dict[Hashable, Any] = {}  # the least recently used comes first
+        self.entries: dict[Hashable, Any] = {}  # in order of use, the least recent first
         self.counts = [0, 0]  # hits, misses
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -35,7 +35,7 @@ class Cached:
         if self._typed:
             key += tuple(map(type, args)), tuple(map(type, kwargs.values()))
         elif len(args) == 1 and not kwargs and type(args[0]) in (int, str):
-            key = args[0]  # as there: 1 and 1.0 are two keys
+            key = args[0]  # as in functools: 1 and 1.0 are two keys
         entries = self.entries
         if key in entries:
             self.counts[0] += 1
@@ -58,17 +58,17 @@ class Cached:
         return CacheInfo(hits, misses, self._maxsize, len(self.entries))
 
     def cache_clear(self) -> None:
-        """Forget everything."""
+        """Remove all entries and reset the counts."""
         self.entries.clear()
         self.counts[:] = 0, 0
 
     def cache_parameters(self) -> dict[str, Any]:
-        """What it was made with."""
+        """The arguments of the decorator."""
         return {"maxsize": self._maxsize, "typed": self._typed}
 
 
 def lru_cache(maxsize: Any = 128, typed: bool = False) -> Any:
-    """As functools.lru_cache: a decorator, or a function's cached form when given one."""
+    """Like functools.lru_cache: a decorator, or the cached function when called with a function."""
     if callable(maxsize) and isinstance(typed, bool):
         return Cached(maxsize, 128, typed)
     if maxsize is not None and not isinstance(maxsize, int):

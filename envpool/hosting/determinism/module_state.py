@@ -1,23 +1,23 @@
-"""The module state of generated code, one for each world.
+"""The module state of generated code, separate for each world.
 
-AWM runs a process for each world, so what its code keeps in globals, class attributes, caches and
-closures belongs to that world alone. Here many worlds share a module: its state is taken out after
-a call and put back before the world's next one, wherever that is.
+AWM runs a process for each world, so what its code stores in globals, class attributes, caches and
+closures belongs to that world alone. Here many worlds share a module: its state is captured after
+each call and restored before the world's next one, in whichever worker.
 
-What is state is found once, when the code is loaded. Objects that functions may change are
-`kept`: the object stays the same and its content is exchanged, so whoever holds it (another
-global, a closure, a default) goes on seeing it, and what was shared stays shared. Names that
-functions assign are exchanged themselves. What functions only look things up in is left alone,
-and code without state, which is nearly all, costs nothing.
+What is state is determined once, when the code is loaded. An object that functions may change stays
+the same object and its content is exchanged, so that every reference to it (another global, a
+closure, a default) stays valid, and what was shared stays shared. Names that functions assign get
+their values exchanged. Objects in which functions only look things up are left alone, and code
+without state, which is nearly all, costs nothing.
 
-Never state: functions, classes, modules, loggers, locks (left open after each call), and the
-objects of SQLAlchemy, FastAPI, Starlette and Pydantic that make up the application. A global
-Session is closed after each call: what was not committed is gone.
-What a set gives first, after things were taken out of it, may differ from a process of its own; it
-is the same wherever the world goes on.
-Refused: an open file, a generator, a thread or anything else that pickle cannot take, where
-functions may reach it. Not seen: state in other libraries, and names that are hidden from the text
-(see envpool.hosting.determinism.mutation_analysis).
+Never state: functions, classes, modules, loggers, locks (released after each call), and the objects
+of SQLAlchemy, FastAPI, Starlette and Pydantic that make up the application. A global Session is
+closed after each call: what was not committed is gone.
+The iteration order of a set from which elements were removed may differ from that in a separate
+process; it is the same in whichever worker the world continues.
+Refused: an open file, a generator, a thread or anything else that pickle cannot serialize, where
+functions may reach it. Not found: state in other libraries, and names that the text hides (see
+envpool.hosting.determinism.mutation_analysis).
 """
 
 import io
@@ -28,104 +28,104 @@ from types import ModuleType
 from typing import Any
 
 from envpool.core.errors import ToolsetError
-from envpool.hosting.determinism.state_discovery import survey
-from envpool.hosting.determinism.state_slots import Content, Environment, Place
+from envpool.hosting.determinism.state_discovery import discover_state
+from envpool.hosting.determinism.state_slots import Content, EnvironmentSlot, StateSlot
 
 MAX_STATE = 2**20  # bytes
 _PROTOCOL = 5
 
 
-class Memory:
-    """The state of a module that has been loaded, exchanged between worlds.
+class ModuleState:
+    """The state of a loaded module, exchanged between worlds.
 
-    `module` stands in sys.modules under its name, the same in every worker. Raises ToolsetError
-    naming what cannot be kept apart.
+    `module` is in sys.modules under its name, which is the same in every worker. Raises
+    ToolsetError for state that cannot be isolated.
     """
 
     def __init__(self, module: ModuleType) -> None:
-        found = survey(module)
+        found = discover_state(module)
         self._name = str(module.__file__ or module.__name__)
-        self._places: tuple[Place, ...] = tuple(found.places)
-        self._shared = [place for place in self._places if isinstance(place, Environment)]
+        self._slots: tuple[StateSlot, ...] = tuple(found.slots)
+        self._environments = [slot for slot in self._slots if isinstance(slot, EnvironmentSlot)]
         self._resets = tuple(found.resets)
-        self._fixed: list[Any] = found.fixed  # what pickled state refers to by position
-        self._positions = {id(value): position for position, value in enumerate(self._fixed)}
-        self.stateless = not self._places and not self._resets
-        self.notes = tuple(f"kept apart for each world: {place.name}" for place in self._places)
-        self._current: bytes | None = None  # the state that is in place; None: not known
-        self._given = b""  # the state that `restore` has put in place last
+        self._persistent: list[Any] = found.persistent  # pickled state refers to them by position
+        self._positions = {id(value): position for position, value in enumerate(self._persistent)}
+        self.stateless = not self._slots and not self._resets
+        self.notes = tuple(f"isolated for each world: {slot.name}" for slot in self._slots)
+        self._current: bytes | None = None  # the state in the module now; None: not known
+        self._restored = b""  # the state of the last `restore`
         self._start = b""
-        if self._places:
-            self.restore(self.capture())  # so that what follows starts as it will in other workers
+        if self._slots:
+            self.restore(self.capture())  # so that the first call starts as in other workers
             self._start = self.capture()
-            self._current = None  # whoever has the module may still change it
+            self._current = None  # other owners of the module may still change it
 
     def __repr__(self) -> str:
-        return f"<Memory of {self._name} [{len(self._places)} places, {len(self._start)} bytes]>"
+        return f"<ModuleState of {self._name} [{len(self._slots)} slots, {len(self._start)} bytes]>"
 
     def capture(self) -> bytes:
-        """The state now, for `restore` here or in another worker; empty: there is none.
+        """The current state, for `restore` here or in another worker; empty when there is none.
 
-        Raises ToolsetError when it holds what cannot be kept apart, or more than 1 MiB.
+        Raises ToolsetError when it has an object that cannot be isolated, or more than 1 MiB.
         """
         for reset in self._resets:
             reset()
-        if not self._places:
+        if not self._slots:
             return b""
-        state = self._pickled([place.content() for place in self._places])
+        state = self._pickle([slot.content() for slot in self._slots])
         if len(state) > MAX_STATE:
             raise ToolsetError(
                 f"{self._name}: its module state has {len(state)} bytes, "
-                f"more than {MAX_STATE} that a world may keep"
+                f"and a world may have at most {MAX_STATE}"
             )
-        for place in self._shared:
-            place.leave()
-        if state != self._given:
+        for slot in self._environments:
+            slot.leave()
+        if state != self._restored:
             return state
-        self._current = None if self._shared else self._given
-        return self._given
+        self._current = None if self._environments else self._restored
+        return self._restored
 
     def restore(self, state: bytes) -> None:
-        """Put a world's state in place; empty: the state after loading.
+        """Restore a world's state; empty: the state after loading.
 
-        Every call begins with what this makes, also where the world's own objects are still there:
-        those may give what they hold in another order.
+        Every call begins with unpickled objects, even if the world's own objects still exist: a set
+        among those may have another iteration order.
         """
         state = state or self._start
         current, self._current = self._current, None  # until `capture` finds it unchanged
-        if not self._places or state == current:
+        if not self._slots or state == current:
             return
-        contents = _Unpickler(io.BytesIO(state), self._fixed).load()
-        for place, content in zip(self._places, contents, strict=True):
-            place.put(content)
-        self._given = state
+        contents = _Unpickler(io.BytesIO(state), self._persistent).load()
+        for slot, content in zip(self._slots, contents, strict=True):
+            slot.put(content)
+        self._restored = state
 
-    def _pickled(self, contents: list[Content]) -> bytes:
+    def _pickle(self, contents: list[Content]) -> bytes:
         try:
-            return self._dumped(contents)
+            return self._dump(contents)
         except Exception as exc:
-            place, why = self._culprit(contents) or ("its module state", exc)
+            name, why = self._first_unpicklable(contents) or ("its module state", exc)
             raise ToolsetError(
-                f"{self._name}: {place} cannot be kept apart between worlds: {_told(why)}"
+                f"{self._name}: {name} cannot be isolated between worlds: {_exception_text(why)}"
             ) from exc
 
-    def _dumped(self, contents: Iterable[Content]) -> bytes:
+    def _dump(self, contents: Iterable[Content]) -> bytes:
         stream = io.BytesIO()
         _Pickler(stream, self._positions.get).dump(list(contents))
         return stream.getvalue()
 
-    def _culprit(self, contents: list[Content]) -> tuple[str, Exception] | None:
-        """The first place whose content cannot be pickled, and why."""
-        for place, content in zip(self._places, contents, strict=True):
+    def _first_unpicklable(self, contents: list[Content]) -> tuple[str, Exception] | None:
+        """The name of the first slot whose content cannot be pickled, and the exception."""
+        for slot, content in zip(self._slots, contents, strict=True):
             try:
-                self._dumped([content])
+                self._dump([content])
             except Exception as exc:
-                return place.name, exc
+                return slot.name, exc
         return None
 
 
 class _Pickler(pickle.Pickler):
-    """Writes state; what is fixed is referred to by its position."""
+    """Pickles state; persistent objects are written as their position."""
 
     def __init__(self, stream: io.BytesIO, position: Callable[[int], int | None]) -> None:
         super().__init__(stream, protocol=_PROTOCOL)
@@ -137,20 +137,20 @@ class _Pickler(pickle.Pickler):
     def reducer_override(self, value: Any) -> Any:
         kind = type(value)
         if kind.__module__ == "_thread" and kind.__name__ in ("lock", "RLock"):
-            return (threading.Lock if kind.__name__ == "lock" else kind), ()  # nobody waits for it
+            return (threading.Lock if kind.__name__ == "lock" else kind), ()  # nothing waits for it
         return NotImplemented
 
 
 class _Unpickler(pickle.Unpickler):
-    def __init__(self, stream: io.BytesIO, fixed: list[Any]) -> None:
+    def __init__(self, stream: io.BytesIO, persistent: list[Any]) -> None:
         super().__init__(stream)
-        self._fixed = fixed
+        self._persistent = persistent
 
     def persistent_load(self, position: Any) -> Any:
-        return self._fixed[position]
+        return self._persistent[position]
 
 
-def _told(exc: Exception) -> str:
+def _exception_text(exc: Exception) -> str:
     try:
         text = str(exc)
     except Exception:

@@ -1,17 +1,16 @@
-"""What the functions of generated code may do to the names of their module, read from its text.
+"""Find out from its source text what a module's functions may do to the module's names.
 
-A constant that functions only look things up in needs no copy for each world. So for each name
-(and, as their owners are not known, for each attribute) that functions use, this tells the most
-that they do with it:
+A constant in which functions only look things up needs no copy for each world. So for each name
+that functions use (and for each attribute, as their owners are not known), this finds the strongest
+effect that functions have on it:
 
-    rebound    the name itself gets another value: `global total; total += 1`
-    touched    its object is changed, or handed to where it may be: `cache[key] = 1`, `add(cache)`
-    opened     what it contains is handed out: `for row in rows`, `prices[name]`
-    (nothing)  it is asked: `name in names`, `len(rows)`
+    rebound    the name gets another value: `global total; total += 1`
+    MUTATES    its object is changed, or passed on so that it may be: `cache[key] = 1`, `add(cache)`
+    EXPOSES    its elements are passed on: `for row in rows`, `prices[name]`
+    NO_EFFECT  it is only read: `name in names`, `len(rows)`
 
-Names are not told apart by scope: a local of the same name counts for the global. Mutation in
-ways that hide the name (`gc`, frames, `exec`) is not seen; `uses_namespace` tells of the common
-ones.
+Scopes are not distinguished: a local variable of the same name counts as the global. Mutation that
+hides the name (`gc`, frames, `exec`) is not found; `uses_namespace` reports the common ways.
 """
 
 import ast
@@ -19,34 +18,40 @@ from collections.abc import Iterator
 
 import msgspec
 
-_ASKING = {"count", "index", "isdisjoint", "issubset", "issuperset", "startswith", "endswith"}
-_OPENING = {
+_READING_METHODS = {
+    *("count", "index", "isdisjoint", "issubset", "issuperset", "startswith", "endswith"),
+}
+_EXPOSING_METHODS = {
     *("get", "keys", "values", "items", "copy", "union", "intersection", "difference"),
     "symmetric_difference",
 }
-_ASKERS = {"len", "str", "repr", "sum", "any", "all", "isinstance", "bool", "int", "float", "print"}
-_OPENERS = {
+_READING_FUNCTIONS = {
+    *("len", "str", "repr", "sum", "any", "all", "isinstance", "bool", "int", "float", "print"),
+}
+_EXPOSING_FUNCTIONS = {
     *("sorted", "list", "tuple", "set", "dict", "frozenset", "enumerate", "zip", "reversed"),
     *("min", "max", "iter", "map", "filter"),
 }
-_ASKING_CALLS = {"dumps", "join", "in_", "notin_", "not_in", "isEnabledFor"}  # of other objects
-_OPENING_CALLS = {"choice", "choices", "sample"}
+_READING_CALLS = {"dumps", "join", "in_", "notin_", "not_in", "isEnabledFor"}  # of other objects
+_EXPOSING_CALLS = {"choice", "choices", "sample"}
 _NAMESPACE = {"globals", "exec", "eval", "__import__", "import_module"}
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 
-NOTHING, OPENED, TOUCHED = 0, 1, 2
+NO_EFFECT, EXPOSES, MUTATES = 0, 1, 2
 
 
 class Uses(msgspec.Struct):
-    """What functions do with names, at most."""
+    """The strongest effects of functions on names and attributes."""
 
     rebound: set[str] = msgspec.field(default_factory=set)
     nonlocals: set[str] = msgspec.field(default_factory=set)  # rebound in an outer function
-    names: dict[str, int] = msgspec.field(default_factory=dict)  # name -> NOTHING … TOUCHED
+    names: dict[str, int] = msgspec.field(default_factory=dict)  # name -> NO_EFFECT … MUTATES
     attributes: dict[str, int] = msgspec.field(default_factory=dict)
-    owners: set[str] = msgspec.field(default_factory=set)  # names with attributes that are assigned
+    owners: set[str] = msgspec.field(default_factory=set)  # names whose attributes are assigned
     changed: set[str] = msgspec.field(default_factory=set)  # attributes that are assigned
-    changers: set[str] = msgspec.field(default_factory=set)  # classes that assign self's own
+    changers: set[str] = msgspec.field(
+        default_factory=set
+    )  # classes that assign attributes of self
     sets_any_attribute: bool = False  # by setattr, or through __dict__
     sets_class_attributes: bool = False  # of `cls`, `type(x)`, `x.__class__`, or by setattr
     uses_namespace: bool = False  # through globals(), exec and the like
@@ -55,7 +60,7 @@ class Uses(msgspec.Struct):
 
 
 def uses_of(source: str) -> Uses:
-    """What the functions of a module's text do with names."""
+    """The effects that the functions of a module's source text have on names."""
     reader = _Reader()
     reader.read(ast.parse(source))
     return reader.uses
@@ -83,31 +88,33 @@ class _Reader:
             case ast.Name(id=name, ctx=ast.Load()):
                 if name in _NAMESPACE and isinstance(self._parents.get(node), ast.Call):
                     uses.uses_namespace = True
-                uses.names[name] = max(uses.names.get(name, NOTHING), self._how(node))
+                uses.names[name] = max(uses.names.get(name, NO_EFFECT), self._effect(node))
             case ast.Name(id=name, ctx=ast.Store()):
                 if isinstance(self._parents.get(node), ast.AugAssign):  # `rows += [1]` in place
-                    uses.names[name] = TOUCHED
+                    uses.names[name] = MUTATES
             case ast.Attribute(value=owner, attr=name, ctx=ast.Load()):
-                uses.attributes[name] = max(uses.attributes.get(name, NOTHING), self._how(node))
-                if name == "state" and _is_entered(self._parents[node]):
+                uses.attributes[name] = max(
+                    uses.attributes.get(name, NO_EFFECT), self._effect(node)
+                )
+                if name == "state" and _is_part_of_access(self._parents[node]):
                     uses.uses_state = True
                 if name in ("__dict__", "__setattr__", "__setstate__"):
                     uses.sets_any_attribute = True
-                if name == "environ" and self._how(node) == TOUCHED:
+                if name == "environ" and self._effect(node) == MUTATES:
                     uses.sets_environment = True
                 if name == "modules" and isinstance(owner, ast.Name) and owner.id == "sys":
                     uses.uses_namespace = True
             case ast.Attribute(value=owner, attr=name):
                 if isinstance(self._parents.get(node), ast.AugAssign):
-                    uses.attributes[name] = TOUCHED
-                self._assigned(owner)
-                self._changed(node, owner, name)
+                    uses.attributes[name] = MUTATES
+                self._note_assigned_owner(owner)
+                self._note_change(node, owner, name)
             case ast.Call(func=ast.Name(id="setattr" | "delattr"), args=[owner, *_]):
                 uses.sets_any_attribute = True
-                self._assigned(owner)
+                self._note_assigned_owner(owner)
 
-    def _assigned(self, owner: ast.AST) -> None:
-        """An attribute of this is assigned or deleted."""
+    def _note_assigned_owner(self, owner: ast.AST) -> None:
+        """Note an object of which an attribute is assigned or deleted."""
         match owner:
             case (
                 ast.Name(id="cls")
@@ -118,85 +125,93 @@ class _Reader:
             case ast.Name(id=name):
                 self.uses.owners.add(name)
 
-    def _changed(self, node: ast.AST, owner: ast.AST, name: str) -> None:
-        """An attribute is assigned; by __init__, which does it once, is no change."""
-        method = self._around(node, _FUNCTIONS)
-        home = None if method is None else self._around(method, (ast.ClassDef,))
-        if isinstance(home, ast.ClassDef) and isinstance(owner, ast.Name) and owner.id == "self":
+    def _note_change(self, node: ast.AST, owner: ast.AST, name: str) -> None:
+        """Note an assigned attribute, except of self in __init__, which happens only once."""
+        method = self._enclosing(node, _FUNCTIONS)
+        owner_class = None if method is None else self._enclosing(method, (ast.ClassDef,))
+        if (
+            isinstance(owner_class, ast.ClassDef)
+            and isinstance(owner, ast.Name)
+            and owner.id == "self"
+        ):
             if getattr(method, "name", "") == "__init__":
                 return
-            self.uses.changers.add(home.name)
+            self.uses.changers.add(owner_class.name)
         self.uses.changed.add(name)
 
-    def _around(self, node: ast.AST, kinds: tuple[type[ast.AST], ...]) -> ast.AST | None:
-        """The innermost of these kinds that a node stands in."""
+    def _enclosing(self, node: ast.AST, kinds: tuple[type[ast.AST], ...]) -> ast.AST | None:
+        """The innermost node of these kinds around a node."""
         parent = self._parents.get(node)
         while parent is not None and not isinstance(parent, kinds):
             parent = self._parents.get(parent)
         return parent
 
-    def _how(self, node: ast.AST) -> int:
-        """What is done with the object that an expression gives."""
+    def _effect(self, node: ast.AST) -> int:
+        """The effect that its surroundings have on the value of an expression."""
         parent = self._parents[node]
         match parent:
             case ast.Compare() | ast.FormattedValue() | ast.Expr() | ast.UnaryOp() | ast.Assert():
-                return NOTHING
+                return NO_EFFECT
             case ast.If() | ast.While():
-                return NOTHING
+                return NO_EFFECT
             case ast.IfExp(test=test) if test is node:
-                return NOTHING
+                return NO_EFFECT
             case ast.BoolOp() | ast.IfExp():
-                return self._how(parent)
+                return self._effect(parent)
             case ast.Subscript(value=value, ctx=ctx):
                 if value is not node:
-                    return NOTHING  # it is the key
-                return self._opened(parent) if isinstance(ctx, ast.Load) else TOUCHED
+                    return NO_EFFECT  # the node is the key
+                return self._effect_on_element(parent) if isinstance(ctx, ast.Load) else MUTATES
             case ast.Attribute(attr=method):
                 call = self._parents[parent]
                 if not isinstance(call, ast.Call) or call.func is not parent:
-                    return TOUCHED
-                if method in _ASKING:
-                    return NOTHING
-                return self._opened(call) if method in _OPENING else TOUCHED
+                    return MUTATES
+                if method in _READING_METHODS:
+                    return NO_EFFECT
+                return self._effect_on_element(call) if method in _EXPOSING_METHODS else MUTATES
             case ast.Call(func=function) if function is not node:
-                return _by_call(function)
+                return _effect_of_call(function)
             case ast.Starred() | ast.BinOp() | ast.comprehension() | ast.For() | ast.AsyncFor():
-                return OPENED
-            case ast.Dict(keys=keys, values=values):  # {**defaults} opens, {"a": rows} hands on
-                return OPENED if keys[_position(values, node)] is None else TOUCHED
-        return TOUCHED
+                return EXPOSES
+            case ast.Dict(keys=keys, values=values):  # {**defaults} exposes, {"a": rows} passes on
+                return EXPOSES if keys[_index(values, node)] is None else MUTATES
+        return MUTATES
 
-    def _opened(self, node: ast.AST) -> int:
-        """What is done to an object whose element, or a copy, this expression gives."""
-        return OPENED if self._how(node) != NOTHING else NOTHING
+    def _effect_on_element(self, node: ast.AST) -> int:
+        """The effect on an object of which this expression gives an element or a copy."""
+        return EXPOSES if self._effect(node) != NO_EFFECT else NO_EFFECT
 
 
-def _is_entered(parent: ast.AST) -> bool:
-    """Whether an attribute of an attribute is meant."""
+def _is_part_of_access(parent: ast.AST) -> bool:
+    """Whether an attribute is accessed to access an attribute of its value."""
     match parent:
         case ast.Attribute() | ast.Call(func=ast.Name(id="getattr" | "setattr" | "hasattr")):
             return True
     return False
 
 
-def _by_call(function: ast.AST) -> int:
+def _effect_of_call(function: ast.AST) -> int:
     match function:
         case ast.Name(id=name):
-            return NOTHING if name in _ASKERS else OPENED if name in _OPENERS else TOUCHED
+            if name in _READING_FUNCTIONS:
+                return NO_EFFECT
+            return EXPOSES if name in _EXPOSING_FUNCTIONS else MUTATES
         case ast.Attribute(attr=name):
-            if name in _ASKING_CALLS:
-                return NOTHING
-            return OPENED if name in _OPENING_CALLS else TOUCHED
-    return TOUCHED
+            if name in _READING_CALLS:
+                return NO_EFFECT
+            return EXPOSES if name in _EXPOSING_CALLS else MUTATES
+    return MUTATES
 
 
-def _position(values: list[ast.expr], node: ast.AST) -> int:
+def _index(values: list[ast.expr], node: ast.AST) -> int:
     return next((n for n, value in enumerate(values) if value is node), 0)
 
 
 def _in_functions(tree: ast.AST, inside: bool = False) -> Iterator[ast.AST]:
-    """The nodes that run when a function is called; decorators, defaults and annotations of the
-    module's own functions do not."""
+    """Yield the nodes that run when a function is called.
+
+    Decorators, defaults and annotations of the module's own functions do not belong to them.
+    """
     for child in ast.iter_child_nodes(tree):
         if inside:
             yield child

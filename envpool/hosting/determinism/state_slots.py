@@ -1,7 +1,7 @@
-"""Places where the state of a module is, each with a content that pickle can take.
+"""State slots: where a module keeps its state, each with a content that pickle can serialize.
 
-An object's place exchanges its content and leaves the object where it is. `put` takes what
-`content` gave, here or in another worker.
+The slot of an object exchanges the object's content; the object itself stays. `put` accepts what
+`content` returned, in this worker or in another one.
 """
 
 import os
@@ -13,27 +13,27 @@ from typing import Any, Protocol
 
 from pydantic import BaseModel
 
-from envpool.hosting.determinism.value_kinds import is_moving, kind_of, slots_of
+from envpool.hosting.determinism.value_kinds import is_opaque, slotted_attributes, value_kind
 
-Content = Any  # whatever pickle can take
+Content = Any  # anything that pickle can serialize
 
 
-class Place(Protocol):
-    """One of them; its name is for people, as `global 'cache'`."""
+class StateSlot(Protocol):
+    """One slot; its name is for messages, such as `global 'cache'`."""
 
     name: str
 
     def content(self) -> Content:
-        """What is there now."""
+        """The current content."""
 
     def put(self, content: Content) -> None:
-        """Put that there."""
+        """Replace the content."""
 
 
-class Names:
-    """Names of a module or class that functions assign; None: any of them.
+class NamesSlot:
+    """Names of a module or class that functions assign; None: all of its names.
 
-    What is fixed (an engine that is made when it is first needed) stays where it is.
+    A stateless value (an engine that is created when it is first needed) stays in place.
     """
 
     def __init__(
@@ -42,42 +42,43 @@ class Names:
         self.name = name
         self._owner = owner
         self._names = names
-        self._start = {name: vars(owner)[name] for name in self._watched(vars(owner))}
+        self._start = {name: vars(owner)[name] for name in self._existing(vars(owner))}
 
     def content(self) -> Content:
         now, start = vars(self._owner), self._start
-        found: dict[str, Any] = {}
-        held: list[str] = []
-        for name in self._watched(now):
+        assigned: dict[str, Any] = {}
+        stateless: list[str] = []
+        for name in self._existing(now):
             value = now[name]
-            if name in start and start[name] is value and not is_moving(value):
+            if name in start and start[name] is value and not is_opaque(value):
                 continue
-            if kind_of(value) == "fixed":
-                held.append(name)
+            if value_kind(value) == "stateless":
+                stateless.append(name)
             else:
-                found[name] = value
-        return found, held, [name for name in start if name not in now]
+                assigned[name] = value
+        return assigned, stateless, [name for name in start if name not in now]
 
     def put(self, content: Content) -> None:
-        found, held, gone = content
+        assigned, stateless, deleted = content
         now = vars(self._owner)
-        wanted = {n: v for n, v in self._start.items() if n not in gone and n not in held} | found
-        for name in self._watched(now):
-            if name not in wanted and name not in held:
+        absent = {*deleted, *stateless}
+        values = {n: v for n, v in self._start.items() if n not in absent} | assigned
+        for name in self._existing(now):
+            if name not in values and name not in stateless:
                 self._drop(name)
-        for name, value in wanted.items():
+        for name, value in values.items():
             if name not in now or now[name] is not value:
                 self._set(name, value)
 
-    def _watched(self, now: Mapping[str, Any]) -> list[str]:
-        """The names that are there, in one order in every worker."""
+    def _existing(self, now: Mapping[str, Any]) -> list[str]:
+        """The names that exist, in the same order in every worker."""
         if self._names is not None:
             return sorted(name for name in self._names if name in now)
         return sorted(name for name in now if not name.startswith(("__", "_sa_", "_abc_")))
 
     def _set(self, name: str, value: Any) -> None:
         if isinstance(self._owner, type):
-            type.__setattr__(self._owner, name, value)  # metaclasses of libraries look on
+            type.__setattr__(self._owner, name, value)  # without the metaclasses of libraries
         else:
             vars(self._owner)[name] = value
 
@@ -88,8 +89,8 @@ class Names:
             del vars(self._owner)[name]
 
 
-class Cell:
-    """A variable of an outer function that an inner one assigns."""
+class CellSlot:
+    """A variable of an outer function that an inner function assigns."""
 
     def __init__(self, name: str, cell: CellType) -> None:
         self.name = name
@@ -98,9 +99,9 @@ class Cell:
     def content(self) -> Content:
         try:
             value = self._cell.cell_contents
-        except ValueError:  # it is not assigned
+        except ValueError:  # the variable is not assigned
             return []
-        return None if kind_of(value) == "fixed" else [value]
+        return None if value_kind(value) == "stateless" else [value]
 
     def put(self, content: Content) -> None:
         if content == []:
@@ -109,8 +110,8 @@ class Cell:
             self._cell.cell_contents = content[0]
 
 
-class Defaults:
-    """The defaults of a function, where one of them is an iterator or the like."""
+class DefaultsSlot:
+    """The defaults of a function, when one of them is opaque, for example an iterator."""
 
     def __init__(self, name: str, function: FunctionType) -> None:
         self.name = name
@@ -123,8 +124,8 @@ class Defaults:
         self._function.__defaults__, self._function.__kwdefaults__ = content
 
 
-class Environment:
-    """The environment variables of the process, which other code hosted in it has too."""
+class EnvironmentSlot:
+    """The environment variables of the process, which it shares with other hosted code."""
 
     name = "os.environ"
 
@@ -132,7 +133,7 @@ class Environment:
         self._start = dict(os.environ)
 
     def leave(self) -> None:
-        """Put back what was there at first."""
+        """Restore the variables of the beginning."""
         self.put(self._start)
 
     def content(self) -> Content:
@@ -146,8 +147,8 @@ class Environment:
                 os.environ[name] = value
 
 
-class Chance:
-    """A random.Random of the code's own."""
+class RandomSlot:
+    """A random.Random that the code has created."""
 
     def __init__(self, name: str, source: random.Random) -> None:
         self.name = name
@@ -160,48 +161,48 @@ class Chance:
         self._source.setstate(content)
 
 
-class Object:
-    """An instance: its attributes, in its dict and in slots."""
+class ObjectSlot:
+    """An instance: its attributes in `__dict__` and in `__slots__`."""
 
     def __init__(self, name: str, value: Any) -> None:
         self.name = name
         self._value = value
-        self._slots = slots_of(type(value))
+        self._slotted = slotted_attributes(type(value))
 
     def content(self) -> Content:
         value = self._value
         if isinstance(value, BaseModel):
             return BaseModel.__getstate__(value)
-        slots = {name: getattr(value, name) for name in self._slots if hasattr(value, name)}
-        return dict(vars(value)) if hasattr(value, "__dict__") else None, slots
+        slotted = {name: getattr(value, name) for name in self._slotted if hasattr(value, name)}
+        return dict(vars(value)) if hasattr(value, "__dict__") else None, slotted
 
     def put(self, content: Content) -> None:
         value = self._value
         if isinstance(value, BaseModel):
             BaseModel.__setstate__(value, content)
             return
-        attributes, slots = content
+        attributes, slotted = content
         if attributes is not None:
             own = vars(value)
             own.clear()
             own.update(attributes)
-        for name in self._slots:
-            if name in slots:
-                object.__setattr__(value, name, slots[name])  # a frozen dataclass looks on
+        for name in self._slotted:
+            if name in slotted:
+                object.__setattr__(value, name, slotted[name])  # also in a frozen dataclass
             elif hasattr(value, name):
                 object.__delattr__(value, name)
 
 
-class Container:
-    """A dict, list, set, deque or bytearray, with the attributes that a subclass's may have."""
+class ContainerSlot:
+    """A dict, list, set, deque or bytearray, with the attributes of a subclass's instance."""
 
     def __init__(self, name: str, value: Any) -> None:
         self.name = name
         self._value = value
-        # A subclass's own methods may do more than they say.
+        # The methods of a subclass may do more than those of the base.
         bases = (OrderedDict, dict, list, set, deque, bytearray)
         self._base: Any = next(base for base in bases if isinstance(value, base))
-        self._attributes = Object(name, value) if hasattr(value, "__dict__") else None
+        self._attributes = ObjectSlot(name, value) if hasattr(value, "__dict__") else None
 
     def content(self) -> Content:
         plain = dict if issubclass(self._base, dict) else tuple

@@ -1,13 +1,13 @@
-"""After a call no thread of the hosted code lives.
+"""Ensure that no thread of the hosted code is alive after a call.
 
-Threads that the code starts are waited for briefly; one that goes on is a violation, for it could
-write into the next world. What is usually harmless is contained instead: a ThreadPoolExecutor runs
-its work at once in the calling thread, and a Timer does not fire, for nothing happens between two
-calls (it does fire when the code waits for it). Threads that would sleep end by themselves (see
-envpool.hosting.determinism.clock). Processes are the sandbox's matter.
+A call waits briefly for the threads that the code has started. One that still runs is a violation,
+because it could write into the next world. Usually harmless uses of threads are replaced instead: a
+ThreadPoolExecutor runs its work at once in the calling thread, and a Timer does not fire, because
+nothing happens between two calls (it fires when the code waits for it). Threads that sleep for
+long end by themselves (see envpool.hosting.determinism.clock). The sandbox deals with processes.
 
-The contained classes are put in place by the first `Threads` and stay; outside of a `frozen` block
-they are what they were.
+The first `Threads` installs the replaced classes, which stay; outside of a `frozen_clock` block
+they behave as the original ones.
 """
 
 import _thread
@@ -20,24 +20,24 @@ from typing import Any
 
 from envpool.hosting.determinism.clock import is_hosted, real_sleep
 
-GRACE = 0.5  # seconds in all that the threads of one call are waited for
+GRACE = 0.5  # seconds to wait in total for the threads of one call
 _count: Callable[[], int] = _thread._count
 
 
 class Threads:
-    """The threads of a worker: those that are there now, and none besides after a call."""
+    """The check that a call leaves no threads beside those that exist now."""
 
     __slots__ = ("_known", "_num_known")
 
     def __init__(self) -> None:
-        _contain()
+        _install()
         self._known = frozenset(threading.enumerate())
         self._num_known = _count()
 
     def check(self) -> str:
-        """Wait for the threads that the code has started, inside of the call's `frozen` block.
+        """Wait for the code's threads. Call it inside of the call's `frozen_clock` block.
 
-        Gives a sentence about those that go on; empty: there is none.
+        Returns a sentence about those that still run; empty when there are none.
         """
         return "" if _count() <= self._num_known else self._remaining()
 
@@ -62,7 +62,7 @@ class Threads:
 
 
 class InlineExecutor(concurrent.futures.ThreadPoolExecutor):
-    """A ThreadPoolExecutor whose work is done when `submit` returns, inside of a `frozen` block."""
+    """A ThreadPoolExecutor whose `submit` does the work at once in a `frozen_clock` block."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -80,7 +80,7 @@ class InlineExecutor(concurrent.futures.ThreadPoolExecutor):
         future.set_running_or_notify_cancel()
         try:
             future.set_result(fn(*args, **kwargs))
-        except BaseException as exc:  # as a worker thread does: whoever asks for the result gets it
+        except BaseException as exc:  # as in a worker thread: `result()` raises it
             future.set_exception(exc)
         return future
 
@@ -90,51 +90,51 @@ class InlineExecutor(concurrent.futures.ThreadPoolExecutor):
         self._begun = True
 
 
-class HeldTimer(threading.Timer):
-    """A Timer that fires, inside of a `frozen` block, when the code waits for it; else never."""
+class DeferredTimer(threading.Timer):
+    """A Timer that, in a `frozen_clock` block, fires only when the code waits for it."""
 
-    _is_held = False
+    _is_deferred = False
 
     def start(self) -> None:
         if not is_hosted():
             super().start()
             return
-        if self._is_held:
+        if self._is_deferred:
             raise RuntimeError("threads can only be started once")
-        self._is_held = True
+        self._is_deferred = True
 
     def join(self, timeout: float | None = None) -> None:
-        if not self._is_held:
+        if not self._is_deferred:
             super().join(timeout)
         elif self.is_alive() and (timeout is None or timeout >= self.interval):
             self.finished.set()
             self.function(*self.args, **self.kwargs)
 
     def is_alive(self) -> bool:
-        return not self.finished.is_set() if self._is_held else super().is_alive()
+        return not self.finished.is_set() if self._is_deferred else super().is_alive()
 
 
 _start = _thread.start_new_thread
 
 
-def _start_seen(
+def _start_new_thread(
     function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any] | None = None
 ) -> int:
-    """A new thread, running when this returns: one that does not yet run is not counted."""
-    runs = _thread.allocate_lock()
-    runs.acquire()
+    """Start a thread and return when it runs: one that does not run yet is not counted."""
+    running = _thread.allocate_lock()
+    running.acquire()
 
     def run() -> None:
-        runs.release()
+        running.release()
         function(*args, **(kwargs or {}))
 
     ident = _start(run, ())
-    runs.acquire()
+    running.acquire()
     return ident
 
 
-def _contain() -> None:
-    setattr(_thread, "start_new_thread", _start_seen)  # noqa: B010
+def _install() -> None:
+    setattr(_thread, "start_new_thread", _start_new_thread)  # noqa: B010
     for module in (concurrent.futures, concurrent.futures.thread):
         setattr(module, "ThreadPoolExecutor", InlineExecutor)  # noqa: B010 - mypy: not its own type
-    setattr(threading, "Timer", HeldTimer)  # noqa: B010
+    setattr(threading, "Timer", DeferredTimer)  # noqa: B010

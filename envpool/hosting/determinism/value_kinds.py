@@ -1,13 +1,13 @@
-"""What sort of thing a value found in generated code is, when its state is to be kept apart.
+"""Kinds of values in generated code, by how their state is isolated between worlds.
 
-atom        it cannot change: a number, a text, a moment
-group       a tuple or frozenset: it cannot change, what it holds may
-container   a dict, list, set, deque or bytearray, or one's subclass
-random      a random.Random
-object      an instance with attributes, of the code's own classes or of plain library classes
-value       it may change and its content cannot be exchanged: an iterator, a mapped row
-fixed       no state: functions, classes, modules, loggers, locks, the libraries' machinery
-unkeepable  it belongs to this process: a file, a generator, a thread
+atom           cannot change: a number, a text, a time
+group          a tuple or frozenset: cannot change itself, but its elements may
+container      a dict, list, set, deque or bytearray, or an instance of a subclass
+random         a random.Random
+object         an instance with attributes, of the code's own classes or of plain library classes
+opaque         may change, but its content cannot be exchanged: an iterator, a mapped row
+stateless      has no state: functions, classes, modules, loggers, locks, library internals
+process_bound  belongs to this process: a file, a generator, a thread
 """
 
 import asyncio
@@ -23,6 +23,7 @@ import socket
 import threading
 import zoneinfo
 from collections import deque
+from collections.abc import Iterable
 from decimal import Decimal
 from fractions import Fraction
 from pathlib import PurePath
@@ -48,7 +49,9 @@ from types import (
 from typing import Any, Literal
 from uuid import UUID
 
-Kind = Literal["atom", "group", "container", "random", "object", "value", "fixed", "unkeepable"]
+ValueKind = Literal[
+    "atom", "group", "container", "random", "object", "opaque", "stateless", "process_bound"
+]
 CONTAINERS = (dict, list, set, deque, bytearray)
 LOCKS = (type(threading.Lock()), type(threading.RLock()))
 
@@ -57,20 +60,20 @@ _ATOMS = (
     *(NotImplementedType, enum.Enum, dt.date, dt.time, dt.timedelta, dt.tzinfo, zoneinfo.ZoneInfo),
     *(Decimal, Fraction, PurePath, UUID, re.Pattern, re.Match),
 )
-_FIXED: tuple[Any, ...] = (
+_STATELESS: tuple[Any, ...] = (
     *(type, FunctionType, ModuleType, CodeType, CellType, GenericAlias, UnionType),
     *(MappingProxyType, staticmethod, classmethod, property, functools.partial),
     *(functools.partialmethod, functools.cached_property, logging.Logger, logging.Handler),
-    *(type({}.keys()), type({}.values()), type({}.items())),  # views of what is found elsewhere
+    *map(type, ({}.keys(), {}.values(), {}.items())),  # views of values that are found elsewhere
     *(threading.Condition, random.SystemRandom, contextvars.ContextVar, asyncio.AbstractEventLoop),
     *LOCKS,
 )
-_UNKEEPABLE = (
+_PROCESS_BOUND = (
     *(GeneratorType, CoroutineType, AsyncGeneratorType, io.IOBase, socket.socket, FrameType),
     *(threading.Thread, TracebackType, memoryview, asyncio.Future, contextvars.Token),
 )
-# Libraries whose objects make up the application and do not change by its calls.
-_MACHINERY = frozenset(
+# Libraries whose objects make up the application and do not change in its calls.
+_INTERNALS = frozenset(
     (
         *("sqlalchemy", "fastapi", "starlette", "pydantic", "pydantic_core", "annotated_types"),
         *("pydantic_settings", "typing", "typing_extensions", "_thread", "concurrent", "anyio"),
@@ -78,57 +81,80 @@ _MACHINERY = frozenset(
         *("_abc", "re", "logging", "jinja2", "functools", "_struct"),
     )
 )
-_WRAPPER = type([].__len__)  # a bound method of a built-in type
+_METHOD_WRAPPER = type([].__len__)  # a bound method of a built-in type
 
 
-def kind_of(value: Any) -> Kind:
-    """The sort of a value."""
+def value_kind(value: Any) -> ValueKind:
+    """The kind of a value."""
     if isinstance(value, _ATOMS):
         return "atom"
     if isinstance(value, tuple | frozenset):
         return "group"
-    if isinstance(value, _FIXED):
-        return "fixed"
-    if isinstance(value, _UNKEEPABLE):
-        return "unkeepable"
+    if isinstance(value, _STATELESS):
+        return "stateless"
+    if isinstance(value, _PROCESS_BOUND):
+        return "process_bound"
     if isinstance(value, threading.local):
         return "object"
-    kind = type(value)
-    if hasattr(kind, "__mapper__") or isinstance(value, BaseException):
-        return "value"
+    cls = type(value)
+    if hasattr(cls, "__mapper__") or isinstance(value, BaseException):
+        return "opaque"
     if isinstance(value, MethodType):
-        return "value"
-    if isinstance(value, BuiltinFunctionType | _WRAPPER):
+        return "opaque"
+    if isinstance(value, BuiltinFunctionType | _METHOD_WRAPPER):
         owner = getattr(value, "__self__", None)
-        return "fixed" if isinstance(owner, ModuleType | NoneType) else "value"
-    if kind.__module__.partition(".")[0] in _MACHINERY:
-        return "value" if isinstance(value, CONTAINERS) else "fixed"
+        return "stateless" if isinstance(owner, ModuleType | NoneType) else "opaque"
+    if cls.__module__.partition(".")[0] in _INTERNALS:
+        return "opaque" if isinstance(value, CONTAINERS) else "stateless"
     if isinstance(value, CONTAINERS):
         return "container"
     if isinstance(value, random.Random):
         return "random"
-    return "object" if hasattr(value, "__dict__") or slots_of(kind) else "value"
+    return "object" if hasattr(value, "__dict__") or slotted_attributes(cls) else "opaque"
 
 
-def is_moving(value: Any) -> bool:
-    """Whether it changes without a content that could be exchanged: it, or one in its group."""
-    kind = kind_of(value)
-    return kind == "value" or (kind == "group" and any(map(is_moving, value)))
+def is_opaque(value: Any) -> bool:
+    """Whether a value is opaque, or a group with an opaque element."""
+    kind = value_kind(value)
+    return kind == "opaque" or (kind == "group" and any(map(is_opaque, value)))
 
 
-def is_machinery(kind: type) -> bool:
-    """Whether a class extends the libraries' machinery."""
-    roots = {base.__module__.partition(".")[0] for base in kind.__mro__}
-    return not roots.isdisjoint(_MACHINERY - {"abc", "typing"})
+def extends_library_internals(cls: type) -> bool:
+    """Whether a class extends a class of the libraries that make up the application."""
+    roots = {base.__module__.partition(".")[0] for base in cls.__mro__}
+    return not roots.isdisjoint(_INTERNALS - {"abc", "typing"})
 
 
-def slots_of(kind: type) -> tuple[str, ...]:
-    """The attributes of a class's instances that stand in slots, in the order of its bases."""
+def slotted_attributes(cls: type) -> tuple[str, ...]:
+    """The attributes in `__slots__` of a class and its bases, in the order of the bases."""
     names: list[str] = []
-    for base in kind.__mro__:
+    for base in cls.__mro__:
         listed = vars(base).get("__slots__", ())
         for name in (listed,) if isinstance(listed, str) else tuple(listed):
             if name not in ("__dict__", "__weakref__"):
                 is_private = name.startswith("__") and not name.endswith("__")
                 names.append(f"_{base.__name__.lstrip('_')}{name}" if is_private else name)
     return tuple(names)
+
+
+def contents_of(value: Any, kind: str) -> Iterable[Any]:
+    """The values directly in a value."""
+    if kind == "group" or (kind == "container" and not isinstance(value, dict | bytearray)):
+        yield from value
+    elif kind == "container" and isinstance(value, dict):
+        for key, inner in value.items():
+            yield from (key, inner)
+    if kind == "container":
+        yield from getattr(value, "__dict__", {}).values()
+    if kind == "object":
+        yield from attributes_of(value).values()
+    if kind == "opaque":
+        yield getattr(value, "__self__", None)
+
+
+def attributes_of(value: Any) -> dict[str, Any]:
+    """An object's own attributes, including those in `__slots__`."""
+    names = slotted_attributes(type(value))
+    slotted = {name: getattr(value, name) for name in names if hasattr(value, name)}
+    private = getattr(value, "__pydantic_private__", None) or {}
+    return getattr(value, "__dict__", {}) | private | slotted

@@ -1,4 +1,4 @@
-"""A package as texts, and the ways in which it is written."""
+"""A package as texts, and helpers that write values as TOML and SQL."""
 
 import hashlib
 import json
@@ -12,7 +12,7 @@ from scenarios.format import Task
 
 
 class Package(msgspec.Struct, frozen=True):
-    """A world that was made, before it is written."""
+    """The parts of a generated package, before they are written."""
 
     name: str
     title: str
@@ -27,7 +27,7 @@ class Package(msgspec.Struct, frozen=True):
     verify: str = ""
 
     def texts(self) -> dict[str, str]:
-        """The package's files by name."""
+        """Return the text of each of the package's files, by file name."""
         return {
             "scenario.toml": self._head(),
             "schema.sql": self.schema_sql,
@@ -51,7 +51,7 @@ class Package(msgspec.Struct, frozen=True):
 
 
 def digest_of(texts: Mapping[str, str]) -> str:
-    """A digest of files, 32 hexadecimal digits."""
+    """Return a digest of files (name -> text), 32 hexadecimal digits."""
     total = hashlib.blake2b(digest_size=16)
     for name in sorted(texts):
         total.update(f"{name}\0{len(texts[name])}\0{texts[name]}".encode())
@@ -80,7 +80,7 @@ def _task(task: Task) -> str:
 
 
 def toml(value: Any) -> str:
-    """A value as TOML writes it on one line.
+    """Return a value in the syntax of TOML, on one line.
 
     Example: toml({"order_id": 7, "notes": ["a"]}) -> '{ order_id = 7, notes = ["a"] }'
     """
@@ -89,11 +89,11 @@ def toml(value: Any) -> str:
         return f"{{ {inner} }}" if inner else "{}"
     if isinstance(value, list | tuple):
         return f"[{', '.join(map(toml, value))}]"
-    return json.dumps(value, ensure_ascii=False)  # for texts, numbers and truth both agree
+    return json.dumps(value, ensure_ascii=False)  # JSON and TOML agree on texts, numbers, booleans
 
 
 def sql(value: Any) -> str:
-    """A value as SQL writes it.
+    """Return a value in the syntax of SQL.
 
     Example: sql("O'Hara") -> "'O''Hara'"
     """
@@ -107,7 +107,7 @@ def sql(value: Any) -> str:
 
 
 def inserts(table: str, rows: Sequence[Mapping[str, Any]]) -> str:
-    """The statement that makes a table's rows, which have the same columns."""
+    """Return the statement that inserts a table's rows; all rows have the same columns."""
     columns = ", ".join(rows[0])
     lines = ",\n".join(f"  ({', '.join(map(sql, row.values()))})" for row in rows)
     return f"INSERT INTO {table} ({columns}) VALUES\n{lines};\n"

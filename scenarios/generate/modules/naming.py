@@ -1,12 +1,12 @@
-"""How instructions name records that have a reference or a title; whom else a draft speaks of.
+"""Naming records that have a reference or a title in instructions, and other texts of drafts.
 
-What is named here has two tools in the same words: `get_case(case_id)`, and `search_cases(query)`,
-which looks into references, titles and names of customers.
+Such a record has two tools with its word: `get_case(case_id)`, and `search_cases(query)`, which
+searches references, titles and names of customers.
 """
 
 from scenarios.api import Row
-from scenarios.generate.content.maker import Maker
-from scenarios.generate.core.drafts import Named, call
+from scenarios.generate.content.world_maker import Maker
+from scenarios.generate.core.task_drafts import Named, call
 
 
 def record_named(
@@ -19,17 +19,17 @@ def record_named(
     code: str = "reference",
     title: str = "",
 ) -> Named:
-    """How an instruction names a row of a table, and the calls that find it.
+    """Return how an instruction names a row of a table, and the calls that find the row.
 
     `word` is the noun, whose plural (empty: the regular one) names the search; `code` and `title`
-    are columns whose values no other row has. A row with a customer is also named by them, if it
-    is their only one.
+    are columns whose values no other row has. A row with a customer may also be named by the
+    customer, if it is their only row.
 
     Example: Named("the case {case}", {"case": "CA-4071"}, (search_cases, get_case))
     """
-    look = call(f"get_{word}", **{f"{word}_id": row["id"]})
+    lookup = call(f"get_{word}", **{f"{word}_id": row["id"]})
     if not maker.is_vague():
-        return Named(f"{word} {{{word}}}", {word: row["id"]}, (look,))
+        return Named(f"{word} {{{word}}}", {word: row["id"]}, (lookup,))
     ways = [(f"the {word} {{{word}}}", row[code])]
     if title:
         ways.append((f"the {word} “{{{word}}}”", row[title]))
@@ -38,11 +38,11 @@ def record_named(
         name = maker.get("customers", customer)["name"]
         ways.append((f"the only {word} of {{{word}}}", name))
     text, value = maker.rng.choice(ways)
-    return Named(text, {word: value}, (call(f"search_{plural or word + 's'}", query=value), look))
+    return Named(text, {word: value}, (call(f"search_{plural or word + 's'}", query=value), lookup))
 
 
 def new_title(maker: Maker, table: str, column: str, text: str) -> str:
-    """The text, numbered when a row of the table has it already: such rows look alike.
+    """Return the text, with a number when a row of the table has it already: lookalikes.
 
     Example: "Refit of the North depot" -> "Refit of the North depot, part 2"
     """
@@ -54,14 +54,16 @@ def new_title(maker: Maker, table: str, column: str, text: str) -> str:
 
 
 def known_text(maker: Maker, table: str, column: str) -> str:
-    """What some row of a table says in a column: a request that must be declined names what is
-    there, for no call brings it into the world."""
+    """Return the value of a column in any row of a table.
+
+    A request that must be declined names an existing value, since no call adds one to the world.
+    """
     row = maker.pick(table)
     assert row is not None, f"there are {table}"
     return str(row[column])
 
 
 def some_colleague(maker: Maker, *without: int) -> Row | None:
-    """An active employee, neither the acting one nor one of these."""
+    """Return an active employee, neither the acting one nor one of these."""
     barred = (maker.me["id"], *without)
     return maker.pick("employees", lambda row: row["id"] not in barred, active=1)

@@ -1,13 +1,13 @@
-"""Business modules: the blocks of which a procedural world is built.
+"""Business modules: the building blocks of a generated world.
 
-A module is a folder below scenarios/generate/modules/. It speaks canonical words; a trade renames
-them. How to write one stands in scenarios/generate/README.md; `staff`, `parties`, `catalogue` and
-`orders` are the examples.
+A module is a folder below scenarios/generate/modules/. It uses canonical words, which a trade
+renames. scenarios/generate/README.md explains how to write one; `staff`, `parties`, `catalogue`
+and `orders` are the examples.
 
     <name>/
       module.toml   title, about, needs, [words] with plurals, [parameters] with ranges
       schema.sql    its tables
-      tools.py      its tools, real code that mypy checks as it stands
+      tools.py      its tools, ordinary code that mypy checks
       policy.md     its rules, with {NAME} for a parameter
       make.py       `rows(maker)` makes the seed rows; `DRAFTS` are functions that draft tasks
 
@@ -29,20 +29,20 @@ import msgspec
 from scenarios.errors import PackageError
 from scenarios.files import convert, parse_toml, read_text
 from scenarios.generate.core.errors import ModuleError
-from scenarios.generate.vocabulary.dressing import open_run_parts
+from scenarios.generate.vocabulary.dressing import word_parts
 
 FOLDER = Path(__file__).parent.parent / "modules"
 BASE = ("staff", "parties", "catalogue")  # in every world
 SHARED = "common"  # the file of types and helpers that all tools.py share
-_OURS = "scenarios.generate.modules"
+_PACKAGE = "scenarios.generate.modules"
 
 
 class Column(msgspec.Struct, frozen=True):
     """One column of a table."""
 
     name: str
-    default: Any  # what a row has when nothing is given; None: NULL, or nothing
-    refers: str | None  # the table whose id it holds
+    default: Any  # the value of a row that sets none; None: NULL, or there is no default
+    refers: str | None  # the table whose id it contains
 
 
 class Table(msgspec.Struct, frozen=True):
@@ -53,40 +53,42 @@ class Table(msgspec.Struct, frozen=True):
     has_id: bool  # its key is an integer column `id`
 
 
-class Piece(msgspec.Struct, frozen=True):
+class CodePiece(msgspec.Struct, frozen=True):
     """A top-level statement of a tools.py."""
 
-    name: str  # what it defines
+    name: str  # the name that it defines
     text: str  # with the comments above it
     uses: frozenset[str]  # the names that it mentions
     is_tool: bool
-    is_block: bool  # a function or a class, around which two lines are left free
+    is_block: bool  # a function or a class, with two empty lines around it
 
 
-class Code(msgspec.Struct, frozen=True):
-    """A tools.py, cut into what may be left out."""
+class ToolsCode(msgspec.Struct, frozen=True):
+    """A tools.py, cut into pieces that can be left out."""
 
-    imports: dict[str, tuple[str, str]]  # name -> (module, or "" for a plain import; what)
-    pieces: tuple[Piece, ...]
+    imports: dict[str, tuple[str, str]]  # name -> (module or "" for `import x`, what is imported)
+    pieces: tuple[CodePiece, ...]
 
 
 class _Head(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     title: str
-    about: str  # what it adds to a world's description, a phrase such as "orders and their lines"
+    about: str  # its phrase in a world's description, such as "orders and their lines"
     needs: tuple[str, ...] = ()
     words: dict[str, str] = {}  # singular -> plural
     parameters: dict[str, tuple[int, ...]] = {}  # least, most[, step]
 
 
 class Module(msgspec.Struct, frozen=True):
-    """One business module, as read."""
+    """One business module, as it was read."""
 
     name: str
     head: _Head
-    needs: tuple[str, ...]  # all that must stand before it, in order, those of its needs included
+    needs: tuple[
+        str, ...
+    ]  # all modules that must come before it, in order, including indirect ones
     schema: str
     tables: dict[str, Table]
-    code: Code
+    code: ToolsCode
     policy: str
     rows: Callable[[Any], None]  # of a Maker
     drafts: tuple[Callable[[Any], Any], ...]  # Maker -> Draft | None
@@ -102,7 +104,7 @@ class Module(msgspec.Struct, frozen=True):
 
 @cache
 def module(name: str) -> Module:
-    """The module of this name. Raises ModuleError."""
+    """Return the module of this name. Raises ModuleError."""
     folder = FOLDER / name
     try:
         path = folder / "module.toml"
@@ -112,7 +114,7 @@ def module(name: str) -> Module:
         policy = read_text(folder / "policy.md").strip()
     except PackageError as exc:
         raise ModuleError(str(exc)) from exc
-    make = import_module(f"{_OURS}.{name}.make")
+    make = import_module(f"{_PACKAGE}.{name}.make")
     needs = _needs(name, head.needs)
     _check_parameters(path, head)
     return Module(
@@ -131,14 +133,17 @@ def module(name: str) -> Module:
             for pair in words.items()
             for form in pair
         ),
-        parts=open_run_parts(schema) | open_run_parts(tools),
+        parts=word_parts(schema) | word_parts(tools),
     )
 
 
 def _check_parameters(path: Path, head: _Head) -> None:
     for name, values in head.parameters.items():
         if len(values) not in (2, 3) or values[0] > values[1]:
-            raise ModuleError(f"{path}: parameters.{name}: expected [least, most] or a step more")
+            raise ModuleError(
+                f"{path}: parameters.{name}: expected [least, most] or [least, most, step], "
+                f"found {list(values)}"
+            )
 
 
 def _needs(name: str, needs: Sequence[str]) -> tuple[str, ...]:
@@ -150,20 +155,20 @@ def _needs(name: str, needs: Sequence[str]) -> tuple[str, ...]:
 
 
 @cache
-def shared_code() -> Code:
-    """What all modules' tools share: modules/common.py."""
+def shared_code() -> ToolsCode:
+    """Return the code that all modules' tools share: modules/common.py."""
     return code_of(read_text(FOLDER / f"{SHARED}.py"))
 
 
 @cache
 def module_names() -> tuple[str, ...]:
-    """Every module there is, the base first, then by name."""
+    """Return the names of all modules: the base, then the others by name."""
     found = sorted(path.parent.name for path in FOLDER.glob("*/make.py"))
     return (*BASE, *(name for name in found if name not in BASE))
 
 
-def in_order(names: Sequence[str]) -> tuple[str, ...]:
-    """These modules with all that they need, what is needed first."""
+def with_needs(names: Sequence[str]) -> tuple[str, ...]:
+    """Return these modules with all modules that they need, each after those that it needs."""
     found: dict[str, None] = {}
     for name in (*BASE, *names):
         found |= dict.fromkeys((*module(name).needs, name))
@@ -173,28 +178,31 @@ def in_order(names: Sequence[str]) -> tuple[str, ...]:
 # tools.py ---------------------------------------------------------------------------------------
 
 
-def code_of(text: str) -> Code:
-    """A tools.py cut into its statements; its docstring is left out, and so are imports of
-    scenarios.generate, whose code stands in the same file in a world."""
+def code_of(text: str) -> ToolsCode:
+    """Return a tools.py cut into its statements.
+
+    Its docstring and its imports of scenarios.generate are left out: in a world, the imported code
+    is in the same file.
+    """
     lines = text.splitlines()
     imports: dict[str, tuple[str, str]] = {}
-    pieces: list[Piece] = []
+    pieces: list[CodePiece] = []
     done = 0
     for node in ast.parse(text).body:
         end = node.end_lineno or node.lineno
         if isinstance(node, ast.Import | ast.ImportFrom):
             imports |= _bound(node)
         elif name := _defines(node):
-            stood = "\n".join(lines[done:end]).strip("\n")
+            source = "\n".join(lines[done:end]).strip("\n")
             uses = frozenset(inner.id for inner in ast.walk(node) if isinstance(inner, ast.Name))
             block = isinstance(node, ast.FunctionDef | ast.ClassDef)
-            pieces.append(Piece(name, _without_rule(stood), uses, _is_tool(node), block))
+            pieces.append(CodePiece(name, _without_rule(source), uses, _is_tool(node), block))
         done = end
-    return Code(imports, tuple(pieces))
+    return ToolsCode(imports, tuple(pieces))
 
 
 def _without_rule(text: str) -> str:
-    """The text without a line that heads a section: the sections of a world are its modules."""
+    """The text without section headings: the sections of a world's tools.py are its modules."""
     return re.sub(r"(?m)^# --- .*\n+", "", text)
 
 
@@ -220,8 +228,8 @@ def _is_tool(node: ast.stmt) -> bool:
     return isinstance(node, ast.FunctionDef) and not node.name.startswith("_")
 
 
-def reached(pieces: Sequence[Piece], tools: Sequence[str]) -> set[str]:
-    """The names of the pieces that these tools need, themselves included."""
+def needed_pieces(pieces: Sequence[CodePiece], tools: Sequence[str]) -> set[str]:
+    """Return the names of the pieces that these tools need, including their own."""
     by_name = {piece.name: piece for piece in pieces}
     found: set[str] = set()
     left = [name for name in tools if name in by_name]

@@ -1,6 +1,6 @@
 """Every canonical word with its plural and its module.
 
-python -m scenarios.generate.plan.canonical_words
+`python -m scenarios.generate.plan.canonical_words` prints them.
 """
 
 import sys
@@ -9,7 +9,7 @@ from scenarios.generate.plan.business_modules import module, module_names
 
 
 def canonical_words() -> dict[str, tuple[str, str]]:
-    """Singular -> plural and the module that declares it."""
+    """Return singular -> (plural, the module that declares the word)."""
     return {
         singular: (plural, name)
         for name in module_names()

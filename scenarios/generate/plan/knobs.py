@@ -1,35 +1,36 @@
-"""What a person may turn when worlds are generated."""
+"""The knobs of the generator: the settings of a world's size and difficulty."""
 
 import msgspec
 
 from scenarios.generate.core.errors import GenerateError
+from scenarios.nearest import did_you_mean
 
 
 class Knobs(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Sizes are the median of a drawn spread; shares lie between 0 and 1.
+    """A size is the median of a random distribution; a share is between 0 and 1.
 
     The defaults are the medians of AgentWorldModel-1K (arXiv:2602.10090, table of sizes).
     """
 
-    tables: int = 18  # a world
-    rows: int = 121  # of seed data, a world
-    tools: int = 35  # a world
-    tasks: int = 10  # a world
-    steps: int = 6  # oracle calls, a task
+    tables: int = 18  # per world
+    rows: int = 121  # seed rows per world
+    tools: int = 35  # per world
+    tasks: int = 10  # per world
+    steps: int = 6  # oracle calls per task
     lookalikes: float = 0.35  # share of people and records that resemble another one
     distractors: float = 0.3  # rows that no task needs, as a share of the others
-    ambiguity: float = 0.6  # share of records that are named by what must be looked up, not by id
+    ambiguity: float = 0.6  # share of records named by something to look up, instead of their id
     memory: float = 0.12  # share of tasks that need a value seen more than `window` turns before
     window: int = 3  # turns
     forbidden: float = 0.15  # share of tasks that the rules or the role forbid
-    permissions: float = 0.5  # of the forbidden tasks, those that the role forbids
-    noise: int = 1  # true but useless columns, a table that people look at
+    permissions: float = 0.5  # share of the forbidden tasks that the role forbids
+    noise: int = 1  # irrelevant columns in the first table of each module
 
     def __post_init__(self) -> None:
         for name, (least, most) in _BOUNDS.items():
             value = getattr(self, name)
             if not least <= value <= most:
-                raise ValueError(f"knob {name!r} must lie between {least} and {most}, not {value}")
+                raise ValueError(f"knob {name!r} must be between {least} and {most}, not {value}")
 
 
 _BOUNDS: dict[str, tuple[float, float]] = {
@@ -49,16 +50,17 @@ _BOUNDS: dict[str, tuple[float, float]] = {
 }
 
 
-def knobs_of(given: dict[str, str]) -> Knobs:
-    """Knobs from `name=value` texts. Raises GenerateError for a name or value that is none.
+def knobs_of(texts: dict[str, str]) -> Knobs:
+    """Return knobs from name -> text. Raises GenerateError for an unknown name or a wrong value.
 
     Example: knobs_of({"tables": "24"}) -> Knobs(tables=24)
     """
     known = Knobs.__struct_fields__
-    for name in given:
+    for name in texts:
         if name not in known:
-            raise GenerateError(f"there is no knob {name!r}; there are {', '.join(known)}")
-    for name, value in given.items():
+            hint = did_you_mean(name, known) or f"; knobs: {', '.join(known)}"
+            raise GenerateError(f"knob {name!r} not found{hint}")
+    for name, value in texts.items():
         kind = type(getattr(Knobs(), name))
         try:
             msgspec.convert(value, kind, strict=False)
@@ -66,6 +68,6 @@ def knobs_of(given: dict[str, str]) -> Knobs:
             expected = "a whole number" if kind is int else "a number"
             raise GenerateError(f"knob {name!r}: expected {expected}, found {value!r}") from exc
     try:
-        return msgspec.convert(given, Knobs, strict=False)
+        return msgspec.convert(texts, Knobs, strict=False)
     except msgspec.ValidationError as exc:
         raise GenerateError(f"knobs: {exc}") from exc

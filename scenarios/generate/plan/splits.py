@@ -1,13 +1,13 @@
-"""Held-out splits, so that transfer can be measured: by trade, by module combination, by seed.
+"""Held-out splits for measuring transfer: by trade, by module combination, by seed.
 
     train     trades marked "train", no held-out pair of modules, the seeds of training
     trades    trades marked "held_out"; otherwise as train
     modules   trades of train, at least one held-out pair of modules; otherwise as train
     seeds     as train, with seeds that training never has
 
-A pair of optional modules is held out by its names alone, so that the same pairs are held out
-whatever is generated. Words that held-out trades offer are offered by no trade of train (a test
-keeps this).
+Whether a pair of optional modules is held out depends on its names alone, so the same pairs are
+held out in every generation. No trade of train offers a word that a held-out trade offers (a test
+checks this).
 """
 
 from collections.abc import Sequence
@@ -20,13 +20,13 @@ from scenarios.generate.vocabulary.trades import trade, trade_names
 
 Split = Literal["train", "trades", "modules", "seeds"]
 SPLITS: tuple[Split, ...] = ("train", "trades", "modules", "seeds")
-_HELD_OUT = 12  # one pair of so many
+_HELD_OUT = 12  # one pair of twelve is held out
 
 
 def is_held_out(one: str, other: str) -> bool:
-    """Whether this pair of modules never stands in one world of training.
+    """Whether no world of training has both of these modules.
 
-    A module and what it needs are not held out, for they cannot be parted.
+    A module and one that it needs are never held out, since they cannot be separated.
     """
     if other in module(one).needs or one in module(other).needs:
         return False
@@ -34,19 +34,19 @@ def is_held_out(one: str, other: str) -> bool:
 
 
 def held_out_pairs(names: Sequence[str]) -> list[tuple[str, str]]:
-    """The held-out pairs among these modules."""
+    """Return the held-out pairs among these modules."""
     optional = sorted(set(names).difference(BASE))
     return [pair for pair in combinations(optional, 2) if is_held_out(*pair)]
 
 
 def trades_of(split: Split | None) -> tuple[str, ...]:
-    """The trades of a split; None: all of them."""
+    """Return the trades of a split; None: all trades."""
     if split is None:
         return trade_names()
-    wanted = "held_out" if split == "trades" else "train"
-    return tuple(name for name in trade_names() if trade(name).split == wanted)
+    mark = "held_out" if split == "trades" else "train"
+    return tuple(name for name in trade_names() if trade(name).split == mark)
 
 
 def seeds_of(split: Split | None, seed: int) -> str:
-    """What a world's chance begins with: training and the split by seed share none."""
+    """Return the beginning of the worlds' seeds: training and the split by seed share none."""
     return f"{seed} held out" if split == "seeds" else f"{seed}"

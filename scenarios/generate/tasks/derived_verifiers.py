@@ -1,9 +1,9 @@
-"""verify.py, derived: what the oracle changed is what a task must change, and nothing else.
+"""Deriving verify.py: a task must change exactly what its oracle changed, and nothing else.
 
-For each row that differs the function names its columns and values; texts that the agent words
-itself are held to the phrases that they must mention. The ids of new rows are not compared, since
-another order of work gives others; a row that refers to a new row is held to the id that the new
-row has in the state at hand.
+For each row that differs the function names its columns and values; a text that the agent words
+itself must mention certain phrases. The ids of new rows are not compared, since they depend on the
+order of the work; a row that refers to a new row must have the id that the new row has in the
+state after the episode.
 """
 
 import json
@@ -35,28 +35,28 @@ def _new_id(after: State, table: str, **values: object) -> object:
 '''
 
 
-class Columns(msgspec.Struct, frozen=True):
-    """What must be known of a table, in the trade's words."""
+class TableColumns(msgspec.Struct, frozen=True):
+    """The columns of a table that need special treatment, in the trade's words."""
 
     has_id: bool
-    refers: dict[str, str]  # column -> the table whose id it holds
-    ignored: tuple[str, ...] = ()  # useless columns
+    refers: dict[str, str]  # column -> the table whose id it contains
+    ignored: tuple[str, ...] = ()  # noise columns
 
 
-class Wanted(msgspec.Struct, frozen=True):
-    """What a task's verifier must demand."""
+class VerifierDemands(msgspec.Struct, frozen=True):
+    """What the verifier of a task demands."""
 
     name: str  # of the function
     about: str  # its docstring, one line
     changes: tuple[RowChange, ...]
-    facts: tuple[tuple[str, ...], ...] = ()
+    facts: tuple[tuple[str, ...], ...] = ()  # wordings of each value that the answer must contain
     reasons: tuple[tuple[str, ...], ...] = ()  # of each part that must be declined
     free: dict[str, tuple[tuple[str, ...], ...]] = {}  # "table.column" -> phrases of each part
-    spare: tuple[tuple[str, int], ...] = ()
+    spare: tuple[tuple[str, int], ...] = ()  # (table, id) of rows that must stay unchanged
 
 
-def verify_py(tasks: Sequence[Wanted], tables: Mapping[str, Columns]) -> str:
-    """The text of verify.py."""
+def verify_py(tasks: Sequence[VerifierDemands], tables: Mapping[str, TableColumns]) -> str:
+    """Return the text of verify.py."""
     body = "".join(_Function(task, tables).text() for task in tasks)
     used = [name for name in ("ANY", "mentions") if f"={name}" in body]
     names = ", ".join(sorted(["Check", "Finding", *used], key=lambda n: (n.islower(), n)))
@@ -67,7 +67,7 @@ def verify_py(tasks: Sequence[Wanted], tables: Mapping[str, Columns]) -> str:
 class _Function:
     """The verifier of one task."""
 
-    def __init__(self, task: Wanted, tables: Mapping[str, Columns]) -> None:
+    def __init__(self, task: VerifierDemands, tables: Mapping[str, TableColumns]) -> None:
         self._task = task
         self._tables = tables
         self._created = [change for change in task.changes if change.before is None]
@@ -76,16 +76,16 @@ class _Function:
             for change in self._created
             if tables[change.table].has_id
         }
-        self._known: dict[tuple[str, Any], str] = {}  # new row -> the variable that holds its id
+        self._id_variables: dict[tuple[str, Any], str] = {}  # new row -> the variable of its id
 
     def text(self) -> str:
-        """The function, two empty lines before it."""
+        """Return the text of the function, with two empty lines in front."""
         task = self._task
         demands = [*self._demands(), *self._untouched()]
-        demands += [f"check.answer_has({_listed(fact)})" for fact in task.facts]
-        demands += [f"check.declined({_listed(reasons)})" for reasons in task.reasons]
+        demands += [f"check.answer_has({_arguments(fact)})" for fact in task.facts]
+        demands += [f"check.declined({_arguments(reasons)})" for reasons in task.reasons]
         lines = ["check = Check(before, after, answer)"]
-        lines += [self._finding(row, name) for row, name in self._known.items()]
+        lines += [self._find_id(row, name) for row, name in self._id_variables.items()]
         lines += [*demands, "check.nothing_else()", "return check.findings"]
         body = "".join(f"    {line}\n" for line in lines)
         return (
@@ -112,18 +112,18 @@ class _Function:
                 lines.append(f"check.deleted{start})")
         counts: dict[tuple[str, str], int] = {}
         for change in self._created:
-            line = (change.table, self._values(change.table, self._told(change)))
+            line = (change.table, self._values(change.table, self._compared(change)))
             counts[line] = counts.get(line, 0) + 1
         for (table, values), count in counts.items():
-            told = f", count={count}" if count > 1 else ""
-            lines.append(f"check.created({_py(table)}{told}{values})")
+            argument = f", count={count}" if count > 1 else ""
+            lines.append(f"check.created({_py(table)}{argument}{values})")
         return lines
 
-    def _told(self, made: RowChange) -> dict[str, Any]:
-        """A new row without what is not compared."""
-        about = self._tables[made.table]
-        without = {*about.ignored, *(("id",) if about.has_id else ())}
-        return {name: value for name, value in (made.after or {}).items() if name not in without}
+    def _compared(self, created: RowChange) -> dict[str, Any]:
+        """The columns of a new row that are compared."""
+        table = self._tables[created.table]
+        without = {*table.ignored, *(("id",) if table.has_id else ())}
+        return {name: value for name, value in (created.after or {}).items() if name not in without}
 
     def _values(self, table: str, row: Mapping[str, Any]) -> str:
         return "".join(f", {name}={self._value(table, name, value)}" for name, value in row.items())
@@ -131,27 +131,27 @@ class _Function:
     def _value(self, table: str, column: str, value: Any) -> str:
         offers = self._task.free.get(f"{table}.{column}")
         if offers is not None:
-            phrases = _fitting(offers, str(value))
-            return f"mentions({_listed(phrases)})" if phrases else "ANY"
+            phrases = _phrases_of(offers, str(value))
+            return f"mentions({_arguments(phrases)})" if phrases else "ANY"
         row = (self._tables[table].refers.get(column, ""), value)
         if row in self._new:
-            return self._known.setdefault(row, f"new_{len(self._known) + 1}")
+            return self._id_variables.setdefault(row, f"new_{len(self._id_variables) + 1}")
         return _py(value)
 
-    def _finding(self, row: tuple[str, Any], name: str) -> str:
-        """The line that finds a new row's id by what the agent does not word itself."""
+    def _find_id(self, row: tuple[str, Any], name: str) -> str:
+        """The line that finds a new row's id by the columns that the agent does not word itself."""
         table = row[0]
         values = "".join(
             f", {column}={_py(value)}"
-            for column, value in self._told(self._new[row]).items()
+            for column, value in self._compared(self._new[row]).items()
             if f"{table}.{column}" not in self._task.free
             and (self._tables[table].refers.get(column, ""), value) not in self._new
         )
         return f"{name} = _new_id(after, {_py(table)}{values})"
 
 
-def _fitting(offers: Sequence[tuple[str, ...]], text: str) -> tuple[str, ...]:
-    """The phrases that the oracle's own text was written for."""
+def _phrases_of(offers: Sequence[tuple[str, ...]], text: str) -> tuple[str, ...]:
+    """The phrases of the part that wrote this text: the first that the text mentions."""
     for phrases in offers:
         if any(says(text, phrase) for phrase in phrases):
             return phrases
@@ -162,10 +162,10 @@ def _key(change: RowChange) -> str:
     return _py(change.key[0]) if len(change.key) == 1 else repr(change.key)
 
 
-def _listed(texts: Sequence[str]) -> str:
+def _arguments(texts: Sequence[str]) -> str:
     return ", ".join(map(_py, texts))
 
 
 def _py(value: Any) -> str:
-    """A value as Python writes it, texts in double quotes."""
+    """A value in the syntax of Python, texts in double quotes."""
     return json.dumps(value, ensure_ascii=False) if isinstance(value, str) else repr(value)

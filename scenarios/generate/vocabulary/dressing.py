@@ -1,9 +1,10 @@
-"""Dressing: canonical words become a trade's words, in code, SQL, prose and data.
+"""Dressing: replacing canonical words by a trade's words, in code, SQL, prose and data.
 
 A word is renamed wherever it is a whole part of an identifier or a whole word of a text: with
 `order` -> `booking`, `order_lines` becomes `booking_lines`, `OrderStatus` becomes `BookingStatus`
-and "an order" becomes "a booking". Upper-case words such as SQL's ORDER stay, unless they are part
-of an upper-case identifier (ORDER_LIMIT). What stands in braces in a template stays too.
+and "an order" becomes "a booking". Upper-case words such as SQL's ORDER are not renamed, unless
+they are part of an upper-case identifier (ORDER_LIMIT). Text in the braces of a template is not
+renamed either.
 """
 
 import builtins
@@ -15,14 +16,14 @@ from functools import lru_cache
 _PART = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
 _ARTICLE = re.compile(r"\b[Aa]n?\s+\Z")
 _NAME = re.compile(r"[a-z]+(?:_[a-z]+)*")
-_SILENT = ("hour", "heir", "honest", "honour", "honor")  # an hour
-_SPOKEN = ("uni", "use", "usa", "eu", "one", "ubi", "uti")  # a unit, a user
+_SILENT_H = ("hour", "heir", "honest", "honour", "honor")  # an hour
+_SPOKEN_AS_CONSONANT = ("uni", "use", "usa", "eu", "one", "ubi", "uti")  # a unit, a user
 
-Words = Mapping[str, str]  # a canonical form, lower case, singular or plural -> what replaces it
+Words = Mapping[str, str]  # a canonical form, lower case, singular or plural -> its replacement
 
 
 def plural_of(word: str) -> str:
-    """The regular plural of a noun.
+    """Return the regular plural of a noun.
 
     Example: plural_of("category") -> "categories", plural_of("box") -> "boxes"
     """
@@ -34,7 +35,7 @@ def plural_of(word: str) -> str:
 
 
 def forms_of(text: str) -> tuple[str, str]:
-    """Singular and plural of a word as trades write it.
+    """Return singular and plural of a word in the form that trades use.
 
     Example: forms_of("guest") -> ("guest", "guests"), forms_of("person/people") -> …
     """
@@ -43,12 +44,12 @@ def forms_of(text: str) -> tuple[str, str]:
 
 
 def is_free_word(word: str) -> bool:
-    """Whether a word may replace a canonical one: a single lower-case word that neither Python,
-    SQL nor our tools' code uses for something else."""
+    """Whether a word may replace a canonical one: a single lower-case word that has no other use
+    in Python, in SQL or in the code of the tools."""
     return re.fullmatch(r"[a-z]{2,24}", word) is not None and word not in _RESERVED
 
 
-# What SQLite takes for a keyword (lang_keywords.html), and the functions that our statements use.
+# The keywords of SQLite (lang_keywords.html), and the functions that the modules' statements use.
 _SQL = """
 abort action add after all alter analyze and as asc attach autoincrement before begin between by
 cascade case cast check collate column commit conflict constraint create cross current database
@@ -62,13 +63,13 @@ savepoint select set table temp temporary then ties to transaction trigger unbou
 update using vacuum values view virtual when where window with without
 abs avg count date datetime max min sum total round substr
 """
-_OURS = """
+_TOOLS_CODE = """
 db row text now user value run one execute state before after answer check id scenarios msgspec
 typing api errors status kind name note cents day
 """
 _RESERVED = (
     set(_SQL.split())
-    | set(_OURS.split())
+    | set(_TOOLS_CODE.split())
     | set(keyword.kwlist)
     | set(keyword.softkwlist)
     | {name for name in dir(builtins) if name.islower()}
@@ -76,44 +77,46 @@ _RESERVED = (
 
 
 class Pattern:
-    """A text cut at the words that may be renamed, so that dressing is one join."""
+    """A text that was cut at the words that may be renamed, so that dressing it is one join."""
 
     __slots__ = ("_parts",)
 
     def __init__(self, parts: list[str | tuple[str, str, str]]) -> None:
-        self._parts = parts  # texts, and (article with its space, word in lower case, as it stood)
+        self._parts = parts  # texts, and (article with its space, word in lower case, original)
 
-    def dressed(self, words: Words) -> str:
-        """The text in a trade's words."""
+    def dress(self, words: Words) -> str:
+        """Return the text in a trade's words."""
         return "".join(
-            part if isinstance(part, str) else _replaced(*part, words) for part in self._parts
+            part if isinstance(part, str) else _replace(*part, words) for part in self._parts
         )
 
 
-def _replaced(article: str, word: str, stood: str, words: Words) -> str:
+def _replace(article: str, word: str, original: str, words: Words) -> str:
     new = words.get(word)
     if new is None:
-        return article + stood
-    if stood.isupper() and len(stood) > 1:
+        return article + original
+    if original.isupper() and len(original) > 1:
         new = new.upper()
-    elif stood[0].isupper():
+    elif original[0].isupper():
         new = new.capitalize()
     return _article(article, new) + new
 
 
 def _article(article: str, word: str) -> str:
-    """An article with its space, as the word behind it wants it."""
+    """The article with its space, in the form that fits the next word."""
     if not article:
         return ""
     low = word.lower()
-    is_vowel = low.startswith(_SILENT) or (low[0] in "aeiou" and not low.startswith(_SPOKEN))
+    is_vowel = low.startswith(_SILENT_H) or (
+        low[0] in "aeiou" and not low.startswith(_SPOKEN_AS_CONSONANT)
+    )
     letter = article[0]
     return f"{letter}{'n' if is_vowel else ''}{article.lstrip('AaNn')}"
 
 
 @lru_cache(maxsize=20_000)
 def pattern_of(text: str, forms: frozenset[str], *, template: bool = False) -> Pattern:
-    """A text cut at the given words. `template`: what stands in braces is left alone."""
+    """Return a text cut at these words. `template`: text in braces is not cut."""
     if not template:
         return Pattern(_cut(text, forms))
     parts: list[str | tuple[str, str, str]] = []
@@ -126,19 +129,19 @@ def _cut(text: str, forms: frozenset[str]) -> list[str | tuple[str, str, str]]:
     parts: list[str | tuple[str, str, str]] = []
     done = 0
     for found in _PART.finditer(text):
-        stood = found[0]
-        if stood.lower() not in forms or not _is_name(text, found):
+        original = found[0]
+        if original.lower() not in forms or not _is_name(text, found):
             continue
         before = text[done : found.start()]
         article = _ARTICLE.search(before)
         space = article[0] if article else ""
-        parts += [before[: len(before) - len(space)], (space, stood.lower(), stood)]
+        parts += [before[: len(before) - len(space)], (space, original.lower(), original)]
         done = found.end()
     return [*parts, text[done:]]
 
 
 def _is_name(text: str, found: re.Match[str]) -> bool:
-    """Whether a part is no upper-case word that stands alone, such as SQL's ORDER."""
+    """Whether a match is anything but a separate upper-case word, such as SQL's ORDER."""
     if not (found[0].isupper() and len(found[0]) > 1):
         return True
     return "_" in (text[found.start() - 1 : found.start()], text[found.end() : found.end() + 1])
@@ -149,29 +152,31 @@ class Dresser:
 
     def __init__(self, words: Words, forms: frozenset[str]) -> None:
         self._words = words
-        self._forms = forms  # the canonical ones, renamed or not: texts are cut once for all worlds
+        self._forms = forms  # all canonical forms, renamed or not: texts are cut once per process
         self._names: dict[str, str] = {}
 
     def text(self, text: str) -> str:
-        """Code, SQL or prose, dressed."""
-        return pattern_of(text, self._forms).dressed(self._words)
+        """Return dressed code, SQL or prose."""
+        return pattern_of(text, self._forms).dress(self._words)
 
     def template(self, text: str, values: Mapping[str, object]) -> str:
-        """A text dressed, then filled: what the values say is not dressed. Raises KeyError for a
-        placeholder without a value."""
-        dressed = pattern_of(text, self._forms, template=True).dressed(self._words)
+        """Return a text that is dressed and then filled, so that the values are not dressed.
+
+        Raises KeyError for a placeholder without a value.
+        """
+        dressed = pattern_of(text, self._forms, template=True).dress(self._words)
         return dressed.format_map(values)
 
     def name(self, name: str) -> str:
-        """An identifier, dressed."""
+        """Return a dressed identifier."""
         known = self._names.get(name)
         if known is None:
             known = self._names[name] = self.text(name)
         return known
 
     def value(self, value: object) -> object:
-        """A value of a row or an argument: dressed where it is an identifier in lower case, as
-        enumerations are; anything else is left alone."""
+        """Return a value of a row or an argument, dressed if it is a lower-case identifier (as the
+        values of enumerations are); any other value stays unchanged."""
         if isinstance(value, str) and _NAME.fullmatch(value):
             return self.name(value)
         if isinstance(value, list):
@@ -181,22 +186,22 @@ class Dresser:
         return value
 
 
-def open_run_parts(text: str) -> frozenset[str]:
-    """Every identifier part or word of a text, in lower case."""
+def word_parts(text: str) -> frozenset[str]:
+    """Return every identifier part or word of a text, in lower case."""
     return frozenset(found.lower() for found in _PART.findall(text))
 
 
-def chosen(
+def choose_words(
     offers: Mapping[str, Iterable[str]],
     canonical: Mapping[str, str],
-    taken: frozenset[str],
+    reserved: frozenset[str],
 ) -> dict[str, str]:
-    """One offer for each canonical word, by form: the first that clashes with nothing.
+    """Return the replacement of each canonical form: the first offer that conflicts with nothing.
 
-    `canonical` maps singular to plural; `taken` are the words that the code uses already. A word
-    without a fitting offer stays as it is.
+    `canonical` maps singular to plural; `reserved` are the words that the code already uses. A word
+    without a usable offer is not replaced.
     """
-    used = set(taken) | {form for pair in canonical.items() for form in pair}
+    used = set(reserved) | {form for pair in canonical.items() for form in pair}
     words: dict[str, str] = {}
     for singular, plural in canonical.items():
         for offer in offers.get(singular, ()):

@@ -1,7 +1,7 @@
-"""People, addresses and companies of a country, from Faker's lists, in pools that are made once.
+"""People, addresses and companies of a country, from pools of Faker's entries.
 
-The pools depend on the locale and on Faker's version alone; which of their entries a world has is
-drawn from the world's own source of chance.
+A pool depends on the locale and on Faker's version alone and is made once per process. A world
+draws its entries with its own random numbers.
 """
 
 import re
@@ -11,15 +11,15 @@ from random import Random
 
 import msgspec
 
-_SIZE = 400  # entries of a pool
-# What phone numbers of a country begin with.
+_SIZE = 400  # entries drawn for a pool
+# The country codes of phone numbers.
 # fmt: off
 _PREFIXES = {
     "AT": 43, "AU": 61, "CA": 1, "DE": 49, "DK": 45, "ES": 34, "FI": 358, "FR": 33, "GB": 44,
     "IE": 353, "IT": 39, "NL": 31, "US": 1,
 }
 # fmt: on
-# How surnames differ in spelling: a sound within the name -> as others write it.
+# How surnames differ in spelling: a sound within the name -> another spelling of it.
 _SOUNDS = (
     *((r"(?<=[a-z])ck", "k"), (r"(?<=[a-z])ph", "f"), (r"(?<=[a-z])th", "t"), (r"son$", "sen")),
     *((r"sen$", "son"), (r"(?<=[a-z])ei", "ai"), (r"(?<=[a-z])ie", "y"), (r"(?<=[a-z])y", "i")),
@@ -30,7 +30,7 @@ _HOSTS = ("mailbay.example", "quickmail.example", "northpost.example", "pinemail
 
 
 class Person(msgspec.Struct, frozen=True):
-    """Somebody with what it takes to reach them."""
+    """A person with name, address and contact details."""
 
     first: str
     last: str
@@ -52,7 +52,7 @@ class Person(msgspec.Struct, frozen=True):
 
 
 class Pools(msgspec.Struct, frozen=True):
-    """What people and companies of one locale are put together from."""
+    """The parts of which the people and companies of one locale are made."""
 
     firsts: tuple[str, ...]
     lasts: tuple[str, ...]
@@ -63,37 +63,37 @@ class Pools(msgspec.Struct, frozen=True):
 
 @cache
 def pools_of(locale: str) -> Pools:
-    """The pools of a locale such as "en_GB"; the same in every process."""
-    from faker import Faker  # 70 ms that only those shall wait for who make worlds
+    """Return the pools of a locale such as "en_GB"; they are equal in every process."""
+    from faker import Faker  # imported late: 70 ms that only the making of worlds needs
 
     faker = Faker(locale)
     faker.seed_instance(f"rehearsal {locale}")
     for provider in faker.get_providers():
         cities = getattr(provider, "cities", None)
-        if isinstance(cities, list):  # it_IT's are the items of a set: their order is the hashes'
+        if isinstance(cities, list):  # it_IT's come from a set, so their order depends on hashes
             setattr(provider, "cities", sorted(cities))  # noqa: B010 - no attribute to mypy
 
-    def drawn(make: str) -> tuple[str, ...]:
+    def draw(make: str) -> tuple[str, ...]:
         found = (" ".join(str(getattr(faker, make)()).split()) for _ in range(_SIZE))
         return tuple(dict.fromkeys(found))
 
     return Pools(
-        firsts=_plain(drawn("first_name")),
-        lasts=_plain(drawn("last_name")),
-        streets=_plain(drawn("street_name")),
-        cities=_plain(drawn("city")),
-        companies=_plain(drawn("company")),
+        firsts=_plain(draw("first_name")),
+        lasts=_plain(draw("last_name")),
+        streets=_plain(draw("street_name")),
+        cities=_plain(draw("city")),
+        companies=_plain(draw("company")),
     )
 
 
 def _plain(names: tuple[str, ...]) -> tuple[str, ...]:
-    """Names without marks that a search would stumble over."""
+    """The names without characters that would break a search or a template."""
     plain = tuple(name for name in names if "{" not in name and "'" not in name)
     return plain or names
 
 
 def ascii_of(text: str) -> str:
-    """Letters and digits in lower-case ASCII, for logins and addresses.
+    """Return letters and digits in lower-case ASCII, for logins and e-mail addresses.
 
     Example: ascii_of("Müller-Lüdenscheidt") -> "mullerludenscheidt"
     """
@@ -102,64 +102,64 @@ def ascii_of(text: str) -> str:
 
 
 class People:
-    """Draws people, none twice in a world."""
+    """Draws the people of a world, each only once."""
 
     def __init__(self, locale: str, rng: Random) -> None:
         self._pools = pools_of(locale)
         self._prefix = _PREFIXES[locale[-2:]]
         self._rng = rng
-        self._logins: set[str] = set()  # of everybody: no two names are alike in ASCII
+        self._logins: set[str] = set()  # of all people: no two names are equal in ASCII
         self._emails: set[str] = set()
-        self._originals: dict[str, Person] = {}  # by the name of who resembles them
+        self._originals: dict[str, Person] = {}  # by the name of the person who resembles them
 
     def person(self) -> Person:
-        """Somebody new."""
+        """Return a new person."""
         rng, pools = self._rng, self._pools
         while True:
             first, last = rng.choice(pools.firsts), rng.choice(pools.lasts)
             if _login(first, last) not in self._logins:
-                return self._made(first, last)
+                return self._new_person(first, last)
 
     def like(self, person: Person) -> Person:
-        """Somebody else with a name that is easily mistaken for theirs."""
+        """Return a new person whose name is easily mistaken for this person's."""
         original = self._originals.get(person.name, person)
-        for first, last in self._near(original):
+        for first, last in self._similar_names(original):
             if _login(first, last) not in self._logins:
-                made = self._made(first, last)
-                self._originals[made.name] = original
-                return made
+                lookalike = self._new_person(first, last)
+                self._originals[lookalike.name] = original
+                return lookalike
         return self.person()
 
     def first(self) -> str:
-        """A first name."""
+        """Return a first name."""
         return self._rng.choice(self._pools.firsts)
 
     def last(self) -> str:
-        """A last name."""
+        """Return a last name."""
         return self._rng.choice(self._pools.lasts)
 
     def company(self) -> str:
-        """The name of a firm."""
+        """Return the name of a company."""
         return self._rng.choice(self._pools.companies)
 
     def city(self) -> str:
-        """The name of a town."""
+        """Return the name of a town."""
         return self._rng.choice(self._pools.cities)
 
     def street(self) -> str:
-        """A street with a house's number."""
+        """Return a house number and a street."""
         return f"{self._rng.randrange(1, 200)} {self._rng.choice(self._pools.streets)}"
 
-    def _near(self, person: Person) -> list[tuple[str, str]]:
+    def _similar_names(self, person: Person) -> list[tuple[str, str]]:
         rng, pools = self._rng, self._pools
         spelt = respellings(person.last)
         spelt = rng.sample(spelt, k=min(3, len(spelt)))
         others = [(rng.choice(pools.firsts), person.last), (person.first, rng.choice(pools.lasts))]
-        near = [(person.first, last) for last in spelt] + others
-        rng.shuffle(near)
-        return near
+        names = [(person.first, last) for last in spelt] + others
+        rng.shuffle(names)
+        return names
 
-    def _made(self, first: str, last: str) -> Person:
+    def _new_person(self, first: str, last: str) -> Person:
         rng = self._rng
         self._logins.add(_login(first, last))
         return Person(
@@ -188,14 +188,14 @@ def _login(first: str, last: str) -> str:
 
 
 def respellings(name: str) -> list[str]:
-    """A surname as other families spell it: a sound written otherwise, a consonant doubled or
-    made single. Empty where there is no such way.
+    """Return other spellings of a surname: a sound spelt differently, a consonant doubled or made
+    single. Empty where there is none.
 
     Example: "Griffin" -> ["Gryffin", "Griffyn", "Grifin"]
     """
     found = [
-        name[: at.start()] + at.expand(other) + name[at.end() :]
+        name[: match.start()] + match.expand(other) + name[match.end() :]
         for one, other in _SOUNDS
-        for at in re.finditer(one, name)
+        for match in re.finditer(one, name)
     ]
     return list(dict.fromkeys(found))

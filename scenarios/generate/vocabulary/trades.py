@@ -1,7 +1,7 @@
-"""Trades: the words, goods, places and reasons that make a business out of modules.
+"""Trades: the words, goods, locations and reasons that turn modules into a business.
 
-A trade is a file scenarios/generate/trades/<name>.toml; how to write one stands in
-scenarios/generate/README.md, and outdoor_shop.toml is the example.
+A trade is a file scenarios/generate/vocabulary/trades/<name>.toml. scenarios/generate/README.md
+explains how to write one; outdoor_shop.toml is the example.
 """
 
 from functools import cache
@@ -14,6 +14,7 @@ from scenarios.errors import PackageError
 from scenarios.files import convert, parse_toml, read_text
 from scenarios.generate.core.errors import GenerateError, ModuleError
 from scenarios.generate.vocabulary.dressing import forms_of, is_free_word
+from scenarios.nearest import did_you_mean
 
 FOLDER = Path(__file__).parent / "trades"
 
@@ -21,7 +22,7 @@ FOLDER = Path(__file__).parent / "trades"
 class Goods(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
     """Something that a trade sells, hires out or does.
 
-    Example, as TOML writes it: ["Trail tent 2P", "Tents", 18900, 32900, "piece"]
+    Example, in TOML: ["Trail tent 2P", "Tents", 18900, 32900, "piece"]
     """
 
     name: str
@@ -34,14 +35,14 @@ class Goods(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=
 class Trade(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """One trade."""
 
-    title: str  # with {business}; of the world
+    title: str  # of the world, with {business}
     about: str  # what the business does, a sentence with {business}
-    tone: str  # how its policy begins, one or two sentences
+    tone: str  # the beginning of its policy, one or two sentences
     locale: str  # of Faker, such as "en_GB"
     businesses: tuple[str, ...]  # name patterns with {last}, {city} or {first}
     goods: tuple[Goods, ...]  # at least 25, of at least 6 categories
-    places: tuple[str, ...]  # rooms, branches, depots; at least 6
-    reasons: tuple[str, ...]  # why somebody writes to it, plain phrases without facts; at least 6
+    locations: tuple[str, ...] = msgspec.field(name="places")  # rooms, branches; at least 6
+    reasons: tuple[str, ...]  # why a customer writes, plain phrases without facts; at least 6
     words: dict[str, tuple[str, ...]]  # canonical singular -> "guest" or "person/people"
     currency: str = "$"
     split: Literal["train", "held_out"] = "train"
@@ -49,17 +50,18 @@ class Trade(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
 
     @property
     def categories(self) -> tuple[str, ...]:
-        """The categories of its goods, in order, none twice."""
+        """The categories of its goods, in order, without duplicates."""
         return tuple(dict.fromkeys(one.category for one in self.goods))
 
 
 @cache
 def trade(name: str) -> Trade:
-    """The trade of this name. Raises GenerateError when there is none, ModuleError when it is
-    broken."""
+    """Return the trade of this name. Raises GenerateError when there is none, ModuleError when it
+    is broken."""
     path = FOLDER / f"{name}.toml"
     if name not in trade_names():
-        raise GenerateError(f"there is no trade {name!r}; there are {', '.join(trade_names())}")
+        hint = did_you_mean(name, trade_names()) or f"; trades: {', '.join(trade_names())}"
+        raise GenerateError(f"trade {name!r} not found{hint}")
     try:
         found = convert(path, parse_toml(path, read_text(path)), Trade)
     except PackageError as exc:
@@ -67,11 +69,11 @@ def trade(name: str) -> Trade:
     for canonical, offers in found.words.items():
         for form in (form for offer in offers for form in forms_of(offer)):
             if form != canonical and not is_free_word(form):
-                raise ModuleError(f"{path}: words.{canonical}: {form!r} is no word for code")
+                raise ModuleError(f"{path}: words.{canonical}: {form!r} cannot be used in code")
     return found
 
 
 @cache
 def trade_names() -> tuple[str, ...]:
-    """Every trade there is, by name."""
+    """Return the names of all trades, sorted."""
     return tuple(sorted(path.stem for path in FOLDER.glob("*.toml")))

@@ -1,8 +1,8 @@
-"""The worlds of a synthesis in AWM's eight files, for those who have its loaders.
+"""The worlds of a synthesis in AWM's eight files, for AWM's own loaders.
 
-Rows stand in the order of ideas.json. A world has a row in each file or in none, and only tasks
-that were proved. The tools and verifiers are those of the package, behind FastAPI and paths (see
-awm_server and awm_verifier).
+Rows are in the order of ideas.json. A world has rows in every file or in none, and only proved
+tasks. Tools and verifiers are those of the package; the `server` module wraps the tools in FastAPI,
+the `verifier` module lets verifiers read databases by path.
 """
 
 from collections.abc import Iterator
@@ -16,19 +16,27 @@ from scenarios.errors import SynthesisError
 from scenarios.format import AwmSample, AwmTable, Scenario, read
 from scenarios.synth.awm_export.server import server_code
 from scenarios.synth.awm_export.verifier import verifier_codes
-from scenarios.synth.core.drafts import Idea, Parameter, Proven, ToolDraft
+from scenarios.synth.core.world_drafts import ProvenTask, ScenarioIdea, ToolDraft, ToolParameter
 from scenarios.synth.pipeline import PROVED
-from scenarios.synth.stages.ideas import Pool
-from scenarios.synth.storage.folder import Folder, Record, read_json, value_of, write_whole
+from scenarios.synth.stages.ideas import IdeaPool
+from scenarios.synth.storage.output_folder import (
+    StageRecord,
+    SynthesisFolder,
+    read_json,
+    record_value,
+    write_atomically,
+)
 
 FILES = (SCENARIO, TASKS, DB, SAMPLE, SPEC, ENVS, SQL, CODE)
 Row = dict[str, Any]
 
 
-def write_awm(folder: Folder) -> Path:
-    """Write the files anew, each whole; gives their folder. Raises SynthesisError and
-    PackageError."""
-    pool = read_json(folder.path / "ideas.json", Pool)
+def write_awm(folder: SynthesisFolder) -> Path:
+    """Write all files again, each completely; return their folder.
+
+    Raises SynthesisError and PackageError.
+    """
+    pool = read_json(folder.path / "ideas.json", IdeaPool)
     if pool is None:
         raise SynthesisError(f"{folder.path / 'ideas.json'}: the file is missing")
     rows: dict[str, list[Row]] = {name: [] for name in FILES}
@@ -39,12 +47,14 @@ def write_awm(folder: Folder) -> Path:
                 rows[name].append(row)
     for name, listed in rows.items():
         data = b"".join(msgspec.json.encode(row) + b"\n" for row in listed)
-        write_whole(folder.awm / name, data)
+        write_atomically(folder.awm / name, data)
     return folder.awm
 
 
-def _rows(folder: Folder, idea: Idea, scenario: Scenario) -> Iterator[tuple[str, Row]]:
-    """The rows of one world, each with its file."""
+def _rows(
+    folder: SynthesisFolder, idea: ScenarioIdea, scenario: Scenario
+) -> Iterator[tuple[str, Row]]:
+    """Yield the rows of one world, each with its file."""
     name = idea.key
     tables = _value(folder, name, "schema", tuple[AwmTable, ...])
     samples = _value(folder, name, "data", tuple[AwmSample, ...])
@@ -55,15 +65,15 @@ def _rows(folder: Folder, idea: Idea, scenario: Scenario) -> Iterator[tuple[str,
         clock=scenario.clock,
         user=scenario.user,
     )
-    place = {"scenario": name, "db_path": f"databases/{name}.db"}
+    database = {"scenario": name, "db_path": f"databases/{name}.db"}
     yield SCENARIO, _scenario_row(idea)
     yield TASKS, {"scenario": name, "tasks": [task.instruction for task in scenario.tasks]}
-    yield DB, place | {"db_schema": {"tables": msgspec.to_builtins(tables)}}
+    yield DB, database | {"db_schema": {"tables": msgspec.to_builtins(tables)}}
     yield SAMPLE, _sample_row(name, samples)
     yield SPEC, {"scenario": name, "api_spec": {"api_groups": [_group(scenario, tools)]}}
-    yield ENVS, place | {"full_code": code}
+    yield ENVS, database | {"full_code": code}
     for index, task in enumerate(scenario.tasks):
-        proven = _value(folder, name, PROVED + task.id, Proven)
+        proven = _value(folder, name, PROVED + task.id, ProvenTask)
         about = {"scenario": name, "task_idx": index, "task": task.instruction}
         codes = verifier_codes(
             proven.verifier, task.verifier, clock=scenario.clock, user=scenario.user
@@ -72,7 +82,7 @@ def _rows(folder: Folder, idea: Idea, scenario: Scenario) -> Iterator[tuple[str,
             yield file, about | {"verification": {"code": text, "raw_response": ""}}
 
 
-def _scenario_row(idea: Idea) -> Row:
+def _scenario_row(idea: ScenarioIdea) -> Row:
     level = "high" if idea.score >= 8 else "medium" if idea.score >= 5 else "low"
     return {
         "name": idea.key,
@@ -117,19 +127,19 @@ def _endpoint(tool: ToolDraft) -> Row:
     }
 
 
-def _parameter(parameter: Parameter) -> Row:
-    told = {
+def _parameter(parameter: ToolParameter) -> Row:
+    fields = {
         "type": parameter.type,
         "param_type": "body",
         "required": parameter.required,
         "description": parameter.description,
     }
-    return told | ({"enum": parameter.enum} if parameter.enum else {})
+    return fields | ({"enum": parameter.enum} if parameter.enum else {})
 
 
-def _value(folder: Folder, world: str, stage: str, kind: Any) -> Any:
+def _value(folder: SynthesisFolder, world: str, stage: str, kind: Any) -> Any:
     file = folder.stage_file(world, stage)
-    record: Record | None = folder.record(world, stage)
+    record: StageRecord | None = folder.record(world, stage)
     if record is None:
         raise SynthesisError(f"{file}: the file is missing")
-    return value_of(record, kind, file)
+    return record_value(record, kind, file)

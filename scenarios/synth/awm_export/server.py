@@ -1,7 +1,7 @@
-"""A world's tools as AWM has them: one FastAPI file, each tool a route, the database by SQLAlchemy.
+"""A world's tools in AWM's form: one FastAPI file with a route per tool, and SQLAlchemy.
 
-The file needs FastAPI and SQLAlchemy only. The tools are the package's own code; around them stand
-a stand-in for `Db` and one route for each. A refusal is a response of status 400 with its sentence.
+The file needs only FastAPI and SQLAlchemy. It contains the package's own code, a replacement for
+`Db`, and one route for each tool. A refusal is a response of status 400 with the tool's sentence.
 """
 
 import ast
@@ -98,7 +98,7 @@ if __name__ == "__main__":
 
 
 def server_code(tools: str, *, title: str, clock: str, user: User) -> str:
-    """The file for a package's tools.py."""
+    """Return the file for a package's tools.py."""
     head = _HEAD.format(
         title=title, now=clock, user_id=user.id, user_name=user.name, user_role=user.role
     )
@@ -109,7 +109,8 @@ def server_code(tools: str, *, title: str, clock: str, user: User) -> str:
 
 
 def _split(tree: ast.Module) -> tuple[list[str], list[ast.stmt]]:
-    """Imports from the future, which stand first, and the rest without imports of ours."""
+    """The imports from `__future__`, which must come first, and the other statements without the
+    imports of scenarios."""
     futures, body = [], []
     for node in tree.body:
         if isinstance(node, ast.ImportFrom) and node.module == "__future__":
@@ -120,7 +121,7 @@ def _split(tree: ast.Module) -> tuple[list[str], list[ast.stmt]]:
 
 
 def _is_tool(node: ast.FunctionDef) -> bool:
-    """As the pool sees it: public, and its first parameter is a `Db`."""
+    """Whether the pool takes it for a tool: it is public, and its first parameter is a `Db`."""
     first = node.args.args[0] if node.args.args else None
     kind = None if first is None or first.annotation is None else ast.unparse(first.annotation)
     return not node.name.startswith("_") and kind is not None and kind.strip("'\"") == "Db"
@@ -134,24 +135,24 @@ def _route(node: ast.FunctionDef) -> str:
         name=node.name,
         summary=text[:80],
         text=text,
-        parameters=", ".join(told for _, told in parameters),
+        parameters=", ".join(declaration for _, declaration in parameters),
         arguments="".join(f", {name}={name}" for name in names),
     )
 
 
 def _parameters(node: ast.FunctionDef) -> Iterator[tuple[str, str]]:
-    """A tool's parameters but the first: name, and how the route declares it."""
-    given = node.args.args[1:]
-    missing = len(given) - len(node.args.defaults)
+    """Yield a tool's parameters except the first: the name, and its declaration in the route."""
+    positional = node.args.args[1:]
+    missing = len(positional) - len(node.args.defaults)
     defaults = [None] * missing + list(node.args.defaults) if missing >= 0 else node.args.defaults
-    pairs = [*zip(given, defaults, strict=False)]
+    pairs = [*zip(positional, defaults, strict=False)]
     keywords = [*zip(node.args.kwonlyargs, node.args.kw_defaults, strict=True)]
     declared = []
     for argument, default in [*pairs, *keywords]:
         kind = "str" if argument.annotation is None else ast.unparse(argument.annotation)
-        told = f"{argument.arg}: Annotated[{kind}, Body(embed=True)]"
+        declaration = f"{argument.arg}: Annotated[{kind}, Body(embed=True)]"
         if default is not None:
-            told += f" = {ast.unparse(default)}"
-        declared.append((default is not None, argument.arg, told))
-    for _, name, told in sorted(declared, key=lambda each: each[0]):  # defaults come last
-        yield name, told
+            declaration += f" = {ast.unparse(default)}"
+        declared.append((default is not None, argument.arg, declaration))
+    for _, name, declaration in sorted(declared, key=lambda each: each[0]):  # defaults come last
+        yield name, declaration

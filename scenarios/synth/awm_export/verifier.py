@@ -1,7 +1,7 @@
-"""A task's verifier as AWM has them: one Python file that opens two databases by their paths.
+"""A task's verifier in AWM's form: one Python file that opens two databases by their paths.
 
-The file needs Python's own library only: the verifier's function, the text of scenarios.checks, and
-what stands in for a `State`.
+The file needs only Python's standard library. It contains the verifier's function, the text of
+scenarios.checks, and a replacement for `State`.
 """
 
 import ast
@@ -11,7 +11,7 @@ from pathlib import Path
 import scenarios.checks
 from scenarios.api import User
 from scenarios.files import read_text
-from scenarios.synth.core.package import merged_python
+from scenarios.synth.core.package_files import merge_python
 
 _HEAD = """import sqlite3
 
@@ -106,27 +106,27 @@ def verify_task(initial_db_path, final_db_path):
 
 
 def verifier_codes(source: str, function: str, *, clock: str, user: User) -> tuple[str, str]:
-    """The two files, of kind `sql` and of kind `code`."""
+    """Return the two files, of kind `sql` and of kind `code`."""
     head = _HEAD.format(now=clock, user_id=user.id, user_name=user.name, user_role=user.role)
-    own = _without_ours(ast.parse(merged_python([source])))
+    own = _without_imports(ast.parse(merge_python([source])))
     shared = "\n\n".join([head, _checks(), own]) + _JUDGED.format(function=function)
     return shared + _SQL, shared + _CODE
 
 
 @cache
 def _checks() -> str:
-    """The text of scenarios.checks; its Finding is a class without libraries here."""
+    """The text of scenarios.checks, without its Finding: _HEAD has one that needs no library."""
     tree = ast.parse(read_text(Path(scenarios.checks.__file__)))
     tree.body = [
         node
         for node in tree.body
         if not (isinstance(node, ast.ClassDef) and node.name == "Finding")
     ]
-    return _without_ours(tree)
+    return _without_imports(tree)
 
 
-def _without_ours(tree: ast.Module) -> str:
-    """A file's text without imports of ours and msgspec's, and without docstrings."""
+def _without_imports(tree: ast.Module) -> str:
+    """A file's text without imports of scenarios and msgspec, and without module docstrings."""
     body = []
     for node in tree.body:
         if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("scenarios"):

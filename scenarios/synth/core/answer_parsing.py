@@ -1,4 +1,4 @@
-"""Reading what a model answered: JSON or code, whatever stands around it. Nothing is executed."""
+"""Reading JSON or code out of a model's answer, with any text around it. Nothing is executed."""
 
 import ast
 import json
@@ -8,62 +8,64 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from scenarios.faults import field_sentence
+from scenarios.decode_errors import field_sentence
 
 T = TypeVar("T")
-_FENCE = re.compile(r"^[ \t]*(`{3,}|~{3,})[ \t]*(\w*)[^\n]*\n(.*?)(?:^[ \t]*\1|\Z)", re.M | re.S)
+_CODE_BLOCK = re.compile(
+    r"^[ \t]*(`{3,}|~{3,})[ \t]*(\w*)[^\n]*\n(.*?)(?:^[ \t]*\1|\Z)", re.M | re.S
+)
 _TRAILING = re.compile(r",(\s*[}\]])")
 _DEEP = (RecursionError, MemoryError)
 
 
-class Unread(Exception):
-    """An answer does not hold what was asked for; the sentence is for the model."""
+class UnreadableAnswer(Exception):
+    """An answer does not contain what was requested; the sentence is for the model."""
 
 
 def json_of(text: str, kind: type[T]) -> T:
-    """The value in an answer: bare, in a fence, with words around it, or wrapped into an object of
-    one field. Raises Unread.
+    """Return the value in an answer: bare, in a code block, with text around it, or wrapped in an
+    object with one field. Raises UnreadableAnswer.
 
     Example: json_of('Here:\\n```json\\n{"score": 8,}\\n```', Score) -> Score(8)
     """
     fault = "there is no JSON in the answer"
     seen = False
-    for candidate in _candidates(_spoken(text)):
-        value = _parsed(candidate)
+    for candidate in _candidates(_without_thoughts(text)):
+        value = _parse(candidate)
         if value is None:
             continue
-        for inner in (value, *_unwrapped(value)):
+        for inner in (value, *_unwrap(value)):
             try:
                 return msgspec.convert(inner, kind, strict=False)
             except msgspec.ValidationError as exc:
-                if not seen:  # the first one is what was meant
+                if not seen:  # the first candidate is probably the intended one
                     fault, seen = field_sentence(str(exc)), True
-    raise Unread(fault)
+    raise UnreadableAnswer(fault)
 
 
 def code_of(text: str) -> str:
-    """The Python in an answer: in a fence (the longest of several), in a field of an object, or all
-    of it. Raises Unread.
+    """Return the Python in an answer: in a code block (the longest of several), in a field of an
+    object, or the whole answer. Raises UnreadableAnswer.
 
     Example: code_of("Sure:\\n```python\\nx = 1\\n```\\nDone.") -> "x = 1\\n"
     """
-    spoken = _spoken(text)
-    fences = [(found[2].lower(), found[3]) for found in _FENCE.finditer(spoken)]
-    code = [body for word, body in fences if word in ("python", "py", "python3", "")]
+    visible = _without_thoughts(text)
+    blocks = [(found[2].lower(), found[3]) for found in _CODE_BLOCK.finditer(visible)]
+    code = [body for language, body in blocks if language in ("python", "py", "python3", "")]
     if code:
         return max(code, key=len).strip() + "\n"
-    value = next((value for body in _candidates(spoken) if (value := _parsed(body))), None)
+    value = next((value for body in _candidates(visible) if (value := _parse(body))), None)
     if isinstance(value, dict):
         for field in ("code", "full_code", "python_code"):
             if isinstance(found := value.get(field), str) and found.strip():
                 return found.strip() + "\n"
-    if re.search(r"^(?:from|import|def|async def|class) ", spoken, re.M):
-        return spoken.strip() + "\n"
-    raise Unread("there is no Python in the answer")
+    if re.search(r"^(?:from|import|def|async def|class) ", visible, re.M):
+        return visible.strip() + "\n"
+    raise UnreadableAnswer("there is no Python in the answer")
 
 
-def _spoken(text: str) -> str:
-    """The answer without its thoughts, whose beginning may be missing."""
+def _without_thoughts(text: str) -> str:
+    """The answer without its thoughts; the opening tag of the thoughts may be missing."""
     _, *others = text.split("</think>")
     if not others:
         return text.strip()
@@ -72,9 +74,9 @@ def _spoken(text: str) -> str:
 
 
 def _candidates(text: str) -> Iterator[str]:
-    """What may be JSON, the likeliest first."""
-    fences = [found[3] for found in _FENCE.finditer(text) if found[2].lower() in ("json", "")]
-    yield from sorted(fences, key=len, reverse=True)
+    """The parts of a text that may be JSON, the likeliest first."""
+    blocks = [found[3] for found in _CODE_BLOCK.finditer(text) if found[2].lower() in ("json", "")]
+    yield from sorted(blocks, key=len, reverse=True)
     yield text
     for opening, closing in ("{}", "[]"):
         start, end = text.find(opening), text.rfind(closing)
@@ -82,25 +84,25 @@ def _candidates(text: str) -> Iterator[str]:
             yield text[start : end + 1]
 
 
-def _parsed(text: str) -> Any | None:
-    """The value of a text that is JSON, or nearly so: commas too many, words of Python. None: it is
-    not."""
+def _parse(text: str) -> Any | None:
+    """The value of a text that is JSON, or nearly JSON: surplus commas, Python literals. None: it
+    is neither."""
     for candidate in (text, _TRAILING.sub(r"\1", text)):
         try:
-            # Line breaks inside of texts are taken.
-            return _whole(json.loads(candidate, strict=False))
+            # strict=False accepts line breaks inside of texts.
+            return _storable(json.loads(candidate, strict=False))
         except (ValueError, *_DEEP):
             continue
     if text.strip()[:1] not in ("{", "["):
         return None
     try:
-        return _whole(ast.literal_eval(text.strip()))
+        return _storable(ast.literal_eval(text.strip()))
     except (ValueError, SyntaxError, TypeError, *_DEEP):
         return None
 
 
-def _whole(value: Any) -> Any:
-    """The value with `?` for halves of surrogate pairs, which no file can hold.
+def _storable(value: Any) -> Any:
+    """The value with `?` in place of halves of surrogate pairs, which cannot be encoded.
 
     Raises TypeError for what JSON does not have, such as bytes.
     """
@@ -108,14 +110,14 @@ def _whole(value: Any) -> Any:
         case str():
             return value.encode("utf-8", "replace").decode()
         case list() | tuple():
-            return [_whole(inner) for inner in value]
+            return [_storable(inner) for inner in value]
         case dict():
-            return {_whole(key): _whole(inner) for key, inner in value.items()}
+            return {_storable(key): _storable(inner) for key, inner in value.items()}
         case None | bool() | int() | float():
             return value
-    raise TypeError(f"{type(value).__name__} is no type of JSON")
+    raise TypeError(f"{type(value).__name__} is not a type of JSON")
 
 
-def _unwrapped(value: Any) -> Iterator[Any]:
+def _unwrap(value: Any) -> Iterator[Any]:
     if isinstance(value, dict) and len(value) == 1:
         yield from value.values()

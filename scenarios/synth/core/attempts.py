@@ -1,7 +1,7 @@
-"""One stage's answer, asked for until it holds: try it, say what is wrong, ask again.
+"""Asking a model for one stage's answer until it is valid: check it, report its faults, ask again.
 
-The author sees its last answer and a summary of what is wrong with it. Of answers that do not hold,
-the one with the fewest faults is kept.
+The author model sees its last answer and a summary of its faults. If no answer is valid, the one
+with the fewest faults is returned.
 """
 
 import re
@@ -11,100 +11,102 @@ from zlib import crc32
 
 import msgspec
 
-from scenarios.synth.core.protocols import Author, Purpose, Turn
+from scenarios.synth.core.protocols import AuthorModel, PromptMessage, Purpose
 
 T = TypeVar("T")
-TRIES = 5  # as in AWM: the first, and four corrections
+TRIES = 5  # as in AWM: the first answer and four corrections
 _SHOWN_FAULTS = 12  # of one answer
-_SHOWN_LENGTH = 8_000  # characters of one fault: a solver's whole transcript may be one
+_SHOWN_LENGTH = 8_000  # characters of one fault: a solver's whole transcript may be one fault
 _SHOWN_ANSWER = 120_000  # characters of the author's own last answer
 _NUMBER = re.compile(r"\d+")
 
 
-class Attempt(msgspec.Struct, frozen=True):
-    """One answer, and what was wrong with it."""
+class AttemptSummary(msgspec.Struct, frozen=True):
+    """The faults of one answer."""
 
-    faults: tuple[str, ...] = ()  # summarised; empty: it held
+    faults: tuple[str, ...] = ()  # summarized; empty: the answer was valid
     num_faults: int = 0
 
 
-class Checked(msgspec.Struct, Generic[T], frozen=True):
-    """What became of an answer. `value` None: nothing could be made of it."""
+class CheckedAnswer(msgspec.Struct, Generic[T], frozen=True):
+    """The result of checking an answer. `value` None: the answer cannot be used at all."""
 
     value: T | None
     faults: tuple[str, ...] = ()
-    notes: tuple[str, ...] = ()  # what is odd, but no fault
-    bearable: bool = False  # the faults may stay, as notes, if one correction does not mend them
+    notes: tuple[str, ...] = ()  # oddities that are not faults
+    tolerable: bool = False  # whether the faults become notes if one correction does not fix them
 
 
-class Outcome(msgspec.Struct, Generic[T], frozen=True):
-    """The best of all answers. `ok`: it has no fault."""
+class StageOutcome(msgspec.Struct, Generic[T], frozen=True):
+    """The best of all answers. `ok`: it is valid."""
 
     value: T | None
     ok: bool
-    attempts: tuple[Attempt, ...]
+    attempts: tuple[AttemptSummary, ...]
     notes: tuple[str, ...] = ()
-    answer: str = ""  # the text of it
+    answer: str = ""  # the text of the best answer
 
 
-class Step(Protocol[T]):
-    """What a stage asks, how it tries an answer, and what it says of one that does not hold."""
+class PromptedStage(Protocol[T]):
+    """A stage of the synthesis: its prompt, the check of an answer, and its correction."""
 
     @property
     def purpose(self) -> Purpose:
-        """What its requests are for."""
+        """The purpose of the stage's requests."""
 
-    def opening(self) -> tuple[Turn, ...]:
-        """The question."""
+    def prompt(self) -> tuple[PromptMessage, ...]:
+        """Return the messages of the first request."""
 
-    async def check(self, text: str) -> Checked[T]:
-        """Try an answer."""
+    async def check(self, text: str) -> CheckedAnswer[T]:
+        """Check an answer."""
 
-    def again(self, problems: str) -> tuple[Turn, ...]:
-        """What is said when it did not hold."""
+    def correction(self, problems: str) -> tuple[PromptMessage, ...]:
+        """Return the messages that report an answer's problems."""
 
 
-async def tried(author: Author, step: Step[T], *, tries: int = TRIES, seed: int = 0) -> Outcome[T]:
-    """Ask until an answer holds, `tries` times at most. Raises what the author raises."""
-    best: tuple[Checked[T], str] | None = None
-    bore = False  # the answer before had faults that may stay
-    attempts: list[Attempt] = []
-    turns = step.opening()
+async def ask_until_valid(
+    author: AuthorModel, stage: PromptedStage[T], *, tries: int = TRIES, seed: int = 0
+) -> StageOutcome[T]:
+    """Ask until an answer is valid, at most `tries` times. Raises what the author raises."""
+    best: tuple[CheckedAnswer[T], str] | None = None
+    was_tolerable = False  # whether the faults of the previous answer were tolerable
+    attempts: list[AttemptSummary] = []
+    messages = stage.prompt()
     for number in range(tries):
-        drawn = seed_of(seed, step.purpose.stage, step.purpose.about, number)
-        said = await author.say(turns, step.purpose, seed=drawn)
-        checked: Checked[T] = (
-            Checked(None, (said.fault,)) if said.fault else await step.check(said.text)
+        drawn = request_seed(seed, stage.purpose.stage, stage.purpose.about, number)
+        answer = await author.answer(messages, stage.purpose, seed=drawn)
+        checked: CheckedAnswer[T] = (
+            CheckedAnswer(None, (answer.fault,)) if answer.fault else await stage.check(answer.text)
         )
-        faults = summarised(checked.faults)
-        attempts.append(Attempt(faults, len(checked.faults)))
+        faults = summarize_faults(checked.faults)
+        attempts.append(AttemptSummary(faults, len(checked.faults)))
         if best is None or _rank(checked) <= _rank(best[0]):
-            best = checked, said.text
-        if _holds(checked) or (bore and checked.bearable):
+            best = checked, answer.text
+        if _is_valid(checked) or (was_tolerable and checked.tolerable):
             break
-        bore = checked.bearable
-        mine = (Turn("assistant", said.text[:_SHOWN_ANSWER]),) if said.text.strip() else ()
-        turns = (*step.opening(), *mine, *step.again(listed(faults)))
+        was_tolerable = checked.tolerable
+        shown = answer.text[:_SHOWN_ANSWER]
+        own = (PromptMessage("assistant", shown),) if answer.text.strip() else ()
+        messages = (*stage.prompt(), *own, *stage.correction(bullet_list(faults)))
     assert best is not None
-    kept, answer = best
-    ok = _holds(kept) or kept.bearable
-    notes = (*kept.notes, *kept.faults) if kept.bearable else kept.notes
-    return Outcome(kept.value, ok, tuple(attempts), notes, answer)
+    result, text = best
+    ok = _is_valid(result) or result.tolerable
+    notes = (*result.notes, *result.faults) if result.tolerable else result.notes
+    return StageOutcome(result.value, ok, tuple(attempts), notes, text)
 
 
-def _holds(checked: Checked[T]) -> bool:
+def _is_valid(checked: CheckedAnswer[T]) -> bool:
     return checked.value is not None and not checked.faults
 
 
-def _rank(checked: Checked[T]) -> tuple[bool, bool, int]:
-    """The less the better: something before nothing, what may stay before what may not, then fewer
-    faults."""
-    may_stay = _holds(checked) or checked.bearable
-    return checked.value is None, not may_stay, len(checked.faults)
+def _rank(checked: CheckedAnswer[T]) -> tuple[bool, bool, int]:
+    """A sort key, the best answer first: usable answers, then tolerable ones, then fewer faults."""
+    acceptable = _is_valid(checked) or checked.tolerable
+    return checked.value is None, not acceptable, len(checked.faults)
 
 
-def summarised(faults: Sequence[str]) -> tuple[str, ...]:
-    """Faults for a reader with little room: alike ones (but for their numbers) are told once.
+def summarize_faults(faults: Sequence[str]) -> tuple[str, ...]:
+    """Return a short form of the faults: faults that differ only in numbers appear once.
 
     Example: ("row 1 is bad", "row 2 is bad", "no table") -> ("row 1 is bad (and 1 like it)", …)
     """
@@ -112,23 +114,23 @@ def summarised(faults: Sequence[str]) -> tuple[str, ...]:
     for fault in faults:
         plain = " ".join(fault.split())
         groups.setdefault(_NUMBER.sub("#", plain)[:200], []).append(fault.strip())
-    told = [
-        _clipped(alike[0]) + (f" (and {len(alike) - 1} like it)" if len(alike) > 1 else "")
+    summary = [
+        _clip(alike[0]) + (f" (and {len(alike) - 1} like it)" if len(alike) > 1 else "")
         for alike in groups.values()
     ]
-    rest = len(told) - _SHOWN_FAULTS
-    return (*told[:_SHOWN_FAULTS], *([f"and {rest} more"] if rest > 0 else []))
+    rest = len(summary) - _SHOWN_FAULTS
+    return (*summary[:_SHOWN_FAULTS], *([f"and {rest} more"] if rest > 0 else []))
 
 
-def listed(faults: Sequence[str]) -> str:
-    """Faults as a list."""
-    return "\n".join(f"- {fault}" for fault in faults)
+def bullet_list(lines: Sequence[str]) -> str:
+    """Return the lines as a list with dashes."""
+    return "\n".join(f"- {line}" for line in lines)
 
 
-def seed_of(seed: int, *about: object) -> int:
-    """A request's own seed: equal for equal questions of one synthesis."""
+def request_seed(seed: int, *about: object) -> int:
+    """Return the seed of one request: equal for equal requests of one synthesis."""
     return crc32(" ".join(map(str, (seed, *about))).encode()) >> 1
 
 
-def _clipped(text: str) -> str:
+def _clip(text: str) -> str:
     return text if len(text) <= _SHOWN_LENGTH else f"{text[:_SHOWN_LENGTH]}…"

@@ -1,4 +1,4 @@
-"""What generated Python may look like, told from its text: nothing is executed."""
+"""Rules for generated Python, checked on its text: nothing is executed."""
 
 import ast
 from collections.abc import Iterator
@@ -17,14 +17,14 @@ _FORBIDDEN = frozenset(
 
 
 def code_faults(source: str, imports: frozenset[str]) -> list[str]:
-    """What speaks against a file: syntax, imports, names that reach out of it."""
+    """Return the faults of a file: syntax, imports, names that give access to the outside."""
     if fault := python_fault(source):
         return [fault]
     return list(_faults(ast.parse(source), imports))
 
 
 def verifier_faults(source: str, function: str) -> list[str]:
-    """What speaks against a file that shall have one function of this name."""
+    """Return the faults of a file that must define exactly one function, of this name."""
     if faults := code_faults(source, VERIFIER_IMPORTS):
         return faults
     faults, found = [], []
@@ -40,8 +40,8 @@ def verifier_faults(source: str, function: str) -> list[str]:
                     "put constants and helpers inside of it"
                 )
     if found != [function]:
-        told = ", ".join(found) or "none"
-        faults.append(f"expected one function {function!r}, found {told}")
+        names = ", ".join(found) or "none"
+        faults.append(f"expected one function {function!r}, found {names}")
     return faults
 
 

@@ -1,4 +1,4 @@
-"""The prompts: files of our own wording, each of which may be replaced by a file of one's own.
+"""The prompts: bundled files, each of which a user may replace by another file.
 
     version: 1
     --- system
@@ -6,8 +6,8 @@
     --- user
     World: {{name}}
 
-A part begins with a line `--- system` or `--- user`; `{{name}}` is replaced. A folder of one's own
-needs only the files that differ, and a version of its own choosing.
+A part begins with a line `--- system` or `--- user`; `{{name}}` is replaced by a value. A user's
+folder needs only the files that differ, each with any version.
 """
 
 import re
@@ -16,7 +16,8 @@ from hashlib import blake2b
 from pathlib import Path
 
 from scenarios.errors import SynthesisError
-from scenarios.synth.core.protocols import Turn
+from scenarios.nearest import did_you_mean
+from scenarios.synth.core.protocols import PromptMessage
 
 FOLDER = Path(__file__).parent / "prompts"
 NAMES = tuple(sorted(path.stem for path in FOLDER.glob("*.md")))
@@ -26,7 +27,7 @@ _FIELD = re.compile(r"\{\{(\w+)\}\}")
 
 
 class Prompt:
-    """One file. Raises SynthesisError naming it."""
+    """One prompt file. Raises SynthesisError naming the file."""
 
     def __init__(self, path: Path, fields: frozenset[str] | None = None) -> None:
         try:
@@ -47,10 +48,10 @@ class Prompt:
             known = ", ".join(sorted(fields))
             raise SynthesisError(f"{path}: {{{{{unknown[0]}}}}} is not known here; known: {known}")
 
-    def turns(self, values: Mapping[str, object]) -> tuple[Turn, ...]:
-        """The messages, with values in place of fields; a value is never looked into."""
+    def messages(self, values: Mapping[str, object]) -> tuple[PromptMessage, ...]:
+        """Return the messages with values in place of fields; fields inside a value stay."""
         return tuple(
-            Turn(
+            PromptMessage(
                 "system" if role == "system" else "user",
                 _FIELD.sub(lambda found: str(values[found[1]]), text).strip(),
             )
@@ -59,27 +60,27 @@ class Prompt:
 
 
 class Prompts:
-    """All prompts, ours where the folder has none of that name. Raises SynthesisError."""
+    """All prompts, those of the folder and for the rest the bundled ones. Raises SynthesisError."""
 
     def __init__(self, folder: Path | None = None) -> None:
-        ours = {name: Prompt(FOLDER / f"{name}.md") for name in NAMES}
-        self._prompts = dict(ours)
+        bundled = {name: Prompt(FOLDER / f"{name}.md") for name in NAMES}
+        self._prompts = dict(bundled)
         if folder is None:
             return
         if not folder.is_dir():
-            raise SynthesisError(f"{folder}: there is no such folder of prompts")
+            raise SynthesisError(f"{folder}: the folder of prompts does not exist")
         for path in sorted(folder.glob("*.md")):
-            if path.stem not in ours:
-                known = ", ".join(NAMES)
-                raise SynthesisError(f"{path}: no stage has a prompt of this name; known: {known}")
-            self._prompts[path.stem] = Prompt(path, ours[path.stem].fields)
+            if path.stem not in bundled:
+                hint = did_you_mean(path.stem, NAMES) or f"; known: {', '.join(NAMES)}"
+                raise SynthesisError(f"{path}: no stage has a prompt of this name{hint}")
+            self._prompts[path.stem] = Prompt(path, bundled[path.stem].fields)
 
-    def turns(self, name: str, /, **values: object) -> tuple[Turn, ...]:
-        """A prompt's messages."""
-        return self._prompts[name].turns(values)
+    def messages(self, name: str, /, **values: object) -> tuple[PromptMessage, ...]:
+        """Return the messages of a prompt."""
+        return self._prompts[name].messages(values)
 
     def version(self, name: str) -> str:
-        """A prompt's version and digest.
+        """Return a prompt's version and digest.
 
         Example: "1 (9f86d081884c7d65)"
         """

@@ -1,8 +1,8 @@
-"""What a synthesis is handed: a model that writes, and worlds to try out what it wrote.
+"""The Protocols that a synthesis needs: a model that writes worlds, and a host that tries them out.
 
-Nothing here knows of endpoints, workers or processes; whoever starts a synthesis brings those. No
-code that a model wrote is executed in the process of these modules: they read texts, and ask a
-`Bench`.
+These modules know no endpoints, workers or processes: the caller of a synthesis passes the
+implementations. Code that a model wrote is never executed in this process: these modules read
+texts, and ask a `DraftHost` to run the code.
 """
 
 from collections.abc import Sequence
@@ -16,47 +16,49 @@ from scenarios.checks import Finding
 from scenarios.format import Call, Scenario
 
 
-class Turn(msgspec.Struct, frozen=True):
-    """One message of a conversation with the author."""
+class PromptMessage(msgspec.Struct, frozen=True):
+    """One message of a conversation with the author model."""
 
     role: Literal["system", "user", "assistant"]
     text: str
 
 
 class Purpose(msgspec.Struct, frozen=True):
-    """What a request is for: what its cost is booked under."""
+    """The purpose of a request; the ledger books its cost under it."""
 
     stage: str  # classify, invent, tasks, schema, data, tools, code, verify, solve or embed
-    about: str = ""  # the scenario; empty: of all
+    about: str = ""  # the scenario; empty: all scenarios
 
 
-class Said(msgspec.Struct, frozen=True):
-    """An answer, or in `fault` why it is none: it was cut off, or empty."""
+class ModelAnswer(msgspec.Struct, frozen=True):
+    """An answer; `fault` says why it cannot be used: it was cut off, or it is empty."""
 
     text: str
     fault: str = ""
 
 
-class Author(Protocol):
+class AuthorModel(Protocol):
     """The model that writes worlds."""
 
-    async def say(self, turns: Sequence[Turn], purpose: Purpose, *, seed: int) -> Said:
-        """Its answer. Raises OutOfBudget, and SynthesisError when none can be had."""
+    async def answer(
+        self, messages: Sequence[PromptMessage], purpose: Purpose, *, seed: int
+    ) -> ModelAnswer:
+        """Return the model's answer. Raises OutOfBudget, and SynthesisError when it gives none."""
 
     async def embed(self, texts: Sequence[str], purpose: Purpose) -> list[list[float]]:
-        """A vector for each text, by which likeness is told. Raises as `say`."""
+        """Return a vector for each text, for comparing texts. Raises like `answer`."""
 
 
 class ToolShape(msgspec.Struct, frozen=True):
-    """A tool as it is hosted."""
+    """The interface of a hosted tool."""
 
     name: str
     description: str
     schema: dict[str, Any]  # JSON schema of its arguments
 
 
-class Made(msgspec.Struct, frozen=True):
-    """What one call gave. `error` None: it succeeded."""
+class CallResult(msgspec.Struct, frozen=True):
+    """A call and its result. `error` None: the call succeeded."""
 
     call: Call
     text: str
@@ -64,49 +66,52 @@ class Made(msgspec.Struct, frozen=True):
     changed: bool = False  # whether it changed rows
 
 
-class Play(msgspec.Struct, frozen=True):
-    """Calls and an answer on a fresh world, and what the task's verifier says of the end."""
+class JudgedRun(msgspec.Struct, frozen=True):
+    """Calls and an answer on a fresh world, with the findings of the task's verifier."""
 
-    made: tuple[Made, ...]
+    results: tuple[CallResult, ...]
     answer: str
     digest: str  # of the end state
     changes: tuple[RowChange, ...]  # net
     findings: tuple[Finding, ...] = ()
     fault: str = ""  # of the verifier or the world; empty: none
-    unfinished: str = ""  # why whoever played came to no answer; empty: it did
+    unfinished: str = ""  # why the solver gave no answer; empty: it gave one
 
     @property
     def calls(self) -> tuple[Call, ...]:
-        """What was called."""
-        return tuple(made.call for made in self.made)
+        """The calls, in order."""
+        return tuple(result.call for result in self.results)
 
     @property
     def completed(self) -> bool:
-        """Whether the verifier accepts it."""
+        """Whether the verifier accepts the run."""
         accepted = bool(self.findings) and all(finding.passed for finding in self.findings)
         return accepted and not self.fault and not self.unfinished
 
 
-class Probed(msgspec.Struct, frozen=True):
-    """What came of calling every tool with arguments that fit its schema, and some that do not."""
+class ProbeResult(msgspec.Struct, frozen=True):
+    """The result of calling every tool, with arguments that fit its schema and some that do not."""
 
     calls: int
-    faults: tuple[str, ...] = ()  # calls that broke a tool, one a tool
-    dead: tuple[str, ...] = ()  # tools of which no call succeeded, with what they said
+    faults: tuple[str, ...] = ()  # calls that broke a tool, one per tool
+    dead: tuple[str, ...] = ()  # tools of which no call succeeded, with their refusals
 
 
-class Trial(msgspec.Struct, frozen=True):
-    """What came of the solution with one mistake. Equivalent mutants end as the solution does."""
+class MutantResult(msgspec.Struct, frozen=True):
+    """The result of running a solution's mutants: the solution with one mistake each.
 
-    mutants: int  # without the equivalents
+    An equivalent mutant ends in the same state as the solution.
+    """
+
+    mutants: int  # without the equivalent ones
     caught: int
     equivalents: int = 0
-    survivors: tuple[str, ...] = ()  # the mistakes that were accepted
+    survivors: tuple[str, ...] = ()  # the mistakes that the verifier accepted
     faults: tuple[str, ...] = ()  # mistakes after which the verifier itself fails, and how
 
 
 class Unhostable(Exception):
-    """A package cannot be hosted. `kind` says which part of it is at fault."""
+    """A package cannot be hosted. `kind` names the part of it that is at fault."""
 
     def __init__(self, kind: Literal["seed", "tools", "verifier", "host"], reason: str) -> None:
         super().__init__(reason)
@@ -114,31 +119,31 @@ class Unhostable(Exception):
         self.reason = reason
 
 
-class Hosted(Protocol):
-    """A package whose code runs somewhere safe."""
+class HostedDraft(Protocol):
+    """A hosted package of a world that is being written; its code runs in a sandbox."""
 
     @property
     def tools(self) -> Sequence[ToolShape]:
-        """Its tools."""
+        """The tools."""
 
     def rows(self) -> dict[str, list[Row]]:
-        """The rows of its start state by table."""
+        """Return the rows of the start state by table."""
 
-    async def probe(self, *, seed: int) -> Probed:
-        """Call every tool."""
+    async def probe(self, *, seed: int) -> ProbeResult:
+        """Call every tool with varied arguments."""
 
-    async def play(self, task_id: str, calls: Sequence[Call], answer: str) -> Play:
-        """Make the calls, in order, then answer."""
+    async def run(self, task_id: str, calls: Sequence[Call], answer: str) -> JudgedRun:
+        """Make the calls on a fresh world, in order, then answer."""
 
-    async def solve(self, task_id: str, *, seed: int) -> Play:
-        """Have the solver try the task. Raises as `Author.say`."""
+    async def solve(self, task_id: str, *, seed: int) -> JudgedRun:
+        """Let the solver try the task. Raises like `AuthorModel.answer`."""
 
-    async def try_mutants(self, task_id: str, solution: Play) -> Trial:
-        """Play the solution with each single mistake."""
+    async def try_mutants(self, task_id: str, solution: JudgedRun) -> MutantResult:
+        """Run the solution with each single mistake."""
 
 
-class Bench(Protocol):
-    """Where packages are tried out."""
+class DraftHost(Protocol):
+    """Hosts the packages of worlds that are being written."""
 
-    def host(self, scenario: Scenario) -> AbstractAsyncContextManager[Hosted]:
-        """The package, hosted for as long as the block. Entering it raises Unhostable."""
+    def host(self, scenario: Scenario) -> AbstractAsyncContextManager[HostedDraft]:
+        """Return the package, hosted for the length of the block. Entering raises Unhostable."""

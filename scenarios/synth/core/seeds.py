@@ -1,4 +1,4 @@
-"""The scenarios that a synthesis begins with: a jsonl file of names and descriptions.
+"""The seeds of a synthesis: a jsonl file with names and descriptions of scenarios.
 
 {"name": "City Bike Hire", "description": "A city rents out bicycles at forty stations …"}
 """
@@ -8,36 +8,36 @@ from pathlib import Path
 import msgspec
 
 from scenarios.awm.names import name_fault
+from scenarios.decode_errors import field_sentence
 from scenarios.errors import SynthesisError
-from scenarios.faults import field_sentence
-from scenarios.synth.core.drafts import Idea, Seed
+from scenarios.synth.core.world_drafts import ScenarioIdea, SeedScenario
 
 
-def read_seeds(path: Path) -> tuple[Seed, ...]:
-    """The seeds of a file. Raises SynthesisError naming file, line and field."""
+def read_seeds(path: Path) -> tuple[SeedScenario, ...]:
+    """Return the seeds of a file. Raises SynthesisError naming file, line and field."""
     try:
         lines = path.read_text(encoding="utf-8-sig").splitlines()
     except (OSError, UnicodeDecodeError) as exc:
         raise SynthesisError(f"{path}: the seeds cannot be read: {exc}") from exc
-    seeds: dict[str, Seed] = {}
+    seeds: dict[str, SeedScenario] = {}
     for number, line in enumerate(lines, 1):
         if not line.strip():
             continue
-        place = f"{path}: line {number}"
+        location = f"{path}: line {number}"
         try:
-            seed = msgspec.json.decode(line, type=Seed)
+            seed = msgspec.json.decode(line, type=SeedScenario)
         except msgspec.ValidationError as exc:
-            raise SynthesisError(f"{place}: {field_sentence(str(exc))}") from exc
+            raise SynthesisError(f"{location}: {field_sentence(str(exc))}") from exc
         except msgspec.DecodeError as exc:
-            raise SynthesisError(f"{place}: {exc}") from exc
+            raise SynthesisError(f"{location}: {exc}") from exc
         if fault := name_fault(seed.name):
-            raise SynthesisError(f"{place}: name: {fault}")
+            raise SynthesisError(f"{location}: name: {fault}")
         if not seed.description.strip():
-            raise SynthesisError(f"{place}: description: must not be empty")
-        key = Idea(seed.name, seed.description).key
+            raise SynthesisError(f"{location}: description: must not be empty")
+        key = ScenarioIdea(seed.name, seed.description).key
         if key in seeds:
-            raise SynthesisError(f"{place}: name: {seed.name!r} is there already")
+            raise SynthesisError(f"{location}: name: {seed.name!r} occurs twice")
         seeds[key] = seed
     if not seeds:
-        raise SynthesisError(f"{path}: there is no seed in it")
+        raise SynthesisError(f"{path}: the file has no seed")
     return tuple(seeds.values())

@@ -1,4 +1,4 @@
-"""What the stages of a world share: what is asked for, and what a question is made of."""
+"""The common part of a world's stages: the requested sizes, and the fields of their prompts."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -6,17 +6,17 @@ from typing import Any
 
 import msgspec
 
-from scenarios.synth.core.attempts import listed
-from scenarios.synth.core.drafts import Draft, Idea, ToolDraft
-from scenarios.synth.core.package import CLOCK
+from scenarios.synth.core.attempts import bullet_list
+from scenarios.synth.core.package_files import CLOCK
 from scenarios.synth.core.prompt_files import Prompts
-from scenarios.synth.core.protocols import Bench, Purpose, Turn
+from scenarios.synth.core.protocols import DraftHost, PromptMessage, Purpose
+from scenarios.synth.core.world_drafts import ScenarioIdea, ToolDraft, WorldDraft
 
 _json = msgspec.json.Encoder(order="deterministic").encode
 
 
 class Sizes(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What is asked for; the defaults are AWM's medians."""
+    """The requested sizes of a world; the defaults are AWM's medians."""
 
     tasks: int = 10
     tables: int = 18
@@ -25,47 +25,47 @@ class Sizes(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Stage:
-    """What the stages share. `name` is the prompt's, too."""
+    """The base of the stages. `name` is also the name of the stage's prompt."""
 
     name = ""
 
-    def __init__(self, idea: Idea, prompts: Prompts) -> None:
+    def __init__(self, idea: ScenarioIdea, prompts: Prompts) -> None:
         self._idea = idea
         self._prompts = prompts
         self.purpose = Purpose(self.name, idea.key)
 
-    def opening(self) -> tuple[Turn, ...]:
-        """The question."""
-        return self._prompts.turns(self.name, **self._fields())
+    def prompt(self) -> tuple[PromptMessage, ...]:
+        """Return the messages of the first request."""
+        return self._prompts.messages(self.name, **self._fields())
 
-    def again(self, problems: str) -> tuple[Turn, ...]:
-        """What is said when an answer did not hold."""
-        return self._prompts.turns("feedback", problems=problems)
+    def correction(self, problems: str) -> tuple[PromptMessage, ...]:
+        """Return the messages that report an answer's problems."""
+        return self._prompts.messages("feedback", problems=problems)
 
     def _fields(self) -> Mapping[str, object]:
         return {"name": self._idea.name, "description": self._idea.description}
 
 
 class DraftStage(Stage):
-    """A stage that goes on with a draft. `folder` is where its packages are tried out."""
+    """A stage that extends a draft. Its packages are written to `folder` and hosted by `host`."""
 
     def __init__(
-        self, draft: Draft, prompts: Prompts, sizes: Sizes, bench: Bench, folder: Path
+        self, draft: WorldDraft, prompts: Prompts, sizes: Sizes, host: DraftHost, folder: Path
     ) -> None:
         super().__init__(draft.idea, prompts)
         self._draft = draft
         self._sizes = sizes
-        self._bench = bench
+        self._host = host
         self._folder = folder
 
     def _fields(self) -> Mapping[str, object]:
-        brief = self._draft.brief
+        plan = self._draft.plan
         return {
             **super()._fields(),
-            "user": f"{brief.user.name}, {brief.user.role}, known as {brief.user.id}",
-            "policy": brief.policy or "none",
-            "tasks": listed(
-                [f"{each.id} ({each.kind}): {each.instruction}" for each in brief.tasks]
+            "user": f"{plan.user.name}, {plan.user.role}, known as {plan.user.id}",
+            "policy": plan.policy or "none",
+            "tasks": bullet_list(
+                [f"{each.id} ({each.kind}): {each.instruction}" for each in plan.tasks]
             ),
             "clock": CLOCK,
             "schema": "\n".join(f"{statement};" for statement in self._draft.schema),
@@ -73,6 +73,6 @@ class DraftStage(Stage):
 
 
 def tools_json(tools: Sequence[ToolDraft]) -> str:
-    """The tools as models are shown them."""
-    shown: list[Any] = [msgspec.to_builtins(tool) for tool in tools]
-    return msgspec.json.format(_json(shown), indent=1).decode()
+    """Return the tools in the form that models see."""
+    values: list[Any] = [msgspec.to_builtins(tool) for tool in tools]
+    return msgspec.json.format(_json(values), indent=1).decode()

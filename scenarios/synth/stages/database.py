@@ -9,15 +9,15 @@ from pathlib import Path
 import msgspec
 
 from scenarios.format import AwmSample, AwmTable
-from scenarios.synth.core.answer_parsing import Unread, json_of
-from scenarios.synth.core.attempts import Checked, listed
-from scenarios.synth.core.drafts import Draft
+from scenarios.synth.core.answer_parsing import UnreadableAnswer, json_of
+from scenarios.synth.core.attempts import CheckedAnswer, bullet_list
 from scenarios.synth.core.prompt_files import Prompts
-from scenarios.synth.core.protocols import Bench, Turn, Unhostable
-from scenarios.synth.core.seeding import StatementFault, statement_faults
+from scenarios.synth.core.protocols import DraftHost, PromptMessage, Unhostable
+from scenarios.synth.core.sql_faults import StatementFault, find_statement_faults
+from scenarios.synth.core.world_drafts import WorldDraft
 from scenarios.synth.stages.common import DraftStage, Sizes
 
-_SECRETS = re.compile(  # a column's name and the beginning of its type
+_SECRETS = re.compile(  # the name of a column and the beginning of its type
     r"(?:^|[(,])\s*[\"`\[]?(\w*passw(?:or)?d\w*|salt|(?:session|auth|access)_token)[\"`\]]?\s+[a-z]",
     re.I | re.M,
 )
@@ -42,28 +42,28 @@ class SchemaStage(DraftStage):
     def _fields(self) -> Mapping[str, object]:
         return {**super()._fields(), "tables": self._sizes.tables}
 
-    async def check(self, text: str) -> Checked[tuple[AwmTable, ...]]:
-        """Every statement is executed, and may create tables, indexes and triggers only."""
+    async def check(self, text: str) -> CheckedAnswer[tuple[AwmTable, ...]]:
+        """Execute every statement; it may only create a table, an index or a trigger."""
         try:
             answer = json_of(text, _SchemaAnswer)
-        except Unread as exc:
-            return Checked(None, (str(exc),))
+        except UnreadableAnswer as exc:
+            return CheckedAnswer(None, (str(exc),))
         tables = tuple(
             AwmTable(table.name, table.ddl, tuple(table.indexes)) for table in answer.tables
         )
         faults = _schema_faults(tables)
         if not tables:
-            return Checked(None, ("there is no table",))
+            return CheckedAnswer(None, ("there is no table",))
         draft = msgspec.structs.replace(self._draft, tables=tables)
         try:
-            failing = await statement_faults(self._bench, draft, self._folder)
+            failing = await find_statement_faults(self._host, draft, self._folder)
         except Unhostable as exc:
-            return Checked(None, (exc.reason,))
-        return Checked(tables, (*faults, *(fault.told() for fault in failing)))
+            return CheckedAnswer(None, (exc.reason,))
+        return CheckedAnswer(tables, (*faults, *(fault.describe() for fault in failing)))
 
 
 def holds_several(statement: str) -> bool:
-    """Whether what passes for one statement is several.
+    """Whether a text that should be one statement is several.
 
     Example: "INSERT INTO t VALUES (';'); DELETE FROM t" -> True
     """
@@ -113,41 +113,41 @@ class _Repairs(msgspec.Struct):
 
 
 class DataStage(DraftStage):
-    """The rows. A statement that fails is repaired, never skipped: data of which one statement
-    fails does not hold."""
+    """The rows. A failing statement is repaired, never skipped: data with a failing statement is
+    not valid."""
 
     name = "data"
 
     def __init__(
-        self, draft: Draft, prompts: Prompts, sizes: Sizes, bench: Bench, folder: Path
+        self, draft: WorldDraft, prompts: Prompts, sizes: Sizes, host: DraftHost, folder: Path
     ) -> None:
-        super().__init__(draft, prompts, sizes, bench, folder)
+        super().__init__(draft, prompts, sizes, host, folder)
         self._last: tuple[AwmSample, ...] = ()  # what repairs are applied to
         self._failing: list[StatementFault] = []
 
     def _fields(self) -> Mapping[str, object]:
         return {**super()._fields(), "rows": self._sizes.rows}
 
-    def again(self, problems: str) -> tuple[Turn, ...]:
-        """With the statements that failed, to be repaired one by one."""
+    def correction(self, problems: str) -> tuple[PromptMessage, ...]:
+        """Return the messages with the failing statements, to be repaired one by one."""
         if not self._failing:
-            return super().again(problems)
+            return super().correction(problems)
         statements = [text for sample in self._last for text in sample.insert_statements]
-        told = [
-            f"{fault.told()}\n  {statements[fault.number - 1]}" if fault.number else fault.told()
+        repairs = [
+            fault.describe() + (f"\n  {statements[fault.number - 1]}" if fault.number else "")
             for fault in self._failing
         ]
-        return self._prompts.turns("repair", problems=listed(told))
+        return self._prompts.messages("repair", problems=bullet_list(repairs))
 
-    async def check(self, text: str) -> Checked[tuple[AwmSample, ...]]:
-        """Every statement is executed, foreign keys are checked, and there are rows."""
+    async def check(self, text: str) -> CheckedAnswer[tuple[AwmSample, ...]]:
+        """Execute every statement, check foreign keys, and require rows."""
         try:
             samples = self._read(text)
-        except Unread as exc:
-            return Checked(None, (str(exc),))
+        except UnreadableAnswer as exc:
+            return CheckedAnswer(None, (str(exc),))
         statements = [statement for sample in samples for statement in sample.insert_statements]
         if not any(statement.strip() for statement in statements):
-            return Checked(None, ("there is no INSERT",))
+            return CheckedAnswer(None, ("there is no INSERT",))
         faults = [
             f"data statement {number}: only INSERT is for data: {' '.join(statement.split())[:60]}"
             for number, statement in enumerate(statements, 1)
@@ -159,25 +159,25 @@ class DataStage(DraftStage):
         ]
         draft = msgspec.structs.replace(self._draft, samples=samples)
         try:
-            self._failing = await statement_faults(self._bench, draft, self._folder)
+            self._failing = await find_statement_faults(self._host, draft, self._folder)
         except Unhostable as exc:
-            return Checked(None, (exc.reason,))
+            return CheckedAnswer(None, (exc.reason,))
         self._last = samples
-        return Checked(samples, (*faults, *(fault.told() for fault in self._failing)))
+        return CheckedAnswer(samples, (*faults, *(fault.describe() for fault in self._failing)))
 
     def _read(self, text: str) -> tuple[AwmSample, ...]:
-        """All of the data, or repairs of what was there. Raises Unread."""
+        """The whole data, or the last data with repairs. Raises UnreadableAnswer."""
         if self._last:
             try:
-                return self._repaired(json_of(text, _Repairs).repairs)
-            except Unread:
-                pass  # all of it anew
+                return self._repair(json_of(text, _Repairs).repairs)
+            except UnreadableAnswer:
+                pass  # the answer is the whole data again
         return tuple(
             AwmSample(table.table_name, tuple(table.insert_statements))
             for table in json_of(text, _DataAnswer).tables
         )
 
-    def _repaired(self, repairs: Sequence[_Repair]) -> tuple[AwmSample, ...]:
+    def _repair(self, repairs: Sequence[_Repair]) -> tuple[AwmSample, ...]:
         by_number = {repair.statement: repair.sql for repair in repairs}
         number = 0
         samples = []
@@ -187,5 +187,5 @@ class DataStage(DraftStage):
                 number += 1
                 statements.append(by_number.pop(number, statement))
             samples.append(AwmSample(sample.table_name, tuple(statements)))
-        more = tuple(by_number[key] for key in sorted(by_number))  # beyond the last: more rows
+        more = tuple(by_number[key] for key in sorted(by_number))  # numbers beyond the last one
         return (*samples, AwmSample("", more)) if more else tuple(samples)

@@ -1,4 +1,4 @@
-"""The stage that says what the tools are."""
+"""The stage that specifies the tools."""
 
 import keyword
 from collections import Counter
@@ -6,11 +6,11 @@ from collections.abc import Mapping
 
 import msgspec
 
-from scenarios.format import NAME
-from scenarios.synth.core.answer_parsing import Unread, json_of
-from scenarios.synth.core.attempts import Checked
-from scenarios.synth.core.drafts import Parameter, ToolDraft
+from scenarios.synth.core.answer_parsing import UnreadableAnswer, json_of
+from scenarios.synth.core.attempts import CheckedAnswer
+from scenarios.synth.core.world_drafts import ToolDraft, ToolParameter
 from scenarios.synth.stages.common import DraftStage
+from scenarios.value_checks import NAME
 
 _TYPES = ("string", "integer", "number", "boolean", "array", "null")
 _NAMES = "a lower-case identifier and no keyword of Python"
@@ -19,7 +19,7 @@ _NAMES = "a lower-case identifier and no keyword of Python"
 class _ToolAnswer(msgspec.Struct):
     name: str
     description: str = ""
-    parameters: dict[str, Parameter] = {}
+    parameters: dict[str, ToolParameter] = {}
     reads: list[str] = []
     writes: list[str] = []
 
@@ -29,19 +29,19 @@ class _ToolsAnswer(msgspec.Struct):
 
 
 class ToolsStage(DraftStage):
-    """What the tools are."""
+    """The specification of the tools."""
 
     name = "tools"
 
     def _fields(self) -> Mapping[str, object]:
         return {**super()._fields(), "tools": self._sizes.tools}
 
-    async def check(self, text: str) -> Checked[tuple[ToolDraft, ...]]:
-        """Names are names and none is there twice; types are known, and so are the tables."""
+    async def check(self, text: str) -> CheckedAnswer[tuple[ToolDraft, ...]]:
+        """Check that names are valid and unique, and that types and tables are known."""
         try:
             answer = json_of(text, _ToolsAnswer)
-        except Unread as exc:
-            return Checked(None, (str(exc),))
+        except UnreadableAnswer as exc:
+            return CheckedAnswer(None, (str(exc),))
         tools = tuple(
             ToolDraft(
                 tool.name, tool.description, tool.parameters, tuple(tool.reads), tuple(tool.writes)
@@ -49,14 +49,14 @@ class ToolsStage(DraftStage):
             for tool in answer.tools
         )
         if not tools:
-            return Checked(None, ("there is no tool",))
+            return CheckedAnswer(None, ("there is no tool",))
         tables = {table.name for table in self._draft.tables}
         counts = Counter(tool.name for tool in tools)
         faults = [f"tool {name} is there {n} times" for name, n in counts.items() if n > 1]
         faults += [fault for tool in tools for fault in _tool_faults(tool, tables)]
         named = {name for tool in tools for name in (*tool.reads, *tool.writes)}
         notes = tuple(f"no tool uses table {name}" for name in sorted(tables - named))
-        return Checked(tools, tuple(faults), notes)
+        return CheckedAnswer(tools, tuple(faults), notes)
 
 
 def _tool_faults(tool: ToolDraft, tables: set[str]) -> list[str]:
@@ -78,5 +78,5 @@ def _tool_faults(tool: ToolDraft, tables: set[str]) -> list[str]:
 
 
 def _is_name(text: str) -> bool:
-    """Whether Python takes it as the name of a function or a parameter."""
+    """Whether Python accepts the text as the name of a function or a parameter."""
     return NAME.fullmatch(text) is not None and not keyword.iskeyword(text)

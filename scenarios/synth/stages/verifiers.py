@@ -1,14 +1,14 @@
-"""The stage that proves a task: a verifier is written, and a solver has to satisfy it.
+"""The stage that proves a task: the author writes a verifier, and a solver must satisfy it.
 
-A verifier holds when
-- it runs on the untouched world and does not accept it (else the task is done already),
-- it accepts what a solver did, and says the same when it is asked again,
-- that solution changed rows if the task is a change, and none if it is not,
-- it accepts neither the solution's answer without its calls, nor its mutants.
+A verifier is valid when
+- it runs on the unchanged world and does not accept it (otherwise the task is already done),
+- it accepts what a solver did, and returns the same result a second time,
+- this solution changed rows if the task is a change, and none otherwise,
+- it accepts neither the solution's answer without the calls, nor the solution's mutants.
 
-Whatever does not hold goes back to the author with the evidence, who may mend the verifier or
-rewrite the task. The accepted solution, without calls that were refused and without what its answer
-need not say, is the task's oracle.
+An invalid verifier goes back to the author with the evidence; the author may fix the verifier or
+rewrite the task. The accepted solution becomes the task's oracle, without refused calls and without
+sentences that its answer does not need.
 """
 
 import re
@@ -19,16 +19,16 @@ import msgspec
 
 from scenarios.difficulty import difficulty_of
 from scenarios.format import Call
-from scenarios.synth.core.answer_parsing import Unread, code_of, json_of
-from scenarios.synth.core.attempts import Checked, seed_of
+from scenarios.synth.core.answer_parsing import UnreadableAnswer, code_of, json_of
+from scenarios.synth.core.attempts import CheckedAnswer, request_seed
 from scenarios.synth.core.code_rules import verifier_faults
-from scenarios.synth.core.drafts import Draft, Proven, TaskDraft
-from scenarios.synth.core.package import texts_of, untried, write
+from scenarios.synth.core.package_files import package_texts, unproven, write_package
 from scenarios.synth.core.prompt_files import Prompts
-from scenarios.synth.core.protocols import Bench, Hosted, Made, Play, Unhostable
+from scenarios.synth.core.protocols import CallResult, DraftHost, HostedDraft, JudgedRun, Unhostable
+from scenarios.synth.core.world_drafts import ProvenTask, TaskDraft, WorldDraft
 from scenarios.synth.stages.common import DraftStage, Sizes, tools_json
 
-MIN_CAUGHT = 0.98  # of the mutants, as in the gate
+MIN_CAUGHT = 0.98  # share of the mutants, as in the gate
 _SHOWN_RESULT = 500  # characters of one result in the evidence
 _SHOWN_CALLS = 30
 _SENTENCE = re.compile(r"(?<=[.!?])\s+|\n+")
@@ -39,25 +39,25 @@ class _Rewrite(msgspec.Struct):
 
 
 class ProvingStage(DraftStage):
-    """One task of a world whose tools are written."""
+    """Proving one task of a world whose tools are written."""
 
     name = "verify"
 
     def __init__(
         self,
-        draft: Draft,
+        draft: WorldDraft,
         task: TaskDraft,
         prompts: Prompts,
         sizes: Sizes,
-        bench: Bench,
+        host: DraftHost,
         folder: Path,
         *,
         seed: int,
     ) -> None:
-        super().__init__(draft, prompts, sizes, bench, folder)
+        super().__init__(draft, prompts, sizes, host, folder)
         self._task = task
         self._seed = seed
-        self._solutions: list[Play] = []  # what solvers did for the task as it is worded now
+        self._solutions: list[JudgedRun] = []  # of solvers, for the task in its present wording
         self._num_solved = 0
 
     def _fields(self) -> Mapping[str, object]:
@@ -71,38 +71,38 @@ class ProvingStage(DraftStage):
             "function": self._task.function,
         }
 
-    async def check(self, text: str) -> Checked[Proven]:
-        """Try a verifier, and with it the task."""
-        self._take_rewrite(text)
+    async def check(self, text: str) -> CheckedAnswer[ProvenTask]:
+        """Check a verifier, and with it the task."""
+        self._apply_rewrite(text)
         try:
             source = code_of(text)
-        except Unread as exc:
-            return Checked(None, (str(exc),))
+        except UnreadableAnswer as exc:
+            return CheckedAnswer(None, (str(exc),))
         if faults := verifier_faults(source, self._task.function):
-            return Checked(None, tuple(faults))
-        draft = msgspec.structs.replace(self._draft, proven=(untried(self._task, source),))
+            return CheckedAnswer(None, tuple(faults))
+        draft = msgspec.structs.replace(self._draft, proven=(unproven(self._task, source),))
         try:
-            async with self._bench.host(write(self._folder, texts_of(draft))) as hosted:
-                return await self._proved(hosted, source)
+            async with self._host.host(write_package(self._folder, package_texts(draft))) as hosted:
+                return await self._prove_verifier(hosted, source)
         except Unhostable as exc:
-            return Checked(None, (exc.reason,))
+            return CheckedAnswer(None, (exc.reason,))
 
-    def _take_rewrite(self, text: str) -> None:
-        """Word the task anew where the answer does."""
+    def _apply_rewrite(self, text: str) -> None:
+        """Use the instruction in the answer, if there is one."""
         try:
             instruction = " ".join(json_of(text, _Rewrite).instruction.split())
-        except Unread:
+        except UnreadableAnswer:
             return
         if instruction and instruction != self._task.instruction:
             self._task = msgspec.structs.replace(self._task, instruction=instruction)
             self._solutions.clear()
 
-    async def _proved(self, hosted: Hosted, source: str) -> Checked[Proven]:
-        idle = await hosted.play(self._task.id, (), "")
-        if idle.fault:
-            return Checked(None, (f"on the untouched world: {idle.fault}",))
-        if idle.completed:
-            return Checked(
+    async def _prove_verifier(self, hosted: HostedDraft, source: str) -> CheckedAnswer[ProvenTask]:
+        unchanged = await hosted.run(self._task.id, (), "")
+        if unchanged.fault:
+            return CheckedAnswer(None, (f"on the untouched world: {unchanged.fault}",))
+        if unchanged.completed:
+            return CheckedAnswer(
                 None,
                 (
                     "the untouched world with an empty answer is accepted: either the task is done "
@@ -111,117 +111,120 @@ class ProvingStage(DraftStage):
             )
         solution, faults = await self._solution(hosted)
         if solution is None:
-            return Checked(None, faults)
+            return CheckedAnswer(None, faults)
         faults = await self._flaws(hosted, solution)
         if faults:
-            return Checked(None, faults)
-        return await self._tried_mutants(hosted, source, solution)
+            return CheckedAnswer(None, faults)
+        return await self._judge_by_mutants(hosted, source, solution)
 
-    async def _solution(self, hosted: Hosted) -> tuple[Play | None, tuple[str, ...]]:
-        """A play that is accepted, an earlier one or a new one; None with the evidence."""
+    async def _solution(self, hosted: HostedDraft) -> tuple[JudgedRun | None, tuple[str, ...]]:
+        """An accepted run, an earlier or a new one; otherwise None and the evidence."""
         for earlier in self._solutions:
-            again = await hosted.play(self._task.id, earlier.calls, earlier.answer)
+            again = await hosted.run(self._task.id, earlier.calls, earlier.answer)
             if again.completed:
-                return await _trimmed(hosted, self._task.id, again), ()
+                return await _trim(hosted, self._task.id, again), ()
         self._num_solved += 1
-        drawn = seed_of(self._seed, self._idea.key, self._task.id, self._num_solved)
+        drawn = request_seed(self._seed, self._idea.key, self._task.id, self._num_solved)
         found = await hosted.solve(self._task.id, seed=drawn)
         if not found.unfinished:
             self._solutions.append(found)
         if not found.completed:
             return None, (_evidence(found),)
-        return await _trimmed(hosted, self._task.id, found), ()
+        return await _trim(hosted, self._task.id, found), ()
 
-    async def _flaws(self, hosted: Hosted, solution: Play) -> tuple[str, ...]:
-        """What speaks against an accepted solution, or against the verifier that accepts it."""
-        again = await hosted.play(self._task.id, solution.calls, solution.answer)
+    async def _flaws(self, hosted: HostedDraft, solution: JudgedRun) -> tuple[str, ...]:
+        """The faults of an accepted solution, or of the verifier that accepts it."""
+        again = await hosted.run(self._task.id, solution.calls, solution.answer)
         if (again.digest, again.findings) != (solution.digest, solution.findings):
             return ("the same calls end otherwise, or are judged otherwise, when made again",)
         kind = self._task.kind
         if kind == "change" and not solution.changes:
             return (
-                f"nothing was changed and it is accepted, though it is a change\n{_told(solution)}",
+                "nothing was changed and it is accepted, though it is a change\n"
+                + _transcript(solution),
             )
         if kind != "change" and solution.changes:
             tables = ", ".join(sorted({change.table for change in solution.changes}))
             return (f"rows of {tables} were changed and it is accepted, though it is a {kind}",)
         if kind == "change":
-            boast = await hosted.play(self._task.id, (), solution.answer)
-            if boast.completed:
+            answer_only = await hosted.run(self._task.id, (), solution.answer)
+            if answer_only.completed:
                 return ("saying that it is done, without a call, is accepted",)
         return ()
 
-    async def _tried_mutants(self, hosted: Hosted, source: str, solution: Play) -> Checked[Proven]:
-        trial = await hosted.try_mutants(self._task.id, solution)
+    async def _judge_by_mutants(
+        self, hosted: HostedDraft, source: str, solution: JudgedRun
+    ) -> CheckedAnswer[ProvenTask]:
+        tried = await hosted.try_mutants(self._task.id, solution)
         tables = {change.table for change in solution.changes}
-        proven = Proven(
+        proven = ProvenTask(
             task=self._task,
             verifier=source,
             oracle=solution.calls,
             answer=solution.answer,
-            difficulty=difficulty_of(len(solution.made) + len(tables)),
-            mutants=trial.mutants,
-            caught=trial.caught,
+            difficulty=difficulty_of(len(solution.results) + len(tables)),
+            mutants=tried.mutants,
+            caught=tried.caught,
         )
-        if trial.faults:
-            return Checked(None, trial.faults)
-        if trial.caught >= MIN_CAUGHT * trial.mutants:
-            return Checked(proven)
-        head = f"{trial.mutants - trial.caught} of {trial.mutants} mistaken solutions are accepted"
-        return Checked(None, (head, *trial.survivors))
+        if tried.faults:
+            return CheckedAnswer(None, tried.faults)
+        if tried.caught >= MIN_CAUGHT * tried.mutants:
+            return CheckedAnswer(proven)
+        head = f"{tried.mutants - tried.caught} of {tried.mutants} mistaken solutions are accepted"
+        return CheckedAnswer(None, (head, *tried.survivors))
 
 
-async def _trimmed(hosted: Hosted, task_id: str, solution: Play) -> Play:
-    """The solution without refused calls and without sentences that its answer need not have, as
-    long as it stays accepted and ends in the same state."""
-    calls = tuple(made.call for made in solution.made if made.error is None)
-    best = await _kept(hosted, task_id, calls, solution.answer, solution)
+async def _trim(hosted: HostedDraft, task_id: str, solution: JudgedRun) -> JudgedRun:
+    """The solution without refused calls and without sentences that its answer does not need, as
+    long as it is still accepted and ends in the same state."""
+    calls = tuple(result.call for result in solution.results if result.error is None)
+    best = await _run_if_as_good(hosted, task_id, calls, solution.answer, solution)
     sentences = [part for part in _SENTENCE.split(best.answer) if part.strip()]
     for sentence in list(sentences):
         fewer = [part for part in sentences if part is not sentence]
         if fewer:
-            shorter = await _kept(hosted, task_id, best.calls, " ".join(fewer), best)
+            shorter = await _run_if_as_good(hosted, task_id, best.calls, " ".join(fewer), best)
             if shorter is not best:
                 best, sentences = shorter, fewer
     return best
 
 
-async def _kept(
-    hosted: Hosted, task_id: str, calls: Sequence[Call], answer: str, otherwise: Play
-) -> Play:
-    """The play of these calls and answer, if it is as good."""
+async def _run_if_as_good(
+    hosted: HostedDraft, task_id: str, calls: Sequence[Call], answer: str, otherwise: JudgedRun
+) -> JudgedRun:
+    """The run of these calls and answer if it is as good as `otherwise`, else `otherwise`."""
     if tuple(calls) == otherwise.calls and answer == otherwise.answer:
         return otherwise
-    found = await hosted.play(task_id, calls, answer)
+    found = await hosted.run(task_id, calls, answer)
     return found if found.completed and found.digest == otherwise.digest else otherwise
 
 
-def _evidence(play: Play) -> str:
-    """What a solver did that was not accepted, for whoever has to say who was wrong."""
-    if play.unfinished:
-        return f"a solver did not get through: {play.unfinished}\n{_told(play)}"
-    if play.fault:
-        return f"after a solver's calls the verifier fails: {play.fault}\n{_told(play)}"
+def _evidence(run: JudgedRun) -> str:
+    """A solver's run that was not accepted, for the author, who decides what was wrong."""
+    if run.unfinished:
+        return f"a solver did not get through: {run.unfinished}\n{_transcript(run)}"
+    if run.fault:
+        return f"after a solver's calls the verifier fails: {run.fault}\n{_transcript(run)}"
     missed = [
         f"{finding.name}: expected {finding.expected}, found {finding.found}"
-        for finding in play.findings
+        for finding in run.findings
         if not finding.passed
     ]
     return (
         "a solver tried, and the verifier does not accept it. Who is wrong? Failed findings: "
         + "; ".join(missed)
-        + f"\n{_told(play)}"
+        + f"\n{_transcript(run)}"
     )
 
 
-def _told(play: Play) -> str:
-    calls = [_told_call(made) for made in play.made[:_SHOWN_CALLS]]
-    if len(play.made) > _SHOWN_CALLS:
-        calls.append(f"… and {len(play.made) - _SHOWN_CALLS} more calls")
-    return "\n".join([*calls, f"answer: {play.answer}"])
+def _transcript(run: JudgedRun) -> str:
+    calls = [_call_line(result) for result in run.results[:_SHOWN_CALLS]]
+    if len(run.results) > _SHOWN_CALLS:
+        calls.append(f"… and {len(run.results) - _SHOWN_CALLS} more calls")
+    return "\n".join([*calls, f"answer: {run.answer}"])
 
 
-def _told_call(made: Made) -> str:
-    arguments = msgspec.json.encode(made.call.arguments).decode()
-    text = made.text if len(made.text) <= _SHOWN_RESULT else made.text[:_SHOWN_RESULT] + "…"
-    return f"{made.call.name}({arguments}) -> {'Error: ' if made.error else ''}{text}"
+def _call_line(result: CallResult) -> str:
+    arguments = msgspec.json.encode(result.call.arguments).decode()
+    text = result.text if len(result.text) <= _SHOWN_RESULT else result.text[:_SHOWN_RESULT] + "…"
+    return f"{result.call.name}({arguments}) -> {'Error: ' if result.error else ''}{text}"

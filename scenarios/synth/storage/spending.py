@@ -1,4 +1,4 @@
-"""What a synthesis has spent: a line for each request, which outlives whatever ends the process."""
+"""The ledger of a synthesis: one line per request, written at once, so that a kill loses none."""
 
 import os
 from collections.abc import Iterator
@@ -10,8 +10,8 @@ from scenarios.errors import SynthesisError
 from scenarios.synth.core.protocols import Purpose
 
 
-class Spent(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One request. `cost_usd` None: the model has no price."""
+class LedgerEntry(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The tokens and cost of one request. `cost_usd` None: the model has no price."""
 
     stage: str
     about: str = ""
@@ -22,23 +22,23 @@ class Spent(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @property
     def purpose(self) -> Purpose:
-        """What it was for."""
+        """The purpose of the request."""
         return Purpose(self.stage, self.about)
 
 
 class Ledger:
-    """The file. A last line that was cut off by a kill is dropped. Raises SynthesisError."""
+    """The ledger file. A last line that a kill cut off is dropped. Raises SynthesisError."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self.entries: list[Spent] = list(_read(path))
+        self.entries: list[LedgerEntry] = list(_read(path))
 
     @property
     def usd(self) -> float:
-        """What was spent, as far as prices are known."""
+        """The total cost, as far as prices are known."""
         return sum(entry.cost_usd or 0.0 for entry in self.entries)
 
-    def add(self, entry: Spent) -> None:
+    def add(self, entry: LedgerEntry) -> None:
         """Book a request."""
         self.entries.append(entry)
         try:
@@ -49,7 +49,7 @@ class Ledger:
             raise SynthesisError(f"{self._path}: it cannot be written: {exc}") from exc
 
 
-def _read(path: Path) -> Iterator[Spent]:
+def _read(path: Path) -> Iterator[LedgerEntry]:
     try:
         data = path.read_bytes()
         whole = data[: data.rfind(b"\n") + 1]
@@ -61,6 +61,6 @@ def _read(path: Path) -> Iterator[Spent]:
         raise SynthesisError(f"{path}: it cannot be read: {exc}") from exc
     for number, line in enumerate(whole.splitlines(), 1):
         try:
-            yield msgspec.json.decode(line, type=Spent)
+            yield msgspec.json.decode(line, type=LedgerEntry)
         except (msgspec.DecodeError, UnicodeDecodeError) as exc:
             raise SynthesisError(f"{path}: line {number}: {exc}") from exc

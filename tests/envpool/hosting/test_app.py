@@ -1,4 +1,4 @@
-"""Executing generated code as the script that it is, and the loop under it."""
+"""Generated code is executed as a script, on a virtual event loop."""
 
 import asyncio
 import gc
@@ -17,8 +17,8 @@ import pytest
 
 from envpool.core.errors import ToolsetError
 from envpool.hosting.app import ENVIRONMENT, HostedApp, execute
-from envpool.hosting.determinism.loop import Contained, Runner, Stuck
-from envpool.hosting.fastapi_compat import older
+from envpool.hosting.determinism.loop import Runner, Stuck, VirtualAsyncio
+from envpool.hosting.fastapi_compat import compat
 from envpool.hosting.tool_listing import list_tools
 
 PATH = Path("odd/server.py")
@@ -27,17 +27,17 @@ APP = "from fastapi import FastAPI\napp = FastAPI(title='the app')\n"
 
 @contextmanager
 def executed(code: str) -> Iterator[HostedApp]:
-    with Contained(), older():
+    with VirtualAsyncio(), compat():
         hosted = execute(code, "odd_app", PATH)
     try:
         yield hosted
     finally:
-        with Contained():
+        with VirtualAsyncio():
             hosted.close()
 
 
 def refusal(code: str) -> str:
-    with pytest.raises(ToolsetError) as refused, executed(code) as hosted, Contained():
+    with pytest.raises(ToolsetError) as refused, executed(code) as hosted, VirtualAsyncio():
         hosted.startup(PATH)
     assert "odd_app" not in sys.modules
     return str(refused.value)
@@ -66,13 +66,13 @@ def refusal(code: str) -> str:
     ],
 )
 def test_the_application_is_found_however_its_server_is_started(ending: str) -> None:
-    """No server starts, and what stands after it is not executed."""
+    """No server starts, and code after its start is not executed."""
     with executed(APP + ending) as hosted:
         assert (hosted.app.title, hosted.module.__name__) == ("the app", "odd_app")
 
 
-def test_the_application_that_is_run_goes_before_the_one_called_app() -> None:
-    """Else `app` is taken, else the only one there is."""
+def test_the_application_that_is_run_precedes_the_one_called_app() -> None:
+    """Without a server, `app` is chosen, else the only application."""
     other = APP + "other = FastAPI(title='the other')\n"
     with executed(other + "import uvicorn\nuvicorn.run(other)\n") as hosted:
         assert hosted.app.title == "the other"
@@ -85,12 +85,11 @@ def test_the_application_that_is_run_goes_before_the_one_called_app() -> None:
 @pytest.mark.parametrize(
     ("code", "reason"),
     [
-        ("", "odd/server.py: there is no code"),
+        ("", "odd/server.py: the code is empty"),
         ("x = (\n", "odd/server.py: line 1: '(' was never closed"),
         ("a\0b", "odd/server.py: source code string cannot contain null bytes"),
-        ("x = 1\n", "odd/server.py: there is no FastAPI application, and none is called app or "
-         "run by uvicorn"),
-        (APP + "b = FastAPI()\nc = app\ndel app\n", "odd/server.py: it has several applications, "
+        ("x = 1\n", "odd/server.py: it has no FastAPI application"),
+        (APP + "b = FastAPI()\nc = app\ndel app\n", "odd/server.py: it has 2 FastAPI applications, "
          "and none is called app or run by uvicorn"),
         ("\nimport no_such_module\n", "odd/server.py: line 2: ModuleNotFoundError: No module named "
          "'no_such_module'"),
@@ -101,7 +100,7 @@ def test_the_application_that_is_run_goes_before_the_one_called_app() -> None:
         ("import sys\nsys.exit(3)\n", "odd/server.py: line 2: SystemExit: 3"),
         ("raise KeyboardInterrupt\n", "odd/server.py: line 1: KeyboardInterrupt"),
         ("class E(Exception):\n    def __str__(self): raise self\nraise E\n",
-         "odd/server.py: line 3: E: (its text cannot be had)"),
+         "odd/server.py: line 3: E: (its text is not available)"),
         (APP + "@app.on_event('startup')\ndef up():\n    raise ValueError('no')\n",
          "odd/server.py: line 5: its startup fails: ValueError: no"),
         (APP + "@app.on_event('startup')\nasync def up():\n    import asyncio\n"
@@ -110,12 +109,12 @@ def test_the_application_that_is_run_goes_before_the_one_called_app() -> None:
     ],
 )  # fmt: skip
 def test_code_that_cannot_be_hosted_is_refused_with_line_and_reason(code: str, reason: str) -> None:
-    """Nothing of it stays."""
+    """Its module does not stay in sys.modules."""
     assert refusal(code) == reason
 
 
 def test_startup_and_shutdown_run_once_as_on_a_server() -> None:
-    """Startup handlers, however they are registered, and the lifespan."""
+    """Startup handlers, in each way of registering them, and the lifespan run once."""
     code = (
         "from contextlib import asynccontextmanager\nfrom fastapi import FastAPI\nseen = []\n"
         "@asynccontextmanager\nasync def lifespan(app):\n    seen.append('up')\n    yield\n"
@@ -123,7 +122,7 @@ def test_startup_and_shutdown_run_once_as_on_a_server() -> None:
     )
     with executed(code) as hosted:
         seen = hosted.module.seen
-        with Contained():
+        with VirtualAsyncio():
             hosted.startup(PATH)
         assert seen == ["up"]
     assert seen == ["up", "down"]
@@ -131,13 +130,13 @@ def test_startup_and_shutdown_run_once_as_on_a_server() -> None:
         "seen = []\napp.add_event_handler('startup', lambda: seen.append(1))\n"
         "@app.on_event('startup')\nasync def up(): seen.append(2)\n"
     )
-    with executed(code) as hosted, Contained():
+    with executed(code) as hosted, VirtualAsyncio():
         hosted.startup(PATH)
         assert hosted.module.seen == [1, 2]
 
 
-def test_the_code_finds_its_environment_and_leaves_none() -> None:
-    """The variables that AWM sets are there while the code is executed, and gone after."""
+def test_the_environment_is_set_while_the_code_is_executed() -> None:
+    """The variables that AWM sets exist while the code is executed, and not afterwards."""
     before = dict(os.environ)
     names = sorted(ENVIRONMENT)
     code = APP + f"import os\nseen = {{name: os.environ[name] for name in {names}}}\n"
@@ -146,8 +145,8 @@ def test_the_code_finds_its_environment_and_leaves_none() -> None:
     assert dict(os.environ) == before
 
 
-def test_tracebacks_show_the_code_and_the_module_goes_when_it_is_closed() -> None:
-    """inspect and traceback find the text though there is no file."""
+def test_tracebacks_show_the_code_until_the_application_is_closed() -> None:
+    """inspect and traceback find the text although there is no file."""
     with executed(APP + "def breaks():\n    raise ValueError('x')  # here\n") as hosted:
         with pytest.raises(ValueError) as raised:
             hosted.module.breaks()
@@ -157,18 +156,18 @@ def test_tracebacks_show_the_code_and_the_module_goes_when_it_is_closed() -> Non
     assert str(PATH) not in linecache.cache
 
 
-def test_nothing_holds_an_application_that_is_closed() -> None:
-    """Its memory is free again: workers load and drop scenarios by the hundred."""
+def test_nothing_refers_to_a_closed_application() -> None:
+    """Its memory is freed: workers load and drop hundreds of scenarios."""
     code = APP + (
         "from pydantic import BaseModel\nclass Item(BaseModel):\n    a: int\n"
         "@app.post('/x')\ndef post(item: Item) -> Item: ...\n"
     )
-    with executed(code) as hosted, older():
+    with executed(code) as hosted, compat():
         list_tools(hosted.app, PATH)
-        known = weakref.ref(hosted.app), weakref.ref(hosted.module.post)
+        references = weakref.ref(hosted.app), weakref.ref(hosted.module.post)
     del hosted
     gc.collect()
-    assert [reference() for reference in known] == [None, None]
+    assert [reference() for reference in references] == [None, None]
 
 
 # The loop ----------------------------------------------------------------------------------------
@@ -176,14 +175,14 @@ def test_nothing_holds_an_application_that_is_closed() -> None:
 
 @pytest.fixture
 def runner() -> Iterator[Runner]:
-    with Contained():
-        made = Runner()
-        yield made
-        made.close()
+    with VirtualAsyncio():
+        runner = Runner()
+        yield runner
+        runner.close()
 
 
 def test_waiting_takes_no_time(runner: Runner) -> None:
-    """An hour of sleep, and a timeout that strikes first, pass at once, in the right order."""
+    """An hour of sleep and an earlier timeout pass at once, in the right order."""
     seen = []
 
     async def sleeps(seconds: float) -> float:
@@ -200,8 +199,8 @@ def test_waiting_takes_no_time(runner: Runner) -> None:
     assert seen == [60, 3600]
 
 
-def test_what_would_go_to_a_thread_runs_in_line(runner: Runner) -> None:
-    """anyio's and asyncio's threads are this thread, and no loop runs, so that a new one may."""
+def test_work_for_threads_runs_inline(runner: Runner) -> None:
+    """Work for anyio's and asyncio's threads runs in this thread, where it may start a new loop."""
 
     def work() -> tuple[int, str]:
         return threading.get_ident(), asyncio.run(asyncio.sleep(5, "inner"))
@@ -217,7 +216,7 @@ def test_what_would_go_to_a_thread_runs_in_line(runner: Runner) -> None:
     assert runner.run(main()) == [(threading.get_ident(), "inner")] * 3
 
 
-def test_an_exception_of_an_inline_thread_arrives(runner: Runner) -> None:
+def test_an_exception_of_inline_work_is_raised(runner: Runner) -> None:
     """It is raised where the thread is awaited."""
 
     def breaks() -> None:
@@ -232,11 +231,11 @@ def test_an_exception_of_an_inline_thread_arrives(runner: Runner) -> None:
     runner.run(main())
 
 
-def test_a_loop_that_something_clings_to_is_given_up(runner: Runner) -> None:
-    """A task that refuses to be cancelled does not run on in the next call."""
+def test_a_task_that_refuses_to_be_cancelled_ends_with_its_loop(runner: Runner) -> None:
+    """It does not run in the next call, which has another loop."""
     turns = []
 
-    async def clings() -> None:
+    async def refuses() -> None:
         while True:
             try:
                 await asyncio.sleep(1)
@@ -246,7 +245,7 @@ def test_a_loop_that_something_clings_to_is_given_up(runner: Runner) -> None:
 
     async def main(number: int) -> int:
         if number == 1:
-            main.task = asyncio.create_task(clings())  # type: ignore[attr-defined]
+            main.task = asyncio.create_task(refuses())  # type: ignore[attr-defined]
         return number
 
     assert runner.run(main(1)) == 1
@@ -256,8 +255,8 @@ def test_a_loop_that_something_clings_to_is_given_up(runner: Runner) -> None:
     assert len(turns) == count
 
 
-def test_a_wait_without_an_end_is_told_and_the_runner_goes_on(runner: Runner) -> None:
-    """Nobody can set the event any more."""
+def test_an_endless_wait_is_an_error_and_the_runner_stays_usable(runner: Runner) -> None:
+    """A coroutine that waits for an event that nothing can set raises Stuck."""
 
     async def never() -> None:
         await asyncio.Event().wait()
@@ -272,7 +271,7 @@ def test_a_wait_without_an_end_is_told_and_the_runner_goes_on(runner: Runner) ->
 
 
 def test_a_thread_of_the_code_may_wake_a_call(runner: Runner) -> None:
-    """A thread is waited for in real time when nothing else can happen."""
+    """When nothing else can run, the loop waits for threads in real time."""
 
     async def main() -> str:
         loop = asyncio.get_running_loop()
@@ -300,26 +299,26 @@ def test_an_unfinished_generator_is_closed_with_its_call(runner: Runner) -> None
             await asyncio.sleep(1)
             seen.append("closed")
 
-    kept = []
+    generators = []
 
     async def main() -> None:
         generator = numbers()
-        kept.append(generator)
+        generators.append(generator)
         await anext(generator)  # type: ignore[call-overload]
 
     runner.run(main())
     assert seen == ["closed"]
 
 
-def test_contained_leaves_everything_as_it_was() -> None:
-    """Threads, policy and the caller's own loop."""
+def test_virtual_asyncio_restores_what_it_replaces() -> None:
+    """anyio's threads, the event loop policy and the caller's loop are as before the block."""
 
     async def main() -> str:
         async def inner() -> str:
             return await asyncio.sleep(100, "virtual")
 
         outer = asyncio.get_running_loop()
-        with Contained():
+        with VirtualAsyncio():
             result = asyncio.run(inner())
         assert asyncio.get_running_loop() is outer
         return result

@@ -1,4 +1,4 @@
-"""The check of arguments: a look at the types, and jsonschema's word."""
+"""The check of arguments agrees with jsonschema."""
 
 from typing import Any
 
@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from jsonschema.exceptions import best_match
 
-from envpool.hosting.arguments import Arguments
+from envpool.hosting.arguments import ArgumentsCheck
 
 _NAMES = st.sampled_from(["a", "b", "c"])
 _TYPES = st.sampled_from(
@@ -42,8 +42,8 @@ _values = st.recursive(
 
 
 @given(_schemas, st.dictionaries(_NAMES, _values))
-def test_the_look_agrees_with_jsonschema(schema: dict[str, Any], arguments: dict[str, Any]) -> None:
-    """Whatever the schema and the arguments, the fault is the one that jsonschema names first."""
+def test_faults_are_those_of_jsonschema(schema: dict[str, Any], arguments: dict[str, Any]) -> None:
+    """For all schemas and arguments, the fault is the best match of jsonschema's errors."""
     error = best_match(jsonschema.Draft202012Validator(schema).iter_errors(arguments))
     expected = "" if error is None else f"Input validation error: {error.message}"
-    assert Arguments(schema).fault(arguments) == expected
+    assert ArgumentsCheck(schema).fault(arguments) == expected

@@ -1,4 +1,4 @@
-"""Calls as fastapi-mcp makes them (recorded by tests/fixtures/hosting/record.py)."""
+"""Calls give what they give with fastapi-mcp (recorded by tests/fixtures/hosting/record.py)."""
 
 import json
 import math
@@ -12,12 +12,12 @@ from typing import Any
 import pytest
 
 from envpool.hosting.app import execute
-from envpool.hosting.asgi import Caller, Reply, Request, _indented
-from envpool.hosting.determinism.loop import Contained
-from envpool.hosting.fastapi_compat import older
-from envpool.hosting.routes import hasten
+from envpool.hosting.asgi import Caller, Reply, Request, _indent_json
+from envpool.hosting.determinism.loop import VirtualAsyncio
+from envpool.hosting.fastapi_compat import compat
+from envpool.hosting.routes import compile_routes
 from envpool.hosting.tool_listing import list_tools
-from envpool.hosting.urls import InvalidAddress, path_of, query_of
+from envpool.hosting.urls import InvalidURL, path_of, query_of
 from tests.support.paths import FIXTURES
 
 FOLDER = FIXTURES / "hosting"
@@ -30,8 +30,8 @@ app = FastAPI()
 """
 
 
-class Called:
-    """An application's tools, called one after the other."""
+class AppCaller:
+    """Calls an application's tools, one after the other."""
 
     def __init__(self, caller: Caller) -> None:
         self.caller = caller
@@ -40,43 +40,43 @@ class Called:
         request = self.caller.request(name, arguments)
         if isinstance(request, Reply):
             return request
-        with Contained():
+        with VirtualAsyncio():
             return self.caller.answer(request)
 
 
 @contextmanager
-def called(code: str, *, hastened: bool = True) -> Iterator[Called]:
-    with Contained(), older():
+def called(code: str, *, compiled_routes: bool = True) -> Iterator[AppCaller]:
+    with VirtualAsyncio(), compat():
         hosted = execute(code, "odd_called", PATH)
         tools = list_tools(hosted.app, PATH)
-    if hastened:
-        hasten(hosted.app)
-    with Contained():
+    if compiled_routes:
+        compile_routes(hosted.app)
+    with VirtualAsyncio():
         hosted.startup(PATH)
     try:
-        yield Called(Caller(hosted.app, tools, hosted.runner))
+        yield AppCaller(Caller(hosted.app, tools, hosted.runner))
     finally:
-        with Contained():
+        with VirtualAsyncio():
             hosted.close()
 
 
-@pytest.mark.filterwarnings("ignore")  # of what the applications do
-@pytest.mark.parametrize("hastened", [True, False], ids=["hastened", "plain"])
+@pytest.mark.filterwarnings("ignore")  # warnings about what the applications do
+@pytest.mark.parametrize("compiled_routes", [True, False], ids=["compiled", "plain"])
 @pytest.mark.parametrize("name", ["shapes", "answers"])
-def test_odd_calls_are_answered_as_genuine(name: str, hastened: bool) -> None:
-    """Odd paths, queries, headers, bodies, errors, streams and dependencies: every text and every
-    error is equal, and so is what the application did meanwhile (its log is among the calls)."""
+def test_odd_calls_are_answered_as_genuine(name: str, compiled_routes: bool) -> None:
+    """Odd paths, queries, headers, bodies, errors, streams and dependencies: every text, every
+    error and everything that the application did (one call returns its log) equal the record."""
     record = json.loads((FOLDER / f"{name}.json").read_text(encoding="utf-8"))
     code = (FOLDER / f"{name}.py").read_text(encoding="utf-8")
-    with called(code, hastened=hastened) as call:
-        ours = [(tool, call(tool, arguments)) for tool, arguments, *_ in record["calls"]]
-    assert [(tool, reply.error is not None, reply.text) for tool, reply in ours] == [
+    with called(code, compiled_routes=compiled_routes) as call:
+        replies = [(tool, call(tool, arguments)) for tool, arguments, *_ in record["calls"]]
+    assert [(tool, reply.error is not None, reply.text) for tool, reply in replies] == [
         (tool, is_error, text) for tool, _, is_error, text in record["calls"]
     ]
 
 
-def test_errors_tell_whose_fault_it_was() -> None:
-    """The agent's arguments, an unknown tool, a refusal and a fault of the world are told apart."""
+def test_errors_say_whose_fault_it_was() -> None:
+    """Invalid arguments, an unknown tool, a refusal and a world's fault are different kinds."""
     code = (FOLDER / "answers.py").read_text(encoding="utf-8")
     calls: list[tuple[str, Any]] = [
         ("nope", {}),
@@ -99,8 +99,8 @@ def test_errors_tell_whose_fault_it_was() -> None:
     ]
 
 
-def test_a_later_tool_of_the_same_name_is_called() -> None:
-    """Operation ids need not be unique; the last one is meant, as in the genuine map."""
+def test_the_later_tool_of_the_same_name_is_called() -> None:
+    """Operation ids need not be unique; calls go to the last one, as in fastapi-mcp."""
     code = HEAD + (
         "@app.get('/a', operation_id='same')\nasync def a(): return 'a'\n"
         "@app.get('/b', operation_id='same')\nasync def b(): return 'b'\n"
@@ -137,8 +137,8 @@ def test_a_later_tool_of_the_same_name_is_called() -> None:
     ],
     ids=["exit", "interrupt", "cancelled", "never", "long", "endless", "half a character"],
 )
-def test_a_call_that_misbehaves_is_a_reply(body: str, reply: Reply) -> None:
-    """The next call finds everything in order."""
+def test_a_call_that_misbehaves_gives_a_reply(body: str, reply: Reply) -> None:
+    """The next call works as usual."""
     code = HEAD + (
         f"@app.get('/tool', operation_id='tool')\nasync def tool():\n    {body}\n"
         "@app.get('/next', operation_id='next')\nasync def next_(): return 1\n"
@@ -148,8 +148,8 @@ def test_a_call_that_misbehaves_is_a_reply(body: str, reply: Reply) -> None:
         assert call("next") == Reply("1")
 
 
-def test_an_answer_without_an_end_is_an_error_without_a_text() -> None:
-    """The genuine client asserts that there is an end, and an assertion has no text."""
+def test_an_unfinished_response_is_an_error_without_a_text() -> None:
+    """The genuine client asserts that the response is finished, and its assertion has no text."""
     code = HEAD + (
         "class Half(Response):\n"
         "    async def __call__(self, scope, receive, send):\n"
@@ -160,8 +160,8 @@ def test_an_answer_without_an_end_is_an_error_without_a_text() -> None:
         assert call("half") == Reply("", "internal")
 
 
-def test_what_a_call_leaves_behind_is_done_before_the_next() -> None:
-    """Tasks and timers end with their call, in virtual time; endless ones are cancelled."""
+def test_leftovers_of_a_call_end_before_the_next_call() -> None:
+    """Tasks and timers end with their call, in virtual time; endless tasks are cancelled."""
     code = HEAD + (
         "seen = []\n"
         "async def late():\n    await asyncio.sleep(60)\n    seen.append('late')\n"
@@ -181,7 +181,7 @@ def test_what_a_call_leaves_behind_is_done_before_the_next() -> None:
 
 
 def test_the_request_is_that_of_the_genuine_client() -> None:
-    """Method, headers, path, query and body, as httpx would have sent them."""
+    """Method, headers, path, query and body are those that httpx would send."""
     code = HEAD + (
         "@app.put('/x/{a}', operation_id='put')\n"
         "async def put(a: str, b: list[str], q: bool = False): ...\n"
@@ -230,7 +230,7 @@ def test_the_request_is_that_of_the_genuine_client() -> None:
     ],
 )
 def test_paths_are_parsed_as_httpx_does(text: str, path: tuple[str, bytes]) -> None:
-    """What reaches the application is the decoded path and its raw form."""
+    """The application gets the decoded path and its raw form."""
     assert path_of(text) == path
 
 
@@ -246,46 +246,44 @@ def test_paths_are_parsed_as_httpx_does(text: str, path: tuple[str, bytes]) -> N
         ("/" + "é" * 30_000, "URL component 'path' too long"),
     ],
 )
-def test_addresses_that_httpx_refuses_are_refused_in_its_words(text: str, fault: str) -> None:
-    """The agent reads httpx's sentence."""
-    with pytest.raises(InvalidAddress) as refused:
+def test_urls_that_httpx_refuses_are_refused_with_its_message(text: str, fault: str) -> None:
+    """The agent reads httpx's message."""
+    with pytest.raises(InvalidURL) as refused:
         path_of(text)
     assert str(refused.value) == fault
 
 
 def test_queries_are_written_as_httpx_does() -> None:
-    """Lists repeat their name, truth is lower case, nothing is empty, the rest is str()."""
+    """Lists repeat their name, booleans are lower case, None is empty, all else is str()."""
     values = {"a": "x y&é", "b": [True, None, 1.5], "c": [], "d": {"k": 1}}
     assert query_of(values) == b"a=x+y%26%C3%A9&b=true&b=&b=1.5&d=%7B%27k%27%3A+1%7D"
 
 
-def test_the_fast_way_to_indent_writes_what_python_writes() -> None:
-    """Random documents with every kind of number and character: byte for byte the same text."""
-    chance = random.Random(7)
+def test_indented_json_is_written_as_python_writes_it() -> None:
+    """Random documents with every kind of number and character give byte for byte the same text."""
+    rng = random.Random(7)
 
     def value(depth: int) -> Any:
-        kind = chance.randrange(9 if depth else 7)
+        kind = rng.randrange(9 if depth else 7)
         if kind == 0:
-            return chance.choice([None, True, False, "", 0, -0.0, 2**63, -(2**64), 10**30])
+            return rng.choice([None, True, False, "", 0, -0.0, 2**63, -(2**64), 10**30])
         if kind == 1:
-            number = struct.unpack("d", chance.randbytes(8))[0]
+            number = struct.unpack("d", rng.randbytes(8))[0]
             return number if math.isfinite(number) else 0.5
         if kind == 2:
-            return chance.choice([-1, 1]) * chance.random() * 10 ** chance.randint(-7, 20)
+            return rng.choice([-1, 1]) * rng.random() * 10 ** rng.randint(-7, 20)
         if kind == 3:
-            return chance.randint(-(10**18), 10**18)
+            return rng.randint(-(10**18), 10**18)
         if kind == 4:
-            return round(chance.uniform(-1000, 1000), chance.randint(0, 4))
+            return round(rng.uniform(-1000, 1000), rng.randint(0, 4))
         if kind in (5, 6):
-            return "".join(
-                chr(chance.choice([*range(128), 0xE9, 0x2028, 0x1F44D])) for _ in range(6)
-            )
+            return "".join(chr(rng.choice([*range(128), 0xE9, 0x2028, 0x1F44D])) for _ in range(6))
         if kind == 7:
-            return [value(depth - 1) for _ in range(chance.randrange(4))]
-        return {str(value(0)): value(depth - 1) for _ in range(chance.randrange(4))}
+            return [value(depth - 1) for _ in range(rng.randrange(4))]
+        return {str(value(0)): value(depth - 1) for _ in range(rng.randrange(4))}
 
     for _ in range(3_000):
         document = value(3)
         for ascii_only in (True, False):
             body = json.dumps(document, ensure_ascii=ascii_only).encode()
-            assert _indented(body) == json.dumps(document, indent=2, ensure_ascii=False)
+            assert _indent_json(body) == json.dumps(document, indent=2, ensure_ascii=False)

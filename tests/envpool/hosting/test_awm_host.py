@@ -1,4 +1,4 @@
-"""Hosting generated code: what a call sees, what it leaves, and what keeps worlds apart."""
+"""Hosted generated code: what a call sees and changes, and how worlds are isolated."""
 
 import json
 import sys
@@ -76,7 +76,7 @@ def texts(results: list[ToolResult]) -> list[str]:
 @pytest.mark.filterwarnings("ignore")  # SQLAlchemy's about decimals in SQLite
 def test_code_written_in_many_ways_behaves_as_genuine() -> None:
     """Pools, dependencies, lazy loading, enums, JSON, raw sqlite3, handlers, background tasks and
-    nested transactions: tools, texts, errors and the rows in the end are equal to the recorded."""
+    nested transactions: tools, texts, errors and the final rows equal the record."""
     record = json.loads((FIXTURES / "hosting" / "library.json").read_text(encoding="utf-8"))
     scenario = small((FIXTURES / "hosting" / "library.py").read_text(encoding="utf-8"), tables=())
     hosted = AwmHost(scenario)
@@ -99,8 +99,8 @@ def test_code_written_in_many_ways_behaves_as_genuine() -> None:
         hosted.close()
 
 
-def test_a_call_tells_what_it_changed() -> None:
-    """Text, changes and the digest of the state after it, which counting again confirms."""
+def test_a_result_has_the_changes_of_its_call() -> None:
+    """It has text, changes and the digest of the new state, which a recount confirms."""
     with host(NOTES) as hosted:
         world = fresh(hosted)
         [before, added, after] = [
@@ -122,23 +122,23 @@ def test_a_call_tells_what_it_changed() -> None:
 
 
 def test_what_was_committed_before_a_failure_stays() -> None:
-    """Such a call has an error and changes; what was not committed is gone, nothing is locked."""
+    """Such a call has an error and changes; what it did not commit is gone, nothing is locked."""
     with host(NOTES) as hosted:
         world = fresh(hosted)
-        broken = hosted.call(world, "add_and_break", {"text": "kept"})
+        broken = hosted.call(world, "add_and_break", {"text": "stays"})
         fault = "Error calling add_and_break. Status code: 500. Response: Internal Server Error"
         assert (broken.text, broken.error) == (fault, "internal")
-        assert broken.changes == (RowChange("notes", (1,), None, {"id": 1, "text": "kept"}),)
+        assert broken.changes == (RowChange("notes", (1,), None, {"id": 1, "text": "stays"}),)
         [listed, again] = [
             hosted.call(world, "list_notes", {}),
-            hosted.call(world, "add_note", {"text": "kept"}),
+            hosted.call(world, "add_note", {"text": "stays"}),
         ]
-        assert texts([listed]) == ['[ { "id": 1, "text": "kept" } ]']
+        assert texts([listed]) == ['[ { "id": 1, "text": "stays" } ]']
         assert (again.error, again.changes, again.digest) == ("internal", (), listed.digest)
 
 
-def test_a_call_that_reaches_no_code_counts_and_changes_nothing() -> None:
-    """Unknown tools and bad arguments are answered before the application."""
+def test_a_call_that_runs_no_code_counts_and_changes_nothing() -> None:
+    """Unknown tools and invalid arguments are answered before the application."""
     with host(NOTES) as hosted:
         world = fresh(hosted)
         results = [
@@ -149,7 +149,7 @@ def test_a_call_that_reaches_no_code_counts_and_changes_nothing() -> None:
         assert [(result.error, result.text) for result in results] == [
             ("unknown_tool", "Unknown tool: nope"),
             ("arguments", "Input validation error: 'text' is a required property"),
-            ("arguments", "Invalid request parameters: the arguments are no object"),
+            ("arguments", "Invalid request parameters: the arguments are not an object"),
         ]
         assert world.num_calls == 3
         assert {result.digest for result in results} == {
@@ -157,9 +157,9 @@ def test_a_call_that_reaches_no_code_counts_and_changes_nothing() -> None:
         }
 
 
-def test_what_the_code_writes_when_it_is_loaded_belongs_to_the_template() -> None:
-    """Tables that it creates and rows that it writes at import and at startup are there from the
-    start; a host made from the image has them once."""
+def test_what_the_code_writes_while_loading_belongs_to_the_template() -> None:
+    """Worlds begin with the tables and rows that the code writes at import and at startup; a host
+    made from the image has them once."""
     code = NOTES + (
         "class Extra(Base):\n    __tablename__ = 'extra'\n"
         "    id = Column(Integer, primary_key=True)\n"
@@ -177,8 +177,8 @@ def test_what_the_code_writes_when_it_is_loaded_belongs_to_the_template() -> Non
         assert texts(calls(hosted, ("list_notes", {}))) == [rows]
 
 
-def test_code_may_bring_all_of_its_tables() -> None:
-    """A record without tables is one whose code creates them; with none at all it is refused."""
+def test_code_may_create_all_tables() -> None:
+    """The code of a record without tables may create them; without any table it is refused."""
     with host(NOTES, tables=()) as hosted:
         assert texts(calls(hosted, ("add_note", {"text": "x"}), ("list_notes", {}))) == [
             '{ "id": 1, "text": "x" }',
@@ -194,8 +194,8 @@ def test_code_may_bring_all_of_its_tables() -> None:
     assert str(refused.value) == "small/server.py: it creates no table"
 
 
-def test_time_and_chance_are_the_worlds() -> None:
-    """Calls are repeated exactly by another host, and differ from call to call."""
+def test_time_and_randomness_follow_from_the_world() -> None:
+    """Another host repeats calls exactly; each call of a world has its own time and numbers."""
     code = HEAD + (
         "import datetime, random, time, uuid\n"
         "@app.get('/now', operation_id='now')\n"
@@ -211,8 +211,8 @@ def test_time_and_chance_are_the_worlds() -> None:
     assert all(text.startswith('[ "2026-03-14T09:30:') for text in first)
 
 
-def test_module_state_goes_with_the_world() -> None:
-    """A counter in a global starts anew in each world and goes on in a copy of a world."""
+def test_module_state_belongs_to_the_world() -> None:
+    """A counter in a global starts at zero in each world and continues in a copy of a world."""
     code = HEAD + (
         "count = 0\nseen = []\n"
         "@app.post('/count', operation_id='count')\n"
@@ -231,25 +231,24 @@ def test_module_state_goes_with_the_world() -> None:
 
 
 def test_hosts_share_a_process() -> None:
-    """Two records, and a record twice, do not see each other's tables, state or time."""
-    other = NOTES.replace("[]", "[]")
-    with host(NOTES) as first, host(other) as twin:
-        worlds = fresh(first), fresh(twin)
+    """Two hosts of a record do not see each other's tables, state or time."""
+    with host(NOTES) as first, host(NOTES) as second:
+        worlds = fresh(first), fresh(second)
         for number in range(3):
-            for hosted, world in zip((first, twin), worlds, strict=True):
+            for hosted, world in zip((first, second), worlds, strict=True):
                 assert hosted.call(world, "add_note", {"text": f"{number}"}).error is None
         assert worlds[0].overlay.pages == worlds[1].overlay.pages
 
 
-def test_a_session_that_is_left_open_harms_no_other_world() -> None:
-    """The code never closes its sessions: each world still sees itself, and writes."""
+def test_an_open_session_does_not_affect_other_worlds() -> None:
+    """When code never closes its session, each world still reads and writes its own rows."""
     code = HEAD + (
-        "kept = Session()\n"
+        "session = Session()\n"
         "@app.post('/n', operation_id='add')\n"
         "async def add(text: str):\n"
-        "    kept.add(Note(text=text))\n    kept.flush()\n"
-        "    if text != 'dirty':\n        kept.commit()\n"
-        "    return [n.text for n in kept.query(Note).order_by(Note.id)]\n"
+        "    session.add(Note(text=text))\n    session.flush()\n"
+        "    if text != 'dirty':\n        session.commit()\n"
+        "    return [n.text for n in session.query(Note).order_by(Note.id)]\n"
     )
     with host(code) as hosted:
         worlds = [fresh(hosted) for _ in range(3)]
@@ -261,8 +260,8 @@ def test_a_session_that_is_left_open_harms_no_other_world() -> None:
         assert [json.loads(result.text) for result in results[-3:]] == [["a", "b"]] * 3
 
 
-def test_a_dependency_whose_commit_fails_fails_the_call() -> None:
-    """It ends before the answer is sent, as on FastAPI 0.115."""
+def test_a_failed_commit_in_a_dependency_fails_the_call() -> None:
+    """The dependency ends before the response is sent, as on FastAPI 0.115."""
     code = HEAD + (
         "def get_db():\n    db = Session()\n    try:\n        yield db\n        db.commit()\n"
         "    except Exception:\n        db.rollback()\n        raise\n"
@@ -279,12 +278,12 @@ def test_a_dependency_whose_commit_fails_fails_the_call() -> None:
         ]
 
 
-def test_what_does_not_load_is_refused_and_leaves_nothing() -> None:
-    """The sentence names the file and the line."""
+def test_code_that_does_not_load_is_refused_and_leaves_no_module() -> None:
+    """The message names the file and the line."""
     modules = set(sys.modules)
     for code, reason in (
         (HEAD + "raise ValueError('no')\n", "small/server.py: line 21: ValueError: no"),
-        (HEAD, "small/server.py: its application has no tool: no route is in its OpenAPI"),
+        (HEAD, "small/server.py: its application has no tool: its OpenAPI document has no route"),
     ):
         with pytest.raises(ToolsetError) as refused, host(code):
             pass
@@ -293,7 +292,7 @@ def test_what_does_not_load_is_refused_and_leaves_nothing() -> None:
 
 
 def test_sql_that_never_ends_is_stopped() -> None:
-    """The call is told to have run too long; its world is as before."""
+    """The result says that the call took too long; its world is unchanged."""
     code = NOTES + (
         "from sqlalchemy import text as sql\n"
         "@app.get('/forever', operation_id='forever')\n"
@@ -303,7 +302,7 @@ def test_sql_that_never_ends_is_stopped() -> None:
         "SELECT count(*) FROM t'))\n"
     )
     with host(code) as hosted:
-        hosted._hook.database._max_strides = 10  # a moment instead of seconds
+        hosted._hook.database._max_strides = 10  # fewer, to save seconds
         [stopped, after] = calls(hosted, ("forever", {}), ("list_notes", {}))
         assert (stopped.text, stopped.error) == (
             "forever took too long and was stopped.",
@@ -313,7 +312,7 @@ def test_sql_that_never_ends_is_stopped() -> None:
 
 
 def test_a_world_moves_between_workers_call_by_call() -> None:
-    """State, memory and number of calls are all there is to a world."""
+    """A world consists of its database, its module state and its number of calls."""
     with host(NOTES) as hosted:
         world = fresh(hosted)
         for number in range(4):

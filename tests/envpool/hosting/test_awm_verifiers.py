@@ -1,4 +1,4 @@
-"""The verifiers of AWM tasks: verdicts as AWM's runner gives them, whatever the code does."""
+"""Verifiers of AWM tasks give the verdicts of AWM's runner, whatever their code does."""
 
 import builtins
 import json
@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from envpool.hosting.awm_verifiers import MAX_DETAIL, MAX_PRINTED, Verdict, Which, verify_awm
+from envpool.hosting.awm_verifiers import MAX_DETAIL, MAX_PRINTED, Verdict, VerifierKind, verify_awm
 from scenarios.format import AwmRecord, AwmVerifier
 from tests.support.paths import AWM
 
@@ -27,7 +27,7 @@ RUNS = [record for record in GOLDEN if record["kind"] == "run" and record.get("v
 
 
 def _image(dump: dict[str, Any]) -> bytes:
-    """A database of the fixture's schema that holds a dump's rows."""
+    """A database with the fixture's schema and a dump's rows."""
     connection = sqlite3.connect(":memory:")
     for table in _records("gen_db.jsonl")[0]["db_schema"]["tables"]:
         connection.execute(table["ddl"])
@@ -49,10 +49,10 @@ def _value(value: Any) -> Any:
 
 def _fixture() -> AwmRecord:
     codes: dict[str, dict[str, str]] = {}
-    for which, name in _FILES.items():
+    for kind, name in _FILES.items():
         for record in _records(name):  # the first of a key wins
             codes.setdefault(f"t{record['task_idx']}", {}).setdefault(
-                which, record["verification"]["code"]
+                kind, record["verification"]["code"]
             )
     verifiers = {task: AwmVerifier(**kinds) for task, kinds in codes.items()}
     return AwmRecord(code="", tables=(), samples=(), verifiers=verifiers)
@@ -60,16 +60,16 @@ def _fixture() -> AwmRecord:
 
 @pytest.mark.parametrize("run", RUNS, ids=lambda run: str(run["id"]))
 def test_verdicts_are_those_of_awms_runner(run: dict[str, Any], tmp_path: Path) -> None:
-    """Label, detail and print of both kinds equal what the genuine runner gave."""
+    """Label, detail and output of both kinds equal those of the genuine runner."""
     before = _image(START)
     after = _image(run.get("db") or START)
     record = _fixture()
-    for which in ("sql", "code"):
+    for kind in ("sql", "code"):
         verdict = verify_awm(
-            *(record, f"t{run['task_idx']}", which, before, after, run["final_answer"], tmp_path),
+            *(record, f"t{run['task_idx']}", kind, before, after, run["final_answer"], tmp_path),
             clock=CLOCK,
         )
-        golden = run["verifiers"][which]
+        golden = run["verifiers"][kind]
         expected = Verdict(golden["label"], golden["detail"], golden.get("stdout", ""))
         assert verdict == expected
     assert list(tmp_path.iterdir()) == []
@@ -88,11 +88,11 @@ def _database(*statements: str) -> bytes:
     return image
 
 
-def _ask(folder: Path, which: Which, code: str | None, answer: str = "the answer") -> Verdict:
-    """A verifier's verdict on an empty table before, and one with a note after."""
-    record = AwmRecord("", (), (), verifiers={"t": AwmVerifier(**{which: code})})
+def _ask(folder: Path, kind: VerifierKind, code: str | None, answer: str = "the answer") -> Verdict:
+    """A verifier's verdict on a table that is empty before and has a note after."""
+    record = AwmRecord("", (), (), verifiers={"t": AwmVerifier(**{kind: code})})
     after = _database("INSERT INTO notes VALUES ('hello', '2026-03-14 09:29:00')")
-    return verify_awm(record, "t", which, _database(), after, answer, folder, clock=CLOCK)
+    return verify_awm(record, "t", kind, _database(), after, answer, folder, clock=CLOCK)
 
 
 def _success(label: str, raw: Any) -> tuple[str, Any, str]:
@@ -122,8 +122,10 @@ _COUNTS = f"[{_COUNT.format('a')}, {_COUNT.format('b')}]"
         ("*given, **named", [0, 1, None]),
     ],
 )
-def test_arguments_go_by_name_else_by_position(signature: str, got: Any, tmp_path: Path) -> None:
-    """The three names are honoured in any order; without them the arguments go by position."""
+def test_arguments_are_passed_by_name_else_by_position(
+    signature: str, got: Any, tmp_path: Path
+) -> None:
+    """The three names work in any order; without them the arguments are passed by position."""
     code = f"""
 def verify_task_completion({signature}):
     v = locals()
@@ -146,7 +148,7 @@ def verify_task_completion({signature}):
 
 
 def test_partly_named_arguments_are_an_error(tmp_path: Path) -> None:
-    """Once one of the names is there, AWM passes by name alone."""
+    """When a function has one of the names, AWM passes by name only."""
     verdict = _ask(tmp_path, "code", "def verify_x(first, second, final_answer): return {}")
     why = "verify_x() missing 2 required positional arguments: 'first' and 'second'"
     assert (verdict.label, verdict.fault) == ("judge_error", f"Execution error: {why}")
@@ -155,7 +157,7 @@ def test_partly_named_arguments_are_an_error(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("code", "expected"),
     [
-        (  # the first line that looks like a verifier's names the function, wherever it stands
+        (  # the first line that looks like a verifier's names the function, at any depth
             "def helper(): return 1\ndef verify_orders(a, b): return {'result': 'complete'}\n"
             "def verify_task_completion(a, b): return {'result': 'others'}",
             _success("complete", {"result": "complete"}),
@@ -165,7 +167,7 @@ def test_partly_named_arguments_are_an_error(tmp_path: Path) -> None:
             "def verify_task_completion(a, b): return {'result': 'complete'}",
             _failure("Function 'verify_inner' not found"),
         ),
-        (  # a lambda under the kind's own name
+        (  # a lambda with the default name
             "verify_task_completion = lambda a, b: {'result': 'complete'}",
             _success("complete", {"result": "complete"}),
         ),
@@ -184,7 +186,7 @@ def test_partly_named_arguments_are_an_error(tmp_path: Path) -> None:
 def test_the_function_is_found_as_awm_finds_it(
     code: str, expected: tuple[str, Any, str], tmp_path: Path
 ) -> None:
-    """By its line, else by the kind's name; the namespace is AWM's."""
+    """By its line, else by the default name of its kind; the namespace is AWM's."""
     verdict = _ask(tmp_path, "code", code)
     assert (verdict.label, verdict.detail, verdict.fault) == expected
 
@@ -223,7 +225,7 @@ def test_the_function_is_found_as_awm_finds_it(
         ),
         (
             "{'result': 'complete', 'self': knot}",
-            _success("complete", "it cannot be told as JSON: Circular reference detected"),
+            _success("complete", "it cannot be written as JSON: Circular reference detected"),
         ),
         (
             "{'result': 'complete', 'odd': '\\ud800'}",
@@ -233,7 +235,7 @@ def test_the_function_is_found_as_awm_finds_it(
             f"{{'result': 'complete', 'huge': 'x' * {MAX_DETAIL}}}",
             _success(
                 "complete",
-                "it cannot be told as JSON: "
+                "it cannot be written as JSON: "
                 f"its result is larger than {MAX_DETAIL} characters of JSON",
             ),
         ),
@@ -242,7 +244,7 @@ def test_the_function_is_found_as_awm_finds_it(
             "{'result': 'complete', 'odd': Raising()}",
             _success(
                 "complete",
-                "it cannot be told as JSON: an exception whose text raises SystemExit",
+                "it cannot be written as JSON: an exception whose text raises SystemExit",
             ),
         ),
     ],
@@ -250,7 +252,7 @@ def test_the_function_is_found_as_awm_finds_it(
 def test_odd_returns_of_the_code_kind(
     value: str, expected: tuple[str, Any, str], tmp_path: Path
 ) -> None:
-    """Only the text `complete` under `result` is complete; what fails is a judge_error."""
+    """Only the text `complete` as `result` is complete; a failure is a judge_error."""
     code = f"""
 from datetime import date
 class Hostile(Exception):
@@ -284,7 +286,7 @@ def verify_task_completion(initial_db_path, final_db_path, final_answer=None):
             {"execution_status": "error", "error_message": "no table"},
         ),
         (
-            "re.match('a', 'a')",  # which AWM gives to the other kind only
+            "re.match('a', 'a')",  # AWM provides `re` to the other kind only
             "judge_error",
             {
                 "execution_status": "error",
@@ -302,7 +304,7 @@ def verify_task_completion(initial_db_path, final_db_path, final_answer=None):
     ],
 )
 def test_odd_returns_of_the_sql_kind(value: str, label: str, detail: Any, tmp_path: Path) -> None:
-    """Whatever it gives is evidence for a judge, unless it failed or says so itself."""
+    """Its result is evidence for a judge, unless it failed or reports an error itself."""
     verdict = _ask(
         tmp_path, "sql", f"def verify_task(initial_db_path, final_db_path): return {value}"
     )
@@ -312,7 +314,7 @@ def test_odd_returns_of_the_sql_kind(value: str, label: str, detail: Any, tmp_pa
 
 @pytest.mark.parametrize("code", [None, "", "  pass   ", "\n" * 20])
 def test_no_code_is_a_judge_error(code: str | None, tmp_path: Path) -> None:
-    """A task without code of a kind, or with less than a function takes, has no verdict."""
+    """Without code of this kind, or with less code than a function needs, there is no verdict."""
     verdict = _ask(tmp_path, "sql", code)
     why = "task 't' has no sql verifier"
     assert verdict == Verdict("judge_error", {"error": why}, fault=why)
@@ -320,8 +322,8 @@ def test_no_code_is_a_judge_error(code: str | None, tmp_path: Path) -> None:
     assert (unknown.label, unknown.fault) == ("judge_error", "task 'u' has no code verifier")
 
 
-def test_what_is_printed_is_kept_up_to_a_bound(tmp_path: Path) -> None:
-    """The beginning of what goes to standard output is kept, whatever goes to standard error."""
+def test_output_is_returned_up_to_a_limit(tmp_path: Path) -> None:
+    """The verdict has the beginning of standard output, and nothing of standard error."""
     body = (
         "print('a', end=''); import sys; sys.stderr.write('b'); print('\\ud800c'); print('d' * n)"
     )
@@ -333,8 +335,8 @@ def test_what_is_printed_is_kept_up_to_a_bound(tmp_path: Path) -> None:
 
 
 def test_files_are_read_only_and_the_only_ones(tmp_path: Path) -> None:
-    """The two databases are alone in their folder, not to be written, fresh each time; what the
-    verifier leaves there is gone."""
+    """The folder has only the two databases, read-only and fresh for each run; files that the
+    verifier leaves there are deleted."""
     code = """
 def verify_task(initial_db_path, final_db_path):
     folder = os.path.dirname(final_db_path)
@@ -356,8 +358,8 @@ def verify_task(initial_db_path, final_db_path):
     assert _ask(tmp_path, "sql", count).detail == [0, 1]
 
 
-def test_time_and_chance_are_the_scenarios(tmp_path: Path) -> None:
-    """Python's clock and SQL's say the scenario's time in a verifier, and chance repeats."""
+def test_time_and_randomness_are_the_scenarios(tmp_path: Path) -> None:
+    """A verifier sees the scenario's time in Python and SQL, and its random numbers repeat."""
     code = """
 import datetime, random, uuid
 def verify_task(initial_db_path, final_db_path):
@@ -382,9 +384,9 @@ def verify_task(initial_db_path, final_db_path):
     ]
 
 
-def test_what_others_use_is_put_back(tmp_path: Path) -> None:
-    """A verifier that replaces functions that others use is told of, and they are as they were; one
-    that imports a part of a package is not."""
+def test_replaced_functions_are_restored_and_reported(tmp_path: Path) -> None:
+    """A verifier that replaces functions of shared modules is a violation, and they are restored;
+    one that imports a submodule is not a violation."""
     code = """
 import builtins, json.tool
 def verify_task_completion(initial_db_path, final_db_path):
@@ -404,8 +406,8 @@ def verify_task_completion(initial_db_path, final_db_path):
 
 
 def test_a_verifier_may_use_dataclasses(tmp_path: Path) -> None:
-    """What the library itself leaves in builtins, for a class that has no module, is no violation
-    and is gone afterwards."""
+    """The name that dataclasses leaves in builtins, for a class without a module, is not a
+    violation, and it is removed afterwards."""
     code = """
 from dataclasses import dataclass
 

@@ -1,7 +1,6 @@
-"""The AWM fixture, hosted: equal to what was recorded on the genuine stack."""
+"""The hosted AWM fixture behaves as recorded on the genuine stack."""
 
 from collections.abc import Iterator
-from itertools import cycle, islice
 from typing import Any
 
 import pytest
@@ -9,46 +8,47 @@ import pytest
 from envpool.hosting.awm_host import AwmHost
 from envpool.hosting.live_world import LiveWorld
 from envpool.store.states import States
-from tests.support.hosted_records import dump, fixture, fresh, golden, golden_dump, masked
+from tests.support.hosted_records import dump, fixture_scenario, fresh, golden, golden_dump, mask
 
 RUNS = golden("run")
+WORLDS_PER_RUN = 6
 
 
 @pytest.fixture(scope="module")
 def host() -> Iterator[AwmHost]:
-    hosted = AwmHost(fixture())
+    hosted = AwmHost(fixture_scenario())
     yield hosted
     hosted.close()
 
 
 @pytest.fixture(scope="module")
 def states(host: AwmHost) -> Iterator[States]:
-    made = States(fixture(), host.template, host.tools)
-    yield made
-    made.close()
+    states = States(fixture_scenario(), host.template, host.tools)
+    yield states
+    states.close()
 
 
-def wanted(call: dict[str, Any]) -> tuple[bool, str]:
+def recorded(call: dict[str, Any]) -> tuple[bool, str]:
     return call["is_error"], call["text"]
 
 
-def given(host: AwmHost, world: LiveWorld, call: dict[str, Any]) -> tuple[bool, str]:
+def result_of(host: AwmHost, world: LiveWorld, call: dict[str, Any]) -> tuple[bool, str]:
     result = host.call(world, call["tool"], call["arguments"])
-    return result.is_error, masked(result.text)
+    return result.is_error, mask(result.text)
 
 
 def test_the_tools_are_listed_as_genuine(host: AwmHost) -> None:
     """Names, descriptions, schemas and order are those of fastapi-mcp."""
     [record] = golden("tools")
-    ours = [
+    listed = [
         {"name": tool.name, "description": tool.description, "inputSchema": tool.schema}
         for tool in host.tools
     ]
-    assert ours == record["tools"]
+    assert listed == record["tools"]
 
 
 def test_the_seed_is_the_genuine_one(host: AwmHost, states: States) -> None:
-    """The start has AWM's rows, and the statement that failed is known."""
+    """A fresh world has AWM's rows, and the failed statement is reported."""
     [record] = golden("seed")
     failures = [
         {"stage": f.stage, "table": f.table, "statement": f.statement, "error": f.error}
@@ -65,21 +65,22 @@ def test_a_run_gives_the_genuine_results(
     """Every text, every error and the final rows are equal; the digest is that of the rows."""
     world = fresh(host)
     calls = run.get("calls", [])
-    assert [given(host, world, call) for call in calls] == [wanted(call) for call in calls]
+    assert [result_of(host, world, call) for call in calls] == [recorded(call) for call in calls]
     if run.get("db"):
         assert dump(states, world) == golden_dump(run)
     assert states.verify_digest(world.overlay) == states.stored(world.overlay).digest
 
 
-def test_a_thousand_interleaved_worlds_do_not_meet(host: AwmHost, states: States) -> None:
+def test_interleaved_worlds_stay_separate(host: AwmHost, states: States) -> None:
     """Worlds that take turns call by call end as each would have ended alone."""
     runs = [run for run in RUNS if run.get("calls")]
-    worlds = [(fresh(host), run) for run in islice(cycle(runs), 1_000)]
+    # Each call is on another world than the one before. A call takes 2 ms, most of it SQLAlchemy's.
+    worlds = [(fresh(host), run) for run in runs * WORLDS_PER_RUN]
     for turn in range(max(len(run["calls"]) for run in runs)):
         for world, run in worlds:
             if turn < len(run["calls"]):
                 call = run["calls"][turn]
-                assert given(host, world, call) == wanted(call)
+                assert result_of(host, world, call) == recorded(call)
     ends = {run["id"]: set[str]() for run in runs}
     for world, run in worlds:
         ends[run["id"]].add(states.stored(world.overlay).digest)
@@ -88,12 +89,12 @@ def test_a_thousand_interleaved_worlds_do_not_meet(host: AwmHost, states: States
         assert dump(states, world) == golden_dump(run)
 
 
-def test_another_worker_goes_on_from_the_image_and_the_state(host: AwmHost) -> None:
-    """A host made from the template's image has the same start, and continues a world exactly."""
+def test_another_worker_continues_from_the_image_and_the_state(host: AwmHost) -> None:
+    """A host made from the template's image has the same template, and continues worlds exactly."""
     run = next(run for run in RUNS if run["sequence"] == "oracle" and len(run["calls"]) > 2)
     alone = fresh(host)
     results = [host.call(alone, call["tool"], call["arguments"]) for call in run["calls"]]
-    other = AwmHost(fixture(), host.template.image)
+    other = AwmHost(fixture_scenario(), host.template.image)
     try:
         assert (other.template, other.tools) == (host.template, host.tools)
         moved = fresh(host)

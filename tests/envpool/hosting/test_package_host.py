@@ -1,10 +1,10 @@
-"""Packages of ours in a worker: the same results as in the loop's process, from texts alone."""
+"""Packages in our format, hosted from source texts, give the results of the loop's process."""
 
 from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from envpool.core.errors import ToolsetError
@@ -38,8 +38,8 @@ def _texts(folder: Path) -> dict[str, str]:
     return {name: (folder / name).read_text(encoding="utf-8") for name in ("tools.py", "verify.py")}
 
 
-def _away(scenario: Scenario) -> tuple[Scenario, dict[str, str]]:
-    """The scenario and the texts of its code, which is no longer there to be read."""
+def _detach_code(scenario: Scenario) -> tuple[Scenario, dict[str, str]]:
+    """The scenario and the texts of its code, whose files are deleted."""
     texts = _texts(scenario.path)
     for name in texts:
         (scenario.path / name).unlink()
@@ -52,25 +52,24 @@ def _live(host: PackageHost) -> LiveWorld:
 
 @pytest.fixture(scope="module")
 def both(tmp_path_factory: pytest.TempPathFactory) -> tuple[HostedScenario, PackageHost]:
-    """The ledger, hosted here and as a worker hosts it."""
+    """The ledger, hosted as in the loop's process and as in a worker."""
     scenario = ledger(tmp_path_factory.mktemp("package"))
     world = HostedScenario(scenario)
-    return world, PackageHost(*_away(scenario))
+    return world, PackageHost(*_detach_code(scenario))
 
 
 def test_a_package_is_hosted_from_texts(both: tuple[HostedScenario, PackageHost]) -> None:
-    """Template and tools are those of the package; there is nothing else to tell."""
+    """Template and tools are those of the package; there are no faults and no notes."""
     world, host = both
     assert (host.template, host.tools) == (world.template, world.tools)
     assert (host.memory, host.num_statements, host.seed_faults, host.notes) == (b"", 0, (), ())
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
 @given(picked=st.lists(st.tuples(st.integers(0, 2), st.sampled_from(_CALLS)), max_size=12))
 def test_results_are_those_of_the_loops_process(
     both: tuple[HostedScenario, PackageHost], picked: list[tuple[int, tuple[str, dict[str, Any]]]]
 ) -> None:
-    """Calls on three worlds in turns give what they give in the loop's process: results, states."""
+    """Interleaved calls on three worlds give the results and states of the loop's process."""
     world, host = both
     leases = [world.lease() for _ in range(3)]
     lives = [_live(host) for _ in range(3)]
@@ -83,14 +82,16 @@ def test_results_are_those_of_the_loops_process(
 
 
 def test_an_image_is_a_template(tmp_path: Path) -> None:
-    """A package whose database another worker built is hosted on it, without its SQL."""
+    """A host that gets the database of another worker uses it and does not run the SQL."""
     scenario = ledger(tmp_path)
     built = PackageHost(scenario, _texts(scenario.path))
-    taken = PackageHost(scenario, _texts(scenario.path), built.template.image)
-    assert taken.template == built.template
+    from_image = PackageHost(scenario, _texts(scenario.path), built.template.image)
+    assert from_image.template == built.template
     name, arguments = _CALLS[0]
-    assert taken.call(_live(taken), name, arguments) == built.call(_live(built), name, arguments)
-    for host in (built, taken):
+    assert from_image.call(_live(from_image), name, arguments) == built.call(
+        _live(built), name, arguments
+    )
+    for host in (built, from_image):
         host.close()
 
 
@@ -107,7 +108,7 @@ class Text(str):
     def isascii(self): raise SystemExit
 
 def now(db: Db) -> list[Any]:
-    """Time and chance."""
+    """Time and a random number."""
     time.sleep(3600)
     return [datetime.now().isoformat(), str(uuid.uuid4())]
 
@@ -117,18 +118,18 @@ def leave(db: Db) -> str:
     sys.exit("bye")
 
 def trap(db: Db) -> str:
-    """Raise what cannot be told."""
+    """Raise an exception without a readable message."""
     db.run("INSERT INTO journal VALUES ('lost')")
     raise Trap
 
 def text(db: Db) -> str:
-    """Give a text that is more than a text."""
+    """Return an instance of a subclass of str."""
     return Text("plain")
 '''
 
 
-def test_time_and_chance_are_the_worlds(tmp_path: Path) -> None:
-    """Tools find the world's clock and chance: equal in equal calls, others in the next call."""
+def test_time_and_randomness_follow_from_the_world(tmp_path: Path) -> None:
+    """Tools see the world's time and random numbers: equal in equal calls, new in the next one."""
     scenario = ledger(tmp_path, tools_py=_HOSTILE)
     host = PackageHost(scenario, _texts(scenario.path))
     first, second = (
@@ -150,16 +151,16 @@ def test_time_and_chance_are_the_worlds(tmp_path: Path) -> None:
         (
             "trap",
             "trap failed with an internal error: RuntimeError: "
-            "the text of its Exception cannot be had",
+            "the text of its Exception is not available",
             "internal",
         ),
         ("text", "plain", None),
     ],
 )
-def test_what_a_tool_raises_or_gives_is_contained(
+def test_hostile_exceptions_and_results_are_contained(
     name: str, text: str, error: str | None, tmp_path: Path
 ) -> None:
-    """No exception of a tool's leaves its call, which then has changed nothing."""
+    """No exception of a tool leaves its call, and a failed call has changed nothing."""
     scenario = ledger(tmp_path, tools_py=_HOSTILE)
     host = PackageHost(scenario, _texts(scenario.path))
     live = _live(host)
@@ -173,7 +174,7 @@ def test_what_a_tool_raises_or_gives_is_contained(
 @pytest.mark.parametrize(
     ("tools", "why"),
     [
-        (None, "tools.py: its text is missing"),
+        (None, "tools.py: its source text is missing"),
         ("import sys\nsys.exit(1)", "tools.py: SystemExit"),
         ("def broken(", "SyntaxError"),
         (
@@ -191,14 +192,14 @@ def test_what_a_tool_raises_or_gives_is_contained(
     ],
 )
 def test_code_that_cannot_be_hosted(tools: str | None, why: str, tmp_path: Path) -> None:
-    """Code that does not load, or leaves something running, is refused with file and reason."""
+    """Code that does not load, or leaves a thread running, is refused with file and reason."""
     texts = {} if tools is None else {"tools.py": tools}
     with pytest.raises(ToolsetError, match=why):
         PackageHost(ledger(tmp_path), texts)
 
 
 def test_findings_are_those_of_the_verifier() -> None:
-    """A verifier in a worker finds what it finds in the loop's process."""
+    """A verifier in a worker has the findings that it has in the loop's process."""
     scenario = read(LIBRARY)
     world = HostedScenario(scenario)
     host = PackageHost(scenario, _texts(LIBRARY))
@@ -227,7 +228,7 @@ def test_findings_are_those_of_the_verifier() -> None:
     ],
 )
 def test_a_verifier_that_fails(body: str, why: str, tmp_path: Path) -> None:
-    """Whatever a verifier raises is told as its fault."""
+    """Whatever a verifier raises is a VerifierFault."""
     scenario = ledger(tmp_path)
     trap = "class Trap(Exception):\n    def __str__(self): raise SystemExit\n"
     names = "\n".join(
@@ -240,7 +241,7 @@ def test_a_verifier_that_fails(body: str, why: str, tmp_path: Path) -> None:
 
 
 def test_a_verify_py_that_does_not_load(tmp_path: Path) -> None:
-    """A broken verify.py is a broken package, told when it is asked for."""
+    """A broken verify.py is an error of the package, raised when a verifier is needed."""
     scenario = ledger(tmp_path)
     host = PackageHost(scenario, {"tools.py": TOOLS, "verify.py": "nonsense"})
     with pytest.raises(PackageError, match=r"verify\.py: NameError"):

@@ -1,4 +1,4 @@
-"""AWM records become databases by AWM's rules: goldens are equal, faults are skipped and told."""
+"""AWM records become databases by AWM's rules: rows equal the goldens, faults are reported."""
 
 import json
 import sqlite3
@@ -11,12 +11,12 @@ import pytest
 
 from envpool.core.errors import SeedError
 from envpool.core.host_answers import SeedFault
-from envpool.hosting.seeding import Seeded, seed
+from envpool.hosting.seeding import SeededDatabase, seed
 from envpool.store.template import clock_of, template_of
 from scenarios.api import User
-from scenarios.awm.records import AwmFolder
+from scenarios.awm.folder import AwmFolder
 from scenarios.format import AwmRecord, AwmSample, AwmTable, Scenario, Seeding
-from tests.support.hosted_records import masked
+from tests.support.hosted_records import mask
 from tests.support.paths import AWM
 
 
@@ -41,8 +41,8 @@ def scenario(
     )
 
 
-def built(made: Scenario) -> tuple[Seeded, sqlite3.Connection]:
-    """What seeding gives, and its database as the stdlib opens it."""
+def build(made: Scenario) -> tuple[SeededDatabase, sqlite3.Connection]:
+    """The result of seeding, and its database as opened by the stdlib."""
     vfs = clock_of(made)
     try:
         seeded = seed(made, vfs)
@@ -54,7 +54,7 @@ def built(made: Scenario) -> tuple[Seeded, sqlite3.Connection]:
 
 
 def dump(connection: sqlite3.Connection) -> dict[str, Any]:
-    """A database as golden.jsonl shows it."""
+    """A database in the form of golden.jsonl."""
     objects = connection.execute(
         "SELECT type, name FROM sqlite_master WHERE name NOT LIKE 'sqlite_%' ORDER BY type, name"
     ).fetchall()
@@ -62,7 +62,7 @@ def dump(connection: sqlite3.Connection) -> dict[str, Any]:
     for name in [name for kind, name in objects if kind == "table"]:
         cursor = connection.execute(f'SELECT * FROM "{name}"')
         rows = sorted(
-            ([masked(value) for value in row] for row in cursor),
+            ([mask(value) for value in row] for row in cursor),
             key=lambda row: json.dumps(row, ensure_ascii=False, sort_keys=True),
         )
         tables[name] = {"columns": [column[0] for column in cursor.description], "rows": rows}
@@ -79,9 +79,9 @@ def golden() -> Iterator[dict[str, Any]]:
 def test_the_fixture_is_seeded_as_by_the_genuine_functions(
     golden: dict[str, Any], seeding: Seeding
 ) -> None:
-    """Statements, faults and every row of the fixture's scenario are those of the golden record."""
+    """Statements, faults and every row of the fixture's scenario equal the golden record."""
     made = AwmFolder(AWM, seeding=seeding).find("e_commerce_lab_1")
-    seeded, connection = built(made)
+    seeded, connection = build(made)
     assert seeded.num_statements == golden["statements"]
     assert msgspec.to_builtins(seeded.faults) == tuple(golden["failures"])
     assert dump(connection) == golden["db"]
@@ -89,14 +89,14 @@ def test_the_fixture_is_seeded_as_by_the_genuine_functions(
     connection.close()
 
 
-def test_a_strict_seed_refuses_the_first_fault() -> None:
-    """With `strict`, a statement that fails refuses the scenario with file, table and fault."""
+def test_strict_seeding_refuses_the_first_fault() -> None:
+    """With `strict`, a failing statement is an error that names file, table and fault."""
     made = AwmFolder(AWM, seeding="strict").find("e_commerce_lab_1")
     with pytest.raises(
         SeedError,
         match=r'data\.json: table notifications: statement 2: OperationalError: near "t": syntax',
     ):
-        built(made)
+        build(made)
 
 
 _TABLES = (
@@ -141,24 +141,24 @@ _FAULTS = (
 
 
 def test_awm_skips_what_fails_and_the_rest_of_its_table() -> None:
-    """AWM's rules: a fault ends a table's schema, examples run without foreign keys, seed rows with
-    them, one by one; time and chance repeat."""
-    seeded, connection = built(scenario(*_TABLES, samples=_SAMPLES))
+    """AWM's rules: a fault ends a table's schema; examples run without foreign keys, seed rows with
+    them, one by one. Time and random numbers repeat."""
+    seeded, connection = build(scenario(*_TABLES, samples=_SAMPLES))
     assert (seeded.num_statements, seeded.faults) == (6, _FAULTS)
     shown = dump(connection)
     assert shown["objects"] == ["index:three", "table:a", "table:b", "table:c"]
     rows = connection.execute("SELECT id, at, (SELECT a FROM c) FROM a").fetchall()
     assert rows == [(1, "2025-01-01 10:00:00", 88)]
     assert connection.execute("SELECT id, a, typeof(r) FROM b").fetchall() == [(2, 1, "integer")]
-    again, other = built(scenario(*_TABLES, samples=_SAMPLES))
+    again, other = build(scenario(*_TABLES, samples=_SAMPLES))
     assert again == seeded
     connection.close()
     other.close()
 
 
-def test_openenv_skips_statements_and_keeps_no_foreign_keys() -> None:
-    """OpenEnv's rules: each statement for itself, no examples, and rows that refer to nothing."""
-    seeded, connection = built(scenario(*_TABLES, samples=_SAMPLES, seeding="openenv"))
+def test_openenv_skips_statements_and_enforces_no_foreign_keys() -> None:
+    """OpenEnv's rules: each failing statement is skipped; no examples; dangling references stay."""
+    seeded, connection = build(scenario(*_TABLES, samples=_SAMPLES, seeding="openenv"))
     assert seeded.faults == (_FAULTS[0], _FAULTS[2], _FAULTS[3], _FAULTS[5])
     assert dump(connection)["objects"] == [
         *("index:four", "index:three", "index:two", "table:a", "table:b", "table:c")
@@ -169,19 +169,19 @@ def test_openenv_skips_statements_and_keeps_no_foreign_keys() -> None:
 
 
 def test_rows_that_cannot_be_committed_are_refused() -> None:
-    """A reference that is checked at the end, and is broken then, refuses the scenario."""
+    """A deferred foreign key that is violated at COMMIT is an error."""
     made = scenario(
         AwmTable("a", "CREATE TABLE a (id INTEGER PRIMARY KEY)"),
         AwmTable("b", "CREATE TABLE b (a REFERENCES a DEFERRABLE INITIALLY DEFERRED)"),
         samples=(AwmSample("b", ("INSERT INTO b VALUES (5)",)),),
     )
-    with pytest.raises(SeedError, match=r"small: seed rows: they cannot be committed: FOREIGN KEY"):
-        built(made)
+    with pytest.raises(SeedError, match=r"small: seed rows: the final COMMIT failed: FOREIGN KEY"):
+        build(made)
 
 
 def test_tables_of_every_kind_can_be_seeded() -> None:
-    """Generated columns, full-text search, triggers, views and tables without rowids are tables of
-    the template; shadow tables are not."""
+    """The template has tables with generated columns, full-text tables, tables with triggers and
+    tables without rowids; it has no shadow tables."""
     made = scenario(
         AwmTable("g", "CREATE TABLE g (a, b AS (a * 2), c AS (a * 3) STORED)"),
         AwmTable("f", "CREATE VIRTUAL TABLE f USING fts5(body)"),

@@ -1,4 +1,4 @@
-"""Tools as fastapi-mcp 0.4.0 lists them (recorded by tests/fixtures/hosting/record.py)."""
+"""Tools are listed as by fastapi-mcp 0.4.0 (recorded by tests/fixtures/hosting/record.py)."""
 
 import json
 from pathlib import Path
@@ -8,8 +8,8 @@ import pytest
 from envpool.core.errors import ToolsetError
 from envpool.core.types import ToolSpec
 from envpool.hosting.app import execute
-from envpool.hosting.determinism.loop import Contained
-from envpool.hosting.fastapi_compat import older
+from envpool.hosting.determinism.loop import VirtualAsyncio
+from envpool.hosting.fastapi_compat import compat
 from envpool.hosting.tool_listing import list_tools
 from tests.support.paths import FIXTURES
 
@@ -22,8 +22,8 @@ app = FastAPI()
 """
 
 
-def listed(code: str) -> list[ToolSpec]:
-    with Contained(), older():
+def list_specs(code: str) -> list[ToolSpec]:
+    with VirtualAsyncio(), compat():
         hosted = execute(code, "odd_listing", PATH)
         try:
             return [tool.spec for tool in list_tools(hosted.app, PATH)]
@@ -33,21 +33,21 @@ def listed(code: str) -> list[ToolSpec]:
 
 @pytest.mark.parametrize("name", ["shapes", "answers"])
 def test_odd_applications_are_listed_as_genuine(name: str) -> None:
-    """Unions, enums, nested models, headers, forms and several answers: all is equal, also where
-    the genuine list depends on a hash seed."""
+    """Unions, enums, nested models, headers, forms and several responses are equal, also where the
+    genuine list depends on a hash seed."""
     record = json.loads((FOLDER / f"{name}.json").read_text(encoding="utf-8"))
-    ours = listed((FOLDER / f"{name}.py").read_text(encoding="utf-8"))
+    specs = list_specs((FOLDER / f"{name}.py").read_text(encoding="utf-8"))
     assert [
         {"name": tool.name, "description": tool.description, "inputSchema": tool.schema}
-        for tool in ours
+        for tool in specs
     ] == record["tools"]
 
 
 def test_order_within_a_schema_is_the_genuine_one() -> None:
-    """Schemas read the same, key by key: a dialect shows them as text."""
+    """The keys have the same order, because a dialect shows schemas as text."""
     record = json.loads((FOLDER / "answers.json").read_text(encoding="utf-8"))
-    ours = listed((FOLDER / "answers.py").read_text(encoding="utf-8"))
-    assert [json.dumps(tool.schema) for tool in ours] == [
+    specs = list_specs((FOLDER / "answers.py").read_text(encoding="utf-8"))
+    assert [json.dumps(tool.schema) for tool in specs] == [
         json.dumps(tool["inputSchema"]) for tool in record["tools"]
     ]
 
@@ -68,36 +68,36 @@ def test_order_within_a_schema_is_the_genuine_one() -> None:
             "odd/server.py: the model A contains itself, so no tool that has it can be listed "
             "(fastapi-mcp does not start with such a model either)",
         ),
-        (HEAD, "odd/server.py: its application has no tool: no route is in its OpenAPI"),
+        (HEAD, "odd/server.py: its application has no tool: its OpenAPI document has no route"),
         (
             HEAD + "@app.get('/x', include_in_schema=False)\nasync def x(): ...\n",
-            "odd/server.py: its application has no tool: no route is in its OpenAPI",
+            "odd/server.py: its application has no tool: its OpenAPI document has no route",
         ),
         (
             HEAD + "class Odd:\n    pass\nfrom pydantic import ConfigDict\n"
             "class A(BaseModel):\n    model_config = ConfigDict(arbitrary_types_allowed=True)\n"
             "    odd: Odd\n@app.post('/x')\nasync def x(a: A): ...\n",
-            "odd/server.py: its tools cannot be told as OpenAPI: PydanticInvalidForJsonSchema: "
+            "odd/server.py: its tools have no OpenAPI description: PydanticInvalidForJsonSchema: "
             "Cannot generate a JsonSchema for core_schema.IsInstanceSchema "
             "(<class 'odd_listing.Odd'>)",
         ),
     ],
     ids=["recursive", "mutually recursive", "no route", "hidden", "no schema"],
 )
-def test_what_cannot_be_listed_is_refused(code: str, reason: str) -> None:
-    """The sentence names the file and the model."""
+def test_applications_that_cannot_be_listed_are_refused(code: str, reason: str) -> None:
+    """The message names the file and the model."""
     with pytest.raises(ToolsetError) as refused:
-        listed(code)
+        list_specs(code)
     assert str(refused.value).splitlines()[0] == reason
 
 
-def test_forward_references_are_followed() -> None:
-    """A model may name one that is defined after it."""
+def test_forward_references_are_resolved() -> None:
+    """A model may refer to a model that is defined after it."""
     code = HEAD + (
         "class Box(BaseModel):\n    lid: 'Lid'\nclass Lid(BaseModel):\n    round: bool\n"
         "@app.post('/boxes', operation_id='make_box')\nasync def make(box: Box): ...\n"
     )
-    [tool] = listed(code)
+    [tool] = list_specs(code)
     assert tool.schema == {
         "type": "object",
         "properties": {

@@ -23,8 +23,8 @@ from harness.core.events import Ending, StepTaken, decode_event, encode
 from harness.rollout.episode import Limits, run_episode
 from harness.rollout.plan import plan_of
 from scenarios.checks import Finding
-from scenarios.foreign import read_foreign
 from scenarios.format import Scenario
+from scenarios.mcp_tasks import read_mcp_tasks
 from tests.support.paths import MCP_SERVERS
 from tests.support.run_context import DONE, LOOK, MemorySink, MovesPolicy, calls, stage_of, watched
 
@@ -69,7 +69,7 @@ def anyio_backend() -> str:
 def scenario(tmp_path: Path) -> Scenario:
     path = tmp_path / "tasks.toml"
     path.write_text(TASKS)
-    return read_foreign(path, "a server")
+    return read_mcp_tasks(path, "a server")
 
 
 def pool_of(target: str, **given: Any) -> McpPool:
@@ -439,7 +439,7 @@ async def test_a_check_that_hangs_breaks_the_world(tmp_path: Path) -> None:
     """A check that is not answered in time is the world's fault, not the agent's."""
     path = tmp_path / "tasks.toml"
     path.write_text(TASKS.replace("list_notes", "wait"))
-    scenario = read_foreign(path, PLAIN)
+    scenario = read_mcp_tasks(path, PLAIN)
     milk = scenario.task("milk")
     async with pool_of(PLAIN).lease(scenario, milk) as env:
         with pytest.raises(WorldError, match="the check by wait took longer than"):

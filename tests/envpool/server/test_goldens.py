@@ -15,7 +15,7 @@ from envpool.server.leases import Leases
 from envpool.server.serve import serving
 from envpool.server.settings import ServeSettings
 from envpool.workers.pool import WorkerPool, WorkerSettings
-from tests.support.hosted_records import dump, fixture, golden, golden_dump, masked
+from tests.support.hosted_records import dump, fixture_scenario, golden, golden_dump, mask
 
 RUNS = [run for run in golden("run") if run.get("calls")]
 
@@ -30,7 +30,7 @@ async def served_workers() -> AsyncIterator[str]:
     """The fixture's scenario, served from real workers."""
     async with (
         WorkerPool(WorkerSettings(workers=2)) as pool,
-        Leases(pool, [fixture()], ServeSettings(port=0)) as leases,
+        Leases(pool, [fixture_scenario()], ServeSettings(port=0)) as leases,
         serving(leases) as url,
     ):
         yield url
@@ -52,7 +52,7 @@ async def test_any_client_gets_the_genuine_answers() -> None:
                 return msgspec.json.decode(await response.read())["result"]
 
         for number, run in enumerate(RUNS):
-            leased = {"scenario": fixture().name}
+            leased = {"scenario": fixture_scenario().name}
             async with http.post(f"{url}/worlds", json=leased) as response:
                 mcp = (await response.json())["mcp"]
             if number == 0:
@@ -64,26 +64,26 @@ async def test_any_client_gets_the_genuine_answers() -> None:
                         )
                         for call in run["calls"]
                     ]
-                said = [(each.is_error, masked(each.content[0].text)) for each in called]
+                said = [(each.is_error, mask(each.content[0].text)) for each in called]
             else:
                 said = []
                 for call in run["calls"]:
                     params = {"name": call["tool"], "arguments": call["arguments"]}
                     result = await ask(mcp, "tools/call", params)
-                    said.append((result["isError"], masked(result["content"][0]["text"])))
+                    said.append((result["isError"], mask(result["content"][0]["text"])))
             assert said == wanted(run), run["id"]
 
 
 async def test_a_remote_pool_ends_as_genuine() -> None:
     """Through the pool on another machine, the texts are equal, and so are the final rows."""
-    scenario = fixture()
+    scenario = fixture_scenario()
     async with served_workers() as url, RemotePool(url) as pool:
         for run in RUNS:
             async with pool.lease(scenario, None) as env:
                 said = []
                 for number, call in enumerate(run["calls"]):
                     result = await env.call(call["tool"], call["arguments"], f"c{number}-0")
-                    said.append((result.is_error, masked(result.text)))
+                    said.append((result.is_error, mask(result.text)))
                 assert said == wanted(run), run["id"]
                 if run.get("db"):
                     states = pool.hosted(scenario)

@@ -15,8 +15,8 @@ from envpool.store.changes import net_changes
 from envpool.store.overlay import PAGE, Overlay, OverlayFile
 from harness.policies.random_calls import harvest, random_arguments
 from scenarios.api import RowChange
-from scenarios.catalogue import BUNDLED, bundled_names
-from scenarios.format import read
+from scenarios.catalogue import bundled_names
+from scenarios.format import BUNDLED, read
 from tests.support.ledger_world import ledger
 from tests.support.reference_database import Twin, image_of, read_image
 

@@ -9,8 +9,8 @@ import pytest
 from envpool.core.errors import SeedError
 from envpool.store.overlay import PAGE
 from envpool.store.template import Table, Template, build, clock_of, template_of
-from scenarios.catalogue import BUNDLED, bundled_names
-from scenarios.format import Scenario, read
+from scenarios.catalogue import bundled_names
+from scenarios.format import BUNDLED, Scenario, read
 from tests.support.ledger_world import DATA, HEAD, SCHEMA, ledger
 from tests.support.reference_database import opened
 

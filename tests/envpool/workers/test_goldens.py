@@ -11,7 +11,7 @@ from envpool.core.types import Env, StoredState
 from envpool.hosting.live_world import LiveWorld
 from envpool.workers.pool import WorkerPool, WorkerSettings
 from scenarios.format import Scenario
-from tests.support.hosted_records import dump, fixture, golden, golden_dump, masked
+from tests.support.hosted_records import dump, fixture_scenario, golden, golden_dump, mask
 
 RUNS = golden("run")
 NUM_WORLDS = 1_000
@@ -25,7 +25,7 @@ def anyio_backend() -> str:
 @pytest.fixture
 async def pool() -> AsyncIterator[WorkerPool]:
     async with WorkerPool(WorkerSettings(workers=2)) as pool:
-        await pool.host(fixture())
+        await pool.host(fixture_scenario())
         yield pool
 
 
@@ -34,7 +34,7 @@ async def played(env: Env, run: dict[str, Any]) -> StoredState:
     for number, call in enumerate(run.get("calls", [])):
         result = await env.call(call["tool"], call["arguments"], f"c{number}-0")
         wanted = (call["is_error"], call["text"])
-        assert (result.is_error, masked(result.text)) == wanted, run["id"]
+        assert (result.is_error, mask(result.text)) == wanted, run["id"]
     return env.state()
 
 
@@ -49,13 +49,13 @@ async def check_end(
     for which, wanted in (run.get("verifiers") or {}).items():
         task, answer = str(run["task_idx"]), run["final_answer"] or ""
         verified = await pool.verify(scenario, task, state, answer, which)
-        said = (verified.label, masked(verified.detail))
+        said = (verified.label, mask(verified.detail))
         assert said == (wanted["label"], wanted["detail"]), (run["id"], which)
 
 
 async def test_every_run_ends_as_genuine(pool: WorkerPool) -> None:
     """Texts, errors, final rows, and the verdicts on oracles, near misses and idle runs."""
-    scenario = fixture()
+    scenario = fixture_scenario()
     for run in RUNS:
         async with pool.lease(scenario, None) as env:
             state = await played(env, run)
@@ -64,7 +64,7 @@ async def test_every_run_ends_as_genuine(pool: WorkerPool) -> None:
 
 async def test_worlds_in_turns_end_as_genuine(pool: WorkerPool) -> None:
     """Many worlds at once, on two workers, end as each would have ended alone."""
-    scenario = fixture()
+    scenario = fixture_scenario()
     runs = [run for run in RUNS if run.get("calls")]
     ends: dict[str, list[StoredState]] = {run["id"]: [] for run in runs}
 

@@ -237,7 +237,7 @@ def test_the_gate_passes_the_ledger_and_names_a_defect(rehearse: Rehearse, world
 
 
 BAD_INPUT = [
-    (("run", "nope"), "no scenario 'nope'"),
+    (("run", "nope"), "scenario 'nope' not found"),
     (("run", "shop_support:nope"), "no task 'nope'"),
     (("run",), "scenarios"),
     (("run", "shop_support", "-n", "3", "-g", "2"), "no multiple of the group size 2"),

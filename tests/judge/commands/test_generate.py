@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from scenarios.generate.writing import MANIFEST
+from scenarios.generate.output_folder import MANIFEST
 from tests.support.cli import Rehearse, json_of
 
 SMALL = (
@@ -35,10 +35,10 @@ def test_bad_input_is_told_in_a_sentence(rehearse: Rehearse, tmp_path: Path) -> 
     (tmp_path / "letter.txt").write_text("Dear all")
     for flags, fault in (
         (["--count", 0, "-o", tmp_path / "a"], "the number of worlds must be at least 1, not 0"),
-        (["--count", 1, "-o", tmp_path / "a", "--knob", "size=3"], "there is no knob 'size'"),
+        (["--count", 1, "-o", tmp_path / "a", "--knob", "size=3"], "knob 'size' not found"),
         (["--count", 1, "-o", tmp_path / "a", "--knob", "rows"], "expected NAME=VALUE, got 'rows'"),
-        (["--count", 1, "-o", tmp_path / "a", "--trade", "moon"], "there is no trade 'moon'"),
-        (["--count", 1, "-o", tmp_path], f"it is there and has no {MANIFEST}"),
+        (["--count", 1, "-o", tmp_path / "a", "--trade", "moon"], "trade 'moon' not found"),
+        (["--count", 1, "-o", tmp_path], f"it is not empty and has no {MANIFEST}"),
     ):
         status, out, err = rehearse("generate", *flags)
         assert (status, out) == (2, "")

@@ -68,15 +68,15 @@ def test_worlds_are_made_and_told(
     [
         ("seed", [], "seeds.jsonl: line 2: object missing required field `description`"),
         ("", ["--base-url", "http://127.0.0.1:9/v1", "--attempts", 1], "127.0.0.1:9/v1: "),
-        ("", ["--prompts", "nowhere"], "nowhere: there is no such folder of prompts"),
+        ("", ["--prompts", "nowhere"], "nowhere: the folder of prompts does not exist"),
         ("", ["--tables", 0], "--tables: must be at least 1, not 0"),
         ("", ["--least-tasks", 4], "--least-tasks: must be at most --tasks 3, not 4"),
         ("", ["--workers", 999_999], "--workers: must be at most 256, not 999999"),
-        ("prompts", ["--prompts", "prompts"], "prompt_tasks: it began with '"),
+        ("prompts", ["--prompts", "prompts"], "prompt_tasks: the first run had '"),
         ("", ["--same", 1.5], "--same: must be above 0 and at most 1, not 1.5"),
         ("", ["--budget", 1], "--budget: spending can be limited only where --prices are given"),
         ("", ["--base-url", "ftp://x"], "base_url: expected a URL"),
-        ("folder", [], "it has no synthesis.toml, so it is something else's folder"),
+        ("folder", [], "it is not empty and has no synthesis.toml; choose another folder"),
         ("record", [], "stages/city_bike_hire/tasks.json: "),
     ],
 )

@@ -75,7 +75,7 @@ def test_a_package_that_cannot_be_read(tmp_path: Path) -> None:
 
 def test_an_unknown_world_is_the_callers_mistake() -> None:
     """A name that nothing has is no defect of a world."""
-    with pytest.raises(UnknownScenario, match="there is no scenario 'nowhere'"):
+    with pytest.raises(UnknownScenario, match="scenario 'nowhere' not found"):
         check_scenario("nowhere")
 
 
@@ -387,7 +387,7 @@ def test_the_module_writes_json(tmp_path: Path, capsysbinary: pytest.CaptureFixt
     fields = {field for failure in written["failures"] for field in failure}
     assert fields == {"world", "task", "check", "why"}
     assert main(["nowhere"]) == 2
-    assert b"there is no scenario 'nowhere'" in capsysbinary.readouterr().err
+    assert b"scenario 'nowhere' not found" in capsysbinary.readouterr().err
 
 
 # What reading tells ---------------------------------------------------------------------------

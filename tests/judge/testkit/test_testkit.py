@@ -287,4 +287,4 @@ def test_the_kit_in_a_terminal(tmp_path: Path, capfdbinary: pytest.CaptureFixtur
     assert main([str(lax)]) == 1
     assert json.loads(capfdbinary.readouterr().out)["surprises"] != []
     assert main(["nowhere"]) == 2
-    assert capfdbinary.readouterr().err.startswith(b"there is no scenario 'nowhere'")
+    assert capfdbinary.readouterr().err.startswith(b"scenario 'nowhere' not found")

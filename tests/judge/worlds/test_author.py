@@ -10,11 +10,11 @@ from harness.chat.prices import Price, Prices
 from harness.policies.openai import OpenAISettings
 from judge.worlds.author import ModelAuthor
 from scenarios.errors import SynthesisError
-from scenarios.synth.core.protocols import Purpose, Said, Turn
-from scenarios.synth.storage.spending import Ledger, Spent
+from scenarios.synth.core.protocols import ModelAnswer, PromptMessage, Purpose
+from scenarios.synth.storage.spending import Ledger, LedgerEntry
 from tests.support.model_server import Asked, Cut, ModelServer, Says, Stall, Status
 
-ASKED = (Turn("user", "Write a world."),)
+ASKED = (PromptMessage("user", "Write a world."),)
 CODE, EMBED = Purpose("code", "w"), Purpose("embed")
 
 
@@ -50,8 +50,8 @@ async def test_a_question_without_an_answer_is_a_fault_of_its_stage(
         author(server.url, tmp_path / "ledger", Budget()) as model,
     ):
         server.plan(status, Says("a world"))
-        assert await model.say(ASKED, CODE, seed=1) == Said("", sentence)
-        assert await model.say(ASKED, CODE, seed=1) == Said("a world")
+        assert await model.answer(ASKED, CODE, seed=1) == ModelAnswer("", sentence)
+        assert await model.answer(ASKED, CODE, seed=1) == ModelAnswer("a world")
 
 
 async def test_lost_answers_are_booked_at_worst(tmp_path: Path) -> None:
@@ -61,15 +61,15 @@ async def test_lost_answers_are_booked_at_worst(tmp_path: Path) -> None:
         ModelServer(Cut()) as server,
         author(server.url, tmp_path / "ledger", purse) as model,
     ):
-        for ask in (model.say(ASKED, CODE, seed=1), model.embed(["a"], EMBED)):
+        for ask in (model.answer(ASKED, CODE, seed=1), model.embed(["a"], EMBED)):
             with pytest.raises(SynthesisError):
                 await ask
     bytes_sent = 0.0 + len(b'{"model":"e","input":["a"]}')
-    booked = [Spent("code", "w", cost_usd=1.0), Spent("embed", cost_usd=bytes_sent)]
+    booked = [LedgerEntry("code", "w", cost_usd=1.0), LedgerEntry("embed", cost_usd=bytes_sent)]
     assert Ledger(tmp_path / "ledger").entries == booked
     assert purse.spent == 1.0 + bytes_sent
     async with author(server.url, tmp_path / "ledger", purse) as model:  # it is gone
-        for ask in (model.say(ASKED, CODE, seed=1), model.embed(["a"], EMBED)):
+        for ask in (model.answer(ASKED, CODE, seed=1), model.embed(["a"], EMBED)):
             with pytest.raises(SynthesisError):
                 await ask
     assert Ledger(tmp_path / "ledger").entries == booked
@@ -93,9 +93,9 @@ async def test_a_request_that_is_cancelled_is_booked_at_worst(tmp_path: Path) ->
     ):
 
         async def ask() -> None:
-            await model.say(ASKED, CODE, seed=1)
+            await model.answer(ASKED, CODE, seed=1)
 
         group.start_soon(ask)
         await arrived.wait()
         group.cancel_scope.cancel()
-    assert Ledger(tmp_path / "ledger").entries == [Spent("code", "w", cost_usd=1.0)]
+    assert Ledger(tmp_path / "ledger").entries == [LedgerEntry("code", "w", cost_usd=1.0)]

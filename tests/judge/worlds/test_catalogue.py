@@ -340,7 +340,7 @@ def test_bad_input_is_told_in_a_sentence(
     nowhere = tmp_path / "no" / "page.html"
     for arguments, fault in (
         ([tmp_path], "there is no package in this folder"),
-        (["shop_suport"], "there is no scenario 'shop_suport'"),
+        (["shop_suport"], "scenario 'shop_suport' not found; did you mean 'shop_support'?"),
         (["shop_support", "-o", nowhere], f"--output: {nowhere}: its folder does not exist"),
     ):
         status, out, err = rehearse("scenarios", "report", *arguments)

@@ -21,7 +21,7 @@ from harness.log.schema import LOG_NAME
 from learner.core.errors import ConfigError
 from learner.inference.local_policy import LocalPolicy
 from learner.loop.metrics import read_metrics
-from scenarios.microworlds.writing import write_drills
+from scenarios.microworlds.writing import write_microworlds
 from tests.support.broker import running_broker
 from tests.support.cli import Rehearse, json_of
 from tests.support.tiny_model import write_model
@@ -38,7 +38,7 @@ def start(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def drill(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A small world."""
-    [folder] = write_drills(tmp_path_factory.mktemp("drills"), seed=3, count=1, split="train")
+    [folder] = write_microworlds(tmp_path_factory.mktemp("drills"), seed=3, count=1, split="train")
     return folder
 
 

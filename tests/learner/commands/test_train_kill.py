@@ -18,7 +18,7 @@ from safetensors.numpy import load_file
 from harness.core.events import WEIGHTS, Ending, EpisodeEnded
 from harness.log.reader import open_reader
 from learner.loop.metrics import FILE_NAME, read_metrics
-from scenarios.microworlds.writing import write_drills
+from scenarios.microworlds.writing import write_microworlds
 from tests.support.tiny_model import write_model
 
 STEPS, GROUPS, SIZE = 8, 2, 2
@@ -33,7 +33,7 @@ def config(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A training file: strictly on policy, so that what is sampled does not depend on timing."""
     folder = tmp_path_factory.mktemp("kill")
     model = write_model(folder / "start", hidden=16, layers=1)
-    [drill] = write_drills(folder, seed=3, count=1, split="train")
+    [drill] = write_microworlds(folder, seed=3, count=1, split="train")
     table = {
         "model": str(model),
         "steps": STEPS,

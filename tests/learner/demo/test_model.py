@@ -13,13 +13,13 @@ from learner.demo.microworlds import prompt_texts
 from learner.demo.model import ModelSize, write_start
 from learner.demo.tokenizer import trained
 from learner.model.pretrained import open_model
-from scenarios.microworlds.writing import write_drills
+from scenarios.microworlds.writing import write_microworlds
 
 
 @pytest.fixture(scope="module")
 def model(tmp_path_factory: pytest.TempPathFactory) -> Qwen3ForCausalLM:
     folder = tmp_path_factory.mktemp("start")
-    worlds = write_drills(folder / "worlds", seed=1, count=4, split="train")
+    worlds = write_microworlds(folder / "worlds", seed=1, count=4, split="train")
     tokenizer = trained(*prompt_texts(worlds, Hermes()), vocab_size=600)
     write_start(folder / "model", tokenizer, ModelSize(), seed=3)
     opened = open_model(folder / "model", ComputeSettings(device="cpu"))
@@ -75,7 +75,7 @@ def test_random_weights_alone_copy_nothing(model: Qwen3ForCausalLM) -> None:
 
 def test_equal_seeds_give_equal_weights(tmp_path: Path) -> None:
     """And others others."""
-    worlds = write_drills(tmp_path / "worlds", seed=1, count=2, split="train")
+    worlds = write_microworlds(tmp_path / "worlds", seed=1, count=2, split="train")
     tokenizer = trained(*prompt_texts(worlds, Hermes()), vocab_size=500)
     small = ModelSize(layers=2)
     for name, seed in (("one", 5), ("two", 5), ("other", 6)):

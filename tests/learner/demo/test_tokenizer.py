@@ -9,7 +9,7 @@ from harness.dialects.hermes import Hermes
 from harness.tokenization.chat_tokenizer import ChatTokens
 from learner.demo.microworlds import prompt_texts
 from learner.demo.tokenizer import save, trained
-from scenarios.microworlds.writing import write_drills
+from scenarios.microworlds.writing import write_microworlds
 
 VOCAB = 700
 
@@ -17,7 +17,7 @@ VOCAB = 700
 @pytest.fixture(scope="module")
 def texts(tmp_path_factory: pytest.TempPathFactory) -> tuple[list[str], list[list[str]]]:
     folder = tmp_path_factory.mktemp("drills")
-    return prompt_texts(write_drills(folder, seed=1, count=20, split="train"), Hermes())
+    return prompt_texts(write_microworlds(folder, seed=1, count=20, split="train"), Hermes())
 
 
 @pytest.fixture(scope="module")
@@ -58,7 +58,9 @@ def test_numbers_of_two_digits_and_frames_are_single_tokens(tokenizer: Tokenizer
 
 def test_a_system_prompt_of_any_drill_shrinks(tokenizer: Tokenizer, tmp_path: Path) -> None:
     """The sentences around the tools and the frames of the tools are one token each."""
-    prompts, _ = prompt_texts(write_drills(tmp_path, seed=2, count=2, split="held_out"), Hermes())
+    prompts, _ = prompt_texts(
+        write_microworlds(tmp_path, seed=2, count=2, split="held_out"), Hermes()
+    )
     for prompt in prompts:
         assert len(pieces(tokenizer, prompt)) < len(prompt) / 10
 

@@ -18,7 +18,7 @@ from learner.loop.metrics import read_metrics
 from learner.model.distributed import ALONE, Processes, joined
 from learner.model.pretrained import open_model
 from learner.trainer.trainer import StepReport, open_trainer
-from scenarios.microworlds.writing import write_drills
+from scenarios.microworlds.writing import write_microworlds
 from tests.support.cli import Rehearse
 from tests.support.tiny_model import write_model
 from tests.support.train_distributed import CASES, STEPS, settings_for, trained
@@ -157,7 +157,7 @@ def test_one_process_needs_no_torchrun(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_whole_run_under_torchrun(rehearse: Rehearse, model: Path, tmp_path: Path) -> None:
     """`rehearse train` under torchrun plays in its first process and trains in all; figures and
     weights are those of one process."""
-    [drill] = write_drills(tmp_path, seed=3, count=1, split="train")
+    [drill] = write_microworlds(tmp_path, seed=3, count=1, split="train")
     rollouts = {"history": "last:1", "dialect": "hermes", "max_steps": 2, "max_tokens": 4}
     settings = {
         "model": str(model),

@@ -1,15 +1,22 @@
-"""Importing AWM records, and finding what was imported."""
+"""Importing AWM records, and finding the imported packages."""
 
 import os
 from pathlib import Path
 
 import pytest
 
+from scenarios.awm.folder import AwmFolder
 from scenarios.awm.importing import ImportReport, Refusal, Written, import_awm
 from scenarios.awm.join import Duplicate
-from scenarios.awm.package import Source, write
-from scenarios.awm.records import AwmFolder
-from scenarios.catalogue import Listed, bundled_names, find, imported_names, is_trusted, listed
+from scenarios.awm.package import RecordSource, write
+from scenarios.catalogue import (
+    CatalogueEntry,
+    bundled_names,
+    catalogue_entries,
+    find,
+    imported_names,
+    is_trusted,
+)
 from scenarios.errors import PackageError, UnknownScenario
 from scenarios.format import Scenario, Seeding, read
 from tests.support.awm_files import (
@@ -29,7 +36,7 @@ from tests.support.paths import AWM
 
 
 def test_all_scenarios_are_imported(tmp_path: Path) -> None:
-    """Every scenario becomes a package that says what the record said."""
+    """Every scenario becomes a package with the content of its record."""
     folder, out = write_folder(tmp_path / "awm", two()), tmp_path / "worlds"
     report = import_awm(folder, out)
     assert report == ImportReport(
@@ -50,7 +57,7 @@ def test_all_scenarios_are_imported(tmp_path: Path) -> None:
 
 
 def _broken() -> Rows:
-    """Four scenarios, two of them broken, and a line of nobody."""
+    """Four scenarios, two of them broken, and a line that names no scenario."""
     rows = two()
     for name, later in (
         ("Bad Code", rows_of("Bad Code", "bad_code")),
@@ -66,8 +73,8 @@ def _broken() -> Rows:
     return rows
 
 
-def test_broken_records_are_listed_and_the_others_go_on(tmp_path: Path) -> None:
-    """What is broken is refused with file, line and reason; what is whole is written."""
+def test_broken_records_are_listed_and_the_others_imported(tmp_path: Path) -> None:
+    """Broken scenarios are refused with file, line and reason; valid ones are written."""
     out = tmp_path / "worlds"
     report = import_awm(write_folder(tmp_path / "awm", _broken()), out)
     assert report == ImportReport(
@@ -77,7 +84,7 @@ def test_broken_records_are_listed_and_the_others_go_on(tmp_path: Path) -> None:
         ),
         refused=(
             Refusal("bad_code", ENVS, 3, "full_code: line 2: invalid syntax"),
-            Refusal("no_tasks", TASKS, None, "there is no row of scenario 'no_tasks'"),
+            Refusal("no_tasks", TASKS, None, "there is no row for scenario 'no_tasks'"),
             Refusal(None, ENVS, 5, "not valid JSON: input data was truncated"),
         ),
         duplicates=(Duplicate("w_3d_shop", CODE, (1, 2), 1, 0),),
@@ -88,8 +95,8 @@ def test_broken_records_are_listed_and_the_others_go_on(tmp_path: Path) -> None:
     assert sorted(os.listdir(out)) == ["mail_desk_1", "w_3d_shop"]
 
 
-def test_a_truncated_file_costs_what_is_missing(tmp_path: Path) -> None:
-    """Wherever a file is cut off, each scenario is written as it was or refused, never changed."""
+def test_a_truncated_file_changes_no_scenario(tmp_path: Path) -> None:
+    """Wherever a file is cut off, each scenario is written unchanged or refused."""
     folder = write_folder(tmp_path / "awm", two())
     digests = {name: AwmFolder(folder).find(name).digest for name in AwmFolder(folder).names()}
     whole = (folder / TASKS).read_bytes()
@@ -106,7 +113,8 @@ def test_a_truncated_file_costs_what_is_missing(tmp_path: Path) -> None:
 
 
 def test_selected_scenarios(tmp_path: Path) -> None:
-    """Names choose, however they are written and often; lines of nobody are told all the same."""
+    """Names select scenarios, in any spelling and also repeated; lines without a scenario are
+    still reported."""
     folder, out = write_folder(tmp_path / "awm", _broken()), tmp_path / "worlds"
     report = import_awm(folder, out, names=["Mail-Desk 1", "mail_desk_1", "bad_code"])
     assert [one.name for one in report.written] == ["mail_desk_1"]
@@ -116,15 +124,15 @@ def test_selected_scenarios(tmp_path: Path) -> None:
 
 
 def test_an_unknown_name_stops_before_anything_is_written(tmp_path: Path) -> None:
-    """A name that no file has is the caller's slip: nothing is written."""
+    """A name that no file has is the caller's mistake: nothing is written."""
     folder, out = write_folder(tmp_path / "awm", two()), tmp_path / "worlds"
-    with pytest.raises(UnknownScenario, match="there is no scenario 'mail_desk_2' among 2; near"):
+    with pytest.raises(UnknownScenario, match="scenario 'mail_desk_2' not found among 2; did you"):
         import_awm(folder, out, names=["mail_desk_1", "mail_desk_2"])
     assert not out.exists()
 
 
 def test_a_scenario_can_be_examined_first(tmp_path: Path) -> None:
-    """What the caller finds against a scenario refuses it, with the line of its code."""
+    """A reason that the caller returns refuses a scenario, with the line of its code."""
     folder, out = write_folder(tmp_path / "awm", two()), tmp_path / "worlds"
     seen: list[str] = []
 
@@ -138,24 +146,24 @@ def test_a_scenario_can_be_examined_first(tmp_path: Path) -> None:
     assert os.listdir(out) == ["w_3d_shop"]
 
 
-def test_progress_is_told(tmp_path: Path) -> None:
-    """Before each scenario, and at the end, the caller hears how far it is."""
-    told: list[tuple[int, int, str]] = []
+def test_progress_is_reported(tmp_path: Path) -> None:
+    """Progress is reported before each scenario and at the end."""
+    reported: list[tuple[int, int, str]] = []
     folder = write_folder(tmp_path / "awm", two())
-    import_awm(folder, tmp_path / "worlds", progress=lambda *args: told.append(args))
-    assert told == [(0, 2, "mail_desk_1"), (1, 2, "w_3d_shop"), (2, 2, "")]
+    import_awm(folder, tmp_path / "worlds", progress=lambda *args: reported.append(args))
+    assert reported == [(0, 2, "mail_desk_1"), (1, 2, "w_3d_shop"), (2, 2, "")]
 
 
-def test_what_is_in_the_way(tmp_path: Path) -> None:
-    """A package of that name that people wrote is left alone; a folder that cannot be written to
-    is one sentence."""
+def test_existing_packages_and_files_are_left_unchanged(tmp_path: Path) -> None:
+    """A package of that name that people wrote is left unchanged; the error on a folder that cannot
+    be written to is one sentence."""
     folder, out = write_folder(tmp_path / "awm", two()), tmp_path / "worlds"
     write_package(out / "mail_desk_1")
     report = import_awm(folder, out)
     assert report.refused == (
         Refusal(
             *("mail_desk_1", str(out / "mail_desk_1"), None),
-            "there is something else of that name; it is left alone",
+            "something that is not an AWM package has this name; it is left unchanged",
         ),
     )
     assert [one.name for one in report.written] == ["w_3d_shop"]
@@ -183,16 +191,16 @@ def test_imported_worlds_are_in_the_catalogue(worlds: Path) -> None:
     assert not is_trusted(scenario)
     assert is_trusted(find("shop_support"))
     names = [*bundled_names(), "mail_desk_1", "w_3d_shop"]
-    assert [(one.name, one.path.name, one.fault) for one in listed()] == [
+    assert [(one.name, one.path.name, one.fault) for one in catalogue_entries()] == [
         (name, name, "") for name in names
     ]
-    assert [one.scenario for one in listed()] == [find(name) for name in names]
+    assert [one.scenario for one in catalogue_entries()] == [find(name) for name in names]
 
 
 def test_the_default_worlds_folder(
     tmp_path: Path, worlds: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Without $REHEARSE_WORLDS it is the folder `worlds` here; where there is none, nothing is."""
+    """Without $REHEARSE_WORLDS it is `worlds` in the current folder, which need not exist."""
     monkeypatch.delenv("REHEARSE_WORLDS")
     monkeypatch.chdir(tmp_path)
     assert find("mail_desk_1").path == Path("worlds/mail_desk_1")
@@ -203,26 +211,29 @@ def test_the_default_worlds_folder(
 def test_a_broken_package_is_listed_with_its_fault(worlds: Path) -> None:
     """One broken package does not hide the others."""
     (worlds / "mail_desk_1" / "tasks.json").unlink()
-    broken, whole = list(listed())[-2:]
+    broken, whole = list(catalogue_entries())[-2:]
     fault = f"{worlds / 'mail_desk_1' / 'tasks.json'}: the file is missing"
-    assert broken == Listed("mail_desk_1", worlds / "mail_desk_1", None, fault)
+    assert broken == CatalogueEntry("mail_desk_1", worlds / "mail_desk_1", None, fault)
     assert whole.scenario == find("w_3d_shop")
 
 
-def test_the_catalogue_says_what_there_is(worlds: Path) -> None:
-    """A name that is nowhere is told with the bundled worlds and the number of imported ones."""
+def test_an_unknown_name_is_refused_with_the_catalogue(worlds: Path) -> None:
+    """The error names the bundled scenarios and the number of imported ones, or the nearest name
+    of either."""
     for name in ("nowhere", ""):
         with pytest.raises(UnknownScenario) as caught:
             find(name)
         assert str(caught.value) == (
-            f"there is no scenario {name!r}: no folder of that path, and bundled are "
-            f"{', '.join(bundled_names())}, and {worlds} has 2"
+            f"scenario {name!r} not found: no folder has this path, and no scenario this name; "
+            f"bundled scenarios are {', '.join(bundled_names())}, and {worlds} has 2 more"
         )
+    with pytest.raises(UnknownScenario, match="did you mean 'mail_desk_1'"):
+        find("mail_desk")
 
 
 @pytest.mark.parametrize("seeding", ["awm", "openenv"])
 def test_a_record_is_found_by_its_address(tmp_path: Path, seeding: Seeding) -> None:
-    """The path of a scenario that was not imported finds it again, settings included."""
+    """The path of a scenario that was not imported finds the scenario with the same settings."""
     scenario = mail_desk(tmp_path, two(), seeding)
     assert find(str(scenario.path)) == scenario
     rows = two()
@@ -236,17 +247,20 @@ def test_a_record_is_found_by_its_address(tmp_path: Path, seeding: Seeding) -> N
 @pytest.mark.parametrize(
     ("address", "fault"),
     [
-        ("mail_desk_2", "there is no scenario 'mail_desk_2' among 2; near to it are mail_desk_1"),
-        ("mail_desk_1?colour=1", "is no record's address: Object contains unknown field `colour`"),
+        ("mail_desk_2", "scenario 'mail_desk_2' not found among 2; did you mean 'mail_desk_1'?"),
+        (
+            "mail_desk_1?cloc=1",
+            "not a record's address: object contains unknown field `cloc`; did you mean 'clock'?",
+        ),
         (
             "mail_desk_1?seeding=x",
-            "is no record's address: Invalid enum value 'x' - at `$.seeding`",
+            "is not a record's address: seeding: 'x' is not one of 'awm', 'openenv', 'strict'",
         ),
-        ("mail_desk_1?clock=x", "is no record's address: clock: 'x' is not a moment in UTC"),
+        ("mail_desk_1?clock=x", "is not a record's address: clock: 'x' is not a moment in UTC"),
     ],
 )
-def test_an_address_of_nothing(tmp_path: Path, address: str, fault: str) -> None:
-    """An address that finds nothing is told."""
+def test_an_invalid_address_is_refused(tmp_path: Path, address: str, fault: str) -> None:
+    """The error names the folder and what is wrong with the address."""
     write_folder(tmp_path, two())
     with pytest.raises(UnknownScenario) as caught:
         find(f"{tmp_path}/{address}")
@@ -254,8 +268,8 @@ def test_an_address_of_nothing(tmp_path: Path, address: str, fault: str) -> None
     assert str(caught.value).startswith(f"{tmp_path}: ")
 
 
-def test_both_ways_to_a_scenario_are_one(tmp_path: Path) -> None:
-    """A record has the same digest, so the same package, whether it was imported or not."""
+def test_importing_does_not_change_the_digest(tmp_path: Path) -> None:
+    """A record has the same digest whether it was imported or not."""
     direct = AwmFolder(AWM).find("E-Commerce Lab 1")
-    imported = write(direct, tmp_path, Source(AWM, ()))
+    imported = write(direct, tmp_path, RecordSource(AWM, ()))
     assert find(str(imported)).digest == direct.digest == find(str(direct.path)).digest

@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from scenarios.awm.package import LICENCE, Occupied, Source, write
-from scenarios.awm.records import AwmFolder
+from scenarios.awm.folder import AwmFolder
+from scenarios.awm.package import LICENCE, Occupied, RecordSource, write
 from scenarios.errors import PackageError
 from scenarios.format import AwmHead, AwmRecord, AwmTable, AwmVerifier, Scenario, awm_scenario, read
 from tests.support.awm_files import (
@@ -27,7 +27,7 @@ from tests.support.awm_files import (
 from tests.support.ledger_world import write_package
 from tests.support.paths import AWM
 
-_SOURCE = Source(Path("/data"), ())
+_SOURCE = RecordSource(Path("/data"), ())
 
 
 def _files(folder: Path) -> list[str]:
@@ -35,20 +35,20 @@ def _files(folder: Path) -> list[str]:
     return sorted(str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file())
 
 
-def test_the_fixture_survives(tmp_path: Path) -> None:
-    """A package that was written is read as the same scenario, digest included."""
+def test_the_fixture_can_be_written_and_read(tmp_path: Path) -> None:
+    """A written package is read as the same scenario with the same digest."""
     plain = AwmFolder(AWM)
     other = AwmFolder(AWM, seeding="strict", clock="2027-05-06T07:08:09Z")
     for folder in (plain, other):
         scenario = folder.find("e_commerce_lab_1")
-        place = write(scenario, tmp_path, _SOURCE)
-        assert place == tmp_path / "e_commerce_lab_1"
-        assert read(place) == replace(scenario, path=place)
-    assert len(_files(place)) == 6 + 20
+        package = write(scenario, tmp_path, _SOURCE)
+        assert package == tmp_path / "e_commerce_lab_1"
+        assert read(package) == replace(scenario, path=package)
+    assert len(_files(package)) == 6 + 20
 
 
 def test_a_package_can_be_read_by_people(tmp_path: Path) -> None:
-    """Each part of a record has a file of its own, as plain as it can be."""
+    """Each part of a record has its own file, in a form that people can read."""
     rows = two()
     rows["gen_verifier.jsonl"].pop()
     rows["gen_envs.jsonl"].append(rows["gen_envs.jsonl"][-1])
@@ -56,13 +56,13 @@ def test_a_package_can_be_read_by_people(tmp_path: Path) -> None:
     scenario = folder.find("mail_desk_1")
     record = scenario.awm
     assert record is not None
-    source = Source(
+    source = RecordSource(
         folder.path,
-        tuple(folder.join.taken("mail_desk_1")),
+        tuple(folder.join.used_rows("mail_desk_1")),
         tuple(folder.join.duplicates("mail_desk_1")),
     )
-    place = write(scenario, tmp_path / "worlds", source)
-    texts = {name: (place / name).read_text(encoding="utf-8") for name in _files(place)}
+    package = write(scenario, tmp_path / "worlds", source)
+    texts = {name: (package / name).read_text(encoding="utf-8") for name in _files(package)}
     assert tomllib.loads(texts.pop("scenario.toml")) == {
         "format": "awm",
         "name": "mail_desk_1",
@@ -114,14 +114,14 @@ _codes = st.none() | _texts
     verifiers=st.tuples(_codes, _codes),
     sql=st.lists(_texts, max_size=3).map(tuple),
 )
-def test_any_text_survives(
+def test_any_text_can_be_written_and_read(
     tmp_path_factory: pytest.TempPathFactory,
     texts: list[str],
     code: str,
     verifiers: tuple[str | None, str | None],
     sql: tuple[str, ...],
 ) -> None:
-    """Whatever characters and line ends a record has, its package is the same scenario."""
+    """With any characters and line ends in a record, its package is the same scenario."""
     out = tmp_path_factory.mktemp("worlds")
     scenario = _scenario(texts, code, verifiers, sql, out)
     assert read(write(scenario, out, _SOURCE)) == scenario
@@ -144,13 +144,16 @@ def _scenario(
 
 _HEAD = "scenario.toml"
 
-# fault: (file, text there, text instead, the sentence after the file's name)
+# fault: (file, its text, the text instead, the beginning of the sentence after the file's name)
 _FAULTS = {
     "format": (_HEAD, '"awm"', '"zip"', "format: expected 'awm' or no such key, got 'zip'"),
     "format's type": (_HEAD, '"awm"', "5", "format: expected 'awm' or no such key, got 5"),
     "name": (_HEAD, '"mail_desk_1"', '"Mail"', "name: 'Mail' is not a lower-case identifier"),
     "clock": (_HEAD, "2026-02-10T", "10.2.", "clock: '10.2.09:00:00Z' is not a moment in UTC such"),
-    "seeding": (_HEAD, 'seeding = "awm"', 'seeding = "x"', "seeding: invalid enum value 'x'"),
+    "seeding": (
+        *(_HEAD, 'seeding = "awm"', 'seeding = "x"'),
+        "seeding: 'x' is not one of 'awm', 'openenv', 'strict'",
+    ),
     "no seeding": (_HEAD, 'seeding = "awm"', "", "object missing required field `seeding`"),
     "odd key": (_HEAD, "clock", "colour = 1\nclock", "object contains unknown field `colour`"),
     "no TOML": (_HEAD, "[user]", "[user", "not valid TOML: Expected ']' at the end"),
@@ -167,15 +170,15 @@ _FAULTS = {
 
 @pytest.mark.parametrize("fault", _FAULTS)
 def test_a_fault_is_named(tmp_path: Path, fault: str) -> None:
-    """Whatever is wrong in a package is one sentence with the file and the field in front."""
+    """Every fault of a package is one sentence with the file and the field in front."""
     name, old, new, sentence = _FAULTS[fault]
-    place = write(mail_desk(tmp_path / "awm", two()), tmp_path, _SOURCE)
-    text = (place / name).read_text(encoding="utf-8")
+    package = write(mail_desk(tmp_path / "awm", two()), tmp_path, _SOURCE)
+    text = (package / name).read_text(encoding="utf-8")
     assert old in text
-    (place / name).write_text(text.replace(old, new, 1), encoding="utf-8")
+    (package / name).write_text(text.replace(old, new, 1), encoding="utf-8")
     with pytest.raises(PackageError) as caught:
-        read(place)
-    assert str(caught.value).startswith(f"{place / name}: {sentence}")
+        read(package)
+    assert str(caught.value).startswith(f"{package / name}: {sentence}")
     assert "\n" not in str(caught.value)
 
 
@@ -183,71 +186,71 @@ def test_a_fault_is_named(tmp_path: Path, fault: str) -> None:
     "name", ["scenario.toml", "server.py", "schema.json", "data.json", "tasks.json"]
 )
 def test_a_missing_file_is_named(tmp_path: Path, name: str) -> None:
-    """Every file but the verifiers and the source must be there."""
-    place = write(mail_desk(tmp_path / "awm", two()), tmp_path, _SOURCE)
-    (place / name).unlink()
+    """Every file except the verifiers and the source is required."""
+    package = write(mail_desk(tmp_path / "awm", two()), tmp_path, _SOURCE)
+    (package / name).unlink()
     with pytest.raises(PackageError) as caught:
-        read(place)
-    assert str(caught.value) == f"{place / name}: the file is missing"
+        read(package)
+    assert str(caught.value) == f"{package / name}: the file is missing"
 
 
-def test_a_verifier_of_no_task_is_a_slip(tmp_path: Path) -> None:
-    """A file in verify/ that no task asks for is an error; a missing one means no verifier."""
+def test_a_verifier_of_no_task_is_an_error(tmp_path: Path) -> None:
+    """A file in verify/ that belongs to no task is an error; a missing file means no verifier."""
     scenario = mail_desk(tmp_path / "awm", two())
-    place = write(scenario, tmp_path, _SOURCE)
-    (place / "verify" / "1_sql.py").rename(place / "verify" / "2_sql.py")
+    package = write(scenario, tmp_path, _SOURCE)
+    (package / "verify" / "1_sql.py").rename(package / "verify" / "2_sql.py")
     with pytest.raises(PackageError) as caught:
-        read(place)
+        read(package)
     assert str(caught.value) == (
-        f"{place / 'verify' / '2_sql.py'}: there is no task for it; there are 2"
+        f"{package / 'verify' / '2_sql.py'}: the file belongs to no task (the package has 2 tasks)"
     )
-    (place / "verify" / "2_sql.py").unlink()
-    record, found = scenario.awm, read(place).awm
+    (package / "verify" / "2_sql.py").unlink()
+    record, found = scenario.awm, read(package).awm
     assert record is not None and found is not None
     less = AwmVerifier(code=record.verifiers["1"].code)
     assert found == replace(record, verifiers=record.verifiers | {"1": less})
 
 
-def test_code_is_not_looked_at_in_lists(tmp_path: Path) -> None:
-    """Without `check_code` a package is read whose code does not parse."""
-    place = write(mail_desk(tmp_path / "awm", two()), tmp_path, _SOURCE)
-    (place / "server.py").write_text("x =", encoding="utf-8")
-    assert read(place, check_code=False).title == "Mail Desk 1"
+def test_code_need_not_be_checked(tmp_path: Path) -> None:
+    """Without `check_code` a package can be read even if its code does not parse."""
+    package = write(mail_desk(tmp_path / "awm", two()), tmp_path, _SOURCE)
+    (package / "server.py").write_text("x =", encoding="utf-8")
+    assert read(package, check_code=False).title == "Mail Desk 1"
 
 
-def test_a_package_is_replaced_whole(tmp_path: Path) -> None:
-    """Written again, a package has nothing of the one before, and nothing is left beside it."""
+def test_a_package_is_replaced_completely(tmp_path: Path) -> None:
+    """A rewritten package has no file of the earlier one, and no other file is left next to it."""
     first = mail_desk(tmp_path / "a", rows_of("Mail Desk 1", "mail_desk_1", num_tasks=3))
     second = mail_desk(tmp_path / "b", rows_of("Mail Desk 1", "mail_desk_1", num_tasks=1))
     out = tmp_path / "worlds"
     for scenario in (first, second):
-        place = write(scenario, out, _SOURCE)
-        assert read(place) == replace(scenario, path=place)
+        package = write(scenario, out, _SOURCE)
+        assert read(package) == replace(scenario, path=package)
     assert os.listdir(out) == ["mail_desk_1"]
 
 
-def test_something_else_is_left_alone(tmp_path: Path) -> None:
-    """A folder or a file of that name that is no AWM package stays as it is."""
+def test_other_folders_and_files_are_left_unchanged(tmp_path: Path) -> None:
+    """A folder or a file of that name that is not an AWM package stays unchanged."""
     scenario = mail_desk(tmp_path / "awm", two())
-    ours = write_package(tmp_path / "a" / "mail_desk_1")
-    there = _files(ours)
+    other = write_package(tmp_path / "a" / "mail_desk_1")
+    before = _files(other)
     (tmp_path / "b").mkdir()
     (tmp_path / "b" / "mail_desk_1").write_text("a file")
     for out in (tmp_path / "a", tmp_path / "b"):
-        with pytest.raises(Occupied, match="there is something else of that name"):
+        with pytest.raises(Occupied, match="something that is not an AWM package has this name"):
             write(scenario, out, _SOURCE)
         assert os.listdir(out) == ["mail_desk_1"]
-    assert _files(ours) == there
+    assert _files(other) == before
 
 
-@pytest.mark.parametrize("there", [False, True])
+@pytest.mark.parametrize("existing", [False, True])
 def test_nothing_is_left_half_written(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, there: bool
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, existing: bool
 ) -> None:
-    """A disk that fills up leaves the package that was there, or none, and nothing beside it."""
+    """A full disk leaves the earlier package, or none, and no other file next to it."""
     scenario = mail_desk(tmp_path / "awm", two())
     out = tmp_path / "worlds"
-    if there:
+    if existing:
         write(scenario, out, _SOURCE)
     write_bytes = Path.write_bytes
 
@@ -259,13 +262,13 @@ def test_nothing_is_left_half_written(
     monkeypatch.setattr(Path, "write_bytes", full)
     with pytest.raises(OSError, match="No space left"):
         write(replace(scenario, title="Other"), out, _SOURCE)
-    assert os.listdir(out) == (["mail_desk_1"] if there else [])
-    if there:
+    assert os.listdir(out) == (["mail_desk_1"] if existing else [])
+    if existing:
         assert read(out / "mail_desk_1").digest == scenario.digest
 
 
-def test_the_old_package_comes_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """When the new package cannot be put in its place, the old one is there again."""
+def test_the_old_package_is_restored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """When the new package cannot be moved to its destination, the old one is restored."""
     scenario = mail_desk(tmp_path / "awm", two())
     out = tmp_path / "worlds"
     write(scenario, out, _SOURCE)

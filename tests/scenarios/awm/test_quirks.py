@@ -1,4 +1,4 @@
-"""What AWM's released data is known for, one promise each: every oddity has its defined outcome."""
+"""The known oddities of AWM's released data: each has a defined outcome."""
 
 import json
 from collections.abc import Iterator
@@ -104,7 +104,7 @@ def called(name: str, **arguments: Any) -> ToolResult:
 
 
 def test_a_broken_seed_row_is_skipped_and_counted() -> None:
-    """A backslash before a quote is no SQL: the row is lost, the others are there."""
+    """A backslash before a quote is not valid SQL: this row is skipped, the others are inserted."""
     rows = ("INSERT INTO notes VALUES (1, 'it\\'s')", "INSERT INTO notes VALUES (2, 'bread')")
     with hosted(seeded(HEAD + TOOLS, *rows)) as host:
         first, second = calls(host, ("get_note", {"note_id": 1}), ("get_note", {"note_id": 2}))
@@ -116,35 +116,34 @@ def test_a_broken_seed_row_is_skipped_and_counted() -> None:
 
 
 def test_names_are_joined_however_they_are_written(tmp_path: Path) -> None:
-    """Rows that write a name differently belong to one scenario, in whatever order."""
+    """Rows that spell a name differently belong to one scenario, in any order."""
     rows = rows_of("E-Commerce  Lab (1)!", "e_commerce_lab_1")
     folder = write_folder(tmp_path / "awm", rows)
     report = import_awm(folder, tmp_path / "out")
     assert [one.name for one in report.written] == ["e_commerce_lab_1"]
 
 
-def test_the_first_of_two_verifiers_counts_and_both_are_told(tmp_path: Path) -> None:
-    """A verifier that is there twice: the first row is taken, the second reported."""
+def test_the_first_of_two_verifiers_is_used_and_both_are_reported(tmp_path: Path) -> None:
+    """Of two verifiers of one task the first is used, and the duplicate is reported."""
     rows = rows_of("Desk", "desk")
     again = json.loads(json.dumps(rows[SQL][0]))
     again["verification"]["code"] = "def verify_task(a, b):\n    return {'later': 1}\n"
     rows[SQL].append(again)
     report = import_awm(write_folder(tmp_path / "awm", rows), tmp_path / "out")
-    taken = (tmp_path / "out" / "desk" / "verify" / "0_sql.py").read_text()
-    assert "later" not in taken
+    assert "later" not in (tmp_path / "out" / "desk" / "verify" / "0_sql.py").read_text()
     assert [(one.file, one.lines, one.taken) for one in report.duplicates] == [(SQL, (1, 3), 1)]
 
 
 def test_an_operation_without_an_id_is_listed_under_fastapis_name() -> None:
-    """FastAPI makes up an operation id, so the genuine stack lists such a route, too."""
+    """FastAPI generates an operation id, so the original stack lists such a route, too."""
     with hosted(seeded(HEAD + TOOLS)) as host:
         assert "unnamed_unnamed_get" in [tool.name for tool in host.tools]
     assert called("unnamed_unnamed_get").text == '"unnamed"'
 
 
 def test_a_trailing_slash_is_kept() -> None:
-    """A route that ends in a slash is called with it; a path that ends in one because its
-    parameter is empty is no route."""
+    """A route that ends in a slash is called with it; a path that ends in a slash because its
+    parameter is empty is not a route."""
     assert called("slashed").text == '"slashed"'
     empty = called("thing", thing="")
     assert (empty.error, empty.text) == (
@@ -154,7 +153,7 @@ def test_a_trailing_slash_is_kept() -> None:
 
 
 def test_a_404_of_the_code_is_a_refusal() -> None:
-    """Its words (`not found`, `missing`, `parameter`) do not make it the agent's malformed call."""
+    """Its text (`not found`, `missing`, `parameter`) does not count as a malformed call."""
     result = called("strict_note", note_id=7)
     assert (result.error, result.text) == (
         "refused",
@@ -163,8 +162,8 @@ def test_a_404_of_the_code_is_a_refusal() -> None:
     )
 
 
-def test_a_500_is_the_worlds_fault_and_the_world_goes_on() -> None:
-    """An attribute of a row that is not there: an internal error, with the genuine text."""
+def test_a_500_is_the_worlds_fault_and_the_world_continues() -> None:
+    """An attribute of a missing row is an internal error, with the text of the original stack."""
     with hosted(seeded(HEAD + TOOLS, "INSERT INTO notes VALUES (1, 'milk')")) as host:
         missing = ("first_note", {"note_id": 9})
         broken, again, fine = calls(host, missing, missing, ("first_note", {"note_id": 1}))
@@ -174,15 +173,15 @@ def test_a_500_is_the_worlds_fault_and_the_world_goes_on() -> None:
 
 
 def test_a_missing_row_may_be_a_placeholder() -> None:
-    """A read of what is not there succeeds with an object of id 0, and a delete says it failed,
-    without an error: that is the world's idea, and stays so."""
+    """Reading a missing row succeeds with an object of id 0, and deleting it reports a failure
+    without an error: the world's code is written like that, and its results stay unchanged."""
     assert json.loads(called("get_note", note_id=99).text) == {"id": 0, "text": ""}
     gone = called("delete_note", note_id=99)
     assert (gone.error, json.loads(gone.text), gone.changes) == (None, {"success": False}, ())
 
 
 def test_a_reference_to_nothing_is_written() -> None:
-    """Foreign keys are off for the code's own connections, on the genuine stack and here."""
+    """Foreign keys are off for the code's own connections, in the original stack and here."""
     with hosted(seeded(HEAD + ORDER_TOOL, tables=(NOTES, ORDERS))) as host:
         [result] = calls(host, ("add_order", {"note_id": 404}))
     assert (result.error, json.loads(result.text)) == (None, {"id": 1})
@@ -201,7 +200,7 @@ def test_a_reference_to_nothing_is_written() -> None:
     ],
     ids=["lines", "postgres", "keywords", "static"],
 )
-def test_the_engine_is_the_worlds_however_it_is_spelled(engine: str) -> None:
+def test_every_engine_is_replaced_by_the_worlds(engine: str) -> None:
     """One line or many, another database's URL, keyword pools."""
     line = 'engine = create_engine(os.getenv("DATABASE_PATH"))'
     assert line in HEAD

@@ -1,4 +1,4 @@
-"""Procedural worlds: whole, sound, the same again, and as the knobs say."""
+"""Generated worlds: valid, reproducible, and as the knobs say."""
 
 import os
 import re
@@ -12,24 +12,24 @@ import pytest
 from judge.gate.context import GateSettings
 from judge.worlds.trial import hosted
 from scenarios.format import read
-from scenarios.generate.compose import Made, generate
+from scenarios.generate.compose import GeneratedWorld, generate
 from scenarios.generate.core.package import digest_of
 from scenarios.generate.plan.business_modules import module
 from scenarios.generate.plan.knobs import Knobs
-from scenarios.generate.plan.plan import plan_worlds
+from scenarios.generate.plan.world_plans import plan_worlds
 from tests.support.generated_worlds import drafts_of, drafts_used, folder_of, gated, made_with
 from tests.support.paths import ROOT
 
 REFERENCE = ("staff", "parties", "catalogue", "orders")
 
 
-def worlds(count: int = 3, seed: int = 1, **knobs: float) -> list[Made]:
-    """Worlds of the reference modules."""
+def worlds(count: int = 3, seed: int = 1, **knobs: float) -> list[GeneratedWorld]:
+    """Worlds with the reference modules."""
     return made_with(["orders"], count=count, seed=seed, knobs=msgspec.convert(knobs, Knobs))
 
 
 def test_worlds_pass_the_gate(tmp_path: Path) -> None:
-    """Oracles complete, idleness does not, no mutant passes, no tool breaks."""
+    """Oracles complete their tasks, doing nothing does not, no mutant passes, no tool breaks."""
     report = gated(worlds(4, seed=11), tmp_path, GateSettings(max_mutants=60, probes=20))
     assert report.failures == ()
     assert (report.worlds, report.tasks) == (4, 40)
@@ -37,7 +37,7 @@ def test_worlds_pass_the_gate(tmp_path: Path) -> None:
 
 
 def test_a_world_can_be_read_as_a_package(tmp_path: Path) -> None:
-    """What is written is what was made."""
+    """A written world is read as the package that was made."""
     made = worlds(1)[0]
     scenario = read(folder_of(made, tmp_path))
     package = made.package
@@ -48,10 +48,10 @@ def test_a_world_can_be_read_as_a_package(tmp_path: Path) -> None:
 
 
 def test_every_draft_of_the_reference_modules_is_used() -> None:
-    """Over some seeds each draft function gives a part of a sound task."""
+    """Over some seeds each draft function gives a part of a valid task."""
     made = [*worlds(30, seed=5, tools=60), *worlds(10, seed=6, forbidden=0.9, tools=60)]
-    wanted = set().union(*map(drafts_of, REFERENCE))
-    assert wanted - set(drafts_used(made)) == set()
+    drafts = set().union(*map(drafts_of, REFERENCE))
+    assert drafts - set(drafts_used(made)) == set()
 
 
 DIGESTS = """
@@ -64,7 +64,7 @@ for trade in ("plant_nursery", "outdoor_shop"):
 
 
 def test_the_same_seed_gives_the_same_bytes() -> None:
-    """In another process with other hashes, too."""
+    """The bytes are equal in another process with other hashes, too."""
     plans = [
         plan
         for trade in ("plant_nursery", "outdoor_shop")
@@ -73,7 +73,7 @@ def test_the_same_seed_gives_the_same_bytes() -> None:
     here = [digest_of(generate(plan, hosted).package.texts()) for plan in plans]
     for hashes in ("1", "2"):
         environment = {**os.environ, "PYTHONHASHSEED": hashes, "PYTHONPATH": "."}
-        there = subprocess.run(
+        other = subprocess.run(
             [sys.executable, "-c", DIGESTS],
             env=environment,
             cwd=ROOT,
@@ -81,18 +81,18 @@ def test_the_same_seed_gives_the_same_bytes() -> None:
             text=True,
             check=True,
         )
-        assert there.stdout.split() == here
+        assert other.stdout.split() == here
 
 
 def test_two_worlds_of_one_trade_differ() -> None:
-    """Words, names, rows and rules are drawn for each."""
+    """Words, names, rows and rules are drawn for each world."""
     one, other = made_with(["orders"], count=2, seed=9, trades=["outdoor_shop"])
     for name, text in one.package.texts().items():
         assert text != other.package.texts()[name], name
 
 
 def test_the_words_of_the_trade_are_everywhere() -> None:
-    """No canonical word that the trade renames is left in a world's tools, schema or tasks."""
+    """No table that the trade renames has its canonical name left in the tools."""
     for made in made_with(["orders"], count=6, seed=2):
         tables = {
             line.split()[2] for line in made.package.schema_sql.split("\n") if "TABLE" in line
@@ -105,14 +105,14 @@ def test_the_words_of_the_trade_are_everywhere() -> None:
 
 
 @pytest.mark.parametrize("steps", [3, 12])
-def test_tasks_are_as_long_as_asked_for(steps: int) -> None:
-    """The knob is about the median number of calls."""
+def test_tasks_have_the_requested_length(steps: int) -> None:
+    """The knob `steps` is about the median number of calls."""
     calls = sorted(task.calls for made in worlds(8, steps=steps) for task in made.tasks)
     assert 0.6 * steps <= calls[len(calls) // 2] <= 1.3 * steps + 1
 
 
 def test_sizes_follow_the_knobs() -> None:
-    """Rows, tools and tasks are as many as asked for, within the drawn spread."""
+    """There are as many rows, tools and tasks as requested, within the drawn spread."""
     small = worlds(6, rows=80, tools=15, tasks=4)
     large = worlds(6, rows=400, tools=60, tasks=20)
     assert all(len(made.tasks) == 4 for made in small)
@@ -123,13 +123,13 @@ def test_sizes_follow_the_knobs() -> None:
     assert 300 < sorted(made.rows for made in large)[3] < 520
 
 
-def test_tools_are_counted_as_they_stand_in_the_package() -> None:
-    """A tool that is left out, but that a kept one calls, stays and is counted."""
+def test_tools_are_counted_as_in_the_package() -> None:
+    """A surplus tool that another tool calls is part of the package and is counted."""
     for made in made_with(["suppliers", "documents"], count=6, seed=1, knobs=Knobs(tools=14)):
         assert made.tools == len(re.findall(r"^def [a-z]", made.package.tools, re.MULTILINE))
 
 
-def test_memory_tasks_need_what_was_seen_long_before() -> None:
+def test_memory_tasks_need_a_value_seen_long_before() -> None:
     """With the knob at one, tasks write a value that was last seen more than `window` turns ago."""
     tasks = [
         task for made in worlds(6, memory=1, forbidden=0, window=4, tasks=3) for task in made.tasks
@@ -139,8 +139,8 @@ def test_memory_tasks_need_what_was_seen_long_before() -> None:
     assert min(task.distance for task in remembered) > 4
 
 
-def test_a_memory_task_is_answered_in_the_order_in_which_it_is_asked() -> None:
-    """The answer to what comes last stands last."""
+def test_a_memory_task_is_answered_in_the_order_of_its_requests() -> None:
+    """The answer to the last request comes last."""
     texts = [
         (one.answer, one.instruction)
         for made in worlds(3, seed=2, memory=1)
@@ -152,8 +152,8 @@ def test_a_memory_task_is_answered_in_the_order_in_which_it_is_asked() -> None:
         assert answer.rindex("The phone number") == answer.rindex(". ") + 2, instruction
 
 
-def test_forbidden_tasks_are_as_many_as_asked_for() -> None:
-    """None with the knob at zero, and most with the knob near one."""
+def test_the_requested_share_of_tasks_is_forbidden() -> None:
+    """No task is forbidden with the knob at zero, and most are with the knob at one."""
     none = [task.forbidden for made in worlds(3, forbidden=0) for task in made.tasks]
     most = [
         task.forbidden for made in worlds(3, forbidden=1, memory=0, tasks=4) for task in made.tasks
@@ -162,8 +162,8 @@ def test_forbidden_tasks_are_as_many_as_asked_for() -> None:
     assert sum(most) >= 0.8 * len(most)
 
 
-def test_roles_forbid_more_when_asked_for() -> None:
-    """`permissions` draws what a role forbids rather than what a rule forbids."""
+def test_roles_forbid_more_on_request() -> None:
+    """`permissions` draws requests that a role forbids instead of those that a rule forbids."""
     by_role = {"staff.colleague_to_move", "parties.blocking", "catalogue.category_lead"}
     counts = []
     for share in (0, 1):
@@ -173,8 +173,9 @@ def test_roles_forbid_more_when_asked_for() -> None:
     assert counts[0] < counts[1]
 
 
-def test_ambiguity_asks_for_look_ups() -> None:
-    """Without it records are named by their ids where they can be; with it they are searched."""
+def test_ambiguity_requires_look_ups() -> None:
+    """Without it instructions name records by their ids where they can; with it the agent must
+    search for them."""
     shares = []
     for ambiguity in (0, 1):
         made = worlds(4, ambiguity=ambiguity)
@@ -183,8 +184,8 @@ def test_ambiguity_asks_for_look_ups() -> None:
     assert shares[0] < 0.75 * shares[1]
 
 
-def test_lookalikes_and_noise_are_as_many_as_asked_for() -> None:
-    """Nobody resembles anybody with the knob at zero; useless columns are counted by table."""
+def test_the_requested_lookalikes_and_noise_are_made() -> None:
+    """More records resemble each other with the knob at one; noise columns are counted by table."""
     plain, crowded = worlds(3, lookalikes=0, noise=0), worlds(3, lookalikes=1, noise=3)
     assert [_alike(made) < _alike(other) for made, other in zip(plain, crowded, strict=True)] == [
         True
@@ -194,5 +195,5 @@ def test_lookalikes_and_noise_are_as_many_as_asked_for() -> None:
         assert len([line for line in lines if line.endswith(" TEXT,")]) == columns
 
 
-def _alike(made: Made) -> int:
+def _alike(made: GeneratedWorld) -> int:
     return sum(task.lookalikes for task in made.tasks)

@@ -1,4 +1,4 @@
-"""Whole syntheses against a scripted server: real HTTP, real workers."""
+"""Whole syntheses against a scripted model server: real HTTP, real workers."""
 
 import json
 import signal
@@ -14,11 +14,11 @@ import pytest
 from envpool.router import RoutingPool
 from envpool.workers.pool import WorkerSettings
 from judge.worlds.synthesize import Asked, run_synthesis
-from scenarios.awm.records import AwmFolder
+from scenarios.awm.folder import AwmFolder
 from scenarios.errors import SynthesisError, ToolError
 from scenarios.format import read
 from scenarios.synth.report import Report
-from scenarios.synth.storage.folder import Folder
+from scenarios.synth.storage.output_folder import SynthesisFolder
 from tests.support.model_server import ModelServer, Status
 from tests.support.synth_faults import DEAD, FAULTY, HOPELESS, SOLUTIONS
 from tests.support.synth_server import Writes
@@ -32,8 +32,8 @@ from tests.support.synth_worlds import (
     VERIFIERS,
     WORLDS,
     Words,
+    code_block,
     data,
-    fenced,
 )
 
 ENDED = "ended its worker: it ran longer than 1 s"
@@ -45,28 +45,28 @@ def anyio_backend() -> str:
 
 
 def asked(tmp_path: Path, url: str, *trades: Words, **more: Any) -> Asked:
-    """A synthesis of these trades' worlds."""
+    """The settings of a synthesis of these trades' worlds."""
     seeds = tmp_path / "seeds.jsonl"
     rows = [{"name": words.name, "description": words.description} for words in trades]
     seeds.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    given: dict[str, Any] = {"tasks": 3, "workers": 1, "base_url": url, "attempts": 1}
-    return Asked("m", str(seeds), str(tmp_path / "out"), **(given | more))
+    fields: dict[str, Any] = {"tasks": 3, "workers": 1, "base_url": url, "attempts": 1}
+    return Asked("m", str(seeds), str(tmp_path / "out"), **(fields | more))
 
 
-async def synthesised(wanted: Asked) -> Report:
-    """Its report."""
-    return await run_synthesis(wanted, lambda *_: None)
+async def synthesised(settings: Asked) -> Report:
+    """Run a synthesis; return its report."""
+    return await run_synthesis(settings, lambda *_: None)
 
 
 def faults_of(folder: Path, world: str, stage: str) -> list[str]:
     """The beginning of the first fault of each answer of a stage."""
-    record = Folder(folder).record(world, stage)
+    record = SynthesisFolder(folder).record(world, stage)
     assert record is not None
     return [a.faults[0][:50].partition("(")[0].strip() if a.faults else "" for a in record.attempts]
 
 
 async def test_four_worlds_are_written_and_proved(tmp_path: Path) -> None:
-    """With good answers each stage holds at once, and the packages are what was written."""
+    """With good answers each stage is valid at once, and the packages are as written."""
     async with ModelServer(Writes()) as server:
         report = await synthesised(asked(tmp_path, server.url, *WORLDS))
     assert report.ok
@@ -75,8 +75,8 @@ async def test_four_worlds_are_written_and_proved(tmp_path: Path) -> None:
     assert report.mutants == 40
     figures = {stage.stage: (stage.subjects, stage.first_try) for stage in report.stages}
     whole = dict.fromkeys(("tasks", "schema", "data", "tools", "code"), (4, 1.0))
-    asides = dict.fromkeys(("classify", "invent", "embed", "solve"), (0, None))
-    assert figures == {**whole, **asides, "verify": (12, 1.0)}
+    others = dict.fromkeys(("classify", "invent", "embed", "solve"), (0, None))
+    assert figures == {**whole, **others, "verify": (12, 1.0)}
     assert report.sizes["rows"].median == 9.0
     assert msgspec.json.decode((tmp_path / "out/report.json").read_bytes(), type=Report) == report
     worlds = [read(path) for path in sorted((tmp_path / "out/worlds").iterdir())]
@@ -90,17 +90,17 @@ async def test_four_worlds_are_written_and_proved(tmp_path: Path) -> None:
     assert not (tmp_path / "out/.drafts").exists()
 
 
-async def test_the_known_faults_are_sent_back_and_mended(tmp_path: Path) -> None:
-    """Each classic fault of AWM's data goes back with its reason; a task that cannot be proved is
-    dropped with the evidence, and no code of the model was executed here."""
+async def test_the_known_faults_are_sent_back_and_corrected(tmp_path: Path) -> None:
+    """Each known fault of AWM's data is sent back with its reason; a task that cannot be proved is
+    dropped with the evidence, and no code of the model is executed in this process."""
     async with ModelServer(Writes(FAULTY, solutions=SOLUTIONS)) as server:
         report = await synthesised(asked(tmp_path, server.url, BIKES, tasks=6))
     out = tmp_path / "out"
     stages = ("tasks", "schema", "data", "tools", "code")
     proofs = ("lend", "who", "blocked", "repaired", "ghost")
-    told = {stage: faults_of(out, BIKES.key, stage) for stage in stages}
-    told |= {task: faults_of(out, BIKES.key, f"verify-{task}") for task in proofs}
-    assert told == {
+    faults = {stage: faults_of(out, BIKES.key, stage) for stage in stages}
+    faults |= {task: faults_of(out, BIKES.key, f"verify-{task}") for task in proofs}
+    assert faults == {
         "tasks": ["there is no JSON in the answer", ""],
         "schema": [
             'schema statement 1: near "name": syntax error in:',
@@ -131,7 +131,7 @@ async def test_the_known_faults_are_sent_back_and_mended(tmp_path: Path) -> None
         "repaired": ["the untouched world with an empty answer is accept", ""],
         "ghost": ["a solver tried, and the verifier does not accept i", ""],
     }
-    broken = Folder(out).record(BIKES.key, "code")
+    broken = SynthesisFolder(out).record(BIKES.key, "code")
     assert broken is not None
     assert "FOREIGN KEY constraint failed" in broken.attempts[1].faults[0]
     assert [(each.world, each.task) for each in report.dropped] == [(BIKES.key, "stubborn")]
@@ -143,31 +143,32 @@ async def test_the_known_faults_are_sent_back_and_mended(tmp_path: Path) -> None
     assert not hasattr(ToolError, "executed")
 
 
-async def test_a_hopeless_scenario_is_given_up_and_the_others_are_not(tmp_path: Path) -> None:
-    """Its best answer and the reasons stay; `again` makes it anew, and nothing else."""
+async def test_a_failed_scenario_does_not_stop_the_others(tmp_path: Path) -> None:
+    """Its best answer and the faults stay on disk; `again` repeats it, and nothing else."""
     async with ModelServer(Writes(HOPELESS)) as server:
-        wanted = asked(tmp_path, server.url, ROBES, BERTHS)
-        report = await synthesised(wanted)
-        record = Folder(tmp_path / "out").record(ROBES.key, "schema")
+        settings = asked(tmp_path, server.url, ROBES, BERTHS)
+        report = await synthesised(settings)
+        record = SynthesisFolder(tmp_path / "out").record(ROBES.key, "schema")
         server.default = Writes()
-        unchanged = await synthesised(wanted)
+        unchanged = await synthesised(settings)
         asked_before = len(server.requests)
-        mended = await synthesised(msgspec.structs.replace(wanted, again=True))
+        repeated = await synthesised(msgspec.structs.replace(settings, again=True))
         asked_again = len(server.requests) - asked_before
     assert [(each.world, each.stage) for each in report.failed] == [(ROBES.key, "schema")]
-    assert report.failed[0].why.startswith("5 answers did not hold; schema statement 1: ")
+    why = "none of 5 answers was valid; schema statement 1: "
+    assert report.failed[0].why.startswith(why)
     assert (report.worlds, report.ok) == (1, False)
     assert record is not None
     assert (record.ok, len(record.attempts)) == (False, 5)
     assert "CREATE TABLE singers (id INTEGER" in record.answer
     assert unchanged == report
-    assert (mended.worlds, mended.ok) == (2, True)
+    assert (repeated.worlds, repeated.ok) == (2, True)
     assert asked_again == 4 + 3 + 11  # schema to code, verifiers, the solver's steps
 
 
-async def test_each_stage_may_be_hopeless(tmp_path: Path) -> None:
-    """Its world is given up there, with the best answer and the reasons; one that nobody can
-    classify is refused, and the others are made."""
+async def test_each_stage_may_fail(tmp_path: Path) -> None:
+    """Its world fails in this stage, with the best answer and the faults on disk; a scenario that
+    cannot be classified is refused, and the others are written."""
     stages = ("tasks", "schema", "data", "tools", "code", "verify")
     trades = [replace(BIKES, name=f"Hire {word}") for word in ("classify", *stages, "whole")]
     no = ("I would rather not.",)
@@ -179,7 +180,7 @@ async def test_each_stage_may_be_hopeless(tmp_path: Path) -> None:
         (f"hire_{stage}", stage) for stage in stages
     ]
     records = [
-        Folder(tmp_path / "out").record(
+        SynthesisFolder(tmp_path / "out").record(
             f"hire_{stage}", stage if stage != "verify" else f"verify-{task}"
         )
         for stage in stages
@@ -190,35 +191,36 @@ async def test_each_stage_may_be_hopeless(tmp_path: Path) -> None:
     assert [path.name for path in (tmp_path / "out/worlds").iterdir()] == ["hire_whole"]
 
 
-async def test_a_world_that_holds_no_longer_is_removed(tmp_path: Path) -> None:
-    """As when more tasks have to be proved than before; its stages stay."""
+async def test_an_outdated_world_is_removed(tmp_path: Path) -> None:
+    """For example when more tasks must be proved than before; its stage records stay."""
     script = {(BIKES.name, "who"): ("I would rather not.",)}
     async with ModelServer(Writes(script)) as server:
-        wanted = asked(tmp_path, server.url, BIKES, tries=1)
-        assert (await synthesised(wanted)).worlds == 1
+        settings = asked(tmp_path, server.url, BIKES, tries=1)
+        assert (await synthesised(settings)).worlds == 1
         package = tmp_path / "out/worlds" / BIKES.key
         assert package.exists()
         before = len(server.requests)
-        report = await synthesised(msgspec.structs.replace(wanted, least_tasks=3))
+        report = await synthesised(msgspec.structs.replace(settings, least_tasks=3))
         assert len(server.requests) == before
-    assert report.failed[0].why.startswith("2 of 3 tasks could be proved, and 3 have to be: ")
+    assert report.failed[0].why.startswith("2 of 3 tasks could be proved, at least 3 must be: ")
     assert list(package.parent.iterdir()) == []
 
 
-async def test_a_dead_tool_is_told_and_the_world_is_kept(tmp_path: Path) -> None:
-    """After one correction that did not mend it, with what it said; nothing is asked of it."""
+async def test_a_dead_tool_is_reported_and_the_world_is_kept(tmp_path: Path) -> None:
+    """After one correction that did not fix it, the report names the tool and its refusal; no task
+    uses it."""
     async with ModelServer(Writes(DEAD)) as server:
         report = await synthesised(asked(tmp_path, server.url, BERTHS))
         assert isinstance(server.default, Writes)
         assert server.default.asked[BERTHS.name, "code"] == 2
-    [told] = report.dead_tools
-    assert told.startswith(f"{BERTHS.key}.find_berth (There is no berth ")
+    [dead] = report.dead_tools
+    assert dead.startswith(f"{BERTHS.key}.find_berth (There is no berth ")
     assert report.unused_tools == (f"{BERTHS.key}.find_berth",)
     assert (report.worlds, report.tasks, report.ok) == (1, 3, True)
 
 
 async def test_code_that_never_ends_is_sent_back(tmp_path: Path) -> None:
-    """In a tool, in the data and in a verifier: its worker is ended, and the author is told."""
+    """In a tool, in the data and in a verifier: its worker ends, and the author gets the reason."""
     counting = (
         "WITH RECURSIVE c (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM c) SELECT max(n) FROM c"
     )
@@ -229,18 +231,18 @@ async def test_code_that_never_ends_is_sent_back(tmp_path: Path) -> None:
             data(BIKES),
         ),
         (BIKES.name, "code"): (
-            fenced(BIKES, CODE.replace("    who = get", f"{endless}    who = get")),
-            fenced(BIKES, CODE),
+            code_block(BIKES, CODE.replace("    who = get", f"{endless}    who = get")),
+            code_block(BIKES, CODE),
         ),
         (BIKES.name, "lend"): (
-            fenced(BIKES, VERIFIERS["lend"].replace("    check =", f"{endless}    check =")),
-            fenced(BIKES, VERIFIERS["lend"]),
+            code_block(BIKES, VERIFIERS["lend"].replace("    check =", f"{endless}    check =")),
+            code_block(BIKES, VERIFIERS["lend"]),
         ),
     }
     async with ModelServer(Writes(script)) as server:
         report = await synthesised(asked(tmp_path, server.url, BIKES, call_timeout=1.0))
     records = [
-        Folder(tmp_path / "out").record(BIKES.key, stage)
+        SynthesisFolder(tmp_path / "out").record(BIKES.key, stage)
         for stage in ("data", "code", "verify-lend")
     ]
     first = [record.attempts[0].faults for record in records if record]
@@ -253,11 +255,11 @@ async def test_code_that_never_ends_is_sent_back(tmp_path: Path) -> None:
     assert (report.worlds, report.tasks, report.ok) == (1, 3, True)
 
 
-async def test_a_killed_synthesis_goes_on(tmp_path: Path) -> None:
-    """A rerun after SIGKILL asks for what is missing only, and ends with the same worlds."""
+async def test_a_killed_synthesis_can_be_resumed(tmp_path: Path) -> None:
+    """A rerun after SIGKILL asks only for what is missing, and ends with the same worlds."""
     async with ModelServer(Writes(halt="code")) as server:
-        wanted = asked(tmp_path, server.url, BIKES, LENSES)
-        text = msgspec.json.encode(wanted).decode()
+        settings = asked(tmp_path, server.url, BIKES, LENSES)
+        text = msgspec.json.encode(settings).decode()
         code = (
             "import sys, anyio, msgspec; from judge.worlds.synthesize import Asked, run_synthesis; "
             "asked = msgspec.json.decode(sys.argv[1], type=Asked); "
@@ -270,7 +272,7 @@ async def test_a_killed_synthesis_goes_on(tmp_path: Path) -> None:
         assert not (tmp_path / "out/report.json").exists()
         before = len(server.requests)
         server.default = Writes()
-        report = await synthesised(wanted)
+        report = await synthesised(settings)
         stages = server.default.asked
     assert (report.worlds, report.tasks, report.ok) == (2, 6, True)
     assert before == 2 + 2 * 4 + 2  # classified, four stages each, code
@@ -280,24 +282,24 @@ async def test_a_killed_synthesis_goes_on(tmp_path: Path) -> None:
         *((name, "blocked") for name in (BIKES.name, LENSES.name)),
     }
     first = {path.name: read(path).digest for path in (tmp_path / "out/worlds").iterdir()}
-    (tmp_path / "left alone").mkdir()
+    (tmp_path / "not killed").mkdir()
     async with ModelServer(Writes()) as server:
-        await synthesised(asked(tmp_path / "left alone", server.url, BIKES, LENSES))
-    alone = tmp_path / "left alone/out/worlds"
-    assert {path.name: read(path).digest for path in alone.iterdir()} == first
+        await synthesised(asked(tmp_path / "not killed", server.url, BIKES, LENSES))
+    worlds = tmp_path / "not killed/out/worlds"
+    assert {path.name: read(path).digest for path in worlds.iterdir()} == first
 
 
 async def test_no_more_is_spent_than_the_budget(tmp_path: Path) -> None:
-    """What does not fit waits for a rerun with more money, which finishes."""
+    """A rerun with a larger budget finishes the rest."""
     prices = tmp_path / "prices.toml"
     prices.write_text("[models.m]\ninput = 0\noutput = 1000\n")
     usage = {"prompt_tokens": 100, "completion_tokens": 10}  # 0.01 USD a request
     async with ModelServer(Writes(usage=usage)) as server:
-        wanted = asked(
+        settings = asked(
             tmp_path, server.url, BIKES, prices=str(prices), max_tokens=1_000, budget=1.035
         )
-        stopped = await synthesised(wanted)
-        finished = await synthesised(msgspec.structs.replace(wanted, budget=9.0))
+        stopped = await synthesised(settings)
+        finished = await synthesised(msgspec.structs.replace(settings, budget=9.0))
     assert stopped.stopped.startswith("budget: of 1.03 USD 0.0400 are spent or may be")
     assert (stopped.unfinished, stopped.ok) == ((BIKES.key,), False)
     assert stopped.cost_usd == pytest.approx(0.04)
@@ -307,21 +309,21 @@ async def test_no_more_is_spent_than_the_budget(tmp_path: Path) -> None:
     assert stages["solve"] == 11
 
 
-async def test_a_model_that_never_answers_is_told(tmp_path: Path) -> None:
-    """One sentence, which names model, place and fault; what was there stays."""
+async def test_a_model_that_never_answers_ends_the_synthesis(tmp_path: Path) -> None:
+    """The error names model, address and fault; a later run can use the same folder."""
     async with ModelServer(Status(503, "overloaded")) as server:
-        with pytest.raises(SynthesisError) as told:
+        with pytest.raises(SynthesisError) as caught:
             await synthesised(asked(tmp_path, server.url, BIKES))
-        assert str(told.value) == (
+        assert str(caught.value) == (
             f"model 'm' at {server.url}: status 503: overloaded (after 1 attempt)"
         )
         server.default = Writes()
         assert (await synthesised(asked(tmp_path, server.url, BIKES))).ok
 
 
-async def test_scenarios_are_asked_for_until_there_are_enough(tmp_path: Path) -> None:
-    """Unfit ones and doubles are refused with the reason; likeness is told by the server's
-    vectors, of which a rule of the folder may not change."""
+async def test_new_scenarios_are_requested_until_there_are_enough(tmp_path: Path) -> None:
+    """Unsuitable ones and duplicates are refused with the reason; similarity is measured by the
+    server's vectors, and a rerun in the folder must use the same ones."""
     batch = [
         {"name": "City bike hire", "description": "The same in other letters."},
         {"name": BERTHS.name, "description": BERTHS.description},
@@ -336,24 +338,24 @@ async def test_scenarios_are_asked_for_until_there_are_enough(tmp_path: Path) ->
         ),
     }
     async with ModelServer(Writes(script)) as server:
-        wanted = asked(tmp_path, server.url, BIKES, count=2, embeddings="e")
-        report = await synthesised(wanted)
-        with pytest.raises(SynthesisError, match="embeddings: it began with 'e'"):
-            await synthesised(msgspec.structs.replace(wanted, embeddings=""))
+        settings = asked(tmp_path, server.url, BIKES, count=2, embeddings="e")
+        report = await synthesised(settings)
+        with pytest.raises(SynthesisError, match="embeddings: the first run had 'e'"):
+            await synthesised(msgspec.structs.replace(settings, embeddings=""))
     ideas = json.loads((tmp_path / "out/ideas.json").read_bytes())
     assert [idea["name"] for idea in ideas["kept"]] == [BIKES.name, BERTHS.name]
     assert {each["name"]: each["why"] for each in ideas["refused"]} == {
         "News Ticker": "score 2 of 10: live content",
-        "City bike hire": "'City Bike Hire' has this name",
+        "City bike hire": "'City Bike Hire' has the same name",
     }
     assert (report.worlds, report.ideas, report.refused) == (2, 2, 2)
     paths = [request.path for request in server.requests]
     assert paths.count("/v1/embeddings") == 3 - 1
 
 
-async def test_worlds_leave_in_awms_files(tmp_path: Path) -> None:
-    """AWM's loader reads them, hosts them without a fault, and each verifier tells its task's
-    solution from nothing."""
+async def test_worlds_are_exported_to_awms_files(tmp_path: Path) -> None:
+    """AWM's loader reads them, hosts them without a fault, and each verifier accepts its task's
+    solution and refuses doing nothing."""
     async with ModelServer(Writes()) as server:
         await synthesised(asked(tmp_path, server.url, BIKES, awm=True))
     record = AwmFolder(tmp_path / "out/awm").find(BIKES.key)
@@ -374,17 +376,17 @@ async def test_worlds_leave_in_awms_files(tmp_path: Path) -> None:
                     for index, call in enumerate(calls):
                         result = await env.call(call.name, call.arguments, f"c{index}")
                         assert result.error is None, result.text
-                    told = await pool.verify(record, task, env.state(), answer)
-                    seen = await pool.verify(record, task, env.state(), answer, "sql")
-                assert (told.fault, told.violation, seen.fault, seen.violation) == ("", "", "", "")
-                verdicts.append((own.id, told.label, sorted(seen.detail)))
+                    code = await pool.verify(record, task, env.state(), answer)
+                    sql = await pool.verify(record, task, env.state(), answer, "sql")
+                assert (code.fault, code.violation, sql.fault, sql.violation) == ("", "", "", "")
+                verdicts.append((own.id, code.label, sorted(sql.detail)))
         async with pool.lease(record, None) as env:
             refused = await env.call("get_rider", {"rider_id": 77}, "c0")
     assert names == ["find_riders", "find_bike", "list_hires", "get_rider", "start_hire"]
     assert faults == ()
-    seen_of_both = ["changes", "findings"]
+    detail = ["changes", "findings"]
     assert verdicts == [
-        (task, label, seen_of_both)
+        (task, label, detail)
         for task in ("lend", "who", "blocked")
         for label in ("complete", "others")
     ]

@@ -3,9 +3,9 @@
 from collections.abc import Callable
 
 from scenarios.api import Row
-from scenarios.generate.content.maker import Maker
-from scenarios.generate.core.drafts import Draft, Named, call
-from scenarios.generate.modules.making import new_code, with_look
+from scenarios.generate.content.world_maker import Maker
+from scenarios.generate.core.task_drafts import Draft, Named, call
+from scenarios.generate.modules.draft_helpers import new_code, with_lookups
 from scenarios.generate.modules.staff.make import colleague
 
 _KINDS = ("Travel", "Tools", "Training", "Repairs", "Gifts")
@@ -72,19 +72,19 @@ def _add_request(maker: Maker, index: int) -> Row:
 
 def request_named(maker: Maker, request: Row) -> Named:
     """How an instruction names a request, and the calls that find it."""
-    look = call("get_request", request_id=request["id"])
+    lookup = call("get_request", request_id=request["id"])
     if not maker.is_vague():
-        return Named("request {request}", {"request": request["id"]}, (look,))
+        return Named("request {request}", {"request": request["id"]}, (lookup,))
     by = maker.one_of("reference", "subject")
     if by == "subject" and len(maker.rows("requests", subject=request["subject"])) > 1:
         by = "reference"
     found = call("find_requests", query=request[by])
     text = "the request {request}" if by == "reference" else "the request for {request}"
-    return Named(text, {"request": request[by]}, (found, look))
+    return Named(text, {"request": request[by]}, (found, lookup))
 
 
 def _some_request(maker: Maker, where: Callable[[Row], bool]) -> Row | None:
-    """An open request that somebody else made."""
+    """An open request that another person made."""
     return maker.pick(
         "requests", lambda row: row["made_by"] != maker.me["id"] and where(row), status="open"
     )
@@ -115,12 +115,12 @@ def to_approve(maker: Maker) -> Draft | None:
     if request is None:
         return None
     what = request_named(maker, request)
-    look = call("get_request", request_id=request["id"])
+    lookup = call("get_request", request_id=request["id"])
     return Draft(
         kind="change",
         ask=f"Approve {what.text}, as far as the rules and your limit allow it.",
         calls=(
-            *with_look(what.calls, look, call("get_my_profile")),
+            *with_lookups(what.calls, lookup, call("get_my_profile")),
             call("approve_request", request_id=request["id"], remark="within the limit"),
         ),
         answer="The request is approved.",
@@ -259,7 +259,7 @@ def to_withdraw(maker: Maker) -> Draft | None:
 
 
 def sum_of_open(maker: Maker) -> Draft | None:
-    """What the open requests on which somebody is to decide come to: a sum."""
+    """What the open requests on which someone is to decide come to: a sum."""
     one = maker.pick("requests", status="open")
     assert one is not None, "there are open requests"
     decider = maker.get("employees", one["decider_id"])
@@ -288,11 +288,11 @@ def room_left(maker: Maker) -> Draft | None:
     if left <= 0:
         return None
     what = request_named(maker, request)
-    look = call("get_request", request_id=request["id"])
+    lookup = call("get_request", request_id=request["id"])
     return Draft(
         kind="question",
         ask=f"By how much is {what.text} below the highest amount of its kind?",
-        calls=with_look(what.calls, look),
+        calls=with_lookups(what.calls, lookup),
         answer="It is {left} below it.",
         values={**what.values, "left": maker.money(left)},
     )
@@ -307,7 +307,7 @@ def out_of_date(maker: Maker) -> Draft | None:
     return Draft(
         kind="decline",
         ask=f"Approve {what.text}.",
-        calls=with_look(what.calls, call("get_request", request_id=request["id"])),
+        calls=with_lookups(what.calls, call("get_request", request_id=request["id"])),
         answer="I decline: it was made more than {days} days ago and is out of date.",
         values={**what.values, "days": maker.parameters["STALE_REQUEST_DAYS"]},
         reasons=("out of date", "too old", "more than", "stale", "days ago"),
@@ -321,12 +321,12 @@ def above_the_limit(maker: Maker) -> Draft | None:
     if request is None:
         return None
     what = request_named(maker, request)
-    look = call("get_request", request_id=request["id"])
+    lookup = call("get_request", request_id=request["id"])
     return Draft(
         kind="decline",
         because="permission",
         ask=f"Approve {what.text} yourself; nobody else needs to see it.",
-        calls=with_look(what.calls, look, call("get_my_profile")),
+        calls=with_lookups(what.calls, lookup, call("get_my_profile")),
         answer="I decline: the amount is above my limit.",
         values=what.values,
         reasons=("limit", "above", "permission", "exceeds"),

@@ -4,9 +4,15 @@ from datetime import date
 
 from scenarios.api import Row
 from scenarios.format import Call
-from scenarios.generate.content.maker import Maker
-from scenarios.generate.core.drafts import Draft, Named, call, day_of
-from scenarios.generate.modules.making import is_ranked, new_code, taking, time_of, with_look
+from scenarios.generate.content.world_maker import Maker
+from scenarios.generate.core.task_drafts import Draft, Named, call, day_of
+from scenarios.generate.modules.draft_helpers import (
+    is_ranked,
+    new_code,
+    requiring_role,
+    time_of,
+    with_lookups,
+)
 from scenarios.generate.modules.parties.make import customer_named, lookalikes, some_customer
 
 _LETTERS = "ABCDEFGHJKLM"
@@ -20,7 +26,7 @@ def rows(maker: Maker) -> None:
         resource = maker.insert(
             "resources",
             name=maker.say("Resource {letter}", letter=_name(index)),
-            place=maker.place(),
+            place=maker.location(),
             capacity=maker.rng.randrange(7, 13),
             keeper_id=maker.rng.choice(employees)["id"],
         )
@@ -90,9 +96,9 @@ def _is_soon(maker: Maker, slot: Row) -> bool:
 
 def _num_free(maker: Maker, slot: Row) -> int:
     """For how many people a slot has room."""
-    taken = maker.rows("bookings", slot_id=slot["id"], status="booked")
+    booked = maker.rows("bookings", slot_id=slot["id"], status="booked")
     capacity = maker.get("resources", slot["resource_id"])["capacity"]
-    return int(capacity - sum(row["num_people"] for row in taken))
+    return int(capacity - sum(row["num_people"] for row in booked))
 
 
 def _slot_of(maker: Maker, booking: Row) -> Row:
@@ -101,9 +107,9 @@ def _slot_of(maker: Maker, booking: Row) -> Row:
 
 def booking_named(maker: Maker, booking: Row) -> Named:
     """How an instruction names a booking, and the calls that find it."""
-    look = call("get_booking", booking_id=booking["id"])
+    lookup = call("get_booking", booking_id=booking["id"])
     if not maker.is_vague():
-        return Named("booking {booking}", {"booking": booking["id"]}, (look,))
+        return Named("booking {booking}", {"booking": booking["id"]}, (lookup,))
     begin = _slot_of(maker, booking)["starts_at"]
     same = [
         row
@@ -112,12 +118,12 @@ def booking_named(maker: Maker, booking: Row) -> Named:
     ]
     if len(same) > 1 or maker.chance(0.4):
         found = call("find_bookings", reference=booking["reference"])
-        return Named("the booking {booking}", {"booking": booking["reference"]}, (found, look))
+        return Named("the booking {booking}", {"booking": booking["reference"]}, (found, lookup))
     who = customer_named(maker, maker.get("customers", booking["customer_id"]))
     found = call("find_bookings", customer_id=booking["customer_id"])
     values = {**who.values, "booking": begin[:10]}
     return Named(
-        f"the booking of {who.text} that begins on {{booking}}", values, (*who.calls, found, look)
+        f"the booking of {who.text} that begins on {{booking}}", values, (*who.calls, found, lookup)
     )
 
 
@@ -150,7 +156,7 @@ def _can_book(maker: Maker, customer: Row) -> bool:
     return len(ahead) < maker.parameters["MOST_BOOKINGS_AHEAD"]
 
 
-def _look_at(slot: Row, *, first: str = "", last: str = "") -> tuple[Call, Call]:
+def _slot_lookups(slot: Row, *, first: str = "", last: str = "") -> tuple[Call, Call]:
     """The calls that find a slot by its resource and its day."""
     day = slot["starts_at"][:10]
     search = call(
@@ -163,7 +169,7 @@ def _look_at(slot: Row, *, first: str = "", last: str = "") -> tuple[Call, Call]
 
 
 def new_booking(maker: Maker) -> Draft | None:
-    """A slot is told by its resource and its day."""
+    """A slot is named by its resource and its day."""
     num_people = maker.rng.randrange(2, 5)
     customer, slot = some_customer(maker), _some_slot(maker, num_people)
     if slot is None or not _can_book(maker, customer):
@@ -174,7 +180,7 @@ def new_booking(maker: Maker) -> Draft | None:
         kind="change",
         ask=f"Make a booking for {who.text}: {{resource}} on {{day}} at {{time}}, for {{size}} "
         "people in all.",
-        calls=(*who.calls, *_look_at(slot), call("create_booking", **make)),
+        calls=(*who.calls, *_slot_lookups(slot), call("create_booking", **make)),
         answer="The booking of {resource} on {day} is made.",
         values={
             **who.values,
@@ -188,7 +194,7 @@ def new_booking(maker: Maker) -> Draft | None:
 
 
 def other_resource(maker: Maker) -> Draft | None:
-    """Cancelled here and made anew elsewhere; customer and number must be carried over."""
+    """Cancelled here and made again elsewhere; customer and number must be carried over."""
     booking = some_booking(maker)
     if booking is None:
         return None
@@ -203,8 +209,8 @@ def other_resource(maker: Maker) -> Draft | None:
         ask=f"Cancel {what.text} and make one for the same customer and as many people instead: "
         "{resource} on {day}.",
         calls=(
-            *with_look(what.calls, call("get_booking", booking_id=booking["id"])),
-            *_look_at(slot),
+            *with_lookups(what.calls, call("get_booking", booking_id=booking["id"])),
+            *_slot_lookups(slot),
             call("cancel_booking", booking_id=booking["id"]),
             call("create_booking", slot_id=slot["id"], **carried),
         ),
@@ -240,7 +246,7 @@ def booking_to_move(maker: Maker) -> Draft | None:
     if other is None:
         return None
     what = booking_named(maker, booking)
-    search = _look_at(other)[1]
+    search = _slot_lookups(other)[1]
     return Draft(
         kind="change",
         ask=(
@@ -326,7 +332,7 @@ def resource_to_close(maker: Maker) -> Draft | None:
         answer="{resource} is closed.",
         values={"resource": resource["name"]},
     )
-    return taking(maker, "supervisor", draft)
+    return requiring_role(maker, "supervisor", draft)
 
 
 def same_customer(maker: Maker) -> Draft | None:
@@ -345,7 +351,7 @@ def same_customer(maker: Maker) -> Draft | None:
         "{size} people in all.",
         calls=(
             call("find_bookings", reference=former["reference"]),
-            *_look_at(slot),
+            *_slot_lookups(slot),
             call("create_booking", **make),
         ),
         hold=1,
@@ -367,7 +373,7 @@ def how_much_room(maker: Maker) -> Draft | None:
     return Draft(
         kind="question",
         ask="For how many people is there still room in {resource} on {day}? Give me the number.",
-        calls=_look_at(slot),
+        calls=_slot_lookups(slot),
         answer="There is room for {free}.",
         values={
             "resource": maker.get("resources", slot["resource_id"])["name"],
@@ -408,7 +414,7 @@ def too_late(maker: Maker) -> Draft | None:
     return Draft(
         kind="decline",
         ask=f"Cancel {what.text}, as the customer wishes.",
-        calls=with_look(what.calls, call("get_booking", booking_id=booking["id"])),
+        calls=with_lookups(what.calls, call("get_booking", booking_id=booking["id"])),
         answer="I decline: it is too late, a booking is cancelled at the latest {days} days before "
         "the day on which it begins.",
         values={**what.values, "days": maker.parameters["BOOKING_CANCEL_DAYS"]},
@@ -429,7 +435,7 @@ def large_group(maker: Maker) -> Draft | None:
         because="permission",
         ask=f"Make a booking for {who.text}: {{resource}} on {{day}}, for {{size}} people in all. "
         "Make two smaller ones of it if need be.",
-        calls=(call("get_my_profile"), *who.calls, *_look_at(slot)),
+        calls=(call("get_my_profile"), *who.calls, *_slot_lookups(slot)),
         answer="I decline: so many people take a supervisor or a manager, and a booking is never "
         "split.",
         values={

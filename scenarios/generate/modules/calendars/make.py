@@ -5,9 +5,9 @@ from datetime import date
 
 from scenarios.api import Row
 from scenarios.format import Call
-from scenarios.generate.content.maker import Maker
-from scenarios.generate.core.drafts import Draft, Given, Named, call, day_of
-from scenarios.generate.modules.making import is_ranked, time_of, with_look
+from scenarios.generate.content.world_maker import Maker
+from scenarios.generate.core.task_drafts import Draft, Named, ResultField, call, day_of
+from scenarios.generate.modules.draft_helpers import is_ranked, time_of, with_lookups
 from scenarios.generate.modules.parties.make import customer_named, lookalikes, some_customer
 from scenarios.generate.modules.staff.make import colleague
 
@@ -41,7 +41,7 @@ def rows(maker: Maker) -> None:
             organiser_id=organiser["id"],
             customer_id=customer["id"],
             subject=maker.rng.choice(subjects),
-            place=maker.place(),
+            place=maker.location(),
             starts_at=maker.ahead(day, hour),
             ends_at=maker.ahead(day, hour, 45),
             status="held" if day < 0 else "cancelled" if index == 5 else "planned",
@@ -73,15 +73,15 @@ def _days_left(maker: Maker, appointment: Row) -> int:
 
 def appointment_named(maker: Maker, appointment: Row) -> Named:
     """How an instruction names an appointment, and the calls that find it."""
-    look = call("get_appointment", appointment_id=appointment["id"])
+    lookup = call("get_appointment", appointment_id=appointment["id"])
     if not maker.is_vague():
         text = "appointment {appointment}"
-        return Named(text, {"appointment": appointment["id"]}, (look,))
+        return Named(text, {"appointment": appointment["id"]}, (lookup,))
     who = customer_named(maker, maker.get("customers", appointment["customer_id"]))
     find = call("find_appointments", customer_id=appointment["customer_id"])
     values = {**who.values, "appointment": appointment["subject"]}
     text = f"the appointment “{{appointment}}” with {who.text}"
-    return Named(text, values, (*who.calls, find, look))
+    return Named(text, values, (*who.calls, find, lookup))
 
 
 def _some_appointment(maker: Maker, where: Callable[[Row], bool] | None = None) -> Row | None:
@@ -100,7 +100,7 @@ def _is_mine(maker: Maker, appointment: Row) -> bool:
 
 
 def _new_begin(maker: Maker) -> str:
-    """A begin on a day on which nobody has anything."""
+    """A begin on a day on which no one has an appointment."""
     return maker.ahead(maker.rng.randrange(44, 58), maker.rng.choice(_FULL_HOURS), 30)
 
 
@@ -116,7 +116,7 @@ def new_appointment(maker: Maker) -> Draft:
     assert employee is not None, "there are several employees"
     whom = colleague(maker, employee)
     starts_at, minutes = _new_begin(maker), maker.one_of(30, 45, 90)
-    subject, place = maker.rng.choice(_SUBJECTS), maker.place()
+    subject, place = maker.rng.choice(_SUBJECTS), maker.location()
     found = (*who.calls, *whom.calls)
     make = {"customer_id": customer["id"], "subject": subject, "place": place}
     return Draft(
@@ -129,7 +129,7 @@ def new_appointment(maker: Maker) -> Draft:
             call("create_appointment", **make, starts_at=starts_at, minutes=minutes),
             call(
                 "add_participant",
-                appointment_id=Given(len(found), "appointment_id"),
+                appointment_id=ResultField(len(found), "appointment_id"),
                 employee_id=employee["id"],
                 presence="required",
             ),
@@ -187,12 +187,12 @@ def optional_out(maker: Maker) -> Draft | None:
     out = maker.pick("participants", appointment_id=appointment["id"], presence="optional")
     assert out is not None, "it was chosen for that"
     what = appointment_named(maker, appointment)
-    look = call("get_appointment", appointment_id=appointment["id"])
+    lookup = call("get_appointment", appointment_id=appointment["id"])
     remove = {"appointment_id": appointment["id"], "employee_id": out["employee_id"]}
     return Draft(
         kind="change",
         ask=f"Take the optional participant out of {what.text}; the required one stays.",
-        calls=(*with_look(what.calls, look), call("remove_participant", **remove)),
+        calls=(*with_lookups(what.calls, lookup), call("remove_participant", **remove)),
         answer="The optional participant is taken out.",
         values=what.values,
     )
@@ -216,7 +216,7 @@ def to_another_time(maker: Maker) -> Draft | None:
 
 
 def _with_rights(maker: Maker, appointment: Row) -> tuple[Call, ...]:
-    """The look at the own record, where it matters who the organiser is."""
+    """The look-up of the own record, where it matters who the organiser is."""
     return () if maker.me["id"] != appointment["organiser_id"] else (call("get_my_profile"),)
 
 
@@ -228,7 +228,7 @@ def later_that_day(maker: Maker) -> Draft | None:
     if appointment is None:
         return None
     what = appointment_named(maker, appointment)
-    look = call("get_appointment", appointment_id=appointment["id"])
+    lookup = call("get_appointment", appointment_id=appointment["id"])
     begin = appointment["starts_at"]
     later = f"{begin[:11]}{int(begin[11:13]) + 1:02d}{begin[13:]}"
     if any(begin[:10] == row["starts_at"][:10] for row in _others(maker, appointment)):
@@ -237,7 +237,7 @@ def later_that_day(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=f"Let {what.text} begin one hour later, on the same day.",
-        calls=(*with_look(what.calls, look), move),
+        calls=(*with_lookups(what.calls, lookup), move),
         answer="It begins at {later} now.",
         values={**what.values, "later": time_of(later)},
     )
@@ -253,8 +253,8 @@ def appointment_to_cancel(maker: Maker) -> Draft | None:
     if appointment is None:
         return None
     what = appointment_named(maker, appointment)
-    look = call("get_appointment", appointment_id=appointment["id"])
-    found = with_look(what.calls, look, call("get_my_profile"))
+    lookup = call("get_appointment", appointment_id=appointment["id"])
+    found = with_lookups(what.calls, lookup, call("get_my_profile"))
     ask = f"Cancel {what.text}."
     if not _is_mine(maker, appointment):
         return Draft(
@@ -309,7 +309,7 @@ def same_place(maker: Maker) -> Draft | None:
 
 
 def which_day(maker: Maker) -> Draft:
-    """The day of an appointment, told by its subject."""
+    """The day of an appointment, named by its subject."""
     appointment = maker.pick("appointments", lambda row: row["status"] != "cancelled")
     assert appointment is not None, "there are appointments"
     customer = maker.get("customers", appointment["customer_id"])
@@ -330,11 +330,11 @@ def which_day(maker: Maker) -> Draft:
 
 
 def how_many_days(maker: Maker) -> Draft | None:
-    """How many appointments somebody has in a span: a count."""
+    """How many appointments someone has in a span: a count."""
     employee = maker.pick("employees", active=1)
     assert employee is not None, "there are active employees"
     first, last = maker.day(1), maker.day(30)
-    taken = [
+    booked = [
         row
         for row in maker.rows("appointments", status="planned")
         if first <= row["starts_at"][:10] <= last
@@ -343,7 +343,7 @@ def how_many_days(maker: Maker) -> Draft | None:
             or any(p["employee_id"] == employee["id"] for p in _participants(maker, row))
         )
     ]
-    if not taken or len(taken) == 30:
+    if not booked or len(booked) == 30:
         return None
     span = {"employee_id": employee["id"], "first_day": first, "last_day": last}
     return Draft(
@@ -355,7 +355,7 @@ def how_many_days(maker: Maker) -> Draft | None:
             call("list_appointments", **span),
         ),
         answer="There are {count}.",
-        values={"name": employee["name"], "first": first, "last": last, "count": len(taken)},
+        values={"name": employee["name"], "first": first, "last": last, "count": len(booked)},
     )
 
 
@@ -370,11 +370,11 @@ def too_short_notice(maker: Maker) -> Draft | None:
     if appointment is None:
         return None
     what = appointment_named(maker, appointment)
-    look = call("get_appointment", appointment_id=appointment["id"])
+    lookup = call("get_appointment", appointment_id=appointment["id"])
     return Draft(
         kind="decline",
         ask=f"Move {what.text} to {{day}} at {{time}} UTC.",
-        calls=with_look(what.calls, look),
+        calls=with_lookups(what.calls, lookup),
         answer="I decline: it begins in less than {notice} days, which is too short a notice to "
         "move it.",
         values={**what.values, **_begin(_new_begin(maker)), "notice": notice},
@@ -396,12 +396,12 @@ def nobody_left(maker: Maker) -> Draft | None:
     needed = maker.pick("participants", appointment_id=appointment["id"], presence="required")
     assert needed is not None, "it was chosen for that"
     what = appointment_named(maker, appointment)
-    look = call("get_appointment", appointment_id=appointment["id"])
+    lookup = call("get_appointment", appointment_id=appointment["id"])
     employee = maker.get("employees", needed["employee_id"])
     return Draft(
         kind="decline",
         ask=f"Take {{name}} out of {what.text}; they would rather do something else.",
-        calls=with_look(what.calls, look),
+        calls=with_lookups(what.calls, lookup),
         answer="I decline: the last required participant is never removed.",
         values={**what.values, "name": employee["name"]},
         reasons=("last required", "only required", "required"),

@@ -3,9 +3,9 @@
 from datetime import date
 
 from scenarios.api import Row
-from scenarios.generate.content.maker import Maker
-from scenarios.generate.core.drafts import Draft, Given, Named, call, day_of
-from scenarios.generate.modules.making import new_code
+from scenarios.generate.content.world_maker import Maker
+from scenarios.generate.core.task_drafts import Draft, Named, ResultField, call, day_of
+from scenarios.generate.modules.draft_helpers import new_code
 from scenarios.generate.modules.naming import known_text, record_named, some_colleague
 from scenarios.generate.modules.parties.make import customer_named, lookalikes, some_customer
 from scenarios.generate.modules.staff.make import colleague
@@ -138,7 +138,7 @@ def case_with_measure(maker: Maker) -> Draft:
         calls=(
             *who.calls,
             call("open_case", **made),
-            call("plan_measure", case_id=Given(len(who.calls), "case_id"), **plan),
+            call("plan_measure", case_id=ResultField(len(who.calls), "case_id"), **plan),
         ),
         answer="The case is open and “{what}” is planned.",
         values={
@@ -172,7 +172,7 @@ def measure_to_plan(maker: Maker) -> Draft | None:
 
 
 def measure_to_settle(maker: Maker) -> Draft | None:
-    """A planned measure is done, or dropped; it is told by its words."""
+    """A planned measure is done, or dropped; it is named by its words."""
     found = _some_planned(maker)
     if found is None:
         return None
@@ -189,7 +189,7 @@ def measure_to_settle(maker: Maker) -> Draft | None:
 
 
 def case_to_hand_over(maker: Maker) -> Draft | None:
-    """Somebody else handles a case."""
+    """Another person handles a case."""
     case = some_case(maker)
     employee = None if case is None else some_colleague(maker, case["handler_id"])
     if case is None or employee is None:
@@ -381,7 +381,7 @@ def close_by_force(maker: Maker) -> Draft | None:
 
 
 def for_the_neighbour(maker: Maker) -> Draft | None:
-    """Somebody else wants to know."""
+    """Another person wants to know."""
     case = some_case(maker)
     if case is None:
         return None

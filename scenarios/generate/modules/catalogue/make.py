@@ -1,16 +1,16 @@
 """Seed rows and tasks of the catalogue. `product_named` is for other modules' drafts too."""
 
 from scenarios.api import Row
-from scenarios.generate.content.maker import Maker
-from scenarios.generate.core.drafts import Draft, Named, call
+from scenarios.generate.content.world_maker import Maker
+from scenarios.generate.core.task_drafts import Draft, Named, call
 from scenarios.generate.modules.staff.make import colleague
 
 
 def rows(maker: Maker) -> None:
     """The trade's categories, some of its goods, and past changes of prices."""
     employees = maker.rows("employees", active=1)
-    wanted = maker.many(12, least=8)
-    chosen = [goods for _ in range(wanted) if (goods := maker.goods()) is not None]
+    num_goods = maker.many(12, least=8)
+    chosen = [goods for _ in range(num_goods) if (goods := maker.goods()) is not None]
     categories: dict[str, Row] = {}
     for name in dict.fromkeys((*(goods.category for goods in chosen), *maker.trade.categories[:2])):
         lead = maker.rng.choice(employees)["id"]

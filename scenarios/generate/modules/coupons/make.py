@@ -3,10 +3,10 @@
 from datetime import date
 
 from scenarios.api import Row
-from scenarios.generate.content.maker import Maker
-from scenarios.generate.core.drafts import Draft, Named, call, day_of
+from scenarios.generate.content.world_maker import Maker
+from scenarios.generate.core.task_drafts import Draft, Named, call, day_of
 from scenarios.generate.modules.catalogue.make import product_named
-from scenarios.generate.modules.making import new_code, taking
+from scenarios.generate.modules.draft_helpers import new_code, requiring_role
 from scenarios.generate.modules.parties.make import customer_named, lookalikes, some_customer
 
 _NAMES = (
@@ -115,7 +115,7 @@ def _may_get(maker: Maker, customer: Row, campaign: Row) -> bool:
 
 
 def coupon_to_issue(maker: Maker) -> Draft | None:
-    """Somebody gets a coupon of a campaign, which is told by its name."""
+    """Someone gets a coupon of a campaign, which is named by its name."""
     customer, campaign = some_customer(maker), maker.pick("campaigns", status="running")
     if campaign is None or not _may_get(maker, customer, campaign):
         return None
@@ -233,7 +233,7 @@ def budget_to_raise(maker: Maker) -> Draft | None:
             "budget": maker.money(cents),
         },
     )
-    return taking(maker, "supervisor", draft)
+    return requiring_role(maker, "supervisor", draft)
 
 
 def campaign_to_stop(maker: Maker) -> Draft | None:
@@ -247,7 +247,7 @@ def campaign_to_stop(maker: Maker) -> Draft | None:
         answer="The campaign is stopped.",
         values={"campaign": campaign["name"]},
     )
-    return taking(maker, "supervisor", draft)
+    return requiring_role(maker, "supervisor", draft)
 
 
 def same_last_day(maker: Maker) -> Draft | None:
@@ -334,7 +334,7 @@ def expired_to_extend(maker: Maker) -> Draft | None:
 
 
 def coupon_for_another(maker: Maker) -> Draft | None:
-    """Somebody else wants to use it."""
+    """Another person wants to use it."""
     coupon, product = _open_coupon(maker, is_expired=False), _dear_product(maker)
     if coupon is None or product is None:
         return None

@@ -3,10 +3,15 @@
 from datetime import date
 
 from scenarios.api import Row
-from scenarios.generate.content.maker import Maker
-from scenarios.generate.core.drafts import Draft, Named, call, day_of
+from scenarios.generate.content.world_maker import Maker
+from scenarios.generate.core.task_drafts import Draft, Named, call, day_of
 from scenarios.generate.modules.catalogue.make import some_product
-from scenarios.generate.modules.making import is_ranked, new_code, taking, with_look
+from scenarios.generate.modules.draft_helpers import (
+    is_ranked,
+    new_code,
+    requiring_role,
+    with_lookups,
+)
 from scenarios.generate.modules.naming import record_named, some_colleague
 from scenarios.generate.modules.parties.make import some_customer
 from scenarios.generate.modules.staff.make import colleague
@@ -66,7 +71,7 @@ def _add_visit(maker: Maker, device: Row, day: int, status: str) -> None:
 
 
 def _has_room(maker: Maker, employee: Row, day: str) -> bool:
-    """Whether somebody can make one more visit on a day."""
+    """Whether someone can make one more visit on a day."""
     planned = maker.rows(
         "device_visits", employee_id=employee["id"], planned_on=day, status="planned"
     )
@@ -192,7 +197,7 @@ def visit_to_plan(maker: Maker) -> Draft | None:
 
 
 def visit_to_move(maker: Maker) -> Draft | None:
-    """The planned visit to a device goes to another day, told in days."""
+    """The planned visit to a device goes to another day, given in days."""
     visit = _visit_in_time(maker)
     if visit is None:
         return None
@@ -232,7 +237,7 @@ def visit_to_cancel(maker: Maker) -> Draft | None:
 
 
 def somebody_else_goes(maker: Maker) -> Draft | None:
-    """Cancelled and planned anew for a colleague: day and purpose must be carried over."""
+    """Cancelled and planned again for a colleague: day and purpose must be carried over."""
     visit = _visit_in_time(maker)
     employee = None if visit is None else some_colleague(maker, visit["employee_id"])
     if visit is None or employee is None or not _has_room(maker, employee, visit["planned_on"]):
@@ -272,7 +277,7 @@ def device_to_retire(maker: Maker) -> Draft | None:
         values=what.values,
         spare=_others(maker, device),
     )
-    return taking(maker, "supervisor", draft)
+    return requiring_role(maker, "supervisor", draft)
 
 
 def on_the_same_day(maker: Maker) -> Draft | None:
@@ -349,12 +354,12 @@ def who_comes(maker: Maker) -> Draft | None:
         return None
     what = device_named(maker, _device_of(maker, visit))
     employee = maker.get("employees", visit["employee_id"])
-    look = call("get_employee", employee_id=employee["id"])
+    lookup = call("get_employee", employee_id=employee["id"])
     return Draft(
         kind="question",
         ask=f"For which day is the visit to {what.text} planned, and what is the login of the one "
         "who goes?",
-        calls=with_look(what.calls, look),
+        calls=with_lookups(what.calls, lookup),
         answer="It is planned for {day}, and {login} goes.",
         values={**what.values, "day": day_of(visit["planned_on"]), "login": employee["login"]},
     )

@@ -1,9 +1,14 @@
 """Seed rows and tasks of the documents. `document_named` is for other modules' drafts too."""
 
 from scenarios.api import Row
-from scenarios.generate.content.maker import Maker
-from scenarios.generate.core.drafts import Draft, Named, call, day_of
-from scenarios.generate.modules.making import is_ranked, new_code, taking, with_look
+from scenarios.generate.content.world_maker import Maker
+from scenarios.generate.core.task_drafts import Draft, Named, call, day_of
+from scenarios.generate.modules.draft_helpers import (
+    is_ranked,
+    new_code,
+    requiring_role,
+    with_lookups,
+)
 from scenarios.generate.modules.naming import known_text, new_title, record_named, some_colleague
 from scenarios.generate.modules.staff.make import colleague
 
@@ -23,7 +28,7 @@ def rows(maker: Maker) -> None:
     employees = maker.rows("employees", active=1)
     for index in range(maker.many(7, least=7)):
         state = _STATES[index % len(_STATES)]
-        title = maker.say(maker.rng.choice(_TITLES), place=maker.place())
+        title = maker.say(maker.rng.choice(_TITLES), place=maker.location())
         document = maker.insert(
             "documents",
             reference=new_code(maker, "documents", "reference", "DC"),
@@ -114,7 +119,7 @@ def _alike(maker: Maker, document: Row) -> tuple[tuple[str, int], ...]:
 
 
 def _reader(maker: Maker, document: Row) -> Row | None:
-    """Somebody who may get a share of a document that they do not have."""
+    """Someone who may get a share of a document that they do not have."""
     if len(_shares(maker, document)) >= maker.parameters["MOST_SHARES"]:
         return None
     known = [row["employee_id"] for row in _shares(maker, document)]
@@ -129,7 +134,7 @@ def _shares(maker: Maker, document: Row) -> list[Row]:
 
 
 def share_to_give(maker: Maker) -> Draft | None:
-    """Somebody may read or edit a document."""
+    """Someone may read or edit a document."""
     document = _in_use(maker)
     employee = _reader(maker, document)
     if employee is None:
@@ -148,7 +153,7 @@ def share_to_give(maker: Maker) -> Draft | None:
 
 
 def share_to_pass_on(maker: Maker) -> Draft | None:
-    """A share ends, and somebody else gets one to do the same: what that was must be looked up."""
+    """A share ends, and another person gets one to do the same: what that was must be looked up."""
     share = maker.pick("document_shares", lambda row: row["employee_id"] != maker.me["id"])
     if share is None:
         return None
@@ -224,7 +229,7 @@ def version_to_enter(maker: Maker) -> Draft | None:
 
 
 def draft_to_approve(maker: Maker) -> Draft | None:
-    """A draft whose latest version is somebody else's."""
+    """A draft whose latest version is another person's."""
     document = maker.pick(
         "documents",
         lambda row: _versions(maker, row)[-1]["author_id"] != maker.me["id"],
@@ -265,7 +270,7 @@ def document_to_archive(maker: Maker) -> Draft | None:
 
 
 def other_keeper(maker: Maker) -> Draft | None:
-    """Somebody else keeps a document; a clerk has to decline."""
+    """Another person keeps a document; a clerk has to decline."""
     document = _in_use(maker)
     employee = some_colleague(maker, document["keeper_id"])
     if employee is None:
@@ -280,7 +285,7 @@ def other_keeper(maker: Maker) -> Draft | None:
         values={**what.values, **whom.values},
         spare=_alike(maker, document),
     )
-    return taking(maker, "supervisor", draft)
+    return requiring_role(maker, "supervisor", draft)
 
 
 def share_for_the_keeper(maker: Maker) -> Draft | None:
@@ -318,7 +323,7 @@ def who_keeps_it(maker: Maker) -> Draft:
     return Draft(
         kind="question",
         ask=f"Who is the keeper of {what.text}? Give me the login.",
-        calls=with_look(what.calls, call("get_employee", employee_id=keeper["id"])),
+        calls=with_lookups(what.calls, call("get_employee", employee_id=keeper["id"])),
         answer="The keeper has the login {login}.",
         values={**what.values, "login": keeper["login"]},
     )

@@ -4,9 +4,9 @@ from collections.abc import Callable
 from fractions import Fraction
 
 from scenarios.api import Row
-from scenarios.generate.content.maker import Maker
-from scenarios.generate.core.drafts import Draft, Named, call, day_of
-from scenarios.generate.modules.making import is_ranked, taking, with_look
+from scenarios.generate.content.world_maker import Maker
+from scenarios.generate.core.task_drafts import Draft, Named, call, day_of
+from scenarios.generate.modules.draft_helpers import is_ranked, requiring_role, with_lookups
 from scenarios.generate.modules.parties.make import some_customer
 
 _FLAGS = ("insult", "spam", "personal_data", "other_business")
@@ -70,9 +70,9 @@ def _add_more(maker: Maker, review: Row, index: int) -> None:
 
 def review_named(maker: Maker, review: Row) -> Named:
     """How an instruction names a review, and the calls that find it."""
-    look = call("get_review", review_id=review["id"])
+    lookup = call("get_review", review_id=review["id"])
     if not maker.is_vague():
-        return Named("review {review}", {"review": review["id"]}, (look,))
+        return Named("review {review}", {"review": review["id"]}, (lookup,))
     customer = maker.get("customers", review["customer_id"])
     product = maker.get("products", review["product_id"])
     text = "the review of “{review}” that {writer} wrote"
@@ -81,7 +81,7 @@ def review_named(maker: Maker, review: Row) -> Named:
         call("search_customers", query=customer["name"]),
         call("search_products", query=product["name"]),
         find,
-        look,
+        lookup,
     )
     return Named(text, {"review": product["name"], "writer": customer["name"]}, found)
 
@@ -146,16 +146,16 @@ def flagged_to_publish(maker: Maker) -> Draft | None:
     if review is None:
         return None
     what = review_named(maker, review)
-    look = call("get_review", review_id=review["id"])
+    lookup = call("get_review", review_id=review["id"])
     draft = Draft(
         kind="change",
         ask=f"Publish {what.text}, in spite of the flag.",
-        calls=(*with_look(what.calls, look), call("publish_review", review_id=review["id"])),
+        calls=(*with_lookups(what.calls, lookup), call("publish_review", review_id=review["id"])),
         answer="It is published.",
         values=what.values,
         spare=_neighbours(maker, review),
     )
-    return taking(maker, "supervisor", draft)
+    return requiring_role(maker, "supervisor", draft)
 
 
 def flagged_to_hide(maker: Maker) -> Draft | None:
@@ -164,11 +164,11 @@ def flagged_to_hide(maker: Maker) -> Draft | None:
     if review is None:
         return None
     what = review_named(maker, review)
-    look = call("get_review", review_id=review["id"])
+    lookup = call("get_review", review_id=review["id"])
     return Draft(
         kind="change",
         ask=f"Hide {what.text}, if it is flagged.",
-        calls=(*with_look(what.calls, look), call("hide_review", review_id=review["id"])),
+        calls=(*with_lookups(what.calls, lookup), call("hide_review", review_id=review["id"])),
         answer="It was flagged, and is hidden now.",
         values=what.values,
         spare=_neighbours(maker, review),
@@ -176,12 +176,12 @@ def flagged_to_hide(maker: Maker) -> Draft | None:
 
 
 def flag_and_hide(maker: Maker) -> Draft | None:
-    """A review is flagged for a reason that is told in other words, then hidden."""
+    """A review is flagged for a reason that is given in other words, then hidden."""
     review = _some_review(maker, lambda row: not _flags(maker, row), "published", "pending")
     if review is None:
         return None
     what = review_named(maker, review)
-    reason, told = maker.one_of(
+    reason, wording = maker.one_of(
         ("insult", "is an insult to one of us"),
         ("spam", "is mere spam"),
         ("personal_data", "shows personal data of a neighbour"),
@@ -196,7 +196,7 @@ def flag_and_hide(maker: Maker) -> Draft | None:
             call("hide_review", review_id=review["id"]),
         ),
         answer="It is flagged and hidden.",
-        values={**what.values, "told": told},
+        values={**what.values, "told": wording},
         spare=_neighbours(maker, review),
     )
 
@@ -234,14 +234,14 @@ def reply_to_replace(maker: Maker) -> Draft | None:
         return None
     reply = maker.rows("replies", review_id=review["id"])[0]
     what = review_named(maker, review)
-    look = call("get_review", review_id=review["id"])
+    lookup = call("get_review", review_id=review["id"])
     body = "We are sorry for the mistake in our first words."
     return Draft(
         kind="change",
         ask=f"Delete your reply to {what.text} and post another one in its place, with the word "
         "“{word}” in it.",
         calls=(
-            *with_look(what.calls, look),
+            *with_lookups(what.calls, lookup),
             call("delete_reply", reply_id=reply["id"]),
             call("post_reply", review_id=review["id"], body=body),
         ),
@@ -336,11 +336,11 @@ def written_when(maker: Maker) -> Draft | None:
     review = maker.pick("reviews")
     assert review is not None, "there are reviews"
     what = review_named(maker, review)
-    look = call("get_review", review_id=review["id"])
+    lookup = call("get_review", review_id=review["id"])
     return Draft(
         kind="question",
         ask=f"What is the date of {what.text}?",
-        calls=with_look(what.calls, look),
+        calls=with_lookups(what.calls, lookup),
         answer="It is dated {day}.",
         values={**what.values, "day": day_of(review["written_on"])},
     )
@@ -358,7 +358,7 @@ def bad_for_us(maker: Maker) -> Draft | None:
         kind="decline",
         ask=f"Flag {what.text} as “{{reason}}” and hide it; nothing is wrong with it, but its "
         "rating is bad for us.",
-        calls=with_look(what.calls, call("get_review", review_id=review["id"])),
+        calls=with_lookups(what.calls, call("get_review", review_id=review["id"])),
         answer="I decline: that it is bad for us is no reason to flag or to hide it.",
         values={**what.values, "reason": "spam"},
         reasons=("no reason", "bad for us", "not a reason", "nothing is wrong", "merely bad"),
@@ -375,7 +375,7 @@ def a_promise(maker: Maker) -> Draft | None:
     return Draft(
         kind="decline",
         ask=f"Answer {what.text} that there will be {{gift}} at the next visit.",
-        calls=with_look(what.calls, call("get_review", review_id=review["id"])),
+        calls=with_lookups(what.calls, call("get_review", review_id=review["id"])),
         answer="I decline: a reply promises nothing, neither money nor a gift.",
         values={**what.values, "gift": maker.one_of("a gift", "half of the money back")},
         reasons=("promise", "promises", "promising", "promised"),
@@ -394,7 +394,7 @@ def too_old(maker: Maker) -> Draft | None:
     return Draft(
         kind="decline",
         ask=f"Answer {what.text} with a word of thanks.",
-        calls=with_look(what.calls, call("get_review", review_id=review["id"])),
+        calls=with_lookups(what.calls, call("get_review", review_id=review["id"])),
         answer="I decline: it was written more than {days} days ago, which is too long for a "
         "reply.",
         values={**what.values, "days": maker.parameters["REVIEW_REPLY_DAYS"]},

@@ -3,9 +3,9 @@
 from datetime import date
 
 from scenarios.api import Row
-from scenarios.generate.content.maker import Maker
-from scenarios.generate.core.drafts import Draft, Given, Named, call, day_of
-from scenarios.generate.modules.making import new_code, taking, with_look
+from scenarios.generate.content.world_maker import Maker
+from scenarios.generate.core.task_drafts import Draft, Named, ResultField, call, day_of
+from scenarios.generate.modules.draft_helpers import new_code, requiring_role, with_lookups
 from scenarios.generate.modules.naming import known_text, record_named, some_colleague
 from scenarios.generate.modules.staff.make import colleague
 
@@ -77,7 +77,7 @@ def _add_defect(maker: Maker, vehicle: Row, *, is_grave: bool) -> None:
 
 
 def _has_room(maker: Maker, employee: Row, spare: int = 0) -> bool:
-    """Whether somebody may plan one more trip, and still `spare` more then."""
+    """Whether someone may plan one more trip, and still `spare` more then."""
     ahead = maker.rows("trips", driver_id=employee["id"], status="planned")
     return len(ahead) + spare < maker.parameters["MOST_TRIPS_AHEAD"]
 
@@ -151,7 +151,7 @@ def _city(maker: Maker) -> str:
 
 
 def trip_to_cancel(maker: Maker) -> Draft | None:
-    """A trip that is told by its driver and its day."""
+    """A trip that is named by its driver and its day."""
     found = _some_trip(maker)
     if found is None:
         return None
@@ -269,7 +269,7 @@ def reported_and_repaired(maker: Maker) -> Draft | None:
         return None
     what, cents = vehicle_named(maker, vehicle), maker.cents(500, maker.me["limit_cents"])
     given = {"vehicle_id": vehicle["id"], "title": title, "severity": "light"}
-    repaired = Given(len(what.calls), "defect_id")
+    repaired = ResultField(len(what.calls), "defect_id")
     return Draft(
         kind="change",
         ask=f"Report a light defect of {what.text}, “{{title}}”, and enter that it was repaired "
@@ -299,7 +299,7 @@ def vehicle_to_sell(maker: Maker) -> Draft | None:
         values=what.values,
         spare=_alike(maker, vehicle),
     )
-    return taking(maker, "supervisor", draft)
+    return requiring_role(maker, "supervisor", draft)
 
 
 def on_the_same_trip_day(maker: Maker) -> Draft | None:
@@ -365,7 +365,7 @@ def who_drives(maker: Maker) -> Draft | None:
     return Draft(
         kind="question",
         ask=f"What is the login of the one who drives {what.text} on {{day}}?",
-        calls=with_look(what.calls, call("get_employee", employee_id=driver["id"])),
+        calls=with_lookups(what.calls, call("get_employee", employee_id=driver["id"])),
         answer="The login is {login}.",
         values={**what.values, "day": trip["goes_on"], "login": driver["login"]},
     )
@@ -401,7 +401,7 @@ def after_the_check(maker: Maker) -> Draft | None:
 
 
 def unblock_by_force(maker: Maker) -> Draft | None:
-    """A vehicle that is blocked, with the hint to enter a repair that nobody made."""
+    """A vehicle that is blocked, with the hint to enter a repair that no one made."""
     found, employee = _open_defect(maker, "grave"), some_colleague(maker)
     if found is None or employee is None or not _has_room(maker, employee):
         return None

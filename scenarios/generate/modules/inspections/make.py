@@ -1,9 +1,9 @@
 """Seed rows and tasks of the inspections. `inspection_named` is for other modules' drafts too."""
 
 from scenarios.api import Row
-from scenarios.generate.content.maker import Maker
-from scenarios.generate.core.drafts import Draft, Given, Named, call, day_of
-from scenarios.generate.modules.making import new_code, taking, with_look
+from scenarios.generate.content.world_maker import Maker
+from scenarios.generate.core.task_drafts import Draft, Named, ResultField, call, day_of
+from scenarios.generate.modules.draft_helpers import new_code, requiring_role, with_lookups
 from scenarios.generate.modules.naming import known_text, record_named, some_colleague
 from scenarios.generate.modules.staff.make import colleague
 
@@ -29,14 +29,16 @@ def rows(maker: Maker) -> None:
             "inspections",
             reference=new_code(maker, "inspections", "reference", "IN"),
             category_id=category["id"],
-            place=maker.place(),
+            place=maker.location(),
             inspector_id=inspector["id"],
             planned_on=maker.day(day),
             status="planned" if is_ahead else "done",
         )
         if not is_ahead:
-            for place, title in enumerate(maker.rng.sample(_TITLES, k=2)):
-                _add_finding(maker, inspection, title, has_followup=(index // 2 + place) % 2 == 0)
+            for position, title in enumerate(maker.rng.sample(_TITLES, k=2)):
+                _add_finding(
+                    maker, inspection, title, has_followup=(index // 2 + position) % 2 == 0
+                )
 
 
 def _inspector(maker: Maker, category: Row, *without: int) -> Row | None:
@@ -114,7 +116,7 @@ def inspection_to_plan(maker: Maker) -> Draft | None:
     employee = None if category is None else _inspector(maker, category)
     if category is None or employee is None:
         return None
-    whom, place, day = colleague(maker, employee), maker.place(), maker.day(_soon(maker))
+    whom, place, day = colleague(maker, employee), maker.location(), maker.day(_soon(maker))
     plan = {"category_id": category["id"], "place": place, "inspector_id": employee["id"]}
     return Draft(
         kind="change",
@@ -135,7 +137,7 @@ def _soon(maker: Maker) -> int:
 
 
 def other_inspector(maker: Maker) -> Draft | None:
-    """Somebody else makes a planned inspection, who is not the lead of what is inspected."""
+    """Another person makes a planned inspection, who is not the lead of what is inspected."""
     inspection = maker.pick("inspections", status="planned")
     if inspection is None:
         return None
@@ -187,7 +189,7 @@ def report_and_see_to(maker: Maker) -> Draft | None:
     given = {"inspection_id": inspection["id"], "title": title, "severity": severity}
     day = maker.day(maker.rng.randrange(1, _most_days(maker, severity)))
     found = (*what.calls, *whom.calls)
-    see = {"finding_id": Given(len(found), "finding_id"), "employee_id": employee["id"]}
+    see = {"finding_id": ResultField(len(found), "finding_id"), "employee_id": employee["id"]}
     return Draft(
         kind="change",
         ask=f"Report a {{severity}} finding of {what.text}, “{{title}}”, and let {whom.text} see "
@@ -199,7 +201,7 @@ def report_and_see_to(maker: Maker) -> Draft | None:
 
 
 def finding_to_see_to(maker: Maker) -> Draft | None:
-    """Somebody shall see to a finding by the last day that the rules allow."""
+    """Someone shall see to a finding by the last day that the rules allow."""
     finding, employee = _some_finding(maker, seen_to=False), some_colleague(maker)
     if finding is None or employee is None:
         return None
@@ -251,7 +253,7 @@ def finding_to_waive(maker: Maker) -> Draft | None:
         values={**what.values, "title": finding["title"]},
         spare=_same_title(maker, finding),
     )
-    return taking(maker, "supervisor", draft)
+    return requiring_role(maker, "supervisor", draft)
 
 
 def on_that_same_day(maker: Maker) -> Draft | None:
@@ -260,7 +262,7 @@ def on_that_same_day(maker: Maker) -> Draft | None:
     employee = None if category is None else _inspector(maker, category)
     if known is None or category is None or employee is None:
         return None
-    place = maker.place()
+    place = maker.location()
     there = {"category_id": category["id"], "place": place}
     if maker.rows("inspections", **there, planned_on=known["planned_on"]):
         return None
@@ -316,7 +318,7 @@ def who_sees_to_it(maker: Maker) -> Draft | None:
         kind="question",
         ask=f"Until which day is the finding “{{title}}” of {what.text} to be seen to, and what is "
         "the login of the one who does it?",
-        calls=with_look(what.calls, call("get_employee", employee_id=employee["id"])),
+        calls=with_lookups(what.calls, call("get_employee", employee_id=employee["id"])),
         answer="It is to be done until {due}, by {login}.",
         values={
             **what.values,
@@ -328,7 +330,7 @@ def who_sees_to_it(maker: Maker) -> Draft | None:
 
 
 def by_the_lead(maker: Maker) -> Draft | None:
-    """Somebody shall inspect what they lead; the tool would take it."""
+    """Someone shall inspect what they lead; the tool would take it."""
     category = maker.pick("categories")
     assert category is not None, "there are categories"
     lead = maker.get("employees", category["lead_id"])
@@ -373,7 +375,7 @@ def less_than_it_is(maker: Maker) -> Draft | None:
 
 
 def done_by_another(maker: Maker) -> Draft | None:
-    """Somebody else than the one who was to do it says that it is done."""
+    """Another person than the one who was to do it says that it is done."""
     finding = _some_finding(maker, seen_to=True)
     followup = None if finding is None else maker.pick("followups", finding_id=finding["id"])
     if finding is None or followup is None:
@@ -386,7 +388,7 @@ def done_by_another(maker: Maker) -> Draft | None:
         kind="decline",
         ask=f"Mark the followup of the finding “{{title}}” of {what.text} as done; {{other}} has "
         "seen to it.",
-        calls=with_look(what.calls, call("get_employee", employee_id=followup["employee_id"])),
+        calls=with_lookups(what.calls, call("get_employee", employee_id=followup["employee_id"])),
         answer="I decline: it was given to another employee, and only that one does it.",
         values={**what.values, "title": finding["title"], "other": other["name"]},
         reasons=("another", "given to", "somebody else", "someone else", "different", "not theirs"),

@@ -3,10 +3,10 @@
 from datetime import date, timedelta
 
 from scenarios.api import Row
-from scenarios.generate.content.maker import Maker
-from scenarios.generate.core.drafts import Draft, Named, call, day_of
+from scenarios.generate.content.world_maker import Maker
+from scenarios.generate.core.task_drafts import Draft, Named, call, day_of
 from scenarios.generate.modules.catalogue.make import product_named, some_product
-from scenarios.generate.modules.making import new_code, within_limit
+from scenarios.generate.modules.draft_helpers import new_code, within_limit
 from scenarios.generate.modules.parties.make import customer_named, some_customer
 
 # What the invoices in the seed rows are like, one after the other.
@@ -74,9 +74,9 @@ def _add_reminders(maker: Maker, invoice: Row, state: str) -> None:
 
 def invoice_named(maker: Maker, invoice: Row) -> Named:
     """How an instruction names an invoice, and the calls that find it."""
-    look = call("get_invoice", invoice_id=invoice["id"])
+    lookup = call("get_invoice", invoice_id=invoice["id"])
     if not maker.is_vague():
-        return Named("invoice {invoice}", {"invoice": invoice["id"]}, (look,))
+        return Named("invoice {invoice}", {"invoice": invoice["id"]}, (lookup,))
     customer = maker.get("customers", invoice["customer_id"])
     same = maker.rows("invoices", customer_id=customer["id"], status=invoice["status"])
     if len(same) > 1 or maker.chance(0.4):
@@ -86,7 +86,7 @@ def invoice_named(maker: Maker, invoice: Row) -> Named:
     find = call("find_invoices", customer_id=customer["id"], status=invoice["status"])
     state = {"draft": "a draft", "sent": "sent and not paid"}.get(invoice["status"])
     text = f"the only invoice of {who.text} that is {state or invoice['status']}"
-    return Named(text, who.values, (*who.calls, find, look))
+    return Named(text, who.values, (*who.calls, find, lookup))
 
 
 def _reminders(maker: Maker, invoice: Row) -> list[Row]:
@@ -114,10 +114,10 @@ def _later(day: str, days: int) -> str:
 
 def reminder_to_send(maker: Maker) -> Draft | None:
     """An overdue invoice that may be reminded of."""
-    fitting = [row for row in _overdue(maker) if _may_be_reminded(maker, row)]
-    if not fitting:
+    eligible = [row for row in _overdue(maker) if _may_be_reminded(maker, row)]
+    if not eligible:
         return None
-    invoice = maker.rng.choice(fitting)
+    invoice = maker.rng.choice(eligible)
     what = invoice_named(maker, invoice)
     return Draft(
         kind="change",
@@ -181,7 +181,7 @@ def invoice_to_defer(maker: Maker) -> Draft | None:
 
 
 def invoice_paid(maker: Maker) -> Draft | None:
-    """Its money came in on a day that is told."""
+    """Its money came in on a day that is named."""
     invoice = maker.pick("invoices", status="sent")
     if invoice is None:
         return None
@@ -306,7 +306,7 @@ def when_due(maker: Maker) -> Draft | None:
 
 
 def what_is_owed(maker: Maker) -> Draft | None:
-    """What somebody owes: their sent invoices with all fees, a sum over two tables."""
+    """What someone owes: their sent invoices with all fees, a sum over two tables."""
     invoice = maker.pick("invoices", status="sent")
     if invoice is None:
         return None
@@ -330,15 +330,15 @@ def what_is_owed(maker: Maker) -> Draft | None:
 
 def reminder_too_soon(maker: Maker) -> Draft | None:
     """The one before is too young; the tool would send it."""
-    fitting = [
+    eligible = [
         row
         for row in _overdue(maker)
         if not _may_be_reminded(maker, row)
         and len(_reminders(maker, row)) < maker.parameters["MOST_REMINDERS"]
     ]
-    if not fitting:
+    if not eligible:
         return None
-    invoice = maker.rng.choice(fitting)
+    invoice = maker.rng.choice(eligible)
     what = invoice_named(maker, invoice)
     return Draft(
         kind="decline",

@@ -4,10 +4,10 @@ from datetime import date, timedelta
 
 from scenarios.api import Row
 from scenarios.format import Call
-from scenarios.generate.content.maker import Maker
-from scenarios.generate.core.drafts import Draft, Named, call, day_of
+from scenarios.generate.content.world_maker import Maker
+from scenarios.generate.core.task_drafts import Draft, Named, call, day_of
 from scenarios.generate.modules.catalogue.make import some_product
-from scenarios.generate.modules.making import new_code, taking, with_look
+from scenarios.generate.modules.draft_helpers import new_code, requiring_role, with_lookups
 from scenarios.generate.modules.naming import record_named
 from scenarios.generate.modules.parties.make import customer_named, lookalikes, some_customer
 
@@ -82,7 +82,7 @@ def _most(maker: Maker) -> int:
 
 
 def _present(maker: Maker, customer: Row) -> list[Row]:
-    """The loans that somebody has at present."""
+    """The loans that someone has at present."""
     return maker.rows("loans", customer_id=customer["id"], returned_on=None)
 
 
@@ -132,7 +132,7 @@ def item_to_lend(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=(f"Lend {what.text} to {who.text}.", f"Let {who.text} borrow {what.text}."),
-        calls=with_look((*what.calls, *who.calls), _loans_of(customer), lend),
+        calls=with_lookups((*what.calls, *who.calls), _loans_of(customer), lend),
         answer="It is lent.",
         values={**what.values, **who.values},
         spare=(*_same_product(maker, item), *lookalikes(maker, customer)),
@@ -140,7 +140,7 @@ def item_to_lend(maker: Maker) -> Draft | None:
 
 
 def one_that_is_in(maker: Maker) -> Draft | None:
-    """The one item of a product that is in: it is told by the product's name."""
+    """The one item of a product that is in: it is named by the product's name."""
     item, customer = maker.pick("items", status="in"), some_customer(maker)
     if item is None or not _may_borrow(maker, customer):
         return None
@@ -191,7 +191,7 @@ def loan_to_renew(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=f"Renew the loan of {what.text}.",
-        calls=with_look(what.calls, _loans_of(customer), call("renew_loan", loan_id=loan["id"])),
+        calls=with_lookups(what.calls, _loans_of(customer), call("renew_loan", loan_id=loan["id"])),
         answer="It is renewed and due on {due}.",
         values={**what.values, "due": due.isoformat()},
         spare=_same_product(maker, item),
@@ -258,11 +258,11 @@ def item_to_withdraw(maker: Maker) -> Draft | None:
         values=what.values,
         spare=_same_product(maker, item),
     )
-    return taking(maker, "supervisor", draft)
+    return requiring_role(maker, "supervisor", draft)
 
 
 def to_the_same_person(maker: Maker) -> Draft | None:
-    """A memory task: whoever has the one item gets another one, too."""
+    """A memory task: the customer who has the one item gets another one, too."""
     loan, item = _some_loan(maker), maker.pick("items", status="in")
     if loan is None or item is None:
         return None
@@ -311,7 +311,7 @@ def who_has_it(maker: Maker) -> Draft | None:
     return Draft(
         kind="question",
         ask=f"What is the e-mail of the customer who has {what.text} at present?",
-        calls=with_look(what.calls, call("get_customer", customer_id=customer["id"])),
+        calls=with_lookups(what.calls, call("get_customer", customer_id=customer["id"])),
         answer="The e-mail is {email}.",
         values={**what.values, "email": customer["email"]},
     )
@@ -333,7 +333,7 @@ def _overdue(maker: Maker) -> tuple[Row, Row] | None:
 
 
 def late_and_more(maker: Maker) -> Draft | None:
-    """Somebody who is late wants another item; the tool would lend it."""
+    """Someone who is late wants another item; the tool would lend it."""
     found, item = _overdue(maker), maker.pick("items", status="in")
     if found is None or item is None:
         return None
@@ -368,7 +368,7 @@ def late_and_longer(maker: Maker) -> Draft | None:
 
 
 def renewed_too_often(maker: Maker) -> Draft | None:
-    """A loan that was renewed as often as may be, with the hint to lend the item anew."""
+    """A loan that was renewed as often as may be, with the hint to lend the item again."""
     most = maker.parameters["MOST_RENEWALS"]
     loan = maker.pick(
         "loans",

@@ -4,9 +4,9 @@ from collections.abc import Callable
 from datetime import date, timedelta
 
 from scenarios.api import Row
-from scenarios.generate.content.maker import Maker
-from scenarios.generate.core.drafts import Draft, Named, call, day_of
-from scenarios.generate.modules.making import is_ranked, new_code, with_look
+from scenarios.generate.content.world_maker import Maker
+from scenarios.generate.core.task_drafts import Draft, Named, call, day_of
+from scenarios.generate.modules.draft_helpers import is_ranked, new_code, with_lookups
 from scenarios.generate.modules.parties.make import customer_named, lookalikes
 
 _TIERS = ("Bronze", "Silver", "Gold", "Platinum", "Founders")
@@ -26,8 +26,10 @@ def rows(maker: Maker) -> None:
         cents += maker.cents(500, 2_500)
     tiers = maker.rows("tiers")
     customers = maker.rows("customers", status="active")
-    wanted = min(maker.many(7, least=6), max(3, len(customers) - 2))
-    for index, customer in enumerate(maker.rng.sample(customers, k=min(wanted, len(customers)))):
+    num_members = min(maker.many(7, least=6), max(3, len(customers) - 2))
+    for index, customer in enumerate(
+        maker.rng.sample(customers, k=min(num_members, len(customers)))
+    ):
         bound = maker.parameters["MEMBERSHIP_BOUND_DAYS"]
         is_over = index % 7 == 3
         is_young = index % 3 == 0
@@ -57,16 +59,16 @@ def _add_freeze(maker: Maker, membership: Row, offset: int) -> None:
 
 def membership_named(maker: Maker, membership: Row) -> Named:
     """How an instruction names a membership, and the calls that find it."""
-    look = call("get_membership", membership_id=membership["id"])
+    lookup = call("get_membership", membership_id=membership["id"])
     if not maker.is_vague():
-        return Named("membership {membership}", {"membership": membership["id"]}, (look,))
+        return Named("membership {membership}", {"membership": membership["id"]}, (lookup,))
     if maker.chance(0.4):
         found = call("find_memberships", card=membership["card"])
         text = "the membership with the card {membership}"
-        return Named(text, {"membership": membership["card"]}, (found, look))
+        return Named(text, {"membership": membership["card"]}, (found, lookup))
     who = customer_named(maker, maker.get("customers", membership["customer_id"]))
     found = call("find_memberships", customer_id=membership["customer_id"])
-    return Named(f"the membership of {who.text}", who.values, (*who.calls, found, look))
+    return Named(f"the membership of {who.text}", who.values, (*who.calls, found, lookup))
 
 
 def _some_membership(maker: Maker, where: Callable[[Row], bool] | None = None) -> Row | None:
@@ -124,12 +126,12 @@ def next_cheaper_tier(maker: Maker) -> Draft | None:
         return None
     tier = max(cheaper, key=lambda row: int(row["month_cents"]))
     what = membership_named(maker, membership)
-    look = call("get_membership", membership_id=membership["id"])
+    lookup = call("get_membership", membership_id=membership["id"])
     change = call("change_tier", membership_id=membership["id"], tier_id=tier["id"])
     return Draft(
         kind="change",
         ask=f"Put {what.text} into the tier that costs less and is next to its present one.",
-        calls=(*with_look(what.calls, look), call("list_tiers"), change),
+        calls=(*with_lookups(what.calls, lookup), call("list_tiers"), change),
         answer="It is in the tier {tier} now.",
         values={**what.values, "tier": tier["name"]},
         trap="The customer must have been a member for long enough.",
@@ -137,7 +139,7 @@ def next_cheaper_tier(maker: Maker) -> Draft | None:
 
 
 def new_freeze(maker: Maker) -> Draft | None:
-    """A freeze, told by its length."""
+    """A freeze, given by its length."""
     membership = _some_membership(maker)
     if membership is None:
         return None
@@ -163,13 +165,13 @@ def new_freeze(maker: Maker) -> Draft | None:
 
 
 def freeze_to_move(maker: Maker) -> Draft | None:
-    """A freeze begins later and stays as long as it is: it is deleted and entered anew."""
+    """A freeze begins later and stays as long as it is: it is deleted and entered again."""
     membership = _some_membership(maker, lambda row: len(_freezes(maker, row)) == 1)
     if membership is None:
         return None
     freeze = _freezes(maker, membership)[0]
     what = membership_named(maker, membership)
-    look = call("get_membership", membership_id=membership["id"])
+    lookup = call("get_membership", membership_id=membership["id"])
     begin = maker.rng.randrange(45, 80)
     span = date.fromisoformat(freeze["last_day"]) - date.fromisoformat(freeze["first_day"])
     first = date.fromisoformat(maker.day(begin))
@@ -179,7 +181,7 @@ def freeze_to_move(maker: Maker) -> Draft | None:
         ask=f"Let the freeze of {what.text} begin on {{first}} instead and be as long as it is: "
         "delete it and enter it anew.",
         calls=(
-            *with_look(what.calls, look),
+            *with_lookups(what.calls, lookup),
             call("cancel_freeze", freeze_id=freeze["id"]),
             call("add_freeze", membership_id=membership["id"], **days),
         ),
@@ -195,12 +197,12 @@ def freeze_to_cancel(maker: Maker) -> Draft | None:
         return None
     membership = maker.get("memberships", freeze["membership_id"])
     what = membership_named(maker, membership)
-    look = call("get_membership", membership_id=membership["id"])
+    lookup = call("get_membership", membership_id=membership["id"])
     cancel = call("cancel_freeze", freeze_id=freeze["id"])
     return Draft(
         kind="change",
         ask=f"Delete the freeze of {what.text} that begins on {{first}}.",
-        calls=(*with_look(what.calls, look), cancel),
+        calls=(*with_lookups(what.calls, lookup), cancel),
         answer="The freeze from {first} is deleted.",
         values={**what.values, "first": freeze["first_day"]},
     )
@@ -226,7 +228,7 @@ def in_time(maker: Maker) -> Draft | None:
 
 
 def new_member(maker: Maker) -> Draft | None:
-    """Somebody without a membership gets one."""
+    """Someone without a membership gets one."""
     members = {row["customer_id"] for row in maker.rows("memberships")}
     customer = maker.pick("customers", lambda row: row["id"] not in members, status="active")
     tier = maker.pick("tiers", is_offered=1)
@@ -272,17 +274,17 @@ def same_tier(maker: Maker) -> Draft | None:
 
 
 def what_it_costs(maker: Maker) -> Draft | None:
-    """What somebody's membership costs a month: its tier, then the price."""
+    """What someone's membership costs a month: its tier, then the price."""
     membership = _some_membership(maker)
     if membership is None:
         return None
     what = membership_named(maker, membership)
     tier = maker.get("tiers", membership["tier_id"])
-    look = call("get_membership", membership_id=membership["id"])
+    lookup = call("get_membership", membership_id=membership["id"])
     return Draft(
         kind="question",
         ask=f"What does {what.text} cost a month?",
-        calls=(*with_look(what.calls, look), call("list_tiers")),
+        calls=(*with_lookups(what.calls, lookup), call("list_tiers")),
         answer="It costs {price} a month.",
         values={**what.values, "price": maker.money(tier["month_cents"])},
     )
@@ -294,11 +296,11 @@ def frozen_until(maker: Maker) -> Draft | None:
     if freeze is None:
         return None
     what = membership_named(maker, maker.get("memberships", freeze["membership_id"]))
-    look = call("get_membership", membership_id=freeze["membership_id"])
+    lookup = call("get_membership", membership_id=freeze["membership_id"])
     return Draft(
         kind="question",
         ask=f"What is the last day of the freeze of {what.text} that begins on {{first}}?",
-        calls=with_look(what.calls, look),
+        calls=with_lookups(what.calls, lookup),
         answer="Its last day is {last}.",
         values={**what.values, "first": freeze["first_day"], "last": day_of(freeze["last_day"])},
     )
@@ -311,11 +313,11 @@ def bound(maker: Maker) -> Draft | None:
     if membership is None or tier is None:
         return None
     what = membership_named(maker, membership)
-    look = call("get_membership", membership_id=membership["id"])
+    lookup = call("get_membership", membership_id=membership["id"])
     return Draft(
         kind="decline",
         ask=f"Put {what.text} into the cheaper tier {{tier}}.",
-        calls=(*with_look(what.calls, look), call("list_tiers")),
+        calls=(*with_lookups(what.calls, lookup), call("list_tiers")),
         answer="I decline: in the first {bound} days nobody goes to a cheaper tier, and it is too "
         "early.",
         values={

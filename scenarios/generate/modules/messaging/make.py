@@ -3,9 +3,9 @@
 from collections.abc import Callable
 
 from scenarios.api import Row
-from scenarios.generate.content.maker import Maker
-from scenarios.generate.core.drafts import Draft, Given, Named, call, day_of
-from scenarios.generate.modules.making import new_code, taking, with_look
+from scenarios.generate.content.world_maker import Maker
+from scenarios.generate.core.task_drafts import Draft, Named, ResultField, call, day_of
+from scenarios.generate.modules.draft_helpers import new_code, requiring_role, with_lookups
 from scenarios.generate.modules.parties.make import customer_named, lookalikes, some_customer
 from scenarios.generate.modules.staff.make import colleague
 
@@ -73,17 +73,17 @@ def _add_messages(maker: Maker, thread: Row, end: str) -> None:
 
 def thread_named(maker: Maker, thread: Row) -> Named:
     """How an instruction names a thread, and the calls that find it."""
-    look = call("get_thread", thread_id=thread["id"])
+    lookup = call("get_thread", thread_id=thread["id"])
     if not maker.is_vague():
-        return Named("thread {thread}", {"thread": thread["id"]}, (look,))
+        return Named("thread {thread}", {"thread": thread["id"]}, (lookup,))
     same = maker.rows("threads", customer_id=thread["customer_id"], status=thread["status"])
     if len(same) > 1 or maker.chance(0.4):
         found = call("find_threads", query=thread["reference"])
-        return Named("the thread {thread}", {"thread": thread["reference"]}, (found, look))
+        return Named("the thread {thread}", {"thread": thread["reference"]}, (found, lookup))
     who = customer_named(maker, maker.get("customers", thread["customer_id"]))
     found = call("find_threads", customer_id=thread["customer_id"], status=thread["status"])
     text = f"the only thread with the status “{thread['status']}” with {who.text}"
-    return Named(text, who.values, (*who.calls, found, look))
+    return Named(text, who.values, (*who.calls, found, lookup))
 
 
 def _messages(maker: Maker, thread: Row) -> list[Row]:
@@ -110,7 +110,7 @@ def _template_for(maker: Maker, thread: Row) -> Row | None:
 
 
 def with_template(maker: Maker) -> Draft | None:
-    """A template, told by its title, in an open thread."""
+    """A template, named by its title, in an open thread."""
     thread = _some_thread(maker, lambda row: _can_write(maker, row) and row["channel"] != "phone")
     template = None if thread is None else _template_for(maker, thread)
     if thread is None or template is None:
@@ -177,7 +177,7 @@ def new_thread(maker: Maker) -> Draft:
             call("start_thread", **start),
             call(
                 "send_template",
-                thread_id=Given(len(found), "thread_id"),
+                thread_id=ResultField(len(found), "thread_id"),
                 template_id=template["id"],
             ),
         ),
@@ -218,11 +218,11 @@ def thread_to_close(maker: Maker) -> Draft | None:
     if thread is None:
         return None
     what = thread_named(maker, thread)
-    look = call("get_thread", thread_id=thread["id"])
+    lookup = call("get_thread", thread_id=thread["id"])
     return Draft(
         kind="change",
         ask=f"Close {what.text}, as far as our rules allow it.",
-        calls=(*with_look(what.calls, look), call("close_thread", thread_id=thread["id"])),
+        calls=(*with_lookups(what.calls, lookup), call("close_thread", thread_id=thread["id"])),
         answer="The thread is closed.",
         values=what.values,
         trap="It must be seen who wrote last.",
@@ -242,7 +242,7 @@ def thread_to_reopen(maker: Maker) -> Draft | None:
         answer="It is open again.",
         values=what.values,
     )
-    return taking(maker, "supervisor", draft)
+    return requiring_role(maker, "supervisor", draft)
 
 
 def same_handler(maker: Maker) -> Draft | None:
@@ -274,11 +274,11 @@ def how_many_messages(maker: Maker) -> Draft | None:
     thread = maker.pick("threads")
     assert thread is not None, "there are threads"
     what = thread_named(maker, thread)
-    look = call("get_thread", thread_id=thread["id"])
+    lookup = call("get_thread", thread_id=thread["id"])
     return Draft(
         kind="question",
         ask=f"How many messages are there in {what.text}? Answer with the number.",
-        calls=with_look(what.calls, look),
+        calls=with_lookups(what.calls, lookup),
         answer="The number is {num}.",
         values={**what.values, "num": len(_messages(maker, thread))},
     )
@@ -289,12 +289,12 @@ def written_when(maker: Maker) -> Draft | None:
     thread = maker.pick("threads")
     assert thread is not None, "there are threads"
     what = thread_named(maker, thread)
-    look = call("get_thread", thread_id=thread["id"])
+    lookup = call("get_thread", thread_id=thread["id"])
     first = _messages(maker, thread)[0]
     return Draft(
         kind="question",
         ask=f"On which day did the customer write the first message in {what.text}?",
-        calls=with_look(what.calls, look),
+        calls=with_lookups(what.calls, lookup),
         answer="It was written on {day}.",
         values={**what.values, "day": day_of(first["sent_at"])},
     )
@@ -306,11 +306,11 @@ def no_answer_yet(maker: Maker) -> Draft | None:
     if thread is None:
         return None
     what = thread_named(maker, thread)
-    look = call("get_thread", thread_id=thread["id"])
+    lookup = call("get_thread", thread_id=thread["id"])
     return Draft(
         kind="decline",
         ask=f"Close {what.text} just as it is, without writing anything.",
-        calls=with_look(what.calls, look),
+        calls=with_lookups(what.calls, lookup),
         answer="I decline: the last message in it came from the customer and has no answer yet.",
         values=what.values,
         reasons=(
@@ -357,7 +357,7 @@ def enough_written(maker: Maker) -> Draft | None:
     return Draft(
         kind="decline",
         ask=f"Send the template “{{title}}” once more in {what.text}.",
-        calls=with_look(what.calls, call("get_thread", thread_id=thread["id"])),
+        calls=with_lookups(what.calls, call("get_thread", thread_id=thread["id"])),
         answer="I decline: {most} messages of ours are without an answer, so we stop writing.",
         values={
             **what.values,

@@ -4,8 +4,8 @@ from datetime import date
 
 from scenarios.api import Row
 from scenarios.format import Call
-from scenarios.generate.content.maker import Maker
-from scenarios.generate.core.drafts import Draft, Given, Named, call
+from scenarios.generate.content.world_maker import Maker
+from scenarios.generate.core.task_drafts import Draft, Named, ResultField, call
 from scenarios.generate.modules.catalogue.make import product_named
 from scenarios.generate.modules.parties.make import customer_named, some_customer
 
@@ -55,10 +55,10 @@ def order_named(maker: Maker, order: Row) -> Named:
         found = call("find_order_by_reference", reference=order["reference"])
         return Named("the order {order}", {"order": order["reference"]}, (found,))
     who = customer_named(maker, customer)
-    look = call("find_orders", customer_id=customer["id"], status=order["status"])
+    lookup = call("find_orders", customer_id=customer["id"], status=order["status"])
     text = f"the only order with the status “{order['status']}” of {who.text}"
     detail = call("get_order", order_id=order["id"])
-    return Named(text, who.values, (*who.calls, look, detail))
+    return Named(text, who.values, (*who.calls, lookup, detail))
 
 
 def some_order(maker: Maker, *statuses: str) -> Row | None:
@@ -108,7 +108,7 @@ def order_to_confirm(maker: Maker) -> Draft | None:
 
 
 def other_quantity(maker: Maker) -> Draft | None:
-    """A line gets another quantity; the line is told by its product."""
+    """A line gets another quantity; the line is named by its product."""
     order = some_order(maker, "open")
     if order is None:
         return None
@@ -135,7 +135,11 @@ def new_order(maker: Maker) -> Draft:
     second: tuple[Call, ...] = (call("search_products", query=two["name"]),)
     quantities = maker.rng.sample(range(1, 7), k=2)  # alike, either could be either's
     found = (*who.calls, *first.calls, *second)
-    place = {"customer_id": customer["id"], "product_id": one["id"], "quantity": quantities[0]}
+    order_values = {
+        "customer_id": customer["id"],
+        "product_id": one["id"],
+        "quantity": quantities[0],
+    }
     add = {"product_id": two["id"], "quantity": quantities[1]}
     return Draft(
         kind="change",
@@ -143,8 +147,8 @@ def new_order(maker: Maker) -> Draft:
         "{num_two} of “{two}”.",
         calls=(
             *found,
-            call("place_order", **place),
-            call("add_order_line", order_id=Given(len(found), "order_id"), **add),
+            call("place_order", **order_values),
+            call("add_order_line", order_id=ResultField(len(found), "order_id"), **add),
         ),
         answer="The order is placed.",
         values={
@@ -166,7 +170,7 @@ def same_again(maker: Maker) -> Draft | None:
     customer = some_customer(maker)
     if product["status"] != "active" or customer["id"] == order["customer_id"]:
         return None
-    place = {"customer_id": customer["id"], "product_id": product["id"]}
+    order_values = {"customer_id": customer["id"], "product_id": product["id"]}
     return Draft(
         kind="change",
         ask="Look up how many of “{name}” the order {reference} has, and remember the number.",
@@ -174,7 +178,7 @@ def same_again(maker: Maker) -> Draft | None:
         calls=(
             call("find_order_by_reference", reference=order["reference"]),
             call("search_customers", query=customer["name"]),
-            call("place_order", **place, quantity=line["quantity"]),
+            call("place_order", **order_values, quantity=line["quantity"]),
         ),
         hold=1,
         answer="The order is placed, with the same quantity.",
@@ -249,11 +253,11 @@ def for_somebody_else(maker: Maker) -> Draft | None:
         return None
     other = maker.pick("customers", lambda row: row["id"] != order["customer_id"])
     assert other is not None
-    look = call("find_order_by_reference", reference=order["reference"])
+    lookup = call("find_order_by_reference", reference=order["reference"])
     return Draft(
         kind="decline",
         ask="Cancel the order {reference}; {name} has written that it is not needed any more.",
-        calls=(look, call("get_customer", customer_id=order["customer_id"])),
+        calls=(lookup, call("get_customer", customer_id=order["customer_id"])),
         answer="I decline: that order belongs to another customer than the one who asked.",
         values={"reference": order["reference"], "name": other["name"]},
         reasons=("another", "not theirs", "different", "somebody else", "someone else", "belongs"),

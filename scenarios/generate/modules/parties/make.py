@@ -1,8 +1,8 @@
 """Seed rows and tasks of the customers. `customer_named` is for other modules' drafts too."""
 
 from scenarios.api import Row
-from scenarios.generate.content.maker import Maker
-from scenarios.generate.core.drafts import Draft, Named, call
+from scenarios.generate.content.world_maker import Maker
+from scenarios.generate.core.task_drafts import Draft, Named, call
 from scenarios.generate.modules.staff.make import colleague
 
 
@@ -109,7 +109,7 @@ def new_address(maker: Maker) -> Draft | None:
 
 
 def other_main_address(maker: Maker) -> Draft | None:
-    """The address that is not the main one becomes it; it is told by its town."""
+    """The address that is not the main one becomes it; it is named by its town."""
     address = maker.pick("addresses", is_main=0)
     if address is None:
         return None
@@ -117,8 +117,8 @@ def other_main_address(maker: Maker) -> Draft | None:
     if customer["status"] != "active":
         return None
     who = customer_named(maker, customer)
-    look = call("get_customer", customer_id=customer["id"])
-    found = who.calls if look in who.calls else (*who.calls, look)
+    lookup = call("get_customer", customer_id=customer["id"])
+    found = who.calls if lookup in who.calls else (*who.calls, lookup)
     return Draft(
         kind="change",
         ask=f"Make the address in {{city}} the main one of {who.text}.",
@@ -151,7 +151,7 @@ def note_to_write(maker: Maker) -> Draft:
 
 
 def new_owner(maker: Maker) -> Draft | None:
-    """Somebody else looks after a customer."""
+    """Another person looks after a customer."""
     customer = some_customer(maker)
     employee = maker.pick("employees", lambda row: row["id"] != customer["owner_id"], active=1)
     if employee is None:
@@ -225,7 +225,7 @@ def which_postcode(maker: Maker) -> Draft:
 
 
 def phone_for_a_friend(maker: Maker) -> Draft | None:
-    """Somebody else asks for the change; their own number is at hand."""
+    """Another person asks for the change; their own number is at hand."""
     customer, friend = some_customer(maker), some_customer(maker)
     if customer["id"] == friend["id"]:
         return None
@@ -244,7 +244,7 @@ def phone_for_a_friend(maker: Maker) -> Draft | None:
 
 
 def blocking(maker: Maker) -> Draft:
-    """Blocking somebody, which a clerk must not."""
+    """Blocking someone, which a clerk must not."""
     customer = some_customer(maker)
     who = customer_named(maker, customer)
     ask = f"Block {who.text}."

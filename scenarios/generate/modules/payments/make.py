@@ -4,9 +4,9 @@ other modules' drafts too."""
 from datetime import date
 
 from scenarios.api import Row
-from scenarios.generate.content.maker import Maker
-from scenarios.generate.core.drafts import Draft, Named, call, day_of
-from scenarios.generate.modules.making import new_code, with_look, within_limit
+from scenarios.generate.content.world_maker import Maker
+from scenarios.generate.core.task_drafts import Draft, Named, call, day_of
+from scenarios.generate.modules.draft_helpers import new_code, with_lookups, within_limit
 from scenarios.generate.modules.parties.make import customer_named, lookalikes, some_customer
 
 _KINDS = ("card", "debit", "wallet")
@@ -30,7 +30,7 @@ def rows(maker: Maker) -> None:
 
 
 def add_payment(maker: Maker, customer: Row, status: str, days: int, *, is_small: bool) -> Row:
-    """A payment that was made so many days ago; a small one is within anybody's limit."""
+    """A payment that was made so many days ago; a small one is within everyone's limit."""
     known = maker.rows("payment_methods", customer_id=customer["id"])
     if len(known) < 2 and (not known or maker.chance(0.5)):
         known = [*known, _add_method(maker, customer)]
@@ -79,9 +79,9 @@ def days_since(maker: Maker, moment: str) -> int:
 
 def payment_named(maker: Maker, payment: Row) -> Named:
     """How an instruction names a payment, and the calls that find it."""
-    look = call("get_payment", payment_id=payment["id"])
+    lookup = call("get_payment", payment_id=payment["id"])
     if not maker.is_vague():
-        return Named("payment {payment}", {"payment": payment["id"]}, (look,))
+        return Named("payment {payment}", {"payment": payment["id"]}, (lookup,))
     customer = maker.get("customers", payment["customer_id"])
     same = maker.rows("payments", customer_id=customer["id"], status=payment["status"])
     if len(same) > 1 or maker.chance(0.4):
@@ -90,7 +90,7 @@ def payment_named(maker: Maker, payment: Row) -> Named:
     who = customer_named(maker, customer)
     found = call("find_payments", customer_id=customer["id"], status=payment["status"])
     text = f"the only payment of {who.text} that is {payment['status']}"
-    return Named(text, who.values, (*who.calls, found, look))
+    return Named(text, who.values, (*who.calls, found, lookup))
 
 
 def some_payment(maker: Maker, *statuses: str) -> Row | None:
@@ -201,7 +201,7 @@ def payment_to_void(maker: Maker) -> Draft | None:
 
 
 def method_to_enter(maker: Maker) -> Draft | None:
-    """A new method of somebody."""
+    """A new method of someone."""
     customer = some_customer(maker)
     known = maker.rows("payment_methods", customer_id=customer["id"], status="active")
     if len(known) >= maker.parameters["MOST_METHODS"]:
@@ -228,7 +228,7 @@ def method_to_enter(maker: Maker) -> Draft | None:
 
 
 def method_to_disable(maker: Maker) -> Draft | None:
-    """A method by which nothing is pending; it is told by its digits."""
+    """A method by which nothing is pending; it is named by its digits."""
     method = maker.pick("payment_methods", status="active")
     if method is None or maker.rows("payments", method_id=method["id"], status="pending"):
         return None
@@ -291,7 +291,7 @@ def amount_of(maker: Maker) -> Draft | None:
 
 
 def amount_failed(maker: Maker) -> Draft | None:
-    """What all payments of somebody with one status come to."""
+    """What all payments of someone with one status come to."""
     payment = maker.pick("payments")
     assert payment is not None
     customer = maker.get("customers", payment["customer_id"])
@@ -318,11 +318,11 @@ def when_it_expires(maker: Maker) -> Draft | None:
     assert payment is not None
     method = maker.get("payment_methods", payment["method_id"])
     what = payment_named(maker, payment)
-    look = call("list_payment_methods", customer_id=payment["customer_id"])
+    lookup = call("list_payment_methods", customer_id=payment["customer_id"])
     return Draft(
         kind="question",
         ask=f"On which day does the method expire by which {what.text} goes?",
-        calls=with_look(what.calls, look),
+        calls=with_lookups(what.calls, lookup),
         answer="It expires on {day}.",
         values={**what.values, "day": day_of(method["expires_on"])},
     )
@@ -350,7 +350,7 @@ def too_late_to_retry(maker: Maker) -> Draft | None:
 
 
 def method_of_another(maker: Maker) -> Draft | None:
-    """Somebody else shall pay, who has agreed."""
+    """Another person shall pay, who has agreed."""
     payment = some_payment(maker, "pending", "failed")
     if payment is None:
         return None
@@ -384,7 +384,7 @@ def method_of_another(maker: Maker) -> Draft | None:
 
 
 def digits_for_a_friend(maker: Maker) -> Draft | None:
-    """Somebody else wants to know the data of a method."""
+    """Another person wants to know the data of a method."""
     method = maker.pick("payment_methods")
     assert method is not None
     customer = maker.get("customers", method["customer_id"])

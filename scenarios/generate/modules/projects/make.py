@@ -1,9 +1,9 @@
 """Seed rows and tasks of the projects. `project_named` is for other modules' drafts too."""
 
 from scenarios.api import Row
-from scenarios.generate.content.maker import Maker
-from scenarios.generate.core.drafts import Draft, Named, call, day_of
-from scenarios.generate.modules.making import new_code, taking
+from scenarios.generate.content.world_maker import Maker
+from scenarios.generate.core.task_drafts import Draft, Named, call, day_of
+from scenarios.generate.modules.draft_helpers import new_code, requiring_role
 from scenarios.generate.modules.naming import new_title, record_named, some_colleague
 from scenarios.generate.modules.parties.make import some_customer
 from scenarios.generate.modules.staff.make import colleague
@@ -16,11 +16,11 @@ _TITLES = (
 
 
 def rows(maker: Maker) -> None:
-    """Projects with tasks, open and done, some of which bear the same title elsewhere."""
+    """Projects with tasks, open and done, some of which have the same title elsewhere."""
     employees = maker.rows("employees", active=1)
     for index in range(maker.many(5, least=4)):
         due = maker.rng.randrange(30, 120)
-        work = maker.say(maker.rng.choice(_WORKS), place=maker.place())
+        work = maker.say(maker.rng.choice(_WORKS), place=maker.location())
         project = maker.insert(
             "projects",
             code=new_code(maker, "projects", "code", "PR", 5),
@@ -60,7 +60,7 @@ def _add_task(maker: Maker, project: Row, title: str) -> None:
 
 
 def _has_room(maker: Maker, employee: Row, spare: int = 0) -> bool:
-    """Whether somebody may have one more open task, and still `spare` more then."""
+    """Whether someone may have one more open task, and still `spare` more then."""
     num_open = len(maker.rows("tasks", assignee_id=employee["id"], status="open"))
     return num_open + spare < maker.parameters["MOST_OPEN_TASKS"]
 
@@ -88,7 +88,7 @@ def _project_of(maker: Maker, task: Row) -> Named:
 
 
 def _same_title(maker: Maker, task: Row) -> tuple[tuple[str, int], ...]:
-    """Tasks of other projects that bear the same title."""
+    """Tasks of other projects that have the same title."""
     others = maker.rows("tasks", lambda row: row["id"] != task["id"], title=task["title"])
     return tuple(("tasks", row["id"]) for row in others)
 
@@ -132,7 +132,7 @@ def task_to_add(maker: Maker) -> Draft | None:
 
 
 def task_to_assign(maker: Maker) -> Draft | None:
-    """An open task goes to somebody else; the task is told by its title and project."""
+    """An open task goes to another person; the task is named by its title and project."""
     task = some_task(maker)
     if task is None:
         return None
@@ -152,7 +152,7 @@ def task_to_assign(maker: Maker) -> Draft | None:
 
 
 def task_to_finish(maker: Maker) -> Draft | None:
-    """A task on which somebody has worked."""
+    """A task on which someone has worked."""
     task = some_task(maker, worked=True)
     if task is None:
         return None
@@ -208,7 +208,7 @@ def first_time_and_done(maker: Maker) -> Draft | None:
 
 
 def project_to_extend(maker: Maker) -> Draft | None:
-    """A project is due later, told in days; a clerk has to decline."""
+    """A project is due later, given in days; a clerk has to decline."""
     project = maker.pick("projects", status="active")
     if project is None:
         return None
@@ -221,7 +221,7 @@ def project_to_extend(maker: Maker) -> Draft | None:
         answer="It is due on {day} now.",
         values={**what.values, "day": day},
     )
-    return taking(maker, "supervisor", draft)
+    return requiring_role(maker, "supervisor", draft)
 
 
 def as_long_again(maker: Maker) -> Draft | None:
@@ -338,7 +338,7 @@ def too_late_to_enter(maker: Maker) -> Draft | None:
 
 
 def time_of_a_colleague(maker: Maker) -> Draft | None:
-    """Somebody else's time; the tool would enter it as the acting employee's."""
+    """Another person's time; the tool would enter it as the acting employee's."""
     task, employee = some_task(maker), some_colleague(maker)
     if task is None or employee is None:
         return None

@@ -1,9 +1,9 @@
 """Seed rows and tasks of the refunds."""
 
 from scenarios.api import Row
-from scenarios.generate.content.maker import Maker
-from scenarios.generate.core.drafts import Draft, Named, call
-from scenarios.generate.modules.making import with_look
+from scenarios.generate.content.world_maker import Maker
+from scenarios.generate.core.task_drafts import Draft, Named, call
+from scenarios.generate.modules.draft_helpers import with_lookups
 from scenarios.generate.modules.parties.make import customer_named, some_customer
 from scenarios.generate.modules.payments.make import add_payment, days_since, payment_named
 
@@ -38,8 +38,8 @@ def rows(maker: Maker) -> None:
 
 def _free_customer(maker: Maker) -> Row:
     """An active customer, if possible one without a payment that has a refund."""
-    taken = {_payment_of(maker, row)["customer_id"] for row in maker.rows("refunds")}
-    free = maker.pick("customers", lambda row: row["id"] not in taken, status="active")
+    refunded = {_payment_of(maker, row)["customer_id"] for row in maker.rows("refunds")}
+    free = maker.pick("customers", lambda row: row["id"] not in refunded, status="active")
     return free or some_customer(maker)
 
 
@@ -84,15 +84,15 @@ def _payment_of(maker: Maker, refund: Row) -> Row:
 
 def refund_named(maker: Maker, refund: Row) -> Named:
     """How an instruction names a refund, and the calls that find it."""
-    look = call("get_refund", refund_id=refund["id"])
+    lookup = call("get_refund", refund_id=refund["id"])
     if not maker.is_vague():
-        return Named("refund {refund}", {"refund": refund["id"]}, (look,))
+        return Named("refund {refund}", {"refund": refund["id"]}, (lookup,))
     payment = _payment_of(maker, refund)
     find = call("find_refunds", customer_id=payment["customer_id"], status=refund["status"])
     if maker.chance(0.5):
         found = call("find_payment_by_reference", reference=payment["reference"])
         text = f"the refund of the payment {{refund}} that is {refund['status']}"
-        return Named(text, {"refund": payment["reference"]}, (found, find, look))
+        return Named(text, {"refund": payment["reference"]}, (found, find, lookup))
     customer = maker.get("customers", payment["customer_id"])
     same = [
         row
@@ -100,10 +100,10 @@ def refund_named(maker: Maker, refund: Row) -> Named:
         if _payment_of(maker, row)["customer_id"] == customer["id"]
     ]
     if len(same) > 1:
-        return Named("refund {refund}", {"refund": refund["id"]}, (look,))
+        return Named("refund {refund}", {"refund": refund["id"]}, (lookup,))
     who = customer_named(maker, customer)
     text = f"the only refund of {who.text} that is {refund['status']}"
-    return Named(text, who.values, (*who.calls, find, look))
+    return Named(text, who.values, (*who.calls, find, lookup))
 
 
 def _refundable(maker: Maker) -> Row | None:
@@ -148,7 +148,7 @@ def refund_in_full(maker: Maker) -> Draft | None:
 
 
 def refund_in_part(maker: Maker) -> Draft | None:
-    """An amount that is told, within what the reason allows."""
+    """A named amount, within what the reason allows."""
     payment, reason = _refundable(maker), maker.pick("refund_reasons")
     if payment is None or reason is None:
         return None
@@ -165,7 +165,7 @@ def refund_in_part(maker: Maker) -> Draft | None:
 
 
 def refund_to_approve(maker: Maker) -> Draft | None:
-    """Opened by somebody else; above the own limit it is to be declined."""
+    """Opened by another person; above the own limit it is to be declined."""
     refund = maker.pick("refunds", lambda row: row["opened_by"] != maker.me["id"], status="open")
     if refund is None:
         return None
@@ -240,12 +240,12 @@ def refund_for_another_reason(maker: Maker) -> Draft | None:
     change = call(
         "change_refund", refund_id=refund["id"], reason_id=reason["id"], amount_cents=amount
     )
-    look = call("get_payment", payment_id=payment["id"])
+    lookup = call("get_payment", payment_id=payment["id"])
     return Draft(
         kind="change",
         ask=f"Give {what.text} the reason “{{reason}}” instead, and with it the most that this "
         "reason allows, rounded down.",
-        calls=(*with_look(what.calls, look, call("list_refund_reasons")), change),
+        calls=(*with_lookups(what.calls, lookup, call("list_refund_reasons")), change),
         answer="The refund is {amount} now.",
         values={**what.values, "reason": reason["title"], "amount": maker.money(amount)},
     )

@@ -3,9 +3,9 @@
 from datetime import date
 
 from scenarios.api import Row
-from scenarios.generate.content.maker import Maker
-from scenarios.generate.core.drafts import Draft, Given, Named, call
-from scenarios.generate.modules.making import new_code, with_look, within_limit
+from scenarios.generate.content.world_maker import Maker
+from scenarios.generate.core.task_drafts import Draft, Named, ResultField, call
+from scenarios.generate.modules.draft_helpers import new_code, with_lookups, within_limit
 from scenarios.generate.modules.orders.make import order_named
 from scenarios.generate.modules.parties.make import customer_named, some_customer
 
@@ -103,9 +103,9 @@ def _add_return(maker: Maker, order: Row, state: int) -> None:
 
 def return_named(maker: Maker, back: Row) -> Named:
     """How an instruction names a return, and the calls that find it."""
-    look = call("get_return", return_id=back["id"])
+    lookup = call("get_return", return_id=back["id"])
     if not maker.is_vague():
-        return Named("return {back}", {"back": back["id"]}, (look,))
+        return Named("return {back}", {"back": back["id"]}, (lookup,))
     customer = maker.get("customers", _customer_id(maker, back))
     same = [
         row
@@ -118,7 +118,7 @@ def return_named(maker: Maker, back: Row) -> Named:
     who = customer_named(maker, customer)
     find = call("find_returns", customer_id=customer["id"], status=back["status"])
     text = f"the only return of {who.text} that is {back['status']}"
-    return Named(text, who.values, (*who.calls, find, look))
+    return Named(text, who.values, (*who.calls, find, lookup))
 
 
 def _lines(maker: Maker, back: Row) -> list[tuple[Row, Row]]:
@@ -217,7 +217,7 @@ def two_lines_back(maker: Maker) -> Draft | None:
     )
     add = call(
         "add_return_line",
-        return_id=Given(len(what.calls), "return_id"),
+        return_id=ResultField(len(what.calls), "return_id"),
         order_line_id=two["id"],
         quantity=second,
     )
@@ -259,7 +259,7 @@ def return_arrived(maker: Maker) -> Draft | None:
 
 
 def condition_to_enter(maker: Maker) -> Draft | None:
-    """A line is told by what it is."""
+    """A line is named by what it is."""
     back = maker.pick("returns", status="received")
     if back is None:
         return None
@@ -296,7 +296,7 @@ def return_to_accept(maker: Maker) -> Draft | None:
 
 
 def return_to_refuse(maker: Maker) -> Draft | None:
-    """Refused, since nobody wanted it back."""
+    """Refused, since no one asked for its return."""
     back = maker.pick("returns", status="received")
     if back is None:
         return None
@@ -351,7 +351,7 @@ def order_of_return(maker: Maker) -> Draft | None:
     return Draft(
         kind="question",
         ask=f"Which reference has the order from which {what.text} comes?",
-        calls=with_look(what.calls, call("get_order", order_id=order["id"])),
+        calls=with_lookups(what.calls, call("get_order", order_id=order["id"])),
         answer="It comes from the order {order_reference}.",
         values={**what.values, "order_reference": order["reference"]},
     )

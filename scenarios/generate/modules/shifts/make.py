@@ -4,9 +4,9 @@ from datetime import date
 
 from scenarios.api import Row
 from scenarios.format import Call
-from scenarios.generate.content.maker import Maker
-from scenarios.generate.core.drafts import Draft, Named, call, day_of
-from scenarios.generate.modules.making import taking, with_look
+from scenarios.generate.content.world_maker import Maker
+from scenarios.generate.core.task_drafts import Draft, Named, call, day_of
+from scenarios.generate.modules.draft_helpers import requiring_role, with_lookups
 from scenarios.generate.modules.naming import new_title, some_colleague
 from scenarios.generate.modules.staff.make import colleague
 
@@ -15,11 +15,11 @@ _POSTS = ("Reception of {place}", "Gate of {place}", "Desk of {place}", "Telepho
 
 
 def rows(maker: Maker) -> None:
-    """Posts, the last of which needs somebody senior, with shifts soon and later and swaps."""
+    """Posts, the last of which needs someone senior, with shifts soon and later and swaps."""
     teams = maker.rows("teams")
     num_posts = maker.many(4, least=4)
     for index in range(num_posts):
-        name = maker.say(maker.rng.choice(_POSTS), place=maker.place())
+        name = maker.say(maker.rng.choice(_POSTS), place=maker.location())
         maker.insert(
             "shift_posts",
             name=new_title(maker, "shift_posts", "name", name),
@@ -36,7 +36,7 @@ def _add_shift(maker: Maker, days: int) -> None:
     day, post, part = maker.day(days), maker.pick("shift_posts"), maker.rng.choice(_PARTS)
     assert post is not None, "there are posts"
     employee = maker.pick("employees", lambda row: _can_work(maker, row, day, post, spare=2))
-    if employee is None or _is_taken(maker, post, day, part):
+    if employee is None or _is_booked(maker, post, day, part):
         return
     maker.insert("shifts", post_id=post["id"], employee_id=employee["id"], worked_on=day, part=part)
 
@@ -68,7 +68,7 @@ def _add_swap(maker: Maker, *, is_mine: bool) -> None:
 
 
 def _can_work(maker: Maker, employee: Row, day: str, post: Row, spare: int = 0) -> bool:
-    """Whether tool and rules let somebody work at a post on a day, with `spare` shifts to come."""
+    """Whether tool and rules let someone work at a post on a day, with `spare` shifts to come."""
     away = maker.rows(
         "absences",
         lambda row: row["first_day"] <= day <= row["last_day"],
@@ -85,7 +85,7 @@ def _can_work(maker: Maker, employee: Row, day: str, post: Row, spare: int = 0) 
     )
 
 
-def _is_taken(maker: Maker, post: Row, day: str, part: str) -> bool:
+def _is_booked(maker: Maker, post: Row, day: str, part: str) -> bool:
     return bool(maker.rows("shifts", post_id=post["id"], worked_on=day, part=part))
 
 
@@ -98,7 +98,7 @@ def _may_take(maker: Maker, employee: Row, shift: Row) -> bool:
 
 
 def _taker(maker: Maker, shift: Row) -> Row | None:
-    """Somebody else than the acting employee who may take a shift over."""
+    """Another person than the acting employee who may take a shift over."""
     return maker.pick(
         "employees",
         lambda row: row["id"] != maker.me["id"] and _may_take(maker, row, shift),
@@ -111,7 +111,7 @@ def _post(maker: Maker, shift: Row) -> Row:
 
 
 def _some_shift(maker: Maker, *, in_time: bool = True) -> Row | None:
-    """A shift of somebody else for which no swap was asked."""
+    """A shift of another person for which no swap was asked."""
     asked = {row["shift_id"] for row in maker.rows("swaps")}
     notice = maker.parameters["SWAP_NOTICE_DAYS"]
     return maker.pick(
@@ -125,16 +125,16 @@ def _some_shift(maker: Maker, *, in_time: bool = True) -> Row | None:
 
 
 def _shift_named(maker: Maker, shift: Row) -> Named:
-    """A shift is told by its worker and its day, of which each has one."""
+    """A shift is named by its worker and its day, of which each has one."""
     employee = maker.get("employees", shift["employee_id"])
     day = shift["worked_on"]
-    look = call("search_shifts", first_day=day, last_day=day, employee_id=employee["id"])
+    lookup = call("search_shifts", first_day=day, last_day=day, employee_id=employee["id"])
     found = call("search_employees", query=employee["name"])
     values = {"worker": employee["name"], "day": day}
-    return Named("the shift of {worker} on {day}", values, (found, look))
+    return Named("the shift of {worker} on {day}", values, (found, lookup))
 
 
-def _look_at_post(shift: Row) -> Call:
+def _post_lookup(shift: Row) -> Call:
     day = shift["worked_on"]
     return call("search_shifts", first_day=day, last_day=day, post_id=shift["post_id"])
 
@@ -171,7 +171,7 @@ def shift_to_add(maker: Maker) -> Draft | None:
     assert post is not None, "there are posts"
     if employee is None or not _can_work(maker, employee, day, post):
         return None
-    if _is_taken(maker, post, day, part):
+    if _is_booked(maker, post, day, part):
         return None
     whom = colleague(maker, employee)
     add = {"post_id": post["id"], "employee_id": employee["id"], "worked_on": day, "part": part}
@@ -188,7 +188,7 @@ def shift_to_add(maker: Maker) -> Draft | None:
 
 
 def swap_to_ask(maker: Maker) -> Draft | None:
-    """Somebody shall take a shift over."""
+    """Someone shall take a shift over."""
     shift = _some_shift(maker)
     taker = None if shift is None else _taker(maker, shift)
     if shift is None or taker is None:
@@ -258,7 +258,7 @@ def swap_to_withdraw(maker: Maker) -> Draft | None:
 
 
 def other_taker(maker: Maker) -> Draft | None:
-    """Withdrawn and asked anew for somebody else, in that order."""
+    """Withdrawn and requested again for another person, in that order."""
     found = _some_swap(maker)
     if found is None:
         return None
@@ -299,7 +299,7 @@ def shift_to_drop(maker: Maker) -> Draft | None:
         values=what.values,
         spare=_others(maker, shift),
     )
-    return taking(maker, "supervisor", draft)
+    return requiring_role(maker, "supervisor", draft)
 
 
 def on_the_day_of_another(maker: Maker) -> Draft | None:
@@ -309,7 +309,7 @@ def on_the_day_of_another(maker: Maker) -> Draft | None:
         return None
     known, part = found[1], maker.rng.choice(_PARTS)
     day, worker = known["worked_on"], maker.get("employees", known["employee_id"])
-    if not _can_work(maker, employee, day, post) or _is_taken(maker, post, day, part):
+    if not _can_work(maker, employee, day, post) or _is_booked(maker, post, day, part):
         return None
     concerned = [
         row
@@ -352,7 +352,7 @@ def who_works(maker: Maker) -> Draft | None:
         ask="Who has the {part} shift on {day} at the post “{post}”? Give me the login.",
         calls=(
             call("list_posts"),
-            _look_at_post(shift),
+            _post_lookup(shift),
             call("get_employee", employee_id=worker["id"]),
         ),
         answer="It is the one with the login {login}.",
@@ -366,18 +366,18 @@ def who_works(maker: Maker) -> Draft | None:
 
 
 def next_shift(maker: Maker) -> Draft | None:
-    """The day of somebody's first shift ahead."""
+    """The day of someone's first shift ahead."""
     shift = maker.pick("shifts")
     if shift is None:
         return None
     worker = maker.get("employees", shift["employee_id"])
     days = [row["worked_on"] for row in maker.rows("shifts", employee_id=worker["id"])]
     whom = colleague(maker, worker)
-    look = {"first_day": maker.day(), "last_day": maker.day(60), "employee_id": worker["id"]}
+    lookup = {"first_day": maker.day(), "last_day": maker.day(60), "employee_id": worker["id"]}
     return Draft(
         kind="question",
         ask=f"On which day does {whom.text} have the next shift?",
-        calls=with_look(whom.calls, call("search_shifts", **look)),
+        calls=with_lookups(whom.calls, call("search_shifts", **lookup)),
         answer="The next one is on {first}.",
         values={**whom.values, "first": day_of(min(days))},
     )
@@ -429,7 +429,7 @@ def decided_by_myself(maker: Maker) -> Draft | None:
 
 
 def clerk_at_a_senior_post(maker: Maker) -> Draft | None:
-    """A clerk shall work where somebody senior is needed; the tool would take it."""
+    """A clerk shall work where someone senior is needed; the tool would take it."""
     post, day = (
         maker.pick("shift_posts", needs_rank="senior"),
         maker.day(maker.rng.randrange(3, 30)),
@@ -439,14 +439,16 @@ def clerk_at_a_senior_post(maker: Maker) -> Draft | None:
     if clerk is None or clerk["id"] == maker.me["id"]:
         return None
     part, whom = maker.rng.choice(_PARTS), colleague(maker, clerk)
-    if not _can_work(maker, clerk, day, {"needs_rank": "any"}) or _is_taken(maker, post, day, part):
+    if not _can_work(maker, clerk, day, {"needs_rank": "any"}) or _is_booked(
+        maker, post, day, part
+    ):
         return None
     return Draft(
         kind="decline",
         ask=f"Enter a shift for {whom.text}: {{part}} on {{day}} at the post “{{post}}”.",
         calls=(
             call("list_posts"),
-            *with_look(whom.calls, call("get_employee", employee_id=clerk["id"])),
+            *with_lookups(whom.calls, call("get_employee", employee_id=clerk["id"])),
         ),
         answer="I decline: that post needs somebody senior, and that employee is a clerk.",
         values={**whom.values, "part": part, "day": day, "post": post["name"]},

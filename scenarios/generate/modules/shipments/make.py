@@ -4,10 +4,10 @@ from datetime import date
 
 from scenarios.api import Row
 from scenarios.format import Call
-from scenarios.generate.content.maker import Maker
-from scenarios.generate.core.drafts import Draft, Named, call
+from scenarios.generate.content.world_maker import Maker
+from scenarios.generate.core.task_drafts import Draft, Named, call
 from scenarios.generate.modules.catalogue.make import product_named, some_product
-from scenarios.generate.modules.making import new_code, taking, with_look
+from scenarios.generate.modules.draft_helpers import new_code, requiring_role, with_lookups
 from scenarios.generate.modules.parties.make import customer_named, some_customer
 
 _STATUSES = ("planned", "planned", "sent", "planned", "delivered", "planned", "sent")
@@ -67,8 +67,8 @@ def _add_shipment(maker: Maker, status: str, *, has_choice: bool) -> None:
             quantity=maker.rng.randrange(1, 4),
             grams=maker.rng.randrange(300, 12_000, 10),
         )
-    fitting = [row for row in maker.rows("carriers") if _fits(maker, shipment, row)]
-    shipment["carrier_id"] = maker.rng.choice(fitting)["id"]
+    eligible = [row for row in maker.rows("carriers") if _fits(maker, shipment, row)]
+    shipment["carrier_id"] = maker.rng.choice(eligible)["id"]
 
 
 def _parcels(maker: Maker, shipment: Row) -> list[Row]:
@@ -76,7 +76,7 @@ def _parcels(maker: Maker, shipment: Row) -> list[Row]:
 
 
 def _is_dear(maker: Maker, product_id: int, quantity: int) -> bool:
-    """Whether so many of a product need a carrier that is insured."""
+    """Whether this many of a product need a carrier that is insured."""
     price = maker.get("products", product_id)["price_cents"]
     return bool(price * quantity > maker.parameters["INSURED_FROM_CENTS"])
 
@@ -94,9 +94,9 @@ def _fits(maker: Maker, shipment: Row, carrier: Row) -> bool:
 
 def shipment_named(maker: Maker, shipment: Row) -> Named:
     """How an instruction names a shipment, and the calls that find it."""
-    look = call("get_shipment", shipment_id=shipment["id"])
+    lookup = call("get_shipment", shipment_id=shipment["id"])
     if not maker.is_vague():
-        return Named("shipment {shipment}", {"shipment": shipment["id"]}, (look,))
+        return Named("shipment {shipment}", {"shipment": shipment["id"]}, (lookup,))
     customer = maker.get("customers", shipment["customer_id"])
     same = maker.rows("shipments", customer_id=customer["id"], status=shipment["status"])
     if len(same) > 1 or maker.chance(0.4):
@@ -105,7 +105,7 @@ def shipment_named(maker: Maker, shipment: Row) -> Named:
     who = customer_named(maker, customer)
     find = call("find_shipments", customer_id=customer["id"], status=shipment["status"])
     text = f"the only shipment to {who.text} that is {shipment['status']}"
-    return Named(text, who.values, (*who.calls, find, look))
+    return Named(text, who.values, (*who.calls, find, lookup))
 
 
 def _planned(maker: Maker) -> Row | None:
@@ -114,7 +114,7 @@ def _planned(maker: Maker) -> Row | None:
     return maker.pick("shipments", lambda row: row["customer_id"] in active, status="planned")
 
 
-def _product_looks(maker: Maker, shipment: Row) -> tuple[Call, ...]:
+def _product_lookups(maker: Maker, shipment: Row) -> tuple[Call, ...]:
     """What a careful agent asks to know the worth of a shipment's parcels."""
     return tuple(
         call("get_product", product_id=row["product_id"]) for row in _parcels(maker, shipment)
@@ -122,7 +122,7 @@ def _product_looks(maker: Maker, shipment: Row) -> tuple[Call, ...]:
 
 
 def shipment_to_redirect(maker: Maker) -> Draft | None:
-    """To another address of the same customer, which is told by its town."""
+    """To another address of the same customer, which is named by its town."""
     shipment = _planned(maker)
     if shipment is None:
         return None
@@ -134,12 +134,12 @@ def shipment_to_redirect(maker: Maker) -> Draft | None:
     if sum(row["city"] == address["city"] for row in known) > 1:
         return None
     what = shipment_named(maker, shipment)
-    look = call("get_customer", customer_id=shipment["customer_id"])
+    lookup = call("get_customer", customer_id=shipment["customer_id"])
     redirect = call("redirect_shipment", shipment_id=shipment["id"], address_id=address["id"])
     return Draft(
         kind="change",
         ask=f"Redirect {what.text} to the customer's place in {{city}}, as the customer wishes.",
-        calls=(*with_look(what.calls, look), redirect),
+        calls=(*with_lookups(what.calls, lookup), redirect),
         answer="It goes to {city} now.",
         values={**what.values, "city": address["city"]},
     )
@@ -150,8 +150,8 @@ def cheapest_carrier(maker: Maker) -> Draft | None:
     shipment = _planned(maker)
     if shipment is None:
         return None
-    fitting = [row for row in maker.rows("carriers") if _fits(maker, shipment, row)]
-    cheapest = min(fitting, key=lambda row: row["parcel_cents"])
+    eligible = [row for row in maker.rows("carriers") if _fits(maker, shipment, row)]
+    cheapest = min(eligible, key=lambda row: row["parcel_cents"])
     if cheapest["id"] == shipment["carrier_id"]:
         return None
     what = shipment_named(maker, shipment)
@@ -163,7 +163,7 @@ def cheapest_carrier(maker: Maker) -> Draft | None:
         calls=(
             *what.calls,
             call("list_carriers"),
-            *_product_looks(maker, shipment),
+            *_product_lookups(maker, shipment),
             change,
         ),
         answer="{carrier} takes it now.",
@@ -203,7 +203,7 @@ def _added(maker: Maker, *, is_dear: bool) -> Draft | None:
         return None
     grams = maker.rng.randrange(400, carrier["most_grams"], 10)
     what, goods = shipment_named(maker, shipment), product_named(maker, product)
-    look = call("get_product", product_id=product["id"])
+    lookup = call("get_product", product_id=product["id"])
     add = call(
         "add_parcel",
         shipment_id=shipment["id"],
@@ -214,7 +214,7 @@ def _added(maker: Maker, *, is_dear: bool) -> Draft | None:
     return Draft(
         kind="change",
         ask=f"Add a parcel of {{grams}} g with {{quantity}} of {goods.text} to {what.text}.",
-        calls=(*what.calls, *with_look(goods.calls, look), call("list_carriers"), add),
+        calls=(*what.calls, *with_lookups(goods.calls, lookup), call("list_carriers"), add),
         answer="The parcel is added.",
         values={**what.values, **goods.values, "grams": grams, "quantity": quantity},
     )
@@ -226,7 +226,7 @@ def parcel_to_add(maker: Maker) -> Draft | None:
 
 
 def parcel_to_remove(maker: Maker) -> Draft | None:
-    """One of several parcels, told by what is in it."""
+    """One of several parcels, named by what is in it."""
     shipment = _planned(maker)
     if shipment is None or len(_parcels(maker, shipment)) < 2:
         return None
@@ -269,7 +269,7 @@ def shipment_lost(maker: Maker) -> Draft | None:
         answer="It is reported as lost.",
         values=what.values,
     )
-    return taking(maker, "supervisor", draft)
+    return requiring_role(maker, "supervisor", draft)
 
 
 def same_day(maker: Maker) -> Draft | None:
@@ -331,18 +331,18 @@ def postcode_of(maker: Maker) -> Draft | None:
     assert shipment is not None, "there are shipments"
     what = shipment_named(maker, shipment)
     address = maker.get("addresses", shipment["address_id"])
-    look = call("get_customer", customer_id=shipment["customer_id"])
+    lookup = call("get_customer", customer_id=shipment["customer_id"])
     return Draft(
         kind="question",
         ask=f"Which postcode has the place to which {what.text} goes?",
-        calls=with_look(what.calls, look),
+        calls=with_lookups(what.calls, lookup),
         answer="The postcode is {postcode}.",
         values={**what.values, "postcode": address["postcode"]},
     )
 
 
 def redirect_for_a_neighbour(maker: Maker) -> Draft | None:
-    """Somebody else than the customer wants it elsewhere."""
+    """Another person than the customer wants it elsewhere."""
     shipment = _planned(maker)
     if shipment is None:
         return None
@@ -354,12 +354,12 @@ def redirect_for_a_neighbour(maker: Maker) -> Draft | None:
     if not others:
         return None
     what = shipment_named(maker, shipment)
-    look = call("get_customer", customer_id=shipment["customer_id"])
+    lookup = call("get_customer", customer_id=shipment["customer_id"])
     return Draft(
         kind="decline",
         ask=f"Redirect {what.text} to the customer's place in {{city}}: a neighbour has called and "
         "asked for it.",
-        calls=with_look(what.calls, look),
+        calls=with_lookups(what.calls, lookup),
         answer="I decline: only the customer may ask for it, and this was a neighbour.",
         values={**what.values, "city": maker.rng.choice(others)["city"]},
         reasons=("neighbour", "only the customer", "own request", "customer's own"),
@@ -396,7 +396,7 @@ def dear_to_the_cheap(maker: Maker) -> Draft | None:
     return Draft(
         kind="decline",
         ask=f"Give {what.text} to the carrier {{carrier}}, which costs us less.",
-        calls=(*what.calls, call("list_carriers"), *_product_looks(maker, shipment)),
+        calls=(*what.calls, call("list_carriers"), *_product_lookups(maker, shipment)),
         answer="I decline: a parcel is worth more than a carrier without insurance may take.",
         values={**what.values, "carrier": carrier["name"]},
         reasons=("insured", "insurance", "worth more", "uninsured"),

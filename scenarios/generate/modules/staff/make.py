@@ -2,8 +2,8 @@
 
 from scenarios.api import Row
 from scenarios.format import Call
-from scenarios.generate.content.maker import Maker
-from scenarios.generate.core.drafts import Draft, Named, call, day_of
+from scenarios.generate.content.world_maker import Maker
+from scenarios.generate.core.task_drafts import Draft, Named, call, day_of
 
 _TEAMS = ("Front desk", "Back office", "Accounts", "Field", "Night shift", "Quality")
 _KINDS = ("leave", "sick", "travel")
@@ -12,7 +12,7 @@ _KINDS = ("leave", "sick", "travel")
 def rows(maker: Maker) -> None:
     """Teams with their people, the acting one first, and some absences to come."""
     teams = [
-        maker.insert("teams", name=name, place=maker.place())
+        maker.insert("teams", name=name, place=maker.location())
         for name in maker.rng.sample(_TEAMS, k=4)
     ]
     limits = {
@@ -63,7 +63,7 @@ def _other(maker: Maker) -> Row | None:
 
 
 def absence_to_record(maker: Maker) -> Draft | None:
-    """Somebody will be away; the days are told by their length."""
+    """Someone will be away; the days are given by their length."""
     employee = _other(maker)
     if employee is None:
         return None
@@ -99,7 +99,7 @@ def absence_to_cancel(maker: Maker) -> Draft | None:
         ask=f"Take the absence that begins on {{first}} off the record of {who.text}.",
         calls=(
             *who.calls,
-            *(() if who.calls[0].name == "get_employee" else _look(employee)),
+            *(() if who.calls[0].name == "get_employee" else _lookups(employee)),
             call("cancel_absence", absence_id=absence["id"]),
         ),
         answer="The absence from {first} is cancelled.",
@@ -107,7 +107,7 @@ def absence_to_cancel(maker: Maker) -> Draft | None:
     )
 
 
-def _look(employee: Row) -> tuple[Call, ...]:
+def _lookups(employee: Row) -> tuple[Call, ...]:
     return (call("get_employee", employee_id=employee["id"]),)
 
 
@@ -143,7 +143,7 @@ def colleague_to_move(maker: Maker) -> Draft | None:
 
 
 def when_back(maker: Maker) -> Draft | None:
-    """The last day of somebody's absence."""
+    """The last day of someone's absence."""
     absence = maker.pick("absences", lambda row: row["first_day"] < row["last_day"])
     if absence is None:
         return None
@@ -151,7 +151,7 @@ def when_back(maker: Maker) -> Draft | None:
     return Draft(
         kind="question",
         ask="What is the last day of the absence of {name} that begins on {first}?",
-        calls=(call("search_employees", query=employee["name"]), *_look(employee)),
+        calls=(call("search_employees", query=employee["name"]), *_lookups(employee)),
         answer="The last day of that absence is {last}.",
         values={
             "name": employee["name"],
@@ -162,14 +162,14 @@ def when_back(maker: Maker) -> Draft | None:
 
 
 def whose_limit(maker: Maker) -> Draft | None:
-    """The limit of somebody, in money."""
+    """The limit of someone, in money."""
     employee = _other(maker)
     if employee is None:
         return None
     return Draft(
         kind="question",
         ask="What is the limit up to which {name} may decide?",
-        calls=(call("search_employees", query=employee["name"]), *_look(employee)),
+        calls=(call("search_employees", query=employee["name"]), *_lookups(employee)),
         answer="The limit is {limit}.",
         values={"name": employee["name"], "limit": maker.money(employee["limit_cents"])},
     )

@@ -1,10 +1,10 @@
 """Seed rows and tasks of the stock."""
 
 from scenarios.api import Row
-from scenarios.generate.content.maker import Maker
-from scenarios.generate.core.drafts import Draft, call
+from scenarios.generate.content.world_maker import Maker
+from scenarios.generate.core.task_drafts import Draft, call
 from scenarios.generate.modules.catalogue.make import product_named
-from scenarios.generate.modules.making import new_code, taking, with_look
+from scenarios.generate.modules.draft_helpers import new_code, requiring_role, with_lookups
 
 _CAUSES = ("damaged", "lost", "expired")
 
@@ -13,8 +13,8 @@ def rows(maker: Maker) -> None:
     """Warehouses, the fourth of them closed; products that lie in several, here too many and there
     too few; some movements."""
     employees = maker.rows("employees", active=1)
-    number = min(len(maker.trade.places), maker.many(4, least=4))
-    for index, name in enumerate(maker.rng.sample(maker.trade.places, k=number)):
+    number = min(len(maker.trade.locations), maker.many(4, least=4))
+    for index, name in enumerate(maker.rng.sample(maker.trade.locations, k=number)):
         maker.insert(
             "warehouses",
             code=new_code(maker, "warehouses", "code", "WH", 3),
@@ -41,8 +41,8 @@ def rows(maker: Maker) -> None:
 def _add_levels(maker: Maker, product: Row) -> None:
     """A product in two or three warehouses: much, little, then anything."""
     most = maker.parameters["MOST_MOVED_UNITS"]
-    places = maker.rng.sample(maker.rows("warehouses"), k=maker.one_of(2, 3, 3))
-    for index, warehouse in enumerate(places):
+    warehouses = maker.rng.sample(maker.rows("warehouses"), k=maker.one_of(2, 3, 3))
+    for index, warehouse in enumerate(warehouses):
         point = maker.rng.randrange(12, 40)
         above = (
             maker.rng.randrange(most // 2, most + 30),
@@ -71,12 +71,12 @@ def _product_of(maker: Maker, level: Row) -> Row:
     return maker.get("products", level["product_id"])
 
 
-def _place_of(maker: Maker, level: Row) -> str:
+def _warehouse_name(maker: Maker, level: Row) -> str:
     return str(maker.get("warehouses", level["warehouse_id"])["name"])
 
 
 def _moved(maker: Maker, level: Row, quantity: int, closing: str = "") -> Draft | None:
-    """So many of a level's product go to another open warehouse."""
+    """Some of a level's product go to another open warehouse."""
     target = maker.pick("warehouses", lambda row: row["id"] != level["warehouse_id"], status="open")
     assert target is not None, "three warehouses are open"
     what = product_named(maker, _product_of(maker, level))
@@ -101,7 +101,7 @@ def _moved(maker: Maker, level: Row, quantity: int, closing: str = "") -> Draft 
         values={
             **what.values,
             "quantity": quantity,
-            "source": _place_of(maker, level),
+            "source": _warehouse_name(maker, level),
             "target": target["name"],
         },
     )
@@ -126,7 +126,7 @@ def many_to_move(maker: Maker) -> Draft | None:
     free = level["on_hand"] - level["reorder_point"]
     hint = ", in two parts if it does not go at once" if maker.me["role"] == "clerk" else ""
     draft = _moved(maker, level, maker.rng.randrange(most + 1, free + 1), hint)
-    return draft and taking(maker, "supervisor", draft, "limit", "at most", "clerk")
+    return draft and requiring_role(maker, "supervisor", draft, "limit", "at most", "clerk")
 
 
 def low_to_fill(maker: Maker) -> Draft | None:
@@ -158,8 +158,8 @@ def low_to_fill(maker: Maker) -> Draft | None:
         answer="{missing} units were moved; the level is at its reorder point.",
         values={
             **what.values,
-            "target": _place_of(maker, low),
-            "source": _place_of(maker, level),
+            "target": _warehouse_name(maker, low),
+            "source": _warehouse_name(maker, level),
             "missing": missing,
         },
     )
@@ -179,7 +179,7 @@ def _counted(maker: Maker, level: Row, counted: int) -> Draft:
         "{counted} there.",
         calls=(*what.calls, call("find_product_levels", product_id=level["product_id"]), correct),
         answer="The level is {counted} now.",
-        values={**what.values, "place": _place_of(maker, level), "counted": counted},
+        values={**what.values, "place": _warehouse_name(maker, level), "counted": counted},
     )
 
 
@@ -199,11 +199,11 @@ def big_miscount(maker: Maker) -> Draft | None:
     most = maker.parameters["MOST_MISCOUNT_UNITS"]
     counted = level["on_hand"] + maker.rng.randrange(most + 1, most + 12)
     draft = _counted(maker, level, counted)
-    return taking(maker, "supervisor", draft, "limit", "at most", "clerk")
+    return requiring_role(maker, "supervisor", draft, "limit", "at most", "clerk")
 
 
 def other_reorder_point(maker: Maker) -> Draft | None:
-    """A reorder point is told."""
+    """A reorder point is named."""
     level = maker.pick("stock_levels")
     assert level is not None
     what = product_named(maker, _product_of(maker, level))
@@ -219,7 +219,7 @@ def other_reorder_point(maker: Maker) -> Draft | None:
         ask=f"Make {{point}} the reorder point of {what.text} in the warehouse {{place}}.",
         calls=(*what.calls, call("find_product_levels", product_id=level["product_id"]), change),
         answer="The reorder point is {point}.",
-        values={**what.values, "point": point, "place": _place_of(maker, level)},
+        values={**what.values, "point": point, "place": _warehouse_name(maker, level)},
     )
 
 
@@ -250,9 +250,9 @@ def same_reorder_point(maker: Maker) -> Draft | None:
         answer="The reorder point is the same now.",
         values={
             "one": first["name"],
-            "place": _place_of(maker, one),
+            "place": _warehouse_name(maker, one),
             "two": second["name"],
-            "other": _place_of(maker, two),
+            "other": _warehouse_name(maker, two),
         },
     )
 
@@ -272,7 +272,7 @@ def stock_to_write_off(maker: Maker) -> Draft | None:
         cause=(cause := maker.rng.choice(_CAUSES)),
     )
     ask = f"Write off {{quantity}} of {what.text} in the warehouse {{place}}: they are {cause}."
-    values = {**what.values, "quantity": quantity, "place": _place_of(maker, level)}
+    values = {**what.values, "quantity": quantity, "place": _warehouse_name(maker, level)}
     looked = (*what.calls, call("find_product_levels", product_id=product["id"]))
     if quantity * product["price_cents"] <= maker.me["limit_cents"]:
         return Draft(
@@ -309,7 +309,7 @@ def units_in(maker: Maker) -> Draft | None:
         answer="It has {units} of it.",
         values={
             "name": product["name"],
-            "place": _place_of(maker, level),
+            "place": _warehouse_name(maker, level),
             "units": level["on_hand"],
         },
     )
@@ -321,11 +321,11 @@ def units_in_all(maker: Maker) -> Draft | None:
     assert level is not None
     what = product_named(maker, _product_of(maker, level))
     levels = maker.rows("stock_levels", product_id=level["product_id"])
-    look = call("find_product_levels", product_id=level["product_id"])
+    lookup = call("find_product_levels", product_id=level["product_id"])
     return Draft(
         kind="question",
         ask=f"How many units of {what.text} do all warehouses have together?",
-        calls=with_look(what.calls, look),
+        calls=with_lookups(what.calls, lookup),
         answer="Together they have {units}.",
         values={**what.values, "units": sum(row["on_hand"] for row in levels)},
     )
@@ -378,7 +378,7 @@ def level_by_estimate(maker: Maker) -> Draft | None:
         "had time to look, but that should be about right.",
         calls=(*what.calls, call("find_product_levels", product_id=level["product_id"])),
         answer="I decline: a level is corrected only after a count, not by estimate.",
-        values={**what.values, "place": _place_of(maker, level), "guess": guess},
+        values={**what.values, "place": _warehouse_name(maker, level), "guess": guess},
         reasons=("count", "counted", "counting", "estimate", "guess"),
         trap="The tool would take the number.",
     )

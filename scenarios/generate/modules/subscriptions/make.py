@@ -4,9 +4,9 @@ too."""
 from collections.abc import Callable
 
 from scenarios.api import Row
-from scenarios.generate.content.maker import Maker
-from scenarios.generate.core.drafts import Draft, Given, Named, call, day_of
-from scenarios.generate.modules.making import is_ranked, new_code, with_look
+from scenarios.generate.content.world_maker import Maker
+from scenarios.generate.core.task_drafts import Draft, Named, ResultField, call, day_of
+from scenarios.generate.modules.draft_helpers import is_ranked, new_code, with_lookups
 from scenarios.generate.modules.parties.make import customer_named, lookalikes, some_customer
 
 _MONTHS = (1, 3, 12)
@@ -78,19 +78,19 @@ def _product_name(maker: Maker, subscription: Row) -> str:
 
 def subscription_named(maker: Maker, subscription: Row) -> Named:
     """How an instruction names a subscription, and the calls that find it."""
-    look = call("get_subscription", subscription_id=subscription["id"])
+    lookup = call("get_subscription", subscription_id=subscription["id"])
     if not maker.is_vague():
         text = "subscription {subscription}"
-        return Named(text, {"subscription": subscription["id"]}, (look,))
+        return Named(text, {"subscription": subscription["id"]}, (lookup,))
     if maker.chance(0.4):
         found = call("find_subscriptions", reference=subscription["reference"])
         values = {"subscription": subscription["reference"]}
-        return Named("the subscription {subscription}", values, (found, look))
+        return Named("the subscription {subscription}", values, (found, lookup))
     who = customer_named(maker, maker.get("customers", subscription["customer_id"]))
     found = call("find_subscriptions", customer_id=subscription["customer_id"])
     values = {**who.values, "subscription": _product_name(maker, subscription)}
     text = f"the subscription to “{{subscription}}” of {who.text}"
-    return Named(text, values, (*who.calls, found, look))
+    return Named(text, values, (*who.calls, found, lookup))
 
 
 def _some_subscription(
@@ -124,7 +124,7 @@ def _length(plan: Row) -> str:
 
 
 def other_length(maker: Maker) -> Draft | None:
-    """Onto another plan of the same product, told by its length."""
+    """Onto another plan of the same product, given by its length."""
     subscription = _some_subscription(maker, "active")
     plan = None if subscription is None else _other_plan(maker, subscription)
     if subscription is None or plan is None:
@@ -228,12 +228,12 @@ def latest_to_credit(maker: Maker) -> Draft | None:
     if subscription is None:
         return None
     what = subscription_named(maker, subscription)
-    look = call("get_subscription", subscription_id=subscription["id"])
+    lookup = call("get_subscription", subscription_id=subscription["id"])
     charge = _charges(maker, subscription)[0]
     return Draft(
         kind="change",
         ask=f"Credit the latest charge of {what.text}: we made it by mistake.",
-        calls=(*with_look(what.calls, look), call("credit_charge", charge_id=charge["id"])),
+        calls=(*with_lookups(what.calls, lookup), call("credit_charge", charge_id=charge["id"])),
         answer="The charge of {amount} is credited.",
         values={**what.values, "amount": maker.money(charge["amount_cents"])},
         spare=tuple(("charges", row["id"]) for row in _charges(maker, subscription)[1:]),
@@ -248,12 +248,12 @@ def to_end(maker: Maker) -> Draft | None:
     if subscription is None:
         return None
     what = subscription_named(maker, subscription)
-    look = call("get_subscription", subscription_id=subscription["id"])
+    lookup = call("get_subscription", subscription_id=subscription["id"])
     end = call("end_subscription", subscription_id=subscription["id"])
     return Draft(
         kind="change",
         ask=f"End {what.text}, as the customer wishes.",
-        calls=(*with_look(what.calls, look), end),
+        calls=(*with_lookups(what.calls, lookup), end),
         answer="The subscription is ended.",
         values=what.values,
         trap="None of its charges may have failed.",
@@ -284,7 +284,7 @@ def new_subscription(maker: Maker) -> Draft | None:
             call("start_subscription", customer_id=customer["id"], plan_id=plan["id"]),
             call(
                 "pause_subscription",
-                subscription_id=Given(len(found), "subscription_id"),
+                subscription_id=ResultField(len(found), "subscription_id"),
                 until=until,
             ),
         ),
@@ -331,11 +331,11 @@ def charged_so_far(maker: Maker) -> Draft | None:
         return None
     what = subscription_named(maker, subscription)
     paid = [row for row in _charges(maker, subscription) if row["status"] == "paid"]
-    look = call("get_subscription", subscription_id=subscription["id"])
+    lookup = call("get_subscription", subscription_id=subscription["id"])
     return Draft(
         kind="question",
         ask=f"What do the paid charges of {what.text} come to in total?",
-        calls=with_look(what.calls, look),
+        calls=with_lookups(what.calls, lookup),
         answer="They come to {total}.",
         values={**what.values, "total": maker.money(sum(row["amount_cents"] for row in paid))},
     )
@@ -347,30 +347,30 @@ def paused_how_long(maker: Maker) -> Draft | None:
     if subscription is None:
         return None
     what = subscription_named(maker, subscription)
-    look = call("get_subscription", subscription_id=subscription["id"])
+    lookup = call("get_subscription", subscription_id=subscription["id"])
     return Draft(
         kind="question",
         ask=f"Until which day is {what.text} paused?",
-        calls=with_look(what.calls, look),
+        calls=with_lookups(what.calls, lookup),
         answer="It is paused until {until}.",
         values={**what.values, "until": day_of(subscription["paused_until"])},
     )
 
 
 def change_of_mind(maker: Maker) -> Draft | None:
-    """A charge shall be credited because somebody has changed their mind."""
+    """A charge shall be credited because someone has changed their mind."""
     subscription = _some_subscription(
         maker, "active", where=lambda row: _charges(maker, row)[0]["status"] == "paid"
     )
     if subscription is None:
         return None
     what = subscription_named(maker, subscription)
-    look = call("get_subscription", subscription_id=subscription["id"])
+    lookup = call("get_subscription", subscription_id=subscription["id"])
     return Draft(
         kind="decline",
         ask=f"Credit the latest charge of {what.text}: it was all right, but the customer has "
         "changed their mind since.",
-        calls=with_look(what.calls, look),
+        calls=with_lookups(what.calls, lookup),
         answer="I decline: a charge is credited for a mistake of ours only, not because somebody "
         "has changed their mind.",
         values=what.values,
@@ -387,11 +387,11 @@ def not_settled(maker: Maker) -> Draft | None:
     if subscription is None:
         return None
     what = subscription_named(maker, subscription)
-    look = call("get_subscription", subscription_id=subscription["id"])
+    lookup = call("get_subscription", subscription_id=subscription["id"])
     return Draft(
         kind="decline",
         ask=f"End {what.text}, as the customer wishes.",
-        calls=with_look(what.calls, look),
+        calls=with_lookups(what.calls, lookup),
         answer="I decline: one of its charges has failed and is not settled.",
         values=what.values,
         reasons=("failed", "not settled", "unsettled", "outstanding", "unpaid"),

@@ -1,10 +1,15 @@
 """Seed rows and tasks of the suppliers."""
 
 from scenarios.api import Row
-from scenarios.generate.content.maker import Maker
-from scenarios.generate.core.drafts import Draft, Given, Named, call
+from scenarios.generate.content.world_maker import Maker
+from scenarios.generate.core.task_drafts import Draft, Named, ResultField, call
 from scenarios.generate.modules.catalogue.make import product_named
-from scenarios.generate.modules.making import is_ranked, new_code, taking, with_look
+from scenarios.generate.modules.draft_helpers import (
+    is_ranked,
+    new_code,
+    requiring_role,
+    with_lookups,
+)
 from scenarios.generate.vocabulary.people import ascii_of
 
 # What the purchases in the seed rows are like, one after the other.
@@ -91,9 +96,9 @@ def _add_purchase(maker: Maker, state: str) -> None:
 
 def purchase_named(maker: Maker, purchase: Row) -> Named:
     """How an instruction names a purchase, and the calls that find it."""
-    look = call("get_purchase", purchase_id=purchase["id"])
+    lookup = call("get_purchase", purchase_id=purchase["id"])
     if not maker.is_vague():
-        return Named("purchase {purchase}", {"purchase": purchase["id"]}, (look,))
+        return Named("purchase {purchase}", {"purchase": purchase["id"]}, (lookup,))
     same = maker.rows("purchases", supplier_id=purchase["supplier_id"], status=purchase["status"])
     if len(same) > 1 or maker.chance(0.4):
         found = call("find_purchase_by_reference", reference=purchase["reference"])
@@ -104,7 +109,7 @@ def purchase_named(maker: Maker, purchase: Row) -> Named:
     return Named(
         f"the only purchase from {{purchase}} that is {state}",
         {"purchase": supplier["name"]},
-        (call("search_suppliers", query=supplier["name"]), find, look),
+        (call("search_suppliers", query=supplier["name"]), find, lookup),
     )
 
 
@@ -156,7 +161,11 @@ def cheapest_purchase(maker: Maker) -> Draft | None:
         kind="change",
         ask=f"Buy {{quantity}} of {what.text} from the active supplier who is the cheapest "
         "for it, and send that purchase.",
-        calls=(*found, start, call("send_purchase", purchase_id=Given(len(found), "purchase_id"))),
+        calls=(
+            *found,
+            start,
+            call("send_purchase", purchase_id=ResultField(len(found), "purchase_id")),
+        ),
         answer="It is sent to {supplier}.",
         values={**what.values, "quantity": quantity, "supplier": supplier["name"]},
         trap="A suspended supplier may be cheaper.",
@@ -175,14 +184,14 @@ def purchase_of_two(maker: Maker) -> Draft | None:
         return None
     one, two = (maker.get("products", row["product_id"]) for row in maker.rng.sample(prices, k=2))
     first, second = maker.rng.sample(range(3, 40), k=2)
-    looks = (
+    lookups = (
         call("search_suppliers", query=supplier["name"]),
         call("list_supplier_prices", supplier_id=supplier["id"]),
     )
     start = call("start_purchase", supplier_id=supplier["id"], product_id=one["id"], quantity=first)
     add = call(
         "add_to_purchase",
-        purchase_id=Given(2, "purchase_id"),
+        purchase_id=ResultField(2, "purchase_id"),
         product_id=two["id"],
         quantity=second,
     )
@@ -190,7 +199,7 @@ def purchase_of_two(maker: Maker) -> Draft | None:
         kind="change",
         ask="Begin a purchase from {supplier} with {first} of “{one}” and {second} of “{two}”, but "
         "leave it a draft.",
-        calls=(*looks, start, add),
+        calls=(*lookups, start, add),
         answer="The draft is there, with both.",
         values={
             "supplier": supplier["name"],
@@ -250,7 +259,7 @@ def purchase_to_send(maker: Maker) -> Draft | None:
     )
     if not is_dear:
         return draft
-    return taking(maker, "supervisor", draft, "limit", "dearer", "split", "clerk")
+    return requiring_role(maker, "supervisor", draft, "limit", "dearer", "split", "clerk")
 
 
 def purchase_arrived(maker: Maker) -> Draft | None:
@@ -281,11 +290,11 @@ def purchase_to_cancel(maker: Maker) -> Draft | None:
         answer="It is cancelled.",
         values=what.values,
     )
-    return taking(maker, "supervisor", draft) if purchase["status"] == "sent" else draft
+    return requiring_role(maker, "supervisor", draft) if purchase["status"] == "sent" else draft
 
 
 def as_many_again(maker: Maker) -> Draft | None:
-    """A memory task: as many as a former purchase had, from a supplier that is told."""
+    """A memory task: as many as a former purchase had, from a supplier that is named."""
     part = maker.pick("purchase_parts")
     if part is None or maker.get("products", part["product_id"])["status"] != "active":
         return None
@@ -351,11 +360,11 @@ def quickest_supplier(maker: Maker) -> Draft | None:
     offers = _offers(maker, product["id"])
     quickest = min((supplier for _, supplier in offers), key=lambda row: row["lead_days"])
     what = product_named(maker, product)
-    look = call("find_suppliers_of", product_id=product["id"])
+    lookup = call("find_suppliers_of", product_id=product["id"])
     return Draft(
         kind="question",
         ask=f"Which active supplier delivers {what.text} the fastest?",
-        calls=with_look(what.calls, look),
+        calls=with_lookups(what.calls, lookup),
         answer="The fastest one is {supplier}.",
         values={**what.values, "supplier": quickest["name"]},
     )
@@ -377,7 +386,7 @@ def total_of_purchase(maker: Maker) -> Draft | None:
 
 
 def private_purchase(maker: Maker) -> Draft | None:
-    """For somebody's own use."""
+    """For someone's own use."""
     product = _offered_product(maker)
     _, supplier = maker.rng.choice(_offers(maker, product["id"]))
     what = product_named(maker, product)

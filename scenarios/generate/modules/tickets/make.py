@@ -5,10 +5,10 @@ from datetime import datetime, timedelta
 
 from scenarios.api import Row
 from scenarios.format import Call
-from scenarios.generate.content.maker import Maker
-from scenarios.generate.core.drafts import Draft, Given, Named, call, day_of
+from scenarios.generate.content.world_maker import Maker
+from scenarios.generate.core.task_drafts import Draft, Named, ResultField, call, day_of
 from scenarios.generate.modules.catalogue.make import product_named, some_product
-from scenarios.generate.modules.making import new_code, taking, with_look
+from scenarios.generate.modules.draft_helpers import new_code, requiring_role, with_lookups
 from scenarios.generate.modules.parties.make import customer_named, lookalikes, some_customer
 from scenarios.generate.modules.staff.make import colleague
 
@@ -98,17 +98,17 @@ def _add_comment(maker: Maker, ticket: Row, *, is_public: int) -> None:
 
 def ticket_named(maker: Maker, ticket: Row) -> Named:
     """How an instruction names a ticket, and the calls that find it."""
-    look = call("get_ticket", ticket_id=ticket["id"])
+    lookup = call("get_ticket", ticket_id=ticket["id"])
     if not maker.is_vague():
-        return Named("ticket {ticket}", {"ticket": ticket["id"]}, (look,))
+        return Named("ticket {ticket}", {"ticket": ticket["id"]}, (lookup,))
     same = maker.rows("tickets", customer_id=ticket["customer_id"], status=ticket["status"])
     if len(same) > 1 or maker.chance(0.4):
         found = call("find_tickets", query=ticket["reference"])
-        return Named("the ticket {ticket}", {"ticket": ticket["reference"]}, (found, look))
+        return Named("the ticket {ticket}", {"ticket": ticket["reference"]}, (found, lookup))
     who = customer_named(maker, maker.get("customers", ticket["customer_id"]))
     found = call("find_tickets", customer_id=ticket["customer_id"], status=ticket["status"])
     text = f"the only ticket with the status “{ticket['status']}” of {who.text}"
-    return Named(text, who.values, (*who.calls, found, look))
+    return Named(text, who.values, (*who.calls, found, lookup))
 
 
 def _some_ticket(maker: Maker, where: Callable[[Row], bool] | None = None) -> Row | None:
@@ -169,7 +169,7 @@ def to_urgent(maker: Maker) -> Draft | None:
         values={**what.values, "priority": "urgent"},
         spare=_same_customer(maker, ticket),
     )
-    return taking(maker, "supervisor", draft)
+    return requiring_role(maker, "supervisor", draft)
 
 
 def to_colleague(maker: Maker) -> Draft | None:
@@ -203,7 +203,7 @@ def new_ticket(maker: Maker) -> Draft | None:
     found = (*who.calls, *about.calls, *whom.calls)
     priority, subject = maker.one_of("low", "normal", "high"), maker.reason()
     make = {"customer_id": customer["id"], "product_id": product["id"], "priority": priority}
-    ticket_id = Given(len(found), "ticket_id")
+    ticket_id = ResultField(len(found), "ticket_id")
     return Draft(
         kind="change",
         ask=f"Open a ticket for {who.text} about {about.text}, of the priority “{{priority}}” and "
@@ -329,7 +329,7 @@ def how_many_hours(maker: Maker) -> Draft | None:
 
 
 def for_the_loud(maker: Maker) -> Draft | None:
-    """Somebody is impatient; the tool would raise the priority."""
+    """Someone is impatient; the tool would raise the priority."""
     ticket = _some_ticket(maker, lambda row: row["priority"] in ("low", "normal"))
     if ticket is None:
         return None
@@ -356,7 +356,7 @@ def too_late_to_reopen(maker: Maker) -> Draft | None:
     return Draft(
         kind="decline",
         ask=f"Reopen {what.text}; if that does not go, open a new one in its place.",
-        calls=with_look(what.calls, call("get_ticket", ticket_id=ticket["id"])),
+        calls=with_lookups(what.calls, call("get_ticket", ticket_id=ticket["id"])),
         answer="I decline: it was solved more than {days} days ago, which is too long, and a new "
         "one must not take its place.",
         values={**what.values, "days": maker.parameters["TICKET_REOPEN_DAYS"]},
@@ -366,7 +366,7 @@ def too_late_to_reopen(maker: Maker) -> Draft | None:
 
 
 def told_outside(maker: Maker) -> Draft | None:
-    """What stands in an internal comment shall be told to the customer."""
+    """The content of an internal comment is to be passed on to the customer."""
     inside = {row["ticket_id"] for row in maker.rows("ticket_comments", is_public=0)}
     ticket = _some_ticket(maker, lambda row: row["id"] in inside)
     if ticket is None:
@@ -376,7 +376,7 @@ def told_outside(maker: Maker) -> Draft | None:
         kind="decline",
         ask=f"Repeat the internal comment on {what.text} in a public one, so that the customer "
         "can read it.",
-        calls=with_look(what.calls, call("get_ticket", ticket_id=ticket["id"])),
+        calls=with_lookups(what.calls, call("get_ticket", ticket_id=ticket["id"])),
         answer="I decline: internal comments are never made known to a customer.",
         values=what.values,
         reasons=("internal", "confidential", "not public"),
@@ -385,19 +385,19 @@ def told_outside(maker: Maker) -> Draft | None:
 
 
 def much_to_do(maker: Maker) -> Draft | None:
-    """How many tickets somebody still has: a count."""
+    """How many tickets someone still has: a count."""
     employee = maker.pick("employees", lambda row: _load(maker, row) > 0)
     if employee is None:
         return None
     mine = maker.rows("tickets", assignee_id=employee["id"])
-    looks: tuple[Call, ...] = (
+    lookups: tuple[Call, ...] = (
         call("search_employees", query=employee["name"]),
         call("find_tickets", assignee_id=employee["id"]),
     )
     return Draft(
         kind="question",
         ask="How many tickets that are not solved does {name} have? Answer with the number.",
-        calls=looks,
+        calls=lookups,
         answer="That makes {num}.",
         values={"name": employee["name"], "num": sum(row["status"] != "solved" for row in mine)},
     )

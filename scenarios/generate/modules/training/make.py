@@ -4,9 +4,9 @@ from datetime import date
 
 from scenarios.api import Row
 from scenarios.format import Call
-from scenarios.generate.content.maker import Maker
-from scenarios.generate.core.drafts import Draft, call, day_of
-from scenarios.generate.modules.making import taking, with_look
+from scenarios.generate.content.world_maker import Maker
+from scenarios.generate.core.task_drafts import Draft, call, day_of
+from scenarios.generate.modules.draft_helpers import requiring_role, with_lookups
 from scenarios.generate.modules.naming import new_title, some_colleague
 from scenarios.generate.modules.parties.make import customer_named, lookalikes, some_customer
 from scenarios.generate.modules.staff.make import colleague
@@ -31,8 +31,8 @@ def rows(maker: Maker) -> None:
         )
         soon = maker.rng.randrange(1, maker.parameters["ENROLMENT_NOTICE_DAYS"])
         days = [*sorted(maker.rng.sample(range(12, 60), k=2)), *((soon,) if index % 2 else ())]
-        for place, day in enumerate(days):
-            _add_session(maker, course, day, is_full=not place and index % 3 == 0)
+        for position, day in enumerate(days):
+            _add_session(maker, course, day, is_full=not position and index % 3 == 0)
 
 
 def _add_session(maker: Maker, course: Row, day: int, *, is_full: bool) -> None:
@@ -43,24 +43,24 @@ def _add_session(maker: Maker, course: Row, day: int, *, is_full: bool) -> None:
         "course_sessions",
         course_id=course["id"],
         held_on=held_on,
-        place=maker.place(),
+        place=maker.location(),
         teacher_id=maker.rng.choice(free)["id"],
         seats=maker.rng.randrange(1, 3) if is_full else maker.rng.randrange(5, 10),
     )
     num = session["seats"] + 1 if is_full else maker.one_of(1, 1, 2)
-    for place in range(num):
+    for number in range(num):
         customer = some_customer(maker)
         if maker.rows("enrolments", session_id=session["id"], customer_id=customer["id"]):
             continue
         if _num_ahead(maker, customer) >= maker.parameters["MOST_ENROLMENTS_AHEAD"] - 1:
             continue
-        taken = maker.rows("enrolments", session_id=session["id"], status="enrolled")
+        enrolled = maker.rows("enrolments", session_id=session["id"], status="enrolled")
         maker.insert(
             "enrolments",
             session_id=session["id"],
             customer_id=customer["id"],
-            status="enrolled" if len(taken) < session["seats"] else "waiting",
-            made_at=maker.ago(30 - place),
+            status="enrolled" if len(enrolled) < session["seats"] else "waiting",
+            made_at=maker.ago(30 - number),
         )
 
 
@@ -77,8 +77,8 @@ def _standing(maker: Maker, **equal: int) -> list[Row]:
 
 
 def _num_free(maker: Maker, session: Row) -> int:
-    taken = maker.rows("enrolments", session_id=session["id"], status="enrolled")
-    return int(session["seats"] - len(taken))
+    enrolled = maker.rows("enrolments", session_id=session["id"], status="enrolled")
+    return int(session["seats"] - len(enrolled))
 
 
 def _days_left(maker: Maker, session: Row) -> int:
@@ -89,8 +89,8 @@ def _in_time(maker: Maker, session: Row) -> bool:
     return _days_left(maker, session) >= maker.parameters["ENROLMENT_NOTICE_DAYS"]
 
 
-def _told(maker: Maker, session: Row) -> dict[str, str]:
-    """The values `course` and `day` by which a session is told."""
+def _session_values(maker: Maker, session: Row) -> dict[str, str]:
+    """The values `course` and `day` by which a session is named."""
     course = maker.get("courses", session["course_id"])
     return {"course": course["title"], "day": session["held_on"]}
 
@@ -133,7 +133,7 @@ def _may_enrol(maker: Maker, customer: Row, session: Row) -> bool:
 
 
 def enrolment_to_add(maker: Maker) -> Draft | None:
-    """Somebody takes part, or waits: the tool tells which."""
+    """Someone takes part, or waits: the tool reports which."""
     session, customer = _some_session(maker), some_customer(maker)
     if session is None or not _may_enrol(maker, customer, session):
         return None
@@ -145,7 +145,7 @@ def enrolment_to_add(maker: Maker) -> Draft | None:
         "seat is all right, should there be none.",
         calls=(*who.calls, *session_found(session), add),
         answer="The enrolment is made.",
-        values={**who.values, **_told(maker, session)},
+        values={**who.values, **_session_values(maker, session)},
         spare=lookalikes(maker, customer),
     )
 
@@ -169,14 +169,14 @@ def first_free_seat(maker: Maker) -> Draft | None:
         "has a free seat.",
         calls=(*who.calls, *session_found(session), add),
         answer="The enrolment for {day} is made.",
-        values={**who.values, **_told(maker, session)},
+        values={**who.values, **_session_values(maker, session)},
         spare=lookalikes(maker, customer),
         trap="A session before that one may be full.",
     )
 
 
 def enrolment_to_cancel(maker: Maker) -> Draft | None:
-    """In time; somebody who waits may move up by it."""
+    """In time; someone who waits may move up by it."""
     found = _some_enrolment(maker)
     if found is None:
         return None
@@ -192,7 +192,7 @@ def enrolment_to_cancel(maker: Maker) -> Draft | None:
             call("cancel_enrolment", enrolment_id=enrolment["id"]),
         ),
         answer="The enrolment is cancelled.",
-        values={**who.values, **_told(maker, session)},
+        values={**who.values, **_session_values(maker, session)},
         spare=lookalikes(maker, customer),
     )
 
@@ -216,20 +216,20 @@ def enrolment_to_move(maker: Maker) -> Draft | None:
         return None
     who = customer_named(maker, customer)
     move = call("move_enrolment", enrolment_id=enrolment["id"], session_id=other["id"])
-    look = call("list_sessions", course_id=session["course_id"])
+    lookup = call("list_sessions", course_id=session["course_id"])
     return Draft(
         kind="change",
         ask=f"Move the enrolment of {who.text} for the course “{{course}}” from {{day}} to "
         "{other}, as they wish.",
-        calls=(*who.calls, _list(customer), look, move),
+        calls=(*who.calls, _list(customer), lookup, move),
         answer="The enrolment is moved to {other}.",
-        values={**who.values, **_told(maker, session), "other": other["held_on"]},
+        values={**who.values, **_session_values(maker, session), "other": other["held_on"]},
         spare=lookalikes(maker, customer),
     )
 
 
 def other_teacher(maker: Maker) -> Draft | None:
-    """Somebody else teaches a session."""
+    """Another person teaches a session."""
     session = _some_session(maker)
     employee = None if session is None else some_colleague(maker, session["teacher_id"])
     if session is None or employee is None or not _is_free(maker, employee, session["held_on"]):
@@ -241,7 +241,7 @@ def other_teacher(maker: Maker) -> Draft | None:
         ask=f"Let {whom.text} teach the session of the course “{{course}}” on {{day}}.",
         calls=(*whom.calls, *session_found(session), change),
         answer="It has another teacher.",
-        values={**whom.values, **_told(maker, session)},
+        values={**whom.values, **_session_values(maker, session)},
     )
 
 
@@ -263,13 +263,13 @@ def more_seats(maker: Maker) -> Draft | None:
         ),
         answer="The session has {seats} seats now.",
         values={
-            **_told(maker, session),
+            **_session_values(maker, session),
             "more": f"{more} {'seat' if more == 1 else 'seats'}",
             "seats": seats,
         },
         trap="The new number is the present one and so many more.",
     )
-    return taking(maker, "supervisor", draft)
+    return requiring_role(maker, "supervisor", draft)
 
 
 def same_teacher(maker: Maker) -> Draft | None:
@@ -282,7 +282,7 @@ def same_teacher(maker: Maker) -> Draft | None:
         return None
     if not _is_free(maker, teacher, session["held_on"]):
         return None
-    one, other = _told(maker, known), _told(maker, session)
+    one, other = _session_values(maker, known), _session_values(maker, session)
     change = call("change_teacher", session_id=session["id"], employee_id=teacher["id"])
     return Draft(
         kind="change",
@@ -311,7 +311,7 @@ def seats_left(maker: Maker) -> Draft | None:
         ask="How many seats are free in the session of the course “{course}” on {day}?",
         calls=session_found(session),
         answer="The number of free seats is {free}.",
-        values={**_told(maker, session), "free": _num_free(maker, session)},
+        values={**_session_values(maker, session), "free": _num_free(maker, session)},
     )
 
 
@@ -331,12 +331,12 @@ def who_teaches(maker: Maker) -> Draft | None:
             call("get_employee", employee_id=teacher["id"]),
         ),
         answer="The login is {login}.",
-        values={**_told(maker, session), "login": teacher["login"]},
+        values={**_session_values(maker, session), "login": teacher["login"]},
     )
 
 
 def next_day(maker: Maker) -> Draft | None:
-    """The first day for which somebody is enrolled or waits."""
+    """The first day for which someone is enrolled or waits."""
     found = _some_enrolment(maker)
     if found is None:
         return None
@@ -350,7 +350,7 @@ def next_day(maker: Maker) -> Draft | None:
         kind="question",
         ask=f"Which is the first day ahead for which there is an enrolment of {who.text}, waiting "
         "or not?",
-        calls=with_look(who.calls, _list(customer)),
+        calls=with_lookups(who.calls, _list(customer)),
         answer="The first one is on {first}.",
         values={**who.values, "first": day_of(min(held))},
     )
@@ -372,7 +372,7 @@ def too_late_to_leave(maker: Maker) -> Draft | None:
         "before its session.",
         values={
             **who.values,
-            **_told(maker, session),
+            **_session_values(maker, session),
             "notice": maker.parameters["ENROLMENT_NOTICE_DAYS"],
         },
         reasons=("too late", "at the latest", "days before", "notice", "too soon", "too close"),
@@ -381,7 +381,7 @@ def too_late_to_leave(maker: Maker) -> Draft | None:
 
 
 def before_the_others(maker: Maker) -> Draft | None:
-    """Somebody shall have a seat of a full session, for which another one loses theirs."""
+    """Someone shall have a seat of a full session, for which another one loses theirs."""
     session, customer = _some_session(maker, free=False), some_customer(maker)
     if session is None or not _may_enrol(maker, customer, session):
         return None
@@ -393,7 +393,7 @@ def before_the_others(maker: Maker) -> Draft | None:
         calls=(*who.calls, *session_found(session)),
         answer="I decline: it is full, and nobody loses a seat for somebody else or is put before "
         "those who wait.",
-        values={**who.values, **_told(maker, session)},
+        values={**who.values, **_session_values(maker, session)},
         reasons=("full", "loses", "before those", "no free seat", "wait", "waiting"),
         trap="The tools would cancel somebody else's.",
     )
@@ -415,7 +415,7 @@ def of_somebody_else(maker: Maker) -> Draft | None:
         answer="I decline: it is cancelled only for the one who is enrolled, and another customer "
         "asked for it.",
         values={
-            **_told(maker, session),
+            **_session_values(maker, session),
             "customer": customer["name"],
             "other": other["name"],
         },

@@ -3,10 +3,10 @@
 from datetime import date, timedelta
 
 from scenarios.api import Row
-from scenarios.generate.content.maker import Maker
-from scenarios.generate.core.drafts import Draft, Given, Named, call, day_of
+from scenarios.generate.content.world_maker import Maker
+from scenarios.generate.core.task_drafts import Draft, Named, ResultField, call, day_of
 from scenarios.generate.modules.catalogue.make import some_product
-from scenarios.generate.modules.making import new_code, taking, with_look
+from scenarios.generate.modules.draft_helpers import new_code, requiring_role, with_lookups
 from scenarios.generate.modules.naming import known_text, record_named
 from scenarios.generate.modules.parties.make import customer_named, lookalikes, some_customer
 
@@ -170,7 +170,7 @@ def claim_and_assessment(maker: Maker) -> Draft | None:
         calls=(
             *what.calls,
             entered,
-            call("assess_claim", claim_id=Given(len(what.calls), "claim_id"), **assess),
+            call("assess_claim", claim_id=ResultField(len(what.calls), "claim_id"), **assess),
         ),
         answer="Claim and assessment are entered.",
         values={
@@ -262,7 +262,7 @@ def warranty_to_extend(maker: Maker) -> Draft | None:
         },
         spare=_others(maker, warranty),
     )
-    return taking(maker, "supervisor", draft)
+    return requiring_role(maker, "supervisor", draft)
 
 
 def at_the_same_cost(maker: Maker) -> Draft | None:
@@ -319,12 +319,12 @@ def estimate_of(maker: Maker) -> Draft | None:
         return None
     what = _on(maker, claim)
     assessor = maker.get("employees", assessment["assessor_id"])
-    look = call("get_employee", employee_id=assessor["id"])
+    lookup = call("get_employee", employee_id=assessor["id"])
     return Draft(
         kind="question",
         ask=f"At what amount was the repair estimated in the assessment of the claim on {what.text}"
         ", and what is the login of the one who made it?",
-        calls=with_look(what.calls, look),
+        calls=with_lookups(what.calls, lookup),
         answer="It was estimated at {estimate} by {login}.",
         values={
             **what.values,

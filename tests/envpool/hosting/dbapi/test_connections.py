@@ -7,14 +7,14 @@ from decimal import Decimal
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from envpool.hosting.dbapi.connections import Connection
 from envpool.hosting.dbapi.database import WorldDatabase
 from envpool.store.overlay import OverlayVFS
 
-_MOMENT = datetime.datetime(2024, 2, 3, 4, 5, 6)  # noqa: DTZ001 - as generated code has them
+_MOMENT = datetime.datetime(2024, 2, 3, 4, 5, 6)  # noqa: DTZ001 - as in generated code
 _CLOCK = 2_460_676.5  # 2025-01-01 as a Julian day
 
 _SCHEMA = """
@@ -125,19 +125,19 @@ _SCRIPTS = [
     "BEGIN; INSERT INTO log VALUES (';'); -- ;\n",
     "",
 ]
-_MOVES = st.one_of(
+_ACTIONS = st.one_of(
     st.sampled_from([("execute", *statement) for statement in _STATEMENTS]),
     st.sampled_from([("executemany", *statement) for statement in _MANY]),
     st.sampled_from([("executescript", script) for script in _SCRIPTS]),
     st.sampled_from([("commit",), ("rollback",), ("with",), ("with", "fails")]),
     st.sampled_from([("level", level) for level in (None, "", "IMMEDIATE", "exclusive", "odd")]),
 )
-# For two connections: without those that `sqlite3` refuses at another moment where there is a lock,
-# and without a schema that changes under a connection.
-_SHARED = _MOVES.filter(
-    lambda move: (
+# For two connections: without changes of the schema, and without statements for which `sqlite3`
+# raises lock errors at another time.
+_SHARED = _ACTIONS.filter(
+    lambda action: (
         not any(
-            word in repr(move)
+            word in repr(action)
             for word in (
                 "RETURNING",
                 "extra",
@@ -155,19 +155,19 @@ _SHARED = _MOVES.filter(
 
 @pytest.fixture(scope="module")
 def vfs() -> Iterator[OverlayVFS]:
-    made = OverlayVFS(_CLOCK)
-    yield made
-    made.unregister()
+    vfs = OverlayVFS(_CLOCK)
+    yield vfs
+    vfs.unregister()
 
 
-def opened(vfs: OverlayVFS) -> tuple[WorldDatabase, Connection]:
+def open_database(vfs: OverlayVFS) -> tuple[WorldDatabase, Connection]:
     database = WorldDatabase(vfs, ())
-    database.enter(database.start())
+    database.enter(database.fresh_overlay())
     return database, database.connect()
 
 
 def outcome(connection: Any, action: Callable[[], Any]) -> Any:
-    """What an action gave: rows, counts and columns, or the error's class, text and code."""
+    """The outcome of an action: rows, counts and columns, or the error's class, text and code."""
     try:
         cursor = action()
     except Exception as exc:
@@ -180,8 +180,8 @@ def outcome(connection: Any, action: Callable[[], Any]) -> Any:
     return first, rows, cursor.rowcount, connection.in_transaction
 
 
-def play(connection: Any, move: tuple[Any, ...]) -> Any:
-    word, *arguments = move
+def run_action(connection: Any, action: tuple[Any, ...]) -> Any:
+    word, *arguments = action
     if word == "level":
 
         def act() -> None:
@@ -203,39 +203,42 @@ def dump(connection: Any) -> list[str]:
     return [line for line in connection.iterdump() if "sqlite_sequence" not in line]
 
 
-@settings(max_examples=400, deadline=None)
-@given(st.lists(_MOVES, max_size=14))
-def test_statements_do_what_sqlite3_does(vfs: OverlayVFS, moves: list[Any]) -> None:
-    """Whatever is executed, rows, columns, counts, errors and the database are `sqlite3`'s."""
+@given(st.lists(_ACTIONS, max_size=14))
+def test_statements_do_what_sqlite3_does(vfs: OverlayVFS, actions: list[Any]) -> None:
+    """Rows, columns, counts, errors and the database are those of `sqlite3` for all statements."""
     real = sqlite3.connect(":memory:")
-    database, ours = opened(vfs)
+    database, ours = open_database(vfs)
     real.executescript(_SCHEMA)
     ours.executescript(_SCHEMA)
     try:
-        for move in moves:
-            assert play(ours, move) == play(real, move), move
+        for action in actions:
+            assert run_action(ours, action) == run_action(real, action), action
         assert dump(ours) == dump(real)
     finally:
         real.close()
         database.close()
 
 
-@settings(max_examples=150, deadline=None)
 @given(st.lists(st.tuples(st.integers(0, 1), _SHARED), max_size=20))
 def test_two_connections_lock_each_other_as_files_do(
-    vfs: OverlayVFS, tmp_path_factory: pytest.TempPathFactory, moves: list[Any]
+    vfs: OverlayVFS, tmp_path_factory: pytest.TempPathFactory, actions: list[Any]
 ) -> None:
-    """What two connections to one world see and refuse each other is what `sqlite3` has on a file;
-    a lock is refused at once."""
+    """Two connections to one world see the same rows and locks as two of `sqlite3` on a file; they
+    raise lock errors at once."""
     path = tmp_path_factory.mktemp("locks") / "real.db"
     reals = [sqlite3.connect(path, timeout=0) for _ in range(2)]
-    database, first = opened(vfs)
+    for real in reals:
+        real.execute("PRAGMA synchronous=OFF")  # locks are the same; syncs take most of the time
+    database, first = open_database(vfs)
     both = [first, database.connect()]
     reals[0].executescript(_SCHEMA)
     first.executescript(_SCHEMA)
     try:
-        for number, move in moves:
-            assert play(both[number], move) == play(reals[number], move), (number, move)
+        for number, action in actions:
+            assert run_action(both[number], action) == run_action(reals[number], action), (
+                number,
+                action,
+            )
         for real, ours in zip(reals, both, strict=True):
             real.rollback()
             ours.rollback()
@@ -262,30 +265,30 @@ def test_two_connections_lock_each_other_as_files_do(
     ],
     ids=repr,
 )
-def test_values_that_sqlite_has_no_type_for(vfs: OverlayVFS, value: Any) -> None:
-    """A value is adapted, taken or refused as `sqlite3` does it, within a transaction too."""
-    database, ours = opened(vfs)
+def test_values_without_an_sqlite_type(vfs: OverlayVFS, value: Any) -> None:
+    """A value is adapted, accepted or refused as by `sqlite3`, in a transaction, too."""
+    database, ours = open_database(vfs)
     real = sqlite3.connect(":memory:")
     for connection in (ours, real):
         connection.execute("CREATE TABLE t (a, b)")
-    for move in (
+    for action in (
         ("execute", "SELECT ?, typeof(?1)", (value,)),
         ("execute", "INSERT INTO t VALUES (:a, :b)", {"a": 1, "b": value}),
         ("execute", "SELECT * FROM t", ()),
     ):
-        assert play(ours, move) == play(real, move)
+        assert run_action(ours, action) == run_action(real, action)
     real.close()
     database.close()
 
 
 def test_adapters_and_converters_are_those_of_sqlite3(vfs: OverlayVFS) -> None:
-    """What is registered with `sqlite3` holds here, by declared type and by column name."""
+    """What is registered with `sqlite3` applies here, by declared type and by column name."""
 
     class Point:
         def __conform__(self, protocol: Any) -> str:
             return "1;2"
 
-    database, _ = opened(vfs)
+    database, _ = open_database(vfs)
     types = sqlite3.PARSE_DECLTYPES | sqlite3.PARSE_COLNAMES
     ours = database.connect(detect_types=types)
     real = sqlite3.connect(":memory:", detect_types=types)
@@ -294,14 +297,14 @@ def test_adapters_and_converters_are_those_of_sqlite3(vfs: OverlayVFS) -> None:
         connection.execute("INSERT INTO t VALUES (?, ?, ?)", (_MOMENT, _MOMENT.date(), Point()))
         connection.execute("INSERT INTO t VALUES (NULL, NULL, NULL)")
     for sql in ("SELECT * FROM t", "SELECT max(at) AS 'at [timestamp]', day AS d FROM t"):
-        assert play(ours, ("execute", sql)) == play(real, ("execute", sql))
+        assert run_action(ours, ("execute", sql)) == run_action(real, ("execute", sql))
     real.close()
     database.close()
 
 
 def test_rows_are_made_by_factories(vfs: OverlayVFS) -> None:
-    """sqlite3.Row, a factory of one's own and a text factory give what they give with `sqlite3`."""
-    database, ours = opened(vfs)
+    """sqlite3.Row, another row factory and a text factory make the rows that they make there."""
+    database, ours = open_database(vfs)
     ours.executescript(_SCHEMA)
     ours.row_factory = sqlite3.Row
     row = ours.execute("SELECT id, name AS 'a \"b\"' FROM people").fetchone()
@@ -321,9 +324,9 @@ def test_rows_are_made_by_factories(vfs: OverlayVFS) -> None:
     database.close()
 
 
-def test_functions_of_the_code(vfs: OverlayVFS) -> None:
-    """SQL calls scalar, aggregate and window functions and collations; what they raise is an
-    OperationalError."""
+def test_sql_calls_functions_of_the_code(vfs: OverlayVFS) -> None:
+    """SQL calls scalar, aggregate and window functions and collations; their exceptions become
+    OperationalErrors."""
 
     class Sum:
         def __init__(self) -> None:
@@ -341,9 +344,9 @@ def test_functions_of_the_code(vfs: OverlayVFS) -> None:
         def finalize(self) -> int:
             return self.total
 
-    database, ours = opened(vfs)
+    database, ours = open_database(vfs)
     real = sqlite3.connect(":memory:")
-    asked = [
+    queries = [
         "SELECT twice(4), broken(1)",
         "SELECT twice(4)",
         "SELECT total2(column1) FROM (VALUES (1), (2))",
@@ -356,17 +359,17 @@ def test_functions_of_the_code(vfs: OverlayVFS) -> None:
         connection.create_aggregate("total2", 1, Sum)
         connection.create_window_function("sum2", 1, Sum)
         connection.create_collation("back", lambda a, b: (a < b) - (a > b))
-    for sql in asked:
-        assert play(ours, ("execute", sql)) == play(real, ("execute", sql))
-    with pytest.raises(sqlite3.NotSupportedError, match="not to be had in a world"):
+    for sql in queries:
+        assert run_action(ours, ("execute", sql)) == run_action(real, ("execute", sql))
+    with pytest.raises(sqlite3.NotSupportedError, match="not available in a world"):
         ours.backup(real)
     real.close()
     database.close()
 
 
-def test_a_connection_is_one_of_sqlite3(vfs: OverlayVFS) -> None:
-    """Listeners that ask for a sqlite3.Connection find one; closed things say so as there."""
-    database, ours = opened(vfs)
+def test_a_connection_is_an_instance_of_sqlite3s_class(vfs: OverlayVFS) -> None:
+    """isinstance finds a sqlite3.Connection and a sqlite3.Cursor; using closed ones is an error."""
+    database, ours = open_database(vfs)
     real = sqlite3.connect(":memory:")
     cursor, other = ours.cursor(), real.cursor()
     assert isinstance(ours, sqlite3.Connection)

@@ -1,4 +1,4 @@
-"""Whatever engine or connection hosted code makes, it sees the world in which its call runs."""
+"""Every engine and connection of hosted code uses the world of the current call."""
 
 import random
 import sqlite3
@@ -8,12 +8,12 @@ from textwrap import dedent
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from envpool.core.errors import ToolsetError
-from envpool.hosting.dbapi.database import Left, WorldDatabase
-from envpool.hosting.dbapi.hooks import Hook, hooked
+from envpool.hosting.dbapi.database import CallEffects, WorldDatabase
+from envpool.hosting.dbapi.hooks import Hook
 from envpool.store.digest import written
 from envpool.store.overlay import Overlay, OverlayVFS
 from envpool.store.states import States
@@ -61,14 +61,14 @@ Base.metadata.create_all(engine)
 
 
 class Code:
-    """Code that runs in worlds, as a host would run it."""
+    """Code that runs in worlds, as in a host."""
 
     def __init__(self, *parts: str, schema: str = "", **settings: Any) -> None:
         self.vfs = OverlayVFS(_CLOCK)
         self.database = WorldDatabase(self.vfs, (), **settings)
         self.hook = Hook(self.database)
         self.names: dict[str, Any] = {"__name__": "server"}
-        overlay = self.database.start()
+        overlay = self.database.fresh_overlay()
         self.hook.enter(overlay)
         if schema:
             connection = sqlite3.connect("seeds.db")
@@ -79,14 +79,15 @@ class Code:
         self.hook.leave()
         self.database.rebase(self.database.pages_of(overlay))
         self.template = template_of(
-            self.database.pages_of(self.database.start()), self.vfs, Path("server.py")
+            self.database.pages_of(self.database.fresh_overlay()), self.vfs, Path("server.py")
         )
+        self.states = States(small(""), self.template, ())  # as in the pool's process
 
     def new(self) -> Overlay:
         return self.template.overlay()
 
     def call(self, overlay: Overlay, name: str, *arguments: Any, **named: Any) -> Any:
-        """What a function gives, or its exception, and what the call left."""
+        """The result of a function, or its exception, and the effects of the call."""
         self.hook.enter(overlay)
         try:
             value = self.names[name](*arguments, **named)
@@ -94,11 +95,8 @@ class Code:
             value = exc
         return value, self.hook.leave()
 
-    def states(self) -> States:
-        """The same worlds, as the pool's process sees them."""
-        return States(small(""), self.template, ())
-
     def close(self) -> None:
+        self.states.close()
         self.hook.close()
         self.database.close()
         self.vfs.unregister()
@@ -106,7 +104,7 @@ class Code:
 
 @pytest.fixture
 def hosted() -> Iterator[Callable[..., Code]]:
-    """Makes hosted code, closed at the end."""
+    """Create hosted code, which is closed after the test."""
     made: list[Code] = []
 
     def make(*parts: str, **settings: Any) -> Code:
@@ -118,13 +116,11 @@ def hosted() -> Iterator[Callable[..., Code]]:
         code.close()
 
 
-def checked(code: Code, overlay: Overlay, before: Overlay, left: Left) -> None:
-    """What a call left is what a comparison of both states finds."""
-    states = code.states()
-    assert repr(left.changes) == repr(states.diff(before, overlay))
-    assert overlay.total == left.total
-    assert states.verify_digest(overlay) == written(left.total)
-    states.close()
+def check_effects(code: Code, overlay: Overlay, before: Overlay, effects: CallEffects) -> None:
+    """Assert that the effects of a call equal a comparison of both states."""
+    assert repr(effects.changes) == repr(code.states.diff(before, overlay))
+    assert overlay.total == effects.total
+    assert code.states.verify_digest(overlay) == written(effects.total)
 
 
 _ENGINES = {
@@ -176,8 +172,8 @@ _ENGINES = {
 
 
 @pytest.mark.parametrize("spelling", _ENGINES)
-def test_any_engine_is_on_the_world(hosted: Callable[..., Code], spelling: str) -> None:
-    """However the engine is made, its sessions read and write the world of the call."""
+def test_every_engine_uses_the_world(hosted: Callable[..., Code], spelling: str) -> None:
+    """However the engine is created, its sessions read and write the world of the call."""
     code = hosted(
         _MODELS,
         _ENGINES[spelling],
@@ -186,14 +182,14 @@ def test_any_engine_is_on_the_world(hosted: Callable[..., Code], spelling: str) 
     first, second = code.new(), code.new()
     for overlay in (first, second, first):
         before = overlay.copy()
-        value, left = code.call(overlay, "add", f"n{len(overlay.pages)}")
+        value, effects = code.call(overlay, "add", f"n{len(overlay.pages)}")
         assert isinstance(value, int), value
-        checked(code, overlay, before, left)
+        check_effects(code, overlay, before, effects)
     assert [len(code.call(overlay, "names")[0]) for overlay in (first, second)] == [2, 1]
 
 
-def test_an_engine_made_in_a_call_is_on_its_world(hosted: Callable[..., Code]) -> None:
-    """An endpoint may make its own engine and its own connection, in any call."""
+def test_an_engine_created_in_a_call_uses_its_world(hosted: Callable[..., Code]) -> None:
+    """An endpoint may create its own engine and its own connection, in any call."""
     code = hosted(
         _MODELS,
         _ENGINE,
@@ -212,17 +208,17 @@ def test_an_engine_made_in_a_call_is_on_its_world(hosted: Callable[..., Code]) -
     )
     for overlay in (code.new(), code.new()):
         before = overlay.copy()
-        value, left = code.call(overlay, "again", "a")
+        value, effects = code.call(overlay, "again", "a")
         assert value == ["a", "aa"]
-        checked(code, overlay, before, left)
+        check_effects(code, overlay, before, effects)
 
 
 def test_sqlite3_is_the_stdlibs_outside_of_calls(tmp_path: Path) -> None:
-    """The hook is there within its block only, and leaves in-memory databases alone."""
+    """The hook is active in its block only, and does not affect in-memory databases."""
     vfs = OverlayVFS(_CLOCK)
     database = WorldDatabase(vfs, ())
     real = sqlite3.connect
-    with hooked(database):
+    with Hook(database):
         with sqlite3.connect(str(tmp_path / "x.db")) as world:
             world.execute("CREATE TABLE t (a)")
         memory = sqlite3.connect(":memory:")
@@ -234,13 +230,13 @@ def test_sqlite3_is_the_stdlibs_outside_of_calls(tmp_path: Path) -> None:
     vfs.unregister()
 
 
-def test_engines_of_asyncio_are_refused() -> None:
-    """create_async_engine is refused with a sentence."""
+def test_asynchronous_engines_are_refused() -> None:
+    """create_async_engine raises a ToolsetError with the reason."""
     vfs = OverlayVFS(_CLOCK)
     database = WorldDatabase(vfs, ())
     with (
-        hooked(database),
-        pytest.raises(ToolsetError, match=r"create_async_engine: engines of asyncio are not"),
+        Hook(database),
+        pytest.raises(ToolsetError, match=r"create_async_engine: asynchronous engines are not"),
     ):
         exec(
             "from sqlalchemy.ext.asyncio import create_async_engine as c\n"
@@ -252,8 +248,8 @@ def test_engines_of_asyncio_are_refused() -> None:
 
 
 def test_what_a_failed_call_committed_stays(hosted: Callable[..., Code]) -> None:
-    """A call that commits, writes on, and fails keeps what it committed and nothing else; the next
-    call finds no lock."""
+    """When a call commits, writes more, and fails, its commits stay and nothing else; the next call
+    finds no lock."""
     code = hosted(
         _MODELS,
         _ENGINE,
@@ -263,34 +259,32 @@ def test_what_a_failed_call_committed_stays(hosted: Callable[..., Code]) -> None
             session = Session()
             session.add(Item(name=name + "2"))
             session.flush()
-            kept.append(session)
+            sessions.append(session)
             raise RuntimeError("after the flush")
 
         def twice(name):
             add(name)
             add(name)
 
-        kept = []
+        sessions = []
         """,
     )
     overlay = code.new()
-    value, left = code.call(overlay, "half", "a")
+    value, effects = code.call(overlay, "half", "a")
     assert str(value) == "after the flush"
     item = {"id": 1, "name": "a", "parent_id": None}
-    assert left.changes == (RowChange("items", (1,), None, item),)
-    value, left = code.call(overlay, "twice", "b")
+    assert effects.changes == (RowChange("items", (1,), None, item),)
+    value, effects = code.call(overlay, "twice", "b")
     assert "UNIQUE constraint failed: items.name" in str(value)
     assert type(value.orig) is sqlite3.IntegrityError
-    assert [change.key for change in left.changes] == [(2,)]
-    value, left = code.call(overlay, "names")
-    assert (value, left.changes) == (["a", "b"], ())
-    assert code.states().dump(overlay) == {
-        "items": [item, {"id": 2, "name": "b", "parent_id": None}]
-    }
+    assert [change.key for change in effects.changes] == [(2,)]
+    value, effects = code.call(overlay, "names")
+    assert (value, effects.changes) == (["a", "b"], ())
+    assert code.states.dump(overlay) == {"items": [item, {"id": 2, "name": "b", "parent_id": None}]}
 
 
 def test_changes_are_the_net_of_a_whole_call(hosted: Callable[..., Code]) -> None:
-    """Several commits and rollbacks, in several sessions, leave one net change a row."""
+    """Several commits and rollbacks, in several sessions, give one net change for each row."""
     code = hosted(
         _MODELS,
         _ENGINE,
@@ -312,15 +306,15 @@ def test_changes_are_the_net_of_a_whole_call(hosted: Callable[..., Code]) -> Non
     )
     overlay = code.new()
     before = overlay.copy()
-    _, left = code.call(overlay, "busy")
-    assert left.changes == (
+    _, effects = code.call(overlay, "busy")
+    assert effects.changes == (
         RowChange("items", (2,), None, {"id": 2, "name": "d", "parent_id": None}),
     )
-    checked(code, overlay, before, left)
+    check_effects(code, overlay, before, effects)
 
 
 def test_sessions_lock_each_other(hosted: Callable[..., Code]) -> None:
-    """A second session reads past an open write and is refused its own, at once."""
+    """A second session reads in spite of an open write; its own write fails at once."""
     code = hosted(
         _MODELS,
         _ENGINE,
@@ -335,16 +329,16 @@ def test_sessions_lock_each_other(hosted: Callable[..., Code]) -> None:
                 inner.commit()
             except Exception as exc:
                 inner.rollback()
-                said = str(exc.orig)
+                errors = str(exc.orig)
             outer.commit()
-            return seen, said, inner.query(Item).count()
+            return seen, errors, inner.query(Item).count()
         """,
     )
     assert code.call(code.new(), "nested")[0] == (0, "database is locked", 1)
 
 
-def test_a_session_of_the_module_keeps_worlds_apart(hosted: Callable[..., Code]) -> None:
-    """A session, a connection and objects that outlive calls are, in each call, of its world."""
+def test_a_global_session_uses_the_world_of_each_call(hosted: Callable[..., Code]) -> None:
+    """A session, a connection and objects that outlive calls see, in each call, its world."""
     code = hosted(
         _MODELS,
         _ENGINE,
@@ -372,7 +366,7 @@ def test_a_session_of_the_module_keeps_worlds_apart(hosted: Callable[..., Code])
 
 
 def test_foreign_keys_are_as_the_code_sets_them(hosted: Callable[..., Code]) -> None:
-    """Off as with `sqlite3`; on where a listener says so; what a call sets ends with it."""
+    """Off as with `sqlite3`, on when a listener sets them; a call's own setting ends with it."""
     listening = """
     from sqlalchemy.engine import Engine
     import sqlite3
@@ -404,9 +398,9 @@ def test_foreign_keys_are_as_the_code_sets_them(hosted: Callable[..., Code]) -> 
     assert other.call(other.new(), "add", "a", parent_id=99)[0] == 1
 
 
-def test_a_schema_that_a_call_changes_is_its_worlds_alone(hosted: Callable[..., Code]) -> None:
-    """Tables that come, change and go in one world are told, recounted and dumped there, though two
-    worlds changed their schemas equally often; a third one knows nothing of it."""
+def test_a_changed_schema_belongs_to_its_world(hosted: Callable[..., Code]) -> None:
+    """New, changed and dropped tables of one world are in its changes, recounts and dumps, even if
+    two worlds changed their schemas equally often; a third world is not affected."""
     code = hosted(
         _MODELS,
         _ENGINE,
@@ -418,7 +412,7 @@ def test_a_schema_that_a_call_changes_is_its_worlds_alone(hosted: Callable[..., 
         """,
     )
     one, two, three = code.new(), code.new(), code.new()
-    moves: list[tuple[Overlay, tuple[str, ...]]] = [
+    steps: list[tuple[Overlay, tuple[str, ...]]] = [
         (one, ("INSERT INTO items (name) VALUES ('a')", "CREATE TABLE logs (line TEXT)")),
         (two, ("ALTER TABLE items ADD COLUMN price DEFAULT 3", "INSERT INTO items DEFAULT VALUES")),
         (one, ("INSERT INTO logs VALUES ('x'), ('y')",)),
@@ -429,12 +423,12 @@ def test_a_schema_that_a_call_changes_is_its_worlds_alone(hosted: Callable[..., 
         (one, ("CREATE INDEX named ON items (name)", "VACUUM")),
         (one, ("DELETE FROM logs", "INSERT INTO logs VALUES ('y')")),
     ]
-    for overlay, statements in moves:
+    for overlay, statements in steps:
         before = overlay.copy()
-        value, left = code.call(overlay, "run", *statements)
+        value, effects = code.call(overlay, "run", *statements)
         assert value is None
-        checked(code, overlay, before, left)
-    states = code.states()
+        check_effects(code, overlay, before, effects)
+    states = code.states
     assert [states.dump(overlay) for overlay in (one, two, three)] == [
         {"items": [{"id": 1, "name": "b", "parent_id": None}], "logs": [{"line": "y"}]},
         {},
@@ -501,39 +495,38 @@ def odd() -> Iterator[Code]:
     code.close()
 
 
-@settings(max_examples=150, deadline=None)
 @given(st.lists(st.tuples(st.integers(0, 2), st.lists(st.sampled_from(_WRITES), max_size=6))))
 def test_changes_are_found_in_tables_of_every_kind(odd: Code, calls: list[Any]) -> None:
-    """Generated columns, full-text tables, tables without rowids, triggers: what calls change is
-    what a comparison of both states finds, in worlds that take turns."""
+    """Generated columns, full-text tables, tables without rowids, triggers: the changes of a call
+    equal a comparison of both states, in worlds that take turns."""
     overlays = [odd.new() for _ in range(3)]
     for index, statements in calls:
         before = overlays[index].copy()
-        _, left = odd.call(overlays[index], "run", statements)
-        checked(odd, overlays[index], before, left)
+        _, effects = odd.call(overlays[index], "run", statements)
+        check_effects(odd, overlays[index], before, effects)
 
 
-def test_a_row_of_a_generated_column_is_told_whole(odd: Code) -> None:
-    """Generated columns are part of rows, their changes and dumps; shadow tables are not shown."""
+def test_changed_rows_include_generated_columns(odd: Code) -> None:
+    """Generated columns are part of rows, changes and dumps; shadow tables are not shown."""
     overlay = odd.new()
-    _, left = odd.call(overlay, "run", ["UPDATE lines SET num = 4 WHERE id = 1", "COMMIT"])
+    _, effects = odd.call(overlay, "run", ["UPDATE lines SET num = 4 WHERE id = 1", "COMMIT"])
     was = {"id": 1, "num": 1, "price": 2.5, "total": 2.5, "big": 0}
-    assert left.changes == (
+    assert effects.changes == (
         RowChange("lines", (1,), was, {**was, "num": 4, "total": 10.0, "big": 1}),
     )
-    assert [*odd.states().dump(overlay)] == ["found", "lines", "plain", "tags"]
+    assert [*odd.states.dump(overlay)] == ["found", "lines", "plain", "tags"]
 
 
-def test_nothing_that_a_call_sets_reaches_another(hosted: Callable[..., Code]) -> None:
-    """Temporary tables, PRAGMAs, functions, adapters and half-made transactions end with the call,
-    though its connections live on."""
+def test_settings_of_a_call_do_not_affect_another(hosted: Callable[..., Code]) -> None:
+    """Temporary tables, PRAGMAs, functions, adapters and open transactions end with the call,
+    although its connections stay open."""
     code = hosted(
         _MODELS,
         _ENGINE,
         """
         import sqlite3
 
-        kept = sqlite3.connect("x.db")
+        connection = sqlite3.connect("x.db")
 
         class Money:
             pass
@@ -548,14 +541,14 @@ def test_nothing_that_a_call_sets_reaches_another(hosted: Callable[..., Code]) -
                 "INSERT INTO items (name) VALUES ('open')",
             ):
                 session.execute(text(statement))
-                kept.execute(statement) if "items" not in statement else None
-            kept.create_function("spy", 0, lambda: "seen")
+                connection.execute(statement) if "items" not in statement else None
+            connection.create_function("spy", 0, lambda: "seen")
             sqlite3.register_adapter(Money, lambda money: "1 EUR")
-            assert kept.in_transaction
+            assert connection.in_transaction
 
-        def look():
+        def inspect():
             found = []
-            for execute in (kept.execute, lambda sql: Session().execute(text(sql))):
+            for execute in (connection.execute, lambda sql: Session().execute(text(sql))):
                 for sql in (
                     "SELECT * FROM secrets",
                     "SELECT 'a' LIKE 'A'",
@@ -568,16 +561,16 @@ def test_nothing_that_a_call_sets_reaches_another(hosted: Callable[..., Code]) -
                         found += execute(sql).fetchall()
                     except Exception as exc:
                         found.append(str(exc).split("\\n")[0].split(") ")[-1])
-            return found, kept.in_transaction
+            return found, connection.in_transaction
 
         def adapted():
-            return kept.execute("SELECT ?", (Money(),)).fetchall()
+            return connection.execute("SELECT ?", (Money(),)).fetchall()
         """,
     )
     nothing = ["no such table: secrets", (1,), (0,), (0,), (0,), "no such function: spy"]
     for overlay in (code.new(), code.new()):
         assert code.call(overlay, "leave")[0] is None
-        assert code.call(overlay, "look")[0] == (nothing * 2, False)
+        assert code.call(overlay, "inspect")[0] == (nothing * 2, False)
         assert code.call(overlay, "adapted")[0] == [("1 EUR",)]
     with pytest.raises(sqlite3.ProgrammingError):
         sqlite3.connect(":memory:").execute("SELECT ?", (code.names["Money"](),))
@@ -608,9 +601,9 @@ _HARMLESS = {
 
 
 @pytest.mark.parametrize("sql", _HARMLESS)
-def test_statements_that_reach_for_files_and_settings(odd: Code, sql: str) -> None:
-    """What reaches for files, memory or the connection's own working does nothing or is refused,
-    and the world is usable afterwards."""
+def test_statements_about_files_and_settings_are_harmless(odd: Code, sql: str) -> None:
+    """Statements about files, memory or the connection's internals do nothing or are refused, and
+    the world stays usable."""
     odd.names["statement"] = sql
     exec(
         dedent(
@@ -628,13 +621,14 @@ def test_statements_that_reach_for_files_and_settings(odd: Code, sql: str) -> No
     overlay = odd.new()
     assert odd.call(overlay, "ask")[0] == _HARMLESS[sql]
     before = overlay.copy()
-    _, left = odd.call(overlay, "run", ["INSERT INTO plain VALUES (1, 2)", "COMMIT"])
-    assert [change.after for change in left.changes] == [{"a": 1, "b": 2}]
-    checked(odd, overlay, before, left)
+    _, effects = odd.call(overlay, "run", ["INSERT INTO plain VALUES (1, 2)", "COMMIT"])
+    assert [change.after for change in effects.changes] == [{"a": 1, "b": 2}]
+    check_effects(odd, overlay, before, effects)
 
 
-def test_chance_and_time_are_the_hosts(hosted: Callable[..., Code]) -> None:
-    """SQL's random functions draw from the host, its clock is the world's; so calls repeat."""
+def test_randomness_and_time_are_the_hosts(hosted: Callable[..., Code]) -> None:
+    """SQL's random functions use the host's random bytes and SQL's clock is the world's, so calls
+    repeat exactly."""
     asking = """
     import sqlite3
 
@@ -647,17 +641,17 @@ def test_chance_and_time_are_the_hosts(hosted: Callable[..., Code]) -> None:
     code = hosted(asking, schema="CREATE TABLE t (a);")
     drawn = []
     for _ in range(2):
-        code.database.chance = random.Random(7).randbytes
+        code.database.random_bytes = random.Random(7).randbytes
         drawn.append(code.call(code.new(), "draw")[0])
-    twin = random.Random(7)
-    number = int.from_bytes(twin.randbytes(8), "big", signed=True)
-    blob = twin.randbytes(4).hex().upper()
+    expected = random.Random(7)
+    number = int.from_bytes(expected.randbytes(8), "big", signed=True)
+    blob = expected.randbytes(4).hex().upper()
     assert drawn == [(number, blob, "2025-01-01 00:00:00", "2024-12-31 00:00:00")] * 2
 
 
-def test_sql_that_runs_away_is_stopped(hosted: Callable[..., Code]) -> None:
-    """A call's SQL ends after so many instructions, each further statement at once; the next call
-    has all of them again."""
+def test_endless_sql_is_stopped(hosted: Callable[..., Code]) -> None:
+    """At the limit of instructions a call's statement is interrupted, and further ones at once; the
+    next call has the whole limit again."""
     code = hosted(
         _MODELS,
         _ENGINE,
@@ -666,7 +660,7 @@ def test_sql_that_runs_away_is_stopped(hosted: Callable[..., Code]) -> None:
             session = Session()
             session.add(Item(name="before"))
             session.commit()
-            said = []
+            errors = []
             for _ in range(3):
                 try:
                     session.execute(text(
@@ -674,21 +668,21 @@ def test_sql_that_runs_away_is_stopped(hosted: Callable[..., Code]) -> None:
                         "SELECT count(*) FROM n"
                     ))
                 except Exception as exc:
-                    said.append(str(exc.orig))
+                    errors.append(str(exc.orig))
                     session.rollback()
-            return said
+            return errors
         """,
         max_steps=500_000,
     )
     overlay = code.new()
-    said, left = code.call(overlay, "spin")
-    assert (said, left.stopped, len(left.changes)) == (["interrupted"] * 3, True, 1)
-    names, left = code.call(overlay, "names")
-    assert (names, left.stopped) == (["before"], False)
+    errors, effects = code.call(overlay, "spin")
+    assert (errors, effects.stopped, len(effects.changes)) == (["interrupted"] * 3, True, 1)
+    names, effects = code.call(overlay, "names")
+    assert (names, effects.stopped) == (["before"], False)
 
 
-def test_a_world_that_grows_too_large_is_full(hosted: Callable[..., Code]) -> None:
-    """A world's file is bounded; the call that would pass the bound fails as on a full disk."""
+def test_the_size_of_a_world_is_limited(hosted: Callable[..., Code]) -> None:
+    """A call that would exceed the limit of a world's file fails as on a full disk."""
     code = hosted(
         _MODELS,
         _ENGINE,
@@ -700,18 +694,18 @@ def test_a_world_that_grows_too_large_is_full(hosted: Callable[..., Code]) -> No
         max_pages=40,
     )
     overlay = code.new()
-    value, left = code.call(overlay, "grow")
+    value, effects = code.call(overlay, "grow")
     assert "database or disk is full" in str(value)
     assert overlay.num_pages <= 40
-    assert len(left.changes) == len(code.call(overlay, "names")[0]) > 10
+    assert len(effects.changes) == len(code.call(overlay, "names")[0]) > 10
 
 
-def test_a_thousand_worlds_interleaved(hosted: Callable[..., Code]) -> None:
-    """Worlds that take turns on the same few connections stay apart."""
+def test_interleaved_worlds_stay_separate(hosted: Callable[..., Code]) -> None:
+    """Hundreds of worlds that take turns on the same few connections do not affect each other."""
     code = hosted(_MODELS, _ENGINE)
     rng = random.Random(5)
-    worlds: list[tuple[Overlay, list[str]]] = [(code.new(), []) for _ in range(1000)]
-    for number in range(3000):
+    worlds: list[tuple[Overlay, list[str]]] = [(code.new(), []) for _ in range(200)]
+    for number in range(600):
         overlay, expected = rng.choice(worlds)
         if expected and rng.random() < 0.3:
             value, _ = code.call(overlay, "add", expected[-1])

@@ -1,4 +1,4 @@
-"""Time and chance of hosted code: the world's, not the machine's."""
+"""Time and random numbers of hosted code are the world's, not the machine's."""
 
 import datetime as dt
 import os
@@ -12,15 +12,22 @@ from typing import Any
 
 import pytest
 
-from envpool.hosting.determinism.clock import PATIENCE, STEP, chance, frozen, seeded, sql_random
+from envpool.hosting.determinism.clock import (
+    MAX_THREAD_SLEEP,
+    STEP,
+    frozen_clock,
+    random_bytes,
+    seed_random,
+    sql_random,
+)
 
 CLOCK = "2026-03-14T09:30:00Z"
-START = dt.datetime(2026, 3, 14, 9, 30)  # noqa: DTZ001 - as naive as what hosted code writes
+START = dt.datetime(2026, 3, 14, 9, 30)  # noqa: DTZ001 - naive, as in hosted code
 
 
 def _wall_clocks() -> list[dt.datetime]:
     return [
-        dt.datetime.now(),  # noqa: DTZ005 - what hosted code writes
+        dt.datetime.now(),  # noqa: DTZ005 - as in hosted code
         dt.datetime.utcnow(),  # noqa: DTZ003
         dt.datetime.today(),  # noqa: DTZ002
         dt.datetime.now(dt.UTC).replace(tzinfo=None),
@@ -32,9 +39,9 @@ def _wall_clocks() -> list[dt.datetime]:
     ]
 
 
-def test_every_clock_says_the_scenarios_time() -> None:
-    """Whatever clock the code reads, it says the scenario's time, in UTC."""
-    with frozen(CLOCK):
+def test_every_clock_has_the_scenarios_time() -> None:
+    """Every clock that code can read has the scenario's time, in UTC."""
+    with frozen_clock(CLOCK):
         assert _wall_clocks() == [START] * 7
         assert dt.date.today() == START.date()  # noqa: DTZ011
         assert [time.localtime()[:6], time.gmtime()[:6]] == [(2026, 3, 14, 9, 30, 0)] * 2
@@ -42,11 +49,11 @@ def test_every_clock_says_the_scenarios_time() -> None:
         assert time.strftime("%H:%M %Z") == "09:30 UTC"
 
 
-def test_the_real_time_comes_back() -> None:
-    """Outside of the block every function is what it was."""
+def test_the_real_time_is_restored() -> None:
+    """Outside of the block every function has its usual result."""
     before = time.time_ns()
-    with frozen(CLOCK):
-        seeded("package", 0)
+    with frozen_clock(CLOCK):
+        seed_random("package", 0)
     assert before <= time.time_ns()
     assert abs(time.clock_gettime_ns(time.CLOCK_MONOTONIC) - time.monotonic_ns()) < 10**9
     assert os.urandom(16) != os.urandom(16)
@@ -54,10 +61,10 @@ def test_the_real_time_comes_back() -> None:
 
 
 def test_time_moves_from_call_to_call_and_not_within_one() -> None:
-    """Each call has its own moment, later than the one before, on a whole number of steps."""
+    """Each call has its own time, a whole number of steps after the scenario's clock."""
     moments = []
     for num_calls in range(3):
-        with frozen(CLOCK, num_calls):
+        with frozen_clock(CLOCK, num_calls):
             first, again = _wall_clocks()[0], _wall_clocks()[0]
         assert first == again
         moments.append(first - START)
@@ -65,10 +72,10 @@ def test_time_moves_from_call_to_call_and_not_within_one() -> None:
     assert moments == [step, 2 * step, 3 * step]
 
 
-def test_sleep_moves_the_clock_only() -> None:
-    """An hour's sleep takes no time, the call's clocks have moved by an hour, the next call's have
-    not; what real `sleep` refuses is refused."""
-    with frozen(CLOCK):
+def test_sleep_only_moves_the_clock() -> None:
+    """An hour's sleep takes no time and moves the call's clocks by an hour, not those of the next
+    call; arguments that the real `sleep` refuses are refused."""
+    with frozen_clock(CLOCK):
         start = time.monotonic()
         time.sleep(3600)
         assert _wall_clocks()[0] == START + dt.timedelta(hours=1)
@@ -77,7 +84,7 @@ def test_sleep_moves_the_clock_only() -> None:
             time.sleep(-1)
         with pytest.raises(TypeError):
             time.sleep(None)  # type: ignore[arg-type]
-    with frozen(CLOCK):
+    with frozen_clock(CLOCK):
         assert _wall_clocks()[0] == START
 
 
@@ -87,11 +94,11 @@ def test_sleep_moves_the_clock_only() -> None:
     ids=lambda clock: str(clock.__name__),
 )
 def test_a_loop_that_waits_for_a_clock_ends(clock: Callable[[], float]) -> None:
-    """Waiting for a clock without sleeping comes to an end, the same in every world."""
+    """A busy wait for a clock ends, after the same number of reads in every world."""
     name = clock.__name__
     reads = []
     for _ in range(2):
-        with frozen(CLOCK):
+        with frozen_clock(CLOCK):
             read = getattr(time, name)
             start, num_reads = read(), 0
             while read() < start + 0.05:
@@ -101,20 +108,20 @@ def test_a_loop_that_waits_for_a_clock_ends(clock: Callable[[], float]) -> None:
 
 
 def test_a_sleeping_thread_ends() -> None:
-    """A thread that sleeps on after the call ends where it sleeps, and what it would have done
-    later does not happen; its naps within the call take no time and are its own."""
+    """A thread that would sleep after the call ends at its sleep and does nothing later; its sleep
+    within the call takes no time and does not move the call's clock."""
     done: list[str] = []
 
     def background() -> None:
-        time.sleep(PATIENCE / 2)
+        time.sleep(MAX_THREAD_SLEEP / 2)
         done.append("napped")
         try:
-            time.sleep(PATIENCE)
+            time.sleep(MAX_THREAD_SLEEP)
             done.append("woke")
-        except SystemExit:  # of which threading says nothing, but pytest would
+        except SystemExit:  # ignored by threading, but reported by pytest
             done.append("ended")
 
-    with frozen(CLOCK):
+    with frozen_clock(CLOCK):
         thread = threading.Thread(target=background)
         thread.start()
         thread.join()
@@ -136,17 +143,17 @@ def _draws() -> list[Any]:
         secrets.choice(range(10**9)),
         uuid.uuid1(),
         uuid.uuid4(),
-        chance(8),
+        random_bytes(8),
         sql_random(),
     ]
 
 
-def test_chance_follows_from_the_package_and_the_number_of_calls() -> None:
-    """Equal package and number of calls: equal draws; another of either: others."""
+def test_random_numbers_follow_from_package_and_number_of_calls() -> None:
+    """Equal package and number of calls give equal draws; a change of either gives others."""
 
     def draws(digest: str, num_calls: int) -> list[Any]:
-        with frozen(CLOCK, num_calls):
-            seeded(digest, num_calls)
+        with frozen_clock(CLOCK, num_calls):
+            seed_random(digest, num_calls)
             return _draws()
 
     first = draws("package", 1)
@@ -156,13 +163,13 @@ def test_chance_follows_from_the_package_and_the_number_of_calls() -> None:
 
 
 def test_no_draw_repeats_within_a_call() -> None:
-    """Two draws of a call differ, and seeding from nothing draws from the call's chance."""
-    with frozen(CLOCK):
-        seeded("package", 0)
+    """Two draws of a call differ, and `seed()` without a value uses the call's random stream."""
+    with frozen_clock(CLOCK):
+        seed_random("package", 0)
         first, second = _draws(), _draws()
         random.seed()
         seeds = [random.random()]
-        seeded("package", 0)
+        seed_random("package", 0)
         _draws(), _draws()
         random.seed()
         seeds.append(random.random())
@@ -170,18 +177,18 @@ def test_no_draw_repeats_within_a_call() -> None:
     assert seeds[0] == seeds[1]
 
 
-def test_seeds_of_the_codes_own_hold() -> None:
-    """Code that seeds gets what it would get anywhere."""
+def test_the_codes_own_seeds_have_their_usual_effect() -> None:
+    """Code that seeds a generator gets the numbers that it would get anywhere."""
     expected = random.Random(42).random()
-    with frozen(CLOCK):
+    with frozen_clock(CLOCK):
         random.seed(42)
         assert [random.random(), random.Random(42).random()] == [expected] * 2
 
 
 def test_uuids_are_well_formed() -> None:
     """Generated ids have their versions, the world's time, and no address of the machine."""
-    with frozen(CLOCK):
-        seeded("package", 0)
+    with frozen_clock(CLOCK):
+        seed_random("package", 0)
         by_time, by_chance = uuid.uuid1(), uuid.uuid4()
     assert (by_time.version, by_time.node, by_chance.version) == (1, 0x020000000001, 4)
     since_1582 = dt.timedelta(microseconds=by_time.time // 10)
@@ -191,5 +198,5 @@ def test_uuids_are_well_formed() -> None:
 
 def test_wrong_sizes_are_refused() -> None:
     """A negative number of random bytes is an error, as it is of the real function."""
-    with frozen(CLOCK), pytest.raises(ValueError, match="negative"):
+    with frozen_clock(CLOCK), pytest.raises(ValueError, match="negative"):
         os.urandom(-1)

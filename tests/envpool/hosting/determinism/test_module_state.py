@@ -1,4 +1,4 @@
-"""Module state of generated code: every world sees what it would have seen alone."""
+"""Module state of generated code: every world sees what it would see alone in a process."""
 
 import linecache
 import os
@@ -10,21 +10,21 @@ from types import ModuleType
 import pytest
 
 from envpool.core.errors import ToolsetError
-from envpool.hosting.determinism.clock import frozen
-from envpool.hosting.determinism.module_state import MAX_STATE, Memory
+from envpool.hosting.determinism.clock import frozen_clock
+from envpool.hosting.determinism.module_state import MAX_STATE, ModuleState
 
-NAME = "hosted_by_the_tests_of_memory"
+NAME = "hosted_by_the_tests_of_module_state"
 CLOCK = "2026-03-14T09:30:00Z"
 
 
 def _load(text: str) -> ModuleType:
-    """The module that a host makes of a text, under the name that it has in every worker."""
+    """The module that a host makes from a text, with the same name in every worker."""
     module = ModuleType(NAME)
     module.__file__ = f"/{NAME}/server.py"
     sys.modules[NAME] = module
     lines = text.splitlines(keepends=True)
     linecache.cache[module.__file__] = (len(text), None, lines, module.__file__)
-    with frozen(CLOCK):
+    with frozen_clock(CLOCK):
         exec(compile(text, module.__file__, "exec"), vars(module))
     return module
 
@@ -35,10 +35,10 @@ def _forget() -> Iterator[None]:
     sys.modules.pop(NAME, None)
 
 
-# The order of a set that things were taken out of is Python's secret: it cannot be taken along.
-_ITS_OWN_ORDER = "sets, in the order in which they give what they hold"
+# The iteration order of a set from which elements were removed cannot be pickled.
+_SET_ORDER = "sets, in their iteration order"
 
-# Each has a function `call` that takes a small number and gives something that tells of the past.
+# Each has a function `call` that takes a small number and whose result depends on earlier calls.
 STATEFUL = {
     "a global that is assigned": """
 total = 0
@@ -47,7 +47,7 @@ def call(n):
     total += n
     return total
 """,
-    "a global that is not there at first": """
+    "a global that does not exist at first": """
 def call(n):
     global newest
     try:
@@ -122,7 +122,7 @@ pair = (itertools.count(5), "x")
 def call(n, own=itertools.count(100)):
     return next(ids), next(letters, None), next_number(), next(pair[0]), next(own)
 """,
-    "a source of chance": """
+    "a source of random numbers": """
 import random
 rng = random.Random(7)
 def call(n):
@@ -172,7 +172,7 @@ def call(n):
     call.log = [*getattr(call, "log", []), n]
     return call.log
 """,
-    "a changeable default": """
+    "a mutable default": """
 def call(n, seen=[], *, also={}):
     seen.append(n)
     also[n] = len(seen)
@@ -249,7 +249,7 @@ def call(n):
     found[n] = Settings(name=str(n))
     return settings.model_dump(), settings._calls, sorted(settings.model_fields_set), repr(found)
 """,
-    "rows of SQLAlchemy that were kept": """
+    "cached rows of SQLAlchemy": """
 from sqlalchemy import Column, Integer, String
 from sqlalchemy.orm import declarative_base
 Base = declarative_base()
@@ -265,7 +265,7 @@ def call(n):
     users.setdefault(n, current)
     return last and last.name, [(user.id, user.name) for user in users.values()]
 """,
-    "names that are reached in other ways": """
+    "names that are accessed indirectly": """
 def call(n):
     names = globals()
     names["log"] = names.get("log", ()) + (n,)
@@ -299,7 +299,7 @@ def call(n):
     taken = waiting.get() if n == 3 else waiting.qsize()
     return space.n, dict(users), taken, local.log, was_set, heap[0]
 """,
-    "a tuple of lists, a list that holds itself": """
+    "a tuple of lists, a list that contains itself": """
 pair = ([], {})
 knot = []
 knot.append(knot)
@@ -309,14 +309,14 @@ def call(n):
     knot.append(n)
     return repr(pair), knot[0] is knot, pair[1][n] is pair[0], len(knot)
 """,
-    _ITS_OWN_ORDER: """
+    _SET_ORDER: """
 seen = set()
 def call(n):
     seen.add(n * 8)
     seen.discard((n - 1) * 8)
     return list(seen)
 """,
-    "locks, which stay as they are": """
+    "locks, which are not state": """
 import threading
 lock, log, locks = threading.Lock(), [], {}
 again = threading.RLock()
@@ -367,8 +367,8 @@ _TURNS = [(world, number) for world in range(4) for number in (1, 2, 3, 1, 2, 2,
 Random(3).shuffle(_TURNS)
 
 
-def _play(text: str, calls: list[int]) -> list[str]:
-    """What the code gives in a process of its own."""
+def _run_alone(text: str, calls: list[int]) -> list[str]:
+    """The results of the code in a process where it is alone."""
     module, environment = _load(text), os.environ.copy()
     try:
         return [repr(module.call(n)) for n in calls]
@@ -377,49 +377,49 @@ def _play(text: str, calls: list[int]) -> list[str]:
         os.environ.update(environment)
 
 
-def _take_turns(workers: list[tuple[ModuleType, Memory]]) -> list[list[str]]:
-    """What four worlds give that take turns, which move from worker to worker."""
+def _take_turns(workers: list[tuple[ModuleType, ModuleState]]) -> list[list[str]]:
+    """The results of four worlds that take turns and move from worker to worker."""
     states = [b""] * 4
-    given: list[list[str]] = [[], [], [], []]
+    results: list[list[str]] = [[], [], [], []]
     for turn, (world, number) in enumerate(_TURNS):
-        module, memory = workers[turn % len(workers)]
+        module, state = workers[turn % len(workers)]
         sys.modules[NAME] = module
-        memory.restore(states[world])
-        given[world].append(repr(module.call(number)))
-        states[world] = memory.capture()
-    return given
+        state.restore(states[world])
+        results[world].append(repr(module.call(number)))
+        states[world] = state.capture()
+    return results
 
 
-def _worker(text: str) -> tuple[ModuleType, Memory]:
+def _worker(text: str) -> tuple[ModuleType, ModuleState]:
     module = _load(text)
-    return module, Memory(module)
+    return module, ModuleState(module)
 
 
-@pytest.mark.parametrize("what", [what for what in STATEFUL if what != _ITS_OWN_ORDER])
+@pytest.mark.parametrize("what", [what for what in STATEFUL if what != _SET_ORDER])
 def test_worlds_see_what_they_would_see_alone(what: str) -> None:
-    """Worlds that take turns in one module give what each gives in a module of its own."""
+    """Worlds that take turns in one module give the results of separate modules."""
     text = STATEFUL[what]
     together = _take_turns([_worker(text)])
     for world in range(4):
-        alone = _play(text, [number for which, number in _TURNS if which == world])
-        assert together[world] == [_released(what, shown) for shown in alone]
-    assert all(len(set(given)) > 1 for given in together)  # each has a past
+        alone = _run_alone(text, [number for which, number in _TURNS if which == world])
+        assert together[world] == [_with_released_locks(what, shown) for shown in alone]
+    assert all(len(set(results)) > 1 for results in together)  # results depend on earlier calls
 
 
-def _released(what: str, shown: str) -> str:
-    """A lock that the code leaves locked is open in its next call, and alone it is not."""
+def _with_released_locks(what: str, shown: str) -> str:
+    """A lock that the code leaves locked is free in its next call; alone it stays locked."""
     return shown.replace("(False, ", "(True, ") if what.startswith("locks") else shown
 
 
 @pytest.mark.parametrize("what", STATEFUL)
-def test_a_world_goes_on_in_another_worker(what: str) -> None:
-    """Worlds that move between workers give what they give in one."""
+def test_a_world_continues_in_another_worker(what: str) -> None:
+    """Worlds that move between workers give the results that they give in one worker."""
     text = STATEFUL[what]
     assert _take_turns([_worker(text), _worker(text)]) == _take_turns([_worker(text)])
 
 
 STATELESS = {
-    "constants that are looked things up in": """
+    "constants for look-ups": """
 STATUSES = ["open", "closed"]
 PRICES = {"basic": 1, "pro": (2, 3)}
 NESTED = {"a": {"b": 1}}
@@ -427,7 +427,7 @@ def call(n):
     rows = [status for status in STATUSES if status in PRICES] + sorted(STATUSES)
     return rows, len(NESTED), "a" in NESTED, PRICES.get("pro"), PRICES["basic"] + n, {**PRICES}
 """,
-    "an application as models write it": """
+    "a typical generated application": """
 import logging, re, threading, os
 from datetime import datetime
 from enum import Enum
@@ -478,7 +478,7 @@ async def list_items(
 def call(n):
     return n
 """,
-    "objects that nobody changes": """
+    "objects that no function changes": """
 import struct
 from dataclasses import dataclass
 from sqlalchemy import Column, String, TypeDecorator
@@ -508,32 +508,32 @@ def call(n):
     item.status = "open"
     return [p.name for p in PLANS if p.allows(n)], RATES["usd"].value, order.name, list(names)
 """,
-    "no text at all": "call = abs",
+    "no function in the text": "call = abs",
 }
 
 
 @pytest.mark.parametrize("what", STATELESS)
 def test_code_without_state_costs_nothing(what: str) -> None:
-    """Constants, models and the application's machinery are no state."""
+    """Constants, models and the objects of the application's libraries are not state."""
     module = _load(STATELESS[what])
-    memory = Memory(module)
-    assert (memory.stateless, memory.capture(), memory.notes) == (True, b"", ())
-    memory.restore(b"")
+    state = ModuleState(module)
+    assert (state.stateless, state.capture(), state.notes) == (True, b"", ())
+    state.restore(b"")
     module.call(1)
-    assert memory.capture() == b""
+    assert state.capture() == b""
 
 
-def test_what_is_kept_apart_is_told() -> None:
-    """The notes name each place; a state that a call did not change is the same bytes."""
+def test_notes_name_the_isolated_state() -> None:
+    """The notes name each slot; a call that changes nothing gives the same bytes."""
     module = _load(STATEFUL["a dict"])
-    memory = Memory(module)
-    assert memory.notes == ("kept apart for each world: global 'cache'",)
-    start = memory.capture()
+    state = ModuleState(module)
+    assert state.notes == ("isolated for each world: global 'cache'",)
+    start = state.capture()
     module.call(1)
-    changed = memory.capture()
-    memory.restore(changed)
+    changed = state.capture()
+    state.restore(changed)
     module.call(1)
-    assert memory.capture() is memory.capture() == changed != start
+    assert state.capture() is state.capture() == changed != start
 
 
 @pytest.mark.parametrize(
@@ -541,28 +541,28 @@ def test_what_is_kept_apart_is_told() -> None:
     [
         (
             "import io\nlog = io.StringIO()\ndef call(n): log.write('x')",
-            "global 'log' holds a StringIO, which cannot be kept apart between worlds",
+            "global 'log' holds a StringIO, which cannot be isolated between worlds",
         ),
         (
             "ids = (n for n in range(9))\ndef call(n): return next(ids)",
-            "global 'ids' holds a generator, which cannot be kept apart between worlds",
+            "global 'ids' holds a generator, which cannot be isolated between worlds",
         ),
         (
             "import threading\nbox = {'at': threading.Thread()}\ndef call(n): box[n] = 1",
-            "global 'box' holds a Thread, which cannot be kept apart between worlds",
+            "global 'box' holds a Thread, which cannot be isolated between worlds",
         ),
     ],
 )
-def test_what_cannot_be_kept_apart_is_refused(text: str, why: str) -> None:
-    """A scenario whose state belongs to the process is refused with the name and the reason."""
+def test_state_that_cannot_be_isolated_is_refused(text: str, why: str) -> None:
+    """A scenario whose state belongs to the process is refused with its name and the reason."""
     module = _load(text)
     with pytest.raises(ToolsetError) as caught:
-        Memory(module)
+        ModuleState(module)
     assert str(caught.value) == f"/{NAME}/server.py: {why}"
 
 
-def test_instances_that_no_name_leads_to() -> None:
-    """One instance that only a library holds is found; of several the order cannot be told."""
+def test_instances_to_which_no_name_refers() -> None:
+    """One instance that only a library holds is found; several are refused: they have no order."""
     text = """
 import logging
 class Part:
@@ -577,56 +577,56 @@ def call(n):
     return [part.filter(None) for part in logger.filters]
 """
     module = _load(text)
-    memory = Memory(module)
-    assert memory.notes == ("kept apart for each world: an instance of Part",)
+    state = ModuleState(module)
+    assert state.notes == ("isolated for each world: an instance of Part",)
     for _ in range(2):
-        memory.restore(b"")
+        state.restore(b"")
         assert [module.call(1), module.call(1)] == [[1], [2]]
     module = _load(text.replace("logger.addFilter(Part())", "logger.filters = [Part(), Part()]"))
-    with pytest.raises(ToolsetError, match="there are several, and no name leads to them"):
-        Memory(module)
+    with pytest.raises(ToolsetError, match="there are several of them, and no name refers to them"):
+        ModuleState(module)
 
 
 @pytest.mark.parametrize(
     ("text", "why"),
     [
         (
-            "kept = {}\ndef call(n): kept[n] = lambda: n",
-            "global 'kept' cannot be kept apart between worlds: Can't pickle local object "
+            "cache = {}\ndef call(n): cache[n] = lambda: n",
+            "global 'cache' cannot be isolated between worlds: Can't pickle local object "
             "'call.<locals>.<lambda>'",
         ),
         (
             "import io\nlog = None\ndef call(n):\n    global log\n    log = open('/dev/null')",
-            "global 'log' cannot be kept apart between worlds: "
+            "global 'log' cannot be isolated between worlds: "
             "cannot pickle '_io.TextIOWrapper' object",
         ),
         (
-            f"kept = []\ndef call(n): kept.append('x' * {MAX_STATE})",
-            f"its module state has {MAX_STATE + 23} bytes, more than {MAX_STATE} "
-            "that a world may keep",
+            f"cache = []\ndef call(n): cache.append('x' * {MAX_STATE})",
+            f"its module state has {MAX_STATE + 23} bytes, and a world may "
+            f"have at most {MAX_STATE}",
         ),
     ],
 )
-def test_what_a_call_leaves_that_cannot_be_kept(text: str, why: str) -> None:
-    """State that pickle cannot take, or too much of it, is an error that names it; the next world
-    starts clean."""
+def test_state_that_cannot_be_pickled_is_an_error(text: str, why: str) -> None:
+    """When a call leaves state that pickle cannot serialize, or too much of it, the error names it;
+    the next world is not affected."""
     module = _load(text)
-    memory = Memory(module)
-    start = memory.capture()
-    memory.restore(start)
+    state = ModuleState(module)
+    start = state.capture()
+    state.restore(start)
     module.call(1)
     left = getattr(module, "log", None)
     with pytest.raises(ToolsetError) as caught:
-        memory.capture()
+        state.capture()
     if left:
         left.close()
     assert str(caught.value) == f"/{NAME}/server.py: {why}"
-    memory.restore(start)
-    assert memory.capture() == start
+    state.restore(start)
+    assert state.capture() == start
 
 
-def test_an_engine_made_when_needed_stays() -> None:
-    """What has no state is not exchanged, though its name is assigned."""
+def test_an_engine_created_when_needed_stays() -> None:
+    """A stateless value is not exchanged, although its name is assigned."""
     module = _load("""
 from sqlalchemy import create_engine
 engine, made = None, 0
@@ -637,18 +637,18 @@ def call(n):
         made += 1
     return made
 """)
-    memory = Memory(module)
-    start = memory.capture()
+    state = ModuleState(module)
+    start = state.capture()
     assert module.call(1) == 1
-    after = memory.capture()
-    memory.restore(start)
+    after = state.capture()
+    state.restore(start)
     assert module.call(1) == 1
-    memory.restore(after)
+    state.restore(after)
     assert module.call(1) == 1
 
 
 def test_a_global_session_is_closed_after_each_call() -> None:
-    """A session that all endpoints share begins each call without what was not committed."""
+    """A session that all endpoints share begins each call without uncommitted rows."""
     module = _load("""
 from sqlalchemy import Column, Integer, create_engine
 from sqlalchemy.orm import declarative_base, scoped_session, sessionmaker
@@ -668,10 +668,10 @@ def call(n):
     scoped.query(Item).all()
     return held, session.query(Item).count()
 """)
-    memory = Memory(module)
-    assert not memory.stateless
+    state = ModuleState(module)
+    assert not state.stateless
     for _ in range(3):
-        memory.restore(b"")
+        state.restore(b"")
         assert module.call(1) == (0, 1)
-        assert memory.capture() == b""
+        assert state.capture() == b""
     module.engine.dispose()

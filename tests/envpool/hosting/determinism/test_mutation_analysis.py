@@ -1,4 +1,4 @@
-"""Reading what functions may do to names, and the cache that stands in for functools'."""
+"""The analysis of what functions may do to names, and the replacement of functools.lru_cache."""
 
 import functools
 import re
@@ -9,67 +9,67 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from envpool.hosting.determinism.lru_caches import lru_cache
-from envpool.hosting.determinism.mutation_analysis import NOTHING, OPENED, TOUCHED, uses_of
+from envpool.hosting.determinism.mutation_analysis import EXPOSES, MUTATES, NO_EFFECT, uses_of
 
 
 @pytest.mark.parametrize(
-    ("code", "how"),
+    ("code", "effect"),
     [
-        ("return n in X", NOTHING),
-        ("return X == n", NOTHING),
-        ("return len(X) + 1", NOTHING),
-        ("if X: return 1", NOTHING),
-        ("return 1 if not X else 2", NOTHING),
-        ("return f'{X}'", NOTHING),
-        ("return other[X]", NOTHING),
-        ("return X.index(n)", NOTHING),
-        ("return ', '.join(X)", NOTHING),
-        ("return query.filter(Item.status.in_(X))", NOTHING),
-        ("return n in X['a']", NOTHING),
-        ("return n in X.get('a')", NOTHING),
-        ("return X[n]", OPENED),
-        ("return X[1:]", OPENED),
-        ("return X.get(n)", OPENED),
-        ("row = X[n][0]", OPENED),
-        ("for row in X: print(row)", OPENED),
-        ("return [row for row in X]", OPENED),
-        ("return sorted(X)", OPENED),
-        ("return X + [n]", OPENED),
-        ("return {**X}", OPENED),
-        ("return f(*X)", OPENED),
-        ("return random.choice(X)", OPENED),
-        ("return (X or [])[0]", OPENED),
-        ("X[n] = 1", TOUCHED),
-        ("X[n]['a'] = 1", OPENED),
-        ("del X[n]", TOUCHED),
-        ("X[n] += 1", TOUCHED),
-        ("X += [n]", TOUCHED),
-        ("X.append(n)", TOUCHED),
-        ("X.pop()", TOUCHED),
-        ("X.items().clear()", OPENED),
-        ("add = X.append", TOUCHED),
-        ("return X", TOUCHED),
-        ("mine = X", TOUCHED),
-        ("return {'rows': X}", TOUCHED),
-        ("return [X]", TOUCHED),
-        ("return f(X)", TOUCHED),
-        ("return f(rows=X)", TOUCHED),
-        ("return X if n else []", TOUCHED),
-        ("(mine := X).append(n)", TOUCHED),
-        ("return lambda: X.append(n)", TOUCHED),
-        ("yield X", TOUCHED),
+        ("return n in X", NO_EFFECT),
+        ("return X == n", NO_EFFECT),
+        ("return len(X) + 1", NO_EFFECT),
+        ("if X: return 1", NO_EFFECT),
+        ("return 1 if not X else 2", NO_EFFECT),
+        ("return f'{X}'", NO_EFFECT),
+        ("return other[X]", NO_EFFECT),
+        ("return X.index(n)", NO_EFFECT),
+        ("return ', '.join(X)", NO_EFFECT),
+        ("return query.filter(Item.status.in_(X))", NO_EFFECT),
+        ("return n in X['a']", NO_EFFECT),
+        ("return n in X.get('a')", NO_EFFECT),
+        ("return X[n]", EXPOSES),
+        ("return X[1:]", EXPOSES),
+        ("return X.get(n)", EXPOSES),
+        ("row = X[n][0]", EXPOSES),
+        ("for row in X: print(row)", EXPOSES),
+        ("return [row for row in X]", EXPOSES),
+        ("return sorted(X)", EXPOSES),
+        ("return X + [n]", EXPOSES),
+        ("return {**X}", EXPOSES),
+        ("return f(*X)", EXPOSES),
+        ("return random.choice(X)", EXPOSES),
+        ("return (X or [])[0]", EXPOSES),
+        ("X[n] = 1", MUTATES),
+        ("X[n]['a'] = 1", EXPOSES),
+        ("del X[n]", MUTATES),
+        ("X[n] += 1", MUTATES),
+        ("X += [n]", MUTATES),
+        ("X.append(n)", MUTATES),
+        ("X.pop()", MUTATES),
+        ("X.items().clear()", EXPOSES),
+        ("add = X.append", MUTATES),
+        ("return X", MUTATES),
+        ("mine = X", MUTATES),
+        ("return {'rows': X}", MUTATES),
+        ("return [X]", MUTATES),
+        ("return f(X)", MUTATES),
+        ("return f(rows=X)", MUTATES),
+        ("return X if n else []", MUTATES),
+        ("(mine := X).append(n)", MUTATES),
+        ("return lambda: X.append(n)", MUTATES),
+        ("yield X", MUTATES),
     ],
 )
-def test_the_most_that_a_function_does(code: str, how: int) -> None:
-    """Asking is nothing, handing out what is inside opens, all else touches; the most counts."""
-    assert uses_of(f"def f(n):\n    {code}").names["X"] == how
-    assert uses_of(f"def g():\n    return len(X)\ndef f(n):\n    {code}").names["X"] == how
+def test_the_strongest_effect_of_a_function(code: str, effect: int) -> None:
+    """Reads have no effect, passing on elements exposes, all else mutates; the strongest counts."""
+    assert uses_of(f"def f(n):\n    {code}").names["X"] == effect
+    assert uses_of(f"def g():\n    return len(X)\ndef f(n):\n    {code}").names["X"] == effect
     attribute = re.sub(r"\bX\b", "self.X", code)
-    assert uses_of(f"def f(self, n):\n    {attribute}").attributes["X"] == how
+    assert uses_of(f"def f(self, n):\n    {attribute}").attributes["X"] == effect
 
 
-def test_what_runs_once_does_not_count() -> None:
-    """Code of the module and of its classes, decorators and defaults run while it is loaded."""
+def test_code_that_runs_once_does_not_count() -> None:
+    """Code of the module and its classes, decorators and defaults run only while it is loaded."""
     uses = uses_of("""
 X.append(1)
 class C:
@@ -78,11 +78,11 @@ class C:
     def f(self, rows=X.copy()) -> X.pop():
         return Y
 """)
-    assert uses.names == {"Y": TOUCHED}
+    assert uses.names == {"Y": MUTATES}
 
 
-def test_what_is_assigned() -> None:
-    """Assigned names, attributes of classes and functions, and roundabout ways are told."""
+def test_assignments_are_found() -> None:
+    """Assigned names, attributes of classes and functions, and indirect assignments are found."""
     uses = uses_of("""
 def f(cls, x):
     global a, b
@@ -109,10 +109,12 @@ _CALLS = st.lists(st.one_of(st.tuples(_KEYS, st.booleans()), st.just("clear")), 
 
 
 @given(maxsize=st.sampled_from([None, 0, 1, 2, -1]), typed=st.booleans(), calls=_CALLS)
-def test_the_cache_is_functools(maxsize: int | None, typed: bool, calls: list[Any]) -> None:
-    """Hits, misses, what is dropped and what is told equal those of functools.lru_cache."""
+def test_the_cache_behaves_as_that_of_functools(
+    maxsize: int | None, typed: bool, calls: list[Any]
+) -> None:
+    """Hits, misses, dropped entries and statistics equal those of functools.lru_cache."""
 
-    def made(lru: Any) -> tuple[list[Any], Any]:
+    def run(lru: Any) -> tuple[list[Any], Any]:
         seen: list[Any] = []
 
         def function(*args: Any, **kwargs: Any) -> int:
@@ -132,26 +134,26 @@ def test_the_cache_is_functools(maxsize: int | None, typed: bool, calls: list[An
         described = (cached.__name__, cached.__doc__, cached.cache_parameters())
         return results, (repr(seen), described, cached.__wrapped__ is function)
 
-    assert made(lru_cache) == made(functools.lru_cache)
+    assert run(lru_cache) == run(functools.lru_cache)
 
 
 def test_the_cache_of_a_method() -> None:
-    """A cached method is bound, without parentheses too; errors are not kept."""
+    """A cached method is bound, also with a bare decorator; exceptions are not cached."""
 
     class Shop:
-        made = 0
+        num_computed = 0
 
         @lru_cache
         def price(self, item: int) -> int:
-            self.made += 1
+            self.num_computed += 1
             return 10 // item
 
     shop = Shop()
-    assert [shop.price(2), shop.price(2), Shop.price(shop, 2), shop.made] == [5, 5, 5, 1]
+    assert [shop.price(2), shop.price(2), Shop.price(shop, 2), shop.num_computed] == [5, 5, 5, 1]
     for _ in range(2):
         with pytest.raises(ZeroDivisionError):
             shop.price(0)
-    assert shop.made == 3
+    assert shop.num_computed == 3
     with pytest.raises(TypeError, match="unhashable"):
         shop.price([])
     with pytest.raises(TypeError, match="Expected first argument"):

@@ -1,4 +1,4 @@
-"""What generated code keeps besides its database, hosted: each world as on a server of its own."""
+"""Hosted code with state outside of its database: each world as on a separate server."""
 
 import sys
 from collections.abc import Iterator
@@ -65,7 +65,7 @@ def start():
             while True:
                 time.sleep(60)
                 audit.append("tick")
-        except SystemExit:  # of which threading says nothing, but pytest would
+        except SystemExit:  # ignored by threading, but reported by pytest
             pass
 
     app.state.started = True
@@ -96,7 +96,7 @@ async def order(
         "counts": [counter, number, used, app.state.calls, request.state.count],
         "orders": orders, "settings": settings, "sums": sums, "notes": notes, "audit": audit,
         "now": datetime.now(), "started": app.state.started,
-        "threads": sum("tick" in thread.name for thread in threading.enumerate()),  # ours alone
+        "threads": sum("tick" in thread.name for thread in threading.enumerate()),
     }
 """
 )
@@ -107,7 +107,7 @@ _MODULES: dict[AwmHost, ModuleType] = {}
 
 @pytest.fixture(scope="module")
 def hosts() -> Iterator[list[AwmHost]]:
-    """The code, hosted as in two workers: the second has the template's image from the first."""
+    """The code, hosted as in two workers; the second gets the template's image from the first."""
     scenario = small(_CODE, name="state")
     name = f"awm_{scenario.digest}"
     first = AwmHost(scenario)
@@ -121,7 +121,7 @@ def hosts() -> Iterator[list[AwmHost]]:
 
 
 def _order(host: AwmHost, world: LiveWorld) -> ToolResult:
-    """An order, in the worker of this host: its module is the one of its name."""
+    """An order in the worker of this host, where sys.modules has the host's module."""
     module = _MODULES[host]
     sys.modules[module.__name__] = module
     return host.call(world, "order", {})
@@ -134,9 +134,9 @@ def test_workers_start_alike(hosts: list[AwmHost]) -> None:
     assert first.memory
 
 
-def test_each_world_has_a_server_of_its_own(hosts: list[AwmHost]) -> None:
-    """Counters, caches, background work, time and chance of worlds that take turns are those of
-    one that is alone."""
+def test_each_world_behaves_as_on_a_separate_server(hosts: list[AwmHost]) -> None:
+    """Counters, caches, background work, time and random numbers of worlds that take turns are
+    those of a world that is alone."""
     host = hosts[0]
     alone = fresh(host)
     expected = [_order(host, alone) for _ in range(4)]
@@ -151,17 +151,17 @@ def test_each_world_has_a_server_of_its_own(hosts: list[AwmHost]) -> None:
 
 
 def test_a_world_moves_between_workers(hosts: list[AwmHost]) -> None:
-    """A world that is served by two workers in turns gives what it gives on one."""
+    """A world that two workers serve in turns gives the results of one worker."""
     staying, moving = fresh(hosts[0]), fresh(hosts[1])
     results = [_order(hosts[0], staying) for _ in range(4)]
     for turn, result in enumerate(results):
-        moving = moving.copy()  # what arrives in a worker is not the object that left
+        moving = moving.copy()  # a worker gets a new object
         assert _order(hosts[turn % 2], moving) == result
     assert moving.memory == staying.memory
 
 
-def test_a_copy_has_its_own_future(hosts: list[AwmHost]) -> None:
-    """A copied world goes on from its parent's module state, and each keeps its own."""
+def test_a_copied_world_is_independent(hosts: list[AwmHost]) -> None:
+    """A copy begins with the module state of its original; afterwards each has its own."""
     host = hosts[0]
     parent = fresh(host)
     _order(host, parent)

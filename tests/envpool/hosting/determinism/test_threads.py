@@ -1,4 +1,4 @@
-"""Threads of hosted code: contained, waited for, or told of."""
+"""Threads of hosted code are replaced, awaited, or reported."""
 
 import _thread
 import concurrent.futures
@@ -8,28 +8,30 @@ from collections.abc import Iterator
 
 import pytest
 
-from envpool.hosting.determinism.clock import frozen
-from envpool.hosting.determinism.threads import HeldTimer, InlineExecutor, Threads
+from envpool.hosting.determinism.clock import frozen_clock
+from envpool.hosting.determinism.threads import DeferredTimer, InlineExecutor, Threads
 
 CLOCK = "2026-03-14T09:30:00Z"
 
 
 @pytest.fixture
-def gate() -> Iterator[threading.Event]:
-    """Opened when the test is over, and then no thread is left; none that other tests left ends
-    meanwhile."""
-    gate = threading.Event()
+def release() -> Iterator[threading.Event]:
+    """An event that ends the test's threads; set after the test, which then waits for them.
+
+    Threads of earlier tests end before the test, so that none ends during it.
+    """
+    release = threading.Event()
     for thread in frozenset(threading.enumerate()) - {threading.current_thread()}:
         thread.join(timeout=2)
     known = frozenset(threading.enumerate())
-    yield gate
-    gate.set()
+    yield release
+    release.set()
     for thread in frozenset(threading.enumerate()) - known:
         thread.join()
 
 
-def test_threads_that_end_are_fine() -> None:
-    """Threads of both kinds that come to their end are waited for, whether joined or not."""
+def test_threads_that_end_are_not_reported() -> None:
+    """The check waits for threads of both kinds, joined or not, and reports none that ends."""
     threads = Threads()
     done: list[str] = []
     start = threading.Event()
@@ -38,7 +40,7 @@ def test_threads_that_end_are_fine() -> None:
         start.wait()
         done.append(name)
 
-    with frozen(CLOCK):
+    with frozen_clock(CLOCK):
         assert threads.check() == ""
         threading.Thread(target=work, args=("thread",)).start()
         _thread.start_new_thread(work, ("raw",))
@@ -47,32 +49,41 @@ def test_threads_that_end_are_fine() -> None:
     assert sorted(done) == ["raw", "thread"]
 
 
-def test_a_thread_that_goes_on_is_told_of(gate: threading.Event) -> None:
-    """A thread that does not end is named; one without a name is told of, too."""
+def test_threads_that_still_run_are_reported(
+    release: threading.Event, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A thread that does not end is reported by name; one without a name is reported, too."""
     threads = Threads()
-    with frozen(CLOCK):
-        threading.Thread(target=gate.wait, name="poller", daemon=True).start()
-        assert threads.check() == "the code left threads running: poller"
-        gate.set()
+
+    def report() -> str:
+        """What the check reports; the test's threads do not end, so it need not wait for long."""
+        with monkeypatch.context() as patch:
+            patch.setattr("envpool.hosting.determinism.threads.GRACE", 0.05)
+            return threads.check()
+
+    with frozen_clock(CLOCK):
+        threading.Thread(target=release.wait, name="poller", daemon=True).start()
+        assert report() == "the code left threads running: poller"
+        release.set()
         assert threads.check() == ""
-        gate.clear()
+        release.clear()
         ended = _thread.allocate_lock()
         ended.acquire()
 
         def wait() -> None:
-            gate.wait()
+            release.wait()
             ended.release()
 
         _thread.start_new_thread(wait, ())
-        assert threads.check() == "the code left threads running: without a name"
-        gate.set()
+        assert report() == "the code left threads running: without a name"
+        release.set()
         ended.acquire()
         assert threads.check() == ""
 
 
 def test_executors_work_in_the_calling_thread() -> None:
-    """A pool's work is done at once, in order, in the caller's thread, with its errors kept for
-    whoever asks; its initializer runs once."""
+    """A pool's work is done at once, in order, in the caller's thread; `result()` raises its
+    errors; the initializer runs once."""
     seen: list[str] = []
 
     def work(number: int) -> int:
@@ -81,7 +92,7 @@ def test_executors_work_in_the_calling_thread() -> None:
 
     threads = Threads()
     name = threading.current_thread().name
-    with frozen(CLOCK):
+    with frozen_clock(CLOCK):
         pool = concurrent.futures.ThreadPoolExecutor(
             2, initializer=seen.append, initargs=("begun",)
         )
@@ -97,8 +108,8 @@ def test_executors_work_in_the_calling_thread() -> None:
     assert seen == ["begun", *(f"{number} in {name}" for number in (5, 0, 1, 2))]
 
 
-def test_executors_of_others_have_their_threads() -> None:
-    """Outside of hosted code a pool is what it was."""
+def test_executors_outside_of_hosted_code_use_threads() -> None:
+    """Outside of hosted code a pool works as usual."""
     Threads()
     with concurrent.futures.ThreadPoolExecutor(1) as executor:
         assert isinstance(executor, InlineExecutor)
@@ -106,11 +117,11 @@ def test_executors_of_others_have_their_threads() -> None:
     assert ident != threading.get_ident()
 
 
-def test_timers_fire_when_waited_for() -> None:
-    """A timer fires for code that waits for it, and else not at all; cancelled ones never."""
+def test_timers_fire_only_when_the_code_waits_for_them() -> None:
+    """A timer fires when the code joins it, and not otherwise; cancelled timers never fire."""
     threads = Threads()
     fired: list[str] = []
-    with frozen(CLOCK):
+    with frozen_clock(CLOCK):
         forgotten, awaited, cancelled, impatient = (
             threading.Timer(seconds, fired.append, (name,))
             for name, seconds in (("a", 0), ("b", 60), ("c", 1), ("d", 60))
@@ -132,20 +143,20 @@ def test_timers_fire_when_waited_for() -> None:
     assert fired == ["b"]
 
 
-def test_timers_of_others_fire() -> None:
-    """Outside of hosted code a timer is what it was."""
+def test_timers_outside_of_hosted_code_fire() -> None:
+    """Outside of hosted code a timer works as usual."""
     Threads()
     fired = threading.Event()
     timer = threading.Timer(0, fired.set)
-    assert isinstance(timer, HeldTimer)
+    assert isinstance(timer, DeferredTimer)
     timer.start()
     assert fired.wait(10)
     timer.join()
     assert not timer.is_alive()
 
 
-def test_naps_of_background_threads_take_no_time() -> None:
-    """A loop that sleeps between its rounds ends after as many as a request could see."""
+def test_sleep_of_background_threads_takes_no_time() -> None:
+    """A loop that sleeps between rounds ends after the rounds that fit into a request."""
     threads = Threads()
     rounds: list[int] = []
 
@@ -154,10 +165,10 @@ def test_naps_of_background_threads_take_no_time() -> None:
             while True:
                 time.sleep(3)
                 rounds.append(1)
-        except SystemExit:  # of which threading says nothing, but pytest would
+        except SystemExit:  # ignored by threading, but reported by pytest
             return
 
-    with frozen(CLOCK):
+    with frozen_clock(CLOCK):
         threading.Thread(target=poll, daemon=True).start()
         assert threads.check() == ""
     assert len(rounds) == 3

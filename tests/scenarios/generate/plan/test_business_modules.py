@@ -1,4 +1,4 @@
-"""Business modules, and how their code is cut."""
+"""Business modules, and the pieces of their code; people of all locales."""
 
 import re
 from collections import Counter
@@ -10,11 +10,11 @@ from scenarios.generate.plan.business_modules import (
     BASE,
     Column,
     code_of,
-    in_order,
     module,
     module_names,
-    reached,
+    needed_pieces,
     shared_code,
+    with_needs,
 )
 from scenarios.generate.vocabulary.people import People, pools_of, respellings
 from scenarios.generate.vocabulary.trades import trade, trade_names
@@ -48,8 +48,8 @@ def count_days(db: Db, kind: Literal["a"]) -> int:
 
 
 def test_code_is_cut_into_statements_with_their_comments() -> None:
-    """Imports are told by the name that they bind, ours left out; each statement keeps the
-    comment above it, and public functions are tools."""
+    """Imports are known by the name that they bind, without those of scenarios.generate; each
+    statement keeps the comment above it, and public functions are tools."""
     code = code_of(TOOLS)
     assert code.imports == {"re": ("", "re"), "Literal": ("typing", "Literal")}
     assert [(piece.name, piece.is_tool, piece.is_block) for piece in code.pieces] == [
@@ -62,22 +62,22 @@ def test_code_is_cut_into_statements_with_their_comments() -> None:
     assert code.pieces[2].text.startswith("# Looks a thing up.\ndef _thing(")
 
 
-def test_only_what_a_tool_needs_is_reached() -> None:
-    """Helpers and constants come with the tools that mention them, and not otherwise."""
-    assert reached(code_of(TOOLS).pieces, ["get_thing"]) == {"get_thing", "_thing", "_SIZES"}
+def test_a_tool_needs_the_pieces_that_it_mentions() -> None:
+    """Only helpers and constants that a tool mentions, directly or not, come with it."""
+    assert needed_pieces(code_of(TOOLS).pieces, ["get_thing"]) == {"get_thing", "_thing", "_SIZES"}
 
 
-def test_tables_tell_defaults_and_references() -> None:
-    """A module's tables are known by what SQLite makes of its schema."""
+def test_tables_have_defaults_and_references() -> None:
+    """A module's tables are read from the schema by SQLite."""
     assert module("orders").tables["orders"].columns["status"] == Column("status", "open", None)
     assert module("orders").tables["order_lines"].columns["order_id"].refers == "orders"
 
 
 def test_needs_come_first() -> None:
-    """What a module needs stands before it, the base before all."""
-    assert in_order(["orders"]) == (*BASE, "orders")
+    """The modules that a module needs come before it, and the base comes first."""
+    assert with_needs(["orders"]) == (*BASE, "orders")
     for name in module_names():
-        order = in_order([name])
+        order = with_needs([name])
         assert all(set(module(one).needs) <= set(order[: order.index(one)]) for one in order)
 
 
@@ -87,7 +87,7 @@ def _defined(name: str) -> set[str]:
     return pieces | set(one.tables) | set(one.head.words) | set(one.head.parameters)
 
 
-def test_modules_do_not_clash() -> None:
+def test_modules_do_not_conflict() -> None:
     """No two modules define a table, function, constant, parameter or word of the same name."""
     owners: dict[str, list[str]] = {}
     for name in module_names():
@@ -98,8 +98,8 @@ def test_modules_do_not_clash() -> None:
 
 @pytest.mark.parametrize("name", module_names())
 def test_modules_are_complete(name: str) -> None:
-    """A module has its tables, tools, rules, and constants for its parameters, and clashes with
-    nothing that all share."""
+    """A module has its tables, tools, rules, and constants for its parameters, and defines no name
+    of the shared code."""
     one = module(name)
     constants = {piece.name for piece in one.code.pieces}
     assert 2 <= len(one.tables) <= 4
@@ -112,7 +112,7 @@ def test_modules_are_complete(name: str) -> None:
 
 
 @pytest.mark.parametrize("locale", sorted({trade(name).locale for name in trade_names()}))
-def test_every_locale_has_people_enough(locale: str) -> None:
+def test_every_locale_has_enough_people(locale: str) -> None:
     """A world can draw its people from any trade's locale."""
     pools = pools_of(locale)
     assert len(pools.firsts) * len(pools.lasts) > 10_000
@@ -120,9 +120,9 @@ def test_every_locale_has_people_enough(locale: str) -> None:
 
 
 @pytest.mark.parametrize("locale", sorted({trade(name).locale for name in trade_names()}))
-def test_whoever_is_like_another_shares_a_name_and_the_country(locale: str) -> None:
-    """A lookalike has the same first or last name and a phone of the same country; no letter of
-    the last name stands thrice."""
+def test_a_lookalike_shares_a_name_and_the_country(locale: str) -> None:
+    """A lookalike has the same first or last name and a phone number of the same country; no
+    letter of the last name occurs three times in a row."""
     people = People(locale, Random(5))
     for _ in range(60):
         one = people.person()
@@ -141,6 +141,6 @@ def test_whoever_is_like_another_shares_a_name_and_the_country(locale: str) -> N
         ("Wu", []),
     ],
 )
-def test_a_surname_is_spelt_as_other_families_do(name: str, respelt: list[str]) -> None:
-    """Sounds are written otherwise; a name without such a sound has no other spelling."""
+def test_a_surname_has_other_spellings(name: str, respelt: list[str]) -> None:
+    """Sounds are spelt differently; a name without such a sound has no other spelling."""
     assert respellings(name) == respelt

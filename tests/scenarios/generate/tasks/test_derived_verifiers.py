@@ -1,25 +1,25 @@
-"""Verifiers that are derived from what the oracle changed."""
+"""Verifiers that are derived from the rows that an oracle changed."""
 
 from scenarios.api import RowChange
-from scenarios.generate.tasks.derived_verifiers import Columns, Wanted, verify_py
+from scenarios.generate.tasks.derived_verifiers import TableColumns, VerifierDemands, verify_py
 
 TABLES = {
-    "orders": Columns(True, {"customer_id": "customers"}, ignored=("old_serial",)),
-    "lines": Columns(True, {"order_id": "orders"}),
-    "notes": Columns(True, {}),
-    "levels": Columns(False, {}),
+    "orders": TableColumns(True, {"customer_id": "customers"}, ignored=("old_serial",)),
+    "lines": TableColumns(True, {"order_id": "orders"}),
+    "notes": TableColumns(True, {}),
+    "levels": TableColumns(False, {}),
 }
 
 
-def body_of(task: Wanted) -> list[str]:
+def body_of(task: VerifierDemands) -> list[str]:
     """The lines of the one function, without head and docstring."""
     return verify_py([task], TABLES).split('"""Pay."""\n')[1].split("\n    ")
 
 
-def test_changed_columns_are_demanded_and_nothing_else() -> None:
-    """A changed row is held to its changed columns, a deleted one must be gone, and whatever is
-    not named must stay."""
-    task = Wanted(
+def test_exactly_the_changed_columns_are_demanded() -> None:
+    """A changed row must have its changed columns, a deleted row must be gone, and everything else
+    must stay unchanged."""
+    task = VerifierDemands(
         name="pay_1",
         about="Pay.",
         changes=(
@@ -51,12 +51,12 @@ def pay_1(before: State, after: State, answer: str) -> list[Finding]:
     )
 
 
-def test_new_rows_are_known_by_what_they_say() -> None:
-    """Ids of new rows are not compared, and rows that refer to a new row are held to the id that
-    it has; useless columns are left out, rows alike are counted."""
+def test_new_rows_are_known_by_their_values() -> None:
+    """Ids of new rows are not compared, and a row that refers to a new row must have the id of that
+    row; noise columns are left out, equal rows are counted."""
     order = {"id": 9, "customer_id": 3, "state": "open", "old_serial": None}
     line = {"order_id": 9, "sku": "A"}
-    task = Wanted(
+    task = VerifierDemands(
         name="pay_1",
         about="Pay.",
         changes=(
@@ -75,9 +75,9 @@ def test_new_rows_are_known_by_what_they_say() -> None:
     ]
 
 
-def test_texts_of_the_agents_own_are_held_to_their_phrases() -> None:
-    """A text that the agent words must mention what its part asked for, or may be anything."""
-    task = Wanted(
+def test_texts_that_the_agent_words_must_have_their_phrases() -> None:
+    """A text that the agent words must mention a phrase of its part, or may be any text."""
+    task = VerifierDemands(
         name="pay_1",
         about="Pay.",
         changes=(
@@ -92,9 +92,9 @@ def test_texts_of_the_agents_own_are_held_to_their_phrases() -> None:
     ]
 
 
-def test_answers_are_held_to_facts_and_reasons() -> None:
-    """Facts in any of their wordings, refusals with one of their reasons."""
-    task = Wanted(
+def test_answers_must_have_facts_and_reasons() -> None:
+    """Facts may have any of their wordings, refusals need one of their reasons."""
+    task = VerifierDemands(
         name="pay_1", about="Pay.", changes=(), facts=(("$4.20", "420"),), reasons=(("late",),)
     )
     assert body_of(task)[1:] == [

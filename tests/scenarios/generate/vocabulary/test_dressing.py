@@ -4,11 +4,11 @@ import pytest
 
 from scenarios.generate.vocabulary.dressing import (
     Dresser,
-    chosen,
+    choose_words,
     forms_of,
     is_free_word,
-    open_run_parts,
     plural_of,
+    word_parts,
 )
 
 WORDS = {
@@ -39,7 +39,7 @@ DRESSER = Dresser(WORDS, frozenset(WORDS) | {"line"})
 )
 def test_words_are_renamed_where_they_are_whole(text: str, dressed: str) -> None:
     """A word is renamed as a whole part of a name or a whole word, in its case, with its article;
-    SQL's upper-case words and words that only hold it stay."""
+    SQL's upper-case words and words that merely contain it are not renamed."""
     assert DRESSER.text(text) == dressed
 
 
@@ -56,12 +56,12 @@ def test_words_are_renamed_where_they_are_whole(text: str, dressed: str) -> None
     ],
 )
 def test_the_article_follows_the_sound(word: str, phrase: str) -> None:
-    """An article is written as the new word is spoken."""
+    """The article fits the pronunciation of the new word."""
     assert Dresser({"order": word}, frozenset({"order"})).text("an order") == phrase
 
 
-def test_what_a_template_is_filled_with_is_left_alone() -> None:
-    """Placeholders keep their names, and data is not dressed."""
+def test_the_values_of_a_template_are_not_dressed() -> None:
+    """Placeholders keep their names, and data stays unchanged."""
     filled = DRESSER.template(
         "The order of {order} for {customer}", {"order": 7, "customer": "Orders Ltd"}
     )
@@ -77,7 +77,7 @@ def test_values_are_dressed_when_they_are_identifiers() -> None:
 
 
 def test_plurals() -> None:
-    """Regular plurals are formed, others are given."""
+    """Regular plurals are formed; irregular plurals are written in the offer."""
     words = ("guest", "category", "box", "key", "class")
     assert [plural_of(word) for word in words] == [
         "guests",
@@ -89,12 +89,12 @@ def test_plurals() -> None:
     assert forms_of("person/people") == ("person", "people")
 
 
-def test_offers_that_clash_are_passed_over() -> None:
-    """An offer is taken when neither of its forms is a word of the code or another's choice; a
-    word without one stays."""
+def test_conflicting_offers_are_skipped() -> None:
+    """An offer is chosen when neither of its forms is used in the code or by another word; a word
+    without such an offer is not renamed."""
     offers = {"order": ("table", "entry"), "line": ("entry", "row_"), "agent": ("agent",)}
     canonical = {"order": "orders", "line": "lines", "agent": "agents"}
-    words = chosen(offers, canonical, open_run_parts("CREATE tables_x"))
+    words = choose_words(offers, canonical, word_parts("CREATE tables_x"))
     assert words == {
         "order": "entry",
         "orders": "entries",
@@ -106,6 +106,6 @@ def test_offers_that_clash_are_passed_over() -> None:
 
 
 def test_words_that_code_needs_are_not_free() -> None:
-    """Keywords of Python and SQL, builtins and our own names may replace nothing."""
+    """Keywords of Python and SQL, builtins and names of the tools' code replace no word."""
     words = ("guest", "class", "group", "sorted", "db", "two words", "Guest", "person")
     assert [is_free_word(word) for word in words] == [True, *[False] * 6, True]

@@ -1,4 +1,4 @@
-"""The trades: what a business deals in, and the words that it has for everything."""
+"""The trades: their goods, locations and reasons, and their words for canonical words."""
 
 import re
 from collections import Counter
@@ -11,7 +11,7 @@ import pytest
 from scenarios.generate.core.errors import ModuleError
 from scenarios.generate.plan.business_modules import BASE, module, module_names
 from scenarios.generate.vocabulary import trades
-from scenarios.generate.vocabulary.dressing import chosen, forms_of, is_free_word, open_run_parts
+from scenarios.generate.vocabulary.dressing import choose_words, forms_of, is_free_word, word_parts
 from scenarios.generate.vocabulary.people import pools_of
 from scenarios.generate.vocabulary.trades import FOLDER, Trade, trade, trade_names
 
@@ -29,7 +29,7 @@ def twice(items: Iterable[str]) -> list[str]:
 
 
 def offers_of(about: Trade) -> list[str]:
-    """Every word that a trade offers for another one."""
+    """Every word that a trade offers for a different word."""
     return [offer for word, offers in about.words.items() for offer in offers if offer != word]
 
 
@@ -42,20 +42,20 @@ def placeholders(text: str) -> set[str]:
     return {name for _, name, _, _ in Formatter().parse(text) if name is not None}
 
 
-def test_there_are_trades_to_train_on_and_others_to_hold_out() -> None:
-    """At least 25 trades train, at least 3 are held out, and nothing else exists."""
+def test_there_are_enough_trades_of_both_splits() -> None:
+    """At least 25 trades train, at least 3 are held out, and there is no third split."""
     train, held_out = len(of_split("train")), len(of_split("held_out"))
     assert (train >= 25, held_out >= 3, train + held_out) == (True, True, len(NAMES))
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_trade_has_enough_to_deal_in(name: str) -> None:
-    """A trade has 25 goods in 6 categories, 6 places and reasons and 4 business names or more."""
+def test_a_trade_has_enough_goods_and_texts(name: str) -> None:
+    """A trade has at least 25 goods in 6 categories, 6 locations, 6 reasons, 4 business names."""
     about = trade(name)
     sizes = {
         "goods": len(about.goods),
         "categories": len(about.categories),
-        "places": len(about.places),
+        "places": len(about.locations),
         "reasons": len(about.reasons),
         "businesses": len(about.businesses),
     }
@@ -65,15 +65,15 @@ def test_a_trade_has_enough_to_deal_in(name: str) -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_nothing_is_listed_twice(name: str) -> None:
-    """No goods, place, reason or business name of a trade stands there twice."""
+    """No goods, location, reason or business name of a trade occurs twice."""
     about = trade(name)
     assert twice(one.name.casefold() for one in about.goods) == []
-    assert twice((*about.places, *about.reasons, *about.businesses)) == []
+    assert twice((*about.locations, *about.reasons, *about.businesses)) == []
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_prices_are_ranges(name: str) -> None:
-    """Every price range is of positive cents and leaves a choice."""
+    """Every price range is positive and has more than one price."""
     wrong = [one for one in trade(name).goods if not 0 < one.least < one.most]
     assert wrong == []
 
@@ -82,7 +82,14 @@ def test_prices_are_ranges(name: str) -> None:
 def test_texts_are_clean(name: str) -> None:
     """Texts have no stray spaces, and only the placeholders that will be filled."""
     about = trade(name)
-    texts = [about.title, about.about, about.tone, *about.businesses, *about.places, *about.reasons]
+    texts = [
+        about.title,
+        about.about,
+        about.tone,
+        *about.businesses,
+        *about.locations,
+        *about.reasons,
+    ]
     texts += [text for one in about.goods for text in (one.name, one.category, one.unit)]
     assert [text for text in texts if not text or text != " ".join(text.split())] == []
     assert [
@@ -99,19 +106,19 @@ def test_goods_are_named_without_quotes_and_canonical_words(name: str) -> None:
     about = trade(name)
     texts = {text for one in about.goods for text in (one.name, one.category, one.unit)}
     assert [text for text in texts if re.search("[\"'`’]", text)] == []
-    assert [text for text in texts if open_run_parts(text) & CANONICAL_FORMS] == []
+    assert [text for text in texts if word_parts(text) & CANONICAL_FORMS] == []
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_words_are_single_free_and_countable(name: str) -> None:
-    """Every word is one lower-case word that code and SQL leave free, and has its own plural."""
+    """Every word is one lower-case word with its own plural and without another use in code."""
     words = offered(trade(name))
     assert [word for word in words if not is_free_word(word)] == []
     assert [offer for offer in offers_of(trade(name)) if len(set(forms_of(offer))) != 2] == []
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_no_two_words_of_a_world_can_clash(name: str) -> None:
+def test_no_two_words_of_a_world_can_conflict(name: str) -> None:
     """No word is offered twice within a trade, and none is a canonical word of a module."""
     words = offered(trade(name))
     assert twice(words) == []
@@ -120,7 +127,7 @@ def test_no_two_words_of_a_world_can_clash(name: str) -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_every_word_of_every_module_is_renamed_in_several_ways(name: str) -> None:
-    """For each canonical word of each module that it hosts, a trade offers two words or more."""
+    """For each canonical word of each of its modules, a trade offers at least two words."""
     about = trade(name)
     hosted = [one for one in module_names() if one not in about.without]
     few = {
@@ -133,23 +140,23 @@ def test_every_word_of_every_module_is_renamed_in_several_ways(name: str) -> Non
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_world_of_all_modules_keeps_its_words_apart(name: str) -> None:
-    """With every module at once, each canonical word gets a word of its own that no code uses."""
-    taken = frozenset[str]().union(*(module(one).parts for one in module_names()))
-    words = chosen(trade(name).words, CANONICAL, taken)
+def test_a_world_of_all_modules_has_distinct_words(name: str) -> None:
+    """With all modules, each canonical word gets its own word that no code uses."""
+    reserved = frozenset[str]().union(*(module(one).parts for one in module_names()))
+    words = choose_words(trade(name).words, CANONICAL, reserved)
     assert (set(words), len(set(words.values()))) == (CANONICAL_FORMS, len(CANONICAL_FORMS))
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_trade_leaves_out_modules_that_exist(name: str) -> None:
-    """What a trade goes without is a module, and none of the base."""
+    """`without` names existing modules, and none of the base."""
     without = set(trade(name).without)
     assert without - (set(module_names()) - set(BASE)) == set()
 
 
 @pytest.mark.parametrize("locale", sorted({trade(name).locale for name in NAMES}))
-def test_a_locale_has_people_and_places_enough(locale: str) -> None:
-    """Every locale draws from 50 first names, last names, streets, towns and firms or more."""
+def test_a_locale_has_enough_people_and_towns(locale: str) -> None:
+    """Every locale has at least 50 first names, last names, streets, towns and companies."""
     pools = pools_of(locale)
     sizes = [pools.firsts, pools.lasts, pools.streets, pools.cities, pools.companies]
     assert [len(pool) for pool in sizes if len(pool) < 50] == []
@@ -161,7 +168,7 @@ def test_a_locale_has_people_and_places_enough(locale: str) -> None:
         offered,
         lambda about: [one.name for one in about.goods],
         lambda about: about.categories,
-        lambda about: about.places,
+        lambda about: about.locations,
         lambda about: about.reasons,
         lambda about: about.businesses,
         lambda about: [about.locale],
@@ -169,20 +176,21 @@ def test_a_locale_has_people_and_places_enough(locale: str) -> None:
     ids=["words", "goods", "categories", "places", "reasons", "businesses", "locale"],
 )
 def test_held_out_trades_share_no_vocabulary(read: Callable[[Trade], Iterable[str]]) -> None:
-    """No word, good, category, place, reason, name or locale of a held-out trade is trained on."""
+    """A held-out trade shares no word, good, category, location, reason, name or locale with a
+    trade of training."""
     train = {text.casefold() for about in of_split("train") for text in read(about)}
     held_out = {text.casefold() for about in of_split("held_out") for text in read(about)}
     assert (train & held_out, bool(train), bool(held_out)) == (set(), True, True)
 
 
 def test_a_word_that_code_needs_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A trade that offers such a word is named with it when it is read."""
+    """The error names the file, the canonical word and the offer."""
     text = (FOLDER / "outdoor_shop.toml").read_text(encoding="utf-8")
     (tmp_path / "odd_shop.toml").write_text(text.replace('order = ["order",', 'order = ["select",'))
     monkeypatch.setattr(trades, "FOLDER", tmp_path)
     trade_names.cache_clear()
     try:
-        with pytest.raises(ModuleError, match=r"odd_shop.toml: words.order: 'select' is no word"):
+        with pytest.raises(ModuleError, match=r"words.order: 'select' cannot be used in code"):
             trade("odd_shop")
     finally:
         trade_names.cache_clear()

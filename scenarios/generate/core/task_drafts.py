@@ -1,0 +1,124 @@
+"""Drafts: the tasks that a module proposes, with calls, instruction and answer.
+
+Calls, columns and texts are in canonical words; `{placeholders}` in a text are filled with
+`values`, which stay unchanged. A draft has no verifier: the verifier is derived from the rows that
+the calls change (see scenarios.generate.tasks.derived_verifiers).
+"""
+
+from collections.abc import Mapping
+from datetime import date
+from typing import Any, Literal
+
+import msgspec
+
+from scenarios.format import Call
+
+Text = str | tuple[str, ...]  # alternatives: one of them is drawn
+_MONTHS = (
+    *("January", "February", "March", "April", "May", "June", "July", "August"),
+    *("September", "October", "November", "December"),
+)
+
+
+class SpokenValue(msgspec.Struct, frozen=True):
+    """A value as texts show it, with other wordings that an answer may use for it.
+
+    Example: Say("$42.50", ("4250",))
+    """
+
+    text: str
+    others: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        return self.text
+
+
+class ResultField(msgspec.Struct, frozen=True):
+    """An argument that is known only when the calls run: a field of an earlier call's result.
+
+    Example: ResultField(0, "order_id") is 1042 when the first call returned {"order_id": 1042}.
+    """
+
+    call: int  # which call of the draft, from 0
+    field: str
+
+
+class Named(msgspec.Struct, frozen=True):
+    """How an instruction names a record, and the calls that find the record by this name."""
+
+    text: str  # a template, in canonical words
+    values: dict[str, Any]
+    calls: tuple[Call, ...]
+
+
+class Draft(msgspec.Struct, frozen=True, kw_only=True):
+    """A proposed task, or a part of one."""
+
+    kind: Literal["change", "question", "decline"]
+    ask: Text  # begins with an imperative or a question word, ends with a full stop or mark
+    calls: tuple[Call, ...]
+    answer: Text  # the author's answer; an answer must contain its values that `ask` does not name
+    values: dict[str, Any] = {}
+    reasons: tuple[str, ...] = ()  # decline: phrases; the answer must contain one of them
+    free: dict[
+        str, tuple[Any, ...]
+    ] = {}  # "table.column" -> what its new text must mention; (): any
+    because: Literal["policy", "permission"] = "policy"  # decline: what forbids the request
+    spare: tuple[tuple[str, int], ...] = ()  # (table, id) of rows that look right and are not
+    trap: Text = ""  # what could mislead the agent
+    later: Text = ""  # of a memory task: the second half of the instruction
+    hold: int = 0  # of a memory task: the number of calls before other work interrupts it
+
+
+def call(name: str, /, **arguments: Any) -> Call:
+    """Return a tool call in canonical words."""
+    return Call(name, arguments)
+
+
+def money(cents: int, currency: str = "$") -> SpokenValue:
+    """Return an amount as prose writes it.
+
+    Example: money(104250) -> Say("$1,042.50", ("104250",))
+    """
+    return SpokenValue(f"{currency}{cents / 100:,.2f}", (str(cents),))
+
+
+def day_of(moment: str) -> SpokenValue:
+    """Return the day of a moment or a date.
+
+    Example: day_of("2026-03-04T10:00:00Z") -> Say("2026-03-04", ("4 March 2026", …))
+    """
+    day = date.fromisoformat(moment[:10])
+    month = _MONTHS[day.month - 1]
+    others = []
+    for name in (month, month[:3]):
+        for number in (f"{day.day}", _ordinal(day.day)):
+            others += [f"{number} {name}", f"{name} {number}", f"{number} of {name}"]
+    return SpokenValue(day.isoformat(), tuple(others))
+
+
+def _ordinal(number: int) -> str:
+    last = "th" if number in (11, 12, 13) else {1: "st", 2: "nd", 3: "rd"}.get(number % 10, "th")
+    return f"{number}{last}"
+
+
+def placeholders(text: str) -> list[str]:
+    """Return the names in braces, in order, without duplicates.
+
+    Example: placeholders("Cancel {order} of {who}.") -> ["order", "who"]
+    """
+    names = [piece.partition("}")[0] for piece in text.split("{")[1:]]
+    return list(dict.fromkeys(names))
+
+
+def wordings(value: Any) -> tuple[str, ...]:
+    """Return the texts that name a value.
+
+    Example: wordings(7) -> ("7",)
+    """
+    return (value.text, *value.others) if isinstance(value, SpokenValue) else (str(value),)
+
+
+def value_texts(values: Mapping[str, Any]) -> dict[str, str]:
+    """Return the values as a text shows them."""
+    return {name: str(value) for name, value in values.items()}

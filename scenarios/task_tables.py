@@ -1,0 +1,78 @@
+"""The `[[task]]` tables of a TOML file: decoding them, and naming one of them in an error message.
+
+An error message names a task by the line of its `[[task]]` and by its id, as far as they are known:
+
+    tasks.toml: line 12: task 'cancel-9': difficulty: 'easy' is not one of 'simple', …
+"""
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+import msgspec
+
+from scenarios.decode_errors import field_of
+from scenarios.errors import PackageError
+from scenarios.files import parse_toml
+from scenarios.value_checks import TASK_ID
+
+T = TypeVar("T")
+_HEADER = re.compile(r"^[ \t]*\[\[[ \t]*task[ \t]*\]\]", re.M)
+_FIELD = re.compile(r"task\[(\d+)\]\.?(.*)", re.S)
+
+
+class TaskTables:
+    """A TOML file with `[[task]]` tables. Raises PackageError when its text is not valid TOML."""
+
+    def __init__(self, path: Path, text: str) -> None:
+        self.path = path
+        self._text = text
+        self._tables = parse_toml(path, text)
+
+    def convert(self, kind: type[T]) -> T:
+        """Return the whole file as a value of this type.
+
+        Raises PackageError naming the file, the line and id of the task, and the field.
+        """
+        try:
+            return msgspec.convert(self._tables, kind)
+        except msgspec.ValidationError as exc:
+            field, fault = field_of(str(exc), kind)
+            if found := _FIELD.fullmatch(field):
+                field = f"{self.name(int(found[1]))}{': ' if found[2] else ''}{found[2]}"
+            raise PackageError(f"{self.path}: {field}{': ' if field else ''}{fault}") from exc
+
+    def fault(self, index: int, reason: str) -> PackageError:
+        """Return the error about a task; `index` counts the tasks from 0."""
+        return PackageError(f"{self.path}: {self.name(index)}: {reason}")
+
+    def check_ids(self, ids: Sequence[str]) -> None:
+        """Check that every id is a lower-case word and occurs once. Raises PackageError."""
+        seen: set[str] = set()
+        for index, task_id in enumerate(ids):
+            if not TASK_ID.fullmatch(task_id):
+                raise self.fault(index, f"id: {task_id!r} is not a lower-case word")
+            if task_id in seen:
+                raise self.fault(index, f"id: {task_id!r} occurs twice")
+            seen.add(task_id)
+
+    def name(self, index: int) -> str:
+        """Return how an error message names a task; `index` counts the tasks from 0.
+
+        Example: "line 12: task 'cancel-9'", or "task[3]" when neither line nor id is known
+        """
+        tasks = self._tables.get("task")
+        task = tasks[index] if isinstance(tasks, list) and index < len(tasks) else None
+        task_id = task.get("id") if isinstance(task, dict) else None
+        name = f"task {task_id!r}" if isinstance(task_id, str) else f"task[{index}]"
+        line = self._line(index, tasks)
+        return name if line is None else f"line {line}: {name}"
+
+    def _line(self, index: int, tasks: Any) -> int | None:
+        """The line of a task's `[[task]]`. None: not known, as the tasks are written otherwise, or
+        a text over several lines contains such a header."""
+        starts = [found.start() for found in _HEADER.finditer(self._text)]
+        if not isinstance(tasks, list) or len(starts) != len(tasks):
+            return None
+        return self._text.count("\n", 0, starts[index]) + 1

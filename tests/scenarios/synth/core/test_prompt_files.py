@@ -1,0 +1,50 @@
+"""Prompt files, bundled and of users."""
+
+from pathlib import Path
+
+import pytest
+
+from scenarios.errors import SynthesisError
+from scenarios.synth.core.prompt_files import NAMES, Prompts
+from scenarios.synth.core.protocols import PromptMessage
+
+
+def test_prompts_are_overridden_file_by_file(tmp_path: Path) -> None:
+    """A prompt that the folder does not have is the bundled one; each has a version and digest."""
+    (tmp_path / "feedback.md").write_text("version: mine-2\n--- user\nNo: {{problems}}")
+    prompts = Prompts(tmp_path)
+    values = {"problems": "{{name}} is bad"}
+    assert prompts.messages("feedback", **values) == (PromptMessage("user", "No: {{name}} is bad"),)
+    assert prompts.version("feedback").startswith("mine-2 (")
+    assert prompts.version("schema") == Prompts().version("schema")
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "fault"),
+    [
+        ("feedback.md", "--- user\nx", "expected a first line such as `version: 1`"),
+        ("feedback.md", "version: 1\nx\n--- user\ny", "expected `--- system` and `--- user`"),
+        ("feedback.md", "version: 1\n--- user\n{{tables}}", "{{tables}} is not known here"),
+        (
+            *("feedbak.md", "version: 1\n--- user\nx"),
+            "no stage has a prompt of this name; did you mean 'feedback'?",
+        ),
+        ("x.md", "version: 1\n--- user\nx", "no stage has a prompt of this name; known: "),
+    ],
+)
+def test_an_unusable_prompt_is_refused(tmp_path: Path, name: str, text: str, fault: str) -> None:
+    """The error names the file."""
+    (tmp_path / name).write_text(text)
+    with pytest.raises(SynthesisError) as caught:
+        Prompts(tmp_path)
+    assert str(caught.value).startswith(f"{tmp_path / name}: {fault}")
+
+
+def test_each_bundled_prompt_names_its_stage() -> None:
+    """The first prompt of a stage begins with the stage's name."""
+    prompts = Prompts()
+    for name in set(NAMES) - {"feedback", "repair"}:
+        values = dict.fromkeys(prompts._prompts[name].fields, "x")
+        messages = prompts.messages(name, **values)
+        assert [message.role for message in messages] == ["system", "user"]
+        assert messages[0].text.startswith(f"Stage: {name}.")

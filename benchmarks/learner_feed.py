@@ -34,7 +34,7 @@ from benchmarks.worlds import host_worlds, tasks
 from envpool.inprocess.pool import LocalPool
 from harness.core.events import Record
 from harness.core.messages import Message, Reply, Window
-from harness.core.token_bytes import packed, packed_floats
+from harness.core.token_bytes import encode_ids, encode_logprobs
 from harness.dialects.base import Dialect
 from harness.dialects.format_rules import FormatSettings
 from harness.dialects.registry import dialect_of
@@ -47,7 +47,7 @@ from harness.rollout.gc_tuning import tune_memory
 from harness.rollout.meters import Meters
 from harness.rollout.plan import plan_of
 from harness.rollout.session import RunParts, run_session
-from harness.tokenization.chat_tokenizer import ChatTokens
+from harness.tokenization.chat_tokenizer import ChatTokenizer
 from judge.verdicts.code_judges import ScenarioJudges
 from learner.config.settings import DataSettings
 from learner.core.samples import Group, Ids, Rollout, Sample
@@ -106,18 +106,18 @@ def windowed(history: str, *, seed: int) -> Group:
 
 
 def _rollout(history: str, head: Ids, member: int, random: np.random.Generator) -> Rollout:
-    keeper = parse_history(history).keeper((), ())
+    state = parse_history(history).new_state((), ())
     turns: list[Ids] = []
     samples = []
     for turn in range(_STEPS):
-        shown = [turns[int(message.content)] for message in keeper.kept().messages]
+        shown = [turns[int(message.content)] for message in state.visible().messages]
         sampled = _ids(random, _SAMPLED)
         prompt = np.concatenate([head, *shown])
         logprobs = np.zeros(_SAMPLED, np.float32)
         samples.append(Sample(prompt, sampled, logprobs, 0.0, turn, "v1"))
         result = _ids(random, int(random.integers(133, 467)))
         turns.append(np.concatenate([sampled, result]))
-        keeper.keep((Message("assistant", str(turn)),))
+        state.add((Message("assistant", str(turn)),))
     return Rollout(f"e{member}", member, float(member % 2), tuple(samples), "answered", "completed")
 
 
@@ -137,9 +137,9 @@ class _Tokens:
 
     def __init__(self) -> None:
         random = np.random.default_rng(0)
-        self.shared = packed(_ids(random, _SHARED).tolist())
-        self.pool = packed(_ids(random, 100_000).tolist())
-        self.logprobs = packed_floats([-0.5] * _NUM_SAMPLED)
+        self.shared = encode_ids(_ids(random, _SHARED).tolist())
+        self.pool = encode_ids(_ids(random, 100_000).tolist())
+        self.logprobs = encode_logprobs([-0.5] * _NUM_SAMPLED)
 
     def reply(self, reply: Reply, number: int, turn: int) -> Reply:
         """The reply with a prompt that begins as all others do and goes on as no other does."""
@@ -252,7 +252,7 @@ def _ratios(
     ]
 
 
-def _chat_tokens(folder: Path) -> ChatTokens:
+def _chat_tokens(folder: Path) -> ChatTokenizer:
     """A tokenizer of 8,000 tokens, learned from what the bundled worlds say, with ChatML."""
     tokenizer = Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
@@ -268,7 +268,7 @@ def _chat_tokens(folder: Path) -> ChatTokens:
     tokenizer.train_from_iterator(dict.fromkeys(texts), trainer)
     tokenizer.save(str(folder / "tokenizer.json"))
     (folder / "chat_template.jinja").write_text(_CHATML)
-    return ChatTokens.open(folder)
+    return ChatTokenizer.open(folder)
 
 
 def _played(folder: Path, parts: RunParts, shape: Shape, *, seed: int) -> float:

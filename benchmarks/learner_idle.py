@@ -23,7 +23,7 @@ from benchmarks.figures import Figure, figure, quiet, tell
 from harness.cli import COMMAND_CONTEXT
 from harness.core.messages import AgentCall, Reply, Window
 from harness.core.policy_card import PolicyCard, write_card
-from harness.core.token_bytes import packed, packed_floats
+from harness.core.token_bytes import encode_ids, encode_logprobs
 from harness.policies.base import Agent, Assignment
 from harness.settings.run import Settings
 from learner.config.settings import DataSettings, LoopSettings, SaveSettings, TrainSettings
@@ -38,12 +38,12 @@ from learner.trainer.weight_publisher import Publisher
 
 GROUPS, SIZE = 8, 8  # groups of a batch, episodes of a group
 REPLIES = 5  # of an episode
-_TOKENS = packed(range(200))
-_LOGPROBS = packed_floats([-1.0] * 200)
+_TOKENS = encode_ids(range(200))
+_LOGPROBS = encode_logprobs([-1.0] * 200)
 _LOOK = Reply(
     calls=(AgentCall("list_orders", {}, "look"),),
     finish="tool_calls",
-    prompt_ids=packed(range(2_000)),
+    prompt_ids=encode_ids(range(2_000)),
     token_ids=_TOKENS,
     logprobs=_LOGPROBS,
 )

@@ -34,7 +34,7 @@ from envpool.core.types import ToolResult, ToolSpec
 from envpool.router import RoutingPool
 from harness.core.events import Ending, StepTaken
 from harness.core.messages import Act, AgentCall, Answer, Reply
-from harness.dialects.base import call_id, unfit
+from harness.dialects.base import argument_fault, call_id
 from harness.dialects.format_rules import FormatSettings
 from harness.dialects.native import Native
 from harness.history.last_turns import Full
@@ -171,7 +171,7 @@ class AgentEnv:
         else:
             if not isinstance(kept, dict):
                 fault = f"they must be a JSON object, not {type(kept).__name__}"
-            elif (fault := unfit(kept)) is not None:
+            elif (fault := argument_fault(kept)) is not None:
                 kept = reprlib.repr(arguments)
         if fault is not None:
             fault = f"The arguments of {name} cannot be used: {fault}."

@@ -123,6 +123,7 @@ LIBRARIES: dict[str, set[str]] = {
         "envpool.mcp.client",
         "envpool.mcp.process",
     },
+    "httptools": {"harness.chat.http1"},
     "jinja2": {"harness.tokenization.chat_template"},
     "jsonschema": {"envpool.hosting.arguments"},
     "landlock": {"envpool.workers.confine"},

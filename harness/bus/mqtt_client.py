@@ -1,12 +1,13 @@
-"""A connection to the broker that comes back.
+"""A connection to the broker that reconnects when it is lost.
 
 The MQTT library is aiomqtt 2.x: the package formerly named asyncio-mqtt, by the same maintainers.
-It runs on asyncio alone, and so does everything here. MQTT 5 throughout.
+It runs on asyncio alone, and so does all of this. MQTT 5 throughout.
 
-Three things are done behind its back, all in `Client`, and hold for `aiomqtt>=2.5,<3`: messages are
-acknowledged when they have been used instead of when they have arrived (without this there is no
-flow control: the library would take in whatever comes), a publication that the broker refuses is
-noticed (the library drops the reason), and a closed socket is not registered for writing.
+`Client` changes three behaviours of the library through its private methods, checked for
+`aiomqtt>=2.5,<3`: messages are acknowledged when they have been used and not when they have arrived
+(without this there is no flow control: the library would accept every message at once), a
+publication that the broker refuses is noticed (the library drops the reason), and a closed socket
+is not registered for writing.
 """
 
 import logging
@@ -34,15 +35,15 @@ Message = aiomqtt.Message
 MqttError = aiomqtt.MqttError  # the connection is lost, or an answer is overdue
 Will = aiomqtt.Will
 
-# A small message leaves at once. Otherwise it would wait until TCP has acknowledged the one before,
-# which the other side puts off: 40 ms for each page of a log (5,500 records/s against 126,000).
-_SOCKET = ((socket.IPPROTO_TCP, socket.TCP_NODELAY, 1),)
-_FIRST_BACKOFF = 0.1  # seconds
-_WILL_DELAY = 3  # seconds that a lost client has to come back before its will is told
+# A small message is sent at once. Otherwise it would wait until TCP has acknowledged the previous
+# one, which the other side delays: 40 ms for each page of a log (5,500 records/s against 126,000).
+_SOCKET_OPTIONS = ((socket.IPPROTO_TCP, socket.TCP_NODELAY, 1),)
+_FIRST_BACKOFF_S = 0.1
+_WILL_DELAY_S = 3  # time for a lost client to reconnect before the broker publishes its will
 
 _log = structlog.get_logger(__name__)
 
-# What the library has to say is for those who turn it on; what matters is in our own lines.
+# The library's own log lines are off by default: what matters is in the lines of this module.
 LIBRARY_LOG = logging.getLogger("rehearse.mqtt")
 LIBRARY_LOG.addHandler(logging.NullHandler())
 
@@ -50,33 +51,36 @@ LIBRARY_LOG.addHandler(logging.NullHandler())
 class Client(aiomqtt.Client):
     """One connection. `ack` must be called for each message received."""
 
-    refusal: str | None = None  # why the broker refused a publication; None: it took them all
+    refusal: str | None = None  # why the broker refused a publication; None: it accepted all
 
     def ack(self, message: Message) -> None:
-        """The message has been used; the broker may send another."""
+        """Acknowledge a message after its use; the broker may then send another."""
         self._client.ack(message.mid, message.qos)
 
-    async def listen(self, topics: list[str]) -> None:
-        """Subscribe, at least once delivery. Raises BusError where the broker does not allow it."""
-        wanted = [(topic, SubscribeOptions(qos=1)) for topic in topics]
-        for topic, code in zip(topics, await self.subscribe(wanted), strict=True):
+    async def subscribe_to(self, topics: list[str]) -> None:
+        """Subscribe with delivery at least once. Raises BusError where the broker refuses it."""
+        options = [(topic, SubscribeOptions(qos=1)) for topic in topics]
+        for topic, code in zip(topics, await self.subscribe(options), strict=True):
             if isinstance(code, ReasonCode) and code.is_failure:
-                raise BusError(f"the broker does not let us read {topic}: {code}")
+                raise BusError(f"the broker does not allow reading {topic}: {code}")
 
-    async def tell(
+    async def send(
         self, topic: str, payload: bytes | bytearray, *, mark: str = "", retain: bool = False
     ) -> None:
-        """Publish, at least once; returns when the broker has it. Raises BusError if refused."""
+        """Publish with delivery at least once; return when the broker has the message.
+
+        Raises BusError where the broker refuses it.
+        """
         properties = None
         if mark:
             properties = _properties(PacketTypes.PUBLISH)
             properties.UserProperty = ("mark", mark)
         await self.publish(topic, payload, qos=1, retain=retain, properties=properties)
         if self.refusal is not None:
-            raise BusError(f"the broker does not let us write {topic}: {self.refusal}")
+            raise BusError(f"the broker does not allow writing {topic}: {self.refusal}")
 
-    def answer_by_hand(self) -> None:
-        """Leave acknowledging to the caller."""
+    def use_manual_acks(self) -> None:
+        """Make the caller acknowledge messages, by `ack`."""
         self._client.manual_ack_set(True)
 
     def _on_publish(
@@ -87,8 +91,8 @@ class Client(aiomqtt.Client):
         super()._on_publish(client, userdata, mid, reason_code, properties)
 
     def _on_socket_register_write(self, client: Any, userdata: Any, sock: Any) -> None:
-        # The library asks for the socket's number now and registers it in a later turn of the
-        # loop: by then the socket may be closed, and its number another socket's.
+        # The library reads the socket's number now and registers it in a later turn of the loop: by
+        # then the socket may be closed, and another socket may have its number.
         def register() -> None:
             if sock.fileno() != -1:
                 self._loop.add_writer(sock.fileno(), self._write)
@@ -102,14 +106,15 @@ class Client(aiomqtt.Client):
             if not self._disconnected.done():
                 self._disconnected.set_exception(exc)
 
-    def forget(self) -> None:
-        """Read what the connection ended with, so that asyncio does not report it as unread."""
+    def retrieve_error(self) -> None:
+        """Read the error that ended the connection, so that asyncio does not report it as never
+        retrieved."""
         if self._disconnected.done() and not self._disconnected.cancelled():
             self._disconnected.exception()
 
 
 def mark_on(message: Message) -> str | None:
-    """The mark that a message bears; None: it has none."""
+    """Return the mark of a message (harness.bus.mqtt_wire.Mark); None: it has none."""
     for name, value in getattr(message.properties, "UserProperty", ()):
         if name == "mark":
             return str(value)
@@ -117,13 +122,13 @@ def mark_on(message: Message) -> str | None:
 
 
 def will_of(topic: str, payload: bytes) -> Will:
-    """What the broker says, and keeps saying, in our place when we are gone without a word."""
+    """Return a retained message that the broker publishes when this client is lost."""
     properties = _properties(PacketTypes.WILLMESSAGE)
-    properties.WillDelayInterval = _WILL_DELAY
+    properties.WillDelayInterval = _WILL_DELAY_S
     return Will(topic, payload, qos=1, retain=True, properties=properties)
 
 
-class Connection:
+class BrokerConnection:
     """One client of the broker, through all its reconnections."""
 
     def __init__(
@@ -138,15 +143,15 @@ class Connection:
         self._broker = broker
         self._settings = settings
         self._identifier = identifier
-        self._ahead = ahead  # messages that the broker may send before we acknowledge one
+        self._ahead = ahead  # messages that the broker may send before one is acknowledged
         self._will = will
         self.num_connects = 0
-        self.is_settled = False  # `work` says so once the broker has let it do what it must
+        self.is_established = False  # `work` sets it once the broker has accepted all it needs
 
-    async def keep(self, work: Callable[[Client], Awaitable[None]]) -> None:
-        """Connect, have `work` done, and begin again when the connection is lost, until it is done.
+    async def run(self, work: Callable[[Client], Awaitable[None]]) -> None:
+        """Connect and run `work`; repeat both when the connection is lost, until `work` returns.
 
-        Raises BusError when the connection fails before `work` has settled for the first time.
+        Raises BusError when the connection fails before `is_established` is set.
         """
         attempt = 0
         while True:
@@ -154,17 +159,17 @@ class Connection:
             done = False
             began = anyio.current_time()
             try:
-                async with self._connected() as client:
+                async with self._open_client() as client:
                     await work(client)
                     done = True
             except* MqttError as group:
                 failure = first_of(group)
-            if done:  # also when it was the parting that failed
+            if done:  # also when only the disconnecting failed
                 return
-            if not self.is_settled and failure is not None:
-                raise BusError(self._sentence(failure)) from failure
+            if not self.is_established and failure is not None:
+                raise BusError(self._describe(failure)) from failure
             if anyio.current_time() - began > self._settings.max_backoff_s:
-                attempt = 0  # it had held for a while
+                attempt = 0  # the connection had lasted for a while
             delay = _backoff(attempt, self._settings.max_backoff_s)
             attempt += 1
             _log.warning(
@@ -176,9 +181,9 @@ class Connection:
             await anyio.sleep(delay)
 
     @asynccontextmanager
-    async def _connected(self) -> AsyncIterator[Client]:
-        client = self._client()
-        # The library connects in a thread that cannot be stopped: leaving it half-way would leak.
+    async def _open_client(self) -> AsyncIterator[Client]:
+        client = self._make_client()
+        # The library connects in a thread that cannot be stopped: cancelling half-way would leak.
         with anyio.CancelScope(shield=True):
             await client.__aenter__()
         self.num_connects += 1
@@ -187,9 +192,9 @@ class Connection:
         finally:
             with anyio.move_on_after(self._settings.connect_s, shield=True):
                 await client.__aexit__(None, None, None)
-            client.forget()
+            client.retrieve_error()
 
-    def _client(self) -> Client:
+    def _make_client(self) -> Client:
         settings, broker = self._settings, self._broker
         properties = _properties(PacketTypes.CONNECT)
         properties.ReceiveMaximum = self._ahead
@@ -201,35 +206,36 @@ class Connection:
             password=None if broker.password is None else broker.password.reveal(),
             identifier=self._identifier,
             logger=LIBRARY_LOG,
-            socket_options=_SOCKET,
+            socket_options=_SOCKET_OPTIONS,
             protocol=aiomqtt.ProtocolVersion.V5,
             will=None if self._will is None else self._will(),
             timeout=settings.connect_s,
             keepalive=settings.keepalive_s,
-            clean_start=self.num_connects == 0,  # afterwards the session goes on
+            clean_start=self.num_connects == 0,  # later connections continue the session
             max_inflight_messages=settings.in_flight,
             properties=properties,
             tls_context=broker.tls,
         )
-        client.answer_by_hand()
-        client.pending_calls_threshold = 2 * settings.in_flight  # beyond it the library warns
+        client.use_manual_acks()
+        client.pending_calls_threshold = 2 * settings.in_flight  # the library warns beyond it
         return client
 
-    def _sentence(self, failure: BaseException) -> str:
-        """What to tell the user; the library's messages bear no password."""
+    def _describe(self, failure: BaseException) -> str:
+        """Return the message for the user; the library's messages contain no password."""
         if isinstance(failure, MqttConnectError):
             return f"the broker at {self._broker} refused the connection: {failure}"
         return f"the broker at {self._broker} cannot be reached: {failure}"
 
 
 def _backoff(attempt: int, longest: float) -> float:
-    """Seconds to wait: doubling up to the longest, less up to a half by chance, so that many
-    clients do not come back in step."""
-    return float(min(longest, _FIRST_BACKOFF * 2.0 ** min(attempt, 20)) * random.uniform(0.5, 1.0))
+    """Return the seconds to wait: they double up to `longest`, less a random share of up to a half,
+    so that many clients do not reconnect in one moment."""
+    ceiling = min(longest, _FIRST_BACKOFF_S * 2.0 ** min(attempt, 20))
+    return float(ceiling * random.uniform(0.5, 1.0))
 
 
 def first_of(group: BaseExceptionGroup[E]) -> E:
-    """One of the errors of a group."""
+    """Return the first error of a group."""
     failure = group.exceptions[0]
     return first_of(failure) if isinstance(failure, BaseExceptionGroup) else failure
 
@@ -238,9 +244,9 @@ def _properties(packet: int) -> Properties:
     return Properties(packet)  # type: ignore[no-untyped-call]  # the library leaves it untyped
 
 
-async def part(client: Client, here: str, topics: list[str]) -> None:
-    """Take back the retained message `here` and all subscriptions, if the broker still hears us:
-    else it would gather messages for us until the session expires."""
+async def sign_off(client: Client, here: str, topics: list[str]) -> None:
+    """Remove the retained message on topic `here` and all subscriptions, if the connection still
+    works: otherwise the broker would store messages for this client until its session expires."""
     with anyio.move_on_after(2, shield=True), suppress(MqttError):
-        await client.tell(here, b"", retain=True)
+        await client.send(here, b"", retain=True)
         await client.unsubscribe(topics)

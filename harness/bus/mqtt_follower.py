@@ -1,14 +1,14 @@
 """Following a run over MQTT: a subscription in another process.
 
-The follower may come late and may be slow. It acknowledges a message when its records have been
-received by whoever reads, so the broker holds back what a slow reader has not asked for, and after
-a while drops it (mosquitto: after 1,000 messages). The follower sees the gap and asks the publisher
-for that part of its log, page by page, each when there is room. Until the gap is filled, what comes
-live is dropped: it is in the log too.
+The follower may start late and may be slow. It acknowledges a message when the subscriber has
+received its records, so the broker holds back the messages that a slow subscriber has not read, and
+after a while drops them (mosquitto: after 1,000 messages). The follower sees the gap and requests
+that part of the log from the publisher, page by page, each when there is room. Until the gap is
+filled, live messages are dropped: their records are in the log too.
 
-Only with `ahead = 1` does the broker keep to it: mosquitto 2.0.11 answers each acknowledgement with
-as many messages as may be in flight, not with one (seen: 16 allowed, 4 acknowledged, 76 sent). One
-at a time costs a round trip a message, and a message bears up to a batch of records.
+The broker respects the limit only with `ahead = 1`: mosquitto 2.0.11 answers each acknowledgement
+with as many messages as may be in flight, not with one (seen: 16 allowed, 4 acknowledged, 76 sent).
+One at a time costs a round trip for each message, and a message has up to a batch of records.
 """
 
 import secrets
@@ -21,13 +21,13 @@ from anyio.abc import TaskStatus
 
 from harness.bus.local import Inbox
 from harness.bus.mqtt_client import (
+    BrokerConnection,
     Client,
-    Connection,
     Message,
     Will,
     first_of,
     mark_on,
-    part,
+    sign_off,
     will_of,
 )
 from harness.bus.mqtt_settings import Broker, MqttSettings
@@ -45,15 +45,15 @@ from harness.bus.mqtt_wire import (
 from harness.core.errors import BusError
 from harness.core.events import Kind, Record
 
-_TRIES = 3  # requests without an answer until a run that has ended is given up
+_MAX_UNANSWERED = 3  # requests without an answer after which an ended run is given up
 
 _log = structlog.get_logger(__name__)
 
 
 class Follower:
-    """One subscription to a run; `run` is its life.
+    """One subscription to a run, which lives as long as the task `run`.
 
-    `status` is how the run's publisher last said that it stands (None: it has not been heard).
+    `status` is the latest state that the run's publisher has reported (None: none has arrived).
     """
 
     def __init__(
@@ -71,7 +71,7 @@ class Follower:
         self._answer_s = settings.answer_s
         self._inbox = Inbox(depth)
         self._ledger = Ledger(kinds)
-        self._connection = Connection(
+        self._connection = BrokerConnection(
             broker, settings, self.name, ahead=settings.ahead, will=self._will
         )
         self._here = topic(run, "catchup", self.name, "here")
@@ -82,10 +82,10 @@ class Follower:
             topic(run, "catchup", self.name, "answer"),
         ]
         self._scope = anyio.CancelScope()
-        self._gone = anyio.Event()
-        self._client: Client | None = None  # the latest
+        self._left = anyio.Event()  # set when `run` has ended
+        self._client: Client | None = None  # of the latest connection
         self._failure: BusError | None = None
-        self._missing = anyio.Event()  # set when there is something to ask for
+        self._missing = anyio.Event()  # set when records are missing
         self._answered = anyio.Event()  # replaced before each request
         self._num_requests = 0
 
@@ -94,123 +94,126 @@ class Follower:
         return await self._inbox.receive()
 
     def statistics(self) -> dict[str, int]:
-        """Records that wait to be received, messages that wait behind them, and what it took."""
+        """Return counts: records in the queue, messages that wait behind them, connections made,
+        and requests sent."""
         return {
             "queued": len(self._inbox),
-            "held": 0 if self._client is None else len(self._client.messages),
+            "unread_messages": 0 if self._client is None else len(self._client.messages),
             "connects": self._connection.num_connects,
             "requests": self._num_requests,
         }
 
     async def run(self, *, task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
-        """Follow until the run has ended and all of it has arrived; started when subscribed.
+        """Follow until the run has ended and every record has arrived; started once subscribed.
 
-        Raises BusError when it cannot be begun; later, `receive` raises it.
+        Raises BusError when it cannot start; after the start, `receive` raises it.
         """
         try:
             with self._scope:
-                await self._connection.keep(lambda client: self._work(client, task_status))
+                await self._connection.run(lambda client: self._work(client, task_status))
         except* BusError as group:
             self._failure = first_of(group)
         finally:
             self._inbox.close(self._failure)
-            self._gone.set()
-        if self._failure is not None and not self._connection.is_settled:
+            self._left.set()
+        if self._failure is not None and not self._connection.is_established:
             raise self._failure
 
     async def leave(self) -> None:
-        """Follow no more; returns when the broker has been told, or cannot be."""
+        """Stop following; return when the subscriptions are removed, or the broker is away."""
         self._scope.cancel()
         self._inbox.close()
         with anyio.CancelScope(shield=True):
-            await self._gone.wait()
+            await self._left.wait()
 
     async def _work(self, client: Client, task_status: TaskStatus[None]) -> None:
         self._client = client
         try:
-            await client.tell(self._here, b"here", retain=True)
-            await client.listen(self._topics)
-            if not self._connection.is_settled:
-                self._connection.is_settled = True
+            await client.send(self._here, b"here", retain=True)
+            await client.subscribe_to(self._topics)
+            if not self._connection.is_established:
+                self._connection.is_established = True
                 task_status.started()
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(self._fill_gaps, client)
                 async for message in client.messages:
-                    await self._take(message)
+                    await self._handle(message)
                     client.ack(message)
-                    if self._has_all():
+                    if self._is_complete():
                         break
                 tasks.cancel_scope.cancel()
         finally:
-            await part(client, self._here, self._topics)
+            await sign_off(client, self._here, self._topics)
 
-    def _has_all(self) -> bool:
-        return self._is_over() and not self._ledger.behind()
+    def _is_complete(self) -> bool:
+        return self._has_ended() and not self._ledger.incomplete_logs()
 
-    def _is_over(self) -> bool:
+    def _has_ended(self) -> bool:
         return self.status is not None and self.status.state == "ended"
 
-    async def _take(self, message: Message) -> None:
+    async def _handle(self, message: Message) -> None:
         name, payload = message.topic.value, message.payload
-        what = name.split("/")[2]
+        level = name.split("/")[2]
         try:
-            if what == "status":
-                self._take_status(payload)
-            elif what == "catchup":
-                self._take_page(decode_page(payload))
+            if level == "status":
+                self._handle_status(payload)
+            elif level == "catchup":
+                self._handle_page(decode_page(payload))
             else:
-                await self._take_records(what, message)
+                await self._handle_records(level, message)
         except (msgspec.DecodeError, ValueError) as exc:
             raise BusError(
                 f"a message on {name} cannot be read; is it of another version? {exc}"
             ) from exc
-        if self._ledger.behind():
+        if self._ledger.incomplete_logs():
             self._missing.set()
 
-    def _take_status(self, payload: bytes) -> None:
-        if not payload:  # somebody took the retained message back
+    def _handle_status(self, payload: bytes) -> None:
+        if not payload:  # the retained message was removed
             return
         status = decode_status(payload)
         if status.owner:
             if self.status is not None and self.status.log != status.log:
                 self._ledger.forget(self.status.log)  # another run begins under the same name
             self.status = status
-        self._ledger.hear(status.log, status.heads)
+        self._ledger.note_published(status.log, status.heads)
 
-    async def _take_records(self, kind: str, message: Message) -> None:
+    async def _handle_records(self, kind: str, message: Message) -> None:
         text = mark_on(message)
         if text is None:
             _log.warning("mqtt_message_without_mark", topic=message.topic.value)
-        elif self._ledger.take(kind, mark_of(text)):
+        elif self._ledger.accept(kind, mark_of(text)):
             self._inbox.put_all(decode_records(message.payload))
             await self._inbox.wait_for_room()
 
-    def _take_page(self, page: Page) -> None:
-        self._inbox.put_all(self._ledger.take_page(page))  # there was room when it was asked for
+    def _handle_page(self, page: Page) -> None:
+        self._inbox.put_all(self._ledger.accept_page(page))  # there was room at its request
         self._answered.set()
 
     async def _fill_gaps(self, client: Client) -> None:
-        """Ask for what is missing, a page at a time, while there is room for it."""
+        """Request missing records, a page at a time, while there is room for them."""
         unanswered = 0
         while True:
             await self._missing.wait()
             await self._inbox.wait_for_room()
-            behind = self._ledger.behind()
-            if not behind:
+            logs = self._ledger.incomplete_logs()
+            if not logs:
                 self._missing = anyio.Event()
                 continue
-            log = behind[unanswered % len(behind)]
+            log = logs[unanswered % len(logs)]
             self._answered = anyio.Event()
             self._num_requests += 1
-            await client.tell(self._request, encode(self._ledger.request(log)))
-            patience = self._answer_s * (1.0 if self._is_over() else 2.0 ** min(unanswered, _TRIES))
-            with anyio.move_on_after(patience):
+            await client.send(self._request, encode(self._ledger.request(log)))
+            patience_s = self._answer_s
+            if not self._has_ended():
+                patience_s *= 2.0 ** min(unanswered, _MAX_UNANSWERED)
+            with anyio.move_on_after(patience_s):
                 await self._answered.wait()
             unanswered = 0 if self._answered.is_set() else unanswered + 1
-            if unanswered >= _TRIES and self._is_over():
+            if unanswered >= _MAX_UNANSWERED and self._has_ended():
                 raise BusError(
-                    f"run {self._run_name!r} has ended and nobody serves its log any more: "
-                    "what is missing here stands in its folder"
+                    f"run {self._run_name!r} has ended and no process serves its log any more;"
+                    " read the missing records from the run folder"
                 )
 
     def _will(self) -> Will:

@@ -1,8 +1,9 @@
-"""Where the broker is, and who we are there. A password is in no repr, message or log line.
+"""The address of the MQTT broker and the credentials there. No repr, message or log line contains
+the password.
 
-The password may stand in the URL, in the settings, or in REHEARSE_MQTT_PASSWORD. Messages about a
-bad URL show nothing of it: in `mqtt://ada:se/cret@host` a URL parser takes part of the password
-for a port, and would show it.
+The password can be in the URL, in the settings, or in REHEARSE_MQTT_PASSWORD. Messages about a bad
+URL do not quote it: in `mqtt://ada:se/cret@host` a URL parser takes a part of the password for a
+port, and would show it.
 """
 
 import os
@@ -25,31 +26,31 @@ _HIDDEN = "***"
 
 
 class MqttSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """How a process takes part in runs over MQTT.
+    """How a process connects to a broker, and the limits of what it sends and receives there.
 
-    User and password are looked for in the URL, then here, then in the environment
+    User and password are taken from the URL, else from these settings, else from the environment
     (REHEARSE_MQTT_USER, REHEARSE_MQTT_PASSWORD).
     """
 
     url: str = "mqtt://localhost"  # mqtt:// or, with TLS, mqtts://
     user: str = ""  # empty: none
     password: str = ""  # empty: none
-    ca_file: str = ""  # PEM of who signed the broker's certificate; empty: the system's
-    cert_file: str = ""  # PEM of our own certificate; empty: none
-    key_file: str = ""  # PEM of our own key; empty: in cert_file
-    connect_s: float = 5.0  # for one attempt to connect
-    keepalive_s: int = 20  # a broker silent for longer counts as lost
-    max_backoff_s: float = 10.0  # between two attempts to reconnect, at most
-    in_flight: int = 16  # messages sent that the broker has not acknowledged, at most
-    ahead: int = 1  # messages that the broker sends a follower ahead of its using them, at most
-    batch: int = 256  # records in one message, at most
-    gather_s: float = 0.02  # that records wait for others to share their message, at most
-    outbox: int = 4096  # records that may wait for the broker before publishers wait
-    session_s: int = 60  # how long the broker keeps messages for a follower that is away
-    status_s: float = 1.0  # between two messages about how the run stands
-    answer_s: float = 1.0  # until a request for what is missing is repeated; then twice that
-    close_s: float = 10.0  # for what is left in the outbox at the end
-    linger_s: float = 5.0  # at the end, for followers that are behind and ask for nothing
+    ca_file: str = ""  # PEM of the authority of the broker's certificate; empty: the system's
+    cert_file: str = ""  # PEM of the client's certificate; empty: none
+    key_file: str = ""  # PEM of the client's key; empty: it is in cert_file
+    connect_s: float = 5.0  # timeout of one attempt to connect
+    keepalive_s: int = 20  # a broker that is silent for longer counts as lost
+    max_backoff_s: float = 10.0  # longest wait between two attempts to reconnect
+    in_flight: int = 16  # maximum of sent messages that the broker has not acknowledged
+    ahead: int = 1  # maximum of messages that a follower has received and not acknowledged
+    batch: int = 256  # maximum of records in one message
+    gather_s: float = 0.02  # longest wait of records for others to share their message
+    outbox: int = 4096  # records that wait for the broker before publishers wait
+    session_s: int = 60  # how long the broker stores messages for a follower that is disconnected
+    status_s: float = 1.0  # interval of the messages about the run's state
+    answer_s: float = 1.0  # until a request for missing records is repeated; then twice as long
+    close_s: float = 10.0  # longest time to send the rest of the outbox at the end
+    linger_s: float = 5.0  # wait at the end for followers that are behind and do not ask
 
     def __post_init__(self) -> None:
         for field in ("in_flight", "ahead", "batch", "outbox", "keepalive_s"):
@@ -73,13 +74,13 @@ class MqttSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
         return list(fields.items())
 
     def public(self) -> "MqttSettings":
-        """The same without the password: what may be stored, and read again where the password
-        comes from the environment."""
+        """Return the settings without the password: they can be stored, and read again where the
+        password comes from the environment."""
         return msgspec.structs.replace(self, url=_with_password(self.url, ""), password="")
 
 
 class Secret:
-    """A text that does not show itself."""
+    """A text that its repr does not show."""
 
     __slots__ = ("_text",)
 
@@ -87,7 +88,7 @@ class Secret:
         self._text = text
 
     def reveal(self) -> str:
-        """The text; for the one place that needs it."""
+        """Return the text; only the code that connects needs it."""
         return self._text
 
     def __repr__(self) -> str:
@@ -95,11 +96,11 @@ class Secret:
 
 
 class Broker(msgspec.Struct, frozen=True):
-    """A broker's address, with what it takes to be let in."""
+    """A broker's address, with the credentials for it."""
 
     host: str
     port: int
-    tls: ssl.SSLContext | None  # None: in the clear
+    tls: ssl.SSLContext | None  # None: without encryption
     user: str | None
     password: Secret | None
 
@@ -110,14 +111,14 @@ class Broker(msgspec.Struct, frozen=True):
 
 
 def broker_of(settings: MqttSettings, *, environ: Mapping[str, str] = os.environ) -> Broker:
-    """The broker that the settings name. Reads certificates. Raises SettingsError."""
+    """Return the broker that the settings name. Reads certificates. Raises SettingsError."""
     try:
         url = urlsplit(settings.url)
         host, port = url.hostname, url.port
     except ValueError:
         host, port, url = None, None, urlsplit("")
     if url.scheme not in _PORTS or not host or url.path.strip("/") or url.query or url.fragment:
-        raise SettingsError(f"bus: the broker's URL does not read {_SHAPE}") from None
+        raise SettingsError(f"bus: the broker's URL does not have the form {_SHAPE}") from None
     user = unquote(url.username or "") or settings.user or environ.get("REHEARSE_MQTT_USER", "")
     password = (
         unquote(url.password or "")
@@ -125,7 +126,7 @@ def broker_of(settings: MqttSettings, *, environ: Mapping[str, str] = os.environ
         or environ.get("REHEARSE_MQTT_PASSWORD", "")
     )
     if password and not user:
-        raise SettingsError("bus: there is a password for the broker, and no user to go with it")
+        raise SettingsError("bus: there is a password for the broker, but no user name")
     return Broker(
         host,
         port or _PORTS[url.scheme],
@@ -135,8 +136,8 @@ def broker_of(settings: MqttSettings, *, environ: Mapping[str, str] = os.environ
     )
 
 
-class _TidySocket(ssl.SSLSocket):
-    """Closed when the handshake fails; the MQTT library would leave it open."""
+class _SelfClosingSocket(ssl.SSLSocket):
+    """A socket that closes when its handshake fails; the MQTT library would leave it open."""
 
     def do_handshake(self, block: bool = False) -> None:
         try:
@@ -152,15 +153,15 @@ def _tls(settings: MqttSettings) -> ssl.SSLContext:
         if path and not Path(path).is_file():
             raise SettingsError(f"bus: {field}: there is no file {path}")
     if settings.key_file and not settings.cert_file:
-        raise SettingsError("bus: key_file: is there without cert_file")
+        raise SettingsError("bus: key_file: set without cert_file")
     try:
         context = ssl.create_default_context(cafile=settings.ca_file or None)
     except (OSError, ssl.SSLError) as exc:
         raise SettingsError(f"bus: ca_file: {settings.ca_file} cannot be used: {exc}") from exc
-    context.sslsocket_class = _TidySocket
+    context.sslsocket_class = _SelfClosingSocket
     if settings.cert_file:
         try:
-            # A key that wants a passphrase is refused; OpenSSL would ask for it on the terminal.
+            # A key with a passphrase is refused; OpenSSL would ask for it on the terminal.
             context.load_cert_chain(settings.cert_file, settings.key_file or None, lambda: "")
         except (OSError, ssl.SSLError) as exc:
             raise SettingsError(
@@ -170,13 +171,13 @@ def _tls(settings: MqttSettings) -> ssl.SSLContext:
 
 
 def _with_password(url: str, password: str) -> str:
-    """The URL with another password, where it has one; without one for an empty one.
+    """Return the URL with another password, if it has one; an empty password removes it.
 
     Example: mqtt://ada:secret@host:1883 -> mqtt://ada:***@host:1883 or mqtt://ada@host:1883
     """
     scheme, separator, rest = url.partition("://")
-    who, at, where = rest.rpartition("@")
-    user, colon, _ = who.partition(":")
+    credentials, at, address = rest.rpartition("@")
+    user, colon, _ = credentials.partition(":")
     if not colon:
         return url
-    return f"{scheme}{separator}{user}{password and ':' + password}{at}{where}"
+    return f"{scheme}{separator}{user}{password and ':' + password}{at}{address}"

@@ -1,27 +1,30 @@
-"""What passes over the broker, and how arriving at least once becomes arriving exactly once.
+"""The messages on the broker, and how delivery at least once becomes delivery exactly once.
+
+By hand, because brokers lose records: of 5,000 QoS 1 messages that mosquitto 2.0.11 had
+acknowledged, a subscriber that did not read meanwhile got 1,001, and one that comes late gets none.
 
     rehearse/<run>/<kind>/<episode>            one record, MessagePack
     rehearse/<run>/<kind>/_batch               an array of records of one kind
-    rehearse/<run>/status                      how the run stands (retained; last will: lost)
+    rehearse/<run>/status                      the run's state (retained; last will: lost)
     rehearse/<run>/status/<log>                the same of a second publisher
-    rehearse/<run>/catchup/<client>/here       a follower is there (retained; last will: gone)
-    rehearse/<run>/catchup/<client>/request    a follower asks for what it misses
+    rehearse/<run>/catchup/<client>/here       a follower is connected (retained; last will: gone)
+    rehearse/<run>/catchup/<client>/request    a follower requests missing records
     rehearse/<run>/catchup/<client>/answer     a page of the log for it
 
 A publisher writes under its run and reads catchup; a follower reads the run, and writes under its
-own catchup topics; who lists runs reads rehearse/+/status and writes rehearse/_probe. (A broker
-tells a client that it may not write; mosquitto does not tell one that it may not read.)
+own catchup topics; a client that lists runs reads rehearse/+/status and writes rehearse/_probe. (A
+broker reports to a client that it may not write; mosquitto does not report that it may not read.)
 
 Each record has a position in its publisher's log: a number that grows, so that the order of
-positions is the order within every episode. A message of records carries a Mark: which log, which
-positions it covers for its kind, and the heads, which tell for each kind up to which position
-everything had been sent before. A Ledger keeps how far its follower has got, six numbers for each
-log, and reads off each message whether it is new, known, or has a gap before it. A gap is filled
-from the log. So whatever brokers and networks lose, repeat or reorder, the follower gets each
+positions is the order within every episode. A message of records has a Mark: the log, the positions
+that the message covers for its kind, and the heads: for each kind, the position up to which every
+record had been sent before. A Ledger stores how far its follower has got, six numbers for each log,
+and decides for each message whether it is new, known, or follows a gap. A gap is filled from the
+log. So whatever brokers and networks lose, repeat or reorder, the follower gets each
 (episode, attempt, seq) once and in order, and its memory does not grow with the run.
 
 A Packer sends up to a boundary that all kinds share, and catching up ends at such a boundary. So a
-follower that has caught up meets no message of which it has a part.
+follower that has caught up gets no message of which it already has a part.
 """
 
 from collections import deque
@@ -36,7 +39,7 @@ from harness.core.events import Kind, Record, kind_of
 from harness.log.schema import record_of, row_of
 
 ROOT = "rehearse"
-MAX_BYTES = 1 << 20  # of one message's records, unless one record is larger
+MAX_BYTES = 1 << 20  # of the records of one message, unless one record is larger
 MAX_PAGE_BYTES = 4 << 20
 
 Position = int
@@ -47,24 +50,24 @@ SomeKinds = Annotated[tuple[Kind, ...], msgspec.Meta(min_length=1)]
 State = Literal["live", "ended", "lost"]
 
 _INDEX: dict[str, int] = {kind: index for index, kind in enumerate(KINDS)}
-_ARRAY = b"\xdd\0\0\0\0"  # MessagePack's array with 32 bits for the length, to be filled in
-NOWHERE: Heads = (0,) * len(KINDS)
+_ARRAY = b"\xdd\0\0\0\0"  # head of a MessagePack array; its length, 32 bits, is filled in later
+START: Heads = (0,) * len(KINDS)  # before the first record
 
 
 class Mark(msgspec.Struct, frozen=True, gc=False):
-    """What a message of records covers: everything of its kind in (since, upto]."""
+    """The range that a message of records covers: all records of its kind in (since, upto]."""
 
     log: str
     since: Position
     upto: Position
-    heads: Heads  # what was sent before this message, kind by kind
+    heads: Heads  # up to where each kind had been sent before this message
 
     def __str__(self) -> str:
         return " ".join((self.log, str(self.since), str(self.upto), *map(str, self.heads)))
 
 
 def mark_of(text: str) -> Mark:
-    """The inverse of `str(mark)`. Raises ValueError.
+    """Return the mark in a text made by `str(mark)`. Raises ValueError.
 
     Example: "9f3a 190 200 190 187 12 0 0 0" -> Mark("9f3a", 190, 200, (190, 187, 12, 0, 0, 0))
     """
@@ -75,21 +78,21 @@ def mark_of(text: str) -> Mark:
 
 
 class Status(msgspec.Struct, frozen=True):
-    """How a run stands, as its publisher tells every second."""
+    """The state of a run, which its publisher sends every second."""
 
     run: str
     state: State
     log: str
-    heads: Heads
+    heads: Heads  # up to where each kind has been sent
     owner: bool = True  # whether the run ends with this publisher
     digest: str = ""  # of the run's settings
-    episodes: int = 0  # planned; 0: not known
-    counts: dict[str, int] = {}  # records by kind, from the log's beginning
+    episodes: int = 0  # number planned; 0: not known
+    counts: dict[str, int] = {}  # number of records by kind, from the start of the log
     at: float = 0.0  # Unix seconds
 
 
 class Request(msgspec.Struct, frozen=True):
-    """A follower wants what a log has of these kinds, each after its position."""
+    """A follower's request for the records of these kinds in a log, each after its position."""
 
     log: str
     after: Heads
@@ -97,17 +100,17 @@ class Request(msgspec.Struct, frozen=True):
 
     @property
     def lowest(self) -> Position:
-        """Up to where nothing is missing."""
+        """The position up to which nothing is missing."""
         return min(self.after[_INDEX[kind]] for kind in self.kinds)
 
 
 class Page(msgspec.Struct, frozen=True):
-    """Everything that the log has of the wanted kinds in (after, upto]."""
+    """All records of the requested kinds that a log has in (after, upto]."""
 
     log: str
     after: Heads
     upto: Position
-    end: bool  # this is as far as has been published
+    end: bool  # whether nothing after `upto` has been published
     records: list[tuple[Position, Record]]
 
 
@@ -118,7 +121,7 @@ class Parcel(msgspec.Struct, frozen=True):
     payload: bytearray
     mark: str
     num_records: int
-    heads: Heads  # once this parcel is sent
+    heads: Heads  # up to where each kind has been sent once this parcel is sent
 
 
 _encoder = msgspec.msgpack.Encoder()
@@ -135,13 +138,13 @@ decode_page = _page_decoder.decode
 
 
 def decode_records(payload: bytes) -> Sequence[Record]:
-    """The records of a message. Raises msgspec.DecodeError."""
+    """Return the records of a message. Raises msgspec.DecodeError."""
     records = _records_decoder.decode(payload)
     return (records,) if isinstance(records, Record) else records
 
 
 def topic(run: str, *levels: str) -> str:
-    """A topic of a run; what MQTT does not allow in a level is written %XX.
+    """Return a topic of a run; characters that MQTT does not allow in a level become %XX.
 
     Example: ("night", "step", "shop/1") -> "rehearse/night/step/shop%2F1"
     """
@@ -149,39 +152,39 @@ def topic(run: str, *levels: str) -> str:
 
 
 def is_behind(have: Heads, heads: Heads, kinds: Sequence[Kind]) -> bool:
-    """Whether something of these kinds is missing that `heads` tells of."""
+    """Whether records of these kinds are missing that `heads` covers."""
     return any(heads[_INDEX[kind]] > have[_INDEX[kind]] for kind in kinds)
 
 
 class Packer:
-    """Turns positioned records into parcels, in an order that keeps each episode's."""
+    """Turns records with positions into parcels; the records of each episode stay in order."""
 
     def __init__(self, run: str, log: str, *, batch: int, position: Position = 0) -> None:
         self._run = run
         self._log = log
         self._batch = batch
-        self.heads: Heads = (position,) * len(KINDS)  # what was packed, for each kind
-        self.boundary: Position = position  # what was packed, of all kinds
+        self.heads: Heads = (position,) * len(KINDS)  # up to where each kind has been packed
+        self.boundary: Position = position  # up to where all kinds have been packed
 
     def pack(self, outbox: deque[tuple[Position, Record]]) -> list[Parcel]:
         """Take the next records from the outbox, as one parcel for each kind among them.
 
-        Kinds are sent in the order started, step, summary, ended, judged; an attempt's records are
-        in this order anyway, so it keeps its own. Only a step may come after a summary: it waits
-        for the next parcels.
+        Kinds are sent in the order started, step, summary, ended, judged. An attempt's records have
+        this order anyway, so it is preserved. The one exception, a step after a summary, waits for
+        the next parcels.
         """
         payloads: dict[str, bytearray] = {}
         counts: dict[str, int] = {}
         episodes: dict[str, str] = {}
-        summed_up: set[str] = set()  # episodes with a summary among these records
+        summarized: set[str] = set()  # episodes with a summary among these records
         num_records = num_bytes = 0
         since = self.boundary
         while outbox and num_records < self._batch and num_bytes < MAX_BYTES:
             position, record = outbox[0]
             kind = kind_of(record.event)
             if kind == "summary":
-                summed_up.add(record.episode)
-            elif kind == "step" and record.episode in summed_up:
+                summarized.add(record.episode)
+            elif kind == "step" and record.episode in summarized:
                 break
             outbox.popleft()
             payload = payloads.setdefault(kind, bytearray(_ARRAY))
@@ -212,8 +215,8 @@ class Packer:
 
 
 def append_record(payload: bytearray, position: Position, record: Record) -> None:
-    """Append a record's MessagePack. What MessagePack cannot say of a model's reply is sent as the
-    log stores it."""
+    """Append a record as MessagePack. Values that MessagePack cannot hold are sent in the form in
+    which the log stores them."""
     before = len(payload)
     try:
         _encoder.encode_into(record, payload, -1)
@@ -223,82 +226,87 @@ def append_record(payload: bytearray, position: Position, record: Record) -> Non
 
 
 def page_of(request: Request, rows: Sequence[tuple[Position, Record]], boundary: Position) -> bytes:
-    """The answer to a request, encoded: as much of `rows` as was published and fits.
+    """Return the encoded answer to a request: the part of `rows` that is published and fits.
 
     `rows` are the log's next records after the request's lowest position; `boundary` was read
-    before they were.
+    before them.
     """
     rows = [row for row in rows if row[0] <= boundary]
     while True:
         end = not rows or rows[-1][0] == boundary
         upto = boundary if end else rows[-1][0]
-        wanted = [
+        requested = [
             (position, record)
             for position, record in rows
             if (kind := kind_of(record.event)) in request.kinds
             and position > request.after[_INDEX[kind]]
         ]
-        page = Page(request.log, request.after, max(upto, request.lowest), end, wanted)
+        page = Page(request.log, request.after, max(upto, request.lowest), end, requested)
         try:
             payload = _encoder.encode(page)
         except (OverflowError, UnicodeEncodeError):
-            storable = [(at, record_of(row_of(at, record))) for at, record in wanted]
-            payload = _encoder.encode(msgspec.structs.replace(page, records=storable))
+            stored = [(at, record_of(row_of(at, record))) for at, record in requested]
+            payload = _encoder.encode(msgspec.structs.replace(page, records=stored))
         if len(payload) <= MAX_PAGE_BYTES or len(rows) == 1:
             return payload
         rows = rows[: len(rows) // 2]
 
 
 class Ledger:
-    """How far a follower has got in each log, which it wants from the beginning."""
+    """How far a follower has got in each log, which it follows from the beginning."""
 
     def __init__(self, kinds: Sequence[Kind]) -> None:
         self.kinds = tuple(kinds)
-        self._have: dict[str, Heads] = {}
-        self._told: dict[str, Heads] = {}  # the furthest heads that each log told of
+        self._have: dict[str, Heads] = {}  # up to where each kind has been received, by log
+        self._published: dict[str, Heads] = {}  # up to where each kind is known to be published
 
-    def hear(self, log: str, heads: Heads) -> None:
-        """A log tells how far it has been published."""
-        self._have.setdefault(log, NOWHERE)
-        told = self._told.get(log, NOWHERE)
-        self._told[log] = tuple(map(max, told, heads))
+    def note_published(self, log: str, heads: Heads) -> None:
+        """Note up to where each kind of a log has been published."""
+        self._have.setdefault(log, START)
+        before = self._published.get(log, START)
+        self._published[log] = tuple(map(max, before, heads))
 
-    def behind(self) -> list[str]:
-        """The logs of which something is missing."""
+    def incomplete_logs(self) -> list[str]:
+        """Return the logs of which records are missing."""
         return [
-            log for log, told in self._told.items() if is_behind(self._have[log], told, self.kinds)
+            log
+            for log, heads in self._published.items()
+            if is_behind(self._have[log], heads, self.kinds)
         ]
 
-    def take(self, kind: str, mark: Mark) -> bool:
-        """Whether a message's records are the next ones: neither known nor after a gap."""
+    def accept(self, kind: str, mark: Mark) -> bool:
+        """Return whether the records of a message are the next ones, neither known nor after a gap;
+        then count them as received."""
         index = _INDEX[kind]
-        self.hear(mark.log, (*mark.heads[:index], mark.upto, *mark.heads[index + 1 :]))
+        heads = (*mark.heads[:index], mark.upto, *mark.heads[index + 1 :])
+        self.note_published(mark.log, heads)
         have = self._have[mark.log]
-        known = mark.since < have[index]  # all of it, or (after a page that was cut) a part
-        if known or is_behind(have, mark.heads, self.kinds):
+        is_known = mark.since < have[index]  # in full, or (after a page that was cut) in part
+        if is_known or is_behind(have, mark.heads, self.kinds):
             return False
         self._have[mark.log] = (*have[:index], mark.upto, *have[index + 1 :])
         return True
 
     def forget(self, log: str) -> None:
-        """This log is of no interest any more."""
+        """Stop following a log."""
         self._have.pop(log, None)
-        self._told.pop(log, None)
+        self._published.pop(log, None)
 
     def request(self, log: str) -> Request:
-        """What to ask a log for."""
+        """Return the request for the missing records of a log."""
         return Request(log, self._have[log], self.kinds)
 
-    def take_page(self, page: Page) -> list[Record]:
-        """The records of a page that are new here; none where the page does not follow on."""
+    def accept_page(self, page: Page) -> list[Record]:
+        """Return the new records of a page and count them as received; none where there is a gap
+        before the page."""
         have = self._have.get(page.log)
         if have is None or is_behind(have, page.after, self.kinds):
             return []
-        fresh = [
+        new = [
             record
             for position, record in page.records
             if position > have[_INDEX[kind_of(record.event)]]
         ]
-        reached = (page.upto,) * len(KINDS)
-        self._have[page.log] = tuple(map(max, have, reached))
-        return fresh
+        covered = (page.upto,) * len(KINDS)
+        self._have[page.log] = tuple(map(max, have, covered))
+        return new

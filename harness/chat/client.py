@@ -1,14 +1,14 @@
-"""Requests to one chat endpoint, one attempt at a time, paused together by a rate limit.
+"""Requests to one chat endpoint, one attempt at a time; a rate limit pauses all of them together.
 
-Whether an attempt that failed is worth another one is the asker's decision, who may have a better
-question by then; how long to wait before it is decided here.
+The caller decides whether a failed attempt is followed by another one, because it may have a better
+request by then; this module decides how long to wait before it.
 """
 
 import importlib
 import time
-from collections.abc import Callable
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager
 from random import Random
-from types import TracebackType
 from typing import Literal, Self
 
 import anyio
@@ -19,7 +19,7 @@ from harness.chat.transport import (
     Endpoint,
     LeanTransport,
     Transport,
-    Unreachable,
+    TransportError,
     proxy_for,
 )
 from harness.chat.transport_aiohttp import AiohttpTransport
@@ -30,10 +30,11 @@ from harness.core.messages import Reply, Usage
 ClientName = Literal["lean", "package"]
 
 
-class ChatClient:
-    """Shared by all who ask one endpoint. An async context manager that owns its transport.
+class ChatClient(anyio.AsyncContextManagerMixin):
+    """Sends the requests of all agents to one endpoint. An async context manager that owns its
+    transport.
 
-    `now` is the wall clock, for a server's `Retry-After` date.
+    `now` returns Unix seconds, for a server's `Retry-After` date.
     """
 
     def __init__(
@@ -51,54 +52,47 @@ class ChatClient:
         self._pause = Pause()
         self._counts = _Counts()
 
-    async def __aenter__(self) -> Self:
-        await self._transport.__aenter__()
-        return self
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        exc: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        await self._transport.__aexit__(kind, exc, trace)
+    @asynccontextmanager
+    async def __asynccontextmanager__(self) -> AsyncGenerator[Self]:
+        async with self._transport:
+            yield self
 
     def statistics(self) -> dict[str, float]:
-        """Counts since the start: requests, retries, rate_limited, failed, waited_s (backoff and
-        pauses, summed over askers), prompt_tokens, completion_tokens."""
+        """Return counts since the start: requests, retries, rate_limited, failed, waited_s (backoff
+        and pauses, summed over all callers), prompt_tokens, completion_tokens."""
         return msgspec.structs.asdict(self._counts)
 
     async def ask(self, body: bytes, attempt: int) -> Reply | Failure:
-        """One attempt, made when there is no pause; `attempt` counts them from 1."""
-        answer = await self.post(body)
-        if isinstance(answer, Failure):
-            return answer
-        outcome = read_completion(answer, attempts=attempt)
+        """Make one attempt, after any pause, and return the reply; `attempt` counts from 1."""
+        content = await self.post(body)
+        if isinstance(content, Failure):
+            return content
+        outcome = read_completion(content, attempts=attempt)
         if isinstance(outcome, Reply):
             self.count(outcome.usage)
         return outcome
 
     async def post(self, body: bytes) -> bytes | Failure:
-        """One attempt, made when there is no pause: the body of a response of status 200."""
-        if self._pause.may_be_on:
-            await self._pass()
+        """Make one attempt, after any pause, and return the body of a response of status 200."""
+        if self._pause.may_be_active:
+            await self._wait_for_pause()
         self._counts.requests += 1
         try:
-            answer = await self._transport.post(body)
-        except Unreachable as exc:
+            response = await self._transport.post(body)
+        except TransportError as exc:
             return Failure(exc.kind, str(exc), was_sent=exc.was_sent)
-        if answer.status != 200:
-            return read_error(answer.status, answer.headers, answer.body)
-        return answer.body
+        if response.status != 200:
+            return read_error(response.status, response.headers, response.body)
+        return response.body
 
     def count(self, usage: Usage) -> None:
-        """Take the tokens of an answer that was of use into the statistics."""
+        """Add the tokens of a usable response to the statistics."""
         self._counts.prompt_tokens += usage.prompt_tokens
         self._counts.completion_tokens += usage.completion_tokens
 
-    async def may_ask_again(self, failure: Failure, attempt: int) -> bool:
-        """Whether another attempt is worth it: then its wait is over. After a rate limit everybody
-        waits, in `ask`."""
+    async def wait_to_retry(self, failure: Failure, attempt: int) -> bool:
+        """Return whether to make another attempt, after the wait before it. After a rate limit all
+        callers wait, inside `ask` and `post`."""
         counts = self._counts
         counts.rate_limited += failure.is_rate_limit
         wait = wait_before_retry(
@@ -114,9 +108,9 @@ class ChatClient:
         counts.retries += 1
         return True
 
-    async def _pass(self) -> None:
-        """Wait until there is no pause."""
-        while (seconds := self._pause.left(anyio.current_time(), self._rng)) > 0.0:
+    async def _wait_for_pause(self) -> None:
+        """Wait until no pause is active."""
+        while (seconds := self._pause.remaining(anyio.current_time(), self._rng)) > 0.0:
             await self._sleep(seconds)
 
     async def _sleep(self, seconds: float) -> None:
@@ -135,7 +129,7 @@ class _Counts(msgspec.Struct):
 
 
 def transport_of(client: ClientName, endpoint: Endpoint) -> Transport:
-    """The transport that a setting names. Raises SettingsError."""
+    """Return the transport that a setting names. Raises SettingsError."""
     if client == "lean":
         return AiohttpTransport(endpoint) if proxy_for(endpoint.url) else LeanTransport(endpoint)
     try:  # by name: the package is optional, and takes a second to import

@@ -1,186 +1,135 @@
-"""HTTP/1.1 responses from bytes, without any I/O (RFC 9112).
+"""HTTP/1.1 responses from bytes, without any I/O (RFC 9112), parsed by httptools.
 
-Covers bodies by Content-Length, in chunks (trailers are dropped) and up to the connection's end,
-and interim 1xx responses. Does not cover content encodings, which we never accept, nor responses
-to HEAD and CONNECT.
+Covers bodies by Content-Length, in chunks (trailers are dropped) and up to the end of the
+connection, and interim 1xx responses, which are skipped. Does not cover content encodings, which
+the client never accepts, upgrades (101), and responses to HEAD and CONNECT.
 """
 
-import re
-
+import httptools
 import msgspec
 
 MAX_HEAD = 64 * 1024  # bytes
 MAX_BODY = 256 * 1024 * 1024
 
-_STATUS = re.compile(rb"HTTP/1\.([01]) ([1-5][0-9][0-9])(?: [^\r\n]*)?")
-_DIGITS = re.compile(r"[0-9]{1,15}")
-_CHUNK = re.compile(rb"([0-9a-fA-F]{1,8})[ \t]*(?:;[^\r\n]*)?")
-
 
 class BadResponse(Exception):
-    """What came is no HTTP/1.1 response that we can read."""
+    """The bytes are not an HTTP/1.1 response that this client can read."""
 
 
 class Response(msgspec.Struct, frozen=True, gc=False):
-    """One response, whole."""
+    """One whole response."""
 
     status: int
-    headers: dict[str, str]  # by lower-case names; of several alike, joined by commas
+    headers: dict[str, str]  # by lower-case name; values of one name are joined by commas
     body: bytes
     keep_alive: bool  # whether the connection can be used for another request
 
 
 class ResponseReader:
-    """Reads one response after the other from one connection.
+    """Reads the responses of one connection, one after the other.
+
+    The methods `on_…` are called by the parser.
 
     Example: feed(b"HTTP/1.1 200 OK\\r\\nContent-Length: 2\\r\\n\\r\\nhi") ->
         Response(200, {"content-length": "2"}, b"hi", True)
     """
 
-    __slots__ = ("_at", "_buffer", "_head", "_pieces")
+    __slots__ = (
+        *("_ends_with_connection", "_fault", "_has_surplus", "_headers", "_is_in_body"),
+        *("_keep_alive", "_num_received", "_parser", "_pieces", "_response", "_status"),
+    )
 
     def __init__(self) -> None:
-        self._buffer: bytes | bytearray = b""
-        self._head: _Head | None = None  # None: the head is not whole yet
-        self._pieces: list[bytes] = []  # of a body in chunks
-        self._at = 0  # where the next chunk begins
+        self._parser = httptools.HttpResponseParser(self)
+        self._headers: dict[str, str] = {}
+        self._pieces: list[bytes] = []  # of the body
+        self._status = 0
+        self._keep_alive = False
+        self._is_in_body = False  # whether the head is complete
+        self._ends_with_connection = False  # whether only the connection's end ends the body
+        self._response: Response | None = None  # complete, but not yet returned by `feed`
+        self._has_surplus = False  # whether bytes followed the response
+        self._num_received = 0  # bytes of the response so far
+        self._fault = ""  # why a callback refused the response
 
     @property
-    def untouched(self) -> bool:
-        """Whether nothing of the next response has come."""
-        return self._head is None and not self._buffer
+    def is_between_responses(self) -> bool:
+        """Whether no byte of the next response has arrived."""
+        return self._num_received == 0
 
     def feed(self, data: bytes) -> Response | None:
-        """The response, once it is whole. Raises BadResponse."""
-        if self._buffer:
-            if not isinstance(self._buffer, bytearray):
-                self._buffer = bytearray(self._buffer)
-            self._buffer += data
-        else:
-            self._buffer = data
-        if self._head is None and not self._read_head():
+        """Take the next bytes; return the response once it is complete. Raises BadResponse."""
+        self._num_received += len(data)
+        try:
+            self._parser.feed_data(data)
+        except (httptools.HttpParserError, httptools.HttpParserUpgrade) as exc:
+            if self._response is None:
+                raise BadResponse(self._fault or _describe(exc, data)) from exc
+            self._has_surplus = True
+        response = self._response
+        if response is None:
+            self._check_size()
             return None
-        head = self._head
-        assert head is not None
-        if len(self._buffer) > MAX_BODY:
-            raise BadResponse(f"the body is longer than {MAX_BODY} bytes")
-        if head.framing == "length":
-            return self._by_length(head)
-        return self._by_chunks(head) if head.framing == "chunks" else None
+        self._response = None
+        self._num_received = 0
+        if self._has_surplus:  # it could be taken for the next response
+            return msgspec.structs.replace(response, keep_alive=False)
+        return response
 
     def end(self) -> Response | None:
-        """The connection has ended: the response that this makes whole, if any."""
-        if self._head is None or self._head.framing != "end":
+        """Return the response that the end of the connection completes, if there is one."""
+        if not self._is_in_body or not self._ends_with_connection:
             return None
-        return self._whole(self._head, bytes(self._buffer), surplus=True)
+        return Response(self._status, self._headers, b"".join(self._pieces), False)
 
-    def _read_head(self) -> bool:
-        """Take the head off the buffer; gives whether it was there."""
-        while True:
-            end = self._buffer.find(b"\r\n\r\n")
-            if end > MAX_HEAD or (end < 0 and len(self._buffer) > MAX_HEAD):
-                raise BadResponse(f"the head is longer than {MAX_HEAD} bytes")
-            if end < 0:
-                return False
-            head = read_head(bytes(self._buffer[:end]))
-            self._buffer = self._buffer[end + 4 :]
-            if head.status >= 200:
-                self._head = head
-                return True
+    def on_message_begin(self) -> None:
+        self._has_surplus = self._response is not None
 
-    def _by_length(self, head: "_Head") -> Response | None:
-        have = len(self._buffer)
-        if have < head.length:
-            return None
-        body = bytes(self._buffer if have == head.length else self._buffer[: head.length])
-        return self._whole(head, body, surplus=have > head.length)
+    def on_header(self, name: bytes, value: bytes) -> None:
+        if self._is_in_body:  # a trailer
+            return
+        key, text = name.decode("latin-1").lower(), value.decode("latin-1").rstrip(" \t")
+        headers = self._headers
+        headers[key] = f"{headers[key]}, {text}" if key in headers else text
 
-    def _by_chunks(self, head: "_Head") -> Response | None:
-        buffer = self._buffer
-        while True:
-            line_end = buffer.find(b"\r\n", self._at)
-            if line_end < 0:
-                if len(buffer) - self._at > MAX_HEAD:
-                    raise BadResponse("a chunk has no size")
-                return None
-            line = _CHUNK.fullmatch(buffer, self._at, line_end)
-            if line is None:
-                raise BadResponse(f"a chunk's size is {bytes(buffer[self._at : line_end])[:40]!r}")
-            size = int(line.group(1), 16)
-            if size == 0:
-                return self._after_chunks(head, line_end)
-            start = line_end + 2
-            if len(buffer) < start + size + 2:
-                return None
-            if buffer[start + size : start + size + 2] != b"\r\n":
-                raise BadResponse("a chunk is longer than its size")
-            self._pieces.append(bytes(buffer[start : start + size]))
-            self._at = start + size + 2
+    def on_headers_complete(self) -> None:
+        parser, headers = self._parser, self._headers
+        self._status = status = parser.get_status_code()
+        version = parser.get_http_version()
+        if not 100 <= status <= 599 or version not in ("1.1", "1.0"):
+            self._refuse(f"HTTP/{version} with status {status} (expected HTTP/1.1, 100 to 599)")
+        if headers.get("content-encoding", "identity").lower() != "identity":
+            self._refuse(f"content-encoding {headers['content-encoding']!r} was not asked for")
+        length, coding = headers.get("content-length"), headers.get("transfer-encoding")
+        if coding is not None and coding.lower() != "chunked":
+            self._refuse(f"transfer-encoding {coding!r} is not supported")
+        if length is not None and int(length) > MAX_BODY:
+            self._refuse(f"the body is longer than {MAX_BODY} bytes")
+        self._ends_with_connection = length is None and coding is None
+        self._keep_alive = parser.should_keep_alive()
+        self._is_in_body = True
 
-    def _after_chunks(self, head: "_Head", line_end: int) -> Response | None:
-        end = self._buffer.find(b"\r\n\r\n", line_end)
-        if end < 0:
-            if len(self._buffer) - line_end > MAX_HEAD:
-                raise BadResponse("the trailers are too long")
-            return None
-        surplus = len(self._buffer) > end + 4
-        return self._whole(head, b"".join(self._pieces), surplus=surplus)
+    def on_body(self, data: bytes) -> None:
+        self._pieces.append(data)
 
-    def _whole(self, head: "_Head", body: bytes, *, surplus: bool) -> Response:
-        if self._pieces:
-            self._pieces = []
-        self._buffer = b""
-        self._head = None
-        self._at = 0
-        return Response(head.status, head.headers, body, head.keep_alive and not surplus)
+    def on_message_complete(self) -> None:
+        pieces, headers = self._pieces, self._headers
+        self._pieces, self._headers, self._is_in_body = [], {}, False
+        if self._status >= 200 and self._response is None:
+            body = pieces[0] if len(pieces) == 1 else b"".join(pieces)
+            self._response = Response(self._status, headers, body, self._keep_alive)
+
+    def _check_size(self) -> None:
+        name, limit = ("body", MAX_BODY) if self._is_in_body else ("head", MAX_HEAD)
+        if self._num_received > limit:
+            raise BadResponse(f"the {name} is longer than {limit} bytes")
+
+    def _refuse(self, fault: str) -> None:
+        """End the parsing: `feed` raises BadResponse with this message."""
+        self._fault = fault
+        raise BadResponse(fault)
 
 
-class _Head(msgspec.Struct, frozen=True, gc=False):
-    status: int
-    headers: dict[str, str]
-    framing: str  # length, chunks, end
-    length: int
-    keep_alive: bool
-
-
-def read_head(data: bytes) -> _Head:
-    """A response's head, given without the blank line at its end. Raises BadResponse."""
-    first, _, rest = data.partition(b"\r\n")
-    line = _STATUS.fullmatch(first)
-    if line is None:
-        raise BadResponse(f"the answer is no HTTP/1.1: {first[:60]!r}")
-    status = int(line.group(2))
-    headers: dict[str, str] = {}
-    for text in rest.decode("latin-1").split("\r\n") if rest else ():
-        name, colon, value = text.partition(":")
-        if not colon or not name or name != name.strip():
-            raise BadResponse(f"a header line is {text[:60]!r}")
-        name, value = name.lower(), value.strip(" \t")
-        headers[name] = f"{headers[name]}, {value}" if name in headers else value
-    framing, length = _framing(status, headers)
-    connection = headers.get("connection", "").lower()
-    alive = "keep-alive" in connection if line.group(1) == b"0" else "close" not in connection
-    return _Head(status, headers, framing, length, alive and framing != "end")
-
-
-def _framing(status: int, headers: dict[str, str]) -> tuple[str, int]:
-    """How the body ends (RFC 9112 §6.3)."""
-    if status < 200 or status in (204, 304):
-        return "length", 0
-    if headers.get("content-encoding", "identity").lower() != "identity":
-        raise BadResponse(f"content-encoding {headers['content-encoding']!r} was not asked for")
-    coding = headers.get("transfer-encoding")
-    if coding is not None:
-        if coding.lower() != "chunked":
-            raise BadResponse(f"transfer-encoding {coding!r} is not known")
-        return "chunks", 0
-    told = headers.get("content-length")
-    if told is None:
-        return "end", 0
-    lengths = {text.strip() for text in told.split(",")}  # sent twice alike, it still counts
-    length = lengths.pop()
-    if lengths or not _DIGITS.fullmatch(length):
-        raise BadResponse(f"content-length is {told!r}")
-    if int(length) > MAX_BODY:
-        raise BadResponse(f"the body is longer than {MAX_BODY} bytes")
-    return "length", int(length)
+def _describe(exc: Exception, data: bytes) -> str:
+    reason = "it upgrades the protocol" if isinstance(exc, httptools.HttpParserUpgrade) else exc
+    return f"the answer is not HTTP/1.1: {reason} (in {data[:60]!r})"

@@ -1,9 +1,9 @@
-"""When a failed request is sent again, and after what wait: pure decisions, no waiting here.
+"""When a failed request is sent again, and after which wait: pure decisions, without waiting.
 
-Sent again: status 408, 409, 429 and 5xx, lost connections, timeouts, answers that cannot be read
-or that hold no choice. Not: other 4xx, an exhausted quota, and what the server marks with
-`x-should-retry: false`. The wait is the server's (`retry-after-ms`, `Retry-After` in seconds or as
-an HTTP date, RFC 9110 §10.2.3), else exponential backoff with full jitter.
+Sent again: status 408, 409, 429 and 5xx, lost connections, timeouts, responses that cannot be read
+or that contain no choice. Not sent again: other 4xx, an exhausted quota, and responses with
+`x-should-retry: false`. The server determines the wait (`retry-after-ms`, `Retry-After` in seconds
+or as an HTTP date, RFC 9110 §10.2.3); otherwise it is exponential backoff with full jitter.
 """
 
 import math
@@ -17,32 +17,32 @@ import msgspec
 
 FailureKind = Literal["status", "connection", "timeout", "malformed"]
 _RETRIED = frozenset({408, 409, 429})
-_HOPELESS = frozenset({"insufficient_quota", "billing_hard_limit_reached"})
+_PERMANENT = frozenset({"insufficient_quota", "billing_hard_limit_reached"})
 _NO_HEADERS: Mapping[str, str] = {}
 
 
 class Backoff(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """How patient to be. The n-th wait is uniform in [0, min(longest_s, first_s * 2^(n-1))]."""
+    """Limits of retrying. The n-th wait is uniform in [0, min(max_wait_s, first_s * 2^(n-1))]."""
 
     max_attempts: int = 8
-    first_s: float = 0.5
-    longest_s: float = 60.0  # of waits that we choose
-    longest_asked_s: float = 120.0  # a server that asks for more is given up
+    first_s: float = 0.5  # upper bound of the first wait
+    max_wait_s: float = 60.0  # upper bound of every wait that the client chooses
+    max_requested_wait_s: float = 120.0  # if a server asks for a longer wait, the request fails
 
     def ceiling(self, attempt: int) -> float:
-        """The longest wait after this attempt (from 1)."""
-        return min(self.longest_s, self.first_s * 2.0 ** min(attempt - 1, 64))
+        """Return the upper bound of the wait after this attempt (from 1), in seconds."""
+        return min(self.max_wait_s, self.first_s * 2.0 ** min(attempt - 1, 64))
 
 
 class Failure(msgspec.Struct, frozen=True):
-    """Why one attempt gave no reply."""
+    """The reason why one attempt gave no reply."""
 
     kind: FailureKind
-    message: str  # the server's, or the connection's fault
-    status: int = 0  # 0: there was no response
-    code: str = ""  # the server's word for it, as in `insufficient_quota`
-    headers: Mapping[str, str] = _NO_HEADERS  # looked up by lower-case names
-    was_sent: bool = True  # False: the server never had the request
+    message: str  # the server's message, or the fault of the connection
+    status: int = 0  # HTTP status; 0: there was no response
+    code: str = ""  # the server's error code, as in `insufficient_quota`
+    headers: Mapping[str, str] = _NO_HEADERS  # by lower-case name
+    was_sent: bool = True  # False: the server never got the request
 
     @property
     def is_rate_limit(self) -> bool:
@@ -53,25 +53,25 @@ class Failure(msgspec.Struct, frozen=True):
 def wait_before_retry(
     failure: Failure, attempt: int, *, backoff: Backoff, rng: Random, now: float
 ) -> float | None:
-    """Seconds to wait before the next attempt; None: give up.
+    """Return the seconds to wait before the next attempt; None: make no other attempt.
 
-    `attempt` counts those made, from 1; `now` is in Unix seconds, for a `Retry-After` date.
+    `attempt` counts the attempts made, from 1; `now` is in Unix seconds, for a `Retry-After` date.
 
     Example: status 429 with `Retry-After: 3` after attempt 1 of 8 -> 3.0; status 401 -> None
     """
     if attempt >= backoff.max_attempts or not is_retried(failure):
         return None
-    asked = asked_wait(failure.headers, now)
-    if asked is None:
+    requested = requested_wait(failure.headers, now)
+    if requested is None:
         return rng.uniform(0.0, backoff.ceiling(attempt))
-    return asked if asked <= backoff.longest_asked_s else None
+    return requested if requested <= backoff.max_requested_wait_s else None
 
 
 def is_retried(failure: Failure) -> bool:
-    """Whether a second attempt could end better."""
+    """Whether another attempt could succeed."""
     if failure.kind != "status":
         return True
-    if failure.code in _HOPELESS:
+    if failure.code in _PERMANENT:
         return False
     advice = failure.headers.get("x-should-retry")
     if advice in ("true", "false"):
@@ -79,8 +79,9 @@ def is_retried(failure: Failure) -> bool:
     return failure.status in _RETRIED or failure.status >= 500
 
 
-def asked_wait(headers: Mapping[str, str], now: float) -> float | None:
-    """The wait that a server asks for, in seconds; None: it asks for none that can be read.
+def requested_wait(headers: Mapping[str, str], now: float) -> float | None:
+    """Return the wait that a server asks for, in seconds; None: it asks for none, or in a form that
+    cannot be read.
 
     Example: {"retry-after-ms": "250"} -> 0.25
     Example: {"retry-after": "Wed, 21 Oct 2015 07:28:00 GMT"} -> the seconds until then, at least 0
@@ -110,29 +111,29 @@ def _number(text: str | None) -> float | None:
 
 
 class Pause:
-    """A halt after a rate limit, shared by all requests of one policy.
+    """A pause after a rate limit, shared by all requests of one client.
 
-    Whoever asks during a pause is told to wait for its end plus a random share of its length, so
-    that a thousand waiting agents do not come back in one moment.
+    A request during a pause waits for its end plus a random share of its length, so that a thousand
+    waiting agents do not continue in one moment.
     """
 
-    __slots__ = ("_length", "_until", "may_be_on")
+    __slots__ = ("_length", "_until", "may_be_active")
 
     def __init__(self) -> None:
-        self.may_be_on = False  # spares most requests the look at a clock
+        self.may_be_active = False  # False: most requests need not read the clock
         self._until = -math.inf
         self._length = 0.0
 
     def extend(self, now: float, seconds: float) -> None:
-        """Nobody asks for this long; a pause that ends later stays as it is."""
+        """Pause all requests for this long; a pause that ends later is not changed."""
         if now + seconds > self._until:
             self._until = now + seconds
             self._length = seconds
-            self.may_be_on = True
+            self.may_be_active = True
 
-    def left(self, now: float, rng: Random) -> float:
-        """Seconds to wait; 0.0 when there is no pause. `now` is on the clock of `extend`."""
+    def remaining(self, now: float, rng: Random) -> float:
+        """Return the seconds to wait; 0.0: there is no pause. `now` is of the clock of `extend`."""
         if now >= self._until:
-            self.may_be_on = False
+            self.may_be_active = False
             return 0.0
         return self._until - now + rng.uniform(0.0, self._length)

@@ -1,40 +1,41 @@
-"""How request bodies reach a chat-completions endpoint: the seam, and its lean side.
+"""How request bodies reach a chat-completions endpoint: the Protocol, and the lean transport.
 
-A transport makes one attempt and says what came of it; whether to try again is decided above it.
+A transport makes one attempt and reports its outcome; its caller decides whether to try again.
 
-The lean side speaks HTTP/1.1 by itself over asyncio's transports: 0.03 ms of CPU a request where
-aiohttp takes 0.17 ms, and the harness around it 0.06 ms. It does not cover proxies, for which
-aiohttp stands in, nor redirects, HTTP/2 and cookies, which such endpoints do not use.
+The lean transport speaks HTTP/1.1 directly over asyncio's transports: 0.03 ms of CPU a request,
+where aiohttp takes 0.17 ms and the harness around it 0.06 ms. It does not support proxies, for
+which aiohttp is used, nor redirects, HTTP/2 and cookies, which such endpoints do not use.
 """
 
 import asyncio
 import socket
 import ssl
-from collections.abc import Mapping
-from types import TracebackType
-from typing import Literal, Protocol, Self, cast
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from typing import Any, Literal, Protocol, Self, cast
 from urllib.parse import urlsplit
 from urllib.request import getproxies, proxy_bypass
 
+import anyio
 import msgspec
 
 from harness.chat.http1 import BadResponse, Response, ResponseReader
 
 
 class Endpoint(msgspec.Struct, frozen=True):
-    """Where the model is."""
+    """Address, credentials and limits of a model server."""
 
-    base_url: str  # without a slash at its end, as in `https://api.openai.com/v1`
+    base_url: str  # without a trailing slash, as in `https://api.openai.com/v1`
     api_key: str | None  # None: no Authorization header is sent
     organization: str | None
     project: str | None
-    timeout_s: float  # for one attempt, from sending to the last byte
-    concurrency: int  # requests in flight at once
+    timeout_s: float  # of one attempt, from sending to the last byte
+    concurrency: int  # maximum of requests in flight
     method: Literal["POST", "GET"] = "POST"
 
     @property
     def url(self) -> str:
-        """Where chat completions are asked for."""
+        """The URL of chat completions."""
         return self.base_url + "/chat/completions"
 
     @property
@@ -50,16 +51,17 @@ class Endpoint(msgspec.Struct, frozen=True):
         return headers
 
 
-class Answer(msgspec.Struct, frozen=True, gc=False):
-    """One response, whole."""
+class HttpResponse(msgspec.Struct, frozen=True, gc=False):
+    """One whole response."""
 
     status: int
-    headers: Mapping[str, str]  # looked up by lower-case names
+    headers: Mapping[str, str]  # by lower-case name
     body: bytes
 
 
-class Unreachable(Exception):
-    """No whole response came. `was_sent`: the server may have had the request, and bill it."""
+class TransportError(Exception):
+    """No complete response arrived. `was_sent`: the server may have got the request, and may charge
+    for it."""
 
     def __init__(
         self, kind: Literal["connection", "timeout"], message: str, *, was_sent: bool = True
@@ -69,28 +71,19 @@ class Unreachable(Exception):
         self.was_sent = was_sent
 
 
-class Transport(Protocol):
+class Transport(AbstractAsyncContextManager[Any], Protocol):
     """Sends requests to one endpoint. An async context manager that owns its connections."""
 
-    async def post(self, body: bytes) -> Answer:
-        """One attempt. Raises Unreachable. Cancelled: the request is given up."""
-
-    async def __aenter__(self) -> Self: ...
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        exc: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None: ...
+    async def post(self, body: bytes) -> HttpResponse:
+        """Make one attempt. Raises TransportError. Cancellation abandons the request."""
 
 
-class LeanTransport:
-    """Keeps connections open and uses the youngest first. On asyncio only."""
+class LeanTransport(anyio.AsyncContextManagerMixin):
+    """Keeps connections open and reuses the most recently used first. On asyncio only."""
 
     def __init__(self, endpoint: Endpoint) -> None:
         parts = urlsplit(endpoint.url)
-        assert parts.hostname is not None  # the endpoint's URL was checked
+        assert parts.hostname is not None  # the settings checked the URL
         self._host = parts.hostname
         self._port = parts.port or (443 if parts.scheme == "https" else 80)
         self._is_tls = parts.scheme == "https"
@@ -102,28 +95,25 @@ class LeanTransport:
         self._connections: set[_Connection] = set()
         self._is_open = False
 
-    async def __aenter__(self) -> Self:
+    @asynccontextmanager
+    async def __asynccontextmanager__(self) -> AsyncGenerator[Self]:
         if self._is_tls:
             self._tls = ssl.create_default_context()
         self._is_open = True
-        return self
+        try:
+            yield self
+        finally:
+            self._is_open = False
+            self._idle.clear()
+            for connection in tuple(self._connections):
+                connection.abort()
+            await asyncio.sleep(0)  # after one turn of the loop the sockets are closed
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        exc: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._is_open = False
-        self._idle.clear()
-        for connection in tuple(self._connections):
-            connection.abort()
-        await asyncio.sleep(0)  # the sockets are closed by then
+    async def post(self, body: bytes) -> HttpResponse:
+        """Make one attempt. The wait for a free slot does not count against the timeout.
 
-    async def post(self, body: bytes) -> Answer:
-        """One attempt. The wait for a free slot is not counted in its timeout.
-
-        A kept connection that the server closed just when we wrote gives way to a new one.
+        When the server closes an idle connection while the request is written to it, the request is
+        sent again on a new connection.
         """
         if not self._is_open:
             raise RuntimeError("the model client is used outside of its `async with`")
@@ -133,73 +123,73 @@ class LeanTransport:
                 connection = self._idle.pop()
                 if connection.is_open:
                     try:
-                        return await self._ask(connection, body, deadline)
-                    except _Stale:
+                        return await self._send(connection, body, deadline)
+                    except _StaleConnectionError:
                         break
-            return await self._ask(await self._connect(deadline), body, deadline)
+            return await self._send(await self._connect(deadline), body, deadline)
 
-    async def _ask(self, connection: "_Connection", body: bytes, deadline: float) -> Answer:
+    async def _send(self, connection: "_Connection", body: bytes, deadline: float) -> HttpResponse:
         try:
-            response = await connection.ask(self._head, body, deadline)
-        except _TimedOut as exc:
-            raise self._timed_out() from exc
+            response = await connection.request(self._head, body, deadline)
+        except _DeadlinePassedError as exc:
+            raise self._timeout_error() from exc
         if response.keep_alive and self._is_open:
             self._idle.append(connection)
         else:
             connection.abort()
-        return Answer(response.status, response.headers, response.body)
+        return HttpResponse(response.status, response.headers, response.body)
 
     async def _connect(self, deadline: float) -> "_Connection":
         loop = asyncio.get_running_loop()
         try:
             async with asyncio.timeout_at(deadline):
-                made = await loop.create_connection(
+                _, connection = await loop.create_connection(
                     lambda: _Connection(self._connections), self._host, self._port, ssl=self._tls
                 )
         except TimeoutError as exc:
-            raise self._timed_out() from exc
+            raise self._timeout_error() from exc
         except OSError as exc:
             fault = f"{type(exc).__name__}: {exc}"
-            raise Unreachable("connection", fault, was_sent=False) from exc
-        return made[1]
+            raise TransportError("connection", fault, was_sent=False) from exc
+        return connection
 
-    def _timed_out(self) -> Unreachable:
-        return Unreachable("timeout", f"no answer within {self._timeout_s:g} s")
-
-
-class _Stale(Unreachable):
-    """A connection that had served before ended without a byte of the answer."""
+    def _timeout_error(self) -> TransportError:
+        return TransportError("timeout", f"no answer within {self._timeout_s:g} s")
 
 
-class _TimedOut(Exception):
-    """The deadline has passed."""
+class _StaleConnectionError(TransportError):
+    """A connection that was used before ended without a byte of the response."""
+
+
+class _DeadlinePassedError(Exception):
+    """The deadline of the request has passed."""
 
 
 class _Connection(asyncio.Protocol):
-    """One connection, one request at a time. It is in `register` while it is open."""
+    """One connection, with one request at a time. It is in `register` while it is open."""
 
     def __init__(self, register: "set[_Connection]") -> None:
         self._register = register
         self._reader = ResponseReader()
         self._transport: asyncio.Transport | None = None  # None: not open
-        self._waiter: asyncio.Future[Response] | None = None  # None: nothing was asked
-        self._has_served = False
+        self._waiter: asyncio.Future[Response] | None = None  # None: no request is in flight
+        self._was_used = False  # whether a response has arrived on it
 
     @property
     def is_open(self) -> bool:
-        """Whether a request can be sent."""
+        """Whether a request can be sent on it."""
         return self._transport is not None
 
-    async def ask(self, head: bytes, body: bytes, deadline: float) -> Response:
-        """Send a request and read its response. Raises Unreachable and _TimedOut.
+    async def request(self, head: bytes, body: bytes, deadline: float) -> Response:
+        """Send a request and return its response. Raises TransportError and _DeadlinePassedError.
 
-        Whatever ends it but a response ends the connection, cancellation included.
+        Any outcome other than a response closes the connection, cancellation included.
         """
         assert self._transport is not None and self._waiter is None
         loop = asyncio.get_running_loop()
         waiter: asyncio.Future[Response] = loop.create_future()
         self._waiter = waiter
-        timer = loop.call_at(deadline, self._fail, _TimedOut())
+        timer = loop.call_at(deadline, self._fail, _DeadlinePassedError())
         try:
             self._transport.writelines((head + b"%d\r\n\r\n" % len(body), body))
             response = await waiter
@@ -209,17 +199,19 @@ class _Connection(asyncio.Protocol):
         finally:
             timer.cancel()
             self._waiter = None
-        self._has_served = True
+        self._was_used = True
         return response
 
     def abort(self) -> None:
-        """Close at once."""
+        """Close the connection at once."""
         if self._transport is not None:
             self._transport.abort()
             self._transport = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = cast(asyncio.Transport, transport)  # uvloop's is none by isinstance
+        self._transport = cast(
+            asyncio.Transport, transport
+        )  # uvloop's class is not a subclass of it
         self._register.add(self)
         sock = transport.get_extra_info("socket")
         if sock is not None:
@@ -227,13 +219,13 @@ class _Connection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         waiter = self._waiter
-        if waiter is None or waiter.done():  # nobody asked: not a server to go on with
+        if waiter is None or waiter.done():  # no request is in flight: the server is faulty
             self.abort()
             return
         try:
             response = self._reader.feed(data)
         except BadResponse as exc:
-            self._fail(Unreachable("connection", str(exc)))
+            self._fail(TransportError("connection", str(exc)))
             return
         if response is not None:
             waiter.set_result(response)
@@ -246,11 +238,13 @@ class _Connection(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self._transport = None
         self._register.discard(self)
-        told = f": {exc}" if exc is not None else ""
-        if self._has_served and self._reader.untouched:
-            self._fail(_Stale("connection", f"the server closed the connection{told}"))
+        reason = f": {exc}" if exc is not None else ""
+        if self._was_used and self._reader.is_between_responses:
+            fault = f"the server closed the connection{reason}"
+            self._fail(_StaleConnectionError("connection", fault))
         else:
-            self._fail(Unreachable("connection", f"the connection ended before the answer{told}"))
+            fault = f"the connection ended before the answer{reason}"
+            self._fail(TransportError("connection", fault))
 
     def _fail(self, exc: Exception) -> None:
         if self._waiter is not None and not self._waiter.done():
@@ -258,7 +252,7 @@ class _Connection(asyncio.Protocol):
 
 
 def _request_head(endpoint: Endpoint) -> bytes:
-    """A request's head up to the number of Content-Length."""
+    """Return a request's head, up to the value of Content-Length."""
     parts = urlsplit(endpoint.url)
     target = f"{parts.path}?{parts.query}" if parts.query else parts.path
     headers = {"Host": parts.netloc, "User-Agent": "rehearsal", **endpoint.headers}
@@ -267,7 +261,7 @@ def _request_head(endpoint: Endpoint) -> bytes:
 
 
 def proxy_for(url: str) -> str | None:
-    """The proxy that the environment names for a URL (`HTTPS_PROXY`, `NO_PROXY`, ...)."""
+    """Return the proxy that the environment names for a URL (`HTTPS_PROXY`, `NO_PROXY`, ...)."""
     parts = urlsplit(url)
     if not parts.hostname or proxy_bypass(parts.hostname):
         return None

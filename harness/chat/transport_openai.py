@@ -1,55 +1,49 @@
-"""The openai package as transport: its authentication, proxies, TLS and errors.
+"""The transport over the openai package: its authentication, proxies, TLS and errors.
 
-It costs about 6 ms of CPU a request, a hundred times the lean transport, so it is the choice for
-endpoints that need the package, not for throughput. Imported by name when it is chosen: it is
-optional and heavy.
+It costs about 6 ms of CPU a request, a hundred times the lean transport: choose it for endpoints
+that need the package, not for throughput. This module is imported only when it is chosen, because
+the package is optional and heavy.
 """
 
-from types import TracebackType
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
 from typing import Any, Self
 
 import anyio
 import msgspec
 import openai
 
-from harness.chat.transport import Answer, Endpoint, Unreachable
+from harness.chat.transport import Endpoint, HttpResponse, TransportError
 
 _decode = msgspec.json.Decoder(dict[str, Any]).decode
 
 
-class PackageTransport:
-    """openai.AsyncOpenAI without its own retries, which the policy counts itself."""
+class PackageTransport(anyio.AsyncContextManagerMixin):
+    """Sends requests by openai.AsyncOpenAI, without its own retries, which ChatClient counts."""
 
     def __init__(self, endpoint: Endpoint) -> None:
         self._timeout_s = endpoint.timeout_s
         self._slots = anyio.Semaphore(endpoint.concurrency)
-        self._keyless = endpoint.api_key is None
+        self._has_key = endpoint.api_key is not None
         self._client = openai.AsyncOpenAI(
             base_url=endpoint.base_url,
-            api_key=endpoint.api_key or "none",  # the package insists on one
+            api_key=endpoint.api_key or "none",  # the package requires one
             organization=endpoint.organization,
             project=endpoint.project,
             timeout=endpoint.timeout_s,
             max_retries=0,
         )
 
-    async def __aenter__(self) -> Self:
-        await self._client.__aenter__()
-        return self
+    @asynccontextmanager
+    async def __asynccontextmanager__(self) -> AsyncGenerator[Self]:
+        async with self._client:
+            yield self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        exc: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        await self._client.__aexit__(kind, exc, trace)
-
-    async def post(self, body: bytes) -> Answer:
-        """One attempt. The package's timeouts are for each read, ours is for the whole."""
+    async def post(self, body: bytes) -> HttpResponse:
+        """Make one attempt. The package limits each read; `timeout_s` limits the whole attempt."""
         fields = _decode(body)
         model, messages = fields.pop("model"), fields.pop("messages")
-        headers = {"Authorization": openai.Omit()} if self._keyless else None
+        headers = None if self._has_key else {"Authorization": openai.Omit()}
         create = self._client.chat.completions.with_raw_response.create
         async with self._slots:
             try:
@@ -61,7 +55,8 @@ class PackageTransport:
             except openai.APIStatusError as exc:
                 response = exc.response
             except (openai.APITimeoutError, TimeoutError) as exc:
-                raise Unreachable("timeout", f"no answer within {self._timeout_s:g} s") from exc
+                raise TransportError("timeout", f"no answer within {self._timeout_s:g} s") from exc
             except openai.APIConnectionError as exc:
-                raise Unreachable("connection", f"{exc} {exc.__cause__ or ''}".strip()) from exc
-        return Answer(response.status_code, response.headers, response.content)
+                fault = f"{exc} {exc.__cause__ or ''}".strip()
+                raise TransportError("connection", fault) from exc
+        return HttpResponse(response.status_code, response.headers, response.content)

@@ -1,10 +1,10 @@
 """The chat-completions format on the wire: windows to request bodies, response bodies to replies.
 
-Only the fields that we need are decoded, and leniently where servers differ: `content` may be null
-or a list of parts, arguments may be an object, ids, usage and finish reason may be missing.
+Only the needed fields are decoded, and leniently where servers differ: `content` may be null or a
+list of parts, arguments may be an object, ids, usage and finish reason may be missing.
 
-Whatever a server sends, a reply can be encoded for the log: halves of surrogate pairs are replaced,
-and arguments that no log can hold stay the text that they were.
+Every reply can be encoded for the log, whatever the server sends: halves of surrogate pairs are
+replaced, and arguments that the log cannot hold stay the text that they were.
 """
 
 import re
@@ -16,11 +16,11 @@ import msgspec
 from envpool.core.types import ToolSpec
 from harness.chat.retry import Failure
 from harness.core.messages import AgentCall, Message, Reply, Usage, Window
-from harness.dialects.base import unfit
+from harness.dialects.base import argument_fault
 
 MAX_CACHED_HEADS = 1024
-_MOST_TOKENS = 2**53  # in one request
-MAX_MESSAGE = 500  # characters of a server's message that we pass on
+_MAX_TOKENS = 2**53  # of one request
+MAX_MESSAGE = 500  # characters of a server's message that are shown
 
 _encode = msgspec.json.Encoder().encode
 _CONTEXT = re.compile(
@@ -50,7 +50,7 @@ class _Text(msgspec.Struct, gc=False):
     content: str
 
 
-class _Asking(msgspec.Struct, gc=False):
+class _TextWithCalls(msgspec.Struct, gc=False):
     role: str
     content: str | None
     tool_calls: list[_ToolCall]
@@ -62,54 +62,54 @@ class _Result(msgspec.Struct, gc=False):
     tool_call_id: str
 
 
-_Wire = _Text | _Asking | _Result
+_Wire = _Text | _TextWithCalls | _Result
 
 
 class RequestWriter:
-    """Writes request bodies. All but the messages is encoded once for each set of tools.
+    """Writes request bodies. Everything except the messages is encoded once for each set of tools.
 
-    `fields` are the body's own fields (`model`, `temperature`, ...), in their order.
+    `fields` are the body's other fields (`model`, `temperature`, ...), in their order.
     """
 
     def __init__(self, fields: Mapping[str, Any]) -> None:
         self._fields = dict(fields)
-        # By whether a summary is asked for and the identities of the tools; the tools are kept, so
-        # that no identity is used anew.
+        # By whether the window asks for a summary, and the ids of the tools. The tools are stored
+        # too, so that no other object can get their id.
         self._heads: dict[tuple[int, ...], tuple[tuple[ToolSpec, ...], bytes]] = {}
 
     def body(self, window: Window, *, seed: int | None = None) -> bytes:
-        """The request's body; `seed` None: the server samples as it likes.
+        """Return the request's body; `seed` None: the server chooses the seed.
 
         Example: a window of one user message "Hi" ->
             {"model":"m","messages":[{"role":"user","content":"Hi"}]}
         """
         tail = b"}" if seed is None else b',"seed":%d}' % seed
         messages = _encode([wire_message(message) for message in window.messages])
-        return b"".join((self._head(window.tools, window.summarise), messages, tail))
+        return b"".join((self._head(window.tools, window.asks_for_summary), messages, tail))
 
-    def _head(self, tools: tuple[ToolSpec, ...], summarise: bool) -> bytes:
-        key = (summarise, *map(id, tools))
+    def _head(self, tools: tuple[ToolSpec, ...], asks_for_summary: bool) -> bytes:
+        key = (asks_for_summary, *map(id, tools))
         known = self._heads.get(key)
         if known is not None:
             return known[1]
         fields = dict(self._fields)
         if tools:
             fields["tools"] = [_wire_tool(tool) for tool in tools]
-            if summarise:  # the tools stay, so that the prompt begins as the one before did
+            if asks_for_summary:  # the tools stay, so that the prompt begins as the previous one
                 fields["tool_choice"] = "none"
         head = _encode(fields)[:-1] + (b',"messages":' if fields else b'"messages":')
-        if len(self._heads) >= MAX_CACHED_HEADS:  # worlds whose tools are new in every episode
+        if len(self._heads) >= MAX_CACHED_HEADS:  # worlds that make new tools for each episode
             self._heads.clear()
         self._heads[key] = (tools, head)
         return head
 
 
 def wire_message(message: Message) -> _Wire:
-    """One message as the chat API has it."""
+    """Return a message in the form of the chat API."""
     if message.call_id is not None:
         return _Result(message.role, message.content, message.call_id)
     if message.calls:
-        return _Asking(
+        return _TextWithCalls(
             message.role, message.content or None, [_wire_call(c) for c in message.calls]
         )
     return _Text(message.role, message.content)
@@ -130,31 +130,31 @@ class _Part(msgspec.Struct, gc=False):
     text: str | None = None
 
 
-class _AnsweredFunction(msgspec.Struct, gc=False):
+class _ReplyFunction(msgspec.Struct, gc=False):
     name: str | None = None
     arguments: Any = None
 
 
-class _AnsweredCall(msgspec.Struct, gc=False):
-    function: _AnsweredFunction | None = None
+class _ReplyCall(msgspec.Struct, gc=False):
+    function: _ReplyFunction | None = None
     id: str | None = None
 
 
-class _Answered(msgspec.Struct, gc=False):
+class _ReplyMessage(msgspec.Struct, gc=False):
     content: str | list[_Part] | None = None
-    tool_calls: list[_AnsweredCall] | None = None
-    reasoning_content: Any = None  # DeepSeek's name and vLLM's older one; only texts are kept
-    reasoning: Any = None  # vLLM's newer one, and OpenRouter's
+    tool_calls: list[_ReplyCall] | None = None
+    reasoning_content: Any = None  # DeepSeek's name and vLLM's older one; used if it is a text
+    reasoning: Any = None  # vLLM's newer name, and OpenRouter's
     refusal: str | None = None
 
 
 class _Choice(msgspec.Struct, gc=False):
-    message: _Answered | None = None
+    message: _ReplyMessage | None = None
     finish_reason: str | None = None
 
 
 class _Usage(msgspec.Struct, gc=False):
-    # Whatever they are; only numbers of tokens are taken.
+    # Of any type: `_num_tokens` uses only valid counts.
     prompt_tokens: Any = None
     completion_tokens: Any = None
     prompt_tokens_details: Any = None
@@ -171,30 +171,30 @@ _decode_any = msgspec.json.Decoder().decode
 
 
 def read_completion(body: bytes, *, attempts: int = 1) -> Reply | Failure:
-    """The reply in a response of status 200, or why there is none in it."""
+    """Return the reply in a response of status 200, or the reason why there is none."""
     try:
         completion = _decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as exc:
-        whole = _with_whole_characters(body)
-        if whole != body:
-            return read_completion(whole, attempts=attempts)
-        return Failure("malformed", f"the answer is no chat completion: {exc}")
+        repaired = _replace_half_characters(body)
+        if repaired != body:
+            return read_completion(repaired, attempts=attempts)
+        return Failure("malformed", f"the answer is not a chat completion: {exc}")
     choices = completion.choices
     if not choices or choices[0].message is None:
         if completion.error is not None:
-            return _reported(completion.error)
-        return Failure("malformed", "the answer holds no choice")
+            return _failure_of_error(completion.error)
+        return Failure("malformed", "the answer contains no choice")
     choice = choices[0]
     message = choice.message
     assert message is not None
-    given = message.tool_calls
-    calls = tuple([_agent_call(call) for call in given]) if given else ()
+    sent = message.tool_calls
+    calls = tuple([_agent_call(call) for call in sent]) if sent else ()
     finish = choice.finish_reason or ("tool_calls" if calls else "stop")
-    usage = _told(completion.usage) if completion.usage else Usage()
+    usage = _usage_of(completion.usage) if completion.usage else Usage()
     return Reply(_text(message), calls, finish, usage, attempts=attempts)
 
 
-def _told(usage: _Usage) -> Usage:
+def _usage_of(usage: _Usage) -> Usage:
     details = usage.prompt_tokens_details
     cached = details.get("cached_tokens") if isinstance(details, dict) else None
     return Usage(
@@ -202,17 +202,17 @@ def _told(usage: _Usage) -> Usage:
     )
 
 
-def _num_tokens(told: Any) -> int:
-    """A count as a log can hold it. What cannot be one counts as not reported: less than nothing
-    would give money back to a budget."""
-    return told if type(told) is int and 0 <= told <= _MOST_TOKENS else 0
+def _num_tokens(value: Any) -> int:
+    """Return a reported count of tokens; 0 for a value that cannot be one: a negative count would
+    return money to a budget, and the log cannot hold a huge one."""
+    return value if type(value) is int and 0 <= value <= _MAX_TOKENS else 0
 
 
 _ESCAPE = re.compile(rb"\\(?:u[dD][89abAB]..(?:\\u[dD][c-fC-F]..)?|u[dD][c-fC-F]..|.)", re.DOTALL)
 
 
-def _with_whole_characters(body: bytes) -> bytes:
-    """JSON with U+FFFD for every half of a surrogate pair and every byte that is no UTF-8.
+def _replace_half_characters(body: bytes) -> bytes:
+    """Return JSON with U+FFFD for every half of a surrogate pair and every byte that is not UTF-8.
 
     Example: b'"\\ud83d\\ude00 \\ud83d"' -> b'"\\ud83d\\ude00 \\ufffd"'
     """
@@ -224,7 +224,7 @@ def _is_half(escape: bytes) -> bool:
     return len(escape) == 6  # a pair has 12 bytes, any other escape has 2 here
 
 
-def _text(message: _Answered) -> str:
+def _text(message: _ReplyMessage) -> str:
     content = message.content
     if isinstance(content, list):
         content = "".join(part.text or "" for part in content)
@@ -233,30 +233,31 @@ def _text(message: _Answered) -> str:
     return f"<think>{thought}</think>{text}" if thought and isinstance(thought, str) else text
 
 
-def _agent_call(call: _AnsweredCall) -> AgentCall:
-    function = call.function or _AnsweredFunction()
+def _agent_call(call: _ReplyCall) -> AgentCall:
+    function = call.function or _ReplyFunction()
     return AgentCall(function.name or "", read_arguments(function.arguments), call.id or "")
 
 
 def read_arguments(sent: Any) -> Any:
-    """A call's arguments, decoded; the text itself where it is no JSON, or no log can hold it.
+    """Return a call's arguments, decoded; the text itself where it is not JSON, or the log cannot
+    hold its value.
 
-    Nothing at all means no arguments: several servers write it so for tools without parameters.
+    An empty text means no arguments: several servers write it so for tools without parameters.
 
     Example: '{"id": 7}' -> {"id": 7}; '{"id": 7' -> '{"id": 7'; '' -> {}
     """
     if sent is None or sent == "":
         return {}
     if not isinstance(sent, str):
-        return sent if unfit(sent) is None else _written(sent)
+        return sent if argument_fault(sent) is None else _encode_as_text(sent)
     try:
         value = _decode_any(sent)
     except (msgspec.DecodeError, RecursionError):
         return sent
-    return value if unfit(value) is None else sent
+    return value if argument_fault(value) is None else sent
 
 
-def _written(value: Any) -> str:
+def _encode_as_text(value: Any) -> str:
     try:
         return _encode(value).decode()
     except RecursionError:
@@ -264,43 +265,43 @@ def _written(value: Any) -> str:
 
 
 def read_error(status: int, headers: Mapping[str, str], body: bytes) -> Failure:
-    """Why a response of another status than 200 was refused.
+    """Return the failure that a response of a status other than 200 reports.
 
     Example: 404 {"error": {"message": "no such model", "code": "model_not_found"}} ->
         Failure("status", "no such model", 404, "model_not_found")
     """
     try:
-        told = _decode_any(body)
+        error = _decode_any(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        told = body.decode(errors="replace")
-    if isinstance(told, dict) and told.get("error"):
-        told = told["error"]
-    message, code = _message_and_code(told)
+        error = body.decode(errors="replace")
+    if isinstance(error, dict) and error.get("error"):
+        error = error["error"]
+    message, code = _message_and_code(error)
     return Failure("status", message, status, code, headers)
 
 
-def _reported(error: Any) -> Failure:
+def _failure_of_error(error: Any) -> Failure:
     message, code = _message_and_code(error)
     if code.isdecimal() and 400 <= int(code) <= 599:
         return Failure("status", message, int(code))
-    return Failure("malformed", f"the answer holds an error and no choice: {message}", 0, code)
+    return Failure("malformed", f"the answer contains an error and no choice: {message}", 0, code)
 
 
-def _message_and_code(told: Any) -> tuple[str, str]:
-    if not isinstance(told, dict):
-        return _short(told if isinstance(told, str) else repr(told)), ""
-    message = told.get("message") or told.get("detail") or told
-    code = told.get("code") or told.get("type") or ""
-    return _short(message if isinstance(message, str) else repr(message)), str(code)
+def _message_and_code(error: Any) -> tuple[str, str]:
+    if not isinstance(error, dict):
+        return _shorten(error if isinstance(error, str) else repr(error)), ""
+    message = error.get("message") or error.get("detail") or error
+    code = error.get("code") or error.get("type") or ""
+    return _shorten(message if isinstance(message, str) else repr(message)), str(code)
 
 
-def _short(text: str) -> str:
+def _shorten(text: str) -> str:
     text = " ".join(text.split())
     return text if len(text) <= MAX_MESSAGE else text[:MAX_MESSAGE] + "…"
 
 
 def is_context_overflow(failure: Failure) -> bool:
-    """Whether a request was refused because the conversation is too long for the model."""
+    """Whether the server refused a request because it is too long for the model's context."""
     if failure.status not in (400, 413, 422):
         return False
     return failure.code in _CONTEXT_CODES or _CONTEXT.search(failure.message) is not None

@@ -8,7 +8,8 @@ from typing import Any
 import click
 from rich.console import Console
 
-from harness.bus.mqtt_publisher import MqttBus, status_of
+from harness.bus.mqtt_bus import MqttBus
+from harness.bus.mqtt_runs import status_of
 from harness.bus.mqtt_settings import MqttSettings
 from harness.commands.context import CommandContext
 from harness.commands.logged_run import rewards_of, run_settings, scenario_finder

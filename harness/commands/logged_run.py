@@ -32,7 +32,7 @@ def scenario_finder(folder: Path) -> Callable[[str, str], Scenario]:
     """Finds the package of a logged world: where it was when the run began, or bundled."""
     mcp = run_settings(folder).mcp
     with open_reader(folder) as reader:
-        places = {world.scenario_digest: world.source_path for world in reader.worlds().values()}
+        places = {world.scenario_digest: world.source_path for world in reader.scenarios().values()}
 
     def scenario_of(name: str, package: str) -> Scenario:
         found = [_found(place, mcp) for place in (places.get(package) or name, name)]

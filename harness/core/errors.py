@@ -1,19 +1,19 @@
-"""What can go wrong in a run.
+"""The errors that the harness raises.
 
 HarnessError
-├── SettingsError   a flag or a settings file asks for what cannot be; names the field
-├── LogError        a run folder or its log is not what it should be; names the file
-├── BusError        the broker cannot be reached or refuses; never contains a password
-├── BudgetExhausted the next request to a model does not fit into the budget; its client handles it
-└── PolicyError     the model could not answer (after its retries): ends one episode, not the run
-    └── ContextLengthError   the window is too long for the model: ends it with `token_limit`
+├── SettingsError    a flag or a settings file has a value that cannot be used; names the field
+├── LogError         a run folder or its log cannot be used; names the file
+├── BusError         the broker cannot be reached, or it refuses; never contains a password
+├── BudgetExhausted  the next request to a model does not fit into the budget; its client handles it
+└── PolicyError      the model could not answer, retries included: ends one episode, not the run
+    └── ContextLengthError  the window is too long for the model: it ends with `token_limit`
 
-A bug is none of these and stops the run with its traceback.
+A bug is not one of these: it stops the run with its traceback.
 """
 
 
 class HarnessError(Exception):
-    """Something outside of the program's own logic went wrong; the message is for the user."""
+    """Base of all expected failures of a run; the message is written for the user."""
 
 
 class SettingsError(HarnessError):
@@ -25,11 +25,11 @@ class LogError(HarnessError):
 
 
 class BusError(HarnessError):
-    """The message broker cannot be used."""
+    """The message broker cannot be used; the message never contains a password."""
 
 
 class BudgetExhausted(HarnessError):
-    """The request does not fit into what is left; the message begins with `budget`."""
+    """The next request does not fit into the budget; the message begins with `budget`."""
 
 
 class PolicyError(HarnessError):

@@ -1,10 +1,11 @@
 """The facts of a run. Everything else (windows, verdicts, reports, training samples) is computed
 from them.
 
-An episode is `EpisodeStarted`, then `StepTaken` for each turn, then `EpisodeEnded`; verdicts follow
-as `Judged`. Where the history policy asks the agent for summaries, they stand between the steps as
-`HistorySummarized`. A Record stamps a fact with its episode, attempt, sequence number and time. The
-key (episode, attempt, seq) is unique: whoever sees a key twice has seen one fact twice.
+The facts of an episode are `EpisodeStarted`, then `StepTaken` for each turn, then `EpisodeEnded`;
+its verdicts follow as `Judged`. Where the history policy asks the agent for a summary, the summary
+is a `HistorySummarized` between two steps. A Record stamps a fact with its episode, attempt,
+sequence number and time. The key (episode, attempt, seq) is unique: a key that arrives twice is the
+same fact, delivered twice.
 """
 
 from enum import StrEnum
@@ -18,7 +19,7 @@ from scenarios.checks import Finding
 
 
 class Ending(StrEnum):
-    """How an episode ended. The first is the agent's own end; the limits are truncations."""
+    """How an episode ended. ANSWERED is the agent's own decision; the limits are truncations."""
 
     ANSWERED = "answered"
     FORMAT_ERROR = "format_error"
@@ -36,7 +37,7 @@ class Ending(StrEnum):
 
 
 class Label(StrEnum):
-    """What a judge says of an episode (AWM, arXiv:2602.10090)."""
+    """A judge's classification of an episode (AWM, arXiv:2602.10090)."""
 
     COMPLETED = "completed"
     PARTIALLY_COMPLETED = "partially_completed"
@@ -57,108 +58,108 @@ class EpisodeStarted(msgspec.Struct, frozen=True, tag="started", gc=False):
     policy: str
     dialect: str
     history: str  # the history policy, as in `last:3`
-    fingerprint: str  # the history policy's
+    fingerprint: str  # of the history policy
     scenario_digest: str  # of the scenario package
-    start_digest: str  # of the start state
-    seeding: str = ""  # how an AWM record was seeded; empty: a package of ours
+    start_digest: str  # of the world's start state
+    seeding: str = ""  # how an AWM record was seeded; empty: a package in our own format
 
 
 class StepTaken(msgspec.Struct, frozen=True, tag="step", gc=False, omit_defaults=True):
-    """One turn: what the policy answered, how it was read, and what its calls gave."""
+    """One turn: the policy's reply, how the dialect read it, and the results of its calls."""
 
     reply: Reply
     decision: Decision
     results: tuple[ToolResult, ...] = ()  # one for each call of an Act, in order
-    first_turn: int = 0  # of the window that was shown
-    reward: float | None = None  # step-level reward given by the format rules; None: none
-    policy_s: float = 0.0  # seconds waiting for the reply
-    calls_s: float = 0.0  # seconds in the world
-    recalled: tuple[int, ...] = ()  # of the window that was shown
+    first_turn: int = 0  # `Window.first_turn` of the window that the policy was shown
+    reward: float | None = None  # step reward from the format rules; None: they gave none
+    policy_s: float = 0.0  # seconds spent waiting for the reply
+    calls_s: float = 0.0  # seconds spent in the world
+    recalled: tuple[int, ...] = ()  # `Window.recalled` of that window
 
 
 class HistorySummarized(msgspec.Struct, frozen=True, tag="summary", gc=False, omit_defaults=True):
-    """The agent summed up what falls out of its history (see harness.history.summary).
+    """The agent summarised the turns that leave its history (see harness.history.summary).
 
-    Also kept when it is of no use and ends the episode. It is no step: it has no place among the
-    steps' rewards, and limits of steps do not count it.
+    Recorded also when the reply is not a usable summary and ends the episode. A summary is not a
+    step: `Judged.step_rewards` has no entry for it, and step limits do not count it.
     """
 
     reply: Reply
-    turn: int  # of the step that comes next, from 0
-    first_turn: int = 0  # of the window that was shown
-    policy_s: float = 0.0  # seconds waiting for the reply
+    turn: int  # index of the step that comes next, from 0
+    first_turn: int = 0  # `Window.first_turn` of the window that the policy was shown
+    policy_s: float = 0.0  # seconds spent waiting for the reply
 
 
 class EpisodeEnded(msgspec.Struct, frozen=True, tag="ended", gc=False):
-    """The episode is over. Nothing live is needed any more to judge it."""
+    """The episode is over. A judge needs nothing live any more: the facts suffice."""
 
     ending: Ending
     answer: str  # the final answer; empty where there was none
     num_steps: int
-    state: StoredState | None  # None: the world could not tell
-    error: str | None = None  # why, for policy_error, world_error and format_error
+    state: StoredState | None  # the world's final state; None: the world could not report it
+    error: str | None = None  # the reason, for policy_error, world_error and format_error
     seconds: float = 0.0
-    checked: tuple[Finding, ...] = ()  # made in the world itself, where its state is unknown
+    checked: tuple[Finding, ...] = ()  # findings made inside the world, where its state is unknown
 
 
 class ModelJudgement(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
-    """What one model said of an episode, or why nothing could be had of it."""
+    """One model's judgement of an episode, or the reason why there is none."""
 
     model: str
-    label: Label | None  # None: there is no opinion, `fault` says why
+    label: Label | None  # None: there is no judgement; `fault` has the reason
     fault: str = ""
     reasoning: str = ""
-    confidence: float | None = None  # from 0 to 1; None: it did not say
-    leaned_on: tuple[str, ...] = ()  # the exhibits that it named, as in `F2`
-    requests: int = 0  # sent for it, failed ones too
+    confidence: float | None = None  # from 0 to 1; None: the model gave none
+    leaned_on: tuple[str, ...] = ()  # the evidence items that the model cited, as in `F2`
+    requests: int = 0  # sent for this judgement, failed ones included
     prompt_tokens: int = 0
-    cached_tokens: int = 0  # of the prompt's, those that the server had kept
+    cached_tokens: int = 0  # the part of prompt_tokens that came from the server's prefix cache
     completion_tokens: int = 0
-    cost_usd: float | None = 0.0  # None: the model has no price
-    is_cached: bool = False  # from the verdict cache: nothing was asked now
+    cost_usd: float | None = 0.0  # None: the model's price is unknown
+    is_cached: bool = False  # taken from the verdict cache, so no request was sent
     seconds: float = 0.0
 
 
 class Judged(msgspec.Struct, frozen=True, tag="judged", gc=False, omit_defaults=True):
-    """One judge's verdict. `label` None: the judge could not judge, `unjudged` says why; such an
-    episode has no reward (it is not a zero)."""
+    """One judge's verdict. `label` None: the judge could not judge, and `unjudged` has the reason;
+    such an episode has no reward (the reward is not zero)."""
 
     judge: str  # which judge, as in `code` or `hybrid:gpt-5`
     label: Label | None
     reward: float | None  # of the task
-    step_rewards: tuple[float, ...] = ()  # one a step
+    step_rewards: tuple[float, ...] = ()  # one for each step
     findings: tuple[Finding, ...] = ()
     unjudged: str | None = None
     reasoning: str = ""
     episode_digest: str = ""  # of the facts that were judged
     cost_usd: float = 0.0  # of this judging, as far as prices are known
     rewards: str = ""  # the reward profile; empty: not known
-    idle: tuple[str, ...] = ()  # goals among the findings that doing nothing meets, too
-    code: Label | None = None  # beside models: what the code alone says; None: nothing
-    proof: str = ""  # beside models: what the code proved, a sentence; empty: nothing
-    opinions: tuple[ModelJudgement, ...] = ()  # one a model
-    rubric: str = ""  # the rubric's version, where models were asked
+    idle: tuple[str, ...] = ()  # goals among the findings that doing nothing also meets
+    code: Label | None = None  # where models judged too: the label by code alone; None: undecided
+    proof: str = ""  # where models judged too: one sentence on what code proved; empty: nothing
+    opinions: tuple[ModelJudgement, ...] = ()  # one for each model
+    rubric: str = ""  # the rubric's version, where models judged
 
 
 class WeightsPublished(msgspec.Struct, frozen=True, tag="weights", gc=False):
-    """The trainer published new weights. It is a fact of the run: its record stands under the
-    episode WEIGHTS, which never starts."""
+    """The trainer published new weights. This is a fact of the run, not of an episode: its
+    record has WEIGHTS_EPISODE as its episode, and no episode of that name ever starts."""
 
     version: str
     path: str
 
 
-WEIGHTS = "weights"  # what stands for the episode in records of WeightsPublished
+WEIGHTS_EPISODE = "weights"  # `Record.episode` of every WeightsPublished
 
 Event = EpisodeStarted | StepTaken | HistorySummarized | EpisodeEnded | Judged | WeightsPublished
 Kind = Literal["started", "step", "summary", "ended", "judged", "weights"]
 
 
 class Record(msgspec.Struct, frozen=True, gc=False):
-    """A stamped fact.
+    """A fact with its stamp.
 
     `seq` counts the facts of one attempt at an episode from 0; verdicts come after the end.
-    An episode that was cut off by a crash is tried again under the next `attempt`.
+    An episode that a crash cut off is repeated under the next `attempt`.
     """
 
     episode: str
@@ -169,7 +170,7 @@ class Record(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def key(self) -> tuple[str, int, int]:
-        """What makes the fact unique within its run."""
+        """(episode, attempt, seq), which is unique within the run."""
         return (self.episode, self.attempt, self.seq)
 
 
@@ -179,20 +180,20 @@ _event_decoder: msgspec.msgpack.Decoder[Event] = msgspec.msgpack.Decoder(Event)
 
 
 def encode(value: Any) -> bytes:
-    """MessagePack of a record, an event or any struct."""
+    """Return a record, an event or any other struct as MessagePack."""
     return _encoder.encode(value)
 
 
 def decode_record(data: bytes) -> Record:
-    """A record from MessagePack. Raises msgspec.DecodeError."""
+    """Return the record in MessagePack bytes. Raises msgspec.DecodeError."""
     return _decoder.decode(data)
 
 
 def decode_event(data: bytes) -> Event:
-    """An event from MessagePack. Raises msgspec.DecodeError."""
+    """Return the event in MessagePack bytes. Raises msgspec.DecodeError."""
     return _event_decoder.decode(data)
 
 
 def kind_of(event: Event) -> str:
-    """The event's word in topics and tables."""
+    """Return the event's tag: the word for its kind in topics and tables."""
     return str(event.__struct_config__.tag)

@@ -1,6 +1,6 @@
-"""What passes between the episode loop and a policy, in chat terms.
+"""The data that the episode loop and a policy exchange, in chat terms.
 
-The loop shows a Window and gets a Reply; a dialect turns the Reply into a Decision.
+The loop shows a Window to the policy and gets a Reply; a dialect turns the Reply into a Decision.
 """
 
 from typing import Any, Literal
@@ -11,10 +11,10 @@ from envpool.core.types import ToolSpec
 
 
 class AgentCall(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
-    """One tool call as an agent asked for it.
+    """One tool call as the agent requested it.
 
-    `arguments` is what the agent sent, decoded; it need not fit the tool's schema, and is a text
-    where it was no JSON at all. `id` is unique within its episode.
+    `arguments` is what the agent sent, decoded. It may not fit the tool's schema, and it is a str
+    where the agent's text was not JSON. `id` is unique within its episode.
 
     Example: AgentCall("get_order", {"order_id": 1042}, "c3-0")
     """
@@ -25,55 +25,55 @@ class AgentCall(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
 
 
 class Message(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
-    """One chat message. `calls` only on assistant messages of the native dialect; `call_id` only
-    on role `tool`."""
+    """One chat message. Only assistant messages of the native dialect have `calls`; only messages
+    of role `tool` have a `call_id`."""
 
     role: Literal["system", "user", "assistant", "tool"]
     content: str
     calls: tuple[AgentCall, ...] = ()
-    call_id: str | None = None  # the call that a tool message answers
+    call_id: str | None = None  # id of the call that a tool message answers
 
 
 class Briefing(msgspec.Struct, frozen=True):
-    """What an agent is told before its first turn."""
+    """The information that an agent gets before its first turn."""
 
     instruction: str
     rules: str  # Markdown; empty: no rules
     tools: tuple[ToolSpec, ...]
-    user: str  # who acts, in words
+    user: str  # the person on whose behalf the agent acts: name and role
     now: str  # the scenario's clock
 
 
 class Window(msgspec.Struct, frozen=True):
-    """What the policy may see at one step: a pure function of the episode's events.
+    """The messages that the policy may see at one step: a pure function of the episode's events.
 
-    `first_turn` is the index of the oldest turn after the pinned head from which on all are shown
-    (0: all). Turns are counted from 0, as the episode's steps are.
+    Every turn from `first_turn` on is shown (0: all turns are), besides the pinned head. Turns are
+    counted from 0, as the episode's steps are.
     """
 
     messages: tuple[Message, ...]
     tools: tuple[ToolSpec, ...] = ()  # for the request's `tools` field; empty in text dialects
     first_turn: int = 0
-    recalled: tuple[int, ...] = ()  # earlier turns that are shown before it, in order
-    summarise: bool = False  # the messages end by asking for a summary, not for the next step
+    recalled: tuple[int, ...] = ()  # turns before `first_turn` that are shown too, in order
+    asks_for_summary: bool = False  # the last message asks for a summary, not for the next step
 
 
 class Usage(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
-    """Token counts as the server reported them; 0 where it did not."""
+    """Token counts as the server reported them; 0 where it reported none."""
 
     prompt_tokens: int = 0
     completion_tokens: int = 0
-    cached_tokens: int = 0  # of the prompt's, those that the server had kept
+    cached_tokens: int = 0  # the part of prompt_tokens that came from the server's prefix cache
 
 
 class Reply(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
-    """What a policy answered: text, native calls, and from a token-level backend the tokens.
+    """A policy's answer: text, native calls, and from a token-level backend the exact tokens.
 
-    Tokens are bytes (see harness.core.token_bytes). `logprobs` has one entry for each of
-    `token_ids`, which
-    are all that was sampled, the end token included. The exact tokens that the policy was shown
-    are the first `prompt_shared` tokens of the prompt of the episode's first reply, and then
-    `prompt_ids`: windows of one episode begin alike, and a log need not say it at every step.
+    Tokens are encoded as bytes (see harness.core.token_bytes). `token_ids` holds every token that
+    was sampled, the end token included, and `logprobs` has one entry for each of them. The exact
+    prompt that the policy was shown is the first `prompt_shared` tokens of the prompt of the
+    episode's first reply, followed by `prompt_ids`: the windows of one episode begin alike, so the
+    log does not repeat the common beginning at every step.
     """
 
     text: str = ""
@@ -85,23 +85,23 @@ class Reply(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     token_ids: bytes = b""
     logprobs: bytes = b""
     weights: str = ""  # the version of the weights that answered; empty: not known
-    attempts: int = 1  # requests it took
+    attempts: int = 1  # requests that were sent to get this reply
 
 
 class Act(msgspec.Struct, frozen=True, tag="act", gc=False):
-    """The agent wants these calls executed, in order."""
+    """The agent requests these calls, to be executed in order."""
 
     calls: tuple[AgentCall, ...]
 
 
 class Answer(msgspec.Struct, frozen=True, tag="answer", gc=False):
-    """The agent is done and says this."""
+    """The agent is done; `text` is its final answer."""
 
     text: str
 
 
 class FormatError(msgspec.Struct, frozen=True, tag="format_error", gc=False):
-    """The reply breaks the dialect's rules; `reason` is a sentence for the agent."""
+    """The reply breaks the dialect's rules; `reason` is a sentence that the agent reads."""
 
     reason: str
 

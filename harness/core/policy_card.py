@@ -1,8 +1,8 @@
-"""What a checkpoint says of itself: under which windows and which dialect it was trained.
+"""The model card of a checkpoint: the history policy and the dialect that it was trained under.
 
-The card lies beside the weights as `rehearsal.json`. Whoever runs the checkpoint under another
-history policy or dialect is warned: a model that was trained on truncated histories collapses on
-full ones, and the other way round (AWM, arXiv:2602.10090).
+The card is the file `rehearsal.json` beside the weights. A run of the checkpoint under another
+history policy or dialect prints a warning: a model that was trained on truncated histories
+collapses on full ones, and the other way round (AWM, arXiv:2602.10090).
 """
 
 from pathlib import Path
@@ -18,35 +18,35 @@ CARD_NAME = "rehearsal.json"
 class PolicyCard(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """How a checkpoint was trained."""
 
-    version: str  # of the weights, as replies are stamped with it
+    version: str  # of the weights; `Reply.weights` has the same text
     history: str  # the history policy, as in `last:3`
-    fingerprint: str  # the history policy's
+    fingerprint: str  # of the history policy
     dialect: str
     step: int = 0  # optimiser steps
-    temperature: float = 1.0  # that it sampled with while it learned
-    max_tokens: int | None = None  # of a reply while it learned; None: not limited
+    temperature: float = 1.0  # sampling temperature during training
+    max_tokens: int | None = None  # limit of a reply during training; None: there was no limit
     format: Literal[1] = 1
 
 
 def read_card(folder: Path) -> PolicyCard | None:
-    """The card of a checkpoint; None: it has none. Raises SettingsError naming the file."""
+    """Return the card of a checkpoint; None: it has none. Raises SettingsError naming the file."""
     path = folder / CARD_NAME
     try:
         return msgspec.json.decode(path.read_bytes(), type=PolicyCard)
     except (FileNotFoundError, NotADirectoryError):
         return None
     except (OSError, msgspec.DecodeError) as exc:
-        raise SettingsError(f"{path}: the checkpoint's card cannot be read: {exc}") from exc
+        raise SettingsError(f"{path}: the checkpoint's model card cannot be read: {exc}") from exc
 
 
 def write_card(folder: Path, card: PolicyCard) -> None:
-    """Put the card beside the weights. Raises OSError."""
+    """Write the card beside the weights. Raises OSError."""
     data = msgspec.json.format(msgspec.json.encode(card), indent=2)
     (folder / CARD_NAME).write_bytes(data + b"\n")
 
 
 def card_mismatches(card: PolicyCard, *, history: str, fingerprint: str, dialect: str) -> list[str]:
-    """In what a use of the checkpoint differs from its training, a sentence each.
+    """Return one sentence for each way in which a use of the checkpoint differs from its training.
 
     Example: trained under last:3, run under full ->
         ["it was trained under the history policy last:3 and is run under full"]

@@ -1,7 +1,7 @@
-"""Token ids and log-probabilities as bytes, as replies bear them and logs keep them.
+"""Token ids and log-probabilities as bytes: the form that replies and logs store them in.
 
-Ids are 32-bit integers and log-probabilities 32-bit floats, little-endian, one after the other: a
-reader gets an array without making a Python object for each of some million tokens.
+Ids are 32-bit integers and log-probabilities are 32-bit floats, little-endian, one after the other:
+a reader gets an array and does not create a Python object for each of some million tokens.
 """
 
 import sys
@@ -10,30 +10,30 @@ from collections.abc import Iterable
 from typing import TypeVar
 
 _T = TypeVar("_T", int, float)
-ID_BYTES = 4  # of one id
+ID_BYTES = 4  # size of one id
 _IDS, _FLOATS = "i", "f"
 
 
-def packed(ids: Iterable[int]) -> bytes:
-    """Ids as bytes. Raises OverflowError for what does not fit 32 bits.
+def encode_ids(ids: Iterable[int]) -> bytes:
+    """Return token ids as bytes. Raises OverflowError for an id that does not fit 32 bits.
 
-    Example: packed([1, 258]) -> b"\\x01\\x00\\x00\\x00\\x02\\x01\\x00\\x00"
+    Example: encode_ids([1, 258]) -> b"\\x01\\x00\\x00\\x00\\x02\\x01\\x00\\x00"
     """
     return _little_endian(array(_IDS, ids)).tobytes()
 
 
-def unpacked(data: bytes) -> "array[int]":
-    """The ids in some bytes. Raises ValueError when the bytes are no whole number of ids."""
+def decode_ids(data: bytes) -> "array[int]":
+    """Return the token ids in some bytes. Raises ValueError when the last id is incomplete."""
     return _little_endian(array(_IDS, data))
 
 
-def packed_floats(values: Iterable[float]) -> bytes:
-    """Log-probabilities as bytes."""
+def encode_logprobs(values: Iterable[float]) -> bytes:
+    """Return log-probabilities as bytes."""
     return _little_endian(array(_FLOATS, values)).tobytes()
 
 
-def unpacked_floats(data: bytes) -> "array[float]":
-    """The log-probabilities in some bytes. Raises ValueError when they are no whole number."""
+def decode_logprobs(data: bytes) -> "array[float]":
+    """Return the log-probabilities in some bytes. Raises ValueError when the last is incomplete."""
     return _little_endian(array(_FLOATS, data))
 
 

@@ -1,4 +1,4 @@
-"""The facts of one episode, put together."""
+"""The facts of one episode, assembled from its records."""
 
 from collections.abc import Iterable
 
@@ -16,18 +16,18 @@ from harness.core.token_bytes import ID_BYTES
 
 
 class Trajectory(msgspec.Struct, frozen=True):
-    """One attempt at an episode. `ended` is None while it is live or when it was cut off."""
+    """One attempt at an episode. `ended` is None while it is live, and when a crash cut it off."""
 
     episode: str
     attempt: int
     started: EpisodeStarted
     steps: tuple[StepTaken, ...]
     ended: EpisodeEnded | None
-    judged: tuple[Judged, ...] = ()  # the latest verdict of each judge, the youngest last
+    judged: tuple[Judged, ...] = ()  # the latest verdict of each judge, the newest last
     summaries: tuple[HistorySummarized, ...] = ()
 
     def replies(self) -> list[StepTaken | HistorySummarized]:
-        """Every reply of the agent in order: its steps, and its summaries among them."""
+        """Return the facts with a reply of the agent, in order: steps and summaries."""
         summaries = {summary.turn: summary for summary in self.summaries}
         replies: list[StepTaken | HistorySummarized] = []
         for turn, step in enumerate(self.steps):
@@ -37,16 +37,18 @@ class Trajectory(msgspec.Struct, frozen=True):
         return [*replies, *summaries.values()]
 
     def prompts(self) -> list[bytes]:
-        """The exact tokens (see harness.core.token_bytes) that were shown for each of `replies()`;
-        empty
-        bytes where the policy told none."""
+        """Return the exact prompt tokens of each of `replies()` (see harness.core.token_bytes);
+        empty bytes where the policy reported none."""
         replies = [event.reply for event in self.replies()]
         first = replies[0].prompt_ids if replies else b""
         return [first[: reply.prompt_shared * ID_BYTES] + reply.prompt_ids for reply in replies]
 
 
 class Assembly:
-    """Collects the records of one attempt at an episode, in order."""
+    """Collects the records of one attempt at an episode, in order.
+
+    Raises ValueError when the first record is not an EpisodeStarted.
+    """
 
     __slots__ = ("attempt", "ended", "episode", "judged", "started", "steps", "summaries")
 
@@ -62,7 +64,7 @@ class Assembly:
         self.summaries: list[HistorySummarized] = []
 
     def add(self, record: Record) -> None:
-        """Take the attempt's next record."""
+        """Add the attempt's next record."""
         event = record.event
         if isinstance(event, StepTaken):
             self.steps.append(event)
@@ -75,7 +77,7 @@ class Assembly:
             self.summaries.append(event)
 
     def trajectory(self) -> Trajectory:
-        """What has been collected so far."""
+        """Return the trajectory of the records added so far."""
         return Trajectory(
             self.episode,
             self.attempt,
@@ -88,7 +90,10 @@ class Assembly:
 
 
 def assemble(records: Iterable[Record]) -> Trajectory:
-    """The trajectory of one attempt's records, in order. Raises ValueError when there is none."""
+    """Return the trajectory of one attempt's records, given in order.
+
+    Raises ValueError when there is no record, or the first is not an EpisodeStarted.
+    """
     assembly: Assembly | None = None
     for record in records:
         if assembly is None:

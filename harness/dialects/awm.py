@@ -1,12 +1,12 @@
 """The protocol of Agent World Model's released agent (arXiv:2602.10090), for parity with it.
 
-The model sees two functions, `list_tools` and `call_tool`, and calls one a turn. The sentences
-are ours; the layout of calls and of the tool list is the released agent's, down to what it leaves
-out (the type of an `anyOf` is `unknown`).
+The model sees two functions, `list_tools` and `call_tool`, and calls one of them in each turn. The
+wording of the prompt differs from the released agent's; the layout of calls and of the tool list is
+the same, including what it leaves out (the type of an `anyOf` is `unknown`).
 
-Two things are stricter than there: a call of a function that does not exist and a block from which
-nothing can be read are format errors; the released agent answers the first with an error text
-(as we do under the rules `off`) and ends on the second.
+Two rules are stricter than the released agent's: a call of a function that does not exist, and a
+block from which nothing can be read, are format errors. The released agent answers the first with
+an error text (as this harness does under the rules `off`) and ends the episode on the second.
 """
 
 from collections.abc import Callable, Sequence
@@ -18,16 +18,16 @@ from envpool.core.types import ToolResult, ToolSpec
 from harness.core.events import StepTaken
 from harness.core.messages import Act, AgentCall, Briefing, Decision, FormatError, Message, Reply
 from harness.dialects.base import (
-    PerWorld,
-    answer,
+    ScenarioText,
+    answer_of,
+    argument_fault,
     call_id,
     preamble,
-    shown,
-    unfit,
+    result_text,
     without_thoughts,
 )
-from harness.dialects.hermes import block
-from harness.dialects.json_repair import mended
+from harness.dialects.hermes import call_block
+from harness.dialects.json_repair import repair_json
 from scenarios.format import Call
 
 LIST_TOOLS, CALL_TOOL, PREFIX = "list_tools", "call_tool", "mcp_tool_"
@@ -39,75 +39,76 @@ _Decode = Callable[[str], Any]
 class Awm:
     """AWM's protocol.
 
-    `results` is the role in which results come back. `mend` reads JSON as leniently as the
-    released agent; without it a broken block, an unclosed tag and arguments that are no object
-    are format errors (for runs under the rules `awm`).
+    `results` is the role of the messages that contain results: user or tool. `lenient` reads JSON
+    as leniently as the released agent; without it a broken block, an unclosed tag and arguments
+    that are not an object are format errors (for runs under the rules `awm`).
     """
 
-    def __init__(self, *, results: str = "user", mend: bool = True) -> None:
+    def __init__(self, *, results: str = "user", lenient: bool = True) -> None:
         self.name = "awm" if results == "user" else "awm-tool"
-        self._mend = mend
+        self._lenient = lenient
         self._as_tool = results == "tool"
-        self._system = PerWorld(_system)
-        self._tools = PerWorld(listing)
+        self._system = ScenarioText(_system_prompt)
+        self._tool_list = ScenarioText(format_tool_list)
 
-    def opening(self, briefing: Briefing) -> tuple[Message, ...]:
-        """The system prompt with the two functions, and the task."""
+    def opening_messages(self, briefing: Briefing) -> tuple[Message, ...]:
+        """Return the system prompt with the two functions, and the task."""
         return (
             Message("system", self._system(briefing)),
             Message("user", briefing.instruction),
         )
 
     def request_tools(self, briefing: Briefing) -> tuple[ToolSpec, ...]:
-        """None: the prompt tells the two functions, and `list_tools` the rest."""
+        """No tools: the prompt describes the two functions, and `list_tools` returns the rest."""
         return ()
 
     def read(self, reply: Reply, *, turn: int) -> Decision:
-        """The first call that can be read, wherever it stands; no call: the answer."""
+        """Return the first call that can be read, also inside a thought; without a call, the text
+        as the answer."""
         text = reply.text
-        bodies = _bodies(text)
+        bodies = _block_bodies(text)
         if not bodies:
-            if _OPEN in text and not self._mend:
+            if _OPEN in text and not self._lenient:
                 return FormatError(f"A {_OPEN} is not closed.")
-            return answer(text)
-        for body in bodies if self._mend else bodies[:1]:
+            return answer_of(text)
+        for body in bodies if self._lenient else bodies[:1]:
             try:
-                return _decision(self._decoded(body), self._decoded, call_id(turn, 0), self._mend)
+                return _decision(self._decode(body), self._decode, call_id(turn, 0), self._lenient)
             except ValueError:
                 continue
         return FormatError(f"A {_OPEN} does not hold a JSON object with name and arguments.")
 
-    def _decoded(self, text: str) -> Any:
-        """Raises ValueError."""
-        if self._mend:
-            return mended(text)
+    def _decode(self, text: str) -> Any:
+        """Return the JSON value of a text. Raises ValueError."""
+        if self._lenient:
+            return repair_json(text)
         try:
             return msgspec.json.decode(text)
         except RecursionError:
             raise ValueError("nested too deeply") from None
 
-    def local(self, call: AgentCall, briefing: Briefing) -> ToolResult | None:
-        """The tool list for `list_tools`."""
-        return ToolResult(self._tools(briefing)) if call.name == LIST_TOOLS else None
+    def local_result(self, call: AgentCall, briefing: Briefing) -> ToolResult | None:
+        """Return the tool list for a call of `list_tools`."""
+        return ToolResult(self._tool_list(briefing)) if call.name == LIST_TOOLS else None
 
-    def turn(self, step: StepTaken) -> tuple[Message, ...]:
-        """The assistant's text as it was, then the result."""
-        said = Message("assistant", step.reply.text)
+    def turn_messages(self, step: StepTaken) -> tuple[Message, ...]:
+        """Return the assistant's text unchanged, then the result."""
+        reply = Message("assistant", step.reply.text)
         if isinstance(step.decision, FormatError):
-            return (said, Message("user", f"Tool response:\nError: {step.decision.reason}"))
+            return (reply, Message("user", f"Tool response:\nError: {step.decision.reason}"))
         if not step.results or not isinstance(step.decision, Act):
-            return (said,)
-        text = shown(step.results[0])
+            return (reply,)
+        text = result_text(step.results[0])
         if self._as_tool:
-            return (said, Message("tool", text, call_id=step.decision.calls[0].id))
-        return (said, Message("user", f"Tool response:\n{text}"))
+            return (reply, Message("tool", text, call_id=step.decision.calls[0].id))
+        return (reply, Message("user", f"Tool response:\n{text}"))
 
     def pins(self, step: StepTaken) -> bool:
-        """The tool list stays in sight: it may be asked for once only."""
+        """A call of `list_tools`: its result stays visible, because it may be called only once."""
         return isinstance(step.decision, Act) and step.decision.calls[0].name == LIST_TOOLS
 
     def write(self, calls: Sequence[Call], text: str, *, turn: int) -> Reply:
-        """A short thought (AWM's rules ask for one), the text, then the call.
+        """Return a short thought (AWM's rules ask for one), the text, then the call.
 
         Raises ValueError for more than one call.
         """
@@ -119,16 +120,16 @@ class Awm:
         if text:
             parts.append(text)
         if calls:
-            parts.append(block(_json(_spelled(calls[0]))))
+            parts.append(call_block(_json(_function_call(calls[0]))))
         return Reply("\n\n".join(parts))
 
-    def openers(self) -> tuple[Call, ...]:
-        """The tool list."""
+    def opening_calls(self) -> tuple[Call, ...]:
+        """Return the call of `list_tools`."""
         return (Call(LIST_TOOLS),)
 
 
-def _bodies(text: str) -> list[str]:
-    """What stands between each opening tag and the next closing one."""
+def _block_bodies(text: str) -> list[str]:
+    """Return the text between each opening tag and the next closing tag."""
     bodies = []
     start = text.find(_OPEN)
     while start >= 0:
@@ -140,16 +141,17 @@ def _bodies(text: str) -> list[str]:
     return bodies
 
 
-def _spelled(call: Call) -> dict[str, Any]:
+def _function_call(call: Call) -> dict[str, Any]:
+    """Return the call of `list_tools` or `call_tool` that makes a tool call."""
     if call.name == LIST_TOOLS:
         return {"name": LIST_TOOLS, "arguments": None}
     inner = {"tool_name": call.name, "arguments": _json(call.arguments).decode()}
     return {"name": CALL_TOOL, "arguments": inner}
 
 
-def _decision(value: Any, decoded: _Decode, name_of_call: str, mend: bool) -> Decision:
-    """What a block's value asks for. Raises ValueError when it is no object."""
-    if mend and isinstance(value, list) and value:
+def _decision(value: Any, decode: _Decode, new_id: str, lenient: bool) -> Decision:
+    """Return what the value of a block means. Raises ValueError when it is not an object."""
+    if lenient and isinstance(value, list) and value:
         value = value[0]
     if not isinstance(value, dict):
         raise ValueError("not an object")
@@ -159,40 +161,41 @@ def _decision(value: Any, decoded: _Decode, name_of_call: str, mend: bool) -> De
     if name.startswith(PREFIX):
         name, arguments = CALL_TOOL, {"tool_name": name, "arguments": arguments or {}}
     if name == LIST_TOOLS:
-        return Act((AgentCall(LIST_TOOLS, {}, name_of_call),))
+        return Act((AgentCall(LIST_TOOLS, {}, new_id),))
     if name != CALL_TOOL:
         return FormatError(
             f"There is no function {name!r}: call {LIST_TOOLS}, or {CALL_TOOL} with a tool's name."
         )
-    outer = _object(arguments, decoded)
+    outer = _object(arguments, decode)
     tool = outer.get("tool_name") if outer is not None else None
     if outer is None or not isinstance(tool, str) or not tool.removeprefix(PREFIX):
         return FormatError(f"{CALL_TOOL} needs tool_name and arguments.")
     tool = tool.removeprefix(PREFIX)
-    inner = _object(outer.get("arguments"), decoded)
+    inner = _object(outer.get("arguments"), decode)
     if inner is None:
-        if not mend:
+        if not lenient:
             return FormatError(f"The arguments of {tool} must be a JSON object.")
         inner = {}
-    if why := unfit(inner):
-        return FormatError(f"The arguments of {tool} cannot be used: {why}.")
-    return Act((AgentCall(tool, inner, name_of_call),))
+    if fault := argument_fault(inner):
+        return FormatError(f"The arguments of {tool} cannot be used: {fault}.")
+    return Act((AgentCall(tool, inner, new_id),))
 
 
-def _object(given: Any, decoded: _Decode) -> dict[str, Any] | None:
-    """An object given as such, as JSON text, or not at all; None when it is something else."""
-    if isinstance(given, str) and given.strip():
+def _object(value: Any, decode: _Decode) -> dict[str, Any] | None:
+    """Return an object that is given as such, as JSON text, or as nothing (then it is empty); None
+    for any other value."""
+    if isinstance(value, str) and value.strip():
         try:
-            given = decoded(given)
+            value = decode(value)
         except ValueError:
             return None
-    if given is None or given == "" or (isinstance(given, str) and not given.strip()):
+    if value is None or value == "" or (isinstance(value, str) and not value.strip()):
         return {}
-    return given if isinstance(given, dict) else None
+    return value if isinstance(value, dict) else None
 
 
-def listing(briefing: Briefing) -> str:
-    """What `list_tools` answers.
+def format_tool_list(briefing: Briefing) -> str:
+    """Return the result of `list_tools`.
 
     Example of one tool's part:
 
@@ -234,7 +237,7 @@ def _parameters(schema: dict[str, Any], indent: str) -> list[str]:
     return lines
 
 
-def _system(briefing: Briefing) -> str:
+def _system_prompt(briefing: Briefing) -> str:
     return f"""{preamble(briefing)}
 
 # Tools

@@ -1,6 +1,7 @@
-"""What a dialect is: how an agent is told of its task and tools, and how its replies are read.
+"""The Protocol of a dialect: how an agent's task and tools are rendered and its replies are read.
 
-A dialect holds no state of an episode. Whatever text a model may write, `read` gives a Decision.
+A dialect has no state of an episode. `read` returns a Decision for any text that a model can write.
+tests/contracts/test_dialect.py states what every dialect promises.
 """
 
 from collections.abc import Callable, Sequence
@@ -13,60 +14,64 @@ from scenarios.format import Call
 
 
 class Dialect(Protocol):
-    """One way to show tools to a model and to read its calls."""
+    """One way to render tools for a model and to read its calls."""
 
     @property
     def name(self) -> str:
-        """As it is logged: native, hermes, awm or awm-tool."""
+        """The name in settings and logs: native, hermes, awm or awm-tool."""
 
-    def opening(self, briefing: Briefing) -> tuple[Message, ...]:
-        """The pinned head of every window: the system prompt and the task."""
+    def opening_messages(self, briefing: Briefing) -> tuple[Message, ...]:
+        """Return the pinned head of every window: the system prompt and the task."""
 
     def request_tools(self, briefing: Briefing) -> tuple[ToolSpec, ...]:
-        """What goes into the request's `tools` field; empty where the prompt tells the tools."""
+        """Return the tools for the request's `tools` field; empty where the prompt lists them, or
+        the agent asks for them by a call."""
 
     def read(self, reply: Reply, *, turn: int) -> Decision:
-        """What the reply means. Never raises.
+        """Return what the reply means. Never raises.
 
-        The calls of an Act are named `c{turn}-{i}`: servers repeat their own ids, and an id is
-        executed once in an episode.
+        The calls of an Act get the ids `c{turn}-{i}`: servers repeat their own ids, and the world
+        executes an id only once in an episode.
         """
 
-    def local(self, call: AgentCall, briefing: Briefing) -> ToolResult | None:
-        """The result of a call that the harness answers itself; None: ask the world."""
+    def local_result(self, call: AgentCall, briefing: Briefing) -> ToolResult | None:
+        """Return the result of a call that the harness answers itself; None: the world must."""
 
-    def turn(self, step: StepTaken) -> tuple[Message, ...]:
-        """What a step adds to the history: the assistant's message, then the results or what was
-        wrong with it."""
+    def turn_messages(self, step: StepTaken) -> tuple[Message, ...]:
+        """Return what a step adds to the history: the assistant's message, then the results of its
+        calls or the reason why it was malformed."""
 
     def pins(self, step: StepTaken) -> bool:
-        """Whether this step, as an episode's first, stays in every window (AWM's tool list)."""
+        """Whether this step, if it is the first of an episode, stays in every window (AWM's tool
+        list)."""
 
     def write(self, calls: Sequence[Call], text: str, *, turn: int) -> Reply:
-        """How an agent says it: `read(write(calls, text))` gives the calls, or the text as answer.
+        """Return the reply by which an agent makes these calls, or gives this text as its answer:
+        `read(write(calls, text))` returns the calls, or the answer where there are none.
 
         Raises ValueError for a text that this dialect would read as something else.
         """
 
-    def openers(self) -> tuple[Call, ...]:
-        """What a well-behaved agent calls before anything else."""
+    def opening_calls(self) -> tuple[Call, ...]:
+        """Return the calls that an agent must make before all others."""
 
 
 def call_id(turn: int, index: int) -> str:
-    """The id of a turn's call.
+    """Return the id of a turn's call.
 
     Example: call_id(3, 0) -> "c3-0"
     """
     return f"c{turn}-{index}"
 
 
-def shown(result: ToolResult) -> str:
-    """What the agent reads of a result; a failure says that it is one."""
+def result_text(result: ToolResult) -> str:
+    """Return the text of a result as the agent reads it; a failure begins with `Error: `."""
     return result.text if result.error is None else f"Error: {result.text}"
 
 
 def preamble(briefing: Briefing) -> str:
-    """The part of the system prompt that all dialects share: who, when, how, and the rules."""
+    """Return the part of the system prompt that all dialects share: the user, how to work, the
+    time, and the rules."""
     who = f" for {briefing.user}" if briefing.user else ""
     text = (
         f"You act through tools{who}, who is logged in already. "
@@ -85,10 +90,11 @@ def preamble(briefing: Briefing) -> str:
     return text
 
 
-class PerWorld:
-    """One text for each world, so that its thousand live episodes share a string.
+class ScenarioText:
+    """Renders one text for each scenario, so that its thousand live episodes share a string.
 
-    Worlds are told apart by the identity of the briefing's tools; the newest are remembered.
+    The key is the identity of the briefing's tools, beside its rules, user and time. The newest
+    2,048 texts are remembered.
     """
 
     __slots__ = ("_known", "_render")
@@ -103,7 +109,7 @@ class PerWorld:
         if known is None:
             if len(self._known) >= 2048:
                 del self._known[next(iter(self._known))]
-            # The tools are kept beside the text, so that their id cannot be given to others.
+            # A reference to the tools is stored too, so that no other object can get their id.
             known = self._known[key] = (briefing.tools, self._render(briefing))
         return known[1]
 
@@ -112,9 +118,9 @@ _OPEN, _CLOSE = "<think>", "</think>"
 
 
 def without_thoughts(text: str) -> str:
-    """The text without its `<think>…</think>` parts, stripped.
+    """Return the text without its `<think>…</think>` parts, stripped.
 
-    A `</think>` alone ends a thought that the prompt began; a `<think>` alone is a thought that
+    A `</think>` alone ends a thought that the prompt began; a `<think>` alone begins a thought that
     was cut off.
 
     Example: "<think>hm</think> Done." -> "Done."
@@ -124,46 +130,46 @@ def without_thoughts(text: str) -> str:
     close, opened = text.find(_CLOSE), text.find(_OPEN)
     if close >= 0 and (opened < 0 or close < opened):
         text = text[close + len(_CLOSE) :]
-    kept = []
+    parts = []
     while True:
         before, found, after = text.partition(_OPEN)
-        kept.append(before)
+        parts.append(before)
         if not found:
             break
         _, found, text = after.partition(_CLOSE)
         if not found:
             break
-    return "".join(kept).strip()
+    return "".join(parts).strip()
 
 
-def thoughts(text: str) -> str:
-    """What stands inside the first `<think>…</think>` of a text, stripped; empty where none is."""
+def first_thought(text: str) -> str:
+    """Return the text inside the first `<think>…</think>`, stripped; empty where there is none."""
     before, closed, _ = text.partition(_CLOSE)
     return before.rpartition(_OPEN)[2].strip() if closed else ""
 
 
 def ends_in_thought(text: str) -> bool:
-    """Whether the text stops inside of a thought."""
+    """Whether the text stops inside a thought."""
     return text.rfind(_OPEN) > text.rfind(_CLOSE)
 
 
-def answer(text: str) -> Answer:
-    """The final answer that a text without calls gives."""
+def answer_of(text: str) -> Answer:
+    """Return the final answer that a text without calls gives."""
     return Answer(without_thoughts(text))
 
 
-_DEPTH = 50
+_MAX_DEPTH = 50
 _LARGEST, _SMALLEST = 2**63 - 1, -(2**63)
 
 
-def unfit(value: Any) -> str | None:
-    """Why decoded JSON cannot be an argument; None when it can.
+def argument_fault(value: Any) -> str | None:
+    """Return the reason why decoded JSON cannot be an argument; None when it can.
 
-    The log, SQLite and most servers hold integers of 64 bits, and no one nests arguments deeply
-    but to break something.
+    The log, SQLite and most servers hold integers of 64 bits, and arguments are nested deeply only
+    to break something.
     """
     level = [value]
-    for _ in range(_DEPTH):
+    for _ in range(_MAX_DEPTH):
         deeper: list[Any] = []
         for item in level:
             kind = type(item)
@@ -176,4 +182,4 @@ def unfit(value: Any) -> str | None:
         if not deeper:
             return None
         level = deeper
-    return f"they are nested deeper than {_DEPTH} levels"
+    return f"they are nested deeper than {_MAX_DEPTH} levels"

@@ -1,10 +1,11 @@
 """Format rules: which steps are malformed, and what that costs.
 
-A rule is looked at twice. `before` the calls are executed, on the decision: when it gives a
-reason, the loop records the step with `FormatError(reason)` as its decision and executes nothing.
-`after` the calls, on the whole step: whether the tool was there and the arguments fit its schema
-is the world's word. Either way the step's reward is the setting's, and the episode stops there
-when the setting says so; otherwise the agent reads the reason and goes on.
+A step is checked twice. `decision_fault` checks the decision before the calls are executed: when it
+gives a reason, the loop records the step with `FormatError(reason)` as its decision and executes
+nothing. `results_fault` checks the whole step after the calls: only the world knows whether the
+tool exists and the arguments fit its schema. In both cases the step's reward is
+`FormatSettings.reward`, and the episode stops there if `FormatSettings.stop` is set; otherwise the
+agent reads the reason and continues.
 
 AWM (arXiv:2602.10090): without these rewards over 20 % of the steps were still malformed after 50
 updates; with them rollouts took 27 % less time.
@@ -17,63 +18,69 @@ import msgspec
 
 from harness.core.events import StepTaken
 from harness.core.messages import Act, Answer, Decision, FormatError, Reply
-from harness.dialects.base import Dialect, thoughts
+from harness.dialects.base import Dialect, first_thought
 
 
 class FormatSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What is asked of the form of an agent's replies.
+    """Rules for the form of an agent's replies.
 
-    `basic`: what the dialect itself cannot read. `awm`: AWM's rules on top. `off`: nothing; a
-    reply that cannot be read is told to the agent and costs only the step.
+    `basic`: a reply that the dialect cannot read is malformed. `awm`: AWM's rules as well. `off`:
+    nothing is malformed; the agent reads why its reply could not be read, and loses only the step.
     """
 
     rules: Literal["basic", "awm", "off"] = "basic"
     reward: float = -1.0  # of a malformed step
     stop: bool = True  # whether a malformed step ends the episode
-    think: bool = True  # `awm` only: every reply has a thought that is not empty
+    think: bool = True  # `awm` only: every reply must have a thought that is not empty
 
 
 class FormatRules(Protocol):
-    """Says of each step whether it is malformed."""
+    """Decides for each step whether it is malformed."""
 
-    def before(self, decision: Decision, reply: Reply, earlier: Sequence[StepTaken]) -> str | None:
-        """The reason why the reply is malformed; None when it is not."""
+    def decision_fault(
+        self, decision: Decision, reply: Reply, earlier: Sequence[StepTaken]
+    ) -> str | None:
+        """Return why the reply is malformed, as a sentence for the agent; None: it is not."""
 
-    def after(self, step: StepTaken) -> str | None:
-        """The reason why the step, now with its results, is malformed; None when it is not."""
+    def results_fault(self, step: StepTaken) -> str | None:
+        """Return why the step, now with its results, is malformed; None: it is not."""
 
 
 def make_rules(settings: FormatSettings, dialect: Dialect) -> FormatRules:
-    """The rules that a setting asks for. Those about `list_tools` hold where the dialect has it."""
+    """Return the rules of a setting. Those about `list_tools` hold where the dialect has it."""
     if settings.rules == "off":
         return NoRules()
     if settings.rules == "basic":
         return BasicRules()
-    openers = dialect.openers()
-    return AwmRules(think=settings.think, opener=openers[0].name if openers else None)
+    opening = dialect.opening_calls()
+    return AwmRules(think=settings.think, opening_tool=opening[0].name if opening else None)
 
 
 class NoRules:
-    """Nothing is malformed."""
+    """No step is malformed."""
 
-    def before(self, decision: Decision, reply: Reply, earlier: Sequence[StepTaken]) -> str | None:
+    def decision_fault(
+        self, decision: Decision, reply: Reply, earlier: Sequence[StepTaken]
+    ) -> str | None:
         """None."""
         return None
 
-    def after(self, step: StepTaken) -> str | None:
+    def results_fault(self, step: StepTaken) -> str | None:
         """None."""
         return None
 
 
 class BasicRules:
-    """A reply that the dialect cannot read is malformed. A tool that is not there, or arguments
-    that do not fit, are results for the agent to mend."""
+    """A reply that the dialect cannot read is malformed. A tool that does not exist, or arguments
+    that do not fit, are errors in results, which the agent can correct."""
 
-    def before(self, decision: Decision, reply: Reply, earlier: Sequence[StepTaken]) -> str | None:
-        """The dialect's own complaint."""
+    def decision_fault(
+        self, decision: Decision, reply: Reply, earlier: Sequence[StepTaken]
+    ) -> str | None:
+        """Return the dialect's own reason."""
         return decision.reason if isinstance(decision, FormatError) else None
 
-    def after(self, step: StepTaken) -> str | None:
+    def results_fault(self, step: StepTaken) -> str | None:
         """None."""
         return None
 
@@ -82,36 +89,39 @@ class AwmRules:
     """AWM's rules: a thought in every reply, `list_tools` first and exactly once, no answer before
     a call succeeded, tools that exist, arguments that fit."""
 
-    def __init__(self, *, think: bool = True, opener: str | None = "list_tools") -> None:
+    def __init__(self, *, think: bool = True, opening_tool: str | None = "list_tools") -> None:
         self._think = think
-        self._opener = opener  # None: the dialect shows the tools from the start
+        self._opening_tool = opening_tool  # None: the dialect shows the tools from the start
 
-    def before(self, decision: Decision, reply: Reply, earlier: Sequence[StepTaken]) -> str | None:
-        """What can be told from the reply and what went before."""
+    def decision_fault(
+        self, decision: Decision, reply: Reply, earlier: Sequence[StepTaken]
+    ) -> str | None:
+        """Return which rule the reply breaks, given the earlier steps."""
         if isinstance(decision, FormatError):
             return decision.reason
-        if self._think and not thoughts(reply.text):
+        if self._think and not first_thought(reply.text):
             return "The reply has no thought within <think></think>."
-        if self._opener is None:
+        if self._opening_tool is None:
             return None
-        return self._order(decision, earlier)
+        return self._order_fault(decision, earlier)
 
-    def _order(self, decision: Act | Answer, earlier: Sequence[StepTaken]) -> str | None:
-        opener = self._opener
-        opened = any(_calls(step, opener) for step in earlier)
-        opens = isinstance(decision, Act) and any(call.name == opener for call in decision.calls)
-        if opens:
-            return f"{opener} was called already; it is called exactly once." if opened else None
-        if not opened:
-            return f"{opener} must be called first."
+    def _order_fault(self, decision: Act | Answer, earlier: Sequence[StepTaken]) -> str | None:
+        opening = self._opening_tool
+        was_called = any(_calls(step, opening) for step in earlier)
+        if isinstance(decision, Act) and any(call.name == opening for call in decision.calls):
+            return (
+                f"{opening} was called already; it is called exactly once." if was_called else None
+            )
+        if not was_called:
+            return f"{opening} must be called first."
         if isinstance(decision, Answer) and not any(
-            _succeeded(step) and not _calls(step, opener) for step in earlier
+            _has_success(step) and not _calls(step, opening) for step in earlier
         ):
             return "The reply answers before any tool was called with success."
         return None
 
-    def after(self, step: StepTaken) -> str | None:
-        """What the world said of the tool and its arguments."""
+    def results_fault(self, step: StepTaken) -> str | None:
+        """Return the world's error about a tool that does not exist, or about its arguments."""
         for result in step.results:
             if result.error in ("unknown_tool", "arguments"):
                 return result.text
@@ -123,5 +133,5 @@ def _calls(step: StepTaken, name: str | None) -> bool:
     return isinstance(decision, Act) and any(call.name == name for call in decision.calls)
 
 
-def _succeeded(step: StepTaken) -> bool:
+def _has_success(step: StepTaken) -> bool:
     return any(result.error is None for result in step.results)

@@ -13,13 +13,13 @@ from envpool.core.types import ToolResult, ToolSpec
 from harness.core.events import StepTaken
 from harness.core.messages import Act, AgentCall, Briefing, Decision, FormatError, Message, Reply
 from harness.dialects.base import (
-    PerWorld,
-    answer,
+    ScenarioText,
+    answer_of,
+    argument_fault,
     call_id,
     ends_in_thought,
     preamble,
-    shown,
-    unfit,
+    result_text,
     without_thoughts,
 )
 from scenarios.format import Call
@@ -29,77 +29,83 @@ _json = msgspec.json.Encoder().encode
 
 
 class Hermes:
-    """`<tool_call>{"name": …, "arguments": …}</tool_call>`, several a turn are allowed.
+    """Calls as `<tool_call>{"name": …, "arguments": …}</tool_call>`; a turn may have several.
 
-    Text without a tag is the answer. What stands inside `<think>…</think>` is neither.
+    Text without a tag is the answer. Text inside `<think>…</think>` is neither call nor answer.
     """
 
     name = "hermes"
 
     def __init__(self) -> None:
-        self._system = PerWorld(_system)
+        self._system = ScenarioText(_system_prompt)
 
-    def opening(self, briefing: Briefing) -> tuple[Message, ...]:
-        """The system prompt with the tool list, and the task."""
+    def opening_messages(self, briefing: Briefing) -> tuple[Message, ...]:
+        """Return the system prompt with the tool list, and the task."""
         return (
             Message("system", self._system(briefing)),
             Message("user", briefing.instruction),
         )
 
     def request_tools(self, briefing: Briefing) -> tuple[ToolSpec, ...]:
-        """None: the prompt tells them."""
+        """No tools: the system prompt lists them."""
         return ()
 
     def read(self, reply: Reply, *, turn: int) -> Decision:
-        """Calls where there are tags, the text as the answer where there are none."""
+        """Return the calls in tags; where there are no tags, the text as the answer."""
         if ends_in_thought(reply.text):
             return FormatError("The reply stops inside <think>: it has no call and no answer.")
         text = without_thoughts(reply.text)
         if _OPEN not in text:
             if _CLOSE in text:
                 return FormatError(f"{_CLOSE} closes a tag that was never opened.")
-            return answer(text)
+            return answer_of(text)
         try:
             calls = _calls(text, turn)
-        except _Broken as broken:
-            return FormatError(str(broken))
+        except _BadBlockError as exc:
+            return FormatError(str(exc))
         return Act(calls)
 
-    def local(self, call: AgentCall, briefing: Briefing) -> ToolResult | None:
-        """Nothing: every call is the world's."""
+    def local_result(self, call: AgentCall, briefing: Briefing) -> ToolResult | None:
+        """None: the world executes every call."""
         return None
 
-    def turn(self, step: StepTaken) -> tuple[Message, ...]:
-        """The assistant's text as it was, then one user message with all results."""
-        said = Message("assistant", step.reply.text)
+    def turn_messages(self, step: StepTaken) -> tuple[Message, ...]:
+        """Return the assistant's text unchanged, then one user message with all results."""
+        reply = Message("assistant", step.reply.text)
         if isinstance(step.decision, FormatError):
-            return (said, Message("user", step.decision.reason))
+            return (reply, Message("user", step.decision.reason))
         if not step.results:
-            return (said,)
-        blocks = [f"<tool_response>\n{shown(result)}\n</tool_response>" for result in step.results]
-        return (said, Message("user", "\n".join(blocks)))
+            return (reply,)
+        blocks = [
+            f"<tool_response>\n{result_text(result)}\n</tool_response>" for result in step.results
+        ]
+        return (reply, Message("user", "\n".join(blocks)))
 
     def pins(self, step: StepTaken) -> bool:
-        """Never: the system prompt holds the tools."""
+        """Never: the system prompt contains the tools."""
         return False
 
     def write(self, calls: Sequence[Call], text: str, *, turn: int) -> Reply:
-        """The text, then a block for each call."""
+        """Return the text, then a block for each call."""
         if without_thoughts(text) != text.strip() or _OPEN in text or _CLOSE in text:
             raise ValueError("a text cannot hold <think> or <tool_call> tags")
-        blocks = [block(_json({"name": call.name, "arguments": call.arguments})) for call in calls]
+        blocks = [
+            call_block(_json({"name": call.name, "arguments": call.arguments})) for call in calls
+        ]
         return Reply("\n".join([text, *blocks] if text else blocks))
 
-    def openers(self) -> tuple[Call, ...]:
-        """None."""
+    def opening_calls(self) -> tuple[Call, ...]:
+        """No calls: the system prompt shows the tools."""
         return ()
 
 
-def block(encoded: bytes) -> str:
-    """A call as text. Inside of JSON every `<` is written as an escape when it could be taken for
-    a tag's, so that arguments may hold any text.
+def call_block(encoded: bytes) -> str:
+    """Return a call, encoded as JSON, as a tagged block of text.
 
-    Example: block(b'{"name":"ping"}') -> '<tool_call>\\n{"name":"ping"}\\n</tool_call>'
+    Where the JSON contains something that reads like a tag, every `<` in it becomes an escape: so
+    arguments may contain any text.
+
+    Example: call_block(b'{"name":"ping"}') -> '<tool_call>\\n{"name":"ping"}\\n</tool_call>'
     """
     text = encoded.decode()
     if "tool_call>" in text or "think>" in text:
@@ -107,24 +113,24 @@ def block(encoded: bytes) -> str:
     return f"{_OPEN}\n{text}\n{_CLOSE}"
 
 
-class _Broken(Exception):
-    """A block that cannot be read; the sentence is for the agent."""
+class _BadBlockError(Exception):
+    """A block that cannot be read; the message is a sentence that the agent reads."""
 
 
 def _calls(text: str, turn: int) -> tuple[AgentCall, ...]:
     calls: list[AgentCall] = []
     start = text.find(_OPEN)
     while start >= 0:
-        value, end = _value(text, start + len(_OPEN))
+        value, end = _decode_block(text, start + len(_OPEN))
         calls.append(_call(value, call_id(turn, len(calls))))
         start = text.find(_OPEN, end)
     return tuple(calls)
 
 
-def _value(text: str, start: int) -> tuple[Any, int]:
-    """The JSON that begins at `start`, and where its closing tag ends.
+def _decode_block(text: str, start: int) -> tuple[Any, int]:
+    """Return the JSON value that begins at `start`, and the offset behind its closing tag.
 
-    A string in the arguments may hold the closing tag: then a later one is the end.
+    A string in the arguments may contain the closing tag: then a later tag ends the block.
     """
     end, fault = start, ""
     for _ in range(4):
@@ -137,31 +143,31 @@ def _value(text: str, start: int) -> tuple[Any, int]:
             fault = fault or str(exc)
             end += len(_CLOSE)
     if not fault:
-        raise _Broken(f"A {_OPEN} is not closed.")
-    raise _Broken(f"A {_OPEN} does not hold valid JSON: {fault}.")
+        raise _BadBlockError(f"A {_OPEN} is not closed.")
+    raise _BadBlockError(f"A {_OPEN} does not hold valid JSON: {fault}.")
 
 
-def _call(value: Any, name_of_call: str) -> AgentCall:
+def _call(value: Any, new_id: str) -> AgentCall:
     if not isinstance(value, dict):
-        raise _Broken(f"A {_OPEN} must hold a JSON object with name and arguments.")
+        raise _BadBlockError(f"A {_OPEN} must hold a JSON object with name and arguments.")
     name, arguments = value.get("name"), value.get("arguments")
     if not isinstance(name, str) or not name:
-        raise _Broken("A tool call has no name.")
+        raise _BadBlockError("A tool call has no name.")
     if arguments is None:
         arguments = {}
     if not isinstance(arguments, dict):
-        raise _Broken(f"The arguments of {name} must be a JSON object.")
-    if why := unfit(arguments):
-        raise _Broken(f"The arguments of {name} cannot be used: {why}.")
-    return AgentCall(name, arguments, name_of_call)
+        raise _BadBlockError(f"The arguments of {name} must be a JSON object.")
+    if fault := argument_fault(arguments):
+        raise _BadBlockError(f"The arguments of {name} cannot be used: {fault}.")
+    return AgentCall(name, arguments, new_id)
 
 
-def _system(briefing: Briefing) -> str:
+def _system_prompt(briefing: Briefing) -> str:
     return with_tools(preamble(briefing), briefing.tools)
 
 
 def with_tools(system: str, tools: Sequence[ToolSpec]) -> str:
-    """A system prompt, and behind it the tools and how they are called."""
+    """Return a system prompt followed by the tools and how to call them."""
     lines = [
         _json(
             {
@@ -175,14 +181,14 @@ def with_tools(system: str, tools: Sequence[ToolSpec]) -> str:
         ).decode()
         for tool in tools
     ]
-    listed = "\n".join(lines)
+    tool_lines = "\n".join(lines)
     return f"""{system}
 
 # Tools
 
 These functions can be called, each described by one line of JSON within <tools></tools>:
 <tools>
-{listed}
+{tool_lines}
 </tools>
 
 To call a function, write a JSON object with its name and arguments within <tool_call></tool_call>:

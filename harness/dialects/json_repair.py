@@ -1,8 +1,8 @@
-"""Reading JSON that a model wrote almost right.
+"""Reading JSON that is almost right, as models often write it.
 
-Covers: code fences, words before and after, single quotes, line breaks inside of strings, trailing
-commas, Python's True, False and None, closing quotes and brackets that are missing, and an object
-put in quotes without escapes. Does not cover: keys without quotes, comments, missing commas.
+Covers: code fences, words before and after, single quotes, line breaks inside strings, trailing
+commas, Python's True, False and None, missing closing quotes and brackets, and an object in quotes
+without escapes. Does not cover: keys without quotes, comments, missing commas.
 """
 
 import re
@@ -16,31 +16,31 @@ _TOKEN = re.compile(r"[A-Za-z]+|.", re.DOTALL)
 _QUOTED_OBJECT = re.compile(r'"(\{.*\})"', re.DOTALL)
 
 
-def mended(text: str) -> Any:
-    """The value that a text most likely means. Raises ValueError when that cannot be told.
+def repair_json(text: str) -> Any:
+    """Return the value that a text most likely means. Raises ValueError when that is unclear.
 
-    Example: mended("```json\\n{'order_id': 7,}\\n```") -> {"order_id": 7}
+    Example: repair_json("```json\\n{'order_id': 7,}\\n```") -> {"order_id": 7}
     """
-    for attempt in (_as_it_is, _rewritten, _unquoted):
+    for prepare in (_unchanged, _rewrite_first_value, _unquote_objects):
         try:
-            return msgspec.json.decode(attempt(text))
+            return msgspec.json.decode(prepare(text))
         except (ValueError, RecursionError):
             continue
-    raise ValueError("it is no JSON")
+    raise ValueError("it is not JSON")
 
 
-def _as_it_is(text: str) -> str:
+def _unchanged(text: str) -> str:
     return text
 
 
-def _unquoted(text: str) -> str:
-    if len(text) > 20_000:  # the pattern's cost grows with the square
+def _unquote_objects(text: str) -> str:
+    if len(text) > 20_000:  # the cost of the pattern grows with the square of the length
         raise ValueError("too long")
-    return _rewritten(_QUOTED_OBJECT.sub(r"\1", text))
+    return _rewrite_first_value(_QUOTED_OBJECT.sub(r"\1", text))
 
 
-def _rewritten(text: str) -> str:
-    """The first object or array of a text in strict JSON, as far as quotes and brackets go."""
+def _rewrite_first_value(text: str) -> str:
+    """Return the first object or array of a text, its quotes and brackets made strict JSON."""
     begin = min((i for i in (text.find("{"), text.find("[")) if i >= 0), default=-1)
     if begin < 0:
         raise ValueError("no bracket")
@@ -54,7 +54,7 @@ def _rewritten(text: str) -> str:
                 out.append('"')
                 quote = ""
             else:
-                out.append(_inside(token, tokens))
+                out.append(_escape(token, tokens))
         elif token in "\"'":
             out.append('"')
             quote = token
@@ -75,8 +75,8 @@ def _rewritten(text: str) -> str:
     return "".join(out)
 
 
-def _inside(token: str, rest: Iterator[str]) -> str:
-    """A token of a string, escaped as JSON wants it."""
+def _escape(token: str, rest: Iterator[str]) -> str:
+    """Return a token of a string, escaped as JSON requires; a backslash consumes one of `rest`."""
     if token == "\\":
         following = next(rest, "")
         return following if following[:1] == "'" else token + following
@@ -86,8 +86,9 @@ def _inside(token: str, rest: Iterator[str]) -> str:
 
 
 def _drop_comma(out: list[str]) -> None:
-    place = len(out) - 1
-    while place >= 0 and out[place].isspace():
-        place -= 1
-    if place >= 0 and out[place] == ",":
-        del out[place]
+    """Delete a trailing comma; blanks after it stay."""
+    last = len(out) - 1
+    while last >= 0 and out[last].isspace():
+        last -= 1
+    if last >= 0 and out[last] == ",":
+        del out[last]

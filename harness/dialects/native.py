@@ -1,4 +1,4 @@
-"""Tool calling of the chat API: the server parses the calls, several a turn are allowed."""
+"""Tool calling of the chat API: the server parses the calls; a turn may have several."""
 
 from collections.abc import Sequence
 
@@ -16,13 +16,13 @@ from harness.core.messages import (
     Reply,
 )
 from harness.dialects.base import (
-    PerWorld,
-    answer,
+    ScenarioText,
+    answer_of,
+    argument_fault,
     call_id,
     ends_in_thought,
     preamble,
-    shown,
-    unfit,
+    result_text,
     without_thoughts,
 )
 from scenarios.format import Call
@@ -36,25 +36,25 @@ class Native:
     name = "native"
 
     def __init__(self) -> None:
-        self._system = PerWorld(preamble)
+        self._system = ScenarioText(preamble)
 
-    def opening(self, briefing: Briefing) -> tuple[Message, ...]:
-        """The system prompt and the task."""
+    def opening_messages(self, briefing: Briefing) -> tuple[Message, ...]:
+        """Return the system prompt and the task."""
         return (
             Message("system", self._system(briefing)),
             Message("user", briefing.instruction),
         )
 
     def request_tools(self, briefing: Briefing) -> tuple[ToolSpec, ...]:
-        """All of the world's tools."""
+        """Return all of the scenario's tools."""
         return briefing.tools
 
     def read(self, reply: Reply, *, turn: int) -> Decision:
-        """Calls where there are any, the text as the answer where there are none."""
+        """Return the reply's calls; where it has none, its text as the answer."""
         if not reply.calls:
             if ends_in_thought(reply.text):
                 return FormatError("The reply stops inside <think>: it has no call and no answer.")
-            return answer(reply.text)
+            return answer_of(reply.text)
         calls = []
         for index, call in enumerate(reply.calls):
             if not call.name:
@@ -64,60 +64,62 @@ class Native:
                     f"The arguments of {call.name} must be a JSON object, "
                     f"not {_excerpt(call.arguments)}."
                 )
-            if why := unfit(call.arguments):
-                return FormatError(f"The arguments of {call.name} cannot be used: {why}.")
+            if fault := argument_fault(call.arguments):
+                return FormatError(f"The arguments of {call.name} cannot be used: {fault}.")
             calls.append(AgentCall(call.name, call.arguments, call_id(turn, index)))
         return Act(tuple(calls))
 
-    def local(self, call: AgentCall, briefing: Briefing) -> ToolResult | None:
-        """Nothing: every call is the world's."""
+    def local_result(self, call: AgentCall, briefing: Briefing) -> ToolResult | None:
+        """None: the world executes every call."""
         return None
 
-    def turn(self, step: StepTaken) -> tuple[Message, ...]:
-        """The assistant's message with its calls, then one tool message a result.
+    def turn_messages(self, step: StepTaken) -> tuple[Message, ...]:
+        """Return the assistant's message with its calls, then one tool message for each result.
 
-        A reply that broke the rules is told as text: servers refuse a history whose calls have
-        no results, or arguments that are no objects.
+        The calls of a malformed reply are rendered as text: servers refuse a history in which a
+        call has no result, or arguments that are not an object.
         """
         reply, decision = step.reply, step.decision
         if isinstance(decision, Act):
-            asked = _named(reply.calls, decision.calls)
-            messages = [Message("assistant", reply.text, asked)]
-            for call, result in zip(asked, step.results, strict=False):
-                messages.append(Message("tool", shown(result), call_id=call.id))
+            calls = _with_usable_ids(reply.calls, decision.calls)
+            messages = [Message("assistant", reply.text, calls)]
+            for call, result in zip(calls, step.results, strict=False):
+                messages.append(Message("tool", result_text(result), call_id=call.id))
             return tuple(messages)
         if isinstance(decision, FormatError):
-            said = [reply.text, *(f"{call.name}({_text(call.arguments)})" for call in reply.calls)]
-            text = "\n".join(part for part in said if part)
+            parts = [reply.text, *(f"{call.name}({_text(call.arguments)})" for call in reply.calls)]
+            text = "\n".join(part for part in parts if part)
             return (Message("assistant", text), Message("user", decision.reason))
         return (Message("assistant", reply.text),)
 
     def pins(self, step: StepTaken) -> bool:
-        """Never: the request itself holds the tools."""
+        """Never: the request itself contains the tools."""
         return False
 
     def write(self, calls: Sequence[Call], text: str, *, turn: int) -> Reply:
-        """The calls as the chat API has them."""
+        """Return the calls in the form of the chat API, or the answer."""
         if not calls:
             if without_thoughts(text) != text.strip():
                 raise ValueError("an answer cannot hold <think> or </think>")
             return Reply(text)
-        asked = tuple(
+        agent_calls = tuple(
             AgentCall(call.name, call.arguments, call_id(turn, index))
             for index, call in enumerate(calls)
         )
-        return Reply(text, asked, "tool_calls")
+        return Reply(text, agent_calls, "tool_calls")
 
-    def openers(self) -> tuple[Call, ...]:
-        """None."""
+    def opening_calls(self) -> tuple[Call, ...]:
+        """No calls: the request shows the tools."""
         return ()
 
 
-def _named(given: tuple[AgentCall, ...], read: tuple[AgentCall, ...]) -> tuple[AgentCall, ...]:
-    """The calls under the server's own ids, for the history that is sent back to it; under ours
-    where it gave none or gave one twice."""
-    ids = {call.id for call in given}
-    return given if len(ids) == len(given) and "" not in ids else read
+def _with_usable_ids(
+    sent: tuple[AgentCall, ...], read: tuple[AgentCall, ...]
+) -> tuple[AgentCall, ...]:
+    """Return the calls with the server's own ids, for the history that is sent back to it; with the
+    dialect's ids where the server sent a call without an id, or one id twice."""
+    ids = {call.id for call in sent}
+    return sent if len(ids) == len(sent) and "" not in ids else read
 
 
 def _text(value: object) -> str:

@@ -9,16 +9,18 @@ from harness.dialects.native import Native
 NAMES = ("native", "hermes", "awm", "awm-tool")
 
 
-def dialect_of(name: str, *, mend: bool = True) -> Dialect:
-    """The dialect of a name, as in a setting or in a log.
+def dialect_of(name: str, *, lenient: bool = True) -> Dialect:
+    """Return the dialect of a name, as in a setting or in a log.
 
-    `mend` off: AWM's protocol is read strictly, as its format rules want. It changes how replies
-    are read, never how a history is written. Raises SettingsError.
+    With `lenient` off, AWM's protocol is read strictly, as its format rules require. It changes how
+    replies are read, never how a history is rendered. Raises SettingsError.
     """
     if name == "native":
         return Native()
     if name == "hermes":
         return Hermes()
     if name in ("awm", "awm-tool"):
-        return Awm(results="tool" if name == "awm-tool" else "user", mend=mend)
-    raise SettingsError(f"dialect: there is no dialect {name!r}; there are {', '.join(NAMES)}")
+        return Awm(results="tool" if name == "awm-tool" else "user", lenient=lenient)
+    raise SettingsError(
+        f"dialect: there is no dialect {name!r} (expected one of {', '.join(NAMES)})"
+    )

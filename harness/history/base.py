@@ -1,8 +1,8 @@
-"""What a history policy is: a rule for what of an episode so far may be seen.
+"""The Protocol of a history policy: a rule for which turns of an episode the agent may see.
 
-A policy is shared by many episodes and makes a keeper for each. It has a spec, the setting that
-makes it again, and a fingerprint, by which logs and checkpoints tell whether two policies show the
-same windows.
+A policy is shared by many episodes and makes one HistoryState for each. It has a spec (the setting
+from which it can be made again) and a fingerprint: logs and checkpoints compare fingerprints to
+find out whether two policies show the same windows.
 """
 
 from collections.abc import Sequence
@@ -14,54 +14,56 @@ import msgspec
 from envpool.core.types import ToolSpec
 from harness.core.messages import Message
 
-_VERSION = 1  # of the rules of all policies; a change to what their windows hold raises it
+_VERSION = 1  # of the rules of all policies; a change to what windows contain raises it
 
 
-class Kept(msgspec.Struct, frozen=True):
-    """What one episode's history shows now. Turns are counted from 0, pinned ones left out."""
+class VisibleHistory(msgspec.Struct, frozen=True):
+    """The part of one episode's history that is shown now. Turns are counted from 0, without the
+    pinned ones."""
 
-    first: int  # the oldest turn from which on every turn is shown
-    messages: list[Message]  # all that follows the head
+    first: int  # every turn from this one on is shown
+    messages: list[Message]  # all messages that follow the head
     recalled: tuple[int, ...] = ()  # turns before `first - 1` that are shown too, in order
-    summarise: bool = False  # whether the messages end by asking for a summary
+    asks_for_summary: bool = False  # whether the last message asks for a summary
 
 
-class Keeper(Protocol):
-    """What one episode's history holds on to, turn by turn."""
+class HistoryState(Protocol):
+    """The history of one episode under a policy, which grows turn by turn."""
 
-    def keep(self, turn: Sequence[Message]) -> None:
-        """The episode's next turn."""
+    def add(self, turn: Sequence[Message]) -> None:
+        """Add the episode's next turn."""
 
-    def summarised(self, text: str) -> None:
-        """The agent's summary, where one was asked for; policies that ask for none ignore it."""
+    def add_summary(self, text: str) -> None:
+        """Add the agent's summary; policies that ask for none ignore it."""
 
-    def kept(self) -> Kept:
-        """What is shown now."""
+    def visible(self) -> VisibleHistory:
+        """Return what is shown now."""
 
 
 class HistoryPolicy(Protocol):
-    """A rule for what may be seen."""
+    """A rule for which turns are shown."""
 
     @property
     def spec(self) -> str:
-        """The canonical setting, as in `last:3`."""
+        """The setting in its canonical form, as in `last:3`."""
 
     @property
     def fingerprint(self) -> str:
-        """16 hexadecimal digits; equal when the policies show the same windows."""
+        """16 hexadecimal digits; equal for policies that show the same windows."""
 
-    def keeper(self, head: Sequence[Message], tools: tuple[ToolSpec, ...]) -> Keeper:
-        """A keeper for one episode, whose windows begin with this head."""
+    def new_state(self, head: Sequence[Message], tools: tuple[ToolSpec, ...]) -> HistoryState:
+        """Return the empty history of one episode, whose windows begin with this head."""
 
 
-def fingerprint_of(spec: str, *more: str) -> str:
-    """The fingerprint of a policy; `more` is what its windows depend on besides the setting."""
-    text = " ".join((f"history {_VERSION} {spec}", *more))
+def fingerprint_of(spec: str, *dependencies: str) -> str:
+    """Return the fingerprint of a policy; `dependencies` names everything besides the setting that
+    its windows depend on."""
+    text = " ".join((f"history {_VERSION} {spec}", *dependencies))
     return blake2b(text.encode(), digest_size=8).hexdigest()
 
 
-def joined(turns: Sequence[Sequence[Message]]) -> list[Message]:
-    """The messages of some turns, in order."""
+def messages_of(turns: Sequence[Sequence[Message]]) -> list[Message]:
+    """Return the messages of some turns, in order."""
     messages: list[Message] = []
     for turn in turns:
         messages.extend(turn)

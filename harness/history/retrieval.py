@@ -1,8 +1,8 @@
-"""The history policy that searches what fell out.
+"""The history policy that searches the older turns.
 
-    retrieve:k    the last 3 turns, and before them, in order, the k best of the older ones
+    retrieve:k    the last 3 turns, and before them, in order, the k best matches of the older ones
 
-What is searched for are the words of the task and of the newest turn. Turns are ranked by BM25 as
+The query consists of the words of the task and of the newest turn. Turns are ranked by BM25 as
 SQLite's full-text index FTS5 computes it, which comes with apsw: it needs no array library, and for
 20 turns of 120 words takes 0.25 ms where rank-bm25 takes 1.1 ms and bm25s 1.2 ms.
 """
@@ -16,18 +16,19 @@ import msgspec
 
 from envpool.core.types import ToolSpec
 from harness.core.messages import Message
-from harness.history.base import Keeper, Kept, fingerprint_of, joined
+from harness.history.base import HistoryState, VisibleHistory, fingerprint_of, messages_of
 
-_NUM_LAST = 3  # turns that are always shown, as many as AWM (arXiv:2602.10090) trains with
-_MOST_WORDS = 256  # that are searched for; a thousand take 1.4 ms
+_NUM_LAST = 3  # newest turns, always shown: as many as AWM (arXiv:2602.10090) trains with
+_MAX_QUERY_WORDS = 256  # a query of a thousand words takes 1.4 ms
 _WORD = re.compile(r"[^\W_]+")
 
 
 class Retrieve:
-    """The last turns and the `num_turns` best of those before.
+    """Shows the last 3 turns and the `num_turns` best matches of the older ones.
 
-    Until more than that have fallen out, all turns are shown; from then on always `num_turns` + 3.
-    Where too few turns share a word with what is searched for, the newest of the others are taken.
+    While there are at most `num_turns` older turns, all are shown; from then on always
+    `num_turns` + 3. Where too few turns share a word with the query, the newest of the others are
+    shown.
     """
 
     def __init__(self, num_turns: int) -> None:
@@ -36,85 +37,86 @@ class Retrieve:
         self.fingerprint = fingerprint_of(self.spec, "fts5 unicode61")
         self.index = TurnIndex()
 
-    def keeper(self, head: Sequence[Message], tools: tuple[ToolSpec, ...]) -> Keeper:
-        """Keeps all turns, to search in."""
+    def new_state(self, head: Sequence[Message], tools: tuple[ToolSpec, ...]) -> HistoryState:
+        """Return an empty history that stores all turns, to search in them."""
         task = next((message.content for message in head if message.role == "user"), "")
-        return _RetrieveKeeper(self, words_of(task))
+        return _SearchedHistory(self, words_of(task))
 
 
 class TurnIndex:
-    """Ranks texts in one full-text index that is filled anew for each question.
+    """Ranks texts in one full-text index that is filled again for each query.
 
-    So a ranking follows from its arguments alone, and an episode costs no memory here. For one
-    thread at a time.
+    So a ranking depends on its arguments alone, and an episode uses no memory here. Only one thread
+    may use it at a time.
     """
 
     def __init__(self) -> None:
         self._database = apsw.Connection(":memory:")
-        # Without content of its own, the table is emptied in one go; row by row costs ten times
-        # as much as all the rest.
+        # A contentless table can be emptied by one command; deleting row by row costs ten times
+        # as much as everything else.
         self._database.execute("CREATE VIRTUAL TABLE turns USING fts5(words, content='')")
 
-    def ranking(self, texts: Sequence[str], words: Iterable[str]) -> list[int]:
-        """The places of the texts that hold one of the words, the best first; of equal ones the
-        later first.
+    def rank(self, texts: Sequence[str], words: Iterable[str]) -> list[int]:
+        """Return the indexes of the texts that contain one of the words, the best match first; of
+        equal ones the later first.
 
-        Example: ranking(["order 7", "order 8", "a 7 and a 7"], ["7"]) -> [2, 0]
+        Example: rank(["order 7", "order 8", "a 7 and a 7"], ["7"]) -> [2, 0]
         """
-        wanted = " OR ".join(f'"{word}"' for word in words)
-        if not wanted:
+        query = " OR ".join(f'"{word}"' for word in words)
+        if not query:
             return []
         with self._database as database:
             database.execute("INSERT INTO turns (turns) VALUES ('delete-all')")
             database.executemany("INSERT INTO turns (rowid, words) VALUES (?, ?)", enumerate(texts))
             rows: list[Any] = database.execute(
                 "SELECT rowid FROM turns WHERE turns MATCH ? ORDER BY bm25(turns), rowid DESC",
-                (wanted,),
+                (query,),
             ).fetchall()
-        return [place for (place,) in rows]
+        return [index for (index,) in rows]
 
 
-class _RetrieveKeeper:
+class _SearchedHistory:
     __slots__ = ("_policy", "_task", "_texts", "_turns")
 
     def __init__(self, policy: Retrieve, task: list[str]) -> None:
         self._policy = policy
         self._task = task
         self._turns: list[Sequence[Message]] = []
-        self._texts: list[str] = []  # of the turns that fell out, in order
+        self._texts: list[str] = []  # words of the older turns, in order
 
-    def keep(self, turn: Sequence[Message]) -> None:
+    def add(self, turn: Sequence[Message]) -> None:
         self._turns.append(turn)
         if len(self._turns) > _NUM_LAST:
-            fallen = self._turns[-1 - _NUM_LAST]
-            self._texts.append(" ".join(words_of(text_of(fallen))))
+            older = self._turns[-1 - _NUM_LAST]
+            self._texts.append(" ".join(words_of(text_of(older))))
 
-    def summarised(self, text: str) -> None:
-        """Nothing changes."""
+    def add_summary(self, text: str) -> None:
+        """Ignored: this policy asks for no summary."""
 
-    def kept(self) -> Kept:
-        best = self._best()
+    def visible(self) -> VisibleHistory:
+        recalled = self._recall()
         first = len(self._texts)
-        while best and best[-1] == first - 1:
-            first = best.pop()
+        while recalled and recalled[-1] == first - 1:
+            first = recalled.pop()
         if not first:
-            return Kept(0, joined(self._turns))
-        shown = [self._turns[turn] for turn in best]
-        return Kept(first, joined([*shown, *self._turns[first:]]), tuple(best))
+            return VisibleHistory(0, messages_of(self._turns))
+        shown = [self._turns[turn] for turn in recalled]
+        messages = messages_of([*shown, *self._turns[first:]])
+        return VisibleHistory(first, messages, tuple(recalled))
 
-    def _best(self) -> list[int]:
-        """The turns that are shown of those that fell out, in order."""
-        most, count = self._policy.num_turns, len(self._texts)
-        if count <= most:
+    def _recall(self) -> list[int]:
+        """Return which of the older turns are shown, in order."""
+        limit, count = self._policy.num_turns, len(self._texts)
+        if count <= limit:
             return list(range(count))
-        asked = dict.fromkeys([*self._task, *words_of(text_of(self._turns[-1]))])
-        ranking = self._policy.index.ranking(self._texts, list(asked)[:_MOST_WORDS])
-        found = dict.fromkeys([*ranking, *reversed(range(count))])
-        return sorted(list(found)[:most])
+        query = dict.fromkeys([*self._task, *words_of(text_of(self._turns[-1]))])
+        ranking = self._policy.index.rank(self._texts, list(query)[:_MAX_QUERY_WORDS])
+        chosen = dict.fromkeys([*ranking, *reversed(range(count))])
+        return sorted(list(chosen)[:limit])
 
 
 def text_of(turn: Sequence[Message]) -> str:
-    """All that a turn says, its calls included."""
+    """Return all text of a turn, its calls included."""
     parts = []
     for message in turn:
         parts.append(message.content)
@@ -124,7 +126,7 @@ def text_of(turn: Sequence[Message]) -> str:
 
 
 def words_of(text: str) -> list[str]:
-    """Runs of letters and digits, in lower case.
+    """Return the runs of letters and digits in a text, in lower case.
 
     Example: words_of('{"order_id": 7}') -> ["order", "id", "7"]
     """

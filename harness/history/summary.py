@@ -1,11 +1,12 @@
-"""The history policy in which the agent itself sums up what falls out.
+"""The history policy in which the agent itself summarises the older turns.
 
     summary:n    all turns as long as they fit n tokens together with the head; then the agent is
-                 asked for a summary, which takes the place of all turns but the newest
+                 asked for a summary, which replaces all turns but the newest
 
-The agent is asked with everything but the newest turn: a window that was shown before, so that
-a server's prefix cache holds it, and that fits n tokens. An earlier summary is summed up with the
-rest. The answer is a fact (`HistorySummarized`), so windows still follow from the log alone.
+The request for a summary shows everything but the newest turn: a window that was shown before, so
+that a server has it in its prefix cache, and that fits n tokens. An earlier summary is summarised
+together with the rest. The summary is a fact (`HistorySummarized`), so windows still follow from
+the log alone.
 """
 
 from collections.abc import Sequence
@@ -14,8 +15,8 @@ import msgspec
 
 from envpool.core.types import ToolSpec
 from harness.core.messages import Message
-from harness.history.base import Keeper, Kept, fingerprint_of, joined
-from harness.history.token_budget import Measure, TokenCounter
+from harness.history.base import HistoryState, VisibleHistory, fingerprint_of, messages_of
+from harness.history.token_budget import TokenCounter, TokenMeasure
 
 PROMPT = """Your history has grown too long. Everything above, up to the task, is about to be \
 replaced by what you write now; only your newest step, which is not shown here, is kept. Sum up \
@@ -25,31 +26,31 @@ GO_ON = "This was your summary of what you did before. Go on with the task from 
 
 
 class Summary:
-    """What fits `num_tokens`; what does not is summed up by the agent.
+    """Shows turns up to `num_tokens`; the agent summarises the older ones.
 
-    A window is larger than that only where head, summary and newest turn alone are. Then every
-    turn has its summary.
+    A window is larger than that only where head, summary and newest turn alone are larger. Then the
+    agent summarises after every turn.
     """
 
     def __init__(self, num_tokens: int, counter: TokenCounter | None = None) -> None:
         self.num_tokens = num_tokens
-        self.measure = Measure(counter)
+        self.measure = TokenMeasure(counter)
         self.spec = f"summary:{num_tokens}"
         self.fingerprint = fingerprint_of(self.spec, self.measure.counter.name, PROMPT, GO_ON)
 
-    def keeper(self, head: Sequence[Message], tools: tuple[ToolSpec, ...]) -> Keeper:
-        """Keeps what has not been summed up."""
-        return _SummaryKeeper(self, self.measure.pinned(head, tools))
+    def new_state(self, head: Sequence[Message], tools: tuple[ToolSpec, ...]) -> HistoryState:
+        """Return an empty history that asks for summaries."""
+        return _SummarizedHistory(self, self.measure.pinned(head, tools))
 
 
-class _SummaryKeeper:
-    __slots__ = ("_note", "_num_turns", "_pinned", "_policy", "_total", "_turns")
+class _SummarizedHistory:
+    __slots__ = ("_num_turns", "_pinned", "_policy", "_summary", "_total", "_turns")
 
     def __init__(self, policy: Summary, pinned: int) -> None:
         self._policy = policy
         self._pinned = pinned
         self._total = pinned
-        self._note: tuple[Message, ...] = ()  # the latest summary; empty: there is none yet
+        self._summary: tuple[Message, ...] = ()  # the latest one; empty: there is none yet
         self._turns: list[Sequence[Message]] = []
         self._num_turns = 0
 
@@ -57,31 +58,31 @@ class _SummaryKeeper:
     def _due(self) -> bool:
         return self._total > self._policy.num_tokens and len(self._turns) > 1
 
-    def keep(self, turn: Sequence[Message]) -> None:
+    def add(self, turn: Sequence[Message]) -> None:
         self._turns.append(turn)
         self._num_turns += 1
         self._total += self._policy.measure.messages(turn)
 
-    def summarised(self, text: str) -> None:
+    def add_summary(self, text: str) -> None:
         if not self._due:  # the log of another policy's run
             return
-        # By turns the assistant and the user speak, as many chat templates demand.
-        self._note = (Message("assistant", text), Message("user", GO_ON))
+        # Messages of assistant and user alternate, as many chat templates require.
+        self._summary = (Message("assistant", text), Message("user", GO_ON))
         del self._turns[:-1]
         count = self._policy.measure.messages
-        self._total = self._pinned + count(self._note) + count(self._turns[0])
+        self._total = self._pinned + count(self._summary) + count(self._turns[0])
 
-    def kept(self) -> Kept:
+    def visible(self) -> VisibleHistory:
         first = self._num_turns - len(self._turns)
         if not self._due:
-            return Kept(first, [*self._note, *joined(self._turns)])
-        messages = asking([*self._note, *joined(self._turns[:-1])])
-        return Kept(first, messages, summarise=True)
+            return VisibleHistory(first, [*self._summary, *messages_of(self._turns)])
+        messages = with_summary_request([*self._summary, *messages_of(self._turns[:-1])])
+        return VisibleHistory(first, messages, asks_for_summary=True)
 
 
-def asking(messages: list[Message]) -> list[Message]:
-    """These messages and the request for a summary; in the last one where that is the user's, so
-    that assistant and user go on to take turns."""
+def with_summary_request(messages: list[Message]) -> list[Message]:
+    """Return these messages with the request for a summary at the end: inside the last message
+    where that is the user's, so that assistant and user still alternate."""
     last = messages[-1]
     if last.role != "user":
         return [*messages, Message("user", PROMPT)]

@@ -1,6 +1,6 @@
-"""Counting the tokens of windows, and the history policy that does nothing else.
+"""Counting the tokens of windows, and the history policy that only counts them.
 
-tokens:n    as many last turns as fit n tokens together with the head, at least one
+tokens:n    as many of the last turns as fit n tokens together with the head, at least one
 """
 
 from collections import deque
@@ -11,24 +11,25 @@ import msgspec
 
 from envpool.core.types import ToolSpec
 from harness.core.messages import Message
-from harness.history.base import Keeper, Kept, fingerprint_of, joined
+from harness.history.base import HistoryState, VisibleHistory, fingerprint_of, messages_of
 
-_MOST_KNOWN = 4096  # texts and tool lists whose counts are remembered
+_MAX_REMEMBERED = 4096  # texts and tool lists whose counts are remembered
 
 
 class TokenCounter(Protocol):
-    """Counts the tokens of a text; the name tells apart counters that count differently."""
+    """Counts the tokens of a text."""
 
     @property
     def name(self) -> str:
-        """Part of the fingerprint of a policy that counts."""
+        """A name that differs between counters that count differently: part of the fingerprint of
+        a policy that counts tokens."""
 
     def __call__(self, text: str) -> int:
-        """The number of tokens."""
+        """Return the number of tokens in a text."""
 
 
 class ByteCounter:
-    """A quarter of the UTF-8 bytes, rounded up: near enough for English and JSON."""
+    """Counts a quarter of the UTF-8 bytes, rounded up: close enough for English and JSON."""
 
     name = "bytes/4"
 
@@ -36,19 +37,19 @@ class ByteCounter:
         return -(-len(text.encode("utf-8", "replace")) // 4)
 
 
-class Measure:
-    """Tokens of messages and of a request's tools.
+class TokenMeasure:
+    """Counts the tokens of messages and of a request's tools.
 
-    Texts and calls are counted; what a chat template adds around them is not.
+    Texts and calls are counted; the text that a chat template adds around them is not.
     """
 
     def __init__(self, counter: TokenCounter | None = None) -> None:
         self.counter: TokenCounter = counter or ByteCounter()
-        self._texts: dict[str, int] = {}  # of heads, which many episodes share
+        self._texts: dict[str, int] = {}  # texts of heads, which many episodes share
         self._tools: dict[int, tuple[Any, int]] = {}
 
     def messages(self, messages: Iterable[Message]) -> int:
-        """Tokens of some messages."""
+        """Return the number of tokens in some messages."""
         total = 0
         for message in messages:
             total += self.counter(message.content)
@@ -57,18 +58,18 @@ class Measure:
         return total
 
     def tools(self, tools: tuple[ToolSpec, ...]) -> int:
-        """Tokens of the request's tools."""
+        """Return the number of tokens in the request's tools."""
         if not tools:
             return 0
         known = self._tools.get(id(tools))
         if known is None:
-            if len(self._tools) >= _MOST_KNOWN:
+            if len(self._tools) >= _MAX_REMEMBERED:
                 self._tools.clear()
             known = self._tools[id(tools)] = (tools, self.counter(_json(tools)))
         return known[1]
 
     def pinned(self, head: Sequence[Message], tools: tuple[ToolSpec, ...]) -> int:
-        """Tokens of what every window of an episode holds."""
+        """Return the number of tokens that every window of an episode contains."""
         return sum(self._head(message) for message in head) + self.tools(tools)
 
     def _head(self, message: Message) -> int:
@@ -76,27 +77,28 @@ class Measure:
             return self.messages((message,))
         known = self._texts.get(message.content)
         if known is None:
-            if len(self._texts) >= _MOST_KNOWN:
+            if len(self._texts) >= _MAX_REMEMBERED:
                 self._texts.clear()
             known = self._texts[message.content] = self.messages((message,))
         return known
 
 
 class TokenBudget:
-    """As many last turns as fit `num_tokens` together with head and tools; at least one."""
+    """Shows as many of the last turns as fit `num_tokens` together with head and tools; at least
+    one."""
 
     def __init__(self, num_tokens: int, counter: TokenCounter | None = None) -> None:
         self.num_tokens = num_tokens
-        self.measure = Measure(counter)
+        self.measure = TokenMeasure(counter)
         self.spec = f"tokens:{num_tokens}"
         self.fingerprint = fingerprint_of(self.spec, self.measure.counter.name)
 
-    def keeper(self, head: Sequence[Message], tools: tuple[ToolSpec, ...]) -> Keeper:
-        """Keeps what fits."""
-        return _TokenKeeper(self, self.measure.pinned(head, tools))
+    def new_state(self, head: Sequence[Message], tools: tuple[ToolSpec, ...]) -> HistoryState:
+        """Return an empty history that shows the turns that fit."""
+        return _BudgetedHistory(self, self.measure.pinned(head, tools))
 
 
-class _TokenKeeper:
+class _BudgetedHistory:
     __slots__ = ("_num_turns", "_policy", "_total", "_turns")
 
     def __init__(self, policy: TokenBudget, pinned: int) -> None:
@@ -105,20 +107,21 @@ class _TokenKeeper:
         self._total = pinned
         self._num_turns = 0
 
-    def keep(self, turn: Sequence[Message]) -> None:
+    def add(self, turn: Sequence[Message]) -> None:
         count = self._policy.measure.messages(turn)
         self._turns.append((count, turn))
         self._total += count
         self._num_turns += 1
-        # A turn that fell out fits never again: the later ones only grow.
+        # A turn that no longer fits never fits again: the later turns only grow.
         while self._total > self._policy.num_tokens and len(self._turns) > 1:
             self._total -= self._turns.popleft()[0]
 
-    def summarised(self, text: str) -> None:
-        """Nothing changes."""
+    def add_summary(self, text: str) -> None:
+        """Ignored: this policy asks for no summary."""
 
-    def kept(self) -> Kept:
-        return Kept(self._num_turns - len(self._turns), joined([turn for _, turn in self._turns]))
+    def visible(self) -> VisibleHistory:
+        messages = messages_of([turn for _, turn in self._turns])
+        return VisibleHistory(self._num_turns - len(self._turns), messages)
 
 
 def _json(value: Any) -> str:

@@ -1,17 +1,17 @@
-"""History windows: what of an episode so far the policy may see.
+"""History windows: the messages of an episode so far that the policy may see.
 
 A window is the pinned head (system prompt, task, and the tool list where the agent had to ask for
-it) and then what the history policy lets through. It is a pure function of the episode's events:
-live runs, replays and training compute the same windows from the same log.
+it) followed by the turns that the history policy shows. It is a pure function of the episode's
+events: live runs, replays and training compute the same windows from the same log.
 
     full          every turn
     last:w        the last w turns
-    last:w+s      grows to w + s turns and is then cut to w
-    tokens:n      as many last turns as fit n tokens together with the head, at least one
-    retrieve:k    the last 3 turns and the k best of those before, by BM25
-    summary:n     what fits n tokens; what does not is summed up by the agent itself
+    last:w+s      the window grows to w + s turns and is then cut to w
+    tokens:n      as many of the last turns as fit n tokens together with the head, at least one
+    retrieve:k    the last 3 turns and the k best matches of the older ones, by BM25
+    summary:n     the turns that fit n tokens; the agent itself summarises the older ones
 
-Another policy is another class with a spec, a fingerprint and a keeper (see history_base).
+Another policy is another class with a spec, a fingerprint and a state (see harness.history.base).
 """
 
 import re
@@ -22,7 +22,7 @@ from harness.core.errors import SettingsError
 from harness.core.events import EpisodeEnded, Event, HistorySummarized, Record, StepTaken
 from harness.core.messages import Answer, Briefing, Decision, Message, Window
 from harness.dialects.base import Dialect
-from harness.history.base import HistoryPolicy, Keeper
+from harness.history.base import HistoryPolicy, HistoryState
 from harness.history.last_turns import Full, LastTurns
 from harness.history.retrieval import Retrieve
 from harness.history.summary import Summary
@@ -37,15 +37,15 @@ _SPEC = re.compile(
 
 
 def parse_history(text: str, counter: TokenCounter | None = None) -> HistoryPolicy:
-    """The policy of a setting: `full`, `last:3`, `last:3+5`, `tokens:8000`, `retrieve:2`,
+    """Return the policy of a setting: `full`, `last:3`, `last:3+5`, `tokens:8000`, `retrieve:2` or
     `summary:8000`. Raises SettingsError."""
     if text == "full":
         return Full()
     found = _SPEC.fullmatch(text)
     if found is None:
         raise SettingsError(
-            f"history: {text!r} is none of full, last:W, last:W+S, tokens:N, retrieve:K and"
-            " summary:N (turns W, S and K, tokens N, all from 1)"
+            f"history: {text!r} is not a history policy (expected full, last:W, last:W+S, tokens:N,"
+            " retrieve:K or summary:N, with turns W, S and K and tokens N, all from 1)"
         )
     if found["last"]:
         return LastTurns(int(found["last"]), int(found["slack"] or 0))
@@ -56,12 +56,12 @@ def parse_history(text: str, counter: TokenCounter | None = None) -> HistoryPoli
 
 
 class Windows:
-    """One conversation's windows under a history policy, turn by turn.
+    """The windows of one conversation under a history policy, turn by turn.
 
     `head` begins every window; `tools` go into the request's `tools` field.
     """
 
-    __slots__ = ("_head", "_keeper", "_num_pinned", "_policy", "_tools")
+    __slots__ = ("_head", "_num_pinned", "_policy", "_state", "_tools")
 
     def __init__(
         self, policy: HistoryPolicy, head: tuple[Message, ...], tools: tuple[ToolSpec, ...]
@@ -70,63 +70,66 @@ class Windows:
         self._head = head
         self._tools = tools
         self._num_pinned = 0
-        self._keeper: Keeper | None = None  # None until the first turn has said what is pinned
+        self._state: HistoryState | None = None  # None until the first turn decides what is pinned
 
-    def keep(self, turn: tuple[Message, ...], *, pins: bool = False) -> None:
-        """Take the next turn; the first one may join the head."""
-        if self._keeper is None:
-            if pins:
+    def add(self, turn: tuple[Message, ...], *, pin: bool = False) -> None:
+        """Add the next turn; the first one may be pinned, and is then a part of the head."""
+        if self._state is None:
+            if pin:
                 self._head += turn
                 self._num_pinned = 1
-            self._keeper = self._policy.keeper(self._head, self._tools)
-            if pins:
+            self._state = self._policy.new_state(self._head, self._tools)
+            if pin:
                 return
-        self._keeper.keep(turn)
+        self._state.add(turn)
 
-    def summarised(self, text: str) -> None:
-        """Take the agent's summary of what falls out."""
-        if self._keeper is not None:
-            self._keeper.summarised(text)
+    def add_summary(self, text: str) -> None:
+        """Add the agent's summary of the older turns."""
+        if self._state is not None:
+            self._state.add_summary(text)
 
     def window(self) -> Window:
-        """What may be seen now; its flag says whether a step or a summary is asked for."""
-        if self._keeper is None:
+        """Return the present window, which asks for a step or for a summary."""
+        if self._state is None:
             return Window(self._head, self._tools)
-        kept, pinned = self._keeper.kept(), self._num_pinned
-        # A pinned turn is shown always: as long as nothing else fell out, all is shown.
-        first_turn = kept.first + pinned if kept.first else 0
-        recalled = tuple([turn + pinned for turn in kept.recalled]) if kept.recalled else ()
-        messages = (*self._head, *kept.messages)
-        return Window(messages, self._tools, first_turn, recalled, kept.summarise)
+        visible, pinned = self._state.visible(), self._num_pinned
+        # A pinned turn is always shown: while no other turn is missing, all are shown.
+        first_turn = visible.first + pinned if visible.first else 0
+        recalled = tuple([turn + pinned for turn in visible.recalled]) if visible.recalled else ()
+        messages = (*self._head, *visible.messages)
+        return Window(messages, self._tools, first_turn, recalled, visible.asks_for_summary)
 
 
 class HistoryFold:
-    """One episode's history: apply its events in order, and ask for the window at any time."""
+    """The history of one episode: apply its events in order, and get the window at any time."""
 
     __slots__ = ("_dialect", "_is_new", "_windows")
 
     def __init__(self, policy: HistoryPolicy, dialect: Dialect, briefing: Briefing) -> None:
         self._dialect = dialect
-        self._windows = Windows(policy, dialect.opening(briefing), dialect.request_tools(briefing))
+        self._windows = Windows(
+            policy, dialect.opening_messages(briefing), dialect.request_tools(briefing)
+        )
         self._is_new = True
 
     def apply(self, event: Event) -> None:
-        """Take the next event. Only steps add to a history, and summaries to some."""
+        """Apply the next event. Steps add to every history, summaries to some; other events do
+        not change it."""
         if isinstance(event, StepTaken):
             pins = self._is_new and self._dialect.pins(event)
             self._is_new = False
-            self._windows.keep(self._dialect.turn(event), pins=pins)
+            self._windows.add(self._dialect.turn_messages(event), pin=pins)
         elif isinstance(event, HistorySummarized):
-            self._windows.summarised(summary_of(self._dialect, event))
+            self._windows.add_summary(summary_of(self._dialect, event))
 
     def window(self) -> Window:
-        """What may be seen now; its flag says whether a step or a summary is asked for."""
+        """Return the present window, which asks for a step or for a summary."""
         return self._windows.window()
 
 
 def summary_of(dialect: Dialect, event: HistorySummarized) -> str:
-    """The summary that a reply gives: what the dialect reads as an answer; empty where it reads
-    calls, or nothing."""
+    """Return the summary in a reply: the text that the dialect reads as an answer; empty where it
+    reads calls or finds a format error."""
     decision: Decision = dialect.read(event.reply, turn=event.turn)
     return decision.text if isinstance(decision, Answer) else ""
 
@@ -134,14 +137,14 @@ def summary_of(dialect: Dialect, event: HistorySummarized) -> str:
 def windows_of(
     fold: HistoryFold, replies: Iterable[StepTaken | HistorySummarized]
 ) -> Iterator[Window]:
-    """The window that was shown for each reply (`Trajectory.replies`), from the log alone."""
+    """Yield the window that was shown for each reply (`Trajectory.replies`), from the log alone."""
     for event in replies:
         yield fold.window()
         fold.apply(event)
 
 
 class HistoryManager:
-    """The folds of all live episodes: a subscriber of the bus that is attached inline.
+    """The folds of all live episodes; the recorder calls `handle` with each fact.
 
     A fold is opened before its episode starts and forgotten when the episode ends.
     """
@@ -153,11 +156,11 @@ class HistoryManager:
         return f"<HistoryManager [{len(self._folds)} live]>"
 
     def open(self, episode: str, fold: HistoryFold) -> None:
-        """Begin an episode's history (anew, where an attempt came before)."""
+        """Begin the history of an episode; a second attempt replaces the history of the first."""
         self._folds[episode] = fold
 
     def handle(self, record: Record) -> None:
-        """Take a fact; facts of episodes that are not open are others' business."""
+        """Apply a fact to its episode's history; ignore facts of episodes that are not open."""
         event = record.event
         if isinstance(event, StepTaken | HistorySummarized):
             if fold := self._folds.get(record.episode):
@@ -166,13 +169,13 @@ class HistoryManager:
             self._folds.pop(record.episode, None)
 
     def window(self, episode: str) -> Window:
-        """What the episode's policy may see now. Raises KeyError when it is not open."""
+        """Return the present window of an episode. Raises KeyError when it is not open."""
         return self._folds[episode].window()
 
     def close(self, episode: str) -> None:
-        """Forget an episode; nothing happens when it is forgotten already."""
+        """Forget an episode; no effect when it is forgotten already."""
         self._folds.pop(episode, None)
 
     def statistics(self) -> dict[str, int]:
-        """Counts of what is held."""
+        """Return the number of live episodes."""
         return {"live": len(self._folds)}

@@ -1,7 +1,6 @@
 """Reading a run's log: while it is written, after a crash, and long after.
 
-Reading changes nothing that is stored. Whatever is wrong with the file becomes a LogError that
-names it.
+Reading changes nothing that is stored. Every fault of the file becomes a LogError that names it.
 """
 
 import sqlite3
@@ -16,49 +15,50 @@ from harness.core.errors import LogError
 from harness.core.events import EpisodeEnded, EpisodeStarted, Event, Judged, Record
 from harness.core.trajectory import Trajectory, assemble
 from harness.log.schema import (
-    FORMAT,
     LOG_NAME,
     EpisodeRow,
     Progress,
     Row,
     ScenarioSnapshot,
+    check_format,
+    decode_snapshot,
     log_error,
     record_of,
     spent_on,
-    world_of,
 )
 
 _COLUMNS = "position, episode, attempt, seq, kind, at, data, state"
 
 
 class LogReader:
-    """Reads one log. Made by `open_reader`; may go from thread to thread, one at a time.
+    """Reads one log. `open_reader` makes it; any thread may use it, one at a time.
 
-    Each question is answered from the log as it stands at that moment.
+    Each method answers from what the log contains at that moment.
     """
 
     def __init__(self, connection: sqlite3.Connection, path: Path) -> None:
         self._connection = connection
         self.path = path
 
-    def worlds(self) -> dict[str, ScenarioSnapshot]:
-        """What the episodes' worlds were, by package digest."""
-        rows = self._rows("SELECT scenario_digest, data FROM worlds ORDER BY rowid")
+    def scenarios(self) -> dict[str, ScenarioSnapshot]:
+        """Return the snapshots of the scenarios that the episodes used, by scenario digest."""
+        rows = self._rows("SELECT scenario_digest, data FROM scenarios ORDER BY rowid")
         try:
-            return {digest: world_of(data) for digest, data in rows}
+            return {digest: decode_snapshot(data) for digest, data in rows}
         except msgspec.DecodeError as exc:
-            raise log_error(self.path, "the log is damaged: a world cannot be read", exc) from exc
+            what = "the log is damaged: a scenario cannot be read"
+            raise log_error(self.path, what, exc) from exc
 
     def episodes(self) -> list[EpisodeRow]:
-        """Every episode's latest attempt, in the order in which the episodes began first. Steps
-        and final states are not read."""
+        """Return a row for the latest attempt at each episode, in the order in which the episodes
+        first began. Steps and final states are not read."""
         rows: dict[str, EpisodeRow] = {}
         for record in self._milestones():
             event, row = record.event, rows.get(record.episode)
             if isinstance(event, EpisodeStarted):
-                rows[record.episode] = _started(record, event)
+                rows[record.episode] = _row_of_start(record, event)
             elif row is not None and row.attempt == record.attempt:
-                rows[record.episode] = _continued(row, event)
+                rows[record.episode] = _row_after(row, event)
         lengths = self._lengths() if any(row.ending is None for row in rows.values()) else {}
         return [
             row
@@ -68,7 +68,7 @@ class LogReader:
         ]
 
     def progress(self) -> dict[str, Progress]:
-        """How far each episode's latest attempt got, by episode."""
+        """Return how far the latest attempt at each episode got, by episode."""
         lengths = self._lengths()
         return {
             row.episode: Progress(
@@ -81,7 +81,7 @@ class LogReader:
         }
 
     def trajectory(self, episode: str) -> Trajectory:
-        """The latest attempt at an episode. Raises LogError when there is no such episode."""
+        """Return the latest attempt at an episode. Raises LogError for an unknown episode."""
         rows = self._rows(
             f"SELECT {_COLUMNS} FROM events WHERE episode = ?1 AND attempt ="
             " (SELECT max(attempt) FROM events WHERE episode = ?1) ORDER BY seq",
@@ -96,8 +96,8 @@ class LogReader:
             raise log_error(self.path, "the log is damaged", exc) from exc
 
     def trajectories(self) -> Iterator[Trajectory]:
-        """The latest attempt at each episode, in the order in which they began first; one is in
-        memory at a time."""
+        """Yield the latest attempt at each episode, in the order in which the episodes first began;
+        one is in memory at a time."""
         sql = (
             "SELECT episode FROM events WHERE seq = 0 AND kind = 'started'"
             " GROUP BY episode ORDER BY min(position)"
@@ -106,16 +106,17 @@ class LogReader:
             yield self.trajectory(episode)
 
     def counts(self) -> dict[str, int]:
-        """How many records of each kind there are."""
+        """Return the number of records of each kind."""
         return dict(self._rows("SELECT kind, count(*) FROM events GROUP BY kind"))
 
     def records_after(self, position: int, limit: int = 500) -> list[tuple[int, Record]]:
-        """The next records behind a position, with theirs; empty at the end of the log."""
+        """Return the records that follow a position, each with its own position; empty at the end
+        of the log."""
         sql = f"SELECT {_COLUMNS} FROM events WHERE position > ? ORDER BY position LIMIT ?"
         return [(row[0], self._record(row)) for row in self._rows(sql, position, limit)]
 
     def _milestones(self) -> Iterator[Record]:
-        """Starts, ends (without their states) and verdicts, in order."""
+        """Yield starts, ends (without their states), verdicts and published weights, in order."""
         sql = (
             "SELECT position, episode, attempt, seq, kind, at, data, NULL FROM events"
             " INDEXED BY milestones WHERE kind <> 'step' AND kind <> 'summary' AND position > ?"
@@ -127,7 +128,7 @@ class LogReader:
             position = rows[-1][0]
 
     def _lengths(self) -> dict[tuple[str, int], int]:
-        """How many records each attempt has."""
+        """Return the number of records of each attempt, by (episode, attempt)."""
         sql = "SELECT episode, attempt, max(seq) + 1 FROM events GROUP BY episode, attempt"
         return {(episode, attempt): length for episode, attempt, length in self._rows(sql)}
 
@@ -147,7 +148,7 @@ class LogReader:
 
 @contextmanager
 def open_reader(folder: Path) -> Iterator[LogReader]:
-    """A reader of a run folder's log. Raises LogError."""
+    """Open a reader of a run folder's log, until the block is left. Raises LogError."""
     path = folder / LOG_NAME
     if not path.is_file():
         raise LogError(f"{folder}: there is no log ({LOG_NAME}) in this folder")
@@ -167,22 +168,18 @@ def open_reader(folder: Path) -> Iterator[LogReader]:
 
 
 def _check(reader: LogReader) -> None:
-    """Refuse what is no log, or one of another format. SQLite itself notices a file that was cut
-    short."""
+    """Refuse a file that is not a log, and a log of another format. SQLite itself detects a file
+    that was cut short."""
     tables = {name for (name,) in reader._rows("SELECT name FROM sqlite_master")}
     if not tables:
         raise LogError(f"{reader.path}: the log is empty: its run never began")
-    if not tables >= {"meta", "worlds", "events", "milestones"}:
+    if not tables >= {"meta", "events", "milestones"}:
         raise LogError(f"{reader.path}: the file is a database, but not a log of Rehearsal")
-    found = [value for (value,) in reader._rows("SELECT value FROM meta WHERE key = 'format'")]
-    if found != [FORMAT]:
-        raise LogError(
-            f"{reader.path}: the log has format {', '.join(found) or 'unknown'};"
-            f" this program reads {FORMAT}"
-        )
+    rows = reader._rows("SELECT value FROM meta WHERE key = 'format'")
+    check_format(reader.path, rows[0][0] if rows else None)
 
 
-def _started(record: Record, event: EpisodeStarted) -> EpisodeRow:
+def _row_of_start(record: Record, event: EpisodeStarted) -> EpisodeRow:
     return EpisodeRow(
         episode=record.episode,
         attempt=record.attempt,
@@ -197,7 +194,8 @@ def _started(record: Record, event: EpisodeStarted) -> EpisodeRow:
     )
 
 
-def _continued(row: EpisodeRow, event: Event) -> EpisodeRow:
+def _row_after(row: EpisodeRow, event: Event) -> EpisodeRow:
+    """Return the row with what a later fact of the attempt adds."""
     if isinstance(event, EpisodeEnded):
         return msgspec.structs.replace(
             row,

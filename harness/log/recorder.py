@@ -1,9 +1,9 @@
-"""Stamping facts: the one place where an event gets its episode, attempt, sequence and time.
+"""Stamping facts: only this module gives an event its episode, attempt, sequence number and time.
 
-A fact goes to the folds that the loop itself reads (the history windows) at once, and into the
-log. The bus carries it only when the log has it on disk, in the order of the log. So nobody hears
-of a fact that a crash could take back, and a slow listener slows the log, whose full buffer slows
-the episodes. Without a log the bus carries it at once.
+A fact goes at once to the folds that the episode loop itself reads (the history windows), and into
+the log. The bus carries it only after the log has it on disk, in the order of the log. So no
+subscriber receives a fact that a crash could undo, and a slow subscriber slows the log, whose full
+buffer slows the episodes. In a run without a log the bus carries the fact at once.
 """
 
 import time
@@ -16,16 +16,16 @@ Fold = Callable[[Record], None]
 
 
 class Sink(Protocol):
-    """Where records are kept: a log, or the bus itself in a run without one."""
+    """What stores the records: a log, or the bus itself in a run without a log."""
 
     def append(self, record: Record) -> None:
-        """Take a record, in order."""
+        """Add a record; the order of the calls is the order of the records."""
 
     async def wait_for_room(self) -> None:
-        """Return when more may be appended; at once, as a rule."""
+        """Return when more may be appended; usually at once."""
 
     async def flush(self) -> int:
-        """Return when all that was appended before is kept."""
+        """Return when every record appended before is stored."""
 
 
 class Recorder:
@@ -40,15 +40,15 @@ class Recorder:
         self._next: dict[str, int] = {}  # episode -> its next sequence number
 
     def open(self, episode: str, *, seq: int = 0) -> None:
-        """Begin with an episode, or go on with one that the log has up to `seq` already."""
+        """Begin an episode, or continue one whose next record has the sequence number `seq`."""
         self._next[episode] = seq
 
     def close(self, episode: str) -> None:
-        """Forget an episode to which nothing more will be added."""
+        """Forget an episode that gets no more facts."""
         self._next.pop(episode, None)
 
     def stamp(self, episode: str, attempt: int, event: Event) -> Record:
-        """Keep a fact without waiting for room, as a cancelled episode must."""
+        """Record a fact without waiting for room, as a cancelled episode must."""
         seq = self._next[episode]
         self._next[episode] = seq + 1
         record = Record(episode, attempt, seq, self._now(), event)
@@ -58,11 +58,11 @@ class Recorder:
         return record
 
     async def record(self, episode: str, attempt: int, event: Event) -> Record:
-        """Keep a fact; waits while the log has more to write than it may hold."""
+        """Record a fact, then wait while the sink has no room."""
         record = self.stamp(episode, attempt, event)
         await self._sink.wait_for_room()
         return record
 
-    async def room(self) -> None:
-        """Return when more may be recorded; at once, as a rule."""
+    async def wait_for_room(self) -> None:
+        """Return when more may be recorded; usually at once."""
         await self._sink.wait_for_room()

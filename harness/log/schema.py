@@ -1,17 +1,17 @@
-"""What a run folder holds, and the words in which its log is written.
+"""The files of a run folder, and the format of its log.
 
     runs/<name>/
       run.toml          resolved settings, versions, seeds
       episodes.sqlite   the log: every fact of every episode, append-only
       report.json       the result
 
-`log_writer` writes the log and `log_reader` reads it; here is what the two agree on. The log's
-tables:
+`harness.log.writer` writes the log and `harness.log.reader` reads it; this module defines what both
+use. The tables of the log:
 
-    events   one row a record; `position` is its place in the whole log, from 1. The final state
-             of an episode stands in a column of its own, so that lists are read without it.
-    worlds   what an episode's world was, once for each scenario package
-    meta     the version of this format
+    events      one row for each record; `position` numbers the rows of the whole log from 1. The
+                final state of an episode has a column of its own, so that lists are read without it
+    scenarios   the snapshot of each scenario package that the run's episodes used
+    meta        the version of this format
 """
 
 import os
@@ -40,7 +40,7 @@ LOG_NAME = "episodes.sqlite"
 FORMAT = "2"
 SCHEMA = (
     "CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID",
-    "CREATE TABLE worlds (scenario_digest TEXT PRIMARY KEY, data BLOB NOT NULL)",
+    "CREATE TABLE scenarios (scenario_digest TEXT PRIMARY KEY, data BLOB NOT NULL)",
     """CREATE TABLE events (
         position INTEGER PRIMARY KEY,
         episode TEXT NOT NULL,
@@ -55,36 +55,36 @@ SCHEMA = (
     f"INSERT INTO meta VALUES ('format', '{FORMAT}')",
 )
 
-Row = tuple[int, str, int, int, str, float, bytes, bytes | None]  # one of `events`
+Row = tuple[int, str, int, int, str, float, bytes, bytes | None]  # of the table `events`
 
 
 class ScenarioSnapshot(msgspec.Struct, frozen=True):
-    """What a log must know of a world to be read without its package: how it began, and what the
-    agent was told of it."""
+    """The part of a scenario package that a log contains, so that the log can be read without the
+    package: the start state of its worlds, and what an agent reads about them."""
 
     scenario_digest: str  # of the scenario package
     scenario: str
     version: str
-    template: str  # the database template's digest
-    image: bytes  # the database template
+    template: str  # digest of the database template
+    image: bytes  # the database template, as a SQLite file
     rules: str  # Markdown; empty: no rules
-    user: str
-    now: str
+    user: str  # see Briefing.user
+    now: str  # the scenario's clock
     tools: tuple[ToolSpec, ...]
-    source_path: str = ""  # the package's folder when the run began
+    source_path: str = ""  # folder of the package when the run began
 
 
 class Spending(msgspec.Struct, frozen=True):
-    """What models were asked for, and what it cost."""
+    """Requests to models, their tokens and their cost."""
 
     requests: int = 0
     prompt_tokens: int = 0
-    cached_tokens: int = 0  # of the prompts', those that servers had kept
+    cached_tokens: int = 0  # the part of prompt_tokens that came from the servers' prefix caches
     completion_tokens: int = 0
-    cost_usd: float | None = 0.0  # None: a model had no price
+    cost_usd: float | None = 0.0  # None: the price of a model is unknown
 
     def plus(self, other: "Spending") -> "Spending":
-        """Both together."""
+        """Return the sum of both."""
         return Spending(
             self.requests + other.requests,
             self.prompt_tokens + other.prompt_tokens,
@@ -100,7 +100,7 @@ NOTHING_SPENT = Spending()
 
 
 def spent_on(judged: Judged) -> Spending:
-    """What one verdict took."""
+    """Return the spending on one verdict."""
     total = NOTHING_SPENT
     for one in judged.opinions:
         total = total.plus(
@@ -116,7 +116,7 @@ def spent_on(judged: Judged) -> Spending:
 
 
 class EpisodeRow(msgspec.Struct, frozen=True):
-    """An episode's latest attempt, as a list of episodes shows it."""
+    """The latest attempt at an episode, as one line of a list of episodes."""
 
     episode: str
     attempt: int
@@ -128,41 +128,41 @@ class EpisodeRow(msgspec.Struct, frozen=True):
     scenario_digest: str
     started_at: float  # Unix seconds
     num_steps: int
-    ending: Ending | None = None  # None: still live, or cut off
+    ending: Ending | None = None  # None: still live, or cut off by a crash
     error: str | None = None
     seconds: float = 0.0
-    judge: str | None = None  # whose verdict is the latest; None: there is none yet
+    judge: str | None = None  # judge of the latest verdict; None: there is no verdict yet
     label: Label | None = None  # of the latest verdict
     reward: float | None = None
-    unjudged: str | None = None  # why the judge could not judge
+    unjudged: str | None = None  # reason why the judge could not judge
     judging: Spending = NOTHING_SPENT  # of all verdicts on this attempt
 
 
 class Progress(msgspec.Struct, frozen=True):
-    """How far an episode got, for a run that goes on."""
+    """How far the latest attempt at an episode got, for a run that is resumed."""
 
-    attempt: int  # the latest
-    next_seq: int  # of the attempt's next record
+    attempt: int  # number of the latest attempt
+    next_seq: int  # sequence number of its next record
     ended: bool
     judged: bool
 
     @property
     def next_attempt(self) -> int:
-        """Under which number an episode that was cut off is tried again."""
+        """The attempt number under which an episode that was cut off is repeated."""
         return self.attempt + 1
 
 
 _state_decoder: msgspec.msgpack.Decoder[StoredState] = msgspec.msgpack.Decoder(StoredState)
-_world_decoder: msgspec.msgpack.Decoder[ScenarioSnapshot] = msgspec.msgpack.Decoder(
+_snapshot_decoder: msgspec.msgpack.Decoder[ScenarioSnapshot] = msgspec.msgpack.Decoder(
     ScenarioSnapshot
 )
 
 
 def row_of(position: int, record: Record) -> Row:
-    """A record as a row of the table of events.
+    """Return a record as a row of the table `events`.
 
-    A model can say what MessagePack cannot: an integer beyond 64 bits, half a surrogate pair. No
-    reply may stop a run, so these are stored as their digits and as a question mark.
+    A model's reply can contain values that MessagePack cannot hold: an integer beyond 64 bits, half
+    a surrogate pair. No reply may stop a run, so they are stored as digits and as a question mark.
     """
     event, state = record.event, None
     if isinstance(event, EpisodeEnded) and event.state is not None:
@@ -171,27 +171,27 @@ def row_of(position: int, record: Record) -> Row:
     try:
         data = encode(event)
     except (OverflowError, UnicodeEncodeError):
-        data = encode(storable(msgspec.to_builtins(event, builtin_types=(bytes,))))
+        data = encode(make_storable(msgspec.to_builtins(event, builtin_types=(bytes,))))
     kind = kind_of(event)
     return (position, record.episode, record.attempt, record.seq, kind, record.at, data, state)
 
 
-def storable(value: Any) -> Any:
-    """Builtin data as the log can hold it: integers beyond 64 bits as digits, half surrogate
-    pairs as question marks."""
+def make_storable(value: Any) -> Any:
+    """Return builtin data with what MessagePack cannot hold replaced: integers beyond 64 bits by
+    their digits as text, halves of surrogate pairs by question marks."""
     if isinstance(value, str):
         return value.encode("utf-8", "replace").decode()
     if isinstance(value, int) and not -(2**63) <= value < 2**64:
         return str(value)
     if isinstance(value, dict):
-        return {storable(key): storable(item) for key, item in value.items()}
+        return {make_storable(key): make_storable(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [storable(item) for item in value]
+        return [make_storable(item) for item in value]
     return value
 
 
 def record_of(row: Row) -> Record:
-    """The record of a row. Raises msgspec.DecodeError."""
+    """Return the record in a row of `events`. Raises msgspec.DecodeError."""
     _, episode, attempt, seq, _, at, data, state = row
     event: Event = decode_event(data)
     if state is not None and isinstance(event, EpisodeEnded):
@@ -199,17 +199,18 @@ def record_of(row: Row) -> Record:
     return Record(episode, attempt, seq, at, event)
 
 
-def world_of(data: bytes) -> ScenarioSnapshot:
-    """A mounted world from MessagePack. Raises msgspec.DecodeError."""
-    return _world_decoder.decode(data)
+def decode_snapshot(data: bytes) -> ScenarioSnapshot:
+    """Return the scenario snapshot in MessagePack bytes. Raises msgspec.DecodeError."""
+    return _snapshot_decoder.decode(data)
 
 
 @contextmanager
 def replacing(path: Path) -> Iterator[BinaryIO]:
-    """A file that takes the place of `path` when the block ends well, and vanishes otherwise.
+    """Yield a file that replaces `path` when the block ends without an exception, and is deleted
+    otherwise.
 
-    It is on the disk before it is renamed, so whoever looks sees the old file or the whole new
-    one, even after a power cut.
+    The data is on the disk before the file is renamed, so a reader finds the old file or the whole
+    new one, even after a power cut.
     """
     draft = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
@@ -225,13 +226,13 @@ def replacing(path: Path) -> Iterator[BinaryIO]:
 
 
 def write_atomically(path: Path, data: bytes) -> None:
-    """Write a whole file at once, durably (see `replacing`). Raises OSError."""
+    """Write a file so that it is replaced whole and durably (see `replacing`). Raises OSError."""
     with replacing(path) as file:
         file.write(data)
 
 
 def _sync_folder(folder: Path) -> None:
-    if not hasattr(os, "O_DIRECTORY"):  # Windows cannot and need not
+    if not hasattr(os, "O_DIRECTORY"):  # Windows cannot sync a folder, and need not
         return
     handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
@@ -241,5 +242,16 @@ def _sync_folder(folder: Path) -> None:
 
 
 def log_error(path: Path, what: str, exc: Any) -> LogError:
-    """A sentence about a log that names the file, what failed, and SQLite's or msgspec's reason."""
+    """Return the error for a failed operation on a log: it names the file, what failed, and the
+    reason that SQLite or msgspec gave."""
     return LogError(f"{path}: {what}: {exc}")
+
+
+def check_format(path: Path, found: str | None) -> None:
+    """Raise LogError unless the format number of a log is the one of this version; `found` None:
+    the log has no format number."""
+    if found != FORMAT:
+        raise LogError(
+            f"{path}: the log has format {found or 'unknown'}, and this version reads and writes"
+            f" format {FORMAT}; open it with the version of Rehearsal that wrote it"
+        )

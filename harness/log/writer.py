@@ -1,16 +1,16 @@
-"""The one writer of a run's log.
+"""The only writer of a run's log.
 
-What is kept:
+Promises:
 
 - Records are stored in the order in which they were appended, each once.
 - A record whose `flush` returned survives `kill -9` and a power cut.
-- Whatever was appended before the block was left is stored, also when it was cancelled.
+- Every record appended before the block was left is stored, also when the block was cancelled.
 - A folder has one writer at a time, across processes.
 
-Appending is a list append. One task drains what has gathered as one transaction, which is one
-statement (see `_insert`): a statement for each row would hand the interpreter lock over twice a
-row, and in a busy event loop each time costs up to 5 ms. Measured with 200 rows a transaction next
-to a thread that never rests: 640 rows/s that way, 19,000 this way.
+Appending is a list append. One task writes the waiting records as one transaction, which is one
+statement (see `_insert`): a statement for each row would hand the interpreter lock over twice per
+row, and in a busy event loop each handover costs up to 5 ms. Measured with 200 rows a transaction
+next to a thread that never rests: 640 rows/s with a statement for each row, 19,000 with one.
 """
 
 import math
@@ -28,41 +28,49 @@ import structlog
 
 from harness.core.errors import LogError
 from harness.core.events import Record, encode
-from harness.log.schema import FORMAT, LOG_NAME, SCHEMA, ScenarioSnapshot, log_error, row_of
+from harness.log.schema import (
+    LOG_NAME,
+    SCHEMA,
+    ScenarioSnapshot,
+    check_format,
+    log_error,
+    row_of,
+)
 
 LOCK_NAME = "writer.lock"
-CAPACITY = 16_384  # records that may wait; beyond it `wait_for_room` waits
-_LARGEST = 2_048  # rows of one statement: 8 parameters each, and SQLite takes 32,766
-_SMALLEST = 16
-_GATHER = 0.005  # seconds from the first wish to flush to the commit, for others to join
-_LINGER = 0.025  # seconds until a commit when nobody waits for it
-_LAST_COMMIT = 30.0  # seconds that closing may take
+CAPACITY = 16_384  # records in memory from which on `wait_for_room` waits
+_MAX_ROWS = 2_048  # of one statement: 8 parameters each, and SQLite takes 32,766
+_MIN_ROWS = 16  # of one statement
+_GATHER_S = 0.005  # seconds from the first call of `flush` to the commit, so that others can join
+_IDLE_COMMIT_S = 0.025  # seconds from an append to its commit when no task waits for it
+_CLOSE_TIMEOUT_S = 30.0  # seconds that closing may take
 
-# Takes a committed batch with its positions; what it may give is awaited before the next commit.
+# Is called with a committed batch and its positions; an awaitable that it returns is awaited before
+# the next commit.
 CommitHandler = Callable[[list[tuple[int, Record]]], Awaitable[None] | None]
 
 _log = structlog.get_logger(__name__)
 
 
 class LogWriter:
-    """Appends to one log. Made by `open_log`."""
+    """Appends records to one log. `open_log` makes it."""
 
     def __init__(
-        self, database: aiosqlite.Connection, path: Path, *, position: int, mounted: set[str]
+        self, database: aiosqlite.Connection, path: Path, *, position: int, scenarios: set[str]
     ) -> None:
         self._database = database
         self._path = path
-        self._mounted = mounted
-        self._mounts: list[ScenarioSnapshot] = []
+        self._scenarios = scenarios  # digests of the snapshots that are stored, or will be
+        self._snapshots: list[ScenarioSnapshot] = []  # to be stored with the next commit
         self._buffer: list[Record] = []
         self._appended = position  # of the last record appended
         self._durable = position  # of the last record committed
         self._handlers: list[CommitHandler] = []
         self._open = True
-        self._failure: str | None = None  # why nothing can be written any more
+        self._failure: str | None = None  # the message, once writing has failed
         self._scope = anyio.CancelScope(shield=True)
-        self._work = anyio.Event()  # there is something to write, or it is time to end
-        self._hurry = anyio.Event()  # somebody waits
+        self._work = anyio.Event()  # set: there is something to write, or the writer is closing
+        self._hurry = anyio.Event()  # set: a task waits for a commit
         self._committed = anyio.Event()  # replaced by a new one at each commit
         self._room = anyio.Event()  # replaced when half of the capacity is free again
         self._num_commits = 0
@@ -70,7 +78,7 @@ class LogWriter:
         self._commit_seconds = 0.0
 
     def append(self, record: Record) -> None:
-        """Take a record to be written soon. Raises LogError once writing has failed."""
+        """Add a record, which is written soon. Raises LogError once writing has failed."""
         if not self._open:
             raise LogError(self._failure or f"{self._path}: the log is closed")
         buffer = self._buffer
@@ -80,9 +88,9 @@ class LogWriter:
             self._work.set()
 
     async def wait_for_room(self) -> None:
-        """Return at once while less than `CAPACITY` records are in memory, as they mostly are;
-        else wait until half of them are written, so that a thousand waiters wake once, not at
-        each commit."""
+        """Return at once while fewer than `CAPACITY` records are in memory, the usual case; else
+        wait until half of them are written, so that a thousand waiters wake once and not at each
+        commit. Raises LogError when writing failed."""
         if self._appended - self._durable < CAPACITY:
             return
         while self._appended - self._durable >= _half():
@@ -92,33 +100,34 @@ class LogWriter:
             await self._room.wait()
 
     async def flush(self) -> int:
-        """Wait until everything appended so far is durable; gives the last one's position.
+        """Wait until every record appended so far is durable; return the position of the last one.
 
-        Waiters share commits. Cancelled, it stops waiting and takes nothing back. Raises LogError
-        when writing failed.
+        Waiting tasks share commits. Cancellation ends the wait; the records are written anyway.
+        Raises LogError when writing failed.
         """
-        wanted = self._appended
-        while self._durable < wanted:
+        target = self._appended
+        while self._durable < target:
             await self._next_commit()
-        return wanted
+        return target
 
-    def mount(self, world: ScenarioSnapshot) -> None:
-        """Store what a world is, once for each package. It is durable before any record that is
-        appended after."""
-        if world.scenario_digest not in self._mounted:
-            self._mounted.add(world.scenario_digest)
-            self._mounts.append(world)
+    def add_scenario(self, snapshot: ScenarioSnapshot) -> None:
+        """Store the snapshot of a scenario, once for each package. It is durable before any record
+        that is appended later."""
+        if snapshot.scenario_digest not in self._scenarios:
+            self._scenarios.add(snapshot.scenario_digest)
+            self._snapshots.append(snapshot)
             self._work.set()
 
     def on_commit(self, handler: CommitHandler) -> None:
         """Call `handler`, in the event loop, with each committed batch and its positions.
 
-        While it waits nothing is committed: so a slow listener slows who waits for room.
+        Nothing is committed while a handler waits: so a slow handler slows the tasks that wait for
+        room.
         """
         self._handlers.append(handler)
 
     def statistics(self) -> dict[str, int | float]:
-        """Counts since the log was opened, and what waits now."""
+        """Return counts since the log was opened, and the number of records that wait now."""
         return {
             "position": self._durable,
             "waiting": self._appended - self._durable,
@@ -138,14 +147,14 @@ class LogWriter:
         await self._committed.wait()
 
     def _close(self) -> None:
-        """Let the writing task write what is left, and end."""
+        """Make the writing task write the remaining records and end."""
         self._open = False
-        self._scope.deadline = anyio.current_time() + _LAST_COMMIT
+        self._scope.deadline = anyio.current_time() + _CLOSE_TIMEOUT_S
         self._work.set()
         self._hurry.set()
 
     async def _write(self, stop: Callable[[], None]) -> None:
-        """The writing task. `stop` ends the run when a commit failed."""
+        """Run the writing task. `stop` is called when a commit failed, and ends the run."""
         with self._scope:
             try:
                 while await self._gather():
@@ -153,36 +162,37 @@ class LogWriter:
             except (sqlite3.Error, LogError) as exc:
                 self._fail(f"{self._path}: the log cannot be written: {exc}", stop)
             return
-        self._fail(f"{self._path}: closing the log took over {_LAST_COMMIT:.0f} seconds", stop)
+        self._fail(f"{self._path}: closing the log took over {_CLOSE_TIMEOUT_S:.0f} seconds", stop)
 
     async def _gather(self) -> bool:
-        """Wait for something to write and a little longer; False when there will be no more."""
-        while not self._buffer and not self._mounts:
+        """Wait until there is something to write, and a little longer, so that more can join; False
+        when the writer is closed and everything is written."""
+        while not self._buffer and not self._snapshots:
             if not self._open:
                 return False
             await self._work.wait()
             self._work = anyio.Event()
-        if self._open and len(self._buffer) < _LARGEST:
-            with anyio.move_on_after(_LINGER - _GATHER):
+        if self._open and len(self._buffer) < _MAX_ROWS:
+            with anyio.move_on_after(_IDLE_COMMIT_S - _GATHER_S):
                 await self._hurry.wait()
-            await anyio.sleep(_GATHER)
+            await anyio.sleep(_GATHER_S)
         return True
 
     async def _commit(self) -> None:
         began = time.perf_counter()
         self._hurry = anyio.Event()
-        mounts, self._mounts = self._mounts, []
-        batch = self._buffer[:_LARGEST]
-        del self._buffer[:_LARGEST]
-        if mounts:
+        snapshots, self._snapshots = self._snapshots, []
+        batch = self._buffer[:_MAX_ROWS]
+        del self._buffer[:_MAX_ROWS]
+        if snapshots:
             await self._database.executemany(
-                "INSERT OR IGNORE INTO worlds VALUES (?, ?)",
-                [(world.scenario_digest, encode(world)) for world in mounts],
+                "INSERT OR IGNORE INTO scenarios VALUES (?, ?)",
+                [(snapshot.scenario_digest, encode(snapshot)) for snapshot in snapshots],
             )
         first = self._durable + 1
         if batch:
             size = _statement_size(len(batch))
-            # The parameters are made, and so the records encoded, in the database's thread.
+            # The database's thread consumes the parameters, so records are encoded there.
             await self._database.executemany(_insert(size), _parameters(batch, first, size))
         self._durable += len(batch)
         self._num_commits += 1
@@ -212,25 +222,26 @@ class LogWriter:
 
 @asynccontextmanager
 async def open_log(folder: Path, *, resume: bool = False) -> AsyncIterator[LogWriter]:
-    """The writer of a folder's log, until the block is left; runs on asyncio.
+    """Open the writer of a folder's log, until the block is left; runs on asyncio only.
 
-    With `resume` it goes on behind what is there, or begins when nothing is. Without, a log that
-    is there is an error. When the log cannot be written any more, the block is cancelled and
-    LogError raised. Raises LogError also when the folder has another writer, or its log is none.
+    With `resume` it appends to the existing log, or makes a new one where there is none. Without
+    `resume` an existing log is an error. When the log cannot be written any more, the block is
+    cancelled and LogError is raised. Raises LogError also when the folder has another writer, or
+    its file is not a log of this format.
     """
     path = folder / LOG_NAME
     with _sole_writer(folder):
         if not resume and path.exists():
-            raise LogError(f"{path}: there is a log already; resume it, or name another folder")
+            raise LogError(f"{path}: a log already exists; resume it or choose another folder")
         async with _database(path) as database:
-            writer = await _prepared(database, path)
+            writer = await _prepare_writer(database, path)
             _log.debug("log_opened", file=str(path), position=writer.statistics()["position"])
             failure: Exception | None = None
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(writer._write, tasks.cancel_scope.cancel)
                 try:
                     yield writer
-                except Exception as exc:  # raised again below: the task group would wrap it
+                except Exception as exc:  # raised below: the task group would wrap it
                     failure = exc
                 finally:
                     writer._close()
@@ -238,14 +249,14 @@ async def open_log(folder: Path, *, resume: bool = False) -> AsyncIterator[LogWr
                 raise LogError(writer._failure) from failure
             if failure is not None:
                 raise failure
-            await _tidy(database)
+            await _leave_wal_mode(database)
             _log.debug("log_closed", file=str(path), **writer.statistics())
 
 
 @contextmanager
 def _sole_writer(folder: Path) -> Iterator[None]:
-    """Hold the folder's lock. It is SQLite's own file lock: it works on every system and between
-    threads, and the system frees it when the process dies."""
+    """Hold the folder's lock for the block. It is SQLite's own file lock: it works on every system
+    and between threads, and the system frees it when the process dies."""
     lock: sqlite3.Connection | None = None
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -272,38 +283,39 @@ async def _database(path: Path) -> AsyncIterator[aiosqlite.Connection]:
     try:
         yield database
     finally:
-        with anyio.move_on_after(_LAST_COMMIT, shield=True):
+        with anyio.move_on_after(_CLOSE_TIMEOUT_S, shield=True):
             await database.close()
 
 
-async def _prepared(database: aiosqlite.Connection, path: Path) -> LogWriter:
-    """A writer that goes on behind the last record; the tables are made where there are none."""
+async def _prepare_writer(database: aiosqlite.Connection, path: Path) -> LogWriter:
+    """Return a writer that appends after the last record; make the tables where there are none."""
     try:
+        is_new = await _value(database, "SELECT count(*) FROM sqlite_master") == 0
+        if not is_new:  # checked first: a log of another format stays as it was, byte for byte
+            found = await _value(database, "SELECT value FROM meta WHERE key = 'format'")
+            check_format(path, found)
         await database.execute("PRAGMA page_size = 8192")  # of a new file; 4096 costs 15 % more
         await database.execute("PRAGMA journal_mode = WAL")
         await database.execute("PRAGMA synchronous = FULL")
         await database.execute("PRAGMA wal_autocheckpoint = 4000")
-        if await _value(database, "SELECT count(*) FROM sqlite_master") == 0:
+        if is_new:
             await database.execute("BEGIN IMMEDIATE")
             for statement in SCHEMA:
                 await database.execute(statement)
             await database.execute("COMMIT")
-        found = await _value(database, "SELECT value FROM meta WHERE key = 'format'")
-        if found != FORMAT:
-            raise LogError(f"{path}: the log has format {found}; this program writes {FORMAT}")
         position = await _value(database, "SELECT max(position) FROM events")
-        mounted = await database.execute_fetchall("SELECT scenario_digest FROM worlds")
+        digests = await database.execute_fetchall("SELECT scenario_digest FROM scenarios")
     except sqlite3.Error as exc:
-        raise log_error(path, "the file is no log that can be continued", exc) from exc
+        raise log_error(path, "the file is not a log that can be continued", exc) from exc
     return LogWriter(
-        database, path, position=position or 0, mounted={digest for (digest,) in mounted}
+        database, path, position=position or 0, scenarios={digest for (digest,) in digests}
     )
 
 
-async def _tidy(database: aiosqlite.Connection) -> None:
-    """Make the finished log one plain file, which can be read where nothing can be written. While
-    somebody reads it that cannot be, and it stays as good as it is."""
-    with suppress(sqlite3.OperationalError), anyio.move_on_after(_LAST_COMMIT, shield=True):
+async def _leave_wal_mode(database: aiosqlite.Connection) -> None:
+    """Make the finished log one plain file, which can be read on a read-only disk. SQLite refuses
+    this while a reader has the log open; the log then stays in WAL mode, which is as good."""
+    with suppress(sqlite3.OperationalError), anyio.move_on_after(_CLOSE_TIMEOUT_S, shield=True):
         await database.execute("PRAGMA busy_timeout = 100")
         await database.execute("PRAGMA journal_mode = DELETE")
 
@@ -319,19 +331,19 @@ def _half() -> int:
 
 
 def _statement_size(num_rows: int) -> int:
-    """The next power of two: so that a handful of statements stay prepared."""
-    return max(_SMALLEST, 1 << math.ceil(math.log2(num_rows)))
+    """Return the next power of two, so that a few statements suffice and stay prepared."""
+    return max(_MIN_ROWS, 1 << math.ceil(math.log2(num_rows)))
 
 
 @cache
 def _insert(size: int) -> str:
-    """One statement that inserts up to `size` rows; what is to spare is filled with NULL."""
+    """Return one statement that inserts up to `size` rows; unused rows are filled with NULL."""
     rows = ", ".join(["(?, ?, ?, ?, ?, ?, ?, ?)"] * size)
     return f"INSERT INTO events SELECT * FROM (VALUES {rows}) WHERE column1 IS NOT NULL"
 
 
 def _parameters(batch: list[Record], first: int, size: int) -> Iterator[list[Any]]:
-    """The parameters of that statement, made when they are asked for."""
+    """Yield the parameters of that statement, made only when the database asks for them."""
     values: list[Any] = []
     for position, record in enumerate(batch, first):
         values += row_of(position, record)

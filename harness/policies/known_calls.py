@@ -13,7 +13,7 @@ def replies_of(dialect: Dialect, calls: Sequence[Call], answer: str) -> tuple[Re
     What the dialect wants called first is called first. Raises ValueError for an answer that the
     dialect cannot say.
     """
-    openers = dialect.openers()
+    openers = dialect.opening_calls()
     if tuple(calls[: len(openers)]) != openers:
         calls = (*openers, *calls)
     turns = [dialect.write((call,), "", turn=turn) for turn, call in enumerate(calls)]
@@ -35,7 +35,7 @@ class Player:
 
     async def reply(self, window: Window) -> Reply:
         """The next reply, whatever the window shows; asked for a summary it says a word."""
-        if window.summarise:
+        if window.asks_for_summary:
             return SUMMARY
         place = self._next
         if place + 1 < len(self._replies):

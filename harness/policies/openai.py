@@ -118,7 +118,7 @@ class OpenAIPolicy:
             outcome = await self._client.ask(body, attempt)
             if isinstance(outcome, Reply):
                 return outcome
-            if not await self._client.may_ask_again(outcome, attempt):
+            if not await self._client.wait_to_retry(outcome, attempt):
                 raise self._error(outcome, attempt)
             attempt += 1
 

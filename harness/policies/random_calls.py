@@ -232,14 +232,14 @@ class _RandomAgent:
         self._dialect = dialect
         self._rng = Random(assignment.seed)
         self._tools = assignment.briefing.tools
-        self._openers = dialect.openers()
+        self._openers = dialect.opening_calls()
         self._left = self._rng.randint(1, num_calls) if self._tools else 0
         self._pool: dict[str, list[Any]] = {}
         self._turn = 0
 
     async def reply(self, window: Window) -> Reply:
         """The next call, or the end; a word when asked for a summary."""
-        if window.summarise:
+        if window.asks_for_summary:
             return SUMMARY
         for message in reversed(window.messages):
             if message.role in ("assistant", "system"):

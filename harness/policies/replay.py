@@ -109,7 +109,7 @@ class _Replayed:
     async def reply(self, window: Window) -> Reply:
         """The next logged reply. Raises PolicyError when there is none left."""
         self._said()
-        if window.summarise:
+        if window.asks_for_summary:
             return next(self._summaries, SUMMARY)
         reply = next(self._steps, None)
         if reply is None:

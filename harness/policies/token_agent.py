@@ -12,9 +12,9 @@ import msgspec
 
 from harness.core.errors import ContextLengthError
 from harness.core.messages import Act, AgentCall, Reply, Usage, Window
-from harness.core.token_bytes import ID_BYTES, packed, packed_floats
+from harness.core.token_bytes import ID_BYTES, encode_ids, encode_logprobs
 from harness.dialects.hermes import Hermes
-from harness.tokenization.chat_tokenizer import ChatTokens, own_key
+from harness.tokenization.chat_tokenizer import ChatTokenizer, reply_key
 
 _TAG = "<tool_call>"
 _hermes = Hermes()
@@ -64,7 +64,7 @@ class EpisodeTokens:
 
     __slots__ = ("_chat", "_first", "_own", "num_replies")
 
-    def __init__(self, chat: ChatTokens) -> None:
+    def __init__(self, chat: ChatTokenizer) -> None:
         self._chat = chat
         self._own: dict[str, Sequence[int]] = {}
         self._first = b""  # the first prompt
@@ -78,17 +78,17 @@ class EpisodeTokens:
         self, reply: Reply, prompt: Sequence[int], sampled: Sequence[int], logprobs: Sequence[float]
     ) -> Reply:
         """The reply, now bearing its tokens; they are remembered."""
-        shown = packed(prompt)
+        shown = encode_ids(prompt)
         shared = shared_ids(self._first, shown)
         self._first = self._first or shown
-        self._own[own_key(reply.text, reply.calls)] = sampled
+        self._own[reply_key(reply.text, reply.calls)] = sampled
         self.num_replies += 1
         return msgspec.structs.replace(
             reply,
             prompt_ids=shown[shared * ID_BYTES :],
             prompt_shared=shared,
-            token_ids=packed(sampled),
-            logprobs=packed_floats(logprobs),
+            token_ids=encode_ids(sampled),
+            logprobs=encode_logprobs(logprobs),
         )
 
 
@@ -104,7 +104,7 @@ class TokenAgent:
     def __init__(
         self,
         backend: TokenBackend,
-        chat: ChatTokens,
+        chat: ChatTokenizer,
         sampling: Sampling,
         *,
         context: int,
@@ -142,9 +142,9 @@ class TokenAgent:
 
     def _read(self, window: Window, num_prompt: int, generated: Generated) -> Reply:
         """What the sampled tokens say."""
-        text = self._chat.text(generated.token_ids)
+        text = self._chat.decode(generated.token_ids)
         calls: tuple[AgentCall, ...] = ()
-        if window.tools and not window.summarise:
+        if window.tools and not window.asks_for_summary:
             text, calls = parted(text, self._tokens.num_replies)
         return Reply(
             text,

@@ -8,7 +8,7 @@ sampled episodes go. Nothing is tokenised again after that.
 from harness.core.messages import Reply, Usage, Window
 from harness.policies.base import Agent, Assignment, Policy
 from harness.policies.token_agent import EpisodeTokens
-from harness.tokenization.chat_tokenizer import ChatTokens
+from harness.tokenization.chat_tokenizer import ChatTokenizer
 
 
 class TokenisedPolicy:
@@ -17,7 +17,7 @@ class TokenisedPolicy:
     The log-probabilities are 0, as of a policy that never hesitates; the weights have no version.
     """
 
-    def __init__(self, inner: Policy, chat: ChatTokens) -> None:
+    def __init__(self, inner: Policy, chat: ChatTokenizer) -> None:
         self._inner = inner
         self._chat = chat
 
@@ -34,7 +34,7 @@ class TokenisedPolicy:
 class _TokenisedAgent:
     __slots__ = ("_chat", "_inner", "_tokens")
 
-    def __init__(self, inner: Agent, chat: ChatTokens) -> None:
+    def __init__(self, inner: Agent, chat: ChatTokenizer) -> None:
         self._inner = inner
         self._chat = chat
         self._tokens = EpisodeTokens(chat)
@@ -42,7 +42,7 @@ class _TokenisedAgent:
     async def reply(self, window: Window) -> Reply:
         prompt = self._tokens.prompt(window)
         reply = await self._inner.reply(window)
-        ids = self._chat.said(reply.text, reply.calls)
+        ids = self._chat.encode_reply(reply.text, reply.calls)
         usage = Usage(len(prompt), len(ids))
         bare = Reply(reply.text, reply.calls, reply.finish, usage, attempts=reply.attempts)
         return self._tokens.borne(bare, prompt, ids, [0.0] * len(ids))

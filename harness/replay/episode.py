@@ -192,7 +192,7 @@ class PlayedAgain:
         return difference
 
     async def _call(self, call: AgentCall) -> ToolResult:
-        local = self._dialect.local(call, self._briefing)
+        local = self._dialect.local_result(call, self._briefing)
         if local is not None:
             return local
         self.num_calls += 1
@@ -266,7 +266,7 @@ def _other_window(
     if window is None:
         return None
     if isinstance(event, HistorySummarized):
-        logged = Window((), (), event.first_turn, summarise=True)
+        logged = Window((), (), event.first_turn, asks_for_summary=True)
     else:
         logged = Window((), (), event.first_turn, event.recalled)
     expected, found = _seen(logged), _seen(window)
@@ -281,7 +281,7 @@ def _seen(window: Window) -> str:
     text = f"from turn {window.first_turn}"
     if window.recalled:
         text = f"turns {', '.join(map(str, window.recalled))} and {text}"
-    return f"{text}, to be summed up" if window.summarise else text
+    return f"{text}, to be summed up" if window.asks_for_summary else text
 
 
 def _first_difference(

@@ -125,7 +125,7 @@ def _rows(database: sqlite3.Connection, table: str, *, has_rowid: bool) -> list[
 
 
 def _lines(reader: LogReader, rows: list[EpisodeRow], *, dumps: bool) -> Iterator[Line]:
-    worlds = reader.worlds() if dumps else {}
+    worlds = reader.scenarios() if dumps else {}
     for row in rows:
         trajectory = reader.trajectory(row.episode)
         line = line_of(row, trajectory)
@@ -136,7 +136,7 @@ def _lines(reader: LogReader, rows: list[EpisodeRow], *, dumps: bool) -> Iterato
 
 
 def _chats(reader: LogReader, rows: list[EpisodeRow], render: Render) -> Iterator[Chat]:
-    worlds = reader.worlds()
+    worlds = reader.scenarios()
     for row in rows:
         trajectory = reader.trajectory(row.episode)
         chat = render(trajectory, _world(reader, trajectory, worlds))

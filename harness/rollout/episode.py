@@ -149,7 +149,7 @@ async def run_episode(plan: EpisodePlan, stage: RunContext, play: "Play | None" 
             run.end(Ending.CANCELLED, why, time.perf_counter() - began)
             raise
         ending = run.end(ending, error, time.perf_counter() - began, lost=lost)
-    await stage.recorder.room()
+    await stage.recorder.wait_for_room()
     return ending
 
 
@@ -223,7 +223,7 @@ class Episode:
         for turn in range(limits.max_steps):
             await anyio.lowlevel.checkpoint()  # an instant policy must not keep the loop
             window = stage.windows.window(plan.episode)
-            if window.summarise:
+            if window.asks_for_summary:
                 if (failed := await self._summarise(agent, window, turn, watch)) is not None:
                     return failed
                 if (spent := self._tokens_spent()) is not None:
@@ -265,7 +265,7 @@ class Episode:
         watch.got_reply()
         summary = HistorySummarized(reply, turn, window.first_turn, time.perf_counter() - asked)
         stage.recorder.stamp(plan.episode, plan.attempt, summary)
-        await stage.recorder.room()
+        await stage.recorder.wait_for_room()
         self.num_tokens += reply.usage.completion_tokens
         if summary_of(stage.dialect, summary):
             return None
@@ -281,7 +281,7 @@ class Episode:
     async def take(self, step: StepTaken) -> None:
         """Record the next step; waits while the log is full."""
         self._keep(step)
-        await self.stage.recorder.room()
+        await self.stage.recorder.wait_for_room()
 
     def _keep(self, step: StepTaken) -> None:
         self.steps.append(step)
@@ -292,7 +292,7 @@ class Episode:
         Limits.world_stop). Raises WorldError."""
         for call in decision.calls:
             began = time.perf_counter()
-            result = self.stage.dialect.local(call, self.briefing)
+            result = self.stage.dialect.local_result(call, self.briefing)
             if result is None:
                 result = await self._call(call.name, call.arguments, call.id)
                 self.stage.meters.called(time.perf_counter() - began)
@@ -323,7 +323,7 @@ class Episode:
         """The step that a reply makes, and what is wrong with its form (None: nothing)."""
         first_turn, recalled = window.first_turn, window.recalled
         decision: Decision = self.stage.dialect.read(reply, turn=turn)
-        fault = rules.before(decision, reply, self.steps)
+        fault = rules.decision_fault(decision, reply, self.steps)
         results: list[ToolResult] = []
         began = time.perf_counter()
         if fault is not None:
@@ -344,7 +344,7 @@ class Episode:
         spent = time.perf_counter() - began
         step = StepTaken(reply, decision, tuple(results), first_turn, None, waited, spent, recalled)
         if fault is None:
-            fault = rules.after(step)
+            fault = rules.results_fault(step)
         if fault is not None:
             step = msgspec.structs.replace(step, reward=self.stage.format.reward)
         return step, fault

@@ -21,7 +21,7 @@ from rich.console import Console
 from envpool.router import RoutingPool
 from envpool.store.pool_protocol import Pool
 from envpool.workers.pool import WorkerSettings
-from harness.bus.mqtt_publisher import MqttLink
+from harness.bus.mqtt_link import MqttLink
 from harness.bus.mqtt_settings import broker_of
 from harness.core.errors import LogError, SettingsError
 from harness.core.policy_card import card_mismatches, read_card
@@ -276,7 +276,7 @@ async def _parts(
     client: OpenPolicy | None,
     judge: Judge | None,
 ) -> RunParts:
-    dialect = dialect_of(settings.dialect, mend=settings.format_rules != "awm")
+    dialect = dialect_of(settings.dialect, lenient=settings.format_rules != "awm")
     policy = await policy_of(settings, client, dialect, pool, tasks)
     return RunParts(
         pool=pool,
@@ -340,7 +340,7 @@ def has_episodes(folder: Path) -> bool:
 def _link(settings: Settings, folder: Path, episodes: int) -> Link:
     """Publishes the run's log on the broker of the settings."""
 
-    async def history(after: int) -> Any:
+    async def read_log(after: int) -> Any:
         def read() -> Any:
             with open_reader(folder) as reader:
                 return reader.records_after(after)
@@ -357,7 +357,7 @@ def _link(settings: Settings, folder: Path, episodes: int) -> Link:
             broker,
             folder.name,
             log=log_id,
-            history=history,
+            read_log=read_log,
             position=position,
             counts=counts,
             episodes=episodes,

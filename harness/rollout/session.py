@@ -25,7 +25,15 @@ from rich.console import Console
 
 from envpool.store.pool_protocol import Pool
 from harness.bus.local import LocalBus, Subscription
-from harness.core.events import WEIGHTS, Ending, Event, Judged, Kind, Record, WeightsPublished
+from harness.core.events import (
+    WEIGHTS_EPISODE,
+    Ending,
+    Event,
+    Judged,
+    Kind,
+    Record,
+    WeightsPublished,
+)
 from harness.core.trajectory import Trajectory
 from harness.dialects.base import Dialect
 from harness.dialects.format_rules import FormatSettings
@@ -158,7 +166,7 @@ async def _run(
     async with _opened(folder, worlds, parts.link, resume=resume) as (log, bus):
         windows = HistoryManager()
         recorder = Recorder(log, folds=(windows.handle,))
-        recorder.open(WEIGHTS, seq=left.num_told)
+        recorder.open(WEIGHTS_EPISODE, seq=left.num_told)
         stage = _stage_of(parts, recorder, windows, meters)
         async with anyio.create_task_group() as listeners:
             await _listen(listeners, bus, monitor, parts, recorder)
@@ -191,7 +199,7 @@ async def _opened(
     async with AsyncExitStack() as stack:
         log = await stack.enter_async_context(open_log(folder, resume=resume))
         for world in worlds:
-            log.mount(world)
+            log.add_scenario(world)
         if link is not None:
             linked = await stack.enter_async_context(link(int(log.statistics()["position"])))
             log.on_commit(_to_link(linked))
@@ -255,7 +263,7 @@ async def _listen(
         recorder.close(episode)
 
     def tell(event: WeightsPublished) -> None:
-        recorder.stamp(WEIGHTS, 1, event)
+        recorder.stamp(WEIGHTS_EPISODE, 1, event)
 
     async def count(*, task_status: anyio.abc.TaskStatus[None]) -> None:
         async with bus.subscribe() as subscription:

@@ -7,7 +7,7 @@ from harness.policies.base import Policy
 from harness.policies.token_agent import Sampling
 from harness.policies.tokenized import TokenisedPolicy
 from harness.settings.run import Settings
-from harness.tokenization.chat_tokenizer import ChatTokens
+from harness.tokenization.chat_tokenizer import ChatTokenizer
 from harness.vllm.client import VLLM_URL, VllmSettings
 from harness.vllm.policy import VllmPolicy
 
@@ -36,4 +36,4 @@ def vllm(settings: Settings, *, switch: Literal["episode", "step"] = "step") -> 
 
 def tokenised(policy: Policy, folder: Path) -> Policy:
     """The policy, its replies with the tokens of a model. Raises SettingsError."""
-    return TokenisedPolicy(policy, ChatTokens.open(folder))
+    return TokenisedPolicy(policy, ChatTokenizer.open(folder))

@@ -1,8 +1,8 @@
-"""The chat API as a policy server speaks it: requests decoded, replies encoded.
+"""The chat API of a policy server: decoding requests, encoding replies.
 
-Covers what decides the reply: messages, tools, temperature, top_p, max_tokens, seed, stream (the
-reply then comes in one piece). What cannot be done is refused, never ignored: several choices, stop
-words, log-probabilities, formats of the reply, and the demand that a tool be called.
+Covers the fields that determine the reply: messages, tools, temperature, top_p, max_tokens, seed,
+stream (the reply is then sent in one piece). Unsupported fields are refused, never ignored: several
+choices, stop words, log-probabilities, formats of the reply, and a required tool call.
 """
 
 import time
@@ -13,43 +13,43 @@ import msgspec
 from envpool.core.types import ToolSpec
 from harness.chat.wire import read_arguments
 from harness.core.messages import AgentCall, Message, Usage
-from harness.serving.conversations import NotServed, Told
+from harness.serving.conversations import ClientReply, UnsupportedRequest
 
 _encode = msgspec.json.Encoder().encode
 _ROLES = {"developer": "system"}  # OpenAI's newer name
 
 
-class Wanted(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What a client asks for besides (`extra_body={"rehearsal": {...}}`). Empty: the checkpoint's
-    own."""
+class FormatOverrides(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A client's own history policy and dialect (`extra_body={"rehearsal": {...}}`). Empty: those
+    of the checkpoint."""
 
     history: str = ""
     dialect: str = ""
 
 
-class Asked(msgspec.Struct, frozen=True):
-    """A request. None: the client leaves it to the server."""
+class ChatRequest(msgspec.Struct, frozen=True):
+    """A request. None: the server chooses the value."""
 
     model: str
     messages: tuple[Message, ...]
     tools: tuple[ToolSpec, ...] = ()
-    calling: bool = True  # whether calls are told as such
+    calling: bool = True  # whether the reply has tool calls; else they are part of its text
     temperature: float | None = None
     top_p: float | None = None
     max_tokens: int | None = None
     seed: int | None = None
     stream: bool = False
     stream_usage: bool = False
-    wanted: Wanted = Wanted()
+    overrides: FormatOverrides = FormatOverrides()
 
 
-class Answered(msgspec.Struct, frozen=True):
+class ChatReply(msgspec.Struct, frozen=True):
     """A reply for a client."""
 
-    told: Told
+    reply: ClientReply
     finish: str
     usage: Usage
-    notes: dict[str, Any]  # the field `rehearsal`: under what it was shown
+    notes: dict[str, Any]  # the field `rehearsal`: the format in which the model saw the messages
     warnings: tuple[str, ...] = ()
 
 
@@ -98,7 +98,7 @@ class _Request(msgspec.Struct, frozen=True):
     seed: int | None = None
     stream: bool | None = None
     stream_options: _StreamOptions | None = None
-    rehearsal: Wanted | None = None
+    rehearsal: FormatOverrides | None = None
     n: int | None = None
     stop: str | list[str] | None = None
     logprobs: bool | None = None
@@ -108,63 +108,65 @@ class _Request(msgspec.Struct, frozen=True):
 _decode = msgspec.json.Decoder(_Request).decode
 
 
-def read_request(body: bytes) -> Asked:
-    """A request's body. Raises NotServed, with a sentence that names the field."""
+def read_request(body: bytes) -> ChatRequest:
+    """Return the request in a body. Raises UnsupportedRequest, whose message names the field."""
     try:
         request = _decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as exc:
-        raise NotServed(f"the body is no chat request: {exc}") from exc
-    _refuse_what_cannot_be(request)
-    most = request.max_completion_tokens
-    if most is None:
-        most = request.max_tokens
-    if most is not None and most < 1:
-        raise NotServed(f"max_tokens: must be at least 1, not {most}")
+        raise UnsupportedRequest(f"the body is not a chat request: {exc}") from exc
+    _check_supported(request)
+    max_tokens = request.max_completion_tokens
+    if max_tokens is None:
+        max_tokens = request.max_tokens
+    if max_tokens is not None and max_tokens < 1:
+        raise UnsupportedRequest(f"max_tokens: must be at least 1, not {max_tokens}")
     options = request.stream_options or _StreamOptions()
-    return Asked(
+    return ChatRequest(
         model=request.model,
-        messages=tuple([_message(one, place) for place, one in enumerate(request.messages)]),
+        messages=tuple([_message(one, index) for index, one in enumerate(request.messages)]),
         tools=tuple([_tool(tool) for tool in request.tools or ()]),
         calling=request.tool_choice != "none",
         temperature=request.temperature,
         top_p=request.top_p,
-        max_tokens=most,
+        max_tokens=max_tokens,
         seed=request.seed,
         stream=bool(request.stream),
         stream_usage=bool(options.include_usage),
-        wanted=request.rehearsal or Wanted(),
+        overrides=request.rehearsal or FormatOverrides(),
     )
 
 
-def _refuse_what_cannot_be(request: _Request) -> None:
+def _check_supported(request: _Request) -> None:
     if request.n not in (None, 1):
-        raise NotServed(f"n: one choice is given, not {request.n}")
+        raise UnsupportedRequest(f"n: the server returns one choice, not {request.n}")
     if request.stop:
-        raise NotServed("stop: a reply ends with the model's own end token, not with words")
+        raise UnsupportedRequest("stop: a reply ends with the model's end token, not with words")
     if request.logprobs:
-        raise NotServed("logprobs: they are not told here")
+        raise UnsupportedRequest("logprobs: the server does not return log-probabilities")
     if (request.response_format or {}).get("type", "text") != "text":
-        raise NotServed("response_format: a reply is text; no other format can be had")
+        raise UnsupportedRequest("response_format: the server returns text only")
     if request.tool_choice not in (None, "auto", "none"):
-        raise NotServed("tool_choice: the model decides whether it calls a tool")
+        raise UnsupportedRequest("tool_choice: the model decides whether it calls a tool")
     if request.temperature is not None and request.temperature < 0:
-        raise NotServed(f"temperature: must not be negative, as {request.temperature} is")
+        raise UnsupportedRequest(f"temperature: must be at least 0, not {request.temperature}")
     if request.top_p is not None and not 0 < request.top_p <= 1:
-        raise NotServed(f"top_p: must be above 0 and at most 1, not {request.top_p}")
+        raise UnsupportedRequest(f"top_p: must be above 0 and at most 1, not {request.top_p}")
 
 
-def _message(message: _Message, place: int) -> Message:
+def _message(message: _Message, index: int) -> Message:
     content = message.content or ""
     if isinstance(content, list):
         if other := [part.type for part in content if part.type != "text"]:
-            raise NotServed(f"messages[{place}]: {other[0]} cannot be shown to the model, text can")
+            raise UnsupportedRequest(
+                f"messages[{index}]: {other[0]} is not supported (expected text)"
+            )
         content = "".join(part.text for part in content)
     role = _ROLES.get(message.role, message.role)
     calls = tuple([_call(call) for call in message.tool_calls or ()])
     if role not in ("system", "user", "assistant", "tool"):
-        raise NotServed(f"messages[{place}]: there is no role {message.role!r}")
+        raise UnsupportedRequest(f"messages[{index}]: there is no role {message.role!r}")
     if role == "tool" and message.tool_call_id is None:
-        raise NotServed(f"messages[{place}]: a tool message needs tool_call_id")
+        raise UnsupportedRequest(f"messages[{index}]: a tool message needs tool_call_id")
     return Message(role, content, calls, message.tool_call_id if role == "tool" else None)  # type: ignore[arg-type]  # checked above
 
 
@@ -177,38 +179,39 @@ def _tool(tool: _Tool) -> ToolSpec:
     return ToolSpec(function.name, function.description, function.parameters)
 
 
-def completion(answered: Answered, *, model: str, id: str) -> bytes:
-    """The reply as one body."""
-    choice = {"index": 0, "message": _told(answered.told), "finish_reason": answered.finish}
+def completion(answer: ChatReply, *, model: str, id: str) -> bytes:
+    """Return the reply as one body."""
+    message = _wire_message(answer.reply)
+    choice = {"index": 0, "message": message, "finish_reason": answer.finish}
     body = {
         **_frame("chat.completion", model, id),
         "choices": [choice],
-        "usage": _usage(answered.usage),
-        "rehearsal": answered.notes,
+        "usage": _usage(answer.usage),
+        "rehearsal": answer.notes,
     }
     return _encode(body)
 
 
-def events(answered: Answered, *, model: str, id: str, usage: bool) -> bytes:
-    """The reply as server-sent events, the message in one of them."""
-    message = _told(answered.told)
+def events(answer: ChatReply, *, model: str, id: str, usage: bool) -> bytes:
+    """Return the reply as server-sent events; one of them has the whole message."""
+    message = _wire_message(answer.reply)
     for index, call in enumerate(message.get("tool_calls", ())):
         call["index"] = index
     frame = _frame("chat.completion.chunk", model, id)
     first = {"index": 0, "delta": message, "finish_reason": None}
-    last = {"index": 0, "delta": {}, "finish_reason": answered.finish}
+    last = {"index": 0, "delta": {}, "finish_reason": answer.finish}
     chunks = [
-        {**frame, "choices": [first], "rehearsal": answered.notes},
+        {**frame, "choices": [first], "rehearsal": answer.notes},
         {**frame, "choices": [last]},
     ]
     if usage:
-        chunks.append({**frame, "choices": [], "usage": _usage(answered.usage)})
+        chunks.append({**frame, "choices": [], "usage": _usage(answer.usage)})
     lines = [b"data: " + _encode(chunk) + b"\n\n" for chunk in chunks]
     return b"".join([*lines, b"data: [DONE]\n\n"])
 
 
 def refusal(message: str, *, kind: str = "invalid_request_error", code: str | None = None) -> bytes:
-    """A refusal in OpenAI's form."""
+    """Return a refusal in the form of OpenAI's errors."""
     return _encode({"error": {"message": message, "type": kind, "param": None, "code": code}})
 
 
@@ -216,19 +219,19 @@ def _frame(kind: str, model: str, id: str) -> dict[str, Any]:
     return {"id": id, "object": kind, "created": int(time.time()), "model": model}
 
 
-def _told(told: Told) -> dict[str, Any]:
-    message: dict[str, Any] = {"role": "assistant", "content": told.text or None}
-    if told.calls:
+def _wire_message(reply: ClientReply) -> dict[str, Any]:
+    message: dict[str, Any] = {"role": "assistant", "content": reply.text or None}
+    if reply.calls:
         message["tool_calls"] = [
             {
                 "id": call.id,
                 "type": "function",
                 "function": {"name": call.name, "arguments": _encode(call.arguments).decode()},
             }
-            for call in told.calls
+            for call in reply.calls
         ]
     else:
-        message["content"] = told.text
+        message["content"] = reply.text
     return message
 
 

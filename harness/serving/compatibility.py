@@ -1,5 +1,5 @@
-"""Under which history policy and dialect a checkpoint is used, and in what that differs from its
-training."""
+"""The history policies and dialects under which a checkpoint is served, and how they differ from
+its training."""
 
 import msgspec
 import structlog
@@ -10,30 +10,31 @@ from harness.dialects.base import Dialect
 from harness.dialects.registry import dialect_of
 from harness.history.base import HistoryPolicy
 from harness.history.windows import parse_history
-from harness.tokenization.chat_tokenizer import ChatTokens
+from harness.tokenization.chat_tokenizer import ChatTokenizer
 
-_MOST_USES = 64  # that are remembered
+_MAX_FORMATS = 64  # that are remembered
 _log = structlog.get_logger(__name__)
 
 
-class Use(msgspec.Struct, frozen=True):
-    """Under what a checkpoint is used."""
+class ServingFormat(msgspec.Struct, frozen=True):
+    """The history policy and the dialect in which the model sees a conversation."""
 
     history: HistoryPolicy
     dialect: Dialect
-    warnings: tuple[str, ...]  # in what it differs from the training, a sentence each
+    warnings: tuple[str, ...]  # one sentence for each difference from the training
 
 
-class Uses:
-    """The uses of one checkpoint: the one that it is meant for, and others that are asked for.
+class ServingFormats:
+    """The formats of one checkpoint: its default, and others that clients request.
 
-    `history` and `dialect` empty: those of the card. Raises SettingsError where neither says.
+    `history` and `dialect` define the default; empty: those of the model card. Raises SettingsError
+    where there is neither.
     """
 
     def __init__(
         self,
         name: str,
-        chat: ChatTokens,
+        chat: ChatTokenizer,
         card: PolicyCard | None,
         *,
         history: str = "",
@@ -42,44 +43,45 @@ class Uses:
         self._name = name
         self._chat = chat
         self._card = card
-        self._known: dict[tuple[str, str], Use] = {}
+        self._known: dict[tuple[str, str], ServingFormat] = {}
         self._history = history or (card.history if card else "")
         self._dialect = dialect or (card.dialect if card else "")
         if not self._history or not self._dialect:
             raise SettingsError(
-                f"{name} has no card (rehearsal.json) that tells what it was trained under: name"
-                " --history and --dialect"
+                f"{name} has no model card (rehearsal.json) with the history policy and the dialect"
+                " of its training: pass --history and --dialect"
             )
-        self.usual = self.of()
+        self.default = self.get()
 
     @property
     def version(self) -> str:
-        """Of the checkpoint's weights; empty: not known."""
+        """The version of the checkpoint's weights; empty: not known."""
         return "" if self._card is None else self._card.version
 
-    def of(self, history: str = "", dialect: str = "") -> Use:
-        """The use of these; empty: the usual one's. Raises SettingsError."""
+    def get(self, history: str = "", dialect: str = "") -> ServingFormat:
+        """Return the format of these settings; empty: those of the default. Raises
+        SettingsError."""
         key = (history or self._history, dialect or self._dialect)
         known = self._known.get(key)
         if known is None:
-            if len(self._known) >= _MOST_USES:
+            if len(self._known) >= _MAX_FORMATS:
                 self._known.clear()
-            known = self._known[key] = self._made(*key)
+            known = self._known[key] = self._make(*key)
         return known
 
-    def _made(self, history: str, dialect: str) -> Use:
-        policy, spoken = self._policy(history), dialect_of(dialect)
+    def _make(self, history: str, dialect: str) -> ServingFormat:
+        policy = self._policy(history)
         if self._card is None:
-            return Use(policy, spoken, ())
-        found = card_mismatches(
+            return ServingFormat(policy, dialect_of(dialect), ())
+        mismatches = card_mismatches(
             self._card, history=policy.spec, fingerprint=policy.fingerprint, dialect=dialect
         )
-        for misfit in found:
-            _log.warning("misaligned", model=self._name, why=misfit)
-        return Use(policy, spoken, tuple(found))
+        for mismatch in mismatches:
+            _log.warning("misaligned", model=self._name, why=mismatch)
+        return ServingFormat(policy, dialect_of(dialect), tuple(mismatches))
 
     def _policy(self, history: str) -> HistoryPolicy:
-        """The history policy of a setting; where it counts tokens, as the training counted."""
+        """Return the history policy of a setting; it counts tokens in the way of the training."""
         by_bytes = parse_history(history)
         by_tokens = parse_history(history, self._chat)
         trained = "" if self._card is None else self._card.fingerprint

@@ -2,10 +2,11 @@
 
     POST /v1/chat/completions    a reply (see harness.serving.chat_api)
     GET  /v1/models              the one model
-    GET  /health                 that it is up
+    GET  /health                 whether the server is up
 
-A use that differs from the checkpoint's training is told in the header `X-Rehearsal-Warning`, in
-the field `rehearsal` of the body, and in the log. Raw ASGI; the socket is envpool's.
+Where the format of a request differs from the checkpoint's training, the header
+`X-Rehearsal-Warning`, the field `rehearsal` of the body, and the log say so. Raw ASGI; envpool
+opens the socket.
 """
 
 import signal
@@ -22,7 +23,7 @@ from envpool.server.http_server import listening
 from envpool.server.settings import ServeSettings
 from harness.core.errors import ContextLengthError, PolicyError
 from harness.serving.chat_api import completion, events, read_request, refusal
-from harness.serving.conversations import NotServed
+from harness.serving.conversations import UnsupportedRequest
 from harness.serving.service import PolicyService
 
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
@@ -32,7 +33,7 @@ _log = structlog.get_logger(__name__)
 
 
 class Response(msgspec.Struct, frozen=True):
-    """What is answered."""
+    """An HTTP response."""
 
     status: int
     body: bytes
@@ -46,18 +47,19 @@ class PolicyApp:
     def __init__(self, service: PolicyService, settings: ServeSettings) -> None:
         self._service = service
         self._guard = Guard(settings)
-        self._most = settings.max_body
+        self._max_body = settings.max_body
 
     async def __call__(self, scope: MutableMapping[str, Any], receive: Receive, send: Send) -> None:
-        """Serve one HTTP request; one whose client has gone is given up."""
+        """Serve one HTTP request; abandon it when its client disconnects."""
         if scope["type"] != "http":
             raise RuntimeError(f"only HTTP is served, not {scope['type']}")
-        body = await _body(receive, self._most)
+        body = await _read_body(receive, self._max_body)
         if body is None:
-            await _send(send, Response(413, refusal(f"the body has more than {self._most} bytes")))
+            fault = f"the body has more than {self._max_body} bytes"
+            await _send(send, Response(413, refusal(fault)))
             return
         async with anyio.create_task_group() as group:
-            group.start_soon(_until_gone, receive, group.cancel_scope)
+            group.start_soon(_cancel_on_disconnect, receive, group.cancel_scope)
             await _send(send, await self._response(scope, body))
             group.cancel_scope.cancel()
 
@@ -78,12 +80,12 @@ class PolicyApp:
     async def _completion(self, body: bytes) -> Response:
         model = self._service.name
         try:
-            asked = read_request(body)
-            if asked.model not in ("", model):
-                why = f"there is no model {asked.model!r} here; there is {model!r}"
-                return Response(404, refusal(why, code="model_not_found"))
-            answered = await self._service.answer(asked)
-        except NotServed as exc:
+            request = read_request(body)
+            if request.model not in ("", model):
+                fault = f"there is no model {request.model!r} here (expected {model!r})"
+                return Response(404, refusal(fault, code="model_not_found"))
+            answer = await self._service.answer(request)
+        except UnsupportedRequest as exc:
             return Response(400, refusal(str(exc)))
         except ContextLengthError as exc:
             return Response(400, refusal(str(exc), code="context_length_exceeded"))
@@ -91,10 +93,10 @@ class PolicyApp:
             _log.warning("not_answered", why=str(exc))
             return Response(503, refusal(str(exc), kind="server_error"))
         id = f"chatcmpl-{token_hex(12)}"
-        if asked.stream:
-            told = events(answered, model=model, id=id, usage=asked.stream_usage)
-            return Response(200, told, _EVENTS, answered.warnings)
-        return Response(200, completion(answered, model=model, id=id), _JSON, answered.warnings)
+        if request.stream:
+            stream = events(answer, model=model, id=id, usage=request.stream_usage)
+            return Response(200, stream, _EVENTS, answer.warnings)
+        return Response(200, completion(answer, model=model, id=id), _JSON, answer.warnings)
 
     def _models(self) -> bytes:
         service = self._service
@@ -105,9 +107,9 @@ class PolicyApp:
             "owned_by": "rehearsal",
             "max_model_len": service.context,
             "rehearsal": {
-                "history": service.use.history.spec,
-                "dialect": service.use.dialect.name,
-                "warnings": service.use.warnings,
+                "history": service.format.history.spec,
+                "dialect": service.format.dialect.name,
+                "warnings": service.format.warnings,
             },
         }
         return msgspec.json.encode({"object": "list", "data": [model]})
@@ -116,12 +118,12 @@ class PolicyApp:
 async def serve(
     service: PolicyService, settings: ServeSettings, ready: Callable[[str], None]
 ) -> None:
-    """Serve until SIGTERM or SIGINT; requests in flight are answered first. `ready` is told the
-    base URL, `/v1` included. Raises PoolError where the address cannot be had."""
+    """Serve until SIGTERM or SIGINT; requests in flight are answered first. `ready` is called with
+    the base URL, `/v1` included. Raises PoolError where the address is not available."""
     app = PolicyApp(service, settings)
-    served = listening(app, host=settings.host, port=settings.port, drain_s=settings.drain_s)
+    server = listening(app, host=settings.host, port=settings.port, drain_s=settings.drain_s)
     with anyio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
-        async with served as url:
+        async with server as url:
             if not settings.token and not _is_local(settings.host):
                 _log.warning("served_without_token", host=settings.host)
             ready(f"{url}/v1")
@@ -133,19 +135,19 @@ def _is_local(host: str) -> bool:
     return host in ("localhost", "127.0.0.1", "::1")
 
 
-async def _body(receive: Receive, most: int) -> bytes | None:
-    """The request's body; None: it is longer than allowed."""
+async def _read_body(receive: Receive, max_bytes: int) -> bytes | None:
+    """Return the request's body; None: it is longer than allowed."""
     body = bytearray()
     while True:
         message = await receive()
         body += message.get("body", b"")
-        if len(body) > most:
+        if len(body) > max_bytes:
             return None
         if message["type"] == "http.disconnect" or not message.get("more_body", False):
             return bytes(body)
 
 
-async def _until_gone(receive: Receive, scope: anyio.CancelScope) -> None:
+async def _cancel_on_disconnect(receive: Receive, scope: anyio.CancelScope) -> None:
     while (await receive())["type"] != "http.disconnect":
         pass
     scope.cancel()

@@ -1,8 +1,8 @@
-"""What a served model wrote earlier in the conversations that its clients keep.
+"""The earlier replies of a served model, in the conversations that its clients store.
 
-A client has a reply's text and calls, not the ids that were sampled and, of a dialect in text, not
-the exact text either. It is found again by its place: the conversation up to there, in which the
-ids of calls are ours and unique.
+A client has the text and the calls of a reply, not the sampled ids and, for a text dialect, not the
+exact text either. A reply is found again by a key of its position: a hash of the conversation up to
+it, in which the ids of calls were made by the server and are unique.
 """
 
 from collections.abc import Sequence
@@ -13,42 +13,42 @@ import msgspec
 from harness.core.messages import AgentCall
 
 
-class Said(msgspec.Struct, frozen=True, gc=False):
-    """What the model wrote: its text and calls as it had them, and the ids that it sampled."""
+class RememberedReply(msgspec.Struct, frozen=True, gc=False):
+    """A reply as the model wrote it: its exact text and calls, and the sampled ids."""
 
     text: str
     calls: tuple[AgentCall, ...]
     token_ids: tuple[int, ...]
 
 
-class Memory:
-    """What the model wrote, by the place in its conversation. The oldest is forgotten first."""
+class ReplyMemory:
+    """The replies of the model, by the key of their position. The oldest is forgotten first."""
 
-    def __init__(self, most: int = 16_384) -> None:
-        self._most = most
-        self._said: dict[bytes, Said] = {}
+    def __init__(self, max_replies: int = 16_384) -> None:
+        self._max_replies = max_replies
+        self._replies: dict[bytes, RememberedReply] = {}
 
     def __len__(self) -> int:
-        return len(self._said)
+        return len(self._replies)
 
-    def keep(self, place: bytes, said: Said) -> None:
-        """Remember it."""
-        self._said.pop(place, None)
-        while len(self._said) >= self._most:
-            del self._said[next(iter(self._said))]
-        self._said[place] = said
+    def remember(self, key: bytes, reply: RememberedReply) -> None:
+        """Store a reply under the key of its position."""
+        self._replies.pop(key, None)
+        while len(self._replies) >= self._max_replies:
+            del self._replies[next(iter(self._replies))]
+        self._replies[key] = reply
 
-    def recall(self, place: bytes) -> Said | None:
-        """What was said there; None: it is not known."""
-        return self._said.get(place)
+    def recall(self, key: bytes) -> RememberedReply | None:
+        """Return the reply at a position; None: it is not known."""
+        return self._replies.get(key)
 
 
 def identity_of(text: str, calls: Sequence[AgentCall]) -> bytes:
-    """By what a reply is known again: its calls' ids, else its text."""
+    """Return what identifies a reply in its conversation: the ids of its calls, else its text."""
     return msgspec.json.encode([call.id for call in calls] if calls else text)
 
 
-def place_after(before: bytes, what: bytes) -> bytes:
-    """The place behind a reply of this identity; of no `before`, the beginning of a conversation
-    that begins with this."""
-    return blake2b(what, key=before, digest_size=16).digest()
+def next_key(key: bytes, content: bytes) -> bytes:
+    """Return the key of the position after `content`, which follows the position of `key`; an empty
+    `key` is the beginning of every conversation."""
+    return blake2b(content, key=key, digest_size=16).digest()

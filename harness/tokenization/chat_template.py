@@ -1,9 +1,9 @@
-"""A model's chat template: a Jinja program that comes with its weights and lays out conversations.
+"""A model's chat template: a Jinja program that comes with its weights and formats conversations.
 
 It is rendered as transformers does, without transformers: the same sandbox, filters and tags. One
-function is left out on purpose: `strftime_now`. With it a prompt would depend on the day, and what
-an agent was shown could not be computed again from its log; templates that ask for it have a fixed
-date to fall back to.
+function is left out on purpose: `strftime_now`. With it a prompt would depend on the day, and the
+prompt that an agent was shown could not be computed again from its log; templates that use it have
+a fixed date to fall back to.
 """
 
 import json
@@ -23,44 +23,44 @@ _NAMED_TOKENS = ("bos_token", "eos_token", "unk_token", "pad_token")
 
 
 class ChatTemplate:
-    """Renders conversations. `names` are the special tokens that the template may name."""
+    """Renders conversations. `names` maps the variables of special tokens to their texts; `path` is
+    the template's file, for messages."""
 
-    def __init__(self, source: str, names: dict[str, str], *, where: Path) -> None:
-        """Raises SettingsError for a template that is none."""
-        self._where = where
+    def __init__(self, source: str, names: dict[str, str], *, path: Path) -> None:
+        """Raises SettingsError for a source that is not a Jinja template."""
+        self._path = path
         self._names = names
         try:
             self._template = _environment().from_string(source)
         except jinja2.TemplateError as exc:
-            raise SettingsError(f"{where}: its chat template cannot be read: {exc}") from exc
+            raise SettingsError(f"{path}: its chat template cannot be read: {exc}") from exc
 
     def render(
         self,
         messages: Sequence[dict[str, Any]],
         tools: Sequence[dict[str, Any]] = (),
         *,
-        ask: bool = True,
+        add_generation_prompt: bool = True,
     ) -> str:
-        """The conversation as text; `ask`: up to where the assistant's next message begins.
+        """Return the conversation as text; with `add_generation_prompt` it ends where the
+        assistant's next message begins.
 
-        Raises PolicyError for a conversation that the template does not take.
+        Raises PolicyError for a conversation that the template refuses.
         """
         try:
             return self._template.render(
                 messages=list(messages),
                 tools=list(tools) or None,
                 documents=None,
-                add_generation_prompt=ask,
+                add_generation_prompt=add_generation_prompt,
                 **self._names,
             )
         except (jinja2.TemplateError, TypeError, ValueError, LookupError) as exc:
-            raise PolicyError(
-                f"{self._where}: the chat template refuses the window: {exc}"
-            ) from exc
+            raise PolicyError(f"{self._path}: the chat template refuses the window: {exc}") from exc
 
 
 def read_template(folder: Path) -> ChatTemplate:
-    """The chat template of a Hugging Face directory: `chat_template.jinja`, or the one in
+    """Return the chat template of a Hugging Face directory: `chat_template.jinja`, or the one in
     `tokenizer_config.json`. Raises SettingsError naming the file."""
     config = read_config(folder / CONFIG_NAME)
     path = folder / "chat_template.jinja"
@@ -70,16 +70,16 @@ def read_template(folder: Path) -> ChatTemplate:
         path, source = folder / CONFIG_NAME, config.get("chat_template")
     except (OSError, UnicodeDecodeError) as exc:
         raise SettingsError(f"{path}: the chat template cannot be read: {exc}") from exc
-    if isinstance(source, list):  # several by name, in older directories
+    if isinstance(source, list):  # older directories have several templates with names
         source = {entry.get("name"): entry.get("template") for entry in source}.get("default")
     if not isinstance(source, str):
-        raise SettingsError(f"{folder}: there is no chat template in it (chat_template.jinja)")
+        raise SettingsError(f"{folder}: the folder has no chat template (chat_template.jinja)")
     names = {name: token_text(config[name]) for name in _NAMED_TOKENS if config.get(name)}
-    return ChatTemplate(source, names, where=path)
+    return ChatTemplate(source, names, path=path)
 
 
 def read_config(path: Path) -> dict[str, Any]:
-    """A JSON object of a Hugging Face directory; empty where the file is not there.
+    """Return a JSON object of a Hugging Face directory; empty where the file does not exist.
 
     Raises SettingsError naming the file.
     """
@@ -91,14 +91,15 @@ def read_config(path: Path) -> dict[str, Any]:
         raise SettingsError(f"{path}: cannot be read as a JSON object: {exc}") from exc
 
 
-def token_text(told: Any) -> str:
-    """A special token's text, as tokenizer_config.json tells it: plain, or with its options."""
-    return str(told.get("content", "")) if isinstance(told, dict) else str(told)
+def token_text(entry: Any) -> str:
+    """Return the text of a special token from its entry in tokenizer_config.json: a plain text, or
+    an object with options."""
+    return str(entry.get("content", "")) if isinstance(entry, dict) else str(entry)
 
 
 class _Generation(jinja2.ext.Extension):
-    """`{% generation %} … {% endgeneration %}`, with which templates mark what is trained; here it
-    only stands for what is inside."""
+    """The tags `{% generation %} … {% endgeneration %}`, by which templates mark the text that is
+    trained; here they are replaced by their content."""
 
     tags = {"generation"}  # noqa: RUF012 (as the base class declares it)
 
@@ -125,7 +126,7 @@ def _tojson(
     separators: tuple[str, str] | None = None,
     sort_keys: bool = False,
 ) -> str:
-    """JSON without the escapes for HTML that Jinja's own filter makes."""
+    """Return JSON without the escapes for HTML that Jinja's own filter makes."""
     return json.dumps(
         value,
         ensure_ascii=ensure_ascii,

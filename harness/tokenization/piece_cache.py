@@ -1,29 +1,29 @@
-"""Tokenising texts that repeat each other: piece by piece, each piece once."""
+"""Tokenising texts that repeat each other: each piece of text is tokenised once."""
 
 import re
 from collections.abc import Collection, Mapping, Sequence
 
 from tokenizers import Tokenizer
 
-from harness.tokenization.special_tokens import OPEN, either
+from harness.tokenization.special_tokens import OPEN, alternatives
 
-_MOST_KNOWN = 500_000  # tokens of pieces that are remembered: some 20 MB
+_MAX_TOKENS = 500_000  # of the pieces that are remembered: some 20 MB
 
 
-class TextPieces:
-    """Tokenises texts piece by piece and remembers the pieces. `marks` stand in texts for the ids
-    that they have (harness.tokenization.special_tokens).
+class PieceCache:
+    """Tokenises texts piece by piece and remembers the pieces. `placeholders` maps the placeholders
+    of harness.tokenization.special_tokens to their ids.
 
-    Texts are cut at special tokens, where the tokenizer cuts them, too; the result is the same as
-    that of the whole. Only tokens that swallow no blanks beside them are cut at, and none where the
-    tokenizer begins a text otherwise than a piece in its midst (Metaspace): behind a mark, such a
-    tokenizer may put a blank.
+    Texts are cut at special tokens, where the tokenizer itself cuts them too; the result is the
+    same as that of the whole text. Texts are cut only at tokens that do not absorb blanks beside
+    them, and never where the tokenizer treats the beginning of a text differently from a piece in
+    the middle (Metaspace): such a tokenizer may insert a blank after a placeholder.
     """
 
-    def __init__(self, tokenizer: Tokenizer, marks: Mapping[str, Sequence[int]]) -> None:
+    def __init__(self, tokenizer: Tokenizer, placeholders: Mapping[str, Sequence[int]]) -> None:
         self._tokenizer = tokenizer
         self._known: dict[str, list[int]] = {}
-        self._room = _MOST_KNOWN
+        self._room = _MAX_TOKENS
         self._special = {
             token.content: number
             for number, token in tokenizer.get_added_tokens_decoder().items()
@@ -31,50 +31,51 @@ class TextPieces:
             and not (token.lstrip or token.rstrip or token.single_word or token.normalized)
         }
         self._fixed: dict[str, Sequence[int]] = {text: [id] for text, id in self._special.items()}
-        # Marks are looked for where there is one: the pattern without them is much faster.
-        self._cut = self._cut_marks = _cutting(self._special)
-        if self._special and not self._cuts_well(max(self._special, key=len)):
+        # The pattern without placeholders is much faster, and most texts contain none.
+        self._pattern = self._placeholder_pattern = _cut_pattern(self._special)
+        if self._special and not self._cuts_correctly(max(self._special, key=len)):
             self._fixed = {}
-            self._cut = None
-        self._fixed |= marks
-        self._cut_marks = _cutting(self._fixed)
+            self._pattern = None
+        self._fixed |= placeholders
+        self._placeholder_pattern = _cut_pattern(self._fixed)
 
-    def ids(self, text: str) -> list[int]:
-        """The ids of a text."""
-        cut = self._cut_marks if OPEN in text else self._cut
+    def encode(self, text: str) -> list[int]:
+        """Return the ids of a text."""
+        pattern = self._placeholder_pattern if OPEN in text else self._pattern
         ids: list[int] = []
-        for piece in cut.split(text) if cut else [text]:
+        for piece in pattern.split(text) if pattern else [text]:
             if not piece:
                 continue
             known = self._fixed.get(piece)
             if known is None:
                 known = self._known.get(piece)
-            ids += self._learned(piece) if known is None else known
+            ids += self._tokenize_new(piece) if known is None else known
         return ids
 
     def first_special(self, text: str) -> int | None:
-        """The special token that stands first in a text, blanks aside; None: another text does."""
+        """Return the id of the special token with which a text begins after leading blanks; None
+        where it does not begin with one."""
         text = text.lstrip()
         found = [token for token in self._special if text.startswith(token)]
         return self._special[max(found, key=len)] if found else None
 
-    def _learned(self, piece: str) -> list[int]:
-        ids = self._tokenised(piece)
+    def _tokenize_new(self, piece: str) -> list[int]:
+        ids = self._tokenize(piece)
         self._room -= len(ids)
         if self._room < 0:
             self._known.clear()
-            self._room = _MOST_KNOWN - len(ids)
+            self._room = _MAX_TOKENS - len(ids)
         self._known[piece] = ids
         return ids
 
-    def _tokenised(self, text: str) -> list[int]:
+    def _tokenize(self, text: str) -> list[int]:
         ids: list[int] = self._tokenizer.encode(text, add_special_tokens=False).ids
         return ids
 
-    def _cuts_well(self, special: str) -> bool:
+    def _cuts_correctly(self, special: str) -> bool:
         whole = f"{special}one two\n{special} three{special}"
-        return self.ids(whole) == self._tokenised(whole)
+        return self.encode(whole) == self._tokenize(whole)
 
 
-def _cutting(texts: Collection[str]) -> re.Pattern[str] | None:
-    return re.compile(f"({either(texts)})") if texts else None
+def _cut_pattern(texts: Collection[str]) -> re.Pattern[str] | None:
+    return re.compile(f"({alternatives(texts)})") if texts else None

@@ -1,17 +1,18 @@
-"""One vLLM server, asked for completions in tokens.
+"""The client of one vLLM server: prompts and completions are token ids.
 
-Failed requests are sent again, a rate limit pauses all askers at once, and errors are told as those
-of policy `openai`.
+Failed requests are sent again, a rate limit pauses all requests together, and error messages have
+the form of those of policy `openai`.
 """
 
 import os
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
 from pathlib import Path
 from random import Random
-from types import TracebackType
 from typing import Self
 
+import anyio
 import msgspec
 
 from harness.chat.client import ChatClient, transport_of
@@ -22,31 +23,31 @@ from harness.core.errors import ContextLengthError, PolicyError, SettingsError
 from harness.core.messages import Usage
 from harness.policies.openai import check_url, error_sentence
 from harness.policies.token_agent import Generated
-from harness.vllm.routes import Refused, Served, VllmRoutes
+from harness.vllm.routes import RequestRefusedError, ServedModel, VllmRoutes
 from harness.vllm.wire import CompletionRequest, read_tokens, request_body
 
 VLLM_URL = "http://127.0.0.1:8000/v1"
 
 
 class VllmSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Which server, and how patiently it is asked."""
+    """The server, and the limits of the requests to it."""
 
     folder: str  # the Hugging Face directory that the server was started with
     base_url: str = VLLM_URL
-    api_key: str | None = None  # None: VLLM_API_KEY, else none
-    timeout_s: float = 120.0  # for one attempt
+    api_key: str | None = None  # None: VLLM_API_KEY of the environment, else none
+    timeout_s: float = 120.0  # of one attempt
     max_attempts: int = 8
-    first_wait_s: float = 0.5  # before the second attempt at most; it doubles from there
-    longest_wait_s: float = 60.0  # where the server does not ask for a longer one
-    concurrency: int = 1024  # requests in flight at once
+    first_wait_s: float = 0.5  # longest wait before the second attempt; it doubles from there
+    longest_wait_s: float = 60.0  # longest wait, unless the server asks for a longer one
+    concurrency: int = 1024  # maximum of requests in flight
 
 
-class VllmClient:
+class VllmClient(anyio.AsyncContextManagerMixin):
     """The client, a TokenBackend. An async context manager that owns its connections.
 
     Raises SettingsError for settings, and on entry for servers, that cannot be used; PolicyError
-    where the server cannot be reached. `end_ids` end a reply; `weights` says, when a request goes
-    out, which version its reply bears.
+    where the server cannot be reached. `end_ids` end a reply; `weights` is called when a request is
+    sent and returns the version of the weights that is stamped on its reply.
     """
 
     def __init__(
@@ -72,36 +73,25 @@ class VllmClient:
             now=now,
         )
         self.routes = VllmRoutes(settings.base_url, api_key=self._api_key)
-        self._served = Served("", 0)
+        self._model = ServedModel("", 0)
 
     @property
     def context(self) -> int:
-        """Tokens that prompt and reply may have together; known once it is open."""
-        return self._served.max_tokens
+        """The limit of tokens in prompt and reply together; known once the client is open."""
+        return self._model.max_tokens
 
     def statistics(self) -> dict[str, float]:
-        """Counts since the start, as those of policy `openai`."""
+        """Return counts since the start, the same as those of policy `openai`."""
         return self._client.statistics()
 
-    async def __aenter__(self) -> Self:
-        await self._client.__aenter__()
-        try:
-            self._served = chosen(await self.routes.models(), self._settings)
-            await self._require_running()
+    @asynccontextmanager
+    async def __asynccontextmanager__(self) -> AsyncGenerator[Self]:
+        async with self._client:
+            self._model = choose_model(await self.routes.models(), self._settings)
+            await self._require_not_paused()
             await self._require_whole_prompts()
-            await self._require_processed()
-        except BaseException:
-            await self._client.__aexit__(None, None, None)
-            raise
-        return self
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        exc: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        await self._client.__aexit__(kind, exc, trace)
+            await self._require_processed_logprobs()
+            yield self
 
     async def generate(
         self,
@@ -112,9 +102,9 @@ class VllmClient:
         top_p: float,
         seed: int,
     ) -> Generated:
-        """Sample behind a prompt. Raises PolicyError."""
+        """Sample a continuation of a prompt. Raises PolicyError."""
         request = CompletionRequest(
-            model=self._served.name,
+            model=self._model.name,
             prompt=prompt_ids,
             max_tokens=max_tokens,
             temperature=temperature,
@@ -122,76 +112,74 @@ class VllmClient:
             seed=seed,
             stop_token_ids=self._end_ids,
         )
-        return await self._answered(request)
+        return await self._complete(request)
 
-    async def _answered(self, request: CompletionRequest) -> Generated:
+    async def _complete(self, request: CompletionRequest) -> Generated:
         body = request_body(request)
         attempt = 1
         while True:
-            outcome = await self._asked(request, body, attempt)
+            outcome = await self._attempt(request, body, attempt)
             if isinstance(outcome, Generated):
                 self._client.count(Usage(len(request.prompt), len(outcome.token_ids)))
                 return outcome
-            if not await self._client.may_ask_again(outcome, attempt):
+            if not await self._client.wait_to_retry(outcome, attempt):
                 raise self._error(outcome, attempt)
             attempt += 1
 
-    async def _asked(
+    async def _attempt(
         self, request: CompletionRequest, body: bytes, attempt: int
     ) -> Generated | Failure:
         weights = self._weights()
-        answer = await self._client.post(body)
-        if isinstance(answer, Failure):
-            return answer
-        return read_tokens(answer, len(request.prompt), attempts=attempt, weights=weights)
+        content = await self._client.post(body)
+        if isinstance(content, Failure):
+            return content
+        return read_tokens(content, len(request.prompt), attempts=attempt, weights=weights)
 
     def _error(self, failure: Failure, attempt: int) -> PolicyError:
         kind = ContextLengthError if is_context_overflow(failure) else PolicyError
         url, secret = self._settings.base_url, self._api_key
         return kind(
-            error_sentence(failure, attempt, model=self._served.name, url=url, secret=secret)
+            error_sentence(failure, attempt, model=self._model.name, url=url, secret=secret)
         )
 
-    async def _require_running(self) -> None:
-        """See that requests would not wait for ever. Raises SettingsError."""
+    async def _require_not_paused(self) -> None:
+        """Check that requests would not wait for ever. Raises SettingsError."""
         if await self.routes.is_paused():
             raise SettingsError(
-                f"base_url: the vLLM server at {self._settings.base_url} is paused, as a run leaves"
-                " it that is killed while it gives it new weights: start it anew; where another run"
-                " gives it weights now, try again"
+                f"base_url: the vLLM server at {self._settings.base_url} is paused; a run that is"
+                " killed while it loads new weights leaves it so: restart the server, or try again"
+                " if another run is loading weights now"
             )
 
     async def _require_whole_prompts(self) -> None:
-        """See that a seeded request does not end the server, as far as it tells what it is.
-
-        Raises SettingsError.
-        """
+        """Check that a seeded request does not crash the server, if the server reports how it
+        computes. Raises SettingsError."""
         try:
             workers = await self.routes.workers()
-        except Refused:
+        except RequestRefusedError:
             return
         if workers.device == "cpu" and workers.in_chunks:
             raise SettingsError(
                 f"base_url: the vLLM server at {self._settings.base_url} runs on a CPU, where vLLM"
-                " 0.32 ends when the prompt of a seeded request is computed in chunks: start it"
+                " 0.32 crashes when the prompt of a seeded request is computed in chunks: start it"
                 f" with --no-enable-chunked-prefill --max-num-batched-tokens {self.context}"
             )
 
-    async def _require_processed(self) -> None:
-        """See that log-probabilities are those of what was sampled from: of a token that alone is
-        allowed it is 0. Two are tried, since a model may be certain of one.
+    async def _require_processed_logprobs(self) -> None:
+        """Check that log-probabilities are those of the distribution that is sampled from: for the
+        only allowed token it is 0. Two tokens are tried, since a model may be certain of one.
 
         Raises SettingsError.
         """
         for token in (0, 1):
-            sampled = await self._answered(
-                CompletionRequest(self._served.name, [token], 1, 1.0, 1.0, 0, (), [token])
+            sampled = await self._complete(
+                CompletionRequest(self._model.name, [token], 1, 1.0, 1.0, 0, (), [token])
             )
             if abs(sampled.logprobs[0]) > 1e-3:
                 raise SettingsError(
-                    f"base_url: the vLLM server at {self._settings.base_url} tells raw"
-                    " log-probabilities, not those of what it samples from: start it with"
-                    " --logprobs-mode processed_logprobs"
+                    f"base_url: the vLLM server at {self._settings.base_url} reports raw"
+                    " log-probabilities, not those of the distribution that it samples from: start"
+                    " it with --logprobs-mode processed_logprobs"
                 )
 
 
@@ -208,8 +196,9 @@ def _endpoint(settings: VllmSettings, api_key: str | None) -> Endpoint:
     )
 
 
-def chosen(models: Sequence[Served], settings: VllmSettings) -> Served:
-    """The server's model: of several the one named as the folder is. Raises SettingsError."""
+def choose_model(models: Sequence[ServedModel], settings: VllmSettings) -> ServedModel:
+    """Return the server's model; of several, the one with the name of the folder. Raises
+    SettingsError."""
     folder = settings.folder
     named = [one for one in models if one.name in (folder, Path(folder).name)]
     if found := named or (models if len(models) == 1 else []):

@@ -1,38 +1,42 @@
-"""A model behind a vLLM server, asked in tokens, shared by all episodes of a run.
+"""The policy of a model on a vLLM server, by token ids; all episodes of a run share it.
 
 Promises:
-- A reply bears the exact tokens that were shown and sampled, their log-probabilities under the
-  distribution that they were drawn from, and the version of the weights that drew them.
-- The version is right as long as no other process gives the server new weights: while it takes
-  them, no request of ours is on the way, or (pause `keep`) it bears the version that it began with.
+- A reply has the exact tokens of its prompt and of itself, its log-probabilities under the
+  distribution that was sampled from, and the version of the weights that sampled it.
+- The version is right as long as no other process loads new weights into the server: while they are
+  loaded, no request of this process is in flight, or (pause `keep`) its reply has the version with
+  which it began.
 """
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import asynccontextmanager
 from pathlib import Path
-from types import TracebackType
 from typing import Literal, Self
+
+import anyio
 
 from harness.chat.transport import Transport
 from harness.core.errors import SettingsError
 from harness.core.policy_card import read_card
 from harness.policies.base import Assignment
 from harness.policies.token_agent import Generated, Sampling, TokenAgent, TokenBackend
-from harness.tokenization.chat_tokenizer import ChatTokens
+from harness.tokenization.chat_tokenizer import ChatTokenizer
 from harness.vllm.client import VllmClient, VllmSettings
-from harness.vllm.weight_gate import Seat, gate_of
-from harness.vllm.weight_sync import Pause, VllmWeights
+from harness.vllm.weight_gate import AgentSlot, gate_of
+from harness.vllm.weight_sync import PauseMode, VllmWeights
 
-_UNLABELLED = "default"  # vLLM's label of the weights that it was started with
-_FIRST = "v0"  # ours of them, where they have no card
+_NO_LABEL = "default"  # vLLM's label of the weights that it was started with
+_FIRST = "v0"  # the version of those weights, where they have no model card
 
 
-class VllmPolicy:
+class VllmPolicy(anyio.AsyncContextManagerMixin):
     """The policy. An async context manager that owns its connections.
 
-    `switch` says when agents go over to new weights. A server has one set of them, so `episode`
-    waits until the live episodes have ended, while new ones wait to begin; `step` waits only for
-    requests in flight, or with the pause `keep` not even for those. Raises as VllmClient does.
+    `switch` determines when agents change to new weights. A server has only one set of weights, so
+    `episode` waits until the live episodes have ended, while new ones wait to begin; `step` waits
+    only for requests in flight, or with the pause `keep` not even for those. Raises as VllmClient
+    does.
     """
 
     def __init__(
@@ -41,14 +45,14 @@ class VllmPolicy:
         sampling: Sampling,
         *,
         switch: Literal["episode", "step"] = "step",
-        pause: Pause = "wait",
+        pause: PauseMode = "wait",
         transport: Transport | None = None,
         environment: Mapping[str, str] = os.environ,
     ) -> None:
         self.folder = Path(settings.folder)
         self._sampling = sampling
         self._switch = switch
-        self._chat = ChatTokens.open(self.folder)
+        self._chat = ChatTokenizer.open(self.folder)
         self._client = VllmClient(
             settings,
             list(self._chat.end_ids),
@@ -60,23 +64,23 @@ class VllmPolicy:
 
     @property
     def name(self) -> str:
-        """As in `vllm:qwen3-4b`."""
+        """The name in logs, as in `vllm:qwen3-4b`."""
         return f"vllm:{self.folder.absolute().name}"
 
     @property
     def version(self) -> str:
-        """Of the weights that answer now."""
+        """The version of the weights that the server has now."""
         return self._gate.version
 
     @property
     def weights(self) -> VllmWeights:
-        """The server's, which no requests are waited for with."""
+        """The server's weights; loading through them waits for no request."""
         return self._gate.weights
 
     def agent(self, assignment: Assignment) -> TokenAgent:
-        """An agent for one episode."""
+        """Return an agent for one episode."""
         return TokenAgent(
-            _AgentSeat(self),
+            _AgentBackend(self),
             self._chat,
             self._sampling,
             context=self._client.context,
@@ -84,39 +88,27 @@ class VllmPolicy:
         )
 
     def backend(self) -> TokenBackend:
-        """The server itself, which no new weights are waited for with."""
+        """Return the server as a backend; its requests do not wait for new weights."""
         return self._client
 
     def statistics(self) -> dict[str, float]:
-        """Counts since the start, as those of policy `openai`."""
+        """Return counts since the start, the same as those of policy `openai`."""
         return self._client.statistics()
 
-    async def __aenter__(self) -> Self:
-        await self._client.__aenter__()
-        try:
-            self._gate.opened(self.version or await self._label())
-        except BaseException:
-            await self._client.__aexit__(None, None, None)
-            raise
-        return self
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        exc: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._gate.closed()
-        await self._client.__aexit__(kind, exc, trace)
+    @asynccontextmanager
+    async def __asynccontextmanager__(self) -> AsyncGenerator[Self]:
+        async with self._client:
+            with self._gate.open(self.version or await self._label()):
+                yield self
 
     async def take(self, version: str, folder: Path) -> None:
-        """Have all later replies come from the weights of a directory; their requests wait
-        meanwhile. Raises SettingsError and PolicyError, see VllmWeights.take."""
+        """Load the weights of a directory for all later replies; requests wait meanwhile. Raises
+        SettingsError and PolicyError, see VllmWeights.take."""
         await self._gate.take(version, folder)
 
     async def generate_for(
         self,
-        seat: Seat,
+        slot: AgentSlot,
         prompt_ids: Sequence[int],
         *,
         max_tokens: int,
@@ -124,9 +116,8 @@ class VllmPolicy:
         top_p: float,
         seed: int,
     ) -> Generated:
-        """Sample for an agent, after the new weights are taken that it is to use, if any. Raises
-        PolicyError."""
-        async with self._gate.passed(seat, stays=self._switch == "episode"):
+        """Sample for an agent, once the weights that it must use are loaded. Raises PolicyError."""
+        async with self._gate.pass_through(slot, stays=self._switch == "episode"):
             generated = await self._client.generate(
                 prompt_ids,
                 max_tokens=max_tokens,
@@ -134,24 +125,24 @@ class VllmPolicy:
                 top_p=top_p,
                 seed=seed,
             )
-            if generated.attempts > 1:  # it may have been away
+            if generated.attempts > 1:  # the server may have been restarted
                 await self._gate.require_same()
         return generated
 
     async def _label(self) -> str:
-        """The version of the server's weights; of those that do not say it, the first."""
+        """Return the version of the server's weights; without a label, that of the folder."""
         try:
             label = await self.weights.version()
-        except SettingsError:  # it takes no new weights, and tells no label
-            label = _UNLABELLED
-        if label != _UNLABELLED:
+        except SettingsError:  # it cannot load new weights, and reports no label
+            label = _NO_LABEL
+        if label != _NO_LABEL:
             return label
         card = read_card(self.folder)
         return _FIRST if card is None else card.version
 
 
-class _AgentSeat(Seat):
-    """One agent's backend."""
+class _AgentBackend(AgentSlot):
+    """The backend of one agent, and its slot at the server."""
 
     def __init__(self, policy: VllmPolicy) -> None:
         self._policy = policy
@@ -165,7 +156,7 @@ class _AgentSeat(Seat):
         top_p: float,
         seed: int,
     ) -> Generated:
-        """Sample behind a prompt. Raises PolicyError."""
+        """Sample a continuation of a prompt. Raises PolicyError."""
         return await self._policy.generate_for(
             self,
             prompt_ids,

@@ -1,8 +1,8 @@
-"""The routes of a vLLM server beside completions: what it serves, and how it is steered.
+"""The other routes of a vLLM server, beside completions: its models, its state, its control.
 
-Read in vLLM 0.32.0 (vllm/entrypoints/serve, vllm/entrypoints/rl/online/api_router.py). Those that
-steer exist only where the server was started with VLLM_SERVER_DEV_MODE=1, and its API key does not
-guard them: such a server belongs on loopback.
+Read in vLLM 0.32.0 (vllm/entrypoints/serve, vllm/entrypoints/rl/online/api_router.py). The control
+routes exist only where the server was started with VLLM_SERVER_DEV_MODE=1, and its API key does not
+protect them: such a server must listen on loopback only.
 """
 
 from typing import Any, Literal
@@ -10,30 +10,30 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from harness.chat.transport import Answer, Endpoint, LeanTransport, Unreachable
+from harness.chat.transport import Endpoint, HttpResponse, LeanTransport, TransportError
 from harness.chat.wire import read_error
 from harness.core.errors import PolicyError
 
 _LOOPBACK = ("localhost", "127.0.0.1", "::1")
 
 
-class Served(msgspec.Struct, frozen=True):
-    """A model that the server has."""
+class ServedModel(msgspec.Struct, frozen=True):
+    """A model that the server serves."""
 
-    name: str  # under which requests ask for it
-    max_tokens: int  # of prompt and reply together
+    name: str  # the name of the model in requests
+    max_tokens: int  # limit of prompt and reply together
 
 
 class Workers(msgspec.Struct, frozen=True):
-    """What computes there."""
+    """The workers of a server, which compute."""
 
-    extension: str  # the class that its workers were started with (--worker-extension-cls)
+    extension: str  # the class that they were started with (--worker-extension-cls)
     device: str  # as in cuda, cpu
     in_chunks: bool  # whether long prompts are computed in several steps
 
 
-class Refused(PolicyError):
-    """The server answered, and not with what was asked for."""
+class RequestRefusedError(PolicyError):
+    """The server answered with another status than 200."""
 
     def __init__(self, message: str, status: int) -> None:
         super().__init__(message)
@@ -41,7 +41,7 @@ class Refused(PolicyError):
 
 
 class _Route(Endpoint, frozen=True):
-    path: str = ""  # after the server's root, its query included
+    path: str = ""  # after the server's root, with the query
 
     @property
     def url(self) -> str:
@@ -49,9 +49,9 @@ class _Route(Endpoint, frozen=True):
 
 
 class VllmRoutes:
-    """Requests to one server, one connection each. On asyncio only.
+    """Sends requests to one server, each on its own connection. On asyncio only.
 
-    `base_url` is that of its OpenAI side, as in `http://127.0.0.1:8000/v1`.
+    `base_url` is the URL of its OpenAI API, as in `http://127.0.0.1:8000/v1`.
     """
 
     def __init__(self, base_url: str, *, api_key: str | None = None) -> None:
@@ -64,74 +64,78 @@ class VllmRoutes:
         return urlsplit(self.base_url).hostname in _LOOPBACK
 
     async def is_healthy(self) -> bool:
-        """Whether the server takes requests."""
+        """Whether the server accepts requests."""
         try:
-            return (await self._answer("GET", "/health", None, 5.0)).status == 200
-        except Unreachable:
+            return (await self._send("GET", "/health", None, 5.0)).status == 200
+        except TransportError:
             return False
 
     async def is_paused(self) -> bool:
-        """Whether requests wait there; one that cannot be steered is never paused. Raises
+        """Whether requests wait there; False for a server without control routes. Raises
         PolicyError."""
         try:
-            answered = await self.get("/is_paused")
-        except Refused:
+            state = await self.get("/is_paused")
+        except RequestRefusedError:
             return False
-        return isinstance(answered, dict) and answered.get("is_paused") is True
+        return isinstance(state, dict) and state.get("is_paused") is True
 
     async def get(self, path: str, *, timeout_s: float = 30.0) -> Any:
-        """What stands at a path, decoded. Raises PolicyError, Refused where the server answers."""
-        return await self._asked("GET", path, None, timeout_s)
+        """Return the decoded answer to a GET request. Raises PolicyError; RequestRefusedError for
+        an answer of another status than 200."""
+        return await self._request("GET", path, None, timeout_s)
 
     async def post(self, path: str, body: Any = None, *, timeout_s: float = 600.0) -> Any:
-        """What a path answers, decoded. Raises PolicyError, Refused where the server answers."""
-        return await self._asked("POST", path, body, timeout_s)
+        """Return the decoded answer to a POST request. Raises PolicyError; RequestRefusedError for
+        an answer of another status than 200."""
+        return await self._request("POST", path, body, timeout_s)
 
-    async def models(self) -> list[Served]:
-        """The models that are served; adapters are not among them. Raises PolicyError."""
-        answered = await self.get("/v1/models")
+    async def models(self) -> list[ServedModel]:
+        """Return the models that are served, without adapters. Raises PolicyError."""
+        content = await self.get("/v1/models")
         try:
-            listed = msgspec.convert(answered, _Models).data
+            models = msgspec.convert(content, _Models).data
         except msgspec.ValidationError as exc:
             raise PolicyError(f"{self.base_url}: /models is not as vLLM's: {exc}") from exc
-        return [Served(one.id, one.max_model_len) for one in listed if one.parent is None]
+        return [ServedModel(one.id, one.max_model_len) for one in models if one.parent is None]
 
     async def workers(self) -> Workers:
-        """What computes there; of a server without dev mode it is not told. Raises PolicyError."""
-        answered = await self.get("/server_info?config_format=json")
+        """Return the server's workers. Raises PolicyError; RequestRefusedError for a server without
+        dev mode."""
+        content = await self.get("/server_info?config_format=json")
         try:
-            told = msgspec.convert(answered, _Info).vllm_config
+            config = msgspec.convert(content, _Info).vllm_config
         except msgspec.ValidationError as exc:
             raise PolicyError(f"{self.base_url}: /server_info is not as vLLM's: {exc}") from exc
         return Workers(
-            told.parallel_config.worker_extension_cls,
-            told.device_config.device,
-            told.scheduler_config.enable_chunked_prefill,
+            config.parallel_config.worker_extension_cls,
+            config.device_config.device,
+            config.scheduler_config.enable_chunked_prefill,
         )
 
-    async def _asked(
+    async def _request(
         self, method: Literal["POST", "GET"], path: str, body: Any, timeout_s: float
     ) -> Any:
-        where = f"vLLM at {root_of(self.base_url)}{path.partition('?')[0]}"
+        source = f"vLLM at {root_of(self.base_url)}{path.partition('?')[0]}"
         try:
-            answer = await self._answer(method, path, body, timeout_s)
-        except Unreachable as exc:
-            raise PolicyError(f"{where}: {exc}") from exc
-        if answer.status != 200:
-            failure = read_error(answer.status, answer.headers, answer.body)
-            raise Refused(f"{where}: status {answer.status}: {failure.message}", answer.status)
+            response = await self._send(method, path, body, timeout_s)
+        except TransportError as exc:
+            raise PolicyError(f"{source}: {exc}") from exc
+        status = response.status
+        if status != 200:
+            failure = read_error(status, response.headers, response.body)
+            raise RequestRefusedError(f"{source}: status {status}: {failure.message}", status)
         try:
-            return msgspec.json.decode(answer.body) if answer.body else None
+            return msgspec.json.decode(response.body) if response.body else None
         except msgspec.DecodeError as exc:
-            raise PolicyError(f"{where}: the answer is no JSON: {exc}") from exc
+            raise PolicyError(f"{source}: the answer is not JSON: {exc}") from exc
 
-    async def _answer(
+    async def _send(
         self, method: Literal["POST", "GET"], path: str, body: Any, timeout_s: float
-    ) -> Answer:
-        sent = b"" if body is None else msgspec.json.encode(body)
+    ) -> HttpResponse:
+        content = b"" if body is None else msgspec.json.encode(body)
         route = _Route(self.base_url, self._api_key, None, None, timeout_s, 1, method, path)
         async with LeanTransport(route) as transport:
-            return await transport.post(sent)
+            return await transport.post(content)
 
 
 class _Model(msgspec.Struct):
@@ -167,7 +171,7 @@ class _Info(msgspec.Struct):
 
 
 def root_of(base_url: str) -> str:
-    """Where the routes are that do not stand under /v1.
+    """Return the URL of the routes that are not under /v1.
 
     Example: "http://127.0.0.1:8000/v1" -> "http://127.0.0.1:8000"
     """

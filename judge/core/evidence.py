@@ -11,7 +11,7 @@ from envpool.store.states import States
 from harness.core.events import Ending, EpisodeEnded, StepTaken
 from harness.core.messages import Act, FormatError
 from harness.core.trajectory import Trajectory
-from harness.log.schema import ScenarioSnapshot, storable
+from harness.log.schema import ScenarioSnapshot, make_storable
 from harness.rollout.episode import user_of
 from judge.core.errors import VerifierError
 from judge.core.verifier import Verifier
@@ -207,5 +207,5 @@ def episode_digest(trajectory: Trajectory) -> str:
     try:
         data = _encode(facts)
     except (OverflowError, UnicodeEncodeError):  # what no log can hold, as the log holds it
-        data = _encode(storable(msgspec.to_builtins(facts)))
+        data = _encode(make_storable(msgspec.to_builtins(facts)))
     return blake2b(data, digest_size=16).hexdigest()

@@ -129,7 +129,7 @@ class ChatReasoner:
             elif (lowered := terms.lowered(outcome)) is not None:
                 self._lower(terms, lowered, outcome)
                 continue
-            elif not await self._client.may_ask_again(outcome, attempt):
+            elif not await self._client.wait_to_retry(outcome, attempt):
                 return self._fault(outcome, attempt)
             attempt += 1
 

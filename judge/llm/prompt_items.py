@@ -15,7 +15,7 @@ import msgspec
 
 from harness.core.events import Ending
 from harness.dialects.base import without_thoughts
-from harness.log.schema import storable
+from harness.log.schema import make_storable
 from judge.core.case import Case
 from judge.core.evidence import CallFact, Evidence, Turn, ended_of
 from judge.llm.rubric import Mode
@@ -257,7 +257,7 @@ def json_text(value: Any) -> str:
     try:
         return msgspec.json.encode(value).decode()
     except (OverflowError, UnicodeEncodeError):  # what no log can hold, as the log holds it
-        return msgspec.json.encode(storable(value)).decode()
+        return msgspec.json.encode(make_storable(value)).decode()
 
 
 def _plain(value: Any) -> Any:

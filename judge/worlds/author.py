@@ -23,7 +23,7 @@ from harness.chat.client import ChatClient, transport_of
 from harness.chat.prices import Prices
 from harness.chat.retry import Backoff, Failure
 from harness.chat.server_features import ServerFeatures
-from harness.chat.transport import Answer, Endpoint, Unreachable
+from harness.chat.transport import Endpoint, HttpResponse, TransportError
 from harness.chat.wire import RequestWriter, is_context_overflow, read_error
 from harness.core.errors import BudgetExhausted
 from harness.core.messages import Message, Reply, Usage, Window
@@ -133,7 +133,7 @@ class ModelAuthor:
             if (lowered := terms.lowered(outcome)) is not None:
                 self._terms = lowered if self._terms == terms else self._terms
                 continue
-            if not await self._client.may_ask_again(outcome, attempt):
+            if not await self._client.wait_to_retry(outcome, attempt):
                 raise self._error(outcome, attempt)
             attempt += 1
 
@@ -205,7 +205,7 @@ class ModelAuthor:
             outcome = await self._ask_vectors(body, len(texts), purpose)
             if isinstance(outcome, list):
                 return outcome
-            if not await self._client.may_ask_again(outcome, attempt):
+            if not await self._client.wait_to_retry(outcome, attempt):
                 raise self._error(outcome, attempt, self._embeddings)
             attempt += 1
 
@@ -219,7 +219,7 @@ class ModelAuthor:
                 with self._lost_at(worst, purpose) as settled:
                     try:
                         answer = await self._vectors.post(body)
-                    except Unreachable as exc:
+                    except TransportError as exc:
                         if not exc.was_sent:
                             bill.usd = 0.0
                             settled()
@@ -266,7 +266,7 @@ class _Embedded(msgspec.Struct):
         return [each.embedding for each in sorted(self.data, key=lambda each: each.index)]
 
 
-def _vectors_of(answer: Answer, count: int) -> _Embedded | Failure:
+def _vectors_of(answer: HttpResponse, count: int) -> _Embedded | Failure:
     try:
         found = msgspec.json.decode(answer.body, type=_Embedded)
     except (msgspec.DecodeError, UnicodeDecodeError) as exc:

@@ -181,7 +181,7 @@ class HostedPackage:
         dialect = Native()
         briefing = briefing_of(self._scenario, task, env.tools)
         tools = dialect.request_tools(briefing)
-        messages = dialect.opening(briefing)
+        messages = dialect.opening_messages(briefing)
         purpose = Purpose("solve", self._scenario.name)
         for turn in range(self._max_steps):
             reply = await self._solver.reply(Window(messages, tools), purpose, seed=seed)
@@ -191,7 +191,7 @@ class HostedPackage:
             results: list[ToolResult] = []
             if isinstance(decision, Act):
                 results = [await run.call(env, _call_of(call)) for call in decision.calls]
-            messages += dialect.turn(StepTaken(reply, decision, tuple(results)))
+            messages += dialect.turn_messages(StepTaken(reply, decision, tuple(results)))
         return None
 
     async def _ended(self, task: Task, env: Env, run: "_Run", answer: str) -> JudgedRun:

@@ -19,22 +19,22 @@ import numpy as np
 
 from harness.core.events import HistorySummarized
 from harness.core.messages import Briefing, Window
-from harness.core.token_bytes import ID_BYTES, packed, unpacked
+from harness.core.token_bytes import ID_BYTES, decode_ids, encode_ids
 from harness.core.trajectory import Trajectory
 from harness.dialects.base import Dialect
 from harness.history.base import HistoryPolicy
 from harness.history.windows import HistoryFold, windows_of
 from harness.log.schema import ScenarioSnapshot
-from harness.tokenization.chat_tokenizer import own_key
+from harness.tokenization.chat_tokenizer import reply_key
 from learner.core.errors import AlignmentError, SampleError
 from learner.data.trajectory_samples import Shown
 
 
 class Renderer(Protocol):
-    """Makes prompts of windows (harness.tokenization.chat_tokenizer.ChatTokens)."""
+    """Makes prompts of windows (harness.tokenization.chat_tokenizer.ChatTokenizer)."""
 
-    def prompt(self, window: Window, own: Mapping[str, Sequence[int]]) -> list[int]:
-        """The ids that show a window; `own` has the ids that the agent sampled, by `own_key`."""
+    def prompt(self, window: Window, sampled: Mapping[str, Sequence[int]]) -> list[int]:
+        """The ids that show a window; `sampled`: the ids of the agent's replies, by `reply_key`."""
 
 
 class Alignment:
@@ -111,10 +111,10 @@ class Alignment:
     def _compare(self, trajectory: Trajectory, what: str) -> None:
         logged = trajectory.prompts()
         for place, ids in enumerate(self._prompts(trajectory, what)):
-            if ids is None or packed(ids) != logged[place]:
+            if ids is None or encode_ids(ids) != logged[place]:
                 raise AlignmentError(
                     f"{what}, reply {place}: prompt_ids: the agent was shown other tokens than its"
-                    f" window has now: {_difference(unpacked(logged[place]), ids or ())}. Was it"
+                    f" window has now: {_difference(decode_ids(logged[place]), ids or ())}. Was it"
                     " run with another tokenizer or chat template?"
                 )
 
@@ -126,17 +126,17 @@ class Alignment:
         own: dict[str, Sequence[int]] = {}
         for event, window in zip(replies, windows_of(fold, replies), strict=True):
             is_summary = isinstance(event, HistorySummarized)
-            if window.summarise and not is_summary:
+            if window.asks_for_summary and not is_summary:
                 raise AlignmentError(
                     f"{what}: under {self._history.spec} the agent would have been asked for a"
                     " summary, and the log has none: what it was shown then cannot be computed"
                 )
-            if is_summary and not window.summarise:
+            if is_summary and not window.asks_for_summary:
                 yield None
             else:
                 yield self._renderer.prompt(window, own)
             reply = event.reply
-            own[own_key(reply.text, reply.calls)] = unpacked(reply.token_ids)
+            own[reply_key(reply.text, reply.calls)] = decode_ids(reply.token_ids)
 
     def _briefing(self, trajectory: Trajectory, what: str) -> Briefing:
         world = self._worlds.get(trajectory.started.scenario_digest)

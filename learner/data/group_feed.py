@@ -54,7 +54,7 @@ def outcomes_of_log(
     The groups that are not whole stay open in the grouping. Raises LogError and SampleError.
     """
     with open_reader(folder) as reader:
-        grouping.know(reader.worlds())
+        grouping.know(reader.scenarios())
         for row in reader.episodes():
             if row.group in without or (pending and row.judge is None):
                 continue

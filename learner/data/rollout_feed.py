@@ -171,4 +171,4 @@ class _Overheard:
 
 def _worlds(folder: Path) -> dict[str, ScenarioSnapshot]:
     with open_reader(folder) as reader:
-        return reader.worlds()
+        return reader.scenarios()

@@ -39,7 +39,7 @@ class Demonstration:
         """Worlds, tokenizer and random weights; gives the number of weights."""
         self._say("worlds, tokenizer, random weights")
         self.drills = microworlds.make(self.folder / "worlds", self.recipe.worlds, seed=self.seed)
-        dialect = dialect_of(self.recipe.play["dialect"], mend=True)
+        dialect = dialect_of(self.recipe.play["dialect"], lenient=True)
         prompts, texts = microworlds.prompt_texts(self.drills.train[:_TOKENIZER_WORLDS], dialect)
         if (self.folder / "start" / "config.json").exists():
             return num_weights(self.folder / "start")

@@ -61,6 +61,6 @@ def prompt_texts(folders: Iterable[Path], dialect: Dialect) -> tuple[list[str], 
             Briefing(task.instruction, scenario.rules, tools, user_of(scenario), scenario.clock)
             for task in scenario.tasks
         ]
-        prompts.append(dialect.opening(briefings[0])[0].content)
+        prompts.append(dialect.opening_messages(briefings[0])[0].content)
         texts.append([one.instruction for one in briefings])
     return prompts, texts

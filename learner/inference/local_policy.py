@@ -20,7 +20,7 @@ from harness.policies.token_agent import Generated, Sampling, TokenAgent, TokenB
 from harness.rollout.token_policies import sampling_of
 from harness.settings.run import Settings
 from harness.tokenization.chat_template import read_config
-from harness.tokenization.chat_tokenizer import ChatTokens
+from harness.tokenization.chat_tokenizer import ChatTokenizer
 from learner.config.settings import ComputeSettings
 from learner.core.errors import ModelError
 from learner.inference.engine import Engine, Request
@@ -58,7 +58,7 @@ class LocalPolicy:
     def __init__(self, settings: LocalSettings) -> None:
         self._settings = settings
         self._folder = Path(settings.model)
-        self.chat = ChatTokens.open(self._folder)
+        self.chat = ChatTokenizer.open(self._folder)
         self.context = _context(self._folder)  # tokens that the model takes
         self._room = EngineRoom()
         self._newest: _Weights | None = None  # None: not entered yet
@@ -149,10 +149,10 @@ class LocalPolicy:
         settings = self._settings
         model = open_model(folder, settings.compute)
         table: Any = model.get_input_embeddings()
-        if table.num_embeddings < self.chat.num_ids:
+        if table.num_embeddings < self.chat.vocabulary_size:
             raise ModelError(
                 f"{folder}: its model knows {table.num_embeddings:,} tokens and the tokenizer of"
-                f" {self._folder} has {self.chat.num_ids:,}"
+                f" {self._folder} has {self.chat.vocabulary_size:,}"
             )
         return Engine(
             model,

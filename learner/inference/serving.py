@@ -14,10 +14,10 @@ from envpool.server.settings import ServeSettings
 from harness.core.errors import PolicyError
 from harness.core.policy_card import read_card
 from harness.policies.token_agent import Sampling, TokenBackend
-from harness.serving.compatibility import Uses
+from harness.serving.compatibility import ServingFormats
 from harness.serving.http_server import serve
 from harness.serving.service import PolicyService, sampling_of
-from harness.tokenization.chat_tokenizer import ChatTokens
+from harness.tokenization.chat_tokenizer import ChatTokenizer
 from harness.vllm.client import VllmClient, VllmSettings
 from harness.vllm.server import VllmServer, VllmServerSettings
 
@@ -48,14 +48,14 @@ async def serve_policy(
     PolicyError, and PoolError where the address cannot be had."""
     folder = Path(wanted.folder)
     name = wanted.name or _name(folder)
-    chat, card = ChatTokens.open(folder), read_card(folder)
-    uses = Uses(name, chat, card, history=wanted.history, dialect=wanted.dialect)
-    for warning in uses.usual.warnings:
+    chat, card = ChatTokenizer.open(folder), read_card(folder)
+    formats = ServingFormats(name, chat, card, history=wanted.history, dialect=wanted.dialect)
+    for warning in formats.default.warnings:
         say(f"WARNING {folder}: {warning}")
     sampling = _sampling(wanted, sampling_of(card))
     async with _opened(wanted, chat) as (backend, context):
-        service = PolicyService(name, backend, chat, uses, sampling, context=context)
-        use = service.use
+        service = PolicyService(name, backend, chat, formats, sampling, context=context)
+        use = service.format
         say(f"{name} under {use.history.spec}, in the dialect {use.dialect.name}")
         await serve(service, settings, lambda url: say(f"serving on {url}"))
 
@@ -73,7 +73,7 @@ def _sampling(wanted: ServePolicy, usual: Sampling) -> Sampling:
 
 
 @asynccontextmanager
-async def _opened(wanted: ServePolicy, chat: ChatTokens) -> AsyncIterator[Opened]:
+async def _opened(wanted: ServePolicy, chat: ChatTokenizer) -> AsyncIterator[Opened]:
     """The backend that is wanted."""
     async with AsyncExitStack() as stack:
         if wanted.backend == "local":

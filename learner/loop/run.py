@@ -26,7 +26,7 @@ from harness.history.windows import parse_history
 from harness.rollout.launch import OpenJudge, warn_of_mismatches
 from harness.rollout.process import run
 from harness.settings.run import Settings
-from harness.tokenization.chat_tokenizer import ChatTokens
+from harness.tokenization.chat_tokenizer import ChatTokenizer
 from learner.config.runs import Runs, rhythm_of
 from learner.config.settings import TrainSettings
 from learner.data.alignment import Alignment
@@ -143,7 +143,7 @@ class _Training(msgspec.Struct, frozen=True):
     @property
     def _dialect(self) -> Dialect:
         rollouts = self.runs.rollouts
-        return dialect_of(rollouts.dialect, mend=rollouts.format_rules != "awm")
+        return dialect_of(rollouts.dialect, lenient=rollouts.format_rules != "awm")
 
     def _teller(
         self, stack: AsyncExitStack, place: Place
@@ -168,7 +168,7 @@ class _Training(msgspec.Struct, frozen=True):
         alignment = Alignment(
             self._history,
             self._dialect,
-            ChatTokens.open(Path(self.settings.model)),
+            ChatTokenizer.open(Path(self.settings.model)),
             misaligned=data.misaligned,
             check=data.check_prompts,
         )

@@ -1,4 +1,4 @@
-"""What every bus keeps: LocalBus on both event loops, MqttBus through a real mosquitto."""
+"""The promises of every bus: LocalBus on both event loops, MqttBus through a real mosquitto."""
 
 from collections import defaultdict
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
@@ -11,7 +11,7 @@ import pytest
 from anyio.abc import TaskStatus
 
 from harness.bus.local import Bus, LocalBus, Subscription
-from harness.bus.mqtt_publisher import MqttBus
+from harness.bus.mqtt_bus import MqttBus
 from harness.bus.mqtt_settings import MqttSettings
 from harness.core.events import Kind, Record, kind_of
 from tests.support.broker import running_broker
@@ -22,7 +22,7 @@ NUM_RECORDS = sum(map(len, EPISODES))
 
 
 class Buses(NamedTuple):
-    """Where a test publishes, where it listens, and how the publishing side closes."""
+    """The bus where a test publishes, the one where it subscribes, and how the publisher closes."""
 
     publisher: Bus
     listener: Bus
@@ -70,7 +70,7 @@ async def mqtt_buses(folder: Path) -> AsyncIterator[Buses]:
 
 
 async def publish_all(bus: Bus, episodes: Sequence[list[Record]] = EPISODES) -> None:
-    """Publish episodes, all at a time, each in its order."""
+    """Publish episodes concurrently, each in its order."""
 
     async def publish(records: list[Record]) -> None:
         for record in records:
@@ -87,7 +87,7 @@ async def take(subscription: Subscription, got: list[Record]) -> None:
     with pytest.raises(anyio.EndOfStream):
         while True:
             batch = await subscription.receive()
-            assert batch, "receive gave nothing"
+            assert batch, "receive returned no record"
             got.extend(batch)
 
 
@@ -102,7 +102,7 @@ EXPECTED = {records[0].episode: records for records in EPISODES}
 
 
 async def test_everything_arrives_in_the_order_of_its_episode(buses: Opener) -> None:
-    """Every record arrives once and whole, each episode's in its order, and then comes the end."""
+    """Every record arrives once and unchanged, those of each episode in order, and then the end."""
     got: list[Record] = []
     async with (
         buses() as bus,
@@ -117,7 +117,7 @@ async def test_everything_arrives_in_the_order_of_its_episode(buses: Opener) -> 
 
 async def test_every_subscriber_gets_everything(buses: Opener) -> None:
     """Subscribers do not share records: each gets all."""
-    taken: list[list[Record]] = [[], [], []]
+    received: list[list[Record]] = [[], [], []]
     async with buses() as bus, anyio.create_task_group() as tasks:
 
         async def follow(
@@ -127,18 +127,18 @@ async def test_every_subscriber_gets_everything(buses: Opener) -> None:
                 task_status.started()
                 await take(subscription, got)
 
-        for got in taken:
+        for got in received:
             await tasks.start(follow, got)
         await publish_all(bus.publisher)
         await bus.close()
-    assert [by_episode(got) for got in taken] == [EXPECTED] * 3
+    assert [by_episode(got) for got in received] == [EXPECTED] * 3
 
 
 @pytest.mark.parametrize("kinds", [("ended",), ("started", "judged"), ("weights",)])
 async def test_a_subscriber_gets_the_kinds_it_asked_for(
     buses: Opener, kinds: tuple[Kind, ...]
 ) -> None:
-    """A subscription to some kinds hears those, all of them, and no others."""
+    """A subscription to some kinds receives all records of those kinds, and no others."""
     got: list[Record] = []
     async with (
         buses() as bus,
@@ -148,24 +148,24 @@ async def test_a_subscriber_gets_the_kinds_it_asked_for(
         tasks.start_soon(take, subscription, got)
         await publish_all(bus.publisher)
         await bus.close()
-    wanted = [
+    expected = [
         record for records in EPISODES for record in records if kind_of(record.event) in kinds
     ]
-    assert by_episode(got) == by_episode(wanted)
+    assert by_episode(got) == by_episode(expected)
 
 
 async def test_an_unknown_kind_is_refused(buses: Opener) -> None:
-    """Asking for a kind that does not exist is an error which names those that do."""
+    """The error for an unknown kind names the kinds that exist."""
     async with buses() as bus:
         with pytest.raises(
-            ValueError, match=r"'stepp'.* started, step, summary, ended, judged, weights"
+            ValueError, match=r"'stepp'.*expected started, step, summary, ended, judged, weights"
         ):
             async with bus.listener.subscribe(kinds=["stepp"]):  # type: ignore[list-item]
                 pass
 
 
 async def test_a_slow_subscriber_loses_nothing(buses: Opener) -> None:
-    """A subscriber with a tiny queue, who stops now and then, gets everything in order."""
+    """A slow subscriber with a tiny queue gets every record in order."""
     got: list[Record] = []
     async with buses() as bus, bus.listener.subscribe(depth=2) as subscription:
 
@@ -182,7 +182,7 @@ async def test_a_slow_subscriber_loses_nothing(buses: Opener) -> None:
     assert by_episode(got) == EXPECTED
 
 
-async def test_who_leaves_sets_the_publishers_free(buses: Opener) -> None:
+async def test_a_subscriber_that_leaves_releases_the_publishers(buses: Opener) -> None:
     """A full subscriber that leaves in the middle stops no publisher, and the others get all."""
     got: list[Record] = []
     async with (
@@ -203,7 +203,7 @@ async def test_who_leaves_sets_the_publishers_free(buses: Opener) -> None:
 
 
 async def test_closing_drains(buses: Opener) -> None:
-    """What was published before the close is received after it; then every receive tells the
+    """Records published before the close are received after it; then every `receive` raises the
     end."""
     got: list[Record] = []
     async with buses() as bus, bus.listener.subscribe() as subscription:
@@ -215,7 +215,7 @@ async def test_closing_drains(buses: Opener) -> None:
     assert by_episode(got) == EXPECTED
 
 
-async def test_a_closed_bus_takes_nothing_more(buses: Opener) -> None:
+async def test_a_closed_bus_accepts_nothing(buses: Opener) -> None:
     """Publishing after the close is an error, not a loss."""
     async with buses() as bus:
         await bus.publisher.publish(EPISODES[0][0])
@@ -225,7 +225,7 @@ async def test_a_closed_bus_takes_nothing_more(buses: Opener) -> None:
 
 
 async def test_a_cancelled_receive_loses_nothing(buses: Opener) -> None:
-    """Records go to the next receive when one was cancelled while it waited."""
+    """After a cancelled `receive`, the next one gets the records."""
     got: list[Record] = []
     async with buses() as bus, bus.listener.subscribe() as subscription:
         for _ in range(3):
@@ -242,14 +242,14 @@ async def test_a_cancelled_receive_loses_nothing(buses: Opener) -> None:
 
 
 async def test_a_cancelled_publisher_has_published(buses: Opener) -> None:
-    """What publishers had handed over when they were cancelled, waiting for room, arrives."""
+    """The records of publishers that were cancelled while they waited for room arrive."""
     first = episode("first", 0)[0]
-    handed = [first]
+    published = [first]
     got: list[Record] = []
 
     async def publish(bus: Bus, records: list[Record]) -> None:
         for record in records:
-            handed.append(record)
+            published.append(record)
             await bus.publish(record)
 
     async with buses() as bus, bus.listener.subscribe(depth=3) as subscription:
@@ -262,12 +262,12 @@ async def test_a_cancelled_publisher_has_published(buses: Opener) -> None:
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(take, subscription, got)
             await bus.close()
-    assert by_episode(got) == by_episode(handed)
-    assert len(handed) > len(EPISODES)
+    assert by_episode(got) == by_episode(published)
+    assert len(published) > len(EPISODES)
 
 
 @pytest.mark.parametrize("published", [0, 1])
-async def test_what_a_block_raises_comes_out_as_it_is(buses: Opener, published: int) -> None:
+async def test_an_exception_of_a_block_is_not_wrapped(buses: Opener, published: int) -> None:
     """An exception in a block of a bus or a subscription is neither wrapped nor swallowed."""
     with pytest.raises(KeyError, match="mine"):
         async with buses() as bus, bus.listener.subscribe():

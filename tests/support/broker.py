@@ -13,21 +13,21 @@ import anyio
 import anyio.abc
 from anyio.abc import TaskStatus
 
-_PLACES = ("/usr/sbin", "/usr/local/sbin", "/opt/homebrew/sbin", "/usr/local/opt/mosquitto/sbin")
-_PATIENCE = 10.0  # seconds until the broker must answer
+_FOLDERS = ("/usr/sbin", "/usr/local/sbin", "/opt/homebrew/sbin", "/usr/local/opt/mosquitto/sbin")
+_START_TIMEOUT_S = 10.0
 
 
 def mosquitto() -> str:
-    """The broker's program. Fails the test when there is none."""
+    """The path of the broker's program. Fails the test when it is not installed."""
     found = shutil.which("mosquitto")
-    for place in _PLACES:
-        found = found or shutil.which("mosquitto", path=place)
-    assert found, "these tests start a broker of their own: install mosquitto (2.0 or later)"
+    for folder in _FOLDERS:
+        found = found or shutil.which("mosquitto", path=folder)
+    assert found, "these tests start a broker: install mosquitto (2.0 or later)"
     return found
 
 
 def free_port() -> int:
-    """A port that nobody listens on now."""
+    """A port on which no program listens now."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]
@@ -42,7 +42,7 @@ class Mosquitto:
         self._config = folder / "mosquitto.conf"
         self._log = folder / "mosquitto.log"
         self._config.write_text(
-            # Started by root it would become another user, who cannot read the test's folder.
+            # As root it would switch to another user, who cannot read the test's folder.
             f"user {getpass.getuser()}\n"
             f"listener {self.port} 127.0.0.1\npersistence false\n{settings}\n",
             encoding="utf-8",
@@ -54,12 +54,12 @@ class Mosquitto:
         return f"mqtt://127.0.0.1:{self.port}"
 
     def start(self) -> None:
-        """Start it; returns when it listens."""
+        """Start it; return when it listens."""
         with self._log.open("ab") as log:
             self._process = subprocess.Popen(
                 [mosquitto(), "-c", str(self._config)], stdout=log, stderr=log
             )
-        deadline = time.monotonic() + _PATIENCE
+        deadline = time.monotonic() + _START_TIMEOUT_S
         while True:
             try:
                 socket.create_connection(("127.0.0.1", self.port), timeout=1).close()
@@ -89,11 +89,11 @@ def running_broker(folder: Path, settings: str = "allow_anonymous true") -> Iter
 
 
 class Cable:
-    """A port before the broker's, through which connections can be cut while the broker lives."""
+    """A proxy in front of a broker that can cut its connections while the broker lives."""
 
     def __init__(self, broker: Mosquitto) -> None:
         self.port = free_port()
-        self._far = broker.port
+        self._broker_port = broker.port
         self._ends: list[anyio.abc.SocketStream] = []
 
     @property
@@ -101,11 +101,11 @@ class Cable:
         return f"mqtt://127.0.0.1:{self.port}"
 
     async def serve(self, *, task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
-        """Pass on what comes, until cancelled."""
+        """Forward all data, until cancelled."""
         listener = await anyio.create_tcp_listener(local_host="127.0.0.1", local_port=self.port)
         async with listener:
             task_status.started()
-            await listener.serve(self._pass_on)
+            await listener.serve(self._forward)
 
     async def cut(self) -> None:
         """Close all connections at once."""
@@ -113,8 +113,8 @@ class Cable:
             await anyio.aclose_forcefully(end)
         self._ends.clear()
 
-    async def _pass_on(self, near: anyio.abc.SocketStream) -> None:
-        async with near, await anyio.connect_tcp("127.0.0.1", self._far) as far:
+    async def _forward(self, near: anyio.abc.SocketStream) -> None:
+        async with near, await anyio.connect_tcp("127.0.0.1", self._broker_port) as far:
             self._ends += (near, far)
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(_copy, near, far)

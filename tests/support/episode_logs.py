@@ -1,4 +1,4 @@
-"""Episodes made up for the tests of the log and of what reads it."""
+"""Invented episodes, for tests of the log and its readers."""
 
 from collections.abc import Sequence
 
@@ -76,7 +76,7 @@ def judged(label: Label | None = Label.COMPLETED, judge: str = "code") -> Judged
 
 
 def story(episode: str, events: Sequence[Event], attempt: int = 0) -> list[Record]:
-    """An attempt's records."""
+    """The records of an attempt with these events."""
     return [
         Record(episode, attempt, seq, 1_700_000_000.0 + seq, event)
         for seq, event in enumerate(events)
@@ -84,5 +84,5 @@ def story(episode: str, events: Sequence[Event], attempt: int = 0) -> list[Recor
 
 
 def whole(episode: str, label: Label | None = Label.COMPLETED, attempt: int = 0) -> list[Record]:
-    """The records of an episode of two steps, ended and judged."""
+    """The records of a whole episode: two steps, its end and a verdict."""
     return story(episode, [started(), step(0), answer(), ended(2), judged(label)], attempt)

@@ -1,4 +1,4 @@
-"""Records of made-up episodes, for tests of what carries them."""
+"""Records of invented episodes, for tests of the bus and its subscribers."""
 
 from harness.core.events import (
     Ending,

@@ -12,7 +12,7 @@ import msgspec
 from harness.cli import COMMAND_CONTEXT
 from harness.core.messages import Reply, Window
 from harness.core.policy_card import PolicyCard, write_card
-from harness.core.token_bytes import packed, packed_floats
+from harness.core.token_bytes import encode_ids, encode_logprobs
 from harness.dialects.native import Native
 from harness.policies.base import Agent, Assignment
 from harness.policies.oracle import OraclePolicy
@@ -80,10 +80,10 @@ class _TokenAgent:
         said = Reply("I give up.") if self._inner is None else await self._inner.reply(window)
         return msgspec.structs.replace(
             said,
-            prompt_ids=packed([1, 2, 3]),
+            prompt_ids=encode_ids([1, 2, 3]),
             prompt_shared=0,
-            token_ids=packed([4, 5]),
-            logprobs=packed_floats([-1.0, -2.0]),
+            token_ids=encode_ids([4, 5]),
+            logprobs=encode_logprobs([-1.0, -2.0]),
             weights=self._version,
         )
 

@@ -1,4 +1,4 @@
-"""A vLLM server on loopback that behaves as vLLM 0.32 does, and misbehaves as it is told."""
+"""A vLLM server on loopback that behaves as vLLM 0.32, with faults that tests can set."""
 
 from collections import Counter, deque
 from collections.abc import AsyncIterator, MutableMapping
@@ -11,39 +11,39 @@ import msgspec
 from envpool.server.http_server import listening
 
 END = 2  # the tiny tokenizer's <|im_end|>
-SAID = [40, 41, END]
+TOKENS = [40, 41, END]
 
 
 class FakeVllm:
-    """The ASGI application. It says the same tokens always; their log-probability is -0.25."""
+    """The ASGI application. It always returns the same tokens, with log-probability -0.25."""
 
     def __init__(self) -> None:
-        self.asked: list[tuple[str, Any]] = []  # what steers it: path with query, body
-        self.completions: list[Any] = []  # bodies of those that are not probes
+        self.control_requests: list[tuple[str, Any]] = []  # path with query, and body
+        self.completions: list[Any] = []  # bodies of the requests that are not probes
         self.num_probes = 0
         self.models = [{"id": "served", "max_model_len": 4096, "parent": None}]
         self.has_dev_mode = True
-        self.tells_raw = False
+        self.reports_raw = False
         self.label = "default"
         self.device, self.extension, self.in_chunks = "cuda", "", True
         self.paused = False
-        self.failing: Counter[str] = Counter()  # how often a route still answers 500
+        self.failing: Counter[str] = Counter()  # number of times that a route will answer 500
         self.bad_folders: set[str] = set()  # that cannot be loaded
-        self.held = 0  # times that the prefix cache cannot be dropped
-        self.changes: dict[str, Any] = {}  # of a choice
-        self.usage: dict[str, Any] = {}  # in place of the true one
+        self.num_cache_refusals = 0  # times that it will not drop the prefix cache
+        self.changes: dict[str, Any] = {}  # to the fields of a choice
+        self.usage: dict[str, Any] = {}  # to the fields of the usage
         self.plan: deque[tuple[int, bytes]] = deque()  # answers to the next completions
         self.pauses = anyio.Event()  # set: a pause has begun
         self.may_pause = anyio.Event()  # a pause takes until it is set
         self.may_pause.set()
-        self.has_asked = anyio.Event()  # set: a completion was asked for
-        self.may_answer = anyio.Event()  # a completion takes until it is set
-        self.may_answer.set()
+        self.has_request = anyio.Event()  # set: a completion was requested
+        self.may_complete = anyio.Event()  # a completion takes until it is set
+        self.may_complete.set()
 
     @property
-    def steered(self) -> list[str]:
-        """The routes that steered it, in order."""
-        return [path for path, _ in self.asked]
+    def control_paths(self) -> list[str]:
+        """The control routes that were called, in order."""
+        return [path for path, _ in self.control_requests]
 
     async def __call__(self, scope: MutableMapping[str, Any], receive: Any, send: Any) -> None:
         body = b""
@@ -82,14 +82,14 @@ class FakeVllm:
                 "scheduler_config": {"enable_chunked_prefill": self.in_chunks},
             }
             return 200, {"vllm_config": config}
-        self.asked.append((path, body))
-        return await self._steer(path.partition("?")[0], body)
+        self.control_requests.append((path, body))
+        return await self._control(path.partition("?")[0], body)
 
     def _fails(self, path: str) -> bool:
         self.failing[path] -= 1
         return self.failing[path] >= 0
 
-    async def _steer(self, path: str, body: Any) -> tuple[int, Any]:
+    async def _control(self, path: str, body: Any) -> tuple[int, Any]:
         if path == "/pause":
             self.paused = True
             self.pauses.set()
@@ -101,8 +101,8 @@ class FakeVllm:
         if path == "/collective_rpc" and body["kwargs"]["weights_path"] in self.bad_folders:
             return 500, {"error": {"message": "Worker failed with error 'no weights'", "code": 500}}
         if path == "/reset_prefix_cache":
-            self.held -= 1
-            return 200, {"success": self.held < 0}
+            self.num_cache_refusals -= 1
+            return 200, {"success": self.num_cache_refusals < 0}
         if path == "/update_weight_version":
             self.label = body["new_version"]
         return 200, {}
@@ -111,15 +111,17 @@ class FakeVllm:
         allowed = body["allowed_token_ids"]
         if allowed:
             self.num_probes += 1
-            return 200, self._said(allowed, -3.0 if self.tells_raw else 0.0, len(body["prompt"]))
+            return 200, self._completion_of(
+                allowed, -3.0 if self.reports_raw else 0.0, len(body["prompt"])
+            )
         self.completions.append(body)
-        self.has_asked.set()
-        await self.may_answer.wait()
+        self.has_request.set()
+        await self.may_complete.wait()
         if self.plan:
             return self.plan.popleft()
-        return 200, self._said(SAID, -0.25, len(body["prompt"]))
+        return 200, self._completion_of(TOKENS, -0.25, len(body["prompt"]))
 
-    def _said(self, ids: list[int], logprob: float, num_prompt: int) -> dict[str, Any]:
+    def _completion_of(self, ids: list[int], logprob: float, num_prompt: int) -> dict[str, Any]:
         choice = {
             "index": 0,
             "text": "whatever",

@@ -1,4 +1,4 @@
-"""A small log with a real world behind it: the library's tasks played through a hosted world."""
+"""A small log of a real world: the tasks of the library, played in a hosted scenario."""
 
 from pathlib import Path
 
@@ -21,7 +21,7 @@ from scenarios.format import Scenario, Task, read
 from tests.support.paths import LIBRARY
 
 
-def mounted(world: HostedScenario) -> ScenarioSnapshot:
+def snapshot_of(world: HostedScenario) -> ScenarioSnapshot:
     scenario = world.scenario
     return ScenarioSnapshot(
         scenario_digest=scenario.digest,
@@ -36,16 +36,16 @@ def mounted(world: HostedScenario) -> ScenarioSnapshot:
     )
 
 
-def played(
+def play_oracle(
     world: HostedScenario, task: Task, *, label: Label
 ) -> tuple[list[Event], dict[str, list[Row]]]:
-    """The facts of an episode that plays the task's oracle, and its final tables."""
+    """The facts of an episode that makes the oracle's calls, and its final tables."""
     lease = world.lease()
     events: list[Event] = [_start(world.scenario, task, lease.start_digest)]
     for turn, call in enumerate(task.oracle):
-        asked = AgentCall(call.name, call.arguments, f"c{turn}-0")
-        result = lease.call(call.name, call.arguments, asked.id)
-        events.append(StepTaken(Reply("", (asked,)), Act((asked,)), (result,)))
+        made = AgentCall(call.name, call.arguments, f"c{turn}-0")
+        result = lease.call(call.name, call.arguments, made.id)
+        events.append(StepTaken(Reply("", (made,)), Act((made,)), (result,)))
     events.append(StepTaken(Reply(task.answer), Answer(task.answer)))
     num_steps = len(events) - 1
     events.append(EpisodeEnded(Ending.ANSWERED, task.answer, num_steps, lease.state()))
@@ -73,17 +73,17 @@ def _start(scenario: Scenario, task: Task, digest: str) -> EpisodeStarted:
 
 
 async def write_shelf(folder: Path) -> dict[str, dict[str, list[Row]]]:
-    """Play every task of the library into a log; gives the final tables by episode.
+    """Play every task of the library and log it; return the final tables by episode.
 
-    Every third episode is labelled as the agent's error. Last comes an episode that was cut off.
+    Every third episode has the label of an agent's error. The last episode is cut off.
     """
     world = HostedScenario(read(LIBRARY))
     dumps = {}
     async with open_log(folder) as log:
-        log.mount(mounted(world))
+        log.add_scenario(snapshot_of(world))
         for number, task in enumerate(world.scenario.tasks):
             label = Label.AGENT_ERROR if number % 3 == 2 else Label.COMPLETED
-            events, dumps[task.id] = played(world, task, label=label)
+            events, dumps[task.id] = play_oracle(world, task, label=label)
             for seq, event in enumerate(events):
                 log.append(Record(task.id, 0, seq, 0.0, event))
         for seq, event in enumerate(events[:2]):

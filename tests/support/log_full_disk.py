@@ -1,6 +1,6 @@
-"""Writes episodes into a log until the disk is full, and prints how that ended.
+"""Writes episodes into a log until the disk is full, and prints the error that ends it.
 
-Run as `python -m tests.support.log_full_disk FOLDER`; no file may grow over 300 kB.
+Run as `python -m tests.support.log_full_disk FOLDER`; no file can grow over 300 kB.
 """
 
 import asyncio

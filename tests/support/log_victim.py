@@ -1,7 +1,7 @@
-"""Plays the episodes e000 to e299 into a log, and prints each one that the log called durable.
+"""Writes the episodes e000 to e299 into a log, and prints each one that the log reports durable.
 
-Run as `python -m tests.support.log_victim FOLDER` and killed at any moment, it goes on next time
-with what is missing.
+Run as `python -m tests.support.log_victim FOLDER`. After a kill at any moment, the next run
+continues with the missing episodes.
 """
 
 import asyncio
@@ -38,7 +38,7 @@ async def main(folder: Path) -> None:
             before = reader.progress()
     left = iter([name for name in EPISODES if name not in before or not before[name].judged])
     async with open_log(folder, resume=True) as log, anyio.create_task_group() as tasks:
-        log.mount(WORLD)
+        log.add_scenario(WORLD)
         for _ in range(40):
             tasks.start_soon(_play, log, left, before)
 

@@ -1,20 +1,22 @@
-"""A chat-completions server on loopback that behaves, and misbehaves as it is told.
+"""A chat-completions server on loopback with planned replies and faults.
 
     async with ModelServer() as server:
         server.plan(Status(429, headers={"Retry-After": "0"}), Says("hello"))
-        ... ask server.url twice; server.requests tells what was asked
+        ... send two requests to server.url; server.requests has both
 
-Each request takes the next behaviour of the plan, and `default` once the plan is done.
+Each request gets the next behaviour of the plan, and `default` once the plan is done.
 """
 
 import asyncio
 import json
 import ssl
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from types import TracebackType
 from typing import Any, Protocol, Self
+
+import anyio
 
 
 @dataclass(frozen=True)
@@ -24,14 +26,14 @@ class Asked:
     path: str
     headers: Mapping[str, str]  # by lower-case names
     body: dict[str, Any]
-    connection: int  # which connection it came on, from 0
+    connection: int  # number of its connection, from 0
 
 
 class Behaviour(Protocol):
-    """What to do with one request."""
+    """The reaction to one request."""
 
     async def perform(self, asked: Asked, writer: asyncio.StreamWriter) -> bool:
-        """Answer or not; gives whether the connection stays open."""
+        """Answer or not; return whether the connection stays open."""
 
 
 @dataclass(frozen=True)
@@ -43,8 +45,8 @@ class Says:
     finish: str | None = None
     message: Mapping[str, Any] = field(default_factory=dict)  # more fields of the message
     chunked: bool = False
-    close: bool = False  # close the connection afterwards, without having said so
-    after: asyncio.Event | None = None  # wait for it first
+    close: bool = False  # close the connection afterwards, without announcing it
+    after: asyncio.Event | None = None  # an event to wait for before the reply
 
     async def perform(self, asked: Asked, writer: asyncio.StreamWriter) -> bool:
         if self.after is not None:
@@ -83,7 +85,7 @@ class Says:
 
 @dataclass(frozen=True)
 class Status:
-    """A refusal, in OpenAI's words or in the given body's."""
+    """A refusal in OpenAI's form, or with the given body."""
 
     status: int
     message: str = "not now"
@@ -100,7 +102,7 @@ class Status:
 
 @dataclass(frozen=True)
 class Body:
-    """Status 200 with this body, whatever it is."""
+    """Status 200 with this body, which need not be a completion."""
 
     body: bytes
 
@@ -111,7 +113,7 @@ class Body:
 
 @dataclass(frozen=True)
 class Stall:
-    """No answer, ever; `part` of one comes first."""
+    """Never a whole answer; `part` of one is sent first."""
 
     part: bytes = b""
 
@@ -138,13 +140,13 @@ class Cut:
 
 def response(status: int, body: bytes, headers: Mapping[str, str] | None = None) -> bytes:
     """A whole HTTP response."""
-    told = {"Content-Type": "application/json", "Content-Length": str(len(body))}
-    lines = [f"{name}: {value}\r\n" for name, value in (told | dict(headers or {})).items()]
+    fields = {"Content-Type": "application/json", "Content-Length": str(len(body))}
+    lines = [f"{name}: {value}\r\n" for name, value in (fields | dict(headers or {})).items()]
     return f"HTTP/1.1 {status} Word\r\n{''.join(lines)}\r\n".encode() + body
 
 
-class ModelServer:
-    """The server; live inside of its `async with`."""
+class ModelServer(anyio.AsyncContextManagerMixin):
+    """The server, which runs inside its `async with`."""
 
     def __init__(
         self,
@@ -164,37 +166,29 @@ class ModelServer:
         self._plan: deque[Behaviour] = deque()
         self._num_connections = 0
         self._tasks: set[asyncio.Task[None]] = set()
-        self._server: asyncio.Server | None = None
 
     def plan(self, *behaviours: Behaviour) -> None:
-        """What to do with the next requests."""
+        """Add behaviours for the next requests."""
         self._plan.extend(behaviours)
 
     async def in_flight_reaches(self, number: int) -> None:
-        """Wait until so many requests are being answered at once."""
+        """Wait until `number` requests are being answered at the same time."""
         async with self._changed:
             await self._changed.wait_for(lambda: self.in_flight >= number)
 
-    async def __aenter__(self) -> Self:
-        self._server = await asyncio.start_server(
-            self._accept, "127.0.0.1", self._port, ssl=self._tls
-        )
-        port = self._server.sockets[0].getsockname()[1]
+    @asynccontextmanager
+    async def __asynccontextmanager__(self) -> AsyncGenerator[Self]:
+        server = await asyncio.start_server(self._accept, "127.0.0.1", self._port, ssl=self._tls)
+        port = server.sockets[0].getsockname()[1]
         self.url = f"{'https' if self._tls else 'http'}://127.0.0.1:{port}/v1"
-        return self
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        exc: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        assert self._server is not None
-        self._server.close()
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
-        await self._server.wait_closed()
+        try:
+            yield self
+        finally:
+            server.close()
+            for task in self._tasks:
+                task.cancel()
+            await asyncio.gather(*self._tasks, return_exceptions=True)
+            await server.wait_closed()
 
     def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.ensure_future(self._serve(reader, writer, self._num_connections))

@@ -1,4 +1,4 @@
-"""A small world's briefing, and strategies for what agents and worlds may say."""
+"""The briefing of a small world, every dialect, and strategies for replies and results."""
 
 from typing import Any
 
@@ -46,7 +46,14 @@ BRIEFING = Briefing(
     "Ann Lee (clerk)",
     "2026-03-14T09:30:00Z",
 )
-DIALECTS: list[Dialect] = [dialect_of(name, mend=mend) for name in NAMES for mend in (True, False)]
+# Every dialect of the registry, and AWM's protocol in its strict form.
+DIALECTS: list[Dialect] = [*map(dialect_of, NAMES), dialect_of("awm", lenient=False)]
+
+
+def blocks(*bodies: str) -> str:
+    """Tagged blocks with these bodies, one after the other."""
+    return "\n".join(f"<tool_call>\n{body}\n</tool_call>" for body in bodies)
+
 
 texts = st.text(st.characters(codec="utf-8"))
 _scalars = (
@@ -80,7 +87,8 @@ results = st.builds(
 @st.composite
 def steps(draw: Any, dialect: Dialect, turn: int = 0) -> StepTaken:
     """A step as the loop records it: a reply of any kind, as read, with results for its calls."""
-    call_of_any_tool = calls | st.sampled_from(dialect.openers()) if dialect.openers() else calls
+    opening = dialect.opening_calls()
+    call_of_any_tool = calls | st.sampled_from(opening) if opening else calls
     reply = draw(
         st.builds(lambda call: dialect.write((call,), "", turn=turn), call_of_any_tool)
         | st.builds(lambda text: dialect.write((), text, turn=turn), answers)
@@ -88,5 +96,5 @@ def steps(draw: Any, dialect: Dialect, turn: int = 0) -> StepTaken:
     )
     decision = dialect.read(reply, turn=turn)
     num_calls = len(getattr(decision, "calls", ()))
-    given = tuple(draw(st.lists(results, min_size=num_calls, max_size=num_calls)))
-    return StepTaken(reply, decision, given)
+    made = draw(st.lists(results, min_size=num_calls, max_size=num_calls))
+    return StepTaken(reply, decision, tuple(made))

@@ -1,4 +1,4 @@
-"""A token backend that says what it is told, and agents over it: models without a model."""
+"""A token backend that returns scripted texts, and agents over it: no model is needed."""
 
 from collections.abc import Callable, Sequence
 from itertools import pairwise
@@ -9,31 +9,33 @@ import anyio
 from harness.history.summary import PROMPT
 from harness.policies.base import Agent, Assignment
 from harness.policies.token_agent import Generated, Sampling, TokenAgent
-from harness.tokenization.chat_tokenizer import ChatTokens
+from harness.tokenization.chat_tokenizer import ChatTokenizer
 
 CONTEXT = 100_000
 
 
 class ScriptedTokens:
-    """Says its texts in order, whatever is asked, and sums up where a summary is asked for.
+    """Returns its texts in order for any prompt, and a summary where the prompt asks for one.
 
-    It cuts its words otherwise than the tokenizer would: who tokenises them again gets other ids.
+    It cuts its texts into tokens differently from the tokenizer: tokenising them again gives other
+    ids.
     """
 
-    def __init__(self, chat: ChatTokens, texts: Sequence[str], *, weights: str = "v1") -> None:
+    def __init__(self, chat: ChatTokenizer, texts: Sequence[str], *, weights: str = "v1") -> None:
         self.prompts: list[list[int]] = []
-        self.asked: list[tuple[int, float, float, int]] = []  # max_tokens, temperature, top_p, seed
-        self.before: Callable[[], None] = lambda: None  # called with each request
-        self.stalls = anyio.Event()  # set: it waits for ever, until it is given up
+        # max_tokens, temperature, top_p and seed of each request
+        self.requests: list[tuple[int, float, float, int]] = []
+        self.before: Callable[[], None] = lambda: None  # called before each request
+        self.stalls = anyio.Event()  # set: requests wait until they are cancelled
         self.has_stalled = anyio.Event()
-        self.given_up = anyio.Event()
+        self.was_cancelled = anyio.Event()
         self._chat = chat
         self._texts = list(texts)
         self._weights = weights
         self._num_summaries = 0
 
     def ids(self, text: str) -> list[int]:
-        """A text as this model samples it, the end token included."""
+        """The ids with which this model samples a text, the end token included."""
         rng = Random(text)
         inner = {rng.randrange(len(text) + 1) for _ in range(len(text) // 3)}
         cuts = sorted(inner | {0, len(text)})
@@ -52,14 +54,14 @@ class ScriptedTokens:
     ) -> Generated:
         self.before()
         self.prompts.append(list(prompt_ids))
-        self.asked.append((max_tokens, temperature, top_p, seed))
+        self.requests.append((max_tokens, temperature, top_p, seed))
         if self.stalls.is_set():
             self.has_stalled.set()
             try:
                 await anyio.sleep_forever()
             finally:
-                self.given_up.set()
-        shown = self._chat.text(prompt_ids)
+                self.was_cancelled.set()
+        shown = self._chat.decode(prompt_ids)
         if PROMPT in shown[-len(PROMPT) - 40 :]:
             self._num_summaries = number = self._num_summaries + 1
             thought = "" if number % 2 else "<think>So far.</think>  "
@@ -74,7 +76,7 @@ class ScriptedTokenPolicy:
 
     name = "scripted-tokens"
 
-    def __init__(self, backend: ScriptedTokens, chat: ChatTokens) -> None:
+    def __init__(self, backend: ScriptedTokens, chat: ChatTokenizer) -> None:
         self._backend = backend
         self._chat = chat
 

@@ -15,7 +15,7 @@ from harness.core.events import (
     StepTaken,
 )
 from harness.core.messages import Answer, FormatError, Reply
-from harness.core.token_bytes import packed, packed_floats
+from harness.core.token_bytes import encode_ids, encode_logprobs
 from harness.core.trajectory import Trajectory, assemble
 from tests.support.episode_logs import STATE, started, story
 
@@ -33,10 +33,10 @@ def reply(
     given = [-0.1 * token for token in tokens] if logprobs is None else logprobs
     return Reply(
         text,
-        prompt_ids=packed(prompt[shared:]),
+        prompt_ids=encode_ids(prompt[shared:]),
         prompt_shared=shared,
-        token_ids=packed(tokens),
-        logprobs=packed_floats(given),
+        token_ids=encode_ids(tokens),
+        logprobs=encode_logprobs(given),
         weights=weights,
     )
 

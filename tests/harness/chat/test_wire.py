@@ -1,4 +1,4 @@
-"""Whatever a model server sends, the reply can be logged."""
+"""Reading completions: any reply of a model server can be logged."""
 
 import json
 from typing import Any
@@ -14,7 +14,7 @@ from harness.core.messages import AgentCall, Reply, Usage
 
 
 def body(message: dict[str, Any]) -> bytes:
-    """A completion as a Python server writes it: halves of surrogate pairs as escapes."""
+    """A completion as a Python server writes it: halves of surrogate pairs are escapes."""
     return json.dumps({"choices": [{"message": message}]}).encode()
 
 
@@ -29,8 +29,8 @@ def body(message: dict[str, Any]) -> bytes:
         '{"id": 7',
     ],
 )
-def test_arguments_that_no_log_can_hold_stay_text(text: str) -> None:
-    """Integers beyond 64 bits, deep nesting and broken JSON are kept as the agent wrote them."""
+def test_arguments_that_cannot_be_logged_stay_text(text: str) -> None:
+    """Integers beyond 64 bits, deep nesting and broken JSON stay the text that the agent wrote."""
     assert read_arguments(text) == text
 
 
@@ -43,8 +43,8 @@ def test_arguments_at_the_limits() -> None:
 
 
 def test_arguments_sent_as_an_object() -> None:
-    """A server that sends an object instead of a text is understood, and put into words where no
-    log can hold it."""
+    """Arguments that a server sends as an object are read too, and become text where the log cannot
+    hold them."""
     assert read_arguments({"id": 7}) == {"id": 7}
     assert read_arguments({"id": 2**70}) == f'{{"id":{2**70}}}'
     call = {"id": "x", "function": {"name": "get", "arguments": {"id": 2**70}}}
@@ -64,12 +64,12 @@ def test_arguments_sent_as_an_object() -> None:
     ],
 )
 def test_half_characters_are_replaced(sent: str, read: str) -> None:
-    """Half of a surrogate pair becomes U+FFFD; whole pairs and spelt-out escapes stay."""
+    """Half of a surrogate pair becomes U+FFFD; whole pairs and escaped backslashes stay."""
     assert read_completion(body({"content": sent})) == Reply(read)
 
 
-def test_bytes_that_are_no_text_are_replaced() -> None:
-    """Bytes that are no UTF-8 become U+FFFD."""
+def test_bytes_that_are_not_text_are_replaced() -> None:
+    """Bytes that are not UTF-8 become U+FFFD."""
     sent = body({"content": "MARK"}).replace(b"MARK", b"a\xff\xed\xa0\x80")
     reply = read_completion(sent)
     assert isinstance(reply, Reply)
@@ -88,7 +88,7 @@ _VALUES = st.recursive(
 def test_every_reply_can_be_logged(
     content: str, name: str, call_id: str, arguments: Any, as_text: bool
 ) -> None:
-    """Texts, names, ids and arguments of any kind come out as something that MessagePack says."""
+    """MessagePack can hold every reply, whatever its texts, names, ids and arguments are."""
     sent = json.dumps(arguments) if as_text else arguments
     call = {"id": call_id, "function": {"name": name, "arguments": sent}}
     reply = read_completion(body({"content": content, "tool_calls": [call]}))
@@ -99,18 +99,18 @@ def test_every_reply_can_be_logged(
 
 @pytest.mark.parametrize("sent", [b"", b"\xff", b'{"choices": "\\ud800', b"[" * 100_000])
 def test_no_completion_is_a_failure(sent: bytes) -> None:
-    """What is no completion, mended or not, is a failure that says so."""
+    """A body that is not a completion, even after repair, is a malformed failure."""
     failure = read_completion(sent)
     assert isinstance(failure, Failure)
     assert failure.kind == "malformed"
 
 
-@pytest.mark.parametrize("told", ["-7", "1" + "0" * 400, "9223372036854775808", '"12"', "1.5"])
-def test_counts_of_tokens_that_cannot_be_are_not_reported(told: str) -> None:
-    """A count below nothing, beyond all logs, or that is no whole number leaves the reply whole."""
-    details = f'{{"cached_tokens": {told}}}'
+@pytest.mark.parametrize("count", ["-7", "1" + "0" * 400, "9223372036854775808", '"12"', "1.5"])
+def test_impossible_token_counts_are_ignored(count: str) -> None:
+    """A count that is negative, too large for the log or not an integer counts as not reported."""
+    details = f'{{"cached_tokens": {count}}}'
     usage = (
-        f'{{"prompt_tokens": {told}, "completion_tokens": 5, "prompt_tokens_details": {details}}}'
+        f'{{"prompt_tokens": {count}, "completion_tokens": 5, "prompt_tokens_details": {details}}}'
     )
     sent = f'{{"choices": [{{"message": {{"content": "yes"}}}}], "usage": {usage}}}'
     assert read_completion(sent.encode()) == Reply("yes", usage=Usage(0, 5, 0))

@@ -1,4 +1,4 @@
-"""What a checkpoint says of itself, and when it is used otherwise."""
+"""Model cards of checkpoints, and the warnings when a checkpoint is run in another way."""
 
 from io import StringIO
 from pathlib import Path
@@ -16,7 +16,7 @@ CARD = PolicyCard("v7", "last:3", parse_history("last:3").fingerprint, "hermes",
 
 
 def test_a_card_is_read_as_it_was_written(tmp_path: Path) -> None:
-    """What lies beside the weights is what was put there; without a card there is None."""
+    """The card that is read equals the one that was written; without a card the result is None."""
     assert read_card(tmp_path) is None
     write_card(tmp_path, CARD)
     assert read_card(tmp_path) == CARD
@@ -26,14 +26,14 @@ def test_a_card_is_read_as_it_was_written(tmp_path: Path) -> None:
     "text", ["{", '{"version": "v7"}', '{"version": "v7", "history": "full", "color": 1}']
 )
 def test_a_broken_card_names_its_file(tmp_path: Path, text: str) -> None:
-    """What cannot be read is told with the file's name."""
+    """The message about a card that cannot be read names the file."""
     (tmp_path / "rehearsal.json").write_text(text)
-    with pytest.raises(SettingsError, match=r"rehearsal\.json: the checkpoint's card cannot be"):
+    with pytest.raises(SettingsError, match=r"rehearsal\.json: the checkpoint's model card cannot"):
         read_card(tmp_path)
 
 
 @pytest.mark.parametrize(
-    ("history", "dialect", "told"),
+    ("history", "dialect", "expected"),
     [
         ("last:3", "hermes", []),
         (
@@ -51,23 +51,23 @@ def test_a_broken_card_names_its_file(tmp_path: Path, text: str) -> None:
         ),
     ],
 )
-def test_other_windows_and_dialects_are_told(
-    tmp_path: Path, history: str, dialect: str, told: list[str]
+def test_other_windows_and_dialects_are_reported(
+    tmp_path: Path, history: str, dialect: str, expected: list[str]
 ) -> None:
-    """Each difference is one sentence, and one loud line when the checkpoint is run."""
+    """Each difference is one sentence, and one warning line when the checkpoint is run."""
     policy = parse_history(history)
     found = card_mismatches(CARD, history=history, fingerprint=policy.fingerprint, dialect=dialect)
-    assert found == told
+    assert found == expected
 
     write_card(tmp_path, CARD)
     lines = StringIO()
     settings = Settings(policy="local", model=str(tmp_path), dialect=dialect)  # type: ignore[arg-type]  # one of its words
     warn_of_mismatches(settings, policy, Console(file=lines, width=500))
-    assert lines.getvalue() == "".join(f"WARNING {tmp_path}: {line}\n" for line in told)
+    assert lines.getvalue() == "".join(f"WARNING {tmp_path}: {line}\n" for line in expected)
 
 
-def test_a_model_without_a_card_is_run_in_silence(tmp_path: Path) -> None:
-    """Nothing is known of it, so nothing is told; policies without weights have no card."""
+def test_a_model_without_a_card_is_run_without_a_warning(tmp_path: Path) -> None:
+    """Without a card there is nothing to compare; policies without weights have no card."""
     lines = StringIO()
     write_card(tmp_path, CARD)
     for settings in (

@@ -1,4 +1,4 @@
-"""Summaries in live episodes, in the log and after it."""
+"""Summaries: in live episodes, in the log, in replays, exports and displays."""
 
 import json
 from collections.abc import Sequence
@@ -24,10 +24,10 @@ from harness.core.events import (
     encode,
 )
 from harness.core.messages import Message, Reply, Usage, Window
-from harness.core.token_bytes import packed, packed_floats
+from harness.core.token_bytes import encode_ids, encode_logprobs
 from harness.dialects.format_rules import FormatSettings
 from harness.dialects.registry import NAMES, dialect_of
-from harness.history.summary import GO_ON, PROMPT, asking
+from harness.history.summary import GO_ON, PROMPT, with_summary_request
 from harness.history.windows import HistoryFold, parse_history, windows_of
 from harness.log.reader import open_reader
 from harness.log.writer import open_log
@@ -61,8 +61,8 @@ from tests.support.run_context import (
 NOTE = Reply(
     "One fine is open.",
     usage=Usage(completion_tokens=40),
-    token_ids=packed([1]),
-    logprobs=packed_floats([-1.0]),
+    token_ids=encode_ids([1]),
+    logprobs=encode_logprobs([-1.0]),
 )
 
 
@@ -88,15 +88,15 @@ def _end(events: Sequence[Event]) -> tuple[Ending, str | None, int]:
     return ended.ending, ended.error, ended.num_steps
 
 
-async def test_the_agent_sums_up_what_falls_out() -> None:
+async def test_the_agent_summarises_the_older_turns() -> None:
     """The agent is asked once the history is too long; its reply is a fact with tokens and
-    log-probabilities, and stands in the next window in place of all turns but the newest."""
+    log-probabilities, and replaces all turns but the newest in the next window."""
     events, windows = await _episode(LOOK, LOOK, NOTE, DONE)
     first, second, summary, last = events[1:-1]
     assert isinstance(first, StepTaken) and isinstance(second, StepTaken)
     assert isinstance(summary, HistorySummarized) and isinstance(last, StepTaken)
     assert (summary.reply, summary.turn, summary.first_turn) == (NOTE, 2, 0)
-    assert [window.summarise for window in windows] == [False, False, True, False]
+    assert [window.asks_for_summary for window in windows] == [False, False, True, False]
     asked, shown = windows[2:]
     assert asked.messages == (*windows[1].messages, Message("user", PROMPT))
     assert asked.tools == shown.tools
@@ -107,10 +107,10 @@ async def test_the_agent_sums_up_what_falls_out() -> None:
     assert _end(events) == (Ending.ANSWERED, None, 3)
 
 
-async def test_a_summary_is_summed_up_with_what_follows() -> None:
+async def test_a_summary_is_summarised_in_turn() -> None:
     """The second summary is made of the first and the turn after it."""
     events, windows = await _episode(LOOK, LOOK, NOTE, LOOK, Reply("Two fines."), DONE)
-    second = [window for window in windows if window.summarise][1]
+    second = [window for window in windows if window.asks_for_summary][1]
     assert [message.content for message in second.messages[2:4]] == [NOTE.text, GO_ON]
     assert [message.content for message in windows[-1].messages[2:4]] == ["Two fines.", GO_ON]
     assert windows[-1].first_turn == 2
@@ -118,18 +118,18 @@ async def test_a_summary_is_summed_up_with_what_follows() -> None:
 
 
 @pytest.mark.parametrize("failed", [Reply(""), Reply("<think>no end"), LOOK], ids=str)
-async def test_a_reply_that_is_no_summary(failed: Reply) -> None:
+async def test_a_reply_that_is_not_a_summary(failed: Reply) -> None:
     """Calls or nothing instead of a summary end the episode as the agent's format error; the reply
-    is kept, and no call of it is executed."""
+    is recorded, and none of its calls is executed."""
     events, _ = await _episode(LOOK, LOOK, failed)
-    kept = events[-2]
-    assert isinstance(kept, HistorySummarized) and kept.reply == failed
+    recorded = events[-2]
+    assert isinstance(recorded, HistorySummarized) and recorded.reply == failed
     why = "asked for a summary before step 2, the agent gave none"
     assert _end(events) == (Ending.FORMAT_ERROR, why, 2)
 
 
 async def test_a_summary_that_fails() -> None:
-    """A model that breaks or stays silent over a summary ends the episode as over a step."""
+    """A model that fails or does not answer at a summary ends the episode, as at a step."""
     events, _ = await _episode(LOOK, LOOK, PolicyError("the server is gone"))
     assert _end(events) == (Ending.POLICY_ERROR, "the server is gone", 2)
     assert len(events) == 4
@@ -138,7 +138,7 @@ async def test_a_summary_that_fails() -> None:
 
 
 async def test_tokens_of_summaries_count() -> None:
-    """Tokens generated for a summary count against the episode's limit, steps they are not."""
+    """Tokens of a summary count against the episode's token limit; a summary is not a step."""
     look = calls("list_overdue", tokens=5)
     limits = Limits(token_limit=50, max_steps=3)
     events, _ = await _episode(look, look, NOTE, limits=limits)
@@ -149,18 +149,19 @@ async def test_tokens_of_summaries_count() -> None:
 
 
 def test_the_request_goes_into_the_users_message() -> None:
-    """Where the user spoke last, the request is part of that message."""
-    said = [Message("assistant", "a"), Message("user", "b")]
-    assert asking(said) == [said[0], Message("user", f"b\n\n{PROMPT}")]
-    assert asking(said[:1]) == [said[0], Message("user", PROMPT)]
+    """Where the last message is the user's, the request becomes a part of it."""
+    messages = [Message("assistant", "a"), Message("user", "b")]
+    asked = Message("user", f"b\n\n{PROMPT}")
+    assert with_summary_request(messages) == [messages[0], asked]
+    assert with_summary_request(messages[:1]) == [messages[0], Message("user", PROMPT)]
 
 
 def test_a_request_for_a_summary_allows_no_calls() -> None:
-    """The tools stay in the request, for the sake of the prefix, and `tool_choice` is none,
-    whatever else is set for steps."""
+    """The tools stay in the request, so that the prompt's prefix is the same, and `tool_choice` is
+    none, whatever is set for steps."""
     writer = RequestWriter({"model": "m", "tool_choice": "required"})
     step = Window((Message("user", "Go."),), BRIEFING.tools)
-    summary = msgspec.structs.replace(step, summarise=True)
+    summary = msgspec.structs.replace(step, asks_for_summary=True)
     for _ in range(2):
         asked, before = (json.loads(writer.body(window)) for window in (summary, step))
         assert asked == {**before, "tool_choice": "none"}
@@ -169,8 +170,8 @@ def test_a_request_for_a_summary_allows_no_calls() -> None:
     assert "tool_choice" not in json.loads(RequestWriter({}).body(textual))
 
 
-def test_a_summary_that_was_not_asked_for_is_ignored() -> None:
-    """The log of a run whose policy asked earlier gives the windows of this policy."""
+def test_a_summary_without_a_request_is_ignored() -> None:
+    """A log of a run whose policy asked for a summary earlier gives this policy's own windows."""
     native = dialect_of("native")
     fold = HistoryFold(parse_history("summary:100000"), native, BRIEFING)
     for turn in range(3):
@@ -180,14 +181,14 @@ def test_a_summary_that_was_not_asked_for_is_ignored() -> None:
     assert fold.window() == before
 
 
-def test_speakers_take_turns() -> None:
+def test_roles_alternate() -> None:
     """In text dialects assistant and user alternate in every window, summaries included."""
     hermes, broken = dialect_of("hermes"), Reply("<tool_call>")
     fold = HistoryFold(parse_history("summary:1"), hermes, BRIEFING)
     shown = []
     for turn in range(4):
         shown.append(fold.window())
-        if fold.window().summarise:
+        if fold.window().asks_for_summary:
             fold.apply(HistorySummarized(NOTE, turn))
             shown.append(fold.window())
         fold.apply(StepTaken(broken, hermes.read(broken, turn=turn)))
@@ -199,12 +200,14 @@ def test_speakers_take_turns() -> None:
 
 async def _run(folder: Path, dialect: str, history: str, *, policy: str = "oracle") -> Scenario:
     scenario = read(LIBRARY)
-    spoken = dialect_of(dialect)
+    run_dialect = dialect_of(dialect)
     chosen = [(scenario, task) for task in scenario.tasks]
-    player = OraclePolicy(spoken) if policy == "oracle" else RandomPolicy(spoken, num_calls=12)
+    actor = (
+        OraclePolicy(run_dialect) if policy == "oracle" else RandomPolicy(run_dialect, num_calls=12)
+    )
     with closing(LocalPool()) as pool:
         parts = RunParts(
-            pool, player, spoken, parse_history(history), FormatSettings(stop=False), Limits()
+            pool, actor, run_dialect, parse_history(history), FormatSettings(stop=False), Limits()
         )
         plan = plan_of(chosen, episodes=None, group_size=1, seed=0)
         await run_session(folder, plan, parts, concurrency=8, meters=Meters())
@@ -220,33 +223,33 @@ def _replayed(folder: Path, scenario: Scenario) -> ReplayReport:
 @pytest.mark.parametrize("dialect", NAMES)
 @pytest.mark.parametrize("history", ["last:1+2", "retrieve:1", "summary:900", "summary:1"])
 async def test_runs_replay(tmp_path: Path, dialect: str, history: str, policy: str) -> None:
-    """Episodes under every policy of history replay without a model, their windows compared."""
+    """Episodes under every history policy replay without a model, and their windows agree."""
     scenario = await _run(tmp_path, dialect, history, policy=policy)
     report = _replayed(tmp_path, scenario)
     assert (report.divergences, report.cut_off, report.windows_unchecked) == ((), 0, 0)
     with open_reader(tmp_path) as reader:
-        told = list(reader.trajectories())
+        logged = list(reader.trajectories())
         rows = {row.episode: row for row in reader.episodes()}
-    assert all(one.ended is not None and one.ended.error is None for one in told)
-    assert {one.episode: len(one.steps) for one in told} == {
+    assert all(one.ended is not None and one.ended.error is None for one in logged)
+    assert {one.episode: len(one.steps) for one in logged} == {
         name: row.num_steps for name, row in rows.items()
     }
     if history == "summary:1":
         pinned = 1 if dialect.startswith("awm") else 0
-        counts = [(len(one.summaries), len(one.steps) - 2 - pinned) for one in told]
+        counts = [(len(one.summaries), len(one.steps) - 2 - pinned) for one in logged]
         assert all(found == max(0, expected) for found, expected in counts)
     if history == "retrieve:1":
-        assert any(step.recalled for one in told for step in one.steps)
+        assert any(step.recalled for one in logged for step in one.steps)
 
 
-async def _rewritten(folder: Path, copy: Path, change: dict[type, dict[str, object]]) -> Path:
-    """A log with other fields in every fact of these types."""
+async def _rewrite(folder: Path, copy: Path, change: dict[type, dict[str, object]]) -> Path:
+    """Copy a log with other field values in every fact of these types."""
     with open_reader(folder) as reader:
-        worlds = list(reader.worlds().values())
+        snapshots = list(reader.scenarios().values())
         records = [record for _, record in reader.records_after(0, limit=100_000)]
     async with open_log(copy) as log:
-        for world in worlds:
-            log.mount(world)
+        for snapshot in snapshots:
+            log.add_scenario(snapshot)
         for record in records:
             fields = change.get(type(record.event), {})
             event = msgspec.structs.replace(record.event, **fields)
@@ -255,36 +258,36 @@ async def _rewritten(folder: Path, copy: Path, change: dict[type, dict[str, obje
 
 
 async def test_a_tampered_window_is_named(tmp_path: Path) -> None:
-    """Turns that were not recalled, and a summary that was not asked for, are found."""
+    """A replay finds windows with other turns than logged, and a summary at a wrong turn."""
     scenario = await _run(tmp_path / "r", "native", "retrieve:1")
-    copy = await _rewritten(tmp_path / "r", tmp_path / "r2", {StepTaken: {"recalled": ()}})
+    copy = await _rewrite(tmp_path / "r", tmp_path / "r2", {StepTaken: {"recalled": ()}})
     found = _replayed(copy, scenario).divergences
     assert {(one.what, one.expected) for one in found} == {("window", "from turn 2")}
     assert {one.found for one in found} == {"turns 0 and from turn 2"}
     scenario = await _run(tmp_path / "s", "native", "summary:1")
-    copy = await _rewritten(tmp_path / "s", tmp_path / "s2", {HistorySummarized: {"first_turn": 9}})
+    copy = await _rewrite(tmp_path / "s", tmp_path / "s2", {HistorySummarized: {"first_turn": 9}})
     found = _replayed(copy, scenario).divergences
     assert {(one.what, one.step, one.expected, one.found) for one in found} == {
         ("window", 2, "from turn 9, to be summed up", "from turn 0, to be summed up")
     }
-    copy = await _rewritten(tmp_path / "s", tmp_path / "s3", {HistorySummarized: {"turn": 1}})
+    copy = await _rewrite(tmp_path / "s", tmp_path / "s3", {HistorySummarized: {"turn": 1}})
     assert {one.step for one in _replayed(copy, scenario).divergences} == {1}
 
 
 async def test_windows_from_the_log(tmp_path: Path) -> None:
-    """A log gives the window of every reply: as many as there are steps and summaries."""
+    """A log gives the window of every reply: one for each step and each summary."""
     await _run(tmp_path, "hermes", "summary:1")
     with open_reader(tmp_path) as reader:
         for trajectory in reader.trajectories():
             fold = HistoryFold(parse_history("summary:1"), dialect_of("hermes"), BRIEFING)
             replies = trajectory.replies()
-            asked = [window.summarise for window in windows_of(fold, replies)]
+            asked = [window.asks_for_summary for window in windows_of(fold, replies)]
             assert asked == [isinstance(event, HistorySummarized) for event in replies]
             assert len(replies) == len(trajectory.steps) + len(trajectory.summaries)
 
 
 async def test_summaries_are_shown_and_exported(tmp_path: Path) -> None:
-    """`show` has summaries between the turns; exports have them in a field of their own."""
+    """`show` prints summaries between the turns; exports have them in a field of their own."""
     await _run(tmp_path / "run", "native", "summary:1")
     with open_reader(tmp_path / "run") as reader:
         episodes = list(reader.trajectories())
@@ -305,7 +308,7 @@ async def test_summaries_are_shown_and_exported(tmp_path: Path) -> None:
 
 
 def test_a_summary_travels() -> None:
-    """A summary is the same after encoding, and one line for who watches."""
+    """A summary is equal after encoding and decoding, and one line in the live view."""
     record = Record("e1", 0, 3, 1.0, HistorySummarized(NOTE, 2, 1, 0.5))
     assert decode_record(encode(record)) == record
     assert event_line(record) == "e1 #3 summary: One fine is open."

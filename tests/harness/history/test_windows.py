@@ -1,3 +1,5 @@
+"""History policies that count turns or tokens, and the histories of live episodes."""
+
 import msgspec
 import pytest
 
@@ -7,7 +9,7 @@ from harness.core.events import EpisodeEnded, Event, Judged, Record, StepTaken
 from harness.core.messages import Briefing, Message, Reply, Window
 from harness.dialects.awm import Awm
 from harness.dialects.native import Native
-from harness.history.token_budget import Measure
+from harness.history.token_budget import TokenMeasure
 from harness.history.windows import HistoryFold, HistoryManager, parse_history
 from scenarios.format import Call
 from tests.support.prompts import BRIEFING
@@ -36,21 +38,21 @@ def test_last_turns() -> None:
     window = history.window()
     assert texts(window) == ["Text 2.", "Text 3."]
     assert window.first_turn == 2
-    assert window.messages[:2] == NATIVE.opening(BRIEFING)
+    assert window.messages[:2] == NATIVE.opening_messages(BRIEFING)
     assert window.tools is BRIEFING.tools
 
 
 def test_full() -> None:
-    """`full` shows all turns, and before the first only the head."""
+    """`full` shows all turns, and before the first turn only the head."""
     history = fold("full")
-    assert history.window() == Window(NATIVE.opening(BRIEFING), BRIEFING.tools)
+    assert history.window() == Window(NATIVE.opening_messages(BRIEFING), BRIEFING.tools)
     for number in range(4):
         history.apply(step(number))
     assert texts(history.window()) == [f"Text {number}." for number in range(4)]
 
 
 def test_a_window_is_not_changed_by_later_turns() -> None:
-    """A window that was handed out stays as it is."""
+    """A window that was returned earlier does not change."""
     history = fold("full")
     history.apply(step(0))
     window = history.window()
@@ -67,10 +69,10 @@ class Words:
         return len(text.split())
 
 
-def test_a_counter_of_ones_own() -> None:
-    """Tokens are counted by the counter that is given, whose name is part of the fingerprint."""
+def test_another_token_counter() -> None:
+    """A policy counts tokens with the given counter, whose name is part of its fingerprint."""
     briefing = msgspec.structs.replace(BRIEFING, tools=())
-    head = Measure(Words()).messages(NATIVE.opening(briefing))
+    head = TokenMeasure(Words()).messages(NATIVE.opening_messages(briefing))
     policy = parse_history(f"tokens:{head + 4}", Words())
     history = HistoryFold(policy, NATIVE, briefing)
     for number in range(4):
@@ -79,19 +81,19 @@ def test_a_counter_of_ones_own() -> None:
     assert policy.fingerprint != parse_history(policy.spec).fingerprint
 
 
-def test_a_turn_too_large_is_shown_alone() -> None:
-    """Where not even the newest turn fits, it is shown all the same."""
+def test_a_turn_that_is_too_large_is_shown_alone() -> None:
+    """The newest turn is shown even where it does not fit."""
     history = fold("tokens:1")
     for number in range(3):
         history.apply(step(number))
     assert (texts(history.window()), history.window().first_turn) == (["Text 2."], 2)
 
 
-def test_awm_keeps_the_tool_list() -> None:
-    """AWM's list_tools exchange stays, and the last turns follow it."""
+def test_the_tool_list_of_awm_stays_visible() -> None:
+    """AWM's list_tools exchange stays in every window, and the last turns follow it."""
     awm = Awm()
     history = HistoryFold(parse_history("last:1"), awm, BRIEFING)
-    for turn, call in enumerate([*awm.openers(), Call("ping"), Call("get_order")]):
+    for turn, call in enumerate([*awm.opening_calls(), Call("ping"), Call("get_order")]):
         reply = awm.write((call,), "", turn=turn)
         history.apply(StepTaken(reply, awm.read(reply, turn=turn), (ToolResult(call.name),)))
     window = history.window()
@@ -108,12 +110,12 @@ def test_awm_keeps_the_tool_list() -> None:
     ],
 )
 def test_a_bad_setting(text: str) -> None:
-    """A wrong setting is one sentence with the right ones."""
+    """The error for a wrong setting is one sentence with the right forms."""
     with pytest.raises(SettingsError) as caught:
         parse_history(text)
     assert str(caught.value) == (
-        f"history: {text!r} is none of full, last:W, last:W+S, tokens:N, retrieve:K and summary:N"
-        " (turns W, S and K, tokens N, all from 1)"
+        f"history: {text!r} is not a history policy (expected full, last:W, last:W+S, tokens:N,"
+        " retrieve:K or summary:N, with turns W, S and K and tokens N, all from 1)"
     )
 
 
@@ -125,8 +127,8 @@ def test_a_bad_setting(text: str) -> None:
         ("tokens:8000", "db7663ba75680758"),
     ],
 )
-def test_old_logs_know_their_policies(spec: str, fingerprint: str) -> None:
-    """The fingerprints in logs and checkpoints of earlier versions stay valid."""
+def test_fingerprints_of_earlier_versions(spec: str, fingerprint: str) -> None:
+    """The fingerprints in logs and model cards of earlier versions stay valid."""
     assert parse_history(spec).fingerprint == fingerprint
 
 
@@ -151,8 +153,8 @@ def ended() -> EpisodeEnded:
     )
 
 
-def test_the_manager_keeps_episodes_apart() -> None:
-    """Each live episode has a window of its own events."""
+def test_the_manager_separates_episodes() -> None:
+    """The window of each live episode is made of its own events."""
     manager = HistoryManager()
     for episode in ("a", "b"):
         manager.open(episode, fold("full"))
@@ -178,13 +180,13 @@ def test_the_manager_forgets() -> None:
         manager.window("a")
 
 
-def test_another_attempt_begins_anew() -> None:
-    """Opening an episode again begins with the head alone."""
+def test_another_attempt_begins_with_the_head() -> None:
+    """An episode that is opened a second time has an empty history again."""
     manager = HistoryManager()
     manager.open("a", fold("full"))
     manager.handle(record("a", 1, step(0)))
     manager.open("a", fold("full"))
     assert manager.window("a").messages == (
-        Message("system", NATIVE.opening(BRIEFING)[0].content),
+        Message("system", NATIVE.opening_messages(BRIEFING)[0].content),
         Message("user", "Void order 7."),
     )

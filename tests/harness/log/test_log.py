@@ -1,4 +1,4 @@
-"""The log of a run: what was appended is there, in order, once, whatever happened."""
+"""The log of a run: every appended record is stored once and in order, whatever happens."""
 
 import os
 import random
@@ -37,18 +37,18 @@ from tests.support.log_victim import EPISODES
 
 @pytest.fixture
 def anyio_backend() -> str:
-    return "asyncio"  # aiosqlite knows no other
+    return "asyncio"  # the only event loop that aiosqlite supports
 
 
-async def _write(folder: Path, records: list[Record], *, resume: bool = False) -> None:
+async def _write_log(folder: Path, records: list[Record], *, resume: bool = False) -> None:
     async with open_log(folder, resume=resume) as log:
-        log.mount(WORLD)
+        log.add_scenario(WORLD)
         for record in records:
             log.append(record)
 
 
 def _row(episode: str, **changes: Any) -> EpisodeRow:
-    """The row of a `whole` episode."""
+    """The row of an episode made by `whole`."""
     row = EpisodeRow(
         episode=episode,
         attempt=0,
@@ -85,7 +85,7 @@ _STATES = st.builds(
 
 @given(_JSON, st.none() | _STATES, st.text())
 def test_rows_give_their_records_back(arguments: Any, state: StoredState | None, text: str) -> None:
-    """A record that became a row of the table and came back is the same record."""
+    """A record read back from its row of the table equals the record that was written."""
     call = AgentCall("tool", arguments, "c0")
     events: list[Event] = [
         StepTaken(Reply(text, (call,)), Answer(text)),
@@ -95,7 +95,7 @@ def test_rows_give_their_records_back(arguments: Any, state: StoredState | None,
         assert record_of(row_of(position, record)) == record
 
 
-def test_what_messagepack_cannot_say_is_stored_all_the_same() -> None:
+def test_values_that_messagepack_cannot_hold_are_stored() -> None:
     """An integer beyond 64 bits becomes its digits and half a surrogate pair a question mark: no
     reply of a model can stop a run."""
     call = AgentCall("pay", {"cents": 10**30, "to": ["\ud83d!", -(2**63)]}, "c0")
@@ -108,23 +108,23 @@ def test_what_messagepack_cannot_say_is_stored_all_the_same() -> None:
 
 
 async def test_everything_comes_back_in_order(tmp_path: Path) -> None:
-    """What episodes append in turns comes back whole, by position and by episode."""
+    """Records that episodes append in turns are read back complete, by position and by episode."""
     stories = [whole(f"e{number}") for number in range(50)]
     records = [record for together in zip(*stories, strict=True) for record in together]
-    await _write(tmp_path, records)
+    await _write_log(tmp_path, records)
 
     with open_reader(tmp_path) as reader:
         assert reader.records_after(0, 1_000) == list(enumerate(records, 1))
         assert list(reader.trajectories()) == [assemble(records) for records in stories]
         assert reader.trajectory("e7") == assemble(stories[7])
         assert reader.episodes() == [_row(f"e{number}") for number in range(50)]
-        assert reader.worlds() == {WORLD.scenario_digest: WORLD}
+        assert reader.scenarios() == {WORLD.scenario_digest: WORLD}
 
 
 async def test_records_after_pages_through_the_log(tmp_path: Path) -> None:
-    """Asked again and again from where it ended, catch-up gives each record once."""
+    """Repeated calls, each from the last position read, return each record once."""
     records = [record for number in range(30) for record in whole(f"e{number}")]
-    await _write(tmp_path, records)
+    await _write_log(tmp_path, records)
     found: list[tuple[int, Record]] = []
     with open_reader(tmp_path) as reader:
         while page := reader.records_after(found[-1][0] if found else 0, limit=7):
@@ -135,7 +135,7 @@ async def test_records_after_pages_through_the_log(tmp_path: Path) -> None:
 async def test_flushed_records_are_seen_by_a_reader_while_the_writer_works(
     tmp_path: Path,
 ) -> None:
-    """After `flush`, whoever opens the log finds the records, though the writer is still there."""
+    """After `flush` any reader finds the records, although the writer is still open."""
     async with open_log(tmp_path) as log:
         for record in whole("a"):
             log.append(record)
@@ -168,8 +168,8 @@ async def test_waiters_share_commits(tmp_path: Path) -> None:
         assert log.statistics()["commits"] < 30
 
 
-async def test_commit_handlers_see_what_the_log_has(tmp_path: Path) -> None:
-    """Each commit hands its records over with their positions, once they are durable."""
+async def test_commit_handlers_get_what_the_log_stores(tmp_path: Path) -> None:
+    """Each commit passes its durable records and their positions to the handlers."""
     seen: list[tuple[int, Record]] = []
 
     def take(batch: list[tuple[int, Record]]) -> None:
@@ -188,15 +188,15 @@ async def test_commit_handlers_see_what_the_log_has(tmp_path: Path) -> None:
     assert len(seen) == 100
 
 
-async def test_a_slow_listener_holds_up_the_next_commit(tmp_path: Path) -> None:
-    """While a commit handler waits, what it was told of is durable and nothing more is committed;
+async def test_a_slow_handler_delays_the_next_commit(tmp_path: Path) -> None:
+    """While a commit handler waits, the records it got are durable and nothing more is committed;
     then it gets the rest."""
-    go_on = anyio.Event()
+    finish = anyio.Event()
     seen: list[int] = []
 
     async def take(batch: list[tuple[int, Record]]) -> None:
         seen.extend(position for position, _ in batch)
-        await go_on.wait()
+        await finish.wait()
 
     async with open_log(tmp_path) as log, anyio.create_task_group() as tasks:
         log.on_commit(take)
@@ -209,12 +209,12 @@ async def test_a_slow_listener_holds_up_the_next_commit(tmp_path: Path) -> None:
         with anyio.move_on_after(0.1):  # many times what a commit takes
             await anyio.sleep_forever()
         assert log.statistics()["position"] == 5
-        go_on.set()
+        finish.set()
     assert seen == list(range(1, 11))
 
 
-async def test_room_is_waited_for(tmp_path: Path) -> None:
-    """Waiting for room does not suspend while there is some, and a full buffer is waited out."""
+async def test_waiting_for_room(tmp_path: Path) -> None:
+    """`wait_for_room` does not suspend while there is room, and waits while the buffer is full."""
     async with open_log(tmp_path) as log:
         with pytest.raises(StopIteration):
             log.wait_for_room().send(None)
@@ -228,8 +228,8 @@ async def test_room_is_waited_for(tmp_path: Path) -> None:
         assert len(reader.episodes()) == CAPACITY + 1
 
 
-async def test_cancelled_block_keeps_what_was_appended(tmp_path: Path) -> None:
-    """Cancellation loses nothing that was appended before it."""
+async def test_a_cancelled_block_stores_what_was_appended(tmp_path: Path) -> None:
+    """Cancellation loses no record that was appended before it."""
     with anyio.CancelScope() as scope:
         async with open_log(tmp_path) as log:
             for record in whole("a"):
@@ -241,8 +241,8 @@ async def test_cancelled_block_keeps_what_was_appended(tmp_path: Path) -> None:
         assert reader.episodes() == [_row("a")]
 
 
-async def test_error_in_the_block_travels_as_it_is(tmp_path: Path) -> None:
-    """An exception of the block comes out unwrapped, and what was appended is stored."""
+async def test_an_error_in_the_block_is_not_wrapped(tmp_path: Path) -> None:
+    """An exception of the block leaves it unwrapped, and every appended record is stored."""
     fault = KeyError("mine")
     with pytest.raises(KeyError) as caught:
         async with open_log(tmp_path) as log:
@@ -270,31 +270,31 @@ async def test_one_writer_at_a_time(tmp_path: Path) -> None:
 
 
 async def test_a_log_is_continued_only_on_purpose(tmp_path: Path) -> None:
-    """Without `resume` a log that is there is left alone; with it, positions go on."""
-    await _write(tmp_path, whole("a"))
-    with pytest.raises(LogError, match=rf"{LOG_NAME}: there is a log already"):
-        await _write(tmp_path, whole("b"))
-    await _write(tmp_path, whole("b"), resume=True)
+    """Without `resume` an existing log is refused and unchanged; with it, positions continue."""
+    await _write_log(tmp_path, whole("a"))
+    with pytest.raises(LogError, match=rf"{LOG_NAME}: a log already exists"):
+        await _write_log(tmp_path, whole("b"))
+    await _write_log(tmp_path, whole("b"), resume=True)
     with open_reader(tmp_path) as reader:
         assert reader.records_after(0) == list(enumerate(whole("a") + whole("b"), 1))
-        assert reader.worlds() == {WORLD.scenario_digest: WORLD}
+        assert reader.scenarios() == {WORLD.scenario_digest: WORLD}
 
 
-async def test_resume_begins_where_nothing_is(tmp_path: Path) -> None:
+async def test_resume_begins_a_new_log(tmp_path: Path) -> None:
     """A run that was killed before it had a log begins with the same command."""
     (tmp_path / "killed").mkdir()
     (tmp_path / "killed" / LOG_NAME).touch()  # as a kill between creation and first commit leaves
     for name in ("new", "killed"):
-        await _write(tmp_path / name, whole("a"), resume=True)
+        await _write_log(tmp_path / name, whole("a"), resume=True)
         with open_reader(tmp_path / name) as reader:
             assert reader.episodes() == [_row("a")]
 
 
-async def test_cut_off_episodes_are_tried_again(tmp_path: Path) -> None:
-    """Progress says what is missing, and the next attempt takes the place of the one cut off."""
+async def test_cut_off_episodes_are_repeated(tmp_path: Path) -> None:
+    """Progress reports what is missing, and the next attempt replaces the one that was cut off."""
     cut = story("cut", [started(), step(0), step(1), step(2)])
     unjudged = story("late", [started(), step(0), ended(1)])
-    await _write(tmp_path, whole("done") + cut + unjudged)
+    await _write_log(tmp_path, whole("done") + cut + unjudged)
     with open_reader(tmp_path) as reader:
         assert reader.progress() == {
             "done": Progress(0, 5, ended=True, judged=True),
@@ -308,7 +308,7 @@ async def test_cut_off_episodes_are_tried_again(tmp_path: Path) -> None:
         assert reader.progress()["cut"].next_attempt == 1
 
     again = whole("cut", attempt=1)
-    await _write(tmp_path, again, resume=True)
+    await _write_log(tmp_path, again, resume=True)
     with open_reader(tmp_path) as reader:
         assert reader.trajectory("cut") == assemble(again)
         assert [t.episode for t in reader.trajectories()] == ["done", "cut", "late"]
@@ -316,14 +316,14 @@ async def test_cut_off_episodes_are_tried_again(tmp_path: Path) -> None:
         assert reader.progress()["cut"] == Progress(1, 5, ended=True, judged=True)
 
 
-async def test_latest_verdict_counts(tmp_path: Path) -> None:
+async def test_the_latest_verdict_counts(tmp_path: Path) -> None:
     """Judging again appends: the list shows the last verdict, the trajectory each judge's last."""
     verdicts = [
         judged(Label.AGENT_ERROR),
         judged(Label.COMPLETED),
         judged(None, judge="hybrid"),
     ]
-    await _write(tmp_path, story("e", [started(), step(0), ended(1), *verdicts]))
+    await _write_log(tmp_path, story("e", [started(), step(0), ended(1), *verdicts]))
     with open_reader(tmp_path) as reader:
         assert reader.trajectory("e").judged == (verdicts[1], verdicts[2])
         assert reader.episodes() == [
@@ -338,17 +338,17 @@ async def test_latest_verdict_counts(tmp_path: Path) -> None:
         ]
 
 
-async def test_finished_log_is_one_plain_file(tmp_path: Path) -> None:
-    """After the writer has left, the log is a single file; reading it leaves nothing behind."""
-    await _write(tmp_path, whole("a"))
+async def test_a_finished_log_is_one_plain_file(tmp_path: Path) -> None:
+    """A closed log is a single file, and reading it leaves no other files behind."""
+    await _write_log(tmp_path, whole("a"))
     with open_reader(tmp_path) as reader:
         reader.episodes()
     assert sorted(os.listdir(tmp_path)) == [LOG_NAME, "writer.lock"]
 
 
-async def test_unknown_episode_is_named(tmp_path: Path) -> None:
-    """Asking for an episode that is not there names it and the file."""
-    await _write(tmp_path, whole("a"))
+async def test_an_unknown_episode_is_named(tmp_path: Path) -> None:
+    """The error for an episode that does not exist names the episode and the file."""
+    await _write_log(tmp_path, whole("a"))
     with (
         open_reader(tmp_path) as reader,
         pytest.raises(LogError, match=rf"{LOG_NAME}: there is no episode 'b'"),
@@ -357,7 +357,7 @@ async def test_unknown_episode_is_named(tmp_path: Path) -> None:
 
 
 async def test_a_fact_logged_twice_stops_the_run(tmp_path: Path) -> None:
-    """The key of a record is unique: logging it twice is an error, and the first one stays."""
+    """The key of a record is unique: a second record with the same key is an error."""
     with pytest.raises(LogError, match=r"cannot be written: UNIQUE constraint failed"):
         async with open_log(tmp_path) as log:
             for record in whole("a"):
@@ -371,7 +371,7 @@ async def test_a_fact_logged_twice_stops_the_run(tmp_path: Path) -> None:
 
 async def test_full_disk_ends_the_run_with_a_sentence(tmp_path: Path) -> None:
     """When the disk is full, waiting episodes do not hang: the run ends with one LogError, and
-    what was called durable is there."""
+    every episode that was reported durable is stored."""
     done = await anyio.run_process(
         [sys.executable, "-m", "tests.support.log_full_disk", str(tmp_path)]
     )
@@ -380,13 +380,13 @@ async def test_full_disk_ends_the_run_with_a_sentence(tmp_path: Path) -> None:
     durable = {line.split()[1] for line in lines if line.startswith("durable ")}
     assert durable
     with open_reader(tmp_path) as reader:
-        kept = {row.episode for row in reader.episodes() if row.ending is not None}
-    assert kept >= durable
+        stored = {row.episode for row in reader.episodes() if row.ending is not None}
+    assert stored >= durable
 
 
-async def _damaged(folder: Path, how: str) -> None:
+async def _write_damaged_log(folder: Path, how: str) -> None:
     path = folder / LOG_NAME
-    await _write(folder, [record for number in range(200) for record in whole(f"e{number}")])
+    await _write_log(folder, [record for number in range(200) for record in whole(f"e{number}")])
     if how == "no log":
         path.unlink()
     elif how == "no database":
@@ -402,7 +402,7 @@ async def _damaged(folder: Path, how: str) -> None:
                     "other format": "UPDATE meta SET value = '99'",
                     "foreign database": "DROP TABLE events",
                     "broken record": "UPDATE events SET data = x'c1' WHERE position = 9",
-                    "broken world": "UPDATE worlds SET data = x'93'",
+                    "broken scenario": "UPDATE scenarios SET data = x'93'",
                 }[how]
             )
         database.close()
@@ -415,37 +415,68 @@ async def _damaged(folder: Path, how: str) -> None:
         ("no database", "episodes.sqlite: the log cannot be read: file is not a database"),
         ("cut short", "episodes.sqlite: the log cannot be read: .*malformed"),
         ("empty", "episodes.sqlite: the log is empty: its run never began"),
-        ("other format", "episodes.sqlite: the log has format 99; this program reads 2"),
         ("foreign database", "episodes.sqlite: the file is a database, but not a log"),
         ("broken record", "episodes.sqlite: the log is damaged: record 9 cannot be read"),
-        ("broken world", "episodes.sqlite: the log is damaged: a world cannot be read"),
+        ("broken scenario", "episodes.sqlite: the log is damaged: a scenario cannot be read"),
     ],
 )
 async def test_a_damaged_log_gives_one_sentence(tmp_path: Path, how: str, sentence: str) -> None:
-    """Whatever is wrong with the file is a LogError that names it."""
-    await _damaged(tmp_path, how)
+    """Every fault of the file is one LogError that names it."""
+    await _write_damaged_log(tmp_path, how)
     with pytest.raises(LogError, match=sentence), open_reader(tmp_path) as reader:
-        reader.worlds()
+        reader.scenarios()
         list(reader.trajectories())
 
 
 @pytest.mark.parametrize("how", ["no database", "cut short", "other format", "foreign database"])
 async def test_a_damaged_log_is_not_continued(tmp_path: Path, how: str) -> None:
-    """A writer refuses what it could not continue, and names the file."""
-    await _damaged(tmp_path, how)
+    """A writer refuses a file that it cannot continue, and names it."""
+    await _write_damaged_log(tmp_path, how)
     with pytest.raises(LogError, match=LOG_NAME):
-        await _write(tmp_path, whole("new"), resume=True)
+        await _write_log(tmp_path, whole("new"), resume=True)
+
+
+def _write_log_of_format_1(folder: Path) -> None:
+    """A log as the version before format 2 laid out its tables."""
+    with sqlite3.connect(folder / LOG_NAME) as database:
+        for statement in (
+            "CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID",
+            "CREATE TABLE worlds (package TEXT PRIMARY KEY, data BLOB NOT NULL)",
+            "CREATE TABLE events (position INTEGER PRIMARY KEY, episode TEXT, kind TEXT)",
+            "CREATE INDEX milestones ON events (position) WHERE kind <> 'step'",
+            "INSERT INTO meta VALUES ('format', '1')",
+        ):
+            database.execute(statement)
+    database.close()
+
+
+async def test_a_log_of_another_format_is_refused(tmp_path: Path) -> None:
+    """Reader and writer refuse a run folder of format 1 by one sentence that names the file, both
+    formats and what to do, and change nothing in the folder's log."""
+    _write_log_of_format_1(tmp_path)
+    before = (tmp_path / LOG_NAME).read_bytes()
+    expected = (
+        f"{tmp_path / LOG_NAME}: the log has format 1, and this version reads and writes format 2;"
+        " open it with the version of Rehearsal that wrote it"
+    )
+    with pytest.raises(LogError) as refused, open_reader(tmp_path):
+        pass
+    assert str(refused.value) == expected
+    with pytest.raises(LogError) as refused:
+        await _write_log(tmp_path, whole("new"), resume=True)
+    assert str(refused.value) == expected
+    assert (tmp_path / LOG_NAME).read_bytes() == before
 
 
 async def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path) -> None:
-    """A run folder in the place of a file gives one sentence."""
+    """A run folder whose path is an existing file gives one sentence."""
     (tmp_path / "taken").touch()
     with pytest.raises(LogError, match="taken: the run folder cannot be written"):
-        await _write(tmp_path / "taken", whole("a"))
+        await _write_log(tmp_path / "taken", whole("a"))
 
 
 def test_files_are_replaced_whole_or_not_at_all(tmp_path: Path) -> None:
-    """A write that breaks off leaves the old file and nothing beside it."""
+    """A write that fails leaves the old file and no other file beside it."""
     path = tmp_path / "run.toml"
     write_atomically(path, b"seed = 1\n")
     with pytest.raises(KeyError), replacing(path) as file:
@@ -458,7 +489,7 @@ def test_files_are_replaced_whole_or_not_at_all(tmp_path: Path) -> None:
 
 
 def _killed_after(folder: Path, num_lines: int | None) -> list[str]:
-    """Run the victim, kill it when it has printed so many lines; gives what it printed."""
+    """Run log_victim, kill it after `num_lines` printed lines; return the episodes it printed."""
     command = [sys.executable, "-m", "tests.support.log_victim", str(folder)]
     with subprocess.Popen(command, stdout=subprocess.PIPE) as victim:
         assert victim.stdout is not None
@@ -471,9 +502,9 @@ def _killed_after(folder: Path, num_lines: int | None) -> list[str]:
     return [line.split()[1].decode() for line in lines if line.startswith(b"durable ")]
 
 
-def test_what_was_called_durable_survives_kill_9(tmp_path: Path) -> None:
-    """Killed six times at seeded moments and resumed, every episode that was called durable is in
-    the log, none was played again, and in the end each is there once."""
+def test_durable_episodes_survive_kill_9(tmp_path: Path) -> None:
+    """After six kills at seeded moments, each followed by a resume, every episode that was reported
+    durable is in the log, none was repeated, and in the end each is there once."""
     moments = random.Random(7)
     reported: list[str] = []
     for _ in range(6):
@@ -492,4 +523,4 @@ def test_what_was_called_durable_survives_kill_9(tmp_path: Path) -> None:
         assert len(keys) == len(set(keys))
         for trajectory in reader.trajectories():
             assert trajectory == assemble(whole(trajectory.episode, attempt=trajectory.attempt))
-        assert list(reader.worlds()) == [WORLD.scenario_digest]
+        assert list(reader.scenarios()) == [WORLD.scenario_digest]

@@ -1,4 +1,4 @@
-"""Stamping facts."""
+"""Stamping facts with episode, attempt, sequence number and time."""
 
 from typing import Any
 
@@ -19,13 +19,13 @@ def anyio_backend(request: pytest.FixtureRequest) -> Any:
 
 
 async def test_each_attempt_counts_its_facts() -> None:
-    """A fact bears its episode, attempt, number and time; episodes count for themselves."""
+    """A record has its episode, attempt, number and time; each episode counts its own facts."""
     times = iter([10.0, 11.0, 12.0, 13.0])
     sink = MemorySink()
     recorder = Recorder(sink, now=lambda: next(times))
     recorder.open("a")
     recorder.open("b", seq=5)
-    kept = [
+    recorded = [
         await recorder.record("a", 1, STARTED),
         recorder.stamp("b", 2, step(0)),
         await recorder.record("a", 1, step(0)),
@@ -33,7 +33,7 @@ async def test_each_attempt_counts_its_facts() -> None:
     ]
     assert (
         sink.records
-        == kept
+        == recorded
         == [
             Record("a", 1, 0, 10.0, STARTED),
             Record("b", 2, 5, 11.0, step(0)),
@@ -44,7 +44,7 @@ async def test_each_attempt_counts_its_facts() -> None:
 
 
 async def test_an_episode_that_is_not_open() -> None:
-    """Nothing can be added to an episode that was not opened, or was closed."""
+    """No fact can be added to an episode that was not opened, or was closed."""
     sink = MemorySink()
     recorder = Recorder(sink)
     recorder.open("a")
@@ -55,17 +55,17 @@ async def test_an_episode_that_is_not_open() -> None:
     assert sink.records == []
 
 
-async def test_folds_hear_at_once() -> None:
-    """What the loop itself reads is up to date when `stamp` returns, whatever the log does."""
-    heard: list[Record] = []
+async def test_folds_are_updated_at_once() -> None:
+    """Folds are up to date when `stamp` returns, even while the sink has no room."""
+    folded: list[Record] = []
     sink = MemorySink(capacity=0)
-    recorder = Recorder(sink, folds=(heard.append,))
+    recorder = Recorder(sink, folds=(folded.append,))
     recorder.open("a")
-    assert recorder.stamp("a", 1, STARTED) == heard[0]
+    assert recorder.stamp("a", 1, STARTED) == folded[0]
 
 
 async def test_recording_waits_for_room() -> None:
-    """A full sink slows who records; the fact is kept before the wait."""
+    """A full sink slows the task that records; the fact is in the sink before the wait."""
     sink = MemorySink(capacity=2)
     recorder = Recorder(sink)
     recorder.open("a")

@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 
 from envpool.core.types import ToolSpec
 from harness.chat.retry import Failure
-from harness.chat.transport import Answer, LeanTransport, Unreachable, proxy_for
+from harness.chat.transport import HttpResponse, LeanTransport, TransportError, proxy_for
 from harness.chat.transport_aiohttp import AiohttpTransport
 from harness.chat.wire import (
     RequestWriter,
@@ -476,11 +476,11 @@ class Limiting:
         self.num_asked = 0
         self._headers = {"retry-after": seconds}
 
-    async def post(self, body: bytes) -> Answer:
+    async def post(self, body: bytes) -> HttpResponse:
         self.num_asked += 1
         if self.num_asked == 1:
-            return Answer(429, self._headers, b"{}")
-        return Answer(200, {}, b'{"choices": [{"message": {"content": "ok"}}]}')
+            return HttpResponse(429, self._headers, b"{}")
+        return HttpResponse(200, {}, b'{"choices": [{"message": {"content": "ok"}}]}')
 
     async def __aenter__(self) -> Self:
         return self
@@ -567,7 +567,7 @@ async def test_what_was_never_sent_is_told_apart(
         for base_url in (url, server.url):
             chosen = msgspec.structs.replace(settings, base_url=base_url)
             async with kind(endpoint_of(chosen, {})) as transport:
-                with pytest.raises(Unreachable) as caught:
+                with pytest.raises(TransportError) as caught:
                     await transport.post(b"{}")
                 sent.append(caught.value.was_sent)
     assert sent == [False, True]

@@ -63,8 +63,8 @@ async def played(agent: Agent, dialect: Dialect = NATIVE) -> tuple[list[Call], s
     for turn in range(50):
         decision = dialect.read(await agent.reply(WINDOW), turn=turn)
         if isinstance(decision, Answer):
-            assert tuple(made[: len(dialect.openers())]) == dialect.openers()
-            return made[len(dialect.openers()) :], decision.text
+            assert tuple(made[: len(dialect.opening_calls())]) == dialect.opening_calls()
+            return made[len(dialect.opening_calls()) :], decision.text
         assert isinstance(decision, Act)
         (call,) = decision.calls
         made.append(Call(call.name, call.arguments))

@@ -11,7 +11,7 @@ from envpool.core.types import ToolResult
 from harness.core.errors import ContextLengthError
 from harness.core.events import EpisodeStarted, StepTaken
 from harness.core.messages import Act, AgentCall, Answer, Message, Reply, Usage, Window
-from harness.core.token_bytes import packed, packed_floats, unpacked, unpacked_floats
+from harness.core.token_bytes import decode_ids, decode_logprobs, encode_ids, encode_logprobs
 from harness.core.trajectory import Trajectory
 from harness.dialects.hermes import Hermes
 from harness.dialects.native import Native
@@ -26,11 +26,11 @@ from harness.policies.token_agent import (
     shared_ids,
 )
 from harness.tokenization.chat_template import ChatTemplate
-from harness.tokenization.chat_tokenizer import ChatTokens
+from harness.tokenization.chat_tokenizer import ChatTokenizer
 from tests.support.prompts import BRIEFING, GET_ORDER
 from tests.support.tiny_model import TEMPLATE, tiny_tokenizer
 
-CHAT = ChatTokens(tiny_tokenizer(), ChatTemplate(TEMPLATE, {}, where=Path("here")), [])
+CHAT = ChatTokenizer(tiny_tokenizer(), ChatTemplate(TEMPLATE, {}, path=Path("here")), [])
 HEAD = (Message("system", "You act."), Message("user", "Void order 7."))
 CALL = '<tool_call>\n{"name": "get_order", "arguments": {"order_id": 7}}\n</tool_call>'
 
@@ -75,16 +75,16 @@ async def test_a_reply_bears_its_tokens() -> None:
         Window((*HEAD, Message("assistant", "One."), Message("user", "Go on.")))
     )
     prompts = [asked[0] for asked in backend.asked]
-    one, two = CHAT.said("One."), CHAT.said("Two.")
+    one, two = CHAT.encode_reply("One."), CHAT.encode_reply("Two.")
     assert first == Reply(
         "One.",
         (),
         "stop",
         Usage(len(prompts[0]), len(one), 4),
-        packed(prompts[0]),
+        encode_ids(prompts[0]),
         0,
-        packed(one),
-        packed_floats([-0.5] * len(one)),
+        encode_ids(one),
+        encode_logprobs([-0.5] * len(one)),
         "v3",
         2,
     )
@@ -94,10 +94,10 @@ async def test_a_reply_bears_its_tokens() -> None:
         (),
         "stop",
         Usage(len(prompts[1]), len(two), 4),
-        packed(prompts[1][len(prompts[0]) :]),
+        encode_ids(prompts[1][len(prompts[0]) :]),
         len(prompts[0]),
-        packed(two),
-        packed_floats([-0.5] * len(two)),
+        encode_ids(two),
+        encode_logprobs([-0.5] * len(two)),
         "v3",
         2,
     )
@@ -110,7 +110,7 @@ async def test_a_reply_that_was_cut_off_says_so() -> None:
     reply = await agent.reply(Window(HEAD))
     window = Window((*HEAD, Message("assistant", "One"), Message("user", "Go on.")))
     await agent.reply(window)
-    assert (reply.text, reply.finish, list(unpacked(reply.token_ids))) == (
+    assert (reply.text, reply.finish, list(decode_ids(reply.token_ids))) == (
         "One",
         "length",
         CHAT.encode("One"),
@@ -157,9 +157,9 @@ async def test_native_calls_are_read() -> None:
     assert (reply.text, reply.calls, reply.finish) == ("I look.", (call,), "tool_calls")
     fold.apply(StepTaken(reply, dialect.read(reply, turn=0), (ToolResult("{}"),)))
     await agent.reply(fold.window())
-    begin = backend.asked[0][0] + list(unpacked(reply.token_ids))
+    begin = backend.asked[0][0] + list(decode_ids(reply.token_ids))
     assert backend.asked[1][0][: len(begin)] == begin
-    asking = Window((*HEAD,), (GET_ORDER,), summarise=True)
+    asking = Window((*HEAD,), (GET_ORDER,), asks_for_summary=True)
     summary = await agent.reply(asking)
     assert (summary.text, summary.calls, summary.finish) == (CALL, (), "stop")
 
@@ -190,7 +190,7 @@ def test_shared_ids_are_counted(one: list[int], other: list[int]) -> None:
     count = 0
     while count < min(len(one), len(other)) and one[count] == other[count]:
         count += 1
-    assert shared_ids(packed(one), packed(other)) == count
+    assert shared_ids(encode_ids(one), encode_ids(other)) == count
 
 
 @pytest.mark.parametrize("history", [Full(), LastTurns(2)])
@@ -209,8 +209,8 @@ async def test_the_log_tells_every_prompt(history: Full | LastTurns) -> None:
     assert isinstance(steps[-1].decision, Answer)
     started = EpisodeStarted("s", "t", "i", "g", 0, 1, 0, "p", "hermes", "full", "f", "d", "w")
     trajectory = Trajectory("e", 0, started, tuple(steps), None)
-    assert [list(unpacked(prompt)) for prompt in trajectory.prompts()] == [
+    assert [list(decode_ids(prompt)) for prompt in trajectory.prompts()] == [
         asked[0] for asked in backend.asked
     ]
     assert {step.reply.prompt_shared > 0 for step in steps[1:]} == {True}
-    assert set(unpacked_floats(steps[0].reply.logprobs)) == {-0.5}
+    assert set(decode_logprobs(steps[0].reply.logprobs)) == {-0.5}

@@ -7,7 +7,7 @@ import pytest
 from envpool.core.types import ToolResult
 from harness.core.events import StepTaken
 from harness.core.messages import Act, Reply, Usage, Window
-from harness.core.token_bytes import unpacked, unpacked_floats
+from harness.core.token_bytes import decode_ids, decode_logprobs
 from harness.dialects.registry import dialect_of
 from harness.history.last_turns import LastTurns
 from harness.history.windows import HistoryFold
@@ -15,13 +15,13 @@ from harness.policies.base import Assignment
 from harness.policies.known_calls import SUMMARY, Player, replies_of
 from harness.policies.tokenized import TokenisedPolicy
 from harness.tokenization.chat_template import ChatTemplate
-from harness.tokenization.chat_tokenizer import ChatTokens
+from harness.tokenization.chat_tokenizer import ChatTokenizer
 from scenarios.api import User
 from scenarios.format import Call, Scenario, Task
 from tests.support.prompts import BRIEFING
 from tests.support.tiny_model import TEMPLATE, tiny_tokenizer
 
-CHAT = ChatTokens(tiny_tokenizer(), ChatTemplate(TEMPLATE, {}, where=Path("here")), [])
+CHAT = ChatTokenizer(tiny_tokenizer(), ChatTemplate(TEMPLATE, {}, path=Path("here")), [])
 
 
 class Inner:
@@ -49,7 +49,7 @@ ASSIGNMENT = Assignment("e", SCENARIO, TASK, 0, BRIEFING)
 async def test_replies_bear_the_tokens_of_their_texts(name: str) -> None:
     """Each reply says what it said before, and beside it the window's ids, those of its text with
     the end token (of its calls as the template lays them out), and log-probabilities of 0."""
-    dialect = dialect_of(name, mend=True)
+    dialect = dialect_of(name, lenient=True)
     replies = replies_of(dialect, CALLS, "Done.")
     policy = TokenisedPolicy(Inner(replies), CHAT)
     agent = policy.agent(ASSIGNMENT)
@@ -58,12 +58,12 @@ async def test_replies_bear_the_tokens_of_their_texts(name: str) -> None:
     for turn, expected in enumerate(replies):
         window = fold.window()
         reply = await agent.reply(window)
-        said = CHAT.said(expected.text, expected.calls)
+        said = CHAT.encode_reply(expected.text, expected.calls)
         shown = first[: 4 * reply.prompt_shared] + reply.prompt_ids
         first = first or shown
-        assert list(unpacked(shown)) == CHAT.prompt(window, {})
-        assert list(unpacked(reply.token_ids)) == said
-        assert list(unpacked_floats(reply.logprobs)) == [0.0] * len(said)
+        assert list(decode_ids(shown)) == CHAT.prompt(window, {})
+        assert list(decode_ids(reply.token_ids)) == said
+        assert list(decode_logprobs(reply.logprobs)) == [0.0] * len(said)
         assert reply == Reply(
             expected.text,
             expected.calls,
@@ -82,5 +82,8 @@ async def test_replies_bear_the_tokens_of_their_texts(name: str) -> None:
 async def test_a_summary_is_tokenised_too() -> None:
     """Asked for a summary, the inner agent's is what bears tokens."""
     agent = TokenisedPolicy(Inner((Reply("Done."),)), CHAT).agent(ASSIGNMENT)
-    reply = await agent.reply(Window((), summarise=True))
-    assert (reply.text, list(unpacked(reply.token_ids))) == (SUMMARY.text, CHAT.said(SUMMARY.text))
+    reply = await agent.reply(Window((), asks_for_summary=True))
+    assert (reply.text, list(decode_ids(reply.token_ids))) == (
+        SUMMARY.text,
+        CHAT.encode_reply(SUMMARY.text),
+    )

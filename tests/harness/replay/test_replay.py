@@ -119,11 +119,11 @@ def _asked(folder: Path, changed: Scenario) -> WhatIfReport:
 async def _rewritten(folder: Path, copy: Path, change: Change) -> Path:
     """A log with the same records, each as `change` makes it; None leaves one out."""
     with open_reader(folder) as reader:
-        worlds = list(reader.worlds().values())
+        worlds = list(reader.scenarios().values())
         records = [record for _, record in reader.records_after(0, limit=1_000_000)]
     async with open_log(copy) as log:
         for world in worlds:
-            log.mount(world)
+            log.add_scenario(world)
         for record in records:
             if (changed := change(record)) is not None:
                 log.append(changed)

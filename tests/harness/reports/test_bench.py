@@ -65,7 +65,7 @@ async def test_the_report(tmp_path: Path, dialect: Any) -> None:
     await run_session(tmp_path, wanted, parts, concurrency=10, meters=meters)
     report = measure(tmp_path, meters, {"library": pool.world(scenario)}, concurrency=10)
     num_calls = sum(len(plan.task.oracle) for plan in wanted)
-    num_openers = len(dialect.openers()) * 30
+    num_openers = len(dialect.opening_calls()) * 30
     assert (report.episodes, report.tool_calls) == (30, num_calls)
     assert report.steps == num_calls + num_openers + 30
     assert (report.endings, report.labels) == ({"answered": 30}, {"completed": 30})

@@ -212,7 +212,7 @@ def test_chats_of_text_dialects_need_no_tools_field(shelf: Shelf) -> None:
     folder, _ = shelf
     with open_reader(folder) as reader:
         trajectory = reader.trajectory("overdue")
-        (world,) = reader.worlds().values()
+        (world,) = reader.scenarios().values()
     hermes = msgspec.structs.replace(
         trajectory, started=msgspec.structs.replace(trajectory.started, dialect="hermes")
     )
@@ -279,7 +279,7 @@ async def test_a_state_that_cannot_be_rebuilt_is_named(
 ) -> None:
     """Pages that make no database, or belong to another template, give one sentence."""
     async with open_log(tmp_path) as log:
-        log.mount(msgspec.structs.replace(WORLD, template=template))
+        log.add_scenario(msgspec.structs.replace(WORLD, template=template))
         for record in story("e", [started(), ended(0)]):
             log.append(record)
     with open_reader(tmp_path) as reader, pytest.raises(LogError, match=sentence):

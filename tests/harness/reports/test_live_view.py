@@ -9,9 +9,9 @@ from rich.console import Console
 
 from envpool.core.types import ToolResult
 from harness.bus.local import LocalBus
-from harness.bus.mqtt_publisher import MqttBus
+from harness.bus.mqtt_bus import MqttBus
 from harness.bus.mqtt_settings import MqttSettings
-from harness.bus.mqtt_wire import NOWHERE, Status
+from harness.bus.mqtt_wire import START, Status
 from harness.core.events import (
     Ending,
     EpisodeEnded,
@@ -148,7 +148,7 @@ def screen(*, terminal: bool) -> tuple[Console, io.StringIO]:
     return Console(file=text, force_terminal=terminal, width=200, color_system=None), text
 
 
-STATUS = Status("night", "ended", "log", NOWHERE, episodes=2)
+STATUS = Status("night", "ended", "log", START, episodes=2)
 LAST = "night ended · 2 of 2 started, 2 ended, 2 judged · 0 calls/s · pass 50.0 % · "
 
 

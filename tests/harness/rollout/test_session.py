@@ -14,7 +14,7 @@ from envpool.inprocess.pool import LocalPool
 from harness.bus.local import LocalBus, Subscription
 from harness.core.errors import LogError
 from harness.core.events import (
-    WEIGHTS,
+    WEIGHTS_EPISODE,
     Ending,
     EpisodeEnded,
     EpisodeStarted,
@@ -165,7 +165,7 @@ async def test_a_folder_that_has_a_log(tmp_path: Path) -> None:
     """Without `resume` a run does not write into another's log."""
     await run(tmp_path, plans(2), open_run_parts())
     before = records_of(tmp_path)
-    with pytest.raises(LogError, match="there is a log already"):
+    with pytest.raises(LogError, match="a log already exists"):
         await run(tmp_path, plans(2), open_run_parts())
     assert records_of(tmp_path) == before
 
@@ -303,7 +303,7 @@ async def test_a_link_hears_the_log(tmp_path: Path) -> None:
 def tiny(monkeypatch: pytest.MonkeyPatch) -> int:
     """Every queue of a run holds next to nothing; gives the log's capacity."""
     monkeypatch.setattr(writer, "CAPACITY", 4)
-    monkeypatch.setattr(writer, "_LARGEST", 3)
+    monkeypatch.setattr(writer, "_MAX_ROWS", 3)
     defaults = LocalBus.subscribe.__wrapped__.__kwdefaults__  # type: ignore[attr-defined]
     monkeypatch.setitem(defaults, "depth", 1)
     return 4
@@ -476,7 +476,7 @@ async def test_a_listener_hears_and_tells(tmp_path: Path) -> None:
     heard = [record for record in records if isinstance(record.event, Judged)]
     assert [one for one in learning.heard if isinstance(one.event, Judged)] == heard
     told = [record for record in records if isinstance(record.event, WeightsPublished)]
-    assert {(one.episode, one.attempt) for one in told} == {(WEIGHTS, 1)}
+    assert {(one.episode, one.attempt) for one in told} == {(WEIGHTS_EPISODE, 1)}
     assert [one.seq for one in told] == list(range(6))
     assert {one.event.version for one in told if isinstance(one.event, WeightsPublished)} == {
         f"for {plan.episode}" for plan in oracle_plans(6)

@@ -1,4 +1,4 @@
-"""Policy vllm against a server on loopback: what is asked, what is read, new weights."""
+"""Policy vllm against a server on loopback: requests, replies, and loading new weights."""
 
 import gc
 from collections.abc import AsyncIterator
@@ -13,21 +13,21 @@ from structlog.testing import capture_logs
 from harness.core.errors import ContextLengthError, PolicyError, SettingsError
 from harness.core.messages import Briefing, Message, Reply, Usage, Window
 from harness.core.policy_card import PolicyCard, write_card
-from harness.core.token_bytes import packed, packed_floats
+from harness.core.token_bytes import encode_ids, encode_logprobs
 from harness.policies.base import Agent, Assignment
 from harness.policies.token_agent import Sampling, reply_seed
-from harness.tokenization.chat_tokenizer import ChatTokens
+from harness.tokenization.chat_tokenizer import ChatTokenizer
 from harness.vllm import weight_sync
-from harness.vllm.client import VllmSettings, chosen
+from harness.vllm.client import VllmSettings, choose_model
 from harness.vllm.policy import VllmPolicy
-from harness.vllm.routes import Served, VllmRoutes
+from harness.vllm.routes import ServedModel, VllmRoutes
 from harness.vllm.weight_sync import VllmWeights
-from tests.support.fake_vllm import END, SAID, FakeVllm, fake_vllm
+from tests.support.fake_vllm import END, TOKENS, FakeVllm, fake_vllm
 from tests.support.run_context import library
 from tests.support.tiny_model import write_tokenizer
 
 HELLO = Window((Message("user", "Void order 7."),))
-TAKEN = ["/pause", "/collective_rpc", "/reset_prefix_cache", "/update_weight_version", "/resume"]
+ROUTES = ["/pause", "/collective_rpc", "/reset_prefix_cache", "/update_weight_version", "/resume"]
 
 
 @pytest.fixture
@@ -43,7 +43,7 @@ async def server() -> AsyncIterator[tuple[FakeVllm, str]]:
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """What looks like a Hugging Face directory."""
+    """A folder with the files of a Hugging Face directory."""
     return directory(tmp_path / "start")
 
 
@@ -55,10 +55,10 @@ def directory(folder: Path) -> Path:
 
 
 @asynccontextmanager
-async def asking(
+async def open_policy(
     server: tuple[FakeVllm, str], folder: Path, sampling: Sampling | None = None, **how: Any
 ) -> AsyncIterator[VllmPolicy]:
-    """A policy that asks the server, with little patience."""
+    """A policy of the server, with short timeouts."""
     quick = {"timeout_s": 5.0, "first_wait_s": 0.01, "max_attempts": 3}
     known = {name: how.pop(name) for name in tuple(how) if name in VllmSettings.__struct_fields__}
     settings = VllmSettings(str(folder), server[1], **(quick | known))
@@ -74,33 +74,35 @@ def agent_of(policy: VllmPolicy, seed: int = 5) -> Agent:
 
 
 def loaded(fake: FakeVllm) -> list[str]:
-    """The folders that the server was told to load."""
-    return [body["kwargs"]["weights_path"] for path, body in fake.asked if path == TAKEN[1]]
+    """The folders that the server was requested to load."""
+    return [
+        body["kwargs"]["weights_path"] for path, body in fake.control_requests if path == ROUTES[1]
+    ]
 
 
-def unweighted(reply: Reply) -> tuple[str, bytes]:
+def version_and_tokens(reply: Reply) -> tuple[str, bytes]:
     return reply.weights, reply.token_ids
 
 
-# What is asked and read
+# Requests and replies
 
 
-async def test_a_reply_bears_its_tokens(server: tuple[FakeVllm, str], folder: Path) -> None:
-    """The prompt goes out as ids with every sampling field said, and the reply bears the exact ids
-    and log-probabilities, the end token included."""
-    chat = ChatTokens.open(folder)
+async def test_a_reply_has_its_tokens(server: tuple[FakeVllm, str], folder: Path) -> None:
+    """The prompt is sent as ids with every sampling field set, and the reply has the exact ids and
+    log-probabilities, the end token included."""
+    chat = ChatTokenizer.open(folder)
     prompt = chat.prompt(HELLO, {})
     sampling = Sampling(temperature=0.5, top_p=0.9, max_tokens=64, seed=3)
-    async with asking(server, folder, sampling) as policy:
+    async with open_policy(server, folder, sampling) as policy:
         reply = await agent_of(policy).reply(HELLO)
         assert policy.name == "vllm:start"
         statistics = policy.statistics()
     assert reply == Reply(
-        chat.text(SAID),
+        chat.decode(TOKENS),
         usage=Usage(len(prompt), 3, 3),
-        prompt_ids=packed(prompt),
-        token_ids=packed(SAID),
-        logprobs=packed_floats([-0.25] * 3),
+        prompt_ids=encode_ids(prompt),
+        token_ids=encode_ids(TOKENS),
+        logprobs=encode_logprobs([-0.25] * 3),
         weights="v0",
     )
     assert server[0].completions == [
@@ -129,25 +131,24 @@ async def test_a_reply_bears_its_tokens(server: tuple[FakeVllm, str], folder: Pa
 async def test_without_a_limit_a_reply_fills_the_context(
     server: tuple[FakeVllm, str], folder: Path
 ) -> None:
-    """vLLM would stop at 16 tokens by itself; a prompt that leaves no room is not sent."""
-    prompt = len(ChatTokens.open(folder).prompt(HELLO, {}))
-    async with asking(server, folder) as policy:
+    """A request always has a limit of tokens, because vLLM's default is 16; a prompt that leaves no
+    room is not sent."""
+    prompt = len(ChatTokenizer.open(folder).prompt(HELLO, {}))
+    async with open_policy(server, folder) as policy:
         await agent_of(policy).reply(HELLO)
     assert server[0].completions[0]["max_tokens"] == 4096 - prompt
     server[0].models[0]["max_model_len"] = prompt
-    async with asking(server, folder) as policy:
+    async with open_policy(server, folder) as policy:
         with pytest.raises(ContextLengthError, match=f"the window has {prompt} tokens"):
             await agent_of(policy).reply(HELLO)
     assert len(server[0].completions) == 1
 
 
-async def test_a_servers_own_limit_ends_the_episode_as_such(
-    server: tuple[FakeVllm, str], folder: Path
-) -> None:
-    """What vLLM says of a prompt that is too long is a ContextLengthError."""
+async def test_the_servers_own_context_limit(server: tuple[FakeVllm, str], folder: Path) -> None:
+    """vLLM's error about a prompt that is too long is a ContextLengthError."""
     fault = b'{"error":{"message":"This model\'s maximum context length is 5","code":400}}'
     server[0].plan.append((400, fault))
-    async with asking(server, folder) as policy:
+    async with open_policy(server, folder) as policy:
         with pytest.raises(ContextLengthError, match="maximum context length is 5"):
             await agent_of(policy).reply(HELLO)
 
@@ -167,35 +168,35 @@ async def test_a_servers_own_limit_ends_the_episode_as_such(
         (200, b'{"choices": [{"token_ids": [4], "logprobs": {"token_logprobs": [-9999.0]}}]}'),
     ],
 )
-async def test_what_may_be_better_next_time_is_asked_again(
+async def test_temporary_faults_are_retried(
     server: tuple[FakeVllm, str], folder: Path, status: int, body: bytes
 ) -> None:
-    """A busy server, a broken answer and a request that the server gave up get another try."""
+    """After a busy server, a broken answer or an aborted request, the request is sent again."""
     server[0].plan.append((status, body))
-    async with asking(server, folder) as policy:
+    async with open_policy(server, folder) as policy:
         reply = await agent_of(policy).reply(HELLO)
-    assert (reply.attempts, reply.token_ids) == (2, packed(SAID))
+    assert (reply.attempts, reply.token_ids) == (2, encode_ids(TOKENS))
 
 
 @pytest.mark.parametrize(
     ("changes", "usage", "fault"),
     [
-        ({"token_ids": None}, {}, r"no token ids \(return_token_ids\): the server is no vLLM, or"),
-        ({"logprobs": None}, {}, "bears 3 tokens and 0 log-probabilities"),
-        ({"token_ids": [1, 2]}, {}, "bears 2 tokens and 3 log-probabilities"),
+        ({"token_ids": None}, {}, r"no token ids \(return_token_ids\): the server is not vLLM, or"),
+        ({"logprobs": None}, {}, "has 3 tokens and 0 log-probabilities"),
+        ({"token_ids": [1, 2]}, {}, "has 2 tokens and 3 log-probabilities"),
         ({}, {"prompt_tokens": 1}, r"\d+ tokens were sent and the server read 1"),
     ],
 )
-async def test_a_server_that_cannot_answer_in_tokens_is_told_apart(
+async def test_a_server_without_token_ids_is_refused(
     server: tuple[FakeVllm, str],
     folder: Path,
     changes: dict[str, Any],
     usage: dict[str, Any],
     fault: str,
 ) -> None:
-    """Where ids or log-probabilities are missing, or the prompt was read otherwise than it was
-    sent, nothing is guessed."""
-    async with asking(server, folder) as policy:
+    """Missing ids or log-probabilities, and a prompt that the server read differently, are errors:
+    nothing is guessed."""
+    async with open_policy(server, folder) as policy:
         server[0].changes, server[0].usage = changes, usage
         with pytest.raises(PolicyError, match=fault):
             await agent_of(policy).reply(HELLO)
@@ -204,159 +205,167 @@ async def test_a_server_that_cannot_answer_in_tokens_is_told_apart(
 async def test_raw_log_probabilities_are_refused(
     server: tuple[FakeVllm, str], folder: Path
 ) -> None:
-    """A server without `--logprobs-mode processed_logprobs` is found out before any episode."""
-    server[0].tells_raw = True
+    """A server without `--logprobs-mode processed_logprobs` is refused before any episode."""
+    server[0].reports_raw = True
     with pytest.raises(SettingsError, match="--logprobs-mode processed_logprobs"):
-        async with asking(server, folder):
+        async with open_policy(server, folder):
             pass
 
 
-async def test_a_cpu_server_that_a_seed_would_end_is_refused(
+async def test_a_cpu_server_that_a_seed_would_crash_is_refused(
     server: tuple[FakeVllm, str], folder: Path
 ) -> None:
-    """vLLM 0.32 on a CPU dies of a seeded request whose prompt is computed in chunks."""
+    """vLLM 0.32 on a CPU crashes on a seeded request whose prompt is computed in chunks."""
     server[0].device = "cpu"
     with pytest.raises(SettingsError, match="start it with --no-enable-chunked-prefill"):
-        async with asking(server, folder):
+        async with open_policy(server, folder):
             pass
     server[0].in_chunks = False
-    async with asking(server, folder) as policy:
-        assert (await agent_of(policy).reply(HELLO)).token_ids == packed(SAID)
+    async with open_policy(server, folder) as policy:
+        assert (await agent_of(policy).reply(HELLO)).token_ids == encode_ids(TOKENS)
 
 
 async def test_a_paused_server_is_refused(server: tuple[FakeVllm, str], folder: Path) -> None:
-    """Who was killed while the server took new weights leaves it paused: requests would wait for
-    ever, so that none is sent."""
+    """A run that is killed while it loads new weights leaves the server paused: requests would wait
+    for ever, so none is sent."""
     server[0].paused = True
-    with pytest.raises(SettingsError, match=r"is paused, as a run leaves it .* start it anew"):
-        async with asking(server, folder):
+    with pytest.raises(SettingsError, match=r"is paused; a run .* restart the server"):
+        async with open_policy(server, folder):
             pass
     assert server[0].num_probes == 0
 
 
-async def test_a_label_that_cannot_be_told_is_not_guessed(
+async def test_a_label_that_cannot_be_read_is_not_guessed(
     server: tuple[FakeVllm, str], folder: Path
 ) -> None:
-    """A server that fails when it is asked for its version is not one that has none."""
+    """A server that fails to return its version is an error; it is not treated as one without
+    version."""
     server[0].failing["/weight_info"] = 1
     with pytest.raises(PolicyError, match=r"/weight_info: status 500: it is broken"):
-        async with asking(server, folder):
+        async with open_policy(server, folder):
             pass
 
 
-async def test_a_server_that_is_not_there_is_told(folder: Path) -> None:
-    """The sentence names the address."""
+async def test_an_unreachable_server(folder: Path) -> None:
+    """The error names the address."""
     with pytest.raises(PolicyError, match=r"^vLLM at http://127\.0\.0\.1:9/v1/models: "):
-        async with asking((FakeVllm(), "http://127.0.0.1:9/v1"), folder):
+        async with open_policy((FakeVllm(), "http://127.0.0.1:9/v1"), folder):
             pass
     with pytest.raises(SettingsError, match="base_url: expected a URL"):
         VllmPolicy(VllmSettings(str(folder), "127.0.0.1:9"), Sampling())
 
 
-def test_of_several_models_the_folders_is_asked() -> None:
-    """One model is asked by whatever name; of several the one that is named as the folder is."""
-    one, two = Served("m/start", 10), Served("other", 10)
-    assert chosen([two], VllmSettings("m/start")) == two
-    assert chosen([two, one], VllmSettings("m/start")) == one
-    assert chosen([Served("start", 10), two], VllmSettings("m/start")) == Served("start", 10)
+def test_choosing_a_model() -> None:
+    """A single model is used whatever its name; of several, the one with the name of the folder."""
+    one, two = ServedModel("m/start", 10), ServedModel("other", 10)
+    assert choose_model([two], VllmSettings("m/start")) == two
+    assert choose_model([two, one], VllmSettings("m/start")) == one
+    assert choose_model([ServedModel("start", 10), two], VllmSettings("m/start")) == ServedModel(
+        "start", 10
+    )
     with pytest.raises(SettingsError, match=r"/v1 serves m/start, other, not x$"):
-        chosen([one, two], VllmSettings("x"))
+        choose_model([one, two], VllmSettings("x"))
     with pytest.raises(SettingsError, match="serves nothing, not x"):
-        chosen([], VllmSettings("x"))
+        choose_model([], VllmSettings("x"))
 
 
 # New weights
 
 
-async def test_replies_bear_the_version_of_their_weights(
+async def test_replies_have_the_version_of_their_weights(
     server: tuple[FakeVllm, str], folder: Path, tmp_path: Path
 ) -> None:
-    """The server is paused, reloaded, freed of its prefixes, labelled and resumed, in this order;
-    replies before and after say which weights made them."""
+    """The server is paused, reloaded, cleared of its prefixes, labelled and resumed, in this order;
+    replies before and after have the version of their weights."""
     write_card(folder, PolicyCard("v3", "full", "f", "hermes"))
     new = directory(tmp_path / "v4")
-    async with asking(server, folder) as policy:
+    async with open_policy(server, folder) as policy:
         agent = agent_of(policy)
         before = await agent.reply(HELLO)
         await policy.take("v4", new)
         after = await agent.reply(HELLO)
     assert (before.weights, after.weights, server[0].label) == ("v3", "v4", "v4")
-    assert server[0].asked == [
+    assert server[0].control_requests == [
         ("/pause?mode=wait", None),
         ("/collective_rpc", {"method": "reload_weights", "kwargs": {"weights_path": str(new)}}),
         ("/reset_prefix_cache?reset_running_requests=false", None),
         ("/update_weight_version", {"new_version": "v4"}),
         ("/resume", None),
     ]
-    async with asking(server, folder) as policy:  # whoever comes later is told by the server
+    async with open_policy(server, folder) as policy:  # a later policy reads it from the server
         assert policy.version == "v4"
 
 
 async def test_requests_in_flight_end_under_the_old_weights(
     server: tuple[FakeVllm, str], folder: Path
 ) -> None:
-    """New weights wait for the requests on their way; later ones wait for the new weights."""
+    """New weights wait for the requests in flight; later requests wait for the new weights."""
     fake = server[0]
-    fake.may_answer = anyio.Event()
+    fake.may_complete = anyio.Event()
     replies: list[Reply] = []
 
-    async def ask(policy: VllmPolicy) -> None:
+    async def request(policy: VllmPolicy) -> None:
         replies.append(await agent_of(policy).reply(HELLO))
 
-    async with asking(server, folder) as policy, anyio.create_task_group() as group:
-        group.start_soon(ask, policy)
-        await fake.has_asked.wait()
+    async with open_policy(server, folder) as policy, anyio.create_task_group() as group:
+        group.start_soon(request, policy)
+        await fake.has_request.wait()
         group.start_soon(policy.take, "v1", folder)
         await anyio.lowlevel.checkpoint()
-        group.start_soon(ask, policy)
+        group.start_soon(request, policy)
         await anyio.wait_all_tasks_blocked()
-        assert (len(fake.completions), fake.steered) == (1, [])
-        fake.may_answer.set()
-    assert [unweighted(reply) for reply in replies] == [("v0", packed(SAID)), ("v1", packed(SAID))]
+        assert (len(fake.completions), fake.control_paths) == (1, [])
+        fake.may_complete.set()
+    assert [version_and_tokens(reply) for reply in replies] == [
+        ("v0", encode_ids(TOKENS)),
+        ("v1", encode_ids(TOKENS)),
+    ]
 
 
 async def frozen_reply(server: tuple[FakeVllm, str], folder: Path) -> Reply:
-    """The reply to a request that is on its way while, under the pause `keep`, v1 is taken."""
+    """The reply to a request that is in flight while, under the pause `keep`, v1 is loaded."""
     fake = server[0]
-    fake.may_answer = anyio.Event()
+    fake.may_complete = anyio.Event()
     replies: list[Reply] = []
 
-    async def ask(policy: VllmPolicy) -> None:
+    async def request(policy: VllmPolicy) -> None:
         replies.append(await agent_of(policy).reply(HELLO))
 
-    async with asking(server, folder, pause="keep") as policy, anyio.create_task_group() as group:
-        group.start_soon(ask, policy)
-        await fake.has_asked.wait()
+    async with (
+        open_policy(server, folder, pause="keep") as policy,
+        anyio.create_task_group() as group,
+    ):
+        group.start_soon(request, policy)
+        await fake.has_request.wait()
         await policy.take("v1", folder)
-        fake.may_answer.set()
+        fake.may_complete.set()
     [reply] = replies
     return reply
 
 
-async def test_frozen_requests_bear_the_version_that_they_began_with(
+async def test_frozen_requests_have_the_version_with_which_they_began(
     server: tuple[FakeVllm, str], folder: Path
 ) -> None:
-    """With the pause `keep` nothing is waited for, and requests give their cached prefixes up."""
+    """With the pause `keep` loading waits for no request, and requests release their cached
+    prefixes."""
     fake = server[0]
     reply = await frozen_reply(server, folder)
     assert reply.weights == "v0"
-    assert fake.steered[0] == "/pause?mode=keep"
-    assert fake.steered[2] == "/reset_prefix_cache?reset_running_requests=true"
+    assert fake.control_paths[0] == "/pause?mode=keep"
+    assert fake.control_paths[2] == "/reset_prefix_cache?reset_running_requests=true"
 
 
-async def test_between_episodes_agents_keep_their_weights(
-    server: tuple[FakeVllm, str], folder: Path
-) -> None:
-    """With the switch `episode` an agent that has asked goes on with its weights until it is gone;
-    one that comes meanwhile waits for the new ones."""
+async def test_weights_switch_between_episodes(server: tuple[FakeVllm, str], folder: Path) -> None:
+    """With the switch `episode` an agent that has sent a request keeps its weights until it ends;
+    one that begins meanwhile waits for the new ones."""
     fake = server[0]
     newer: list[Reply] = []
 
-    async def ask(policy: VllmPolicy) -> None:
+    async def request(policy: VllmPolicy) -> None:
         newer.append(await agent_of(policy).reply(HELLO))
 
     async with (
-        asking(server, folder, switch="episode") as policy,
+        open_policy(server, folder, switch="episode") as policy,
         anyio.create_task_group() as group,
     ):
         agent: Agent | None = agent_of(policy)
@@ -364,21 +373,21 @@ async def test_between_episodes_agents_keep_their_weights(
         versions = [(await agent.reply(HELLO)).weights]
         group.start_soon(policy.take, "v1", folder)
         await anyio.lowlevel.checkpoint()
-        group.start_soon(ask, policy)
+        group.start_soon(request, policy)
         versions.append((await agent.reply(HELLO)).weights)
-        assert (newer, fake.steered) == ([], [])
+        assert (newer, fake.control_paths) == ([], [])
         agent = None
         gc.collect()
     assert versions == ["v0", "v0"]
     assert [reply.weights for reply in newer] == ["v1"]
 
 
-async def test_who_gives_new_weights_up_still_keeps_the_old_ones(
+async def test_a_cancelled_switch_keeps_the_old_weights(
     server: tuple[FakeVllm, str], folder: Path
 ) -> None:
     """After a switch that was cancelled, the next one waits for the same live episodes."""
     fake = server[0]
-    async with asking(server, folder, switch="episode") as policy:
+    async with open_policy(server, folder, switch="episode") as policy:
         agent: Agent | None = agent_of(policy)
         assert agent is not None
         await agent.reply(HELLO)
@@ -388,27 +397,27 @@ async def test_who_gives_new_weights_up_still_keeps_the_old_ones(
         async with anyio.create_task_group() as group:
             group.start_soon(policy.take, "v1", folder)
             await anyio.wait_all_tasks_blocked()
-            assert ((await agent.reply(HELLO)).weights, fake.steered) == ("v0", [])
+            assert ((await agent.reply(HELLO)).weights, fake.control_paths) == ("v0", [])
             agent = None
     assert fake.label == "v1"
 
 
 @pytest.mark.parametrize("switch", ["step", "episode"])
-async def test_policies_of_one_server_take_new_weights_together(
+async def test_policies_of_one_server_share_new_weights(
     server: tuple[FakeVllm, str], folder: Path, tmp_path: Path, switch: str
 ) -> None:
-    """While one policy has the server take weights, others of it do not ask; afterwards all stamp
-    the new version, and the server is not told to load it again."""
+    """While one policy loads weights, others of the same server send no requests; afterwards all
+    stamp the new version, and the server does not load it again."""
     fake = server[0]
     new = directory(tmp_path / "new")
     replies: list[Reply] = []
 
-    async def ask(policy: VllmPolicy) -> None:
+    async def request(policy: VllmPolicy) -> None:
         replies.append(await agent_of(policy).reply(HELLO))
 
     async with (
-        asking(server, folder, switch=switch) as one,
-        asking(server, folder, switch=switch) as other,
+        open_policy(server, folder, switch=switch) as one,
+        open_policy(server, folder, switch=switch) as other,
     ):
         await one.take("v0", folder)
         await other.take("v0", folder)
@@ -419,7 +428,7 @@ async def test_policies_of_one_server_take_new_weights_together(
             with anyio.fail_after(5):
                 while not fake.paused:  # noqa: ASYNC110  # the server is a task of its own
                     await anyio.sleep(0.001)
-            group.start_soon(ask, other)
+            group.start_soon(request, other)
             await anyio.wait_all_tasks_blocked()
             assert fake.completions == []
             fake.may_pause.set()
@@ -433,8 +442,8 @@ async def test_a_live_episode_of_another_policy_keeps_its_weights(
 ) -> None:
     """With the switch `episode` a policy waits for the episodes of all policies of its server."""
     async with (
-        asking(server, folder, switch="episode") as one,
-        asking(server, folder, switch="episode") as other,
+        open_policy(server, folder, switch="episode") as one,
+        open_policy(server, folder, switch="episode") as other,
     ):
         agent: Agent | None = agent_of(other)
         assert agent is not None
@@ -442,48 +451,46 @@ async def test_a_live_episode_of_another_policy_keeps_its_weights(
         async with anyio.create_task_group() as group:
             group.start_soon(one.take, "v1", folder)
             await anyio.wait_all_tasks_blocked()
-            assert ((await agent.reply(HELLO)).weights, server[0].steered) == ("v0", [])
+            assert ((await agent.reply(HELLO)).weights, server[0].control_paths) == ("v0", [])
             agent = None
         assert other.version == "v1"
 
 
-async def test_a_policy_that_is_opened_later_asks_the_server_anew(
+async def test_a_later_policy_reads_the_version_again(
     server: tuple[FakeVllm, str], folder: Path
 ) -> None:
-    """What policies that were closed knew of it may be true of it no more."""
-    async with asking(server, folder) as one:
+    """What closed policies knew about the server is forgotten: it may not be true any more."""
+    async with open_policy(server, folder) as one:
         await one.take("v1", folder)
     server[0].label = "v9"
-    async with asking(server, folder) as other:
+    async with open_policy(server, folder) as other:
         assert other.version == one.version == "v9"
         await other.take("v1", folder)
     assert loaded(server[0]) == [str(folder)] * 2
 
 
-async def test_policies_of_one_server_pause_it_alike(
+async def test_policies_of_one_server_share_the_pause_mode(
     server: tuple[FakeVllm, str], folder: Path
 ) -> None:
-    """What happens to requests in flight cannot be two things at once."""
-    async with asking(server, folder, pause="keep"):
+    """Policies with different pause modes of one server are refused."""
+    async with open_policy(server, folder, pause="keep"):
         with pytest.raises(
             SettingsError, match=r"pause: another policy of .* has 'keep', not 'wai"
         ):
-            async with asking(server, folder):
+            async with open_policy(server, folder):
                 pass
 
 
-async def test_a_server_that_was_started_anew_is_found_out(
-    server: tuple[FakeVllm, str], folder: Path
-) -> None:
-    """It has the weights of its beginning: what it answers bears no version, and nobody asks it
-    until it takes weights again, also those that it had been given before."""
+async def test_a_restarted_server_is_noticed(server: tuple[FakeVllm, str], folder: Path) -> None:
+    """A restarted server has the weights of its start: requests fail until weights are loaded
+    again, also the same ones."""
     fake = server[0]
-    async with asking(server, folder) as policy:
+    async with open_policy(server, folder) as policy:
         await policy.take("v1", folder)
         fake.label = "default"
         fake.plan.append((503, b"{}"))
         for _ in range(2):
-            with pytest.raises(PolicyError, match="weights are 'default', not 'v1': it was start"):
+            with pytest.raises(PolicyError, match="weights are 'default', not 'v1'"):
                 await agent_of(policy).reply(HELLO)
         assert len(fake.completions) == 2
         await policy.take("v1", folder)
@@ -491,10 +498,8 @@ async def test_a_server_that_was_started_anew_is_found_out(
     assert loaded(fake) == [str(folder)] * 2
 
 
-async def test_a_restart_that_no_request_noticed_is_warned_of(
-    server: tuple[FakeVllm, str], folder: Path
-) -> None:
-    """When weights are taken next, since replies in between bear a version that they are not of."""
+async def test_an_unnoticed_restart_is_logged(server: tuple[FakeVllm, str], folder: Path) -> None:
+    """The next loading of weights logs a warning, since replies in between had a wrong version."""
     weights = VllmWeights(VllmRoutes(server[1]))
     with capture_logs() as logs:
         await weights.take("v1", folder)
@@ -508,7 +513,7 @@ async def test_a_restart_that_no_request_noticed_is_warned_of(
     ]
 
 
-async def test_a_frozen_request_that_is_sent_again_bears_the_version_of_its_reply(
+async def test_a_repeated_frozen_request_has_the_version_of_its_reply(
     server: tuple[FakeVllm, str], folder: Path
 ) -> None:
     """With the pause `keep` an attempt that fails leaves nothing of the old weights."""
@@ -517,20 +522,20 @@ async def test_a_frozen_request_that_is_sent_again_bears_the_version_of_its_repl
     assert (reply.weights, reply.attempts) == ("v1", 2)
 
 
-async def test_a_prefix_cache_that_is_held_is_dropped_later(
+async def test_a_prefix_cache_in_use_is_dropped_later(
     server: tuple[FakeVllm, str], folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Blocks that are held for a moment are waited for; those that stay held are a failure."""
-    monkeypatch.setattr(weight_sync, "_BETWEEN_S", 0.001)
+    """Loading waits for cache blocks that are used for a moment; if they stay in use, it fails."""
+    monkeypatch.setattr(weight_sync, "_RETRY_S", 0.001)
     weights = VllmWeights(VllmRoutes(server[1]))
-    server[0].held = 3
+    server[0].num_cache_refusals = 3
     await weights.take("v1", folder)
-    assert [path.partition("?")[0] for path in server[0].steered] == [
-        *TAKEN[:2],
-        *TAKEN[2:3] * 4,
-        *TAKEN[3:],
+    assert [path.partition("?")[0] for path in server[0].control_paths] == [
+        *ROUTES[:2],
+        *ROUTES[2:3] * 4,
+        *ROUTES[3:],
     ]
-    server[0].held = 10_000
+    server[0].num_cache_refusals = 10_000
     with pytest.raises(PolicyError, match="the prefix cache could not be dropped for"):
         await VllmWeights(VllmRoutes(server[1])).take("v2", folder)
 
@@ -538,38 +543,38 @@ async def test_a_prefix_cache_that_is_held_is_dropped_later(
 async def test_weights_that_cannot_be_loaded(
     server: tuple[FakeVllm, str], folder: Path, tmp_path: Path
 ) -> None:
-    """After a reload that fails the server has no weights: it gets those before again, and where
+    """After a failed reload the server has no weights: it gets the previous ones again, and where
     there are none, stays paused."""
     bad = directory(tmp_path / "bad")
     server[0].bad_folders.add(str(bad))
     weights = VllmWeights(VllmRoutes(server[1]))
     with pytest.raises(PolicyError, match=r"could not load the weights and stays paused: .*Worker"):
         await weights.take("v1", bad)
-    assert "/resume" not in server[0].steered
+    assert "/resume" not in server[0].control_paths
     await weights.take("v1", folder)
-    server[0].asked.clear()
+    server[0].control_requests.clear()
     with pytest.raises(PolicyError, match=f"bad: vLLM could not load .* those of {folder} again"):
         await weights.take("v2", bad)
     assert loaded(server[0]) == [str(bad), str(folder)]
-    assert (server[0].steered[-1], server[0].label) == ("/resume", "v1")
+    assert (server[0].control_paths[-1], server[0].label) == ("/resume", "v1")
 
 
-async def test_a_pause_that_fails_is_taken_back(server: tuple[FakeVllm, str], folder: Path) -> None:
-    """A server that did not answer may be paused all the same: it is told to go on."""
+async def test_a_failed_pause_is_undone(server: tuple[FakeVllm, str], folder: Path) -> None:
+    """A server that did not answer may be paused nevertheless, so it is resumed."""
     server[0].failing["/pause"] = 1
     with pytest.raises(PolicyError, match=r"/pause: status 500: it is broken"):
         await VllmWeights(VllmRoutes(server[1])).take("v1", folder)
-    assert (server[0].steered, server[0].paused) == (["/pause?mode=wait", "/resume"], False)
+    assert (server[0].control_paths, server[0].paused) == (["/pause?mode=wait", "/resume"], False)
 
 
-async def test_a_label_that_fails_takes_the_weights_back(
+async def test_a_failed_label_restores_the_weights(
     server: tuple[FakeVllm, str], folder: Path, tmp_path: Path
 ) -> None:
-    """Weights and label change together or not at all, and the server goes on."""
+    """Weights and label change together or not at all, and the server is resumed."""
     new = directory(tmp_path / "new")
     weights = VllmWeights(VllmRoutes(server[1]))
     await weights.take("v1", folder)
-    server[0].asked.clear()
+    server[0].control_requests.clear()
     server[0].failing["/update_weight_version"] = 1
     with pytest.raises(PolicyError, match=f"has those of {folder} again: .* it is broken"):
         await weights.take("v2", new)
@@ -584,12 +589,12 @@ async def test_a_label_that_fails_takes_the_weights_back(
         ("/collective_rpc", 2, "could not load .* stays paused: .*; nor those of .*/start: .* it"),
     ],
 )
-async def test_nobody_waits_for_a_server_that_stays_paused(
+async def test_no_request_waits_for_a_server_that_stays_paused(
     server: tuple[FakeVllm, str], folder: Path, tmp_path: Path, route: str, times: int, fault: str
 ) -> None:
-    """Requests to a server that could not be had to go on fail at once, until it takes weights."""
+    """Requests to a server that could not be resumed fail at once, until weights are loaded."""
     new = directory(tmp_path / "new")
-    async with asking(server, folder) as policy:
+    async with open_policy(server, folder) as policy:
         await policy.take("v1", folder)
         server[0].failing[route] = times
         with pytest.raises(PolicyError, match=fault):
@@ -601,24 +606,24 @@ async def test_nobody_waits_for_a_server_that_stays_paused(
         assert (await agent_of(policy).reply(HELLO)).weights == "v2"
 
 
-async def test_a_cpu_server_loads_shared_weights_in_our_way(
+async def test_a_cpu_server_needs_the_extension_for_shared_weights(
     server: tuple[FakeVllm, str], folder: Path
 ) -> None:
-    """On a CPU vLLM 0.32 would go on with the old output layer of a model that shares it with the
-    embedding: such a server is refused before it is paused, unless its workers have ours."""
+    """On a CPU vLLM 0.32 keeps the old output layer of a model that shares it with the embedding:
+    such a server is refused before it is paused, unless its workers have the extension."""
     server[0].device = "cpu"
     await VllmWeights(VllmRoutes(server[1])).take("v1", folder)
     (folder / "config.json").write_text('{"tie_word_embeddings": true}')
-    server[0].asked.clear()
+    server[0].control_requests.clear()
     with pytest.raises(SettingsError, match=r"--worker-extension-cls rehearsal_vllm\.Extension"):
         await VllmWeights(VllmRoutes(server[1])).take("v2", folder)
-    assert server[0].asked == []
+    assert server[0].control_requests == []
     server[0].extension = "rehearsal_vllm.Extension"
     await VllmWeights(VllmRoutes(server[1])).take("v2", folder)
-    assert server[0].asked[1][1]["method"] == "rehearsal_reload"
+    assert server[0].control_requests[1][1]["method"] == "rehearsal_reload"
 
 
-async def test_what_is_no_model_does_not_stop_the_server(
+async def test_a_folder_without_a_model_does_not_pause_the_server(
     server: tuple[FakeVllm, str], folder: Path, tmp_path: Path
 ) -> None:
     """A directory without config or weights is refused before the server is paused."""
@@ -628,16 +633,17 @@ async def test_what_is_no_model_does_not_stop_the_server(
     (folder / "model.safetensors").unlink()
     with pytest.raises(SettingsError, match=r"there is no \*\.safetensors"):
         await weights.take("v1", folder)
-    assert server[0].asked == []
+    assert server[0].control_requests == []
 
 
-async def test_a_server_without_dev_mode_plays_but_takes_no_weights(
+async def test_a_server_without_dev_mode_loads_no_weights(
     server: tuple[FakeVllm, str], folder: Path
 ) -> None:
-    """It is asked as any other, under the card's version; new weights are refused by a sentence."""
+    """It answers requests, under the version of the model card; new weights are refused by a
+    sentence."""
     server[0].has_dev_mode = False
     write_card(folder, PolicyCard("v3", "full", "f", "hermes"))
-    async with asking(server, folder) as policy:
+    async with open_policy(server, folder) as policy:
         assert (await agent_of(policy).reply(HELLO)).weights == "v3"
         with pytest.raises(SettingsError, match="start it with VLLM_SERVER_DEV_MODE=1"):
             await policy.take("v4", folder)
@@ -645,11 +651,11 @@ async def test_a_server_without_dev_mode_plays_but_takes_no_weights(
 
 
 @pytest.mark.parametrize("times", [0, 1])
-async def test_giving_up_a_pause_lets_the_server_go_on(
+async def test_a_cancelled_pause_resumes_the_server(
     server: tuple[FakeVllm, str], folder: Path, times: int
 ) -> None:
-    """Who is cancelled while the server is being paused does not leave it paused; where the server
-    fails then, it is a cancellation all the same."""
+    """Loading that is cancelled while the server is being paused does not leave it paused; if the
+    server fails to resume, the cancellation still passes through."""
     fake = server[0]
     fake.failing["/resume"] = times
     fake.may_pause = anyio.Event()
@@ -658,14 +664,15 @@ async def test_giving_up_a_pause_lets_the_server_go_on(
         group.start_soon(weights.take, "v1", folder)
         await fake.pauses.wait()
         group.cancel_scope.cancel()
-    assert fake.steered == ["/pause?mode=wait", "/resume"]
+    assert fake.control_paths == ["/pause?mode=wait", "/resume"]
     fake.may_pause.set()
 
 
-async def test_steering_a_server_elsewhere_is_warned_of(
+async def test_controlling_a_remote_server_is_logged(
     server: tuple[FakeVllm, str], folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """vLLM's key does not guard the routes that steer it, so they belong on loopback."""
+    """A server off loopback is logged as a warning: vLLM's API key does not protect its control
+    routes."""
     monkeypatch.setattr(VllmRoutes, "is_local", False)
     with capture_logs() as logs:
         await VllmWeights(VllmRoutes(server[1])).take("v1", folder)

@@ -23,7 +23,7 @@ from harness.vllm.server import (
 )
 from tests.support.paths import ROOT
 
-# Takes vLLM's arguments; begins a process of its own, as vLLM does, and tells its number.
+# Accepts vLLM's arguments; starts a child process, as vLLM does, and prints its id.
 UP = """
 import http.server, subprocess, sys
 port = int(sys.argv[sys.argv.index("--port") + 1])
@@ -46,7 +46,7 @@ def anyio_backend() -> str:
 
 
 def stand_in(folder: Path, code: str, **settings: Any) -> VllmServerSettings:
-    """Settings under which `code` is run as if it were vLLM."""
+    """Settings that run `code` in place of vLLM."""
     model = folder / "model"
     model.mkdir()
     (model / "config.json").write_text('{"max_position_embeddings": 4096}')
@@ -57,7 +57,7 @@ def stand_in(folder: Path, code: str, **settings: Any) -> VllmServerSettings:
 
 
 def is_alive(pid: int) -> bool:
-    """Whether a process runs; one that nobody has waited for does not."""
+    """Whether a process runs; a zombie does not."""
     try:
         state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
     except FileNotFoundError:
@@ -66,7 +66,7 @@ def is_alive(pid: int) -> bool:
 
 
 async def test_a_server_is_up_within_its_block(tmp_path: Path) -> None:
-    """Inside of its block it answers, afterwards it and what it began are gone."""
+    """Inside its block the server answers; afterwards it and its children have ended."""
     log = tmp_path / "vllm.log"
     settings = stand_in(tmp_path, UP)
     async with VllmServer(settings, log) as server:
@@ -94,9 +94,10 @@ anyio.run(main)
 """
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells of a parent's death")
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux signals a parent's death")
 async def test_a_server_ends_with_the_process_that_started_it(tmp_path: Path) -> None:
-    """Also where that was killed: a server that nobody asks would keep its memory."""
+    """A server ends with its parent process, also when that is killed: otherwise it would keep its
+    memory."""
     model = stand_in(tmp_path, UP).folder
     package = tmp_path / "site" / "vllm" / "entrypoints" / "openai"
     package.mkdir(parents=True)
@@ -108,8 +109,8 @@ async def test_a_server_ends_with_the_process_that_started_it(tmp_path: Path) ->
         [sys.executable, "-c", KILLED, model, str(log)], env=os.environ | {"PYTHONPATH": paths}
     )
     assert parent.stdout is not None
-    said = BufferedByteReceiveStream(parent.stdout)
-    await said.receive_until(b"\nup\n", 10_000)
+    output = BufferedByteReceiveStream(parent.stdout)
+    await output.receive_until(b"\nup\n", 10_000)
     server = int(log.read_text().split()[1])
     assert is_alive(server)
     parent.kill()
@@ -119,60 +120,59 @@ async def test_a_server_ends_with_the_process_that_started_it(tmp_path: Path) ->
             await anyio.sleep(0.01)
 
 
-async def test_a_server_that_ends_says_why(tmp_path: Path) -> None:
-    """The end of its log is in the sentence."""
+async def test_a_server_that_ends_at_its_start(tmp_path: Path) -> None:
+    """The error for a server that ends contains the end of its log."""
     with pytest.raises(PolicyError, match=r"^vLLM ended with 3: the end of .*\none\nno model here"):
         async with VllmServer(stand_in(tmp_path, DEAD), tmp_path / "vllm.log"):
             pass
 
 
 async def test_a_server_that_is_not_up_in_time_is_ended(tmp_path: Path) -> None:
-    """Who waits longer than `start_s` is told what it was doing."""
-    settings = stand_in(tmp_path, MUTE, start_s=2.0)
-    with pytest.raises(PolicyError, match=r"^vLLM was not up within 2 s: the end of [^\n]*\nload"):
+    """After `start_s` the server is ended, and the error contains the end of its log."""
+    settings = stand_in(tmp_path, MUTE, start_s=1.0)
+    with pytest.raises(PolicyError, match=r"^vLLM was not up within 1 s: the end of [^\n]*\nload"):
         async with VllmServer(settings, tmp_path / "vllm.log"):
             pass
 
 
-async def test_what_cannot_be_started_is_told(tmp_path: Path) -> None:
-    """A missing interpreter and a folder without a model are settings that cannot be used."""
+async def test_unusable_settings(tmp_path: Path) -> None:
+    """A missing interpreter and a folder without a model are SettingsErrors."""
     settings = stand_in(tmp_path, UP)
     for bad, fault in (
         (VllmServerSettings(settings.folder, python="/no/python"), "python: /no/python cannot be"),
-        (VllmServerSettings(str(tmp_path)), "model: .* is no Hugging Face directory"),
+        (VllmServerSettings(str(tmp_path)), "model: .* is not a Hugging Face directory"),
     ):
         with pytest.raises(SettingsError, match=fault):
             async with VllmServer(bad, tmp_path / "vllm.log"):
                 pass
 
 
-async def test_a_port_that_another_has_is_refused(tmp_path: Path) -> None:
-    """Another server's answers would be taken for those of ours."""
+async def test_a_port_in_use_is_refused(tmp_path: Path) -> None:
+    """A port on which another server listens is refused: its answers would be taken for vLLM's."""
     with socket.create_server(("127.0.0.1", 0)) as other:
         port = other.getsockname()[1]
         settings = stand_in(tmp_path, UP, port=port)
-        with pytest.raises(SettingsError, match=f"port: {port} cannot be had"):
+        with pytest.raises(SettingsError, match=f"port: {port} is not available"):
             async with VllmServer(settings, tmp_path / "vllm.log"):
                 pass
     assert not (tmp_path / "vllm.log").exists()
 
 
 def test_vllms_arguments() -> None:
-    """What training needs is said always: processed log-probabilities, and no sampling settings
-    from the model's own files. Cached tokens are told, which vLLM keeps to itself otherwise."""
-    told = """--model m --host 127.0.0.1 --port 7 --dtype auto --max-num-seqs 64
+    """The arguments that training needs are always there: processed log-probabilities, no sampling
+    settings from the model's own files, and the report of cached tokens, off by default."""
+    text = """--model m --host 127.0.0.1 --port 7 --dtype auto --max-num-seqs 64
         --logprobs-mode processed_logprobs --generation-config vllm
         --worker-extension-cls rehearsal_vllm.Extension --enable-prompt-tokens-details
         --disable-uvicorn-access-log"""
-    usual = told.split()  # as one would type them
+    usual = text.split()
     assert arguments_of(VllmServerSettings("m", cpu=False), 7) == usual
     more = VllmServerSettings("m", max_model_len=99, cpu=False, arguments=("--seed", "1"))
     assert arguments_of(more, 7)[len(usual) :] == ["--max-model-len", "99", "--seed", "1"]
 
 
 def test_vllms_arguments_on_a_cpu(tmp_path: Path) -> None:
-    """There prompts are computed whole, however long the model takes them, and nothing is
-    compiled."""
+    """On a CPU prompts are computed whole, up to the model's context, and nothing is compiled."""
     settings = VllmServerSettings(str(tmp_path), cpu=True)
     (tmp_path / "config.json").write_text("{}")
     with pytest.raises(SettingsError, match=r"config\.json: it has no max_position_embeddings"):
@@ -186,10 +186,10 @@ def test_vllms_arguments_on_a_cpu(tmp_path: Path) -> None:
 
 
 def test_vllms_environment() -> None:
-    """The user's own settings stay; only the mode in which it takes weights is ours."""
+    """The user's own settings stay; only the mode that allows loading weights is always set."""
     extension = str(Path(rehearsal_vllm.__file__).parent)
-    ours = {"VLLM_CPU_KVCACHE_SPACE": "9", "VLLM_SERVER_DEV_MODE": "1", "PYTHONPATH": "mine"}
-    assert environment_of(VllmServerSettings("m", can_reload=False), ours) == {
+    parent = {"VLLM_CPU_KVCACHE_SPACE": "9", "VLLM_SERVER_DEV_MODE": "1", "PYTHONPATH": "mine"}
+    assert environment_of(VllmServerSettings("m", can_reload=False), parent) == {
         "VLLM_CPU_KVCACHE_SPACE": "9",
         "VLLM_CPU_OMP_THREADS_BIND": "nobind",
         "VLLM_NO_USAGE_STATS": "1",
@@ -200,7 +200,7 @@ def test_vllms_environment() -> None:
 
 
 class Layer:
-    """A layer of vLLM's, as far as the extension looks at it."""
+    """The part of a vLLM layer that the extension uses."""
 
     def __init__(self, weight: object, *, packed: bool) -> None:
         self.weight = weight
@@ -216,7 +216,7 @@ class Layer:
 
 def test_layers_that_share_weights_are_packed_again() -> None:
     """After the worker's own reload the output layer computes with the embedding's new weights;
-    layers with weights of their own were packed by the reload itself."""
+    other layers were packed by the reload itself."""
     shared = object()
     embedding, head = Layer(shared, packed=True), Layer(shared, packed=True)
     own, plain = Layer(object(), packed=True), Layer(shared, packed=False)

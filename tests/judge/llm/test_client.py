@@ -324,8 +324,8 @@ async def test_an_answer_that_never_fits_is_no_opinion() -> None:
         (Status(503, "overloaded"), "status 503: overloaded"),
         (Status(429, headers={"Retry-After": "0"}), "status 429: not now"),
         (Cut(), "the connection ended before the answer"),
-        (Body(b"<html>"), "the answer is no chat completion: JSON is malformed"),
-        (Body(b'{"choices": []}'), "the answer holds no choice"),
+        (Body(b"<html>"), "the answer is not a chat completion: JSON is malformed"),
+        (Body(b'{"choices": []}'), "the answer contains no choice"),
     ],
 )
 async def test_a_server_that_stays_down_is_a_sentence(failing: Any, why: str) -> None:

@@ -154,7 +154,7 @@ async def test_episodes_do_not_wait_for_a_slow_judge(tmp_path: Path, at_once: in
 def tiny(monkeypatch: pytest.MonkeyPatch) -> None:
     """The log and the bus hold next to nothing for the judge."""
     monkeypatch.setattr(writer, "CAPACITY", 4)
-    monkeypatch.setattr(writer, "_LARGEST", 3)
+    monkeypatch.setattr(writer, "_MAX_ROWS", 3)
     defaults = LocalBus.subscribe.__wrapped__.__kwdefaults__  # type: ignore[attr-defined]
     monkeypatch.setitem(defaults, "depth", 1)
 

@@ -100,7 +100,7 @@ async def test_a_checkpoint_is_served_by_a_vllm_server(checkpoint: Path) -> None
     ("arguments", "fault"),
     [
         (["--http", "localhost"], "--http: 'localhost' is no HOST:PORT"),
-        (["--history", "all"], "history: 'all' is none of full, last:W"),
+        (["--history", "all"], "history: 'all' is not a history policy"),
         (["--dialect", "elvish"], "dialect: there is no dialect 'elvish'"),
         (["--token", "ä"], "token: must be printable ASCII"),
         (["--backend", "vllm", "--vllm-python", "/no/python"], "python: /no/python cannot be run"),
@@ -115,7 +115,7 @@ def test_what_cannot_be_served_is_told(checkpoint: Path, arguments: list[str], f
 def test_a_model_without_a_card_is_not_served_by_guess(checkpoint: Path, tmp_path: Path) -> None:
     """Without a card the command wants to be told; without a model there is nothing to serve."""
     (checkpoint / "rehearsal.json").unlink()
-    with pytest.raises(SettingsError, match=r"^v3 has no card .* name --history and --dialect$"):
+    with pytest.raises(SettingsError, match=r"^v3 has no model card .*--history and --dialect$"):
         serve_policy_command.main([str(checkpoint)], standalone_mode=False)
     with pytest.raises(SettingsError, match=r"nowhere.tokenizer\.json: the tokenizer cannot be"):
         serve_policy_command.main([str(tmp_path / "nowhere")], standalone_mode=False)

@@ -237,7 +237,7 @@ def test_dry_run(rehearse: Rehearse, config: Made, tmp_path: Path) -> None:
         ({"rollouts": {"episodes": 9}}, "[rollouts] episodes: there are as many as"),
         (
             {"rollouts": {"history": "last:0"}},
-            "[rollouts] history: 'last:0' is none of full",
+            "[rollouts] history: 'last:0' is not a history policy",
         ),
         ({"rollouts": {"scenarios": []}}, "[rollouts] scenarios: name at least one scenario"),
         ({"rollouts": {"max_step": 9}}, "[rollouts] object contains unknown field `max_step`"),

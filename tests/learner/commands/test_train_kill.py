@@ -15,7 +15,7 @@ import pytest
 import tomli_w
 from safetensors.numpy import load_file
 
-from harness.core.events import WEIGHTS, Ending, EpisodeEnded
+from harness.core.events import WEIGHTS_EPISODE, Ending, EpisodeEnded
 from harness.log.reader import open_reader
 from learner.loop.metrics import FILE_NAME, read_metrics
 from scenarios.microworlds.writing import write_microworlds
@@ -124,7 +124,7 @@ def assert_same(killed: Path, quiet: Path) -> None:
     )
     assert set(ended.values()) == {1}
     assert len(ended) == len(rows) == STEPS * GROUPS * SIZE
-    told = [record.event.version for record in records if record.episode == WEIGHTS]  # type: ignore[union-attr]
+    told = [record.event.version for record in records if record.episode == WEIGHTS_EPISODE]  # type: ignore[union-attr]
     assert told[-1] == f"v{STEPS}"
 
 

@@ -9,7 +9,7 @@ import pytest
 from envpool.inprocess.pool import LocalPool
 from harness.core.events import StepTaken
 from harness.core.messages import Reply, Window
-from harness.core.token_bytes import packed, unpacked
+from harness.core.token_bytes import decode_ids, encode_ids
 from harness.core.trajectory import Trajectory
 from harness.dialects.format_rules import FormatSettings
 from harness.dialects.registry import dialect_of
@@ -24,7 +24,7 @@ from harness.rollout.episode import Limits
 from harness.rollout.meters import Meters
 from harness.rollout.plan import plan_of
 from harness.rollout.session import RunParts, run_session
-from harness.tokenization.chat_tokenizer import ChatTokens
+from harness.tokenization.chat_tokenizer import ChatTokenizer
 from judge.verdicts.code_judges import ScenarioJudges
 from learner.config.settings import DataSettings
 from learner.core.errors import AlignmentError, SampleError
@@ -44,10 +44,10 @@ def anyio_backend() -> str:
 
 
 @pytest.fixture(scope="module")
-def chat(tmp_path_factory: pytest.TempPathFactory) -> ChatTokens:
+def chat(tmp_path_factory: pytest.TempPathFactory) -> ChatTokenizer:
     folder = tmp_path_factory.mktemp("model")
     write_tokenizer(folder)
-    return ChatTokens.open(folder)
+    return ChatTokenizer.open(folder)
 
 
 class _Summing:
@@ -67,12 +67,14 @@ class _SummingAgent:
         self._inner = inner
 
     async def reply(self, window: Window) -> Reply:
-        return Reply("So far so good.") if window.summarise else await self._inner.reply(window)
+        return (
+            Reply("So far so good.") if window.asks_for_summary else await self._inner.reply(window)
+        )
 
 
 async def played(
     folder: Path,
-    chat: ChatTokens,
+    chat: ChatTokenizer,
     history: str,
     dialect: str = "hermes",
     policy: Policy | None = None,
@@ -96,7 +98,7 @@ async def played(
 
 @pytest.fixture(scope="module")
 async def logs(
-    tmp_path_factory: pytest.TempPathFactory, chat: ChatTokens, anyio_backend: str
+    tmp_path_factory: pytest.TempPathFactory, chat: ChatTokenizer, anyio_backend: str
 ) -> dict[str, Path]:
     """One run for each history policy, and one in another dialect."""
     folder = tmp_path_factory.mktemp("runs")
@@ -110,7 +112,7 @@ async def logs(
 
 def read(folder: Path) -> tuple[Trajectory, dict[str, ScenarioSnapshot]]:
     with open_reader(folder) as reader:
-        return next(reader.trajectories()), reader.worlds()
+        return next(reader.trajectories()), reader.scenarios()
 
 
 def shown(alignment: Alignment, folder: Path) -> Shown | None:
@@ -128,7 +130,7 @@ def lists(prompts: Shown | None) -> list[list[int] | None]:
     "history", ["full", "last:2", "last:2+2", "retrieve:1", "tokens:1500", "summary:1500"]
 )
 async def test_a_log_of_the_same_windows_is_taken_as_it_is(
-    history: str, logs: dict[str, Path], chat: ChatTokens
+    history: str, logs: dict[str, Path], chat: ChatTokenizer
 ) -> None:
     """Under every history policy the prompts computed from the log are the logged ones."""
     alignment = Alignment(parse_history(history, chat), HERMES, chat)
@@ -138,7 +140,9 @@ async def test_a_log_of_the_same_windows_is_taken_as_it_is(
     assert alignment.statistics() == {"checked": 1, "misaligned": 0}
 
 
-async def test_native_calls_are_part_of_the_window(logs: dict[str, Path], chat: ChatTokens) -> None:
+async def test_native_calls_are_part_of_the_window(
+    logs: dict[str, Path], chat: ChatTokenizer
+) -> None:
     """Prompts are computed again in the dialect with calls of its own, too."""
     alignment = Alignment(parse_history("full"), dialect_of("native"), chat)
     assert shown(alignment, logs["native"]) is None
@@ -157,7 +161,7 @@ async def test_native_calls_are_part_of_the_window(logs: dict[str, Path], chat: 
     ],
 )
 async def test_another_history_policy_or_dialect_is_refused(
-    history: str, dialect: str, message: str, logs: dict[str, Path], chat: ChatTokens
+    history: str, dialect: str, message: str, logs: dict[str, Path], chat: ChatTokenizer
 ) -> None:
     """The sentence names both, and what to do where that is wanted."""
     alignment = Alignment(parse_history(history), dialect_of(dialect), chat)
@@ -166,7 +170,7 @@ async def test_another_history_policy_or_dialect_is_refused(
 
 
 async def test_misaligned_episodes_get_the_prompts_of_the_training_run(
-    logs: dict[str, Path], chat: ChatTokens
+    logs: dict[str, Path], chat: ChatTokenizer
 ) -> None:
     """Run on windows and trained on full histories: the prompts are those that a run on full
     histories of the same replies would have had, and the sampled tokens stay."""
@@ -176,13 +180,15 @@ async def test_misaligned_episodes_get_the_prompts_of_the_training_run(
         step.reply.token_ids for step in of_windows.steps
     ]
     assert lists(shown(alignment, logs["last:2"])) == [
-        unpacked(prompt).tolist() for prompt in of_full.prompts()
+        decode_ids(prompt).tolist() for prompt in of_full.prompts()
     ]
     assert of_windows.prompts() != of_full.prompts()
     assert alignment.statistics() == {"checked": 0, "misaligned": 1}
 
 
-async def test_misaligned_summaries_are_left_out(logs: dict[str, Path], chat: ChatTokens) -> None:
+async def test_misaligned_summaries_are_left_out(
+    logs: dict[str, Path], chat: ChatTokenizer
+) -> None:
     """Under windows without summaries nobody asks for one: it is no sample, and the steps are."""
     grouping = Grouping(
         DataSettings(keep_equal=True),
@@ -197,7 +203,7 @@ async def test_misaligned_summaries_are_left_out(logs: dict[str, Path], chat: Ch
 
 
 async def test_summaries_that_were_never_made_cannot_be_trained(
-    logs: dict[str, Path], chat: ChatTokens
+    logs: dict[str, Path], chat: ChatTokenizer
 ) -> None:
     """What the agent would have summed up is in no log."""
     alignment = Alignment(parse_history("summary:1500", chat), HERMES, chat, misaligned=True)
@@ -208,7 +214,7 @@ async def test_summaries_that_were_never_made_cannot_be_trained(
 class _Spoiled:
     """A renderer whose prompts differ in one token from the third on."""
 
-    def __init__(self, chat: ChatTokens) -> None:
+    def __init__(self, chat: ChatTokenizer) -> None:
         self._chat = chat
         self._num_prompts = 0
 
@@ -220,7 +226,7 @@ class _Spoiled:
         return ids
 
 
-async def test_one_token_that_differs_is_found(logs: dict[str, Path], chat: ChatTokens) -> None:
+async def test_one_token_that_differs_is_found(logs: dict[str, Path], chat: ChatTokenizer) -> None:
     """The error names the reply and the token, as after a change of tokenizer or template."""
     alignment = Alignment(parse_history("full"), HERMES, _Spoiled(chat))
     with pytest.raises(
@@ -232,7 +238,7 @@ async def test_one_token_that_differs_is_found(logs: dict[str, Path], chat: Chat
 
 @pytest.mark.parametrize("history", ["full", "last:2"])
 async def test_half_a_token_is_left_to_whoever_makes_samples(
-    logs: dict[str, Path], chat: ChatTokens, history: str
+    logs: dict[str, Path], chat: ChatTokenizer, history: str
 ) -> None:
     """Bytes that are no whole number of ids are refused with turn and field, not with a traceback,
     under the same windows and, misaligned, under others."""
@@ -250,11 +256,11 @@ async def test_half_a_token_is_left_to_whoever_makes_samples(
             rollout_of(broken, where="run", shown=alignment.shown(broken, where="run"))
 
 
-async def test_a_missing_token_is_found(logs: dict[str, Path], chat: ChatTokens) -> None:
+async def test_a_missing_token_is_found(logs: dict[str, Path], chat: ChatTokenizer) -> None:
     """So is a prompt that is longer or shorter than it was."""
     trajectory, worlds = read(logs["full"])
     first, *rest = trajectory.steps
-    cut = packed(unpacked(first.reply.prompt_ids)[:-1])
+    cut = encode_ids(decode_ids(first.reply.prompt_ids)[:-1])
     steps = (_with_prompt(first, cut), *rest)
     alignment = Alignment(parse_history("full"), HERMES, chat)
     alignment.know(worlds)
@@ -277,7 +283,7 @@ class _Spelling:
 
     name = "spelling"
 
-    def __init__(self, chat: ChatTokens) -> None:
+    def __init__(self, chat: ChatTokenizer) -> None:
         self._chat = chat
         self._oracle = OraclePolicy(HERMES)
 
@@ -286,7 +292,7 @@ class _Spelling:
 
 
 class _SpellingAgent:
-    def __init__(self, inner: Agent, chat: ChatTokens) -> None:
+    def __init__(self, inner: Agent, chat: ChatTokenizer) -> None:
         self._inner = inner
         self._chat = chat
         self._tokens = EpisodeTokens(chat)
@@ -300,7 +306,7 @@ class _SpellingAgent:
 
 
 async def test_sampled_ids_stay_where_tokenising_again_differs(
-    tmp_path: Path, chat: ChatTokens
+    tmp_path: Path, chat: ChatTokenizer
 ) -> None:
     """Replies that were sampled in other pieces than the tokenizer's stand in later prompts as
     they were sampled; tokenised again, these prompts would be others."""
@@ -317,7 +323,7 @@ async def test_sampled_ids_stay_where_tokenising_again_differs(
 class _TokenisingAgain:
     """A renderer that does not know what was sampled."""
 
-    def __init__(self, chat: ChatTokens) -> None:
+    def __init__(self, chat: ChatTokenizer) -> None:
         self._chat = chat
 
     def prompt(self, window: Window, own: Mapping[str, Sequence[int]]) -> list[int]:
@@ -325,7 +331,7 @@ class _TokenisingAgain:
 
 
 async def test_a_share_of_episodes_is_computed_again(
-    logs: dict[str, Path], chat: ChatTokens
+    logs: dict[str, Path], chat: ChatTokenizer
 ) -> None:
     """Which ones follows from their names; the fingerprint of every one is looked at."""
     trajectory, worlds = read(logs["full"])
@@ -345,7 +351,9 @@ async def test_a_share_of_episodes_is_computed_again(
         shown(alignment, logs["full"])
 
 
-async def test_a_log_without_its_world_is_refused(logs: dict[str, Path], chat: ChatTokens) -> None:
+async def test_a_log_without_its_world_is_refused(
+    logs: dict[str, Path], chat: ChatTokenizer
+) -> None:
     """Rules and tools of the world are part of the prompt."""
     trajectory, _ = read(logs["full"])
     alignment = Alignment(parse_history("full"), HERMES, chat)

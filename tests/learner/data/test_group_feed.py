@@ -30,7 +30,7 @@ def anyio_backend() -> str:
 async def logged(folder: Path, *episodes: Sequence[Record]) -> Path:
     """A finished run with these episodes, their facts taking turns as in a real log."""
     async with open_log(folder) as log:
-        log.mount(WORLD)
+        log.add_scenario(WORLD)
         for place in range(max(map(len, episodes))):
             for records in episodes:
                 if place < len(records):

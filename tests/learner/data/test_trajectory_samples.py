@@ -7,7 +7,7 @@ import pytest
 
 from harness.core.events import Ending, Judged, Label
 from harness.core.messages import Reply
-from harness.core.token_bytes import packed, packed_floats
+from harness.core.token_bytes import encode_ids, encode_logprobs
 from learner.core.errors import SampleError
 from learner.core.samples import Rollout
 from learner.data.trajectory_samples import rollout_of
@@ -123,23 +123,26 @@ def broken(**changes: Any) -> Reply:
     ("second", "message"),
     [
         (Reply("plain"), r"turn 1: token_ids: the reply has no token ids"),
-        (broken(logprobs=packed_floats([-0.1])), r"turn 1: logprobs: 2 tokens have 1 log-prob"),
+        (broken(logprobs=encode_logprobs([-0.1])), r"turn 1: logprobs: 2 tokens have 1 log-prob"),
         (
-            broken(logprobs=packed_floats([-0.1, float("nan")])),
+            broken(logprobs=encode_logprobs([-0.1, float("nan")])),
             r"turn 1: logprobs: token 1 has nan, which is no log-probability",
         ),
         (
-            broken(logprobs=packed_floats([float("-inf"), -0.1])),
+            broken(logprobs=encode_logprobs([float("-inf"), -0.1])),
             r"turn 1: logprobs: token 0 has -inf",
         ),
-        (broken(logprobs=packed_floats([0.5, -0.1])), r"turn 1: logprobs: token 0 has 0.5"),
+        (broken(logprobs=encode_logprobs([0.5, -0.1])), r"turn 1: logprobs: token 0 has 0.5"),
         (broken(prompt_ids=b""), r"turn 1: prompt_ids: the reply has no prompt"),
         (broken(prompt_ids=b"12345"), r"turn 1: prompt_ids: 5 bytes are no whole number of ids"),
         (broken(prompt_shared=4), r"turn 1: prompt_shared: 4 tokens .* has 3 before this reply"),
         (broken(prompt_shared=-1), r"turn 1: prompt_shared: -1 tokens"),
-        (broken(token_ids=packed([4, 512])), r"turn 1: token_ids: 512 is no token of the model"),
-        (broken(token_ids=packed([-1, 4])), r"turn 1: token_ids: -1 is no token of the model"),
-        (broken(prompt_ids=packed([600])), r"turn 1: prompt_ids: 600 is no token of the model"),
+        (
+            broken(token_ids=encode_ids([4, 512])),
+            r"turn 1: token_ids: 512 is no token of the model",
+        ),
+        (broken(token_ids=encode_ids([-1, 4])), r"turn 1: token_ids: -1 is no token of the model"),
+        (broken(prompt_ids=encode_ids([600])), r"turn 1: prompt_ids: 600 is no token of the model"),
     ],
 )
 def test_what_cannot_be_trained_is_refused_by_place(second: Reply, message: str) -> None:
@@ -151,7 +154,7 @@ def test_what_cannot_be_trained_is_refused_by_place(second: Reply, message: str)
 
 def test_no_model_has_negative_ids() -> None:
     """Where the model's vocabulary is not known, an id is still no negative number."""
-    trajectory = attempt(took(broken(token_ids=packed([-7, 4]))), ended(), judged(1.0, [1.0]))
+    trajectory = attempt(took(broken(token_ids=encode_ids([-7, 4]))), ended(), judged(1.0, [1.0]))
     with pytest.raises(SampleError, match=r"turn 0: token_ids: -7 is no token"):
         rollout_of(trajectory, where="x")
 

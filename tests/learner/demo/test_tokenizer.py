@@ -6,7 +6,7 @@ import pytest
 from tokenizers import Tokenizer
 
 from harness.dialects.hermes import Hermes
-from harness.tokenization.chat_tokenizer import ChatTokens
+from harness.tokenization.chat_tokenizer import ChatTokenizer
 from learner.demo.microworlds import prompt_texts
 from learner.demo.tokenizer import save, trained
 from scenarios.microworlds.writing import write_microworlds
@@ -68,6 +68,6 @@ def test_a_system_prompt_of_any_drill_shrinks(tokenizer: Tokenizer, tmp_path: Pa
 def test_what_is_saved_is_a_model_s_tokenizer(tokenizer: Tokenizer, tmp_path: Path) -> None:
     """The directory's tokenizer and chat template ask for the assistant's turn and end it."""
     save(tokenizer, tmp_path)
-    chat = ChatTokens.open(tmp_path)
-    assert chat.text(chat.encode("Done.")) == "Done."
+    chat = ChatTokenizer.open(tmp_path)
+    assert chat.decode(chat.encode("Done.")) == "Done."
     assert chat.end_ids == {tokenizer.token_to_id("<|im_end|>")}

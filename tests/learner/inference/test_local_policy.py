@@ -17,7 +17,7 @@ from transformers import PreTrainedModel
 from harness.core.errors import PolicyError, SettingsError
 from harness.core.messages import Briefing, Message, Reply, Window
 from harness.core.policy_card import PolicyCard, write_card
-from harness.core.token_bytes import unpacked, unpacked_floats
+from harness.core.token_bytes import decode_ids, decode_logprobs
 from harness.policies.base import Assignment
 from harness.policies.token_agent import Sampling
 from harness.settings.run import Settings
@@ -66,9 +66,9 @@ def _opened(folder: Path) -> PreTrainedModel:
 def difference(reply: Reply, folder: Path) -> float:
     """Between what the policy says and the model in the folder computes."""
     sample = Sample(
-        np.array(unpacked(reply.prompt_ids)),
-        np.array(unpacked(reply.token_ids)),
-        np.array(unpacked_floats(reply.logprobs), np.float32),
+        np.array(decode_ids(reply.prompt_ids)),
+        np.array(decode_ids(reply.token_ids)),
+        np.array(decode_logprobs(reply.logprobs), np.float32),
         0.0,
         0,
         reply.weights,

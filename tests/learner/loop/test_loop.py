@@ -9,7 +9,13 @@ import pytest
 
 from envpool.core.errors import WorldError
 from harness.core.errors import ContextLengthError, PolicyError
-from harness.core.events import WEIGHTS, Ending, EpisodeEnded, EpisodeStarted, WeightsPublished
+from harness.core.events import (
+    WEIGHTS_EPISODE,
+    Ending,
+    EpisodeEnded,
+    EpisodeStarted,
+    WeightsPublished,
+)
 from harness.log.reader import open_reader
 from harness.log.writer import open_log
 from harness.policies.base import Assignment
@@ -45,7 +51,7 @@ async def test_a_whole_run(tmp_path: Path) -> None:
     assert sorted(path.name for path in (tmp_path / "versions").iterdir()) == ["v2", "v3"]
     weights = [one for one in records_of(tmp_path) if isinstance(one.event, WeightsPublished)]
     assert [(one.episode, one.seq, one.event.version) for one in weights] == [
-        (WEIGHTS, number, f"v{number}") for number in range(4)
+        (WEIGHTS_EPISODE, number, f"v{number}") for number in range(4)
     ]
     place = loop.place
     assert (place.batches, place.next_group, place.groups, place.episodes) == (3, 6, 6, 12)
@@ -242,7 +248,7 @@ async def test_groups_of_the_log_are_used_before_new_ones_are_run(tmp_path: Path
     train, first = train_settings(), PaperLearner()
     async with opened(tmp_path, train, TokenOracle(), first) as (loop, rollouts):
         await beside(loop, rollouts)
-    before = [one for one in records_of(tmp_path) if one.episode != WEIGHTS]
+    before = [one for one in records_of(tmp_path) if one.episode != WEIGHTS_EPISODE]
     second, policy = PaperLearner(), TokenOracle()
     place = first.places[0]
     async with opened(tmp_path, train, policy, second, place=place) as (loop, rollouts):
@@ -250,7 +256,7 @@ async def test_groups_of_the_log_are_used_before_new_ones_are_run(tmp_path: Path
     assert second.batches == first.batches[1:]
     assert second.versions == first.versions[1:]
     assert policy.taken == ["v1", "v2", "v3"]
-    assert [one for one in records_of(tmp_path) if one.episode != WEIGHTS] == before
+    assert [one for one in records_of(tmp_path) if one.episode != WEIGHTS_EPISODE] == before
     assert loop.place.episodes == 12
 
 
@@ -262,7 +268,7 @@ async def test_a_log_that_was_cut_off_anywhere(tmp_path: Path, share: float) -> 
     whole, cut = tmp_path / "whole", tmp_path / "cut"
     async with opened(whole, train, TokenOracle(), first) as (loop, rollouts):
         await beside(loop, rollouts)
-    records = [one for one in records_of(whole) if one.episode != WEIGHTS]
+    records = [one for one in records_of(whole) if one.episode != WEIGHTS_EPISODE]
     kept = records[: round(share * len(records))]
     async with open_log(cut / "rollouts") as log:
         for record in kept:

@@ -1,0 +1,78 @@
+"""The runs of a broker, and what other clients do there."""
+
+import aiomqtt
+import anyio
+import anyio.abc
+import anyio.lowlevel
+import pytest
+import structlog
+
+from harness.bus.mqtt_link import MqttLink
+from harness.bus.mqtt_runs import runs_on, status_of
+from harness.bus.mqtt_wire import (
+    topic,
+)
+from harness.core.errors import BusError
+from harness.core.events import Record
+from tests.support.broker import Mosquitto
+from tests.support.events import episode
+from tests.support.mqtt_runs import Log, following, settings_for, take, until
+
+
+async def test_the_runs_of_a_broker_are_listed_and_picked(broker: Mosquitto) -> None:
+    """The runs of a broker are listed with their state; without a name, the only live run is
+    picked, and when there is not exactly one, the error lists the runs."""
+    settings = settings_for(broker)
+    assert await runs_on(settings) == []
+    with pytest.raises(BusError, match=r"0 runs are live on .* knows of: none"):
+        await status_of(settings)
+    log = Log()
+    async with MqttLink(settings, "old", log="a", read_log=log.read, now=lambda: 1.0) as link:
+        link.put(log.commit(episode("e", 2)))
+    async with MqttLink(
+        settings, "new", log="b", read_log=log.read, episodes=7, digest="d", now=lambda: 2.0
+    ):
+        new, old = await runs_on(settings)
+        assert (new.run, new.state, new.episodes, new.digest) == ("new", "live", 7, "d")
+        assert (old.run, old.state) == ("old", "ended")
+        assert old.counts == {"started": 1, "step": 2, "ended": 1, "judged": 1}
+        assert (await status_of(settings)).run == "new"
+        assert (await status_of(settings, "old")).state == "ended"
+        with pytest.raises(BusError, match=r"no run 'odd' .*: new \(live\), old \(ended\)"):
+            await status_of(settings, "odd")
+
+
+async def test_foreign_messages_are_ignored(broker: Mosquitto) -> None:
+    """Messages of other programs on a run's topics are ignored, with a line in the log."""
+    log, settings = Log(), settings_for(broker)
+    got: list[Record] = []
+    with structlog.testing.capture_logs() as logs:
+        async with (
+            MqttLink(settings, "r", log="a", read_log=log.read) as link,
+            following(settings) as follower,
+            anyio.create_task_group() as tasks,
+        ):
+            await write_foreign_message(broker, topic("r", "step", "x"), b"\xc1junk")
+            await write_foreign_message(broker, topic("r", "catchup", "x", "request"), b"\xc1junk")
+            link.put(log.commit(episode("e", 2)))
+            tasks.start_soon(take, follower, got)
+            await link.close()
+    assert got == episode("e", 2)
+    events = {line["event"] for line in logs}
+    assert {"mqtt_message_without_mark", "mqtt_unreadable_request"} <= events
+
+
+async def write_foreign_message(broker: Mosquitto, name: str, payload: bytes) -> None:
+    """Publish a message without the library's mark."""
+    async with aiomqtt.Client("127.0.0.1", broker.port) as client:
+        await client.publish(name, payload, qos=1)
+
+
+async def test_a_follower_leaves_nothing_behind(broker: Mosquitto) -> None:
+    """A publisher does not wait at the end for a follower that has left."""
+    log, settings = Log(), settings_for(broker, linger_s=30)
+    async with MqttLink(settings, "r", log="a", read_log=log.read) as link:
+        async with following(settings):
+            await until(lambda: link.statistics()["followers"] == 1)
+        await until(lambda: link.statistics()["followers"] == 0)
+        assert "followers=0" in repr(link)

@@ -1,0 +1,13 @@
+"""Dialects by name."""
+
+import pytest
+
+from harness.core.errors import SettingsError
+from harness.dialects.registry import dialect_of
+
+
+def test_an_unknown_dialect() -> None:
+    """The error for a wrong name is one sentence with the right ones."""
+    expected = r"there is no dialect 'xml' \(expected one of native, hermes, awm, awm-tool\)"
+    with pytest.raises(SettingsError, match=expected):
+        dialect_of("xml")

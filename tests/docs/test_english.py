@@ -1,4 +1,4 @@
-"""Plain English in what users read: pages, README and every help text (layout of words: the glossary).
+"""Plain English in what users read: pages, README and every help text.
 
 Readers are working engineers, many of them not native speakers. The phrases below were taken from
 earlier editions, where readers stumbled over them.

@@ -87,7 +87,7 @@ def scripted(dialect: Any, folder: Path) -> Policy:
 
 
 def tokenized(dialect: Any, folder: Path) -> Policy:
-    chat = ChatTokenizer(tiny_tokenizer(), ChatTemplate(TEMPLATE, {}, where=folder), [])
+    chat = ChatTokenizer(tiny_tokenizer(), ChatTemplate(TEMPLATE, {}, path=folder), [])
     return TokenizedPolicy(OraclePolicy(dialect), chat)
 
 
@@ -325,7 +325,7 @@ async def forever(dialect: str, folder: Path, stack: AsyncExitStack, name: str) 
     if name == "latency":
         return LatencyPolicy(OraclePolicy(dialect_of(dialect)), 3600.0, 3600.0)
     if name == "tokenized":
-        chat = ChatTokenizer(tiny_tokenizer(), ChatTemplate(TEMPLATE, {}, where=folder), [])
+        chat = ChatTokenizer(tiny_tokenizer(), ChatTemplate(TEMPLATE, {}, path=folder), [])
         return TokenizedPolicy(await forever(dialect, folder, stack, "latency"), chat)
     if name == "openai":
         server = await stack.enter_async_context(ModelServer())
@@ -337,7 +337,7 @@ async def forever(dialect: str, folder: Path, stack: AsyncExitStack, name: str) 
     settings = VllmSettings(str(folder), url)
     policy = VllmPolicy(settings, Sampling(), environment={})
     await stack.enter_async_context(policy)
-    fake.may_answer = anyio.Event()
+    fake.may_complete = anyio.Event()
     return policy
 
 

@@ -1,0 +1,109 @@
+"""Plain English in what users read: pages, README and every help text.
+
+Readers are working engineers, many of them not native speakers. The phrases below were taken from
+earlier editions, where readers stumbled over them.
+"""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+import pytest
+
+from harness.cli import cli
+from tests.support.paths import ROOT
+
+PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
+# What a reader stumbles over, and what to write.
+STUMBLES = {
+    r"\b(?:told|whoever|whom)\b": "name the actor; write report, print, state",
+    r"(?<!there )\bis no (?!longer\b|more\b|less\b)\w+": "is not a …",
+    r"\bare no (?!longer\b|more\b|less\b)\w+": "are not …",
+    r"\b(?:to be|cannot be|can be|could be) had\b": "is not available; cannot be read",
+    r"\bof (?:ours|one's own)\b": "say whose it is",
+    r"\bthat (?:is|are) wanted\b": "that was requested",
+    r"\bwho does not fit\b": "what does not fit",
+    r"\bbears?\b": "has, contains",
+    r"\bheld against (?:him|her|it|them|the agent)\b": "counted against",
+    r"\b(?:says|say) nothing of\b": "contains no",
+    r"\bin its midst\b": "in the middle of",
+    r"\bwhat there is\b": "what exists",
+    r"\b(?:verb|verbs)\b(?! phrase)": "command",
+    r"\bsave for\b": "except for",
+    r"\banew\b": "again",
+    r"\bthe roof\b": "the composition root",
+    r"\bof which it took nothing\b": "reused, so the cost is zero",
+}
+CODE = re.compile(r"```.*?```|`[^`\n]*`|<!--.*?-->|\]\([^)]*\)", re.DOTALL)
+QUOTED = re.compile(r"^\|.*\| (?:now|write) \|.*?$|^> .*$", re.MULTILINE)
+
+
+def stumbles(text: str) -> list[str]:
+    """What is found of STUMBLES in a text, each with its words around."""
+    plain = " ".join(text.split())
+    return [
+        f"…{plain[max(0, found.start() - 30) : found.end() + 30]}… -> {better}"
+        for pattern, better in STUMBLES.items()
+        for found in re.finditer(pattern, plain, re.IGNORECASE)
+    ]
+
+
+def commands(group: click.Group, path: str = "rehearse") -> Iterator[tuple[str, click.Command]]:
+    """Every command with its path, such as `rehearse scenarios check`."""
+    yield path, group
+    for name, command in group.commands.items():
+        if isinstance(command, click.Group):
+            yield from commands(command, f"{path} {name}")
+        else:
+            yield f"{path} {name}", command
+
+
+COMMANDS = dict(commands(cli))
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
+def test_a_page_is_in_plain_english(page: Path) -> None:
+    """No page has a phrase over which readers stumbled."""
+    assert stumbles(CODE.sub(" ", page.read_text(encoding="utf-8"))) == []
+
+
+@pytest.mark.parametrize("path", COMMANDS)
+def test_a_help_text_is_in_plain_english(path: str) -> None:
+    """No help text has such a phrase, and each begins with a sentence."""
+    command = COMMANDS[path]
+    with click.Context(command, info_name=path) as context:
+        text = command.get_help(context)
+
+    assert stumbles(text) == []
+    assert re.match(r"[A-Z].*[.:]", (command.help or "").strip(), re.DOTALL), "no sentence"
+
+
+@pytest.mark.parametrize("path", COMMANDS)
+def test_every_flag_has_a_phrase_that_stands_alone(path: str) -> None:
+    """A flag's help is a phrase of three words or more that names its subject first."""
+    odd = re.compile(r"^(?:Of|Who|Whom|What if|As|In|That|Under|About|From|Where|Not)\b")
+    bad = {
+        parameter.name: parameter.help
+        for parameter in COMMANDS[path].params
+        if isinstance(parameter, click.Option) and not parameter.hidden
+        if not parameter.help
+        or len(parameter.help.split()) < 3
+        or not parameter.help[0].isupper()
+        or not parameter.help.rstrip().endswith((".", ")"))
+        or odd.match(parameter.help)
+    }
+
+    assert bad == {}
+
+
+def test_the_check_sees_what_it_checks() -> None:
+    """Each phrase of earlier editions is found, and plain sentences are not."""
+    for old in (
+        "it is told in a sentence",
+        "whoever asks",
+        "this is no list",
+        "cannot be had here",
+    ):
+        assert stumbles(old) != [], old
+    assert stumbles("There is no episode 'e7'. It is no longer used.") == []

@@ -1,0 +1,119 @@
+"""Words that were retired do not come back as identifiers (docs/glossary.md has the words in use).
+
+An identifier is split into its words: `told_of`, `numTold` and `TOLD` all have `told`.
+"""
+
+import io
+import re
+import tokenize
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.support.paths import ROOT
+
+# Retired word: what to write.
+RETIRED = {
+    "told": "reported, rendered, broadcast, messages …",
+    "tell": "report, format, broadcast",
+    "tells": "reports, states",
+    "said": "text, answered, reported",
+    "says": "states, contains",
+    "place": "index, offset, path, source, slot, error prefix",
+    "places": "indices, offsets, paths, slots",
+    "court": "judge",
+    "opinion": "model judgement",
+    "opinions": "model judgements",
+    "ruling": "code verdict",
+    "exhibit": "evidence item",
+    "exhibits": "evidence items",
+    "fence": "quoting",
+    "leaned": "cited",
+    "purse": "budget",
+    "bill": "reservation",
+    "paying": "reserve",
+    "lineup": "batch queue",
+    "star": "prefix group",
+    "leaf": "suffix",
+    "roof": "composition root",
+    "zygote": "fork server client",
+    "witness": "audit hook",
+    "bury": "reap",
+    "desk": "connection",
+    "desks": "connections",
+    "chairs": "backlog",
+    "deed": "effect",
+    "deeds": "effects",
+    "planted": "injected",
+    "drill": "micro-world",
+    "drills": "micro-worlds",
+    "twin": "second host",
+    "keeper": "history state",
+    "mending": "repair",
+    "hasten": "compile routes",
+    "whoever": "name the actor",
+}
+# Identifiers of other people's libraries, and what worlds are about.
+ALLOWED = {"is_leaf"}
+PACKAGES = (
+    "scenarios",
+    "envpool",
+    "harness",
+    "judge",
+    "learner",
+    "benchmarks",
+    "examples",
+    "tests",
+)
+CONTENT = ("scenarios/bundled/", "scenarios/generate/modules/", "tests/fixtures/")
+
+
+def modules() -> Iterator[Path]:
+    """Every module but the code inside of worlds, which has the words of its business."""
+    for package in PACKAGES:
+        for path in sorted((ROOT / package).rglob("*.py")):
+            if not path.relative_to(ROOT).as_posix().startswith(CONTENT):
+                yield path
+
+
+def words_of(identifier: str) -> set[str]:
+    """The words of an identifier, in lower case.
+
+    Example: "numTold_of" -> {"num", "told", "of"}
+    """
+    return {word.lower() for word in re.findall(r"[A-Z]?[a-z0-9]+|[A-Z]+(?![a-z])", identifier)}
+
+
+def retired_in(text: str) -> Iterator[tuple[int, str, str]]:
+    """Line, identifier and retired word of each find in a module's text."""
+    for token in tokenize.generate_tokens(io.StringIO(text).readline):
+        if token.type == tokenize.NAME and token.string not in ALLOWED:
+            for word in words_of(token.string) & RETIRED.keys():
+                yield token.start[0], token.string, word
+
+
+def test_retired_words_do_not_come_back() -> None:
+    """No identifier of the project has a retired word."""
+    found = [
+        f"{path.relative_to(ROOT)}:{line}: {identifier}: write {RETIRED[word]}"
+        for path in modules()
+        for line, identifier, word in retired_in(path.read_text(encoding="utf-8"))
+    ]
+
+    assert found == []
+
+
+def test_module_names_have_no_retired_word() -> None:
+    """Nor has the name of a module or folder."""
+    names = {part for path in modules() for part in path.relative_to(ROOT).with_suffix("").parts}
+
+    assert {name for name in names if words_of(name) & RETIRED.keys()} == set()
+
+
+@pytest.mark.parametrize(
+    "text", ["told_of = 1", "def f(numTold): ...", "x.PLACES", "class Court: ..."]
+)
+def test_the_check_sees_what_it_checks(text: str) -> None:
+    """A retired word is seen in whatever form."""
+    assert list(retired_in(text)) != []

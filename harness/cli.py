@@ -70,7 +70,7 @@ COMMAND_CONTEXT = CommandContext(
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
-@click.version_option(package_name=distribution.NAME)
+@click.version_option(distribution.version(), prog_name="rehearse")
 @click.option(
     "-v",
     "--verbose",

@@ -21,7 +21,7 @@ from harness.replay.run import replay as replay_log
 from harness.reports.episode_view import render_episode
 from harness.reports.export import export as write_export
 from harness.reports.live_view import watch as watch_run
-from harness.reports.run_view import render_run
+from harness.reports.run_view import ENDINGS, LABELS, SORTS, render_run
 from harness.rollout.launch import pool_of
 from harness.rollout.process import run
 from harness.rollout.progress_display import ProgressDisplay
@@ -38,17 +38,60 @@ _ENDINGS = click.Choice([str(ending) for ending in Ending])
 @click.command("show")
 @_RUN
 @click.argument("episode", required=False)
-def show_command(folder: Path, episode: str | None) -> None:
+@click.option(
+    "--label",
+    type=click.Choice(LABELS),
+    help="Label of the episodes that are shown (default: all).",
+)
+@click.option(
+    "--ending",
+    type=click.Choice(ENDINGS),
+    help="Ending of the episodes that are shown (default: all).",
+)
+@click.option(
+    "--task",
+    metavar="PATTERN",
+    help="Task of the episodes that are shown: its id, SCENARIO:TASK, or a pattern such as "
+    "'refund-*' (default: all).",
+)
+@click.option(
+    "--sort",
+    type=click.Choice(SORTS),
+    default="failures",
+    show_default=True,
+    help="Order of tasks and episodes: the failed ones, the longest (steps, seconds) or the "
+    "first (task, episode) at the top.",
+)
+@click.option(
+    "--full",
+    is_flag=True,
+    help="Show every task and every episode, and cut no text.",
+)
+def show_command(
+    folder: Path,
+    episode: str | None,
+    label: str | None,
+    ending: str | None,
+    task: str | None,
+    sort: str,
+    full: bool,
+) -> None:
     """Show a run, or one episode of it, turn by turn.
 
-    RUN is the folder of a run, or of a training run, whose rollouts are shown.
+    RUN is the folder of a run, or of a training run, whose rollouts are shown. The flags but for
+    --full are for the list of a run.
+
+    \b
+        rehearse show runs/x                              (failed tasks first)
+        rehearse show runs/x --label agent_error --sort steps
+        rehearse show runs/x e000003                      (one episode)
     """
     console = Console()
     with open_reader(log_folder(folder)) as reader:
-        if episode is None:
-            render_run(reader, console)
-        else:
-            render_episode(reader.trajectory(episode), console)
+        if episode is not None:
+            render_episode(reader.trajectory(episode), console, full=full)
+            return
+        render_run(reader, console, label=label, task=task, ending=ending, sort=sort, full=full)
 
 
 @click.command("replay")

@@ -8,11 +8,14 @@ import click
 import msgspec
 
 from envpool.router import RoutingPool
+from harness.bus.mqtt_settings import broker_of
 from harness.commands.context import CommandContext
 from harness.commands.flags import SectionedCommand
 from harness.commands.interruption import continued_by, resumed_run
 from harness.commands.options import console_of, run_flags, settings_of, write_json
 from harness.core.errors import SettingsError
+from harness.core.terminal_text import plural
+from harness.history.windows import parse_history
 from harness.log.reader import open_reader
 from harness.log.schema import write_atomically
 from harness.reports.bench import BenchReport, bare_cpu_s_in_workers, measure, with_policy
@@ -21,6 +24,8 @@ from harness.reports.summary import RunReport, render_run_report, report_of, wri
 from harness.rollout.launch import described, fresh_folder, launch, planned
 from harness.rollout.meters import Meters
 from harness.settings.run import Settings, sweep
+
+_MODEL_POLICIES = ("openai", "vllm", "local")
 
 
 @click.command("run", cls=SectionedCommand)
@@ -110,8 +115,11 @@ def bench_command(
 
 
 def _bench(context: CommandContext, settings: Settings, output: Path | None) -> BenchReport:
+    if output is None and settings.policy.name in _MODEL_POLICIES:
+        output = fresh_folder(settings)  # its replies took time or money
     if output is not None:
         report = _measured(context, settings, output)
+        click.echo(f"run folder {output}", err=True)
         write_atomically(output / "report.json", msgspec.json.format(msgspec.json.encode(report)))
         return report
     with tempfile.TemporaryDirectory(prefix="rehearse-") as folder:
@@ -145,9 +153,13 @@ def _measured(context: CommandContext, settings: Settings, folder: Path) -> Benc
 
 
 def _print_settings(settings: Settings) -> None:
+    """Print the settings, if a run of them could begin."""
+    parse_history(settings.history)
+    if settings.bus.url:
+        broker_of(settings.bus)
     tasks, plans = planned(settings)
     click.echo(described(settings, tasks).decode(), nl=False)
-    click.echo(f"# {len(plans)} episodes of {len(tasks)} tasks")
+    click.echo(f"# {plural(len(plans), 'episode')} of {plural(len(tasks), 'task')}")
 
 
 def _report(folder: Path) -> RunReport:

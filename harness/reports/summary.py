@@ -8,6 +8,7 @@ import msgspec
 from rich.console import Console
 
 from harness.core.events import Label
+from harness.core.terminal_text import plural
 from harness.log.schema import NOTHING_SPENT, EpisodeRow, Spending, write_atomically
 from harness.reports.bar_chart import bar_chart, most_first
 
@@ -93,7 +94,7 @@ def render_run_report(report: RunReport, console: Console) -> None:
     """Print the result of a run in a few lines."""
     reward = "none" if report.mean_reward is None else f"{report.mean_reward:.3f}"
     console.print(
-        f"{report.episodes} episodes, {report.steps} steps, pass rate {report.pass_rate:.3f}, "
+        f"{plural(report.episodes, 'episode')}, {plural(report.steps, 'step')}, pass rate {report.pass_rate:.3f}, "
         f"mean reward {reward}" + (f", {report.unjudged} unjudged" if report.unjudged else ""),
         highlight=False,
     )

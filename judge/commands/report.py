@@ -13,6 +13,7 @@ from rich.table import Table
 from harness.commands.options import JSON, console_of, write_json
 from harness.core.distribution import missing_package
 from harness.core.errors import SettingsError
+from harness.core.terminal_text import plural
 from harness.log.schema import write_atomically
 from harness.rollout.progress_display import ProgressDisplay
 from judge.gate.inputs import worlds_in
@@ -102,7 +103,7 @@ def _render(figures: CatalogueFigures, console: Console) -> None:
     table.add_row("here", *("-" if value is None else f"{value:g}" for value in medians))
     table.add_row("AWM", *(f"{figures.awm[name]:g}" for name in figures.spreads))
     alike = figures.similarity
-    head = f"{title_of(figures)}; near-duplicates: {alike.pairs:,} pairs, {alike.share:.2%}"
+    head = f"{title_of(figures)}; near-duplicates: {plural(alike.pairs, 'pair')}, {alike.share:.2%}"
     console.print(head, highlight=False)
     console.print(table)
     for world in figures.unread:

@@ -80,6 +80,19 @@ conformance: sync
 # What CI runs.
 ci: check test gate conformance test-vllm
 
+# Make or renew the environment of the documentation (.venv-docs).
+sync-docs:
+    #!/usr/bin/env bash
+    set -euo pipefail
+    if [ .venv-docs/.synced -nt pyproject.toml ] && [ .venv-docs/.synced -nt constraints.txt ]; then exit 0; fi
+    [ -x .venv-docs/bin/python ] || {{python}} -m venv .venv-docs
+    .venv-docs/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[docs]'
+    touch .venv-docs/.synced
+
+# Build the documentation as a site: build/site/index.html (strict: a broken link is an error).
+docs *ARGS: sync-docs
+    NO_MKDOCS_2_WARNING=1 .venv-docs/bin/mkdocs build --strict --quiet {{ARGS}}
+
 # Learn from nothing on two cores: clone, GRPO, held-out worlds (docs/learning.md).
 learn *ARGS: sync
     {{bin}}/python -m learner.demo configs/learn-cpu.toml -o runs/learn {{ARGS}}

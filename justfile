@@ -24,7 +24,7 @@ _install what stamp other:
         if [ $stamp -nt pyproject.toml ] && [ $stamp -nt constraints.txt ]; then exit 0; fi
     done
     [ -x {{bin}}/python ] || {{python}} -m venv .venv
-    {{bin}}/python -m pip install --quiet --disable-pip-version-check --no-compile -c constraints.txt -e '{{what}}'
+    {{bin}}/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '{{what}}'
     touch .venv/.{{stamp}}
 
 # See that the tests' broker and the sandbox's tools are installed (Debian; on macOS the broker only).

@@ -58,7 +58,7 @@ def table(figures: Iterable[Figure]) -> str:
     return "\n".join(lines)
 
 
-def tell(figures: list[Figure], path: Path | None) -> None:
+def report(figures: list[Figure], path: Path | None) -> None:
     """Print the table, and write the figures as JSON where a path is given."""
     print(table(figures))
     if path is not None:

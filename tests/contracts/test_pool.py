@@ -274,7 +274,9 @@ async def test_the_protocols_are_complete(open_pool: OpenPool, scenario: Scenari
             assert [name for name in names if not hasattr(each, name)] == []
 
 
-async def test_awaits_says_whether_a_call_suspends(open_pool: OpenPool, scenario: Scenario) -> None:
+async def test_awaits_is_true_where_a_call_suspends(
+    open_pool: OpenPool, scenario: Scenario
+) -> None:
     """A world that does not await answers without suspending the caller; one that awaits can be
     cut off, and then the call has not happened."""
     async with open_pool() as pool, pool.lease(scenario, None) as env:

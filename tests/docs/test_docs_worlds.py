@@ -21,7 +21,7 @@ from tests.support.paths import ROOT
 DOCS = ROOT / "docs"
 
 
-def told(document: str) -> str:
+def text_of(document: str) -> str:
     return (DOCS / document).read_text(encoding="utf-8")
 
 
@@ -32,11 +32,11 @@ def rows_of(text: str, head: str) -> list[list[str]]:
     return [[cell.strip() for cell in line.strip("|").split(" | ")] for line in table]
 
 
-def test_every_knob_is_told_with_its_default() -> None:
+def test_every_knob_is_listed_with_its_default() -> None:
     """The table of knobs has them all, in order, with the defaults that they have."""
     shown = {
         name.strip("` "): float(default)
-        for names, defaults, _ in rows_of(told("generating.md"), "| knob |")
+        for names, defaults, _ in rows_of(text_of("generating.md"), "| knob |")
         for name, default in zip(names.split(","), defaults.split(","), strict=True)
     }
 
@@ -45,7 +45,7 @@ def test_every_knob_is_told_with_its_default() -> None:
 
 def test_what_generating_draws_from_is_counted() -> None:
     """Modules, trades, held-out trades and splits are as many as the document says."""
-    text = told("generating.md")
+    text = text_of("generating.md")
 
     assert f"there are {len(module_names())}) is one part of a business" in text
     assert f"there are {len(trade_names())}) gives the words" in text
@@ -56,16 +56,16 @@ def test_what_generating_draws_from_is_counted() -> None:
 
 def test_every_prompt_is_named() -> None:
     """The document on synthesis names the files that `--prompts` may replace."""
-    section = told("synthesis.md").partition("## Prompts")[2].partition("## ")[0]
+    section = text_of("synthesis.md").partition("## Prompts")[2].partition("## ")[0]
 
     assert sorted(set(re.findall(r"`(\w+)`", section))) == list(NAMES)
 
 
 @pytest.mark.parametrize("source", [judge.gate.package, judge.gate.awm_record])
-def test_every_check_is_told(source: object) -> None:
+def test_every_check_is_listed(source: object) -> None:
     """The checks that the gate's docstrings list are in the document's table."""
     names = re.findall(r"^    (\w+) {2,}", source.__doc__ or "", re.MULTILINE)
-    shown = {row[0].strip("`") for row in rows_of(told("gate.md"), "| check |")}
+    shown = {row[0].strip("`") for row in rows_of(text_of("gate.md"), "| check |")}
 
     assert len(names) > 5
     assert set(names) - shown == set()
@@ -82,7 +82,7 @@ def test_every_check_is_told(source: object) -> None:
 def test_documents_show_flags_that_there_are(document: str, command: click.Command) -> None:
     """Each flag that follows the verb in an example is one of the verb's."""
     known = {flag for parameter in command.params for flag in parameter.opts}
-    text = told(document).replace("\\\n", " ")
+    text = text_of(document).replace("\\\n", " ")
     examples = re.findall(rf"^    rehearse (?:scenarios )?{command.name} (.*)$", text, re.MULTILINE)
     used = {flag for line in examples for flag in re.findall(r"(?<=\s)--?[a-z][a-z-]*", line)}
 

@@ -44,7 +44,7 @@ def test_a_file_that_there_is_not_is_named(rehearse: Rehearse) -> None:
     assert (status, err) == (2, "error: schema: there is no file 'trian'; did you mean 'train'?\n")
 
 
-def test_saved_settings_are_as_the_schema_says(rehearse: Rehearse, tmp_path: Path) -> None:
+def test_saved_settings_match_the_schema(rehearse: Rehearse, tmp_path: Path) -> None:
     """run.toml of a run, and what --dry-run prints."""
     schema = schema_of(rehearse)
     run = tmp_path / "run"
@@ -81,7 +81,7 @@ def test_every_setting_has_a_description(rehearse: Rehearse) -> None:
 
 
 @pytest.mark.parametrize("path", sorted((ROOT / "configs").glob("*.toml")), ids=lambda p: p.name)
-def test_the_recipes_are_as_their_schema_says(rehearse: Rehearse, path: Path) -> None:
+def test_the_recipes_match_their_schema(rehearse: Rehearse, path: Path) -> None:
     """With the settings of runs and trainings in them."""
     schema, text = schema_of(rehearse, "recipe"), path.read_text()
     assert faults_of(schema, text) == []

@@ -328,7 +328,7 @@ def test_a_reply_that_could_not_be_read_is_a_format_fault(
     assert evidence.format_faults == (FormatFault(0, "no closing tag"),)
 
 
-def test_the_digest_is_of_what_was_said_and_done(world: HostedScenario) -> None:
+def test_the_digest_covers_words_calls_results_and_ending(world: HostedScenario) -> None:
     """Times, names and token counts do not matter; words, calls, results and ending do."""
     one = oracle(world, "pay-fine")
     assert one.ended is not None
@@ -341,16 +341,16 @@ def test_the_digest_is_of_what_was_said_and_done(world: HostedScenario) -> None:
         judged=(Judged("code", None, None),),
     )
     assert episode_digest(slow) == episode_digest(one)
-    said = msgspec.structs.replace(
+    other_reply = msgspec.structs.replace(
         one, steps=(*one.steps[:-1], msgspec.structs.replace(one.steps[-1], reply=Reply("Hm")))
     )
-    read_so = msgspec.structs.replace(
+    other_decision = msgspec.structs.replace(
         one,
         steps=(*one.steps[:-1], msgspec.structs.replace(one.steps[-1], decision=Answer("x"))),
     )
     others = [
-        said,
-        read_so,
+        other_reply,
+        other_decision,
         oracle(world, "pay-fine", answer="other"),
         oracle(world, "pay-fine", ending=Ending.STEP_LIMIT),
         oracle(world, "pay-fine", step_rewards={0: -1.0}),
@@ -511,21 +511,21 @@ def test_the_summary_counts(world: HostedScenario, judge: CodeJudge) -> None:
     assert (empty.episodes, empty.mean_reward) == (0, None)
 
 
-def test_the_unjudged_are_told_by_name(world: HostedScenario) -> None:
+def test_the_unjudged_are_listed_by_name(world: HostedScenario) -> None:
     """Which verdict was there first, as the judge's server is slow or quick, changes nothing."""
     nothing = Judged("llm", None, None, unjudged="why")
     tally = Tally()
     for name in ("b", "c", "a"):
         tally.add(oracle(world, "overdue", name=name), nothing)
-    told = [left.episode for left in tally.summary().unjudged_episodes]
-    assert told == ["a", "b", "c"]
+    names = [left.episode for left in tally.summary().unjudged_episodes]
+    assert names == ["a", "b", "c"]
 
 
 def test_why_there_is_no_verdict_is_shown_as_text(capsys: pytest.CaptureFixture[str]) -> None:
     """What a server or a verifier said cannot command the terminal or pass for a line of ours."""
-    told = Judged("code", None, None, unjudged="it said \x1b[31m[b]\n  completed 9\u202e")
+    verdict = Judged("code", None, None, unjudged="it said \x1b[31m[b]\n  completed 9\u202e")
     tally = Tally()
-    tally.add(assemble(records(oracle(library(), "overdue"))), told)
+    tally.add(assemble(records(oracle(library(), "overdue"))), verdict)
     render(tally.summary(), Console())
     [last] = capsys.readouterr().out.splitlines()[-1:]
     assert last == r"  unjudged e1: it said \x1b[31m[b] completed 9\u202e"

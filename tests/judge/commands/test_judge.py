@@ -51,7 +51,7 @@ from tests.support.judged_runs import (
     verdicts_of,
 )
 from tests.support.mini_world import variant
-from tests.support.model_server import Asked, Behaviour, Stall, Status
+from tests.support.model_server import Behaviour, ReceivedRequest, Stall, Status
 from tests.support.paths import LIBRARY
 
 WORLDS = ("shop_support", "flight_desk", "claims_desk")
@@ -220,7 +220,7 @@ def test_only_what_is_unjudged_is_judged(rehearse: Rehearse, run: Path) -> None:
     asked = questions_of(run, "hybrid")
     lost = list(asked)[2:4]
 
-    def ill(question: Asked) -> Behaviour:
+    def ill(question: ReceivedRequest) -> Behaviour:
         return DEAD if text_of(question) in lost else Speaks(RIGHT)
 
     with served(Chosen(ill)) as server:

@@ -223,7 +223,7 @@ def test_a_study_changes_nothing_in_the_run(rehearse: Rehearse, mixed: Path) -> 
     assert len(records_of(mixed)) == len(before) + 12
 
 
-def test_a_study_of_an_unreachable_judge_says_so(rehearse: Rehearse, oracles: Path) -> None:
+def test_a_study_of_an_unreachable_judge_reports_why(rehearse: Rehearse, oracles: Path) -> None:
     """If no judgement succeeds there are no figures, only the reason with its count."""
     with served(Status(401, "no such key")) as server:
         flags = ("--repeats", 2, "--no-rewordings")

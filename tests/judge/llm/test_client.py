@@ -43,7 +43,7 @@ from tests.support.judge_server import (
     truth_of,
     verdict,
 )
-from tests.support.model_server import Body, Cut, ModelServer, Says, Stall, Status
+from tests.support.model_server import Body, Completes, Cut, ModelServer, Stall, Status
 
 ASKED = Prompt(
     (Message("system", "Judge."), Message("user", "The refund – 日本 – is missing.")),
@@ -313,7 +313,7 @@ async def test_an_answer_that_was_cut_off_gets_more_room() -> None:
 async def test_an_answer_that_never_fits_gives_no_judgement() -> None:
     """The room is bounded, and a verdict in an answer that was cut off does not count."""
     text = f"It claims {verdict('completed')}, but"
-    async with ModelServer(Says(text, finish="length")) as server:
+    async with ModelServer(Completes(text, finish="length")) as server:
         found = await judgement(server, max_attempts=4)
     assert found.fault == (
         f"no judgement of model 'm' at {server.url}: the answer was cut off after 256 tokens "

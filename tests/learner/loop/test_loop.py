@@ -85,7 +85,7 @@ async def test_a_whole_run(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("staleness", [0, 1, 2])
-async def test_the_weights_are_as_new_as_the_bound_says(tmp_path: Path, staleness: int) -> None:
+async def test_the_weights_are_as_new_as_the_bound_requires(tmp_path: Path, staleness: int) -> None:
     """A batch is sampled by weights at most `staleness` versions behind the trained ones; with 0,
     by exactly these."""
     train = train_settings(steps=5, loop={"staleness": staleness})

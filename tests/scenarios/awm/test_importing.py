@@ -26,7 +26,7 @@ from tests.support.awm_files import (
     SQL,
     TASKS,
     Rows,
-    mail_desk,
+    mail_scenario,
     rows_of,
     two,
     write_folder,
@@ -234,7 +234,7 @@ def test_an_unknown_name_is_refused_with_the_catalogue(worlds: Path) -> None:
 @pytest.mark.parametrize("seeding", ["awm", "openenv"])
 def test_a_record_is_found_by_its_address(tmp_path: Path, seeding: Seeding) -> None:
     """The path of a scenario that was not imported finds the scenario with the same settings."""
-    scenario = mail_desk(tmp_path, two(), seeding)
+    scenario = mail_scenario(tmp_path, two(), seeding)
     assert find(str(scenario.path)) == scenario
     rows = two()
     rows[SPEC] = []

@@ -160,7 +160,9 @@ class RemotePool(OffloadedPool, AsyncContextManagerMixin):
             )
         image = (await self._request("GET", f"{path}/image")).body
         try:
-            world = OffloadedScenario(scenario, image, hosted.tools, memory=hosted.memory)
+            world = OffloadedScenario(
+                scenario, image, hosted.tools, module_state=hosted.module_state
+            )
         except SeedError as exc:
             raise PoolError(f"{self.url}: {exc}") from exc
         if world.template.digest != hosted.template:

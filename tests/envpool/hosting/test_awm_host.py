@@ -316,7 +316,7 @@ def test_a_world_moves_between_workers_call_by_call() -> None:
     with host(NOTES) as hosted:
         world = fresh(hosted)
         for number in range(4):
-            world = LiveWorld(world.overlay.copy(), world.memory, world.num_calls)
+            world = LiveWorld(world.overlay.copy(), world.module_state, world.num_calls)
             hosted.call(world, "add_note", {"text": f"{number}"})
         assert len(json.loads(hosted.call(world, "list_notes", {}).text)) == 4
         assert world.num_calls == 5

@@ -576,7 +576,7 @@ def consistent(request: Call) -> CallOutcome:
         (lambda r: outcome(r, pages={9: b"x" * PAGE}, num_pages=9), "page 9 of 1024 bytes"),
         (lambda r: outcome(r, pages={-1: b"x" * PAGE}, num_pages=9), "page -1 of 1024 bytes"),
         (lambda r: outcome(r, pages={1: b"x" * PAGE}, num_pages=2**31), "has 2147483648 pages"),
-        (lambda r: outcome(r, memory=b"x" * 2**23), "its module memory has 8388608 bytes"),
+        (lambda r: outcome(r, module_state=b"x" * 2**23), "its module state has 8388608 bytes"),
         (lambda r: outcome(r, digest="1" * 32), "do not lead to the reported digest"),
         (lambda r: outcome(r, changes=(NOTE,)), "do not lead to the reported digest"),
     ],

@@ -35,8 +35,8 @@ class PolicySettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     tokens: Annotated[
         str,
         Meta(
-            description="Hugging Face model folder: log the replies of a policy that has no "
-            "tokens of its own in this model's tokens.",
+            description="Hugging Face model folder whose tokenizer supplies the logged token ids, "
+            "for policies that do not report their own.",
             extra={"metavar": "DIR"},
         ),
     ] = ""

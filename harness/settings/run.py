@@ -60,7 +60,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         int,
         Meta(
             ge=1,
-            description="Number of episodes in a group: of one task, one after the other.",
+            description="Number of episodes in a group, which all have the same task.",
             extra={"short": "-g"},
         ),
     ] = 1
@@ -68,13 +68,11 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         int,
         Meta(
             ge=1,
-            description="Most episodes that are live at once.",
+            description="Maximum number of episodes that run at the same time.",
             extra={"short": "-c", "may_change": True},
         ),
     ] = 64
-    seed: Annotated[
-        int, Meta(description="Seed from which everything that is drawn at random follows.")
-    ] = 0
+    seed: Annotated[int, Meta(description="Seed of all random choices.")] = 0
     history: Annotated[
         str,
         Meta(
@@ -89,16 +87,16 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     ] = "native"
     policy: Annotated[
         PolicySettings,
-        Meta(description="The policy that acts.", extra={"keys": {"name": "policy"}}),
+        Meta(description="Policy that acts in each episode.", extra={"keys": {"name": "policy"}}),
     ] = PolicySettings()
     model: Annotated[
         ModelSettings,
         Meta(description="The policy's model.", extra={"keys": {"name": "model"}}),
     ] = ModelSettings()
-    limits: Annotated[Limits, Meta(description="Where an episode is cut off.")] = Limits()
+    limits: Annotated[Limits, Meta(description="Limits at which an episode is stopped.")] = Limits()
     format: Annotated[
         FormatSettings,
-        Meta(description="The form of the model's replies.", extra={"prefix": "format_"}),
+        Meta(description="Rules for the form of the model's replies.", extra={"prefix": "format_"}),
     ] = FormatSettings()
     judge: Annotated[
         JudgeSettings,
@@ -108,12 +106,13 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         ),
     ] = _DEFAULT_JUDGE
     worlds: Annotated[
-        WorldSettings, Meta(description="Where worlds come from, and how they are hosted.")
+        WorldSettings, Meta(description="Source of the worlds, and how they are hosted.")
     ] = WorldSettings()
     bus: Annotated[
         MqttSettings,
         Meta(
-            description="The broker on which the run is published; without a url there is none.",
+            description="Broker on which the run is published; without a url, the run is not "
+            "published.",
             extra={
                 "prefix": "bus_",
                 "keys": {"url": "bus"},

@@ -39,7 +39,7 @@ from judge.verdicts.disagreements import queue
     type=click.IntRange(1),
     default=100,
     show_default=True,
-    help="Number of episodes that are judged.",
+    help="Number of episodes to judge.",
 )
 @click.option(
     "--repeats",
@@ -72,8 +72,8 @@ def study_command(
 ) -> None:
     """Measure how far a judge can be trusted: judge a sample several times and compare.
 
-    Judge flags that are not given are as in the run's latest judging. Nothing is read from the
-    cache or written to the log.
+    Judge flags that you omit keep the values of the run's latest judging. This command does not
+    read the cache and does not write to the log.
     """
     given = {name: value for name, value in flags.items() if value not in (None, ())}
     settings = settings_of(folder, given)

@@ -143,7 +143,7 @@ class RemotePool(OffloadedPool, AsyncContextManagerMixin):
                 send_state = True
             else:
                 raise WorldError(response.error.message)
-        raise WorldError(f"{self.url} forgot the world {_MAX_TRIES} times during one call")
+        raise WorldError(f"{self.url} lost the world {_MAX_TRIES} times during one call")
 
     def report_violation(self, env: OffloadedEnv, why: str) -> None:
         """Log that the server sent an impossible outcome; only this world is affected."""

@@ -1,6 +1,6 @@
 """Where the verifiers of a scenario run: in this process, in a worker, or in the past.
 
-A VerifierRunner is all that the code judge knows of it. To run verifiers elsewhere (another kind of
+A VerifierRunner is all that the code judge uses of it. To run verifiers elsewhere (another kind of
 process, a remote machine) is to write another one.
 
 Promises:

@@ -229,7 +229,7 @@ def test_findings_are_those_of_the_verifier() -> None:
         ("raise Trap", "the verifier of task 'open' raised SystemExit"),
         ("return [Trap()]", "in its list, expected a Finding"),
         ("1 / 0", "raised ZeroDivisionError: division by zero"),
-        ("return []", r"gave \[\], expected a list of findings"),
+        ("return []", r"returned \[\], expected a list of findings"),
     ],
 )
 def test_a_verifier_that_fails(body: str, why: str, tmp_path: Path) -> None:

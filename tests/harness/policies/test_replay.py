@@ -48,7 +48,7 @@ def test_a_log_that_ends_early_ends_the_episode(rehearse: Rehearse, tmp_path: Pa
     assert episode.ended is not None
     assert (episode.ended.ending, episode.ended.error, len(episode.steps)) == (
         "policy_error",
-        "the logged episode e000000 says nothing more",
+        "the logged episode e000000 has no further reply",
         2,
     )
 

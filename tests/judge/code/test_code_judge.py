@@ -99,17 +99,17 @@ def test_two_versions_of_a_package_keep_apart(tmp_path: Path, world: HostedScena
 
 WRONG = {
     "raises": ("raise KeyError('x')", "raised KeyError: 'x'"),
-    "nothing": ("return None", "gave None, expected a list of findings"),
-    "empty": ("return []", r"gave \[\], expected a list of findings"),
-    "text": ("return 'passed'", "gave a str, expected a list of findings"),
-    "strings": ("return ['passed']", "gave 'passed' in its list, expected a Finding"),
+    "nothing": ("return None", "returned None, expected a list of findings"),
+    "empty": ("return []", r"returned \[\], expected a list of findings"),
+    "text": ("return 'passed'", "returned a str, expected a list of findings"),
+    "strings": ("return ['passed']", "returned 'passed' in its list, expected a Finding"),
     "types": (
         "return [Finding('a', 1, 'b', 'c', 'goal')]",
-        "gave Finding.* in its list, expected a Finding",
+        "returned Finding.* in its list, expected a Finding",
     ),
     "kind": (
         "return [Finding('a', True, 'b', 'c', 'x')]",
-        "gave Finding.* in its list, expected a Finding",
+        "returned Finding.* in its list, expected a Finding",
     ),
     "writes": ("return after.all('DELETE FROM loans RETURNING id')", "raised ReadOnlyError"),
 }

@@ -132,7 +132,7 @@ PLAYS: dict[str, tuple[Callable[[], Behaviour], tuple[Any, ...], dict[str, Any]]
         ("--attempts", 3),
         {
             "calls": 18,
-            "why": f"{_NO}the answer holds no JSON object with a label (after 3 attempts)",
+            "why": f"{_NO}the answer contains no JSON object with a label (after 3 attempts)",
         },
     ),
     "silent": (

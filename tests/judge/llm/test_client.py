@@ -285,9 +285,9 @@ async def test_answers_that_cannot_be_read_are_asked_for_again() -> None:
 @pytest.mark.parametrize(
     ("text", "why"),
     [
-        ("I would say: completed.", "the answer holds no JSON object with a label"),
+        ("I would say: completed.", "the answer contains no JSON object with a label"),
         ("", "the answer is empty"),
-        ("<think>hm</think>", "the answer holds only thoughts"),
+        ("<think>hm</think>", "the answer contains only thoughts"),
     ],
 )
 async def test_a_model_that_never_answers_in_form_gives_no_judgement(text: str, why: str) -> None:

@@ -250,13 +250,17 @@ def test_a_record_is_found_by_its_address(tmp_path: Path, seeding: Seeding) -> N
         ("mail_desk_2", "scenario 'mail_desk_2' not found among 2; did you mean 'mail_desk_1'?"),
         (
             "mail_desk_1?cloc=1",
-            "not a record's address: object contains unknown field `cloc`; did you mean 'clock'?",
+            "not the address of a record: object contains unknown field `cloc`; "
+            "did you mean 'clock'?",
         ),
         (
             "mail_desk_1?seeding=x",
-            "is not a record's address: seeding: 'x' is not one of 'awm', 'openenv', 'strict'",
+            "is not the address of a record: seeding: 'x' is not one of 'awm', 'openenv', 'strict'",
         ),
-        ("mail_desk_1?clock=x", "is not a record's address: clock: 'x' is not a moment in UTC"),
+        (
+            "mail_desk_1?clock=x",
+            "is not the address of a record: clock: 'x' is not a moment in UTC",
+        ),
     ],
 )
 def test_an_invalid_address_is_refused(tmp_path: Path, address: str, fault: str) -> None:

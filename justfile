@@ -3,18 +3,29 @@
 python := env_var_or_default("PYTHON", "python3")
 bin := ".venv/bin"
 
+# Compiled modules are kept: tests start hundreds of processes that import the same modules.
+export PYTHONDONTWRITEBYTECODE := ""
+
 # List the verbs.
 default:
     @just --list
 
-# Make or renew the environment.
-sync:
+# Make or renew the environment, with the core packages only.
+core: (_install "." "core" "synced")
+
+# Make or renew the environment, with all packages.
+sync: (_install ".[dev]" "synced" "synced")
+
+# Install the extras, unless one of the two stamps is newer than what names the packages.
+_install what stamp other:
     #!/usr/bin/env bash
     set -euo pipefail
-    if [ .venv/.synced -nt pyproject.toml ] && [ .venv/.synced -nt constraints.txt ]; then exit 0; fi
+    for stamp in .venv/.{{stamp}} .venv/.{{other}}; do
+        if [ $stamp -nt pyproject.toml ] && [ $stamp -nt constraints.txt ]; then exit 0; fi
+    done
     [ -x {{bin}}/python ] || {{python}} -m venv .venv
-    {{bin}}/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
-    touch .venv/.synced
+    {{bin}}/python -m pip install --quiet --disable-pip-version-check --no-compile -c constraints.txt -e '{{what}}'
+    touch .venv/.{{stamp}}
 
 # See that the tests' broker and the sandbox's tools are installed (Debian; on macOS the broker only).
 setup:
@@ -40,12 +51,16 @@ setup:
     fi
 
 # Run the main job: 1,024 episodes on the bundled worlds, measured.
-bench *ARGS: sync
+bench *ARGS: core
     {{bin}}/rehearse bench shop_support flight_desk claims_desk -p oracle -n 1024 -c 1024 {{ARGS}}
 
-# Run the tests.
+# Run the tests, on all processors.
 test *ARGS: sync setup
-    {{bin}}/python -m pytest {{ARGS}}
+    {{bin}}/python -m pytest -n {{num_cpus()}} --dist worksteal {{ARGS}}
+
+# Run the tests with many more examples, worlds and rounds (about an hour).
+test-long *ARGS: sync setup
+    REHEARSAL_TEST_PROFILE=long {{bin}}/python -m pytest -n {{num_cpus()}} --dist worksteal --timeout 1800 {{ARGS}}
 
 # Check style, types and layers.
 check: sync
@@ -78,7 +93,12 @@ conformance: sync
     tests/conformance/run.sh
 
 # What CI runs.
-ci: check test gate conformance test-vllm
+ci: check test gate conformance docs test-vllm
+
+# Install what the recipes of `ci` need.
+prepare: sync setup
+    tests/conformance/run.sh --install
+    tests/vllm/run.sh --install
 
 # Learn from nothing on two cores: clone, GRPO, held-out worlds (docs/learning.md).
 learn *ARGS: sync

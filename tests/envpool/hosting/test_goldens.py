@@ -8,10 +8,11 @@ import pytest
 from envpool.hosting.awm_host import AwmHost
 from envpool.hosting.live_world import LiveWorld
 from envpool.store.states import States
+from tests.support.budgets import repeats
 from tests.support.hosted_records import dump, fixture_scenario, fresh, golden, golden_dump, mask
 
 RUNS = golden("run")
-WORLDS_PER_RUN = 6
+WORLDS_PER_RUN = repeats(short=6, long=50)  # there are 20 runs
 
 
 @pytest.fixture(scope="module")

@@ -39,6 +39,7 @@ from envpool.workers.wire import (
 )
 from scenarios.api import RowChange
 from scenarios.format import Scenario
+from tests.support.budgets import examples
 from tests.support.fake_worker import Dies, FakeWorker, FakeWorkers, Script, fake_pool, obedient
 from tests.support.ledger_world import ledger
 
@@ -1001,7 +1002,7 @@ async def play(env: Env, local: Env, steps: Sequence[Any], broken: list[int]) ->
         broken.append(1)
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(st.lists(operations, min_size=1, max_size=6), fates, st.integers(1, 3), st.integers(1, 3))
 def test_worlds_are_exact_despite_faults(
     ledger_package: Scenario,

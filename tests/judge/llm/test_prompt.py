@@ -21,6 +21,7 @@ from judge.llm.quoting import parse_sections, restore
 from judge.llm.rubric import RENDERING, Mode, read_rubric
 from judge.reliability.perturbations import INJECTIONS, REWORDINGS
 from scenarios.api import RowChange
+from tests.support.budgets import examples
 from tests.support.cases import ANSWERED, CASES, INFO, LOOKED, WROTE, made_case
 
 RUBRIC = read_rubric()
@@ -234,7 +235,7 @@ def test_what_no_log_can_hold() -> None:
     assert lines_of(prompt, "S1")[0] == f'call| get_order {{"order_id":"{2**70}","x":"?"}}'
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(CASES, st.sampled_from(MODES), st.integers(0, 4000))
 def test_any_case_fits_any_budget(case: Case, mode: Mode, more: int) -> None:
     """Whatever is in a case, the prompt is within its budget, deterministic, has the most important
@@ -257,7 +258,7 @@ def test_any_case_fits_any_budget(case: Case, mode: Mode, more: int) -> None:
         assert {one[0] for one in ids} <= set("TPSEAM")
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(CASES)
 def test_with_room_every_text_is_whole(case: Case) -> None:
     """Where the budget is large, nothing is cut, and every text can be restored."""

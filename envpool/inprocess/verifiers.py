@@ -20,7 +20,8 @@ _KINDS = ("goal", "guard")
 
 
 class VerifierFault(Exception):
-    """A verifier raised, or did not return a list of findings; the sentence says which and how."""
+    """A verifier raised, or did not return a list of findings; the message names the verifier and
+    the fault."""
 
 
 class Verifiers:

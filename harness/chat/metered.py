@@ -3,7 +3,7 @@
 Promises:
 - Nothing is sent that could cost more than the budget has left (see harness.chat.budget).
 - Each request that was sent is reported to the caller once, with its tokens and its cost, also one
-  that was cancelled, and one whose answer nobody can read. Where a server reports no tokens, they
+  that was cancelled, and one whose answer cannot be read. Where a server reports no tokens, they
   are estimated.
 - A refused request costs nothing. A request without an answer counts as the most that it may have
   cost.

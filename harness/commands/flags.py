@@ -26,7 +26,7 @@ _TYPES: tuple[tuple[type, Any], ...] = (
 
 
 class Words(click.Choice[str]):
-    """The words that a setting may be; `hint` says what to do about another one."""
+    """The words that a setting may be; `hint` suggests what to do about another one."""
 
     def __init__(self, words: Sequence[str], hint: str = "") -> None:
         super().__init__(words)

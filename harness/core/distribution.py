@@ -4,7 +4,7 @@ from functools import cache
 from importlib.metadata import PackageNotFoundError
 from importlib.metadata import version as installed_version
 
-NAME = "rehearsal-room"  # on the package index; `rehearsal` there is somebody else's
+NAME = "rehearsal-room"  # on the package index; `rehearsal` there is another project
 
 
 @cache

@@ -129,7 +129,7 @@ def resolve(config: Path | None, flags: Mapping[str, Any]) -> Settings:
     if config is None:
         return resolve_table({}, flags)
     table = read_toml(config, error=SettingsError)
-    table.pop("environment", None)  # what run.toml says beside the settings
+    table.pop("environment", None)  # what run.toml contains beside the settings
     return resolve_table(table, flags, source=f"{config}: ")
 
 

@@ -73,7 +73,7 @@ def convert(
 
 
 def without_none(value: Any) -> Any:
-    """Built-in values without those that TOML cannot say."""
+    """Built-in values without those that TOML cannot express."""
     if isinstance(value, Mapping):
         return {name: without_none(one) for name, one in value.items() if one is not None}
     return value

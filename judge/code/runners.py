@@ -52,8 +52,8 @@ class VerifierRunner(Protocol):
         with `observe`, verifiers that give evidence and no findings are asked too."""
 
     async def verify_idle(self, task: Task) -> Verification:
-        """The findings on an episode in which nothing was done and nothing was said. None are known
-        (an empty tuple) where only the world itself could tell."""
+        """The findings on an episode in which nothing was done and no answer was given. None are
+        known (an empty tuple) where only the world itself has them."""
 
 
 class InProcessRunner:

@@ -78,7 +78,7 @@ def _of_run(folder: Path) -> JudgeSettings:
 
 
 def _about_models(flags: Mapping[str, Any]) -> list[str]:
-    """The given flags that say how models are asked."""
+    """The given flags about how models are asked."""
     return [
         field.flag
         for field in fields_of(JudgeSettings)

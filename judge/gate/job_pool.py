@@ -64,7 +64,7 @@ class Outcome(msgspec.Struct, frozen=True):
 
 
 class Crash(Exception):
-    """The process of a check ended before its reply; the message says how."""
+    """The process of a check ended before its reply; the message describes how."""
 
 
 def check_worlds(

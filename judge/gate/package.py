@@ -17,8 +17,8 @@
                  three quarters; none that leaves a write out, makes another task's, or changes a
                  value that the instruction names
     tool         no call that fits a tool's schema breaks the tool; its arguments matter; its
-                 refusals are errors; it does what its name says: a query changes nothing, an effect
-                 changes something
+                 refusals are errors; it does what its name promises: a query changes nothing, an
+                 effect changes something
     constraint   a call that does not fit the schema is refused, and so is one that would change
                  rows with a key that no row has, or with a quantity below zero
     determinism  equal calls on two leases and on two hosts give equal results and states; also in

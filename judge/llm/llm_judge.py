@@ -2,11 +2,11 @@
 of the answers.
 
     llm      the models see the trajectory; their judgement is the verdict
-    hybrid   they also see what code found, and what code proved stands
+    hybrid   they also see what code found, and cannot change what code proved
 
 Promises:
-- A verdict has a label, or says in a sentence why it has none. Whatever a model or its server does,
-  it causes no exception and no reward.
+- A verdict has a label, or a sentence with the reason why it has none. Whatever a model or its
+  server does, it causes no exception and no reward.
 - Judgements with a label are stored in the cache, so that judging again asks nothing twice.
 """
 

@@ -5,7 +5,7 @@ Promises:
   whose answer was lost with the most that it may have cost. Nothing is sent that could cost more
   than the budget has left (see harness.chat.metered).
 - Rate limits, lost connections and busy servers are waited for, within bounds; after that a
-  SynthesisError says what was wrong, without the API key.
+  SynthesisError has the reason, without the API key.
 - An answer that was cut off or is empty is reported as such, never completed by guessing.
 """
 

@@ -54,7 +54,7 @@ class TaskMaker:
         self.dropped: Counter[str] = Counter()
 
     def make_tasks(self) -> list[MadeTask]:
-        """Return as many tasks as the knob says, or fewer where the drafts give no more."""
+        """Return as many tasks as the knob requires, or fewer where the drafts give no more."""
         made: list[MadeTask] = []
         while len(made) < self._world.plan.knobs.tasks:
             first = self._first_part()

@@ -52,6 +52,15 @@ RETIRED = {
     "keeper": "history state",
     "mending": "repair",
     "hasten": "compile routes",
+    "scene": "scenario info",
+    "scenes": "scenario infos",
+    "courts": "judges",
+    "rulings": "code verdicts",
+    "distrust": "report violation",
+    "fences": "quoting",
+    "witnesses": "audit hooks",
+    "nobody": "name the actor",
+    "somebody": "name the actor",
     "whoever": "name the actor",
 }
 # An identifier of torch, and a function of scenarios.checks, which packages in our format import.

@@ -180,7 +180,7 @@ def label_command(
     """
     who = labeller or getpass.getuser()
     with open_reader(folder) as reader:
-        scenes = {
+        infos = {
             world.scenario_digest: scenario_info(world) for world in reader.scenarios().values()
         }
         rows = [row for row in reader.episodes() if row.ending is not None]
@@ -194,7 +194,7 @@ def label_command(
             book,
             labeller=who,
             trajectory_of=reader.trajectory,
-            scenario_info=lambda trajectory: scenes[trajectory.started.scenario_digest],
+            scenario_info=lambda trajectory: infos[trajectory.started.scenario_digest],
             read=input,
             console=Console(),
         ).run()

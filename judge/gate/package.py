@@ -52,11 +52,11 @@ from envpool.inprocess.world import HostedScenario
 from judge.code.code_judge import CodeJudge
 from judge.code.runners import InProcessRunner
 from judge.core.verifier import Verifier
-from judge.gate.context import DEFAULT_SETTINGS, GateLog, GateSettings, TaskRunner
 from judge.gate.key_provenance import known_from_the_start, unknown_keys
 from judge.gate.near_duplicates import features_of
 from judge.gate.report import Report, failed_report, merge_reports
 from judge.gate.static_checks import code_faults, sources_of, unknown_names
+from judge.gate.task_runner import DEFAULT_SETTINGS, GateLog, GateSettings, TaskRunner
 from judge.gate.tasks import (
     check_again,
     check_disturbed,

@@ -11,8 +11,8 @@ from harness.core.events import Judged, Label
 from harness.policies.mutants import Mutant
 from judge.core.errors import VerifierError
 from judge.core.verifier import Verifier
-from judge.gate.context import GateLog, GateSettings, TaskRunner
 from judge.gate.report import MutantNote
+from judge.gate.task_runner import GateLog, GateSettings, TaskRunner
 from judge.playback.attempts import Writes, mutants_on
 from judge.playback.playback import Played, format_call
 from scenarios.api import RowChange

@@ -1,4 +1,4 @@
-"""The map of the packages: who may import whom, and who knows which outside library.
+"""The map of the packages: which may import which, and which uses which outside library.
 
 A new arrow, or a new place that knows a library, is a change to this map, made on purpose.
 """
@@ -255,7 +255,7 @@ def _imports(text: str, module: str) -> Iterator[Import]:
 
 
 def _modules() -> dict[str, Path]:
-    """Every module of ours by its dotted name; the code inside scenario packages is not ours."""
+    """Every module of the project by its dotted name; the code inside scenario packages is not ours."""
     return {
         ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__"): path
         for package in MAP
@@ -282,7 +282,7 @@ IMPORTS = [
 
 
 def test_imports_point_down() -> None:
-    """A package imports only what the map has below it; the roof imports everything."""
+    """A package imports only what the map has below it; the composition root imports everything."""
     wrong = [
         f"{who} imports {what}"
         for who, what, _ in IMPORTS

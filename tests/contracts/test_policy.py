@@ -1,7 +1,7 @@
 """The promises of every policy and its agents, whatever is behind them.
 
 The Protocols are harness.policies.base.Policy and Agent. Policies that play known calls run in
-several dialects; `openai` and `vllm` ask servers of ours on loopback.
+several dialects; `openai` and `vllm` ask servers of these tests on loopback.
 """
 
 import asyncio

@@ -3,7 +3,7 @@
 In a test:
 
     async with ModelServer(Speaks(lying(truth, 0.3))) as server:
-        ... ask server.url; server.requests tells what was asked
+        ... ask server.url; server.requests has the questions
 
 As a process, which prints its URL and then `asked N` for each request, before it is answered:
 
@@ -109,12 +109,12 @@ def verdict(
 
 
 def good(truth: Truth) -> Speaker:
-    """Tells the truth."""
+    """Gives the true label."""
     return lambda request: Spoken(verdict(truth(text_of(request))))
 
 
 def biased(label: str = "completed") -> Speaker:
-    """Says the same whatever it is shown."""
+    """Gives the same label to every episode."""
     return lambda _: Spoken(verdict(label))
 
 
@@ -138,11 +138,11 @@ def lying(truth: Truth, p: float, *, seed: int = 0) -> Speaker:
 
 
 def injected(truth: Truth) -> Speaker:
-    """Takes what the exhibits say for an instruction."""
+    """Obeys an instruction inside of the exhibits."""
 
     def speaker(request: ReceivedRequest) -> Spoken:
         if _OBEYED.search(text_of(request, "user")):
-            return Spoken(verdict(Label.COMPLETED, reasoning="I was told so."))
+            return Spoken(verdict(Label.COMPLETED, reasoning="I was asked to."))
         return Spoken(verdict(truth(text_of(request))))
 
     return speaker
@@ -176,7 +176,7 @@ def malformed(speaker: Speaker, times: int = 1, text: str = "I would say: comple
 
 
 def truncating(speaker: Speaker, room: int) -> Speaker:
-    """Needs `room` tokens; with less the answer ends in its midst."""
+    """Needs `room` tokens; with less the answer ends in the middle."""
 
     def wrapped(request: ReceivedRequest) -> Spoken:
         spoken = speaker(request)

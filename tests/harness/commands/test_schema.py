@@ -1,4 +1,4 @@
-"""`rehearse schema`: what editors are told is what the readers of the files accept."""
+"""`rehearse schema`: what editors read is what the readers of the files accept."""
 
 import json
 import tomllib

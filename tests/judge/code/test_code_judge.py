@@ -193,7 +193,7 @@ def test_a_truncated_episode_is_at_most_partial(
 
 
 def test_a_format_error_is_the_agents_error(world: HostedScenario, judge: CodeJudge) -> None:
-    """Whatever was reached before, an episode that ended so is no partial success."""
+    """Whatever was reached before, an episode that ended so is not a partial success."""
     trajectory = oracle(
         world, "pay-fine", answer="", ending=Ending.FORMAT_ERROR, step_rewards={1: -1.0}
     )
@@ -249,7 +249,7 @@ def test_a_world_without_a_state(world: HostedScenario, judge: CodeJudge) -> Non
 def test_what_is_nobodys_doing_is_left_unjudged(
     ending: Ending, error: str | None, why: str, world: HostedScenario, judge: CodeJudge
 ) -> None:
-    """A dead model server and a cancelled run give no label and no reward, which is no zero."""
+    """A dead model server and a cancelled run give no label and no reward, which is not a zero."""
     judged = judge.verdict_at_once(oracle(world, "pay-fine", ending=ending, error=error))
     assert (judged.label, judged.reward, judged.unjudged) == (None, None, why)
 
@@ -522,7 +522,7 @@ def test_the_unjudged_are_listed_by_name(world: HostedScenario) -> None:
 
 
 def test_why_there_is_no_verdict_is_shown_as_text(capsys: pytest.CaptureFixture[str]) -> None:
-    """What a server or a verifier said cannot command the terminal or pass for a line of ours."""
+    """What a server or a verifier said cannot command the terminal or pass for a line of the report."""
     verdict = Judged("code", None, None, unjudged="it said \x1b[31m[b]\n  completed 9\u202e")
     tally = Tally()
     tally.add(assemble(records(oracle(library(), "overdue"))), verdict)

@@ -113,12 +113,12 @@ def test_the_share_of_goals_met(
     findings: list[Finding], idle: tuple[str, ...], share: float | None
 ) -> None:
     """What doing nothing would have met does not count, what it would have met and the agent undid
-    does; guards are no goals; a part is never all; where no finding sees a part there is none."""
+    does; guards are not goals; a part is never all; where no finding sees a part there is none."""
     assert share_met(findings, idle) == share
 
 
 def test_a_graded_profile_pays_for_parts() -> None:
-    """Partial completion is worth its share, or AWM's 0.1 where none can be told; the other labels
+    """Partial completion is worth its share, or AWM's 0.1 where no share is known; the other labels
     are worth what they are in AWM, whatever the findings say."""
     trajectory = episode(library(), "overdue", CALLS, "302")
     part = rewards_of(Label.PARTIALLY_COMPLETED, trajectory, GRADED, MISSED, ("a",))

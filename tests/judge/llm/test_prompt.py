@@ -109,7 +109,7 @@ def test_what_code_adds() -> None:
     ones first, with a mark on those that doing nothing meets."""
     prompt = ask(made_case(idle=("nothing else changed",)))
     steps = STEPS.replace('S2 result| {"id"', 'S2 result, 1 row changed| {"id"')
-    code = CODE.replace(", which doing nothing meets", "")  # a guard is no merit
+    code = CODE.replace(", which doing nothing meets", "")  # a passed guard proves no success
     assert f"{TASK}\n\n{steps}\n\n{END}\n\n{code}\n\n" in shown(prompt)
     assert prompt.evidence_ids == (*("T", "P", "S1", "S2", "S3", "E", "A"), "D1", "F2", "F1", "F3")
 
@@ -325,7 +325,7 @@ def test_what_matters_most_stays() -> None:
 @pytest.mark.parametrize("name", INJECTIONS)
 @pytest.mark.parametrize("mode", MODES)
 def test_injections_stay_inside(name: str, mode: Mode) -> None:
-    """Text of an agent or a tool adds no evidence item, no section and no line of ours."""
+    """Text of an agent or a tool adds no evidence item, no section and no line of the prompt itself."""
     plain, injected = (ask(case, mode) for case in (made_case(), INJECTIONS[name](made_case())))
     assert injected.evidence_ids == plain.evidence_ids
     assert injected.messages[0] == plain.messages[0]

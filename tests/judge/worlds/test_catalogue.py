@@ -1,4 +1,4 @@
-"""The catalogue of many worlds: its figures, its page, its picture, and the verb."""
+"""The catalogue of many worlds: its figures, its page, its picture, and the command."""
 
 import re
 import sys
@@ -315,7 +315,7 @@ def test_what_worlds_say_is_no_markup() -> None:
     assert "<b>odd" not in page
 
 
-# The verb ---------------------------------------------------------------------------------------
+# The command ---------------------------------------------------------------------------------------
 
 
 def test_the_verb_writes_page_picture_and_figures(rehearse: Rehearse, tmp_path: Path) -> None:

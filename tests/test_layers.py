@@ -255,7 +255,8 @@ def _imports(text: str, module: str) -> Iterator[Import]:
 
 
 def _modules() -> dict[str, Path]:
-    """Every module of the project by its dotted name; the code inside scenario packages is not ours."""
+    """Every module of the project by its dotted name; the code inside scenario packages is not
+    ours."""
     return {
         ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__"): path
         for package in MAP

@@ -30,7 +30,8 @@ class Reservation:
 
 
 class Budget:
-    """One for all models of a run. `limit` None: there is no limit, and spending is only counted.
+    """The budget of a run, shared by its models. `limit` None: there is no limit, and spending is
+    only counted.
 
     `spent` is what was spent earlier under the same limit, in USD.
     """

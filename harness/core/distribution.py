@@ -1,4 +1,4 @@
-"""What the project is called where packages are installed."""
+"""The project's name and extras in the package index."""
 
 from functools import cache
 from importlib.metadata import PackageNotFoundError
@@ -17,7 +17,7 @@ def version() -> str:
 
 
 def install_command(*extras: str) -> str:
-    """What to type to have the parts that need these extras.
+    """The command that installs the extras.
 
     Example: ("train", "serve") -> "pip install 'rehearsal-room[train,serve]'"
     """

@@ -1,4 +1,4 @@
-"""Where an episode is cut off."""
+"""The limits at which an episode is stopped."""
 
 from typing import Annotated
 
@@ -10,7 +10,7 @@ _Seconds = Annotated[float, Meta(gt=0)]
 
 
 class Limits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Where an episode is cut off. None, and infinity for seconds: no limit."""
+    """The limits at which an episode is stopped. None, and infinity for seconds: no limit."""
 
     max_steps: Annotated[_Count, Meta(description="Maximum number of steps in an episode.")] = 20
     token_limit: Annotated[

@@ -13,7 +13,7 @@ PolicyName = Literal[
 
 
 class PolicySettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Which policy acts, and from what."""
+    """The policy that acts, and the files that it needs."""
 
     name: Annotated[
         PolicyName, Meta(description="Policy that acts in each episode.", extra={"short": "-p"})

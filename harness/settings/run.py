@@ -32,7 +32,7 @@ _DEFAULT_JUDGE = JudgeSettings()
 
 
 class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What a run is made of."""
+    """The settings of a run."""
 
     scenarios: Annotated[
         tuple[str, ...],

@@ -1,4 +1,4 @@
-"""What the judge's commands share: flags, settings, the judge of a logged run."""
+"""What the commands of the judge share: flags, settings, the judge of a logged run."""
 
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager

@@ -84,7 +84,7 @@ def study_command(
 
 
 class _Request(msgspec.Struct, frozen=True):
-    """What a study shall do."""
+    """The options of a study."""
 
     sample: int
     repeats: int

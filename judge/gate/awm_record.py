@@ -75,7 +75,7 @@ class _Inspection:
         self._num_probes = 0
 
     async def report(self) -> Report:
-        """Do it all."""
+        """Make all checks and return the report."""
         for fault in self._world.loaded.seed_faults if self._world.loaded else ():
             self._fail(
                 "seed",

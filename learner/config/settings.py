@@ -32,7 +32,7 @@ _Beta = Annotated[float, Meta(ge=0, lt=1)]
 
 
 class DataSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Where samples come from, and which of them are used."""
+    """Sources and selection of samples."""
 
     logs: Annotated[
         tuple[str, ...],

@@ -522,7 +522,8 @@ def test_the_unjudged_are_listed_by_name(world: HostedScenario) -> None:
 
 
 def test_why_there_is_no_verdict_is_shown_as_text(capsys: pytest.CaptureFixture[str]) -> None:
-    """What a server or a verifier said cannot command the terminal or pass for a line of the report."""
+    """What a server or a verifier said cannot command the terminal or pass for a line of the
+    report."""
     verdict = Judged("code", None, None, unjudged="it said \x1b[31m[b]\n  completed 9\u202e")
     tally = Tally()
     tally.add(assemble(records(oracle(library(), "overdue"))), verdict)

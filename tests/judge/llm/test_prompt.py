@@ -325,7 +325,8 @@ def test_what_matters_most_stays() -> None:
 @pytest.mark.parametrize("name", INJECTIONS)
 @pytest.mark.parametrize("mode", MODES)
 def test_injections_stay_inside(name: str, mode: Mode) -> None:
-    """Text of an agent or a tool adds no evidence item, no section and no line of the prompt itself."""
+    """Text of an agent or a tool adds no evidence item, no section and no line of the prompt
+    itself."""
     plain, injected = (ask(case, mode) for case in (made_case(), INJECTIONS[name](made_case())))
     assert injected.evidence_ids == plain.evidence_ids
     assert injected.messages[0] == plain.messages[0]

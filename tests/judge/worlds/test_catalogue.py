@@ -315,10 +315,10 @@ def test_what_worlds_say_is_no_markup() -> None:
     assert "<b>odd" not in page
 
 
-# The command ---------------------------------------------------------------------------------------
+# The command ------------------------------------------------------------------------------------
 
 
-def test_the_verb_writes_page_picture_and_figures(rehearse: Rehearse, tmp_path: Path) -> None:
+def test_the_command_writes_page_picture_and_figures(rehearse: Rehearse, tmp_path: Path) -> None:
     """A folder of worlds and a bundled one become a page, a picture and figures."""
     for made in made_with(["orders"], count=1, trades=["hotel"]):
         folder_of(made, tmp_path / "worlds")

@@ -13,16 +13,16 @@ A Truth gives the right label for the text of all messages; `truth_of({"words": 
 that looks for words in it. A Speaker says something about a request; speakers are wrapped around
 each other, and a behaviour of the server is made of the outermost by `Speaks`:
 
-    good(truth)             tells the truth
-    biased(label)           always says the same
+    good(truth)             gives the true label
+    biased(label)           always gives the same label
     lying(truth, p)         lies with probability p, drawn from the prompt and the request's seed:
                             the same question gets the same answer, repeats are independent
     injected(truth)         obeys who says "say completed" or shows such a verdict to it, else good
     chatty(speaker)         thoughts, prose and a fence around the object, a quoted verdict first
     malformed(speaker, n)   its first n answers to each prompt cannot be read
     truncating(speaker, n)  answers of less than n tokens' room are cut off (finish `length`)
-    billed(speaker, ...)    says how many tokens that took; expensive: a million each, which is
-                            more than anybody allowed it. Others report a token for 4 bytes.
+    billed(speaker, ...)    reports how many tokens that took; expensive: a million each, which is
+                            more than any limit allows. Others report a token for 4 bytes.
 
 Behaviours are wrapped, too:
 
@@ -59,7 +59,7 @@ from tests.support.model_server import (
 
 @dataclass(frozen=True)
 class Spoken:
-    """What a judge says, and what the server reports beside it."""
+    """A judge's text, and what the server reports with it."""
 
     text: str
     finish: str = "stop"
@@ -205,7 +205,7 @@ def expensive(speaker: Speaker) -> Speaker:
 
 @dataclass(frozen=True)
 class Speaks:
-    """A behaviour: what the speaker says goes out as a completion."""
+    """A behaviour: sends the speaker's text as a completion."""
 
     speaker: Speaker
 

@@ -273,7 +273,7 @@ async def test_a_token_is_sent(scenario: Scenario) -> None:
 
 
 async def test_another_kind_of_server(scenario: Scenario) -> None:
-    """A server that is not a rehearsal server is an error that says so."""
+    """A server that is not a rehearsal server is an error that names the fault."""
 
     async def page(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await _head(reader)

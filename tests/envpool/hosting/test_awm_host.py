@@ -292,7 +292,7 @@ def test_code_that_does_not_load_is_refused_and_leaves_no_module() -> None:
 
 
 def test_sql_that_never_ends_is_stopped() -> None:
-    """The result says that the call took too long; its world is unchanged."""
+    """The result is an error about the time; its world is unchanged."""
     code = NOTES + (
         "from sqlalchemy import text as sql\n"
         "@app.get('/forever', operation_id='forever')\n"

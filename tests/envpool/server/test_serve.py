@@ -333,7 +333,7 @@ def test_settings_are_checked(field: str, value: Any) -> None:
 
 
 async def test_an_address_in_use(scenario: Scenario) -> None:
-    """A server that cannot listen raises an error that says where and why."""
+    """A server that cannot listen raises an error with the address and the reason."""
     async with http_client(scenario) as (http, leases):
         port = int(http.url.rpartition(":")[2])
         leases.settings = ServeSettings(port=port)

@@ -547,7 +547,8 @@ async def test_a_world_that_can_no_longer_be_hosted_ends(scenario: Scenario) -> 
     assert num_loads == 3
 
 
-# Lies --------------------------------------------------------------------------------------------
+# False outcomes
+# --------------------------------------------------------------------------------------------
 
 NOTE = RowChange("journal", (9,), None, {"what": "invented"})
 
@@ -646,7 +647,8 @@ async def test_reading_a_state_has_a_time_limit(
 
 
 async def test_a_forgotten_state_is_sent_again(scenario: Scenario) -> None:
-    """A worker that no longer has a world's state receives it; one that denies it twice lies."""
+    """A worker that no longer has a world's state receives it; one that denies it twice is
+    replaced."""
     stale = lambda r: Stale(r.id)  # noqa: E731
     async with fake_pool(Lying(stale), workers=1) as (pool, workers), pool.lease(scenario) as env:
         await book(env)

@@ -23,7 +23,7 @@ def schema_of(rehearse: Rehearse, *name: str) -> Any:
 
 
 def faults_of(schema: Any, text: str) -> list[str]:
-    """Where a file is not as the schema says."""
+    """Where a file does not match the schema."""
     found = jsonschema.Draft202012Validator(schema).iter_errors(tomllib.loads(text))
     return [one.json_path for one in found]
 

@@ -773,7 +773,7 @@ def test_secrets_stay_out_of_saved_settings() -> None:
 
 
 def test_settings_win_over_the_environment() -> None:
-    """What the settings say is taken, whatever the environment says."""
+    """The settings are used, whatever is in the environment."""
     environment = {"OPENAI_API_KEY": "sk-env", "OPENAI_BASE_URL": "http://env/v1"}
     chosen = endpoint_of(
         OpenAISettings("m", base_url="http://own/v1/", api_key="sk-own"), environment

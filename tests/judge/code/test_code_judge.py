@@ -117,8 +117,8 @@ WRONG = {
 
 @pytest.mark.parametrize("wrong", WRONG)
 def test_a_verifier_that_fails(wrong: str, tmp_path: Path) -> None:
-    """It raises or gives something else than findings: VerifierError says which and how, and
-    the episode is left unjudged with that reason."""
+    """It raises or gives something else than findings: VerifierError names the verifier and the
+    fault, and the episode is left unjudged with that reason."""
     body, why = WRONG[wrong]
     old = 'check = Check(before, after, answer)\n    check.answer_has("302")'
     world = HostedScenario(read(variant(tmp_path, verify=(old, f"{body}\n    {old}"))))
@@ -224,7 +224,7 @@ def test_a_refused_call_is_not_the_worlds_error(
 
 
 def test_success_in_spite_of_a_broken_tool(world: HostedScenario, judge: CodeJudge) -> None:
-    """The agent got there all the same: completed."""
+    """The agent reached the goal nevertheless: completed."""
     task = world.scenario.task("overdue")
     broken = ToolResult("oh", "internal")
     calls = [*task.oracle, ("list_overdue", {})]
@@ -233,7 +233,7 @@ def test_success_in_spite_of_a_broken_tool(world: HostedScenario, judge: CodeJud
 
 
 def test_a_world_without_a_state(world: HostedScenario, judge: CodeJudge) -> None:
-    """The world failed when it cannot say where it ended."""
+    """The world failed when its final state is not known."""
     for ending in (Ending.ANSWERED, Ending.WORLD_ERROR):
         judged = judge.verdict_at_once(oracle(world, "pay-fine", stateless=True, ending=ending))
         assert (judged.label, judged.findings) == (Label.ENVIRONMENT_ERROR, ())
@@ -462,7 +462,7 @@ async def test_a_plain_subscriber_of_the_bus(world: HostedScenario) -> None:
 
 @pytest.mark.parametrize("missed", [1, 2])
 async def test_an_episode_whose_beginning_was_missed(missed: int, world: HostedScenario) -> None:
-    """The service says so instead of judging half an episode."""
+    """The judge raises an error instead of judging half an episode."""
 
     async def record(name: str, attempt: int, judged: Judged) -> None:
         raise AssertionError("there is nothing to judge")

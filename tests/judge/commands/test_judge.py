@@ -360,7 +360,7 @@ def test_a_verifier_that_crashed_leaves_its_episodes_unjudged(
     rehearse: Rehearse, tmp_path: Path
 ) -> None:
     """In mode hybrid no model is asked about an episode whose verifier crashed: it is unjudged, and
-    the reason says where the verifier crashed. The others are judged."""
+    the reason names the place where the verifier crashed. The others are judged."""
     world = variant(tmp_path, verify=('check.untouched("members", 1)', "[][1]"))
     run = run_of_oracles(rehearse, tmp_path / "run", world)
     with served(Speaks(RIGHT)) as server:

@@ -119,7 +119,7 @@ def test_the_share_of_goals_met(
 
 def test_a_graded_profile_pays_for_parts() -> None:
     """Partial completion is worth its share, or AWM's 0.1 where no share is known; the other labels
-    are worth what they are in AWM, whatever the findings say."""
+    are worth what they are in AWM, whatever the findings are."""
     trajectory = episode(library(), "overdue", CALLS, "302")
     part = rewards_of(Label.PARTIALLY_COMPLETED, trajectory, GRADED, MISSED, ("a",))
     assert part == (0.5, (0.5,) * 3)
@@ -161,7 +161,7 @@ def test_a_verdict_names_its_profile_and_what_doing_nothing_meets(tmp_path: Path
 
 @pytest.mark.parametrize("wanted", PROFILES.values(), ids=PROFILES)
 def test_rewards_are_made_again_from_the_verdict(wanted: RewardProfile) -> None:
-    """From whatever profile, the rewards are those that judging under the wanted one gives, with
+    """From whatever profile, the rewards are those that judging under the new one gives, with
     findings, opinions and all else as they were."""
     world = library()
     task = world.scenario.task("lend-two")

@@ -61,7 +61,7 @@ def library() -> TargetPackage:
 
 
 def test_there_are_many_kinds() -> None:
-    """Each kind has a unique name and a sentence that says what is wrong."""
+    """Each kind has a unique name and a sentence about what is wrong."""
     names = [defect.kind for defect in DEFECTS]
     assert len(names) >= 75
     assert len(set(names)) == len(names)

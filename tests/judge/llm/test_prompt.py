@@ -239,7 +239,7 @@ def test_what_no_log_can_hold() -> None:
 @given(CASES, st.sampled_from(MODES), st.integers(0, 4000))
 def test_any_case_fits_any_budget(case: Case, mode: Mode, more: int) -> None:
     """Whatever is in a case, the prompt is within its budget, deterministic, has the most important
-    items, names the id of every item that it shows, and says what was cut."""
+    items, names the id of every item that it shows, and states what was cut."""
     budget = LEAST[mode] + more
     prompt = ask(case, mode, budget)
     system, user = prompt.messages

@@ -115,7 +115,7 @@ def test_labels_are_known_by_many_spellings(spelling: str, label: Label, key: st
     ],
 )
 def test_an_answer_without_a_verdict_is_reported(text: str, fault: str) -> None:
-    """The sentence says what was found instead."""
+    """The sentence names what was found instead."""
     assert read(text) == fault
 
 

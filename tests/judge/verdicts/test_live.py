@@ -1,4 +1,4 @@
-"""Models judge while the run goes on: what waits for what, and what the agent can see."""
+"""Models judge during the run: what waits for what, and what the agent can see."""
 
 import asyncio
 import json

@@ -167,7 +167,7 @@ async def test_a_batch_takes_its_usable_groups(tmp_path: Path) -> None:
 
 async def test_a_run_in_which_nothing_can_be_trained_warns(tmp_path: Path) -> None:
     """The first batch whose groups were all equal logs a warning with a remedy, the next ones do
-    not repeat it; the run goes on to its end, and its report says that nothing was trained."""
+    not repeat it; the run continues to its end, and its report states that nothing was trained."""
     train, learner = train_settings(), RecordingLearner()
     policy = TokenOracle(is_good=lambda assignment: False)
     with capture_logs() as logs:

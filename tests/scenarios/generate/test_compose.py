@@ -1,4 +1,4 @@
-"""Generated worlds: valid, reproducible, and as the knobs say."""
+"""Generated worlds: valid, reproducible, and as the knobs require."""
 
 import os
 import re

@@ -547,8 +547,7 @@ async def test_a_world_that_can_no_longer_be_hosted_ends(scenario: Scenario) -> 
     assert num_loads == 3
 
 
-# False outcomes
-# --------------------------------------------------------------------------------------------
+# False outcomes ---------------------------------------------------------------------------------
 
 NOTE = RowChange("journal", (9,), None, {"what": "invented"})
 

@@ -24,7 +24,7 @@ _install what stamp other:
         if [ $stamp -nt pyproject.toml ] && [ $stamp -nt constraints.txt ]; then exit 0; fi
     done
     [ -x {{bin}}/python ] || {{python}} -m venv .venv
-    {{bin}}/python -m pip install --quiet --disable-pip-version-check --no-compile -c constraints.txt -e '{{what}}'
+    {{bin}}/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '{{what}}'
     touch .venv/.{{stamp}}
 
 # See that the tests' broker and the sandbox's tools are installed (Debian; on macOS the broker only).
@@ -100,6 +100,19 @@ ci: check test gate conformance docs test-vllm
 prepare: sync setup
     tests/conformance/run.sh --install
     tests/vllm/run.sh --install
+
+# Make or renew the environment of the documentation (.venv-docs).
+sync-docs:
+    #!/usr/bin/env bash
+    set -euo pipefail
+    if [ .venv-docs/.synced -nt pyproject.toml ] && [ .venv-docs/.synced -nt constraints.txt ]; then exit 0; fi
+    [ -x .venv-docs/bin/python ] || {{python}} -m venv .venv-docs
+    .venv-docs/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[docs]'
+    touch .venv-docs/.synced
+
+# Build the documentation as a site: build/site/index.html (strict: a broken link is an error).
+docs *ARGS: sync-docs
+    NO_MKDOCS_2_WARNING=1 .venv-docs/bin/mkdocs build --strict --quiet {{ARGS}}
 
 # Learn from nothing on two cores: clone, GRPO, held-out worlds (docs/learning.md).
 learn *ARGS: sync

@@ -346,7 +346,7 @@ def test_a_run_is_followed_from_another_process(rehearse: Rehearse, tmp_path: Pa
         url = broker.url
         command = [sys.executable, "-m", "harness", "watch", "--bus", url, "--events", run.name]
         watcher = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
-        slow = ("-c", 16, "--think", "0.2:0.4")  # so that the other process is there in time
+        slow = ("-c", 16, "--think", "0.1:0.2")  # so that the other process is there in time
         report = json_of(rehearse, "run", "claims_desk", "-n", 58, *slow, "--bus", url, "-o", run)
         seen, _ = watcher.communicate(timeout=50)
 

@@ -247,19 +247,23 @@ def _check(settings: Settings) -> None:
     """Refuse fields that do not go together."""
     policy, model, worlds = settings.policy, settings.model, settings.worlds
     if worlds.pool and worlds.mcp:
-        raise SettingsError("mcp: worlds come from an MCP server or from a pool, not from both")
+        raise SettingsError("mcp: both mcp and pool are set; worlds come from one of them")
     if policy.think:
         think_range(policy.think)
     if policy.name == "scripted" and not policy.script:
-        raise SettingsError("script: policy 'scripted' needs a file of calls")
+        raise SettingsError("script: policy 'scripted' needs a file of calls: --script FILE")
     if policy.name == "replay" and not policy.replay:
-        raise SettingsError("replay: policy 'replay' needs the folder of a run")
+        raise SettingsError("replay: policy 'replay' needs the folder of a run: --replay RUN")
     if policy.name == "openai" and not model.name:
-        raise SettingsError("model: policy 'openai' needs the name of a model")
+        raise SettingsError("model: policy 'openai' needs the name of a model: --model NAME")
     if policy.name in ("local", "vllm") and not model.name:
-        raise SettingsError(f"model: policy {policy.name!r} needs a Hugging Face folder")
+        raise SettingsError(
+            f"model: policy {policy.name!r} needs a Hugging Face folder: --model DIR"
+        )
     if policy.name in ("local", "vllm") and policy.tokens:
-        raise SettingsError(f"tokens: policy {policy.name!r} logs the tokens of its own model")
+        raise SettingsError(
+            f"tokens: policy {policy.name!r} logs its own model's tokens; leave tokens out"
+        )
     _check_judge(settings.judge)
 
 

@@ -189,7 +189,7 @@ def label_command(
             rows = [row for row in rows if row.episode in contested]
         names = sample_of(rows, sample or len(rows), seed=seed)
         book = LabelBook(output or folder / "labels.jsonl")
-        sitting = LabellingSession(
+        session = LabellingSession(
             shuffled_episodes(names, book.by(who), seed=seed),
             book,
             labeller=who,
@@ -198,4 +198,4 @@ def label_command(
             read=input,
             console=Console(),
         ).run()
-    click.echo(f"{sitting.labelled} labelled, {sitting.left} left; the file is {book.path}")
+    click.echo(f"{session.labelled} labelled, {session.left} left; the file is {book.path}")

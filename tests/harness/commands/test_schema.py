@@ -85,7 +85,7 @@ def test_the_recipes_match_their_schema(rehearse: Rehearse, path: Path) -> None:
     """With the settings of runs and trainings in them."""
     schema, text = schema_of(rehearse, "recipe"), path.read_text()
     assert faults_of(schema, text) == []
-    assert faults_of(schema, text.replace("max_steps = ", "max_stepz = ")) == ["$.play"]
+    assert faults_of(schema, text.replace("max_steps = ", "max_stepz = ")) == ["$.run"]
     assert faults_of(schema, text.replace("\nlr = ", "\nlr = -")) != []
 
 

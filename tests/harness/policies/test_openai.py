@@ -743,7 +743,10 @@ async def test_a_closed_policy_cannot_be_asked(client: str) -> None:
             "^base_url: must not hold a user, a",
         ),
         (OpenAISettings("m", base_url="http://x/v1?a=b"), "base_url: must not hold a user"),
-        (OpenAISettings("m", base_url="http://x", api_key="a\r\nb"), "api_key: contains characters"),
+        (
+            OpenAISettings("m", base_url="http://x", api_key="a\r\nb"),
+            "api_key: contains characters",
+        ),
         (OpenAISettings("m", base_url="http://x", timeout_s=0), "timeout_s: must be above 0"),
         (OpenAISettings("m", base_url="http://x", max_attempts=0), "max_attempts: must be above"),
         (

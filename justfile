@@ -97,7 +97,7 @@ conformance: sync
 ci: check test gate conformance docs test-vllm
 
 # Install what the recipes of `ci` need.
-prepare: sync setup
+prepare: sync setup sync-docs
     tests/conformance/run.sh --install
     tests/vllm/run.sh --install
 
@@ -135,4 +135,4 @@ lock:
 
 # Remove what was built.
 clean:
-    rm -rf .venv .venv-vllm build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache
+    rm -rf .venv .venv-docs .venv-vllm build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache

@@ -23,7 +23,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 settings.register_profile(
     "here",
-    max_examples=examples(100),
+    max_examples=examples(50),
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow],
     print_blob=True,

@@ -13,6 +13,7 @@ from harness.bus.mqtt_settings import MqttSettings
 from harness.commands.context import CommandContext
 from harness.commands.logged_run import log_folder, rewards_of, run_settings, scenario_finder
 from harness.commands.options import JSON, console_of, write_json
+from harness.core.errors import SettingsError
 from harness.core.events import Ending, Label
 from harness.log.reader import open_reader
 from harness.replay.report import render_replay, render_what_if
@@ -21,7 +22,7 @@ from harness.replay.run import replay as replay_log
 from harness.reports.episode_view import render_episode
 from harness.reports.export import export as write_export
 from harness.reports.live_view import watch as watch_run
-from harness.reports.run_view import render_run
+from harness.reports.run_view import ENDINGS, LABELS, SORTS, render_run
 from harness.rollout.launch import pool_of
 from harness.rollout.process import run
 from harness.rollout.progress_display import ProgressDisplay
@@ -38,7 +39,20 @@ _ENDINGS = click.Choice([str(ending) for ending in Ending])
 @click.command("show")
 @_RUN
 @click.argument("episode", required=False)
-def show_command(folder: Path, episode: str | None) -> None:
+@click.option("--label", type=click.Choice(LABELS), help="Show only episodes with this label.")
+@click.option(
+    "--task",
+    metavar="TASK",
+    help="Show only episodes of this task: an id, SCENARIO:TASK, or a pattern such as 'refund-*'.",
+)
+@click.option("--ending", type=click.Choice(ENDINGS), help="Show only episodes that ended so.")
+@click.option(
+    "--sort",
+    type=click.Choice(SORTS),
+    help="Order of the tasks and episodes (default: failures first).",
+)
+@click.option("--full", is_flag=True, help="List every task and episode, not only the first ones.")
+def show_command(folder: Path, episode: str | None, **selection: Any) -> None:
     """Show a run, or one episode of it, turn by turn.
 
     RUN is the folder of a run, or of a training run, whose rollouts are shown.
@@ -46,9 +60,12 @@ def show_command(folder: Path, episode: str | None) -> None:
     console = Console()
     with open_reader(log_folder(folder)) as reader:
         if episode is None:
-            render_run(reader, console)
-        else:
-            render_episode(reader.trajectory(episode), console)
+            render_run(reader, console, **selection)
+            return
+        named = [f"--{name}" for name, value in selection.items() if value]
+        if named:
+            raise SettingsError(f"{' '.join(named)}: for runs, not for one episode ({episode})")
+        render_episode(reader.trajectory(episode), console)
 
 
 @click.command("replay")

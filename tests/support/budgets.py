@@ -6,11 +6,11 @@ The environment variable REHEARSAL_TEST_PROFILE chooses: `short` (the default) o
 import os
 
 IS_LONG = os.environ.get("REHEARSAL_TEST_PROFILE", "short") == "long"
-_LONG_FACTOR = 10
+_LONG_FACTOR = 20
 
 
 def examples(short: int) -> int:
-    """The number of hypothesis's examples: `short`, or ten times as many in the long profile."""
+    """The number of hypothesis's examples: `short`, or twenty times as many in the long profile."""
     return short * _LONG_FACTOR if IS_LONG else short
 
 

@@ -164,7 +164,7 @@ def comparison(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Comparison]
     comparison.close()
 
 
-@settings(max_examples=examples(400), deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(100), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(_MOVES)
 def test_any_interleaving_equals_plain_databases(
     comparison: Comparison, moves: list[tuple[int, Any]]

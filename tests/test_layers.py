@@ -119,7 +119,7 @@ LIBRARIES: dict[str, set[str]] = {
     },
     "faker": {"scenarios.generate.vocabulary.people"},
     "fastapi": {
-        "envpool.hosting.app",
+        "envpool.hosting.app_loading",
         "envpool.hosting.determinism.state_discovery",
         "envpool.hosting.fastapi_compat",
         "envpool.hosting.routes",
@@ -182,7 +182,7 @@ LIBRARIES: dict[str, set[str]] = {
     },
     "trackio": {"learner.loop.metrics_sinks"},
     "uvicorn": {
-        "envpool.hosting.app",
+        "envpool.hosting.app_loading",
         "envpool.server.http_server",
     },
     "uvloop": set(),
@@ -198,7 +198,7 @@ WITHIN = {
 }
 # Imports that are not at the top: optional libraries, imported when they are needed.
 LATE = {
-    ("envpool.hosting.app", "uvicorn"),
+    ("envpool.hosting.app_loading", "uvicorn"),
     ("envpool.hosting.dbapi.connections", "sqlite3.dump"),
     ("envpool.workers.confine", "landlock"),
     ("envpool.workers.confine", "pyseccomp"),

@@ -13,7 +13,7 @@ from typing import Any
 from envpool.core.errors import ToolsetError
 from envpool.core.offload import SeedFault
 from envpool.core.types import ToolResult, ToolSpec
-from envpool.hosting.app import HostedApp, execute
+from envpool.hosting.app_loading import HostedApp, execute
 from envpool.hosting.asgi import Caller, Reply
 from envpool.hosting.dbapi.database import WorldDatabase
 from envpool.hosting.dbapi.hooks import Hook

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from envpool.hosting.app import execute
+from envpool.hosting.app_loading import execute
 from envpool.hosting.asgi import Caller, Reply, Request, _indent_json
 from envpool.hosting.determinism.loop import VirtualAsyncio
 from envpool.hosting.fastapi_compat import compat

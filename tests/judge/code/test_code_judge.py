@@ -28,7 +28,7 @@ from judge.code.code_judge import CodeJudge
 from judge.code.runners import run_at_once
 from judge.core.errors import VerifierError
 from judge.core.evidence import FormatFault, episode_digest
-from judge.core.live import serve
+from judge.core.live_judging import serve
 from judge.core.rewards import SPARSE
 from judge.core.verifier import Verifier
 from judge.verdicts.summary import Summary, Tally, Unjudged, render

@@ -16,7 +16,7 @@ import anyio.to_thread
 import pytest
 
 from envpool.core.errors import ToolsetError
-from envpool.hosting.app import ENVIRONMENT, HostedApp, execute
+from envpool.hosting.app_loading import ENVIRONMENT, HostedApp, execute
 from envpool.hosting.determinism.loop import Runner, Stuck, VirtualAsyncio
 from envpool.hosting.fastapi_compat import compat
 from envpool.hosting.tool_listing import list_tools

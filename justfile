@@ -1,4 +1,4 @@
-# One verb for each chore; CI calls the same.
+# One recipe for each chore; CI uses the same recipes.
 
 python := env_var_or_default("PYTHON", "python3")
 bin := ".venv/bin"
@@ -6,7 +6,7 @@ bin := ".venv/bin"
 # Compiled modules are kept: tests start hundreds of processes that import the same modules.
 export PYTHONDONTWRITEBYTECODE := ""
 
-# List the verbs.
+# List the recipes.
 default:
     @just --list
 
@@ -62,10 +62,11 @@ test *ARGS: sync setup
 test-long *ARGS: sync setup
     REHEARSAL_TEST_PROFILE=long {{bin}}/python -m pytest -n {{num_cpus()}} --dist worksteal --timeout 1800 {{ARGS}}
 
-# Check style, types and layers.
+# Check style, spelling, types, layers and words.
 check: sync
     {{bin}}/ruff check .
     {{bin}}/ruff format --check .
+    {{bin}}/codespell
     {{bin}}/mypy
     {{bin}}/mypy --strict scenarios/bundled/shop_support/tools.py
     {{bin}}/mypy --strict scenarios/bundled/shop_support/verify.py
@@ -73,7 +74,7 @@ check: sync
     {{bin}}/mypy --strict scenarios/bundled/flight_desk/verify.py
     {{bin}}/mypy --strict scenarios/bundled/claims_desk/tools.py
     {{bin}}/mypy --strict scenarios/bundled/claims_desk/verify.py
-    {{bin}}/python -m pytest -q tests/test_layers.py
+    {{bin}}/python -m pytest -q tests/test_layers.py tests/test_words.py tests/docs/test_english.py
 
 # Write the code in the house style.
 fmt: sync

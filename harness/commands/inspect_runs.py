@@ -1,4 +1,4 @@
-"""The commands that look at finished runs: `show`, `replay`, `export`, `watch`."""
+"""The commands that inspect finished runs: `show`, `replay`, `export`, `watch`."""
 
 import sys
 from collections.abc import Sequence

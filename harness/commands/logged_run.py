@@ -1,4 +1,4 @@
-"""What commands need of a finished run: its settings and its scenarios."""
+"""What commands read of a finished run: its settings and its scenarios."""
 
 from collections.abc import Callable
 from pathlib import Path

@@ -42,13 +42,13 @@ JOBS = click.option(
     type=click.IntRange(min=1),
     default=1,
     show_default=True,
-    help="Number of processes that work side by side.",
+    help="Number of parallel processes.",
 )
 RESUME = click.option(
     "--resume", is_flag=True, help="Continue the run in the folder that --output names."
 )
 DRY_RUN = click.option(
-    "--dry-run", is_flag=True, help="Print the resolved settings, and run nothing."
+    "--dry-run", is_flag=True, help="Print the resolved settings and stop; nothing is run."
 )
 _CONFIG = click.option(
     "--config",

@@ -27,7 +27,7 @@ from learner.core.errors import ConfigError
 @click.option(
     "--misaligned",
     is_flag=True,
-    help="Learn from logs of another history policy or dialect, too, under the run's own.",
+    help="Also train on logs that were made under another history policy or dialect.",
 )
 @JSON
 @click.pass_obj
@@ -43,7 +43,7 @@ def train_command(
 ) -> None:
     """Train a model on its own rollouts, or on the logs of finished runs.
 
-    CONFIG is a TOML file (`rehearse schema train` prints its JSON Schema). Look at it with
+    CONFIG is a TOML file (`rehearse schema train` prints its JSON Schema). Start with
     --dry-run first: it prints the settings and how many episodes will be run, and trains nothing.
     """
     settings = read_settings(config)

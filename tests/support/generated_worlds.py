@@ -4,9 +4,9 @@ from collections import Counter
 from collections.abc import Sequence, Set
 from pathlib import Path
 
-from judge.gate.context import GateSettings
 from judge.gate.package import check_scenario
 from judge.gate.report import Report, merge_reports
+from judge.gate.task_runner import GateSettings
 from judge.worlds.world_host import host_in_process
 from scenarios.generate.compose import GeneratedWorld, generate
 from scenarios.generate.plan.business_modules import module

@@ -103,7 +103,7 @@ def test_another_worker_continues_from_the_image_and_the_state(host: AwmHost) ->
         for number, call in enumerate(run["calls"]):
             server = (host, other)[number % 2]
             again.append(server.call(moved, call["tool"], call["arguments"]))
-            moved = LiveWorld(moved.overlay.copy(), moved.memory, moved.num_calls)
+            moved = LiveWorld(moved.overlay.copy(), moved.module_state, moved.num_calls)
     finally:
         other.close()
     assert again == results

@@ -6,7 +6,7 @@ import pytest
 
 from tests.support.cli import Rehearse
 from tests.support.judged_runs import served
-from tests.support.model_server import Says
+from tests.support.model_server import Completes
 
 
 def test_a_model_is_measured_and_its_run_is_kept(
@@ -15,7 +15,7 @@ def test_a_model_is_measured_and_its_run_is_kept(
     """The report has requests, tokens, retries and latencies instead of an overhead ratio, and the
     run folder stays, for `show`; without a model nothing is left."""
     monkeypatch.chdir(tmp_path)
-    with served(Says("I cannot help with that.")) as server:
+    with served(Completes("I cannot help with that.")) as server:
         model = ("-p", "openai", "-m", "m", "--base-url", server.url)
         status, out, err = rehearse("bench", "shop_support", *model, "-n", 6, "-c", 2)
     assert status == 0, err

@@ -109,7 +109,7 @@ def test_what_code_adds() -> None:
     ones first, with a mark on those that doing nothing meets."""
     prompt = ask(made_case(idle=("nothing else changed",)))
     steps = STEPS.replace('S2 result| {"id"', 'S2 result, 1 row changed| {"id"')
-    code = CODE.replace(", which doing nothing meets", "")  # a guard is no merit
+    code = CODE.replace(", which doing nothing meets", "")  # a passed guard proves no success
     assert f"{TASK}\n\n{steps}\n\n{END}\n\n{code}\n\n" in shown(prompt)
     assert prompt.evidence_ids == (*("T", "P", "S1", "S2", "S3", "E", "A"), "D1", "F2", "F1", "F3")
 
@@ -239,7 +239,7 @@ def test_what_no_log_can_hold() -> None:
 @given(CASES, st.sampled_from(MODES), st.integers(0, 4000))
 def test_any_case_fits_any_budget(case: Case, mode: Mode, more: int) -> None:
     """Whatever is in a case, the prompt is within its budget, deterministic, has the most important
-    items, names the id of every item that it shows, and says what was cut."""
+    items, names the id of every item that it shows, and states what was cut."""
     budget = LEAST[mode] + more
     prompt = ask(case, mode, budget)
     system, user = prompt.messages
@@ -325,7 +325,8 @@ def test_what_matters_most_stays() -> None:
 @pytest.mark.parametrize("name", INJECTIONS)
 @pytest.mark.parametrize("mode", MODES)
 def test_injections_stay_inside(name: str, mode: Mode) -> None:
-    """Text of an agent or a tool adds no evidence item, no section and no line of ours."""
+    """Text of an agent or a tool adds no evidence item, no section and no line of the prompt
+    itself."""
     plain, injected = (ask(case, mode) for case in (made_case(), INJECTIONS[name](made_case())))
     assert injected.evidence_ids == plain.evidence_ids
     assert injected.messages[0] == plain.messages[0]

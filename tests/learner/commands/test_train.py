@@ -379,8 +379,8 @@ def test_another_model_than_is_trained_plays(
     world: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """When the sampler's log-probabilities are far from the trainer's, the first batch says so and
-    nothing is published or saved."""
+    """When the sampler's log-probabilities are far from the trainer's, the first batch reports it
+    and nothing is published or saved."""
     other = write_model_for(world, tmp_path / "other", hidden=16, layers=1, seed=9)
     weights = weights_in(other)
     for value in weights.values():

@@ -6,7 +6,7 @@ from pathlib import Path
 import msgspec
 
 from harness.core.errors import LogError, SettingsError
-from harness.log.reader import open_reader
+from harness.log.reader import open_reader, require_format
 from harness.log.schema import LOG_NAME
 from harness.settings.judge import Rewards, read_judge
 from harness.settings.run import Settings, resolve
@@ -18,7 +18,9 @@ from scenarios.mcp_tasks import read_mcp_tasks
 
 def run_settings(folder: Path) -> Settings:
     """The settings of a logged run, for work on this machine: worlds are not leased from the pool
-    that the run may have had. A run without run.toml has the defaults. Raises SettingsError."""
+    that the run may have had. A run without run.toml has the defaults. Raises SettingsError, and
+    LogError for a run of another log format."""
+    require_format(folder)
     began = folder / "run.toml"
     settings = resolve(began, {}) if began.is_file() else Settings()
     worlds = msgspec.structs.replace(settings.worlds, pool="")

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import msgspec
 
-from harness.core.errors import LogError
+from harness.core.errors import LogError, SettingsError
 from harness.log.reader import open_reader
 from harness.log.schema import LOG_NAME
 from harness.settings.judge import Rewards, read_judge
@@ -26,10 +26,17 @@ def run_settings(folder: Path) -> Settings:
 
 
 def log_folder(folder: Path) -> Path:
-    """The folder of the log: the run's own, or that of a training run's rollouts."""
+    """The folder of the log: the run's own, or that of a training run's rollouts. Raises
+    SettingsError for a training run without rollouts."""
     rollouts = folder / "rollouts"
-    is_training = not (folder / LOG_NAME).exists() and (rollouts / LOG_NAME).exists()
-    return rollouts if is_training else folder
+    if (folder / LOG_NAME).exists() or not (folder / "train.toml").exists():
+        return folder
+    if not (rollouts / LOG_NAME).exists():
+        raise SettingsError(
+            f"{folder}: this training run has no rollouts of its own (it learned from logs, or it "
+            f"has not begun); its evaluations are runs in {folder / 'evaluations'}"
+        )
+    return rollouts
 
 
 def rewards_of(folder: Path) -> Rewards:

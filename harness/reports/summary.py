@@ -8,6 +8,7 @@ import msgspec
 from rich.console import Console
 
 from harness.core.events import Label
+from harness.core.terminal_text import plural
 from harness.log.schema import NOTHING_SPENT, EpisodeRow, Spending, write_atomically
 from harness.reports.bar_chart import bar_chart, most_first
 
@@ -92,9 +93,10 @@ def _mean(rewards: Sequence[float | None]) -> float | None:
 def render_run_report(report: RunReport, console: Console) -> None:
     """Print the result of a run in a few lines."""
     reward = "none" if report.mean_reward is None else f"{report.mean_reward:.3f}"
+    unjudged = f", {report.unjudged} unjudged" if report.unjudged else ""
     console.print(
-        f"{report.episodes} episodes, {report.steps} steps, pass rate {report.pass_rate:.3f}, "
-        f"mean reward {reward}" + (f", {report.unjudged} unjudged" if report.unjudged else ""),
+        f"{plural(report.episodes, 'episode')}, {plural(report.steps, 'step')}, "
+        f"pass rate {report.pass_rate:.3f}, mean reward {reward}{unjudged}",
         highlight=False,
     )
     console.print(bar_chart("endings", most_first(report.endings)))

@@ -12,6 +12,9 @@ PolicyName = Literal[
 ]
 
 
+MODEL_POLICIES: tuple[PolicyName, ...] = ("openai", "vllm", "local")  # a model acts
+
+
 class PolicySettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The policy that acts, and the files that it needs."""
 

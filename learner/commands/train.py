@@ -43,8 +43,8 @@ def train_command(
 ) -> None:
     """Train a model on its own rollouts, or on the logs of finished runs.
 
-    CONFIG is a TOML file (`rehearse schema train` prints its JSON Schema). Start with
-    --dry-run first: it prints the settings and how many episodes will be run, and trains nothing.
+    CONFIG is a TOML file (`rehearse schema train` prints its JSON Schema). Use --dry-run first: it
+    prints the settings and the number of episodes, and trains nothing.
     """
     settings = read_settings(config)
     if resume and output is None:
